@@ -77,3 +77,102 @@ impl Removals {
         self.store.forgot_member(removed).await.map_err(|error| error.to_string())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use futures::FutureExt as _;
+    use parking_lot::Mutex;
+    use toolrack_host::{Caller, Principal, Way, principal::Kind};
+    use toolrack_store::Store;
+
+    use super::*;
+    use crate::{
+        membership::owner,
+        worlds::tests::{broken, that_never_run},
+    };
+
+    /// The members whose values were to be deleted, and whether deleting fails.
+    #[derive(Default)]
+    struct Deleted {
+        keys: Mutex<Vec<String>>,
+        fails: Mutex<bool>,
+    }
+
+    fn person(tenant: &str, name: &str) -> Principal {
+        Principal::new(Kind::Person, tenant, "https://login.example", name).unwrap()
+    }
+
+    /// A team from which Ann of acme and Bob of bolt were removed, of which the team file has only acme.
+    async fn removals() -> (tempfile::TempDir, Removals, Arc<Deleted>) {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(folder.path().join("toolrack.db")).await.unwrap().with_team().await.unwrap();
+        let by = Caller::local(Way::Cli);
+        for member in [person("acme", "ann"), person("bolt", "bob")] {
+            store.put_member(&member, &by).await.unwrap();
+            assert!(store.remove_member(owner(&member), &by).await.unwrap());
+        }
+        let deleted = Arc::new(Deleted::default());
+        let notes = Arc::clone(&deleted);
+        let forget: Forget = Box::new(move |tenant, member| {
+            notes.keys.lock().push(format!("{tenant} {member}"));
+            let fails = *notes.fails.lock();
+            async move { if fails { Err("the database is locked".to_owned()) } else { Ok(()) } }.boxed()
+        });
+        let common = that_never_run(Box::new(|_, _| async { Err(broken()) }.boxed()));
+        let tenants = Tenants::new(["acme".to_owned()].into(), common);
+        (folder, Removals { store, tenants, forget }, deleted)
+    }
+
+    async fn left(removals: &Removals) -> Vec<String> {
+        removals.store.removed_members().await.unwrap().into_iter().map(|removed| removed.tenant).collect()
+    }
+
+    #[tokio::test]
+    async fn values_that_could_not_be_deleted_are_deleted_in_a_later_round_and_then_no_more() {
+        let (_folder, removals, deleted) = removals().await;
+        *deleted.fails.lock() = true;
+        assert!(!removals.round().await, "it is not done");
+        assert_eq!(left(&removals).await, ["acme", "bolt"]);
+        *deleted.fails.lock() = false;
+        assert!(removals.round().await);
+        assert!(removals.round().await, "nothing is left");
+        let ann = format!("acme {}", person("acme", "ann").key());
+        assert_eq!(*deleted.keys.lock(), [ann.clone(), ann]);
+    }
+
+    #[tokio::test]
+    async fn values_of_a_tenant_that_left_the_team_file_wait_until_it_is_back() {
+        let (_folder, removals, deleted) = removals().await;
+        assert!(removals.round().await);
+        assert_eq!(left(&removals).await, ["bolt"]);
+        let common = that_never_run(Box::new(|_, _| async { Err(broken()) }.boxed()));
+        let tenants = Tenants::new(["acme", "bolt"].map(str::to_owned).into(), common);
+        let removals = Removals { tenants, ..removals };
+        assert!(removals.round().await);
+        assert!(left(&removals).await.is_empty() && deleted.keys.lock().len() == 2);
+    }
+
+    #[tokio::test]
+    async fn a_change_of_the_team_begins_another_round_until_the_daemon_ends() {
+        let (_folder, removals, deleted) = removals().await;
+        let (store, by) = (removals.store.clone(), Caller::local(Way::Cli));
+        let (changes, ending) = (watch::Sender::new(()), CancellationToken::new());
+        let ends = ending.clone();
+        let until = async |count: usize| {
+            while deleted.keys.lock().len() < count {
+                tokio::task::yield_now().await;
+            }
+        };
+        let story = async {
+            until(1).await;
+            let eve = person("acme", "eve");
+            store.put_member(&eve, &by).await.unwrap();
+            store.remove_member(owner(&eve), &by).await.unwrap();
+            changes.send_replace(());
+            until(2).await;
+            ends.cancel();
+        };
+        tokio::join!(removals.run(changes.subscribe(), ending), story);
+        assert!(deleted.keys.lock()[1].ends_with(&person("acme", "eve").key()));
+    }
+}

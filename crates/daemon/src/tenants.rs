@@ -61,3 +61,48 @@ fn no_tenant(tenant: &str) -> ApiError {
     ApiError::new(StatusCode::FORBIDDEN, "NO_TENANT", format!("the team has no tenant `{tenant}` any more"))
         .hint("the operator of the team adds it to the team file, or moves you to another tenant")
 }
+
+#[cfg(test)]
+mod tests {
+    use axum::{Router, body::Body, middleware::from_fn_with_state, routing::any};
+    use futures::FutureExt as _;
+    use toolrack_host::{Principal, principal::Kind};
+    use tower::ServiceExt as _;
+
+    use super::*;
+    use crate::worlds::tests::{broken, that_never_run};
+
+    /// The status for a request of `by` to `path`. The daemon's own world answers 200, and those of tenants do not begin.
+    async fn status(by: Option<Principal>, path: &str) -> u16 {
+        let ids = ["acme".to_owned()].into();
+        let tenants = Tenants::new(ids, that_never_run(Box::new(|_, _| async { Err(broken()) }.boxed())));
+        let router = Router::new().fallback(any(|| async { "own" })).layer(from_fn_with_state(tenants, of_member));
+        let mut request = Request::get(path).body(Body::empty()).unwrap();
+        if let Some(by) = by {
+            request.extensions_mut().insert(by);
+        }
+        router.oneshot(request).await.unwrap().status().as_u16()
+    }
+
+    fn of(tenant: &str) -> Option<Principal> {
+        Some(Principal::new(Kind::Person, tenant, "https://login.example", "ann").unwrap())
+    }
+
+    #[tokio::test]
+    async fn a_member_reaches_the_world_of_their_own_tenant_and_never_the_daemons_own() {
+        for path in ["/mcp", "/p/review/mcp", "/api/v1/servers", "/api/v1/servers?tenant=bolt", "/metrics"] {
+            assert_eq!(status(of("acme"), path).await, 503, "{path}: the world of acme, which does not begin");
+            assert_eq!(status(of("gone"), path).await, 403, "{path}: the team file has no such tenant any more");
+            assert_eq!(status(Some(Principal::LOCAL), path).await, 200, "{path}");
+        }
+    }
+
+    #[tokio::test]
+    async fn files_without_data_of_a_tenant_are_the_same_for_all() {
+        for path in ["/", "/app.js", "/health"] {
+            for by in [None, of("acme"), of("gone")] {
+                assert_eq!(status(by, path).await, 200, "{path}");
+            }
+        }
+    }
+}

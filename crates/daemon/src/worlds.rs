@@ -354,3 +354,126 @@ fn until_sent(response: Response, in_use: InUse) -> Response {
         }))
     })
 }
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use axum::body::to_bytes;
+    use futures::FutureExt as _;
+    use serde_json::Value;
+    use tokio::sync::Notify;
+
+    use super::*;
+
+    /// Worlds that `make` makes, none of which ever runs.
+    pub(crate) fn that_never_run(make: MakeWorld) -> Common {
+        let times = Times { idle: Duration::from_secs(60), grace: Duration::from_secs(1) };
+        let serve: Serve = Arc::new(|_, _, _| unreachable!("no world runs in these tests"));
+        let (ending, tasks) = (CancellationToken::new(), TaskTracker::new());
+        Common { make, serve, times, ending, tasks, log: None }
+    }
+
+    /// The error of a world that cannot begin.
+    pub(crate) fn broken() -> NoWorld {
+        NoWorld { message: "the folder is gone".to_owned(), hint: Some("ask the operator".to_owned()) }
+    }
+
+    /// Worlds that wait for the signal and then do not begin; and how many were begun.
+    fn waiting() -> (Arc<Worlds>, Arc<Notify>, Arc<AtomicUsize>) {
+        let (signal, begun) = (Arc::new(Notify::new()), Arc::new(AtomicUsize::new(0)));
+        let (waits, counts) = (Arc::clone(&signal), Arc::clone(&begun));
+        let make: MakeWorld = Box::new(move |_, _| {
+            counts.fetch_add(1, Ordering::SeqCst);
+            let waits = Arc::clone(&waits);
+            async move {
+                waits.notified().await;
+                Err(broken())
+            }
+            .boxed()
+        });
+        (Worlds::new(that_never_run(make)), signal, begun)
+    }
+
+    async fn code(worlds: &Arc<Worlds>, id: &str) -> (u16, Value) {
+        let answer = worlds.answer(id, Request::new(Body::empty())).await;
+        let status = answer.status().as_u16();
+        let body = to_bytes(answer.into_body(), 10_000).await.unwrap();
+        (status, serde_json::from_slice(&body).unwrap())
+    }
+
+    #[tokio::test]
+    async fn a_world_that_cannot_begin_says_why_and_the_next_request_tries_again() {
+        let (worlds, signal, begun) = waiting();
+        for number in 1..=2 {
+            signal.notify_one();
+            let (status, error) = code(&worlds, "acme").await;
+            assert_eq!((status, &error["error"]["code"]), (503, &Value::from("NO_WORLD")));
+            assert_eq!(error["error"]["message"], "the folder is gone");
+            assert_eq!(error["error"]["hint"], "ask the operator");
+            assert_eq!(begun.load(Ordering::SeqCst), number);
+            assert!(!worlds.is_running("acme") && worlds.count() == 0, "nothing of it stays");
+        }
+    }
+
+    #[tokio::test]
+    async fn requests_while_a_world_begins_share_its_beginning_and_other_worlds_have_their_own() {
+        let (worlds, signal, begun) = waiting();
+        let release = async {
+            while begun.load(Ordering::SeqCst) < 2 {
+                tokio::task::yield_now().await;
+            }
+            assert_eq!(worlds.count(), 2);
+            assert!(worlds.get("acme").is_none() && worlds.all().is_empty(), "none of them runs yet");
+            signal.notify_waiters();
+        };
+        let (one, other, third, ()) =
+            tokio::join!(code(&worlds, "acme"), code(&worlds, "acme"), code(&worlds, "bolt"), release);
+        assert_eq!((one.0, other.0, third.0), (503, 503, 503));
+        assert_eq!(begun.load(Ordering::SeqCst), 2);
+    }
+
+    #[tokio::test]
+    async fn a_request_does_not_wait_for_a_world_that_has_to_end_while_it_begins() {
+        let (worlds, signal, begun) = waiting();
+        let stop = async {
+            while begun.load(Ordering::SeqCst) < 1 {
+                tokio::task::yield_now().await;
+            }
+            worlds.stop("bolt");
+            worlds.stop_where(|id| id == "acme");
+        };
+        let ((status, error), ()) = tokio::join!(code(&worlds, "acme"), stop);
+        assert_eq!((status, &error["error"]["code"]), (503, &Value::from("ENDING")));
+        // Who waits for its end waits until it can no longer begin.
+        let mut ended = Box::pin(worlds.end_where(|id| id == "acme"));
+        assert!(ended.as_mut().now_or_never().is_none());
+        signal.notify_waiters();
+        ended.await;
+        assert!(!worlds.is_running("acme"));
+    }
+
+    #[tokio::test]
+    async fn only_a_member_of_a_team_is_named_to_the_maker_of_a_world() {
+        let named = Arc::new(Mutex::new(Vec::new()));
+        let names = Arc::clone(&named);
+        let make: MakeWorld = Box::new(move |id, by| {
+            names.lock().push((id, by.map(|by| by.subject().to_owned())));
+            async { Err(broken()) }.boxed()
+        });
+        let worlds = Worlds::new(that_never_run(make));
+        let ann =
+            Principal::new(toolrack_host::principal::Kind::Person, "acme", "https://login.example", "ann").unwrap();
+        for by in [None, Some(Principal::LOCAL), Some(ann)] {
+            let mut request = Request::new(Body::empty());
+            if let Some(by) = by {
+                request.extensions_mut().insert(by);
+            }
+            worlds.answer("acme", request).await;
+        }
+        let ids = ["acme", "acme", "acme"].map(str::to_owned);
+        let named: Vec<_> = named.lock().drain(..).collect();
+        assert_eq!(named.iter().map(|(id, _)| id.clone()).collect::<Vec<_>>(), ids);
+        assert_eq!(named.into_iter().map(|(_, by)| by).collect::<Vec<_>>(), [None, None, Some("ann".to_owned())]);
+    }
+}

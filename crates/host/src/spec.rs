@@ -131,17 +131,17 @@ spec! {
     rows {
         /// When the server is started: at once, or when one of its tools is called, as long as these are known.
         start: Start = Start::Eager;
-        /// Stops the server when it was not used for so long; a call starts it again.
+        /// Stops the server after this time without a call; the next call starts it again.
         idle_stop: Option<Duration> = None, otherwise = "never",
             detail = "It is stopped at the latest after twice that time.";
-        /// What happens to a tool that is no longer what it was: nothing, a warning, or quarantine.
+        /// What happens to a tool whose definition has changed: nothing, a warning, or quarantine.
         pins: Option<PinMode> = None, otherwise = "`pins` of `toolrack.toml`, which is `enforce`",
             detail = "It counts if the host has [`Pins`](crate::Pins), and not for a server in this process, which is \
                       part of the program. A host does what [`PinMode::Enforce`] says if it is not set.";
-        /// What happens to arguments that do not fit: nothing, a warning, or they are not sent.
+        /// What happens to arguments that do not fit the tool's schema: nothing, a warning, or they are not sent.
         validate_args: Option<ValidateArgs> = None, otherwise = "`validate_args` in `[tools]`, which is `off`",
             detail = "A host does what [`ValidateArgs::Off`] says if it is not set.";
-        /// What happens to characters that cannot be seen, in the texts of the server.
+        /// What happens to invisible characters in the texts of the server.
         invisible: Option<Invisible> = None, otherwise = "`invisible` in `[tools]`, which is `remove`",
             detail = "A host does what [`Invisible::Remove`] says if it is not set.";
         /// Who shares the server, in a team: all members of the tenant, or each member has one of their own. It changes

@@ -35,7 +35,7 @@ pub(crate) const TOOLRACK: &Table = &Table {
         Row::new(
             "pins",
             Words(PinMode::WORDS),
-            "What happens to a tool that is no longer what it was, where the entry does not set it: nothing, a \
+            "What happens to a tool whose definition has changed, where the entry does not set it: nothing, a \
              warning, or quarantine.",
         )
         .usually(|| json!(PinMode::default())),
@@ -141,14 +141,14 @@ pub(crate) const TOOLS: &Table = &Table {
         Row::new(
             "validate_args",
             Words(ValidateArgs::WORDS),
-            "What happens to arguments that do not fit, where the entry does not set it: nothing, a warning, or \
+            "What happens to arguments that do not fit the tool's schema, where the entry does not set it: nothing, a warning, or \
              they are not sent.",
         )
         .usually(|| json!(ValidateArgs::default())),
         Row::new(
             "invisible",
             Words(Invisible::WORDS),
-            "What happens to characters that cannot be seen in the texts of servers, where the entry does not set \
+            "What happens to invisible characters in the texts of servers, where the entry does not set \
              it.",
         )
         .usually(|| json!(Invisible::default())),
