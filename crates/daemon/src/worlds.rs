@@ -371,7 +371,7 @@ pub(crate) mod tests {
         let times = Times { idle: Duration::from_secs(60), grace: Duration::from_secs(1) };
         let serve: Serve = Arc::new(|_, _, _| unreachable!("no world runs in these tests"));
         let (ending, tasks) = (CancellationToken::new(), TaskTracker::new());
-        Common { make, serve, times, ending, tasks, log: None }
+        Common { make, serve, base: None, times, ending, tasks, log: None }
     }
 
     /// The error of a world that cannot begin.
