@@ -215,6 +215,11 @@ mod needs_browser {
             super::tests_of("pages/people");
         }
 
+        #[test]
+        fn what_members_use_of_their_quotas() {
+            super::tests_of("pages/quotas");
+        }
+
         mod needs_clients {
             mod needs_python {
                 mod needs_node_frameworks {

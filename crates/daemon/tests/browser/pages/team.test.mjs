@@ -50,7 +50,7 @@ test("a_member_adds_and_removes_a_server_of_their_own_and_no_other_sees_it", asy
   await own.getByTestId("own-name").fill("mine");
   await own.getByTestId("own-url").fill("http://10.1.2.3/mcp");
   await own.getByTestId("add-own-server").click();
-  await own.getByText("`own_servers` of the team file").first().waitFor();
+  await own.getByText("says where servers of members may be").waitFor();
   await own.getByTestId("own-url").fill("http://127.0.0.1:9/mcp");
   await own.getByTestId("own-header").fill("Authorization");
   await own.getByTestId("own-value").fill("Bearer of ann alone");
