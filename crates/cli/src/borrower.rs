@@ -7,7 +7,7 @@ use tokio::{
     io::BufReader,
     net::unix::{OwnedReadHalf, OwnedWriteHalf},
     sync::mpsc,
-    time::timeout,
+    time::{sleep, timeout},
 };
 use toolrack_config::{Environment, Places};
 use toolrack_host::text;
@@ -187,33 +187,36 @@ async fn show(
     let lines = OwnLines::of_stdin(editor);
     let showing = async {
         let mut shown = Shown { screen, lines: &lines, typed: None, keys: None, bytes: Vec::new() };
-        let mut stopped = false;
+        let mut stopped: Option<Exit> = None;
         loop {
             tokio::select! {
                 biased;
                 exit = stop.requested() => {
                     // At the second Ctrl-C, stops without waiting for the daemon.
-                    if stopped || send(to, &ToDaemon::Stop(exit as u8)).await.is_err() {
+                    if stopped.is_some() || send(to, &ToDaemon::Stop(exit as u8)).await.is_err() {
                         return Ok(Ended::Done(exit));
                     }
-                    stopped = true;
+                    stopped = Some(exit);
                 }
                 (number, line) = typed(&mut shown.typed) => {
                     shown.typed = None;
                     // An error means that the daemon has ended, which the next read reports.
                     let _ = send(to, &ToDaemon::Line(number, line)).await;
                 }
-                message = next_message(&mut messages, stopped) => match message {
+                message = next_message(&mut messages, stopped.is_some()) => match message {
                     Ok(Some(message)) => tokio::select! {
                         biased;
                         // Stdout may be blocked. Exit anyway; the daemon notices that this process has ended.
                         exit = stop.requested() => return Ok(Ended::Done(exit)),
+                        exit = patience_after(stopped) => return Ok(Ended::Done(exit)),
                         taken = shown.take(message) => if let Some(end) = taken? {
                             return Ok(end);
                         },
                     },
-                    Ok(None) if stopped => return Ok(Ended::Done(Exit::Interrupted)),
-                    Ok(None) => return Err(connection_lost("it has ended", screen)),
+                    Ok(None) => match stopped {
+                        Some(exit) => return Ok(Ended::Done(exit)),
+                        None => return Err(connection_lost("it has ended", screen)),
+                    },
                     Err(error) => return Err(connection_lost(&with_causes(&error), screen)),
                 },
             }
@@ -222,6 +225,17 @@ async fn show(
     tokio::select! {
         shown = showing => shown,
         () = read_messages(from, inbox) => Ok(Ended::Done(Exit::Other)),
+    }
+}
+
+/// Ready when output has taken too long after a signal, which may have come before stdout was blocked; never without one.
+async fn patience_after(stopped: Option<Exit>) -> Exit {
+    match stopped {
+        Some(exit) => {
+            sleep(EXIT_TIMEOUT).await;
+            exit
+        }
+        None => std::future::pending().await,
     }
 }
 

@@ -102,7 +102,12 @@ fn check_header(name: &str, value: &str) -> Result<(), BadOwnServer> {
     let is_visible = value.len() <= MAX_VALUE && value.chars().all(|c| !c.is_control());
     // A bare `$NAME` is a variable of the environment in headers.
     let pieces = placeholder::pieces(value, Bare::Names).ok().filter(|_| is_visible);
-    let is_own = |piece: &Piece<'_>| matches!(piece, Piece::Literal(_) | Piece::User(_));
+    let is_own = |piece: &Piece<'_>| match piece {
+        // What is no placeholder, but looks like one, is a mistake.
+        Piece::Literal(text) => !text.contains("${"),
+        Piece::User(_) => true,
+        _ => false,
+    };
     match pieces {
         Some(pieces) if pieces.iter().all(is_own) => Ok(()),
         _ => Err(BadOwnServer::Value { name: shown() }),

@@ -75,8 +75,8 @@ fn a_member_adds_nothing_that_is_the_tenants_or_leads_into_its_network() {
         ("mine", at("file:///etc/passwd"), 422, "url"),
         ("mine", json!({ "url": "https://a.example", "headers": { "A": "${secret:TENANT}" } }), 422, "no placeholder"),
         ("mine", json!({ "url": "https://a.example", "headers": { "A": "$HOME" } }), 422, "no placeholder"),
-        ("mine", json!({ "command": "sh", "args": ["-c", "id"] }), 422, "command"),
-        ("mine", json!({ "url": "https://a.example", "headers_helper": { "command": "id" } }), 422, "headers_helper"),
+        ("mine", json!({ "command": "sh", "args": ["-c", "id"] }), 400, "command"),
+        ("mine", json!({ "url": "https://a.example", "headers_helper": { "command": "id" } }), 400, "headers_helper"),
         ("acme", at("https://a.example"), 409, "has a server `acme` already"),
         ("a/b", at("https://a.example"), 404, ""),
     ] {

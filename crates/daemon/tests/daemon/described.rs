@@ -35,6 +35,7 @@ impl Operation {
             "/api/v1/servers/{name}/resources/read" => json!({ "uri": "fake://note" }),
             "/api/v1/servers/{name}/sign-in/address" => json!({ "address": "http://127.0.0.1:1/" }),
             "/api/v1/me/credentials/{name}" => json!({ "value": "x" }),
+            "/api/v1/me/servers/{name}" => json!({ "url": "https://mcp.example/" }),
             "/api/v1/members/{member}" => json!({ "role": "user" }),
             "/api/v1/approvals/{id}" => json!({ "answer": "once" }),
             _ => json!({}),
