@@ -11,6 +11,7 @@ use toolrack_host::{
 use url::Url;
 
 use crate::{
+    interpolate::is_secret_word,
     load::Scope,
     placeholder::{self, Bare, Piece},
 };
@@ -105,7 +106,7 @@ fn check_header(name: &str, value: &str) -> Result<(), BadOwnServer> {
     let is_own = |piece: &Piece<'_>| match piece {
         // What is no placeholder, but looks like one, is a mistake.
         Piece::Literal(text) => !text.contains("${"),
-        Piece::User(_) => true,
+        Piece::User(name) => is_secret_word(name),
         _ => false,
     };
     match pieces {

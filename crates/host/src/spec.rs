@@ -64,7 +64,8 @@ impl ServerName {
         } else {
             return Ok(Self(name));
         };
-        Err(BadServerName { name: crate::text::for_line(&name).into_owned(), why })
+        let shown = crate::text::clip(&name, Self::MAX_BYTES);
+        Err(BadServerName { name: crate::text::for_line(&shown).into_owned(), why })
     }
 
     /// Returns the name as text.
@@ -78,7 +79,7 @@ impl ServerName {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{name}` cannot be a server name: {why}")]
 pub struct BadServerName {
-    /// The refused name, safe to print.
+    /// The refused name, safe to print, cut at [`ServerName::MAX_BYTES`].
     pub name: String,
     /// The problem.
     pub why: &'static str,

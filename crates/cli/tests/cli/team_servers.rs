@@ -1,11 +1,15 @@
 //! Servers that members of a team add for themselves.
 
-use std::{fs, path::Path};
+use std::{fs, path::Path, time::Instant};
 
 use serde_json::{Value, json};
 use toolrack_testkit::FakeHttp;
 
-use crate::{rack::fake, team::Team, team_person::files_below};
+use crate::{
+    rack::fake,
+    team::{SOON, Team},
+    team_person::files_below,
+};
 
 /// A team whose members may add two servers, also on this machine.
 fn team() -> Team {
@@ -37,6 +41,11 @@ fn a_member_adds_a_server_that_no_other_member_has_and_that_gets_their_value() {
     assert_eq!(add(&team, &ann, "mine", &server), (204, String::new()));
     let value = json!({ "value": "ann-1" }).to_string();
     assert_eq!(team.ask("PUT", "/api/v1/me/credentials/MINE", &ann, &value).0, 204);
+    let from = Instant::now();
+    let is_connected = || team.ask("GET", "/api/v1/servers/mine", &ann, "").1.contains(r#""state":"connected""#);
+    while !is_connected() {
+        assert!(from.elapsed() < SOON, "it does not connect");
+    }
     let echoed = team.call(&ann, "mcp__mine__echo", r#"{"text":"to my own server"}"#);
     assert!(echoed.contains("to my own server"), "{echoed}");
     // The value is shorter than what Toolrack hides in results.

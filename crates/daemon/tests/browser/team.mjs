@@ -154,15 +154,16 @@ export class Team {
  * A team for the tests of a file, and a browser if they need one.
  * @param {object} [options]
  * @param {boolean} [options.browser]
+ * @param {string} [options.limits] of the tenant `acme`
  * @param {() => Promise<string>} [options.more] of the team file
  * @param {(team: Team) => Promise<void>} [options.begin] when all is up, before the first test
  * @param {(team: Team) => Promise<void>} [options.end] after the last test, when all is still up
  */
-export function withTeam({ browser = false, more = async () => "", begin = async () => {}, end = async () => {} } = {}) {
+export function withTeam({ browser = false, limits = "", more = async () => "", begin = async () => {}, end = async () => {} } = {}) {
   const [team, visitor] = [new Team(), new Visitor()];
   before(async () => {
     if (browser) await visitor.start();
-    await team.up(await more());
+    await team.up(await more(), limits);
     await begin(team);
   });
   after(async () => {

@@ -1,21 +1,12 @@
 // Each member sees what they may use and when it is free again, and an operator what all others have used.
 
 import assert from "node:assert/strict";
-import { after, before, test } from "node:test";
-import { AXE, Visitor } from "../stage.mjs";
-import { Team } from "../team.mjs";
+import { test } from "node:test";
+import { AXE } from "../stage.mjs";
+import { withTeam } from "../team.mjs";
 
-const team = new Team();
-let visitor = new Visitor();
-
-before(async () => {
-  visitor = await Visitor.start();
-  await team.up("", "calls_per_day = 50, each_member = { calls_per_month = 2, result_bytes_per_day = 100_000 }");
-});
-after(async () => {
-  await visitor.close();
-  await team.down();
-});
+const limits = "calls_per_day = 50, each_member = { calls_per_month = 2, result_bytes_per_day = 100_000 }";
+const { team, visitor } = withTeam({ browser: true, limits });
 
 /** Has the page of a member make a call. @param {any} page @returns {Promise<number>} the status */
 const call = (page) =>
