@@ -82,8 +82,8 @@ impl Issuers {
     /// Checks `token`. `None` if it proves nothing: the reason is a row of the audit log, and no caller learns it.
     ///
     /// A token is at most 16 KiB long, has an asymmetric signature of an algorithm that the issuer's key allows, this
-    /// team's `/mcp`, the endpoint of one profile, or the configured audience in `aud`, and `iss`, `sub` and `exp`. `exp`, `nbf` and `iat` may be off
-    /// by 60 s. Its type is `at+jwt` (RFC 9068, 2.1). Issuers that do not know that type write `JWT` or nothing: that
+    /// team's `/mcp`, the endpoint of one profile, or the configured audience in `aud`, and `iss`, `sub` and `exp`.
+    /// `exp`, `nbf` and `iat` may be off by 60 s. Its type is `at+jwt` (RFC 9068, 2.1). Issuers that do not know that type write `JWT` or nothing: that
     /// counts only with a claim of access tokens (`scope`, `scp` or `client_id`), and with none of an ID token or a
     /// logout token. A token that is bound to a key of its client (`cnf`: RFC 9449, RFC 8705) proves nothing here, where
     /// no client proves a key. It proves a service if its subject is its client (RFC 9068, 5), and else a person.
