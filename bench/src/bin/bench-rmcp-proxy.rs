@@ -1,5 +1,6 @@
-//! The least that a gateway can be with the official Rust SDK: `bench-rmcp-proxy COMMAND…` starts a server over stdio and passes
-//! tools and calls on over HTTP. No policy, no bounds, no names of its own. It prints its URL and then serves.
+//! The least that a gateway can be with the official Rust SDK: `bench-rmcp-proxy COMMAND…` starts a server over stdio
+//! and passes tools and calls on over HTTP. No policy, no bounds, no names of its own. It prints its URL and then
+//! serves.
 
 #![expect(clippy::print_stdout, reason = "it says where it listens")]
 

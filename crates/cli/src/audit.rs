@@ -47,8 +47,8 @@ impl Audited {
         Self { log, agent, of_member: None, writing }
     }
 
-    /// For a member of the tenant whose log this is, with the secrets that the member has. The tenant has the settings and writes
-    /// the rows.
+    /// For a member of the tenant whose log this is, with the secrets that the member has. The tenant has the settings
+    /// and writes the rows.
     pub(crate) fn of_member(&self, secrets: Arc<Interpolate>) -> Self {
         Self { log: self.log.clone(), agent: None, of_member: Some(hide(secrets)), writing: TaskTracker::new() }
     }

@@ -176,7 +176,8 @@ impl Gateway {
     /// Returns a router that serves Streamable HTTP of both eras at `/`: nest it at `/mcp`.
     ///
     /// The query selects what a client sees: `?tools=github/*,read_*` (only these tools), `?servers=github,fs` (only
-    /// these servers), `?profile=NAME` (one of [`GatewayOptions::profiles`]); together they narrow down. The router checks `Origin` and `Host`; authentication is for a layer in front.
+    /// these servers), `?profile=NAME` (one of [`GatewayOptions::profiles`]); together they narrow down. The router
+    /// checks `Origin` and `Host`; authentication is for a layer in front.
     pub fn router(&self) -> axum::Router {
         Self::shared_router().layer(axum::Extension(self.clone()))
     }

@@ -62,8 +62,8 @@ impl People {
         }
     }
 
-    /// Whether the member's own world answers the request: the tenant has servers that not all members share, or the member
-    /// has added some, and the request is not about a server that they share.
+    /// Whether the member's own world answers the request: the tenant has servers that not all members share, or the
+    /// member has added some, and the request is not about a server that they share.
     fn is_theirs(&self, member: &Principal, method: &Method, path: &str) -> bool {
         let loaded = self.tenant.loaded();
         let is_own = |spec: &ServerSpec| !self.tenant.of.runs(spec);
@@ -111,8 +111,8 @@ fn is_below(path: &str, places: &[&str]) -> bool {
     places.iter().any(|below| path.strip_prefix(below).is_some_and(|rest| rest.is_empty() || rest.starts_with('/')))
 }
 
-/// Passes the request of a member on to their own world, if it is for that world. The world of a tenant has its [`People`] in the
-/// extensions of each request.
+/// Passes the request of a member on to their own world, if it is for that world. The world of a tenant has its
+/// [`People`] in the extensions of each request.
 pub(crate) async fn of_their_own(request: Request, next: Next) -> Response {
     let people = request.extensions().get::<Arc<People>>().cloned();
     match people.zip(guard::member_of(&request)) {

@@ -198,9 +198,9 @@ pub(crate) enum NotReloaded {
 }
 
 impl World {
-    /// Loads the configuration; from then on it is applied and watched: see [`Self::once_applied`]. With a `base`, the world has
-    /// the configuration of that world, whenever that has applied it, and what its member has added. Its tasks are in `tasks`, and end once `ending` is
-    /// cancelled.
+    /// Loads the configuration; from then on it is applied and watched: see [`Self::once_applied`]. With a `base`, the
+    /// world has the configuration of that world, whenever that has applied it, and what its member has added. Its
+    /// tasks are in `tasks`, and end once `ending` is cancelled.
     pub(crate) async fn start(
         parts: Parts,
         base: Option<&Arc<Self>>,
@@ -294,8 +294,8 @@ impl World {
         self.loaded.load_full()
     }
 
-    /// Returns whether the entry of this name is one of this world: a member of a tenant has their own servers and those
-    /// that are lent to them. A name without an entry is one of every world.
+    /// Returns whether the entry of this name is one of this world: a member of a tenant has their own servers and
+    /// those that are lent to them. A name without an entry is one of every world.
     pub(crate) fn has(&self, server: &str) -> bool {
         self.loaded.load().desired.get(server).is_none_or(|spec| self.of.has(spec))
     }

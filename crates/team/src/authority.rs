@@ -20,7 +20,8 @@ use crate::{
     tokens::looks_like_one,
 };
 
-/// How often [`Authority::watch`] asks the store whether the team has changed. A revoked token opens nothing after this time.
+/// How often [`Authority::watch`] asks the store whether the team has changed. A revoked token opens nothing after this
+/// time.
 const ROUND: Duration = Duration::from_millis(500);
 
 /// The most tokens that are kept in memory. Beyond it, the authority forgets those that no request uses.
@@ -90,8 +91,9 @@ impl ProvedToken {
         }
     }
 
-    /// Whether the token opens `path` at all. A personal token opens everything, unless it is for one profile; the token
-    /// of an OAuth client opens the MCP endpoint that it was given for; the cookie of a browser opens no MCP endpoint.
+    /// Whether the token opens `path` at all. A personal token opens everything, unless it is for one profile; the
+    /// token of an OAuth client opens the MCP endpoint that it was given for; the cookie of a browser opens no MCP
+    /// endpoint.
     #[must_use]
     pub fn opens(&self, path: &str) -> bool {
         match (self.purpose(), self.profile()) {
@@ -192,8 +194,8 @@ impl Authority {
         Self { issuers: Some(issuers), ..self }
     }
 
-    /// Also records in the audit log each token that proves no member. [`Issuers`] record those that an issuer could have
-    /// signed.
+    /// Also records in the audit log each token that proves no member. [`Issuers`] record those that an issuer could
+    /// have signed.
     #[must_use]
     pub fn recording(self, refusals: Arc<Refusals>) -> Self {
         Self { refusals: Some(refusals), ..self }
@@ -236,8 +238,8 @@ impl Authority {
         self.proved(TokenHash::of(token), Some(vouched)).await
     }
 
-    /// Returns the proof in the store. For a token that an issuer has `signed`, the store only knows how often the person
-    /// was removed from the team.
+    /// Returns the proof in the store. For a token that an issuer has `signed`, the store only knows how often the
+    /// person was removed from the team.
     async fn proof(&self, hash: TokenHash, signed: Option<&Vouched>) -> Result<Option<Proof>, StoreError> {
         let Some(signed) = signed else { return Ok(self.store.team_token(hash).await?.map(Proof::Kept)) };
         let person = signed.principal.person_key();
@@ -335,8 +337,8 @@ impl Authority {
 }
 
 impl KnownTokens {
-    /// Takes `version` as that of the team from now on. Forgets the tokens that no request uses, and returns the others,
-    /// which have to be read again.
+    /// Takes `version` as that of the team from now on. Forgets the tokens that no request uses, and returns the
+    /// others, which have to be read again.
     fn begin(&mut self, version: i64) -> Vec<(TokenHash, ProvedToken)> {
         self.version = Some(version);
         self.forget_unused();
@@ -363,8 +365,8 @@ impl KnownTokens {
         });
     }
 
-    /// Keeps `proved`, unless another request has kept the same proof meanwhile, and returns the one that is kept; `None`
-    /// when there is no room.
+    /// Keeps `proved`, unless another request has kept the same proof meanwhile, and returns the one that is kept;
+    /// `None` when there is no room.
     fn keep(&mut self, hash: TokenHash, proved: ProvedToken) -> Option<ProvedToken> {
         if let Some(known) = self.by_hash.get(&hash)
             && known.0.proof == proved.0.proof

@@ -23,7 +23,8 @@ use crate::{
     tokens::looks_like_one,
 };
 
-/// Registrations in a minute, and at once, that the store keeps. The id of any other client contains what it says of itself.
+/// Registrations in a minute, and at once, that the store keeps. The id of any other client contains what it says of
+/// itself.
 const REGISTRATIONS_PER_MINUTE: NonZeroU32 = NonZeroU32::new(120).unwrap();
 
 /// Why there is no front door.
@@ -74,8 +75,8 @@ pub(crate) struct SignedIn {
 
 impl FrontDoor {
     /// The front door of `team`. `client_secret` is the value of the placeholder in
-    /// [`SignInProvider::client_secret`](crate::SignInProvider). Requests go where a program on a user's own machine may
-    /// send them; see [`Self::within`] for other rules.
+    /// [`SignInProvider::client_secret`](crate::SignInProvider). Requests go where a program on a user's own machine
+    /// may send them; see [`Self::within`] for other rules.
     ///
     /// It sends no request before the first person signs in.
     ///
@@ -138,7 +139,8 @@ impl FrontDoor {
     }
 
     /// Whether the browser says that a page of this team sent the request. A request that changes something, and proves
-    /// its sender with the session cookie alone, counts only then. Another program can claim it, but has no person's cookie.
+    /// its sender with the session cookie alone, counts only then. Another program can claim it, but has no person's
+    /// cookie.
     #[must_use]
     pub fn is_of_own_page(&self, headers: &HeaderMap) -> bool {
         headers.contains_key(ORIGIN) && is_from_here(headers, &self.team.url)

@@ -119,15 +119,15 @@ pub struct Tenant {
     pub environment: Vec<String>,
 }
 
-/// Which servers members of a tenant may add for themselves: addresses that are reached with HTTPS on public networks, and no
-/// programs.
+/// Which servers members of a tenant may add for themselves: addresses that are reached with HTTPS on public networks,
+/// and no programs.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct OwnServersAllowed {
     /// The most servers of one member.
     pub most: NonZeroU8,
-    /// Where they may be as well, with any scheme and port: hosts such as `mcp.example.com` or `*.example.com`, and networks such
-    /// as `10.1.0.0/16`.
+    /// Where they may be as well, with any scheme and port: hosts such as `mcp.example.com` or `*.example.com`, and
+    /// networks such as `10.1.0.0/16`.
     #[serde(default, deserialize_with = "destinations")]
     pub allow: Vec<Allowed>,
 }

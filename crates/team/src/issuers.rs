@@ -83,12 +83,14 @@ impl Issuers {
     ///
     /// A token is at most 16 KiB long, has an asymmetric signature of an algorithm that the issuer's key allows, this
     /// team's `/mcp`, the endpoint of one profile, or the configured audience in `aud`, and `iss`, `sub` and `exp`.
-    /// `exp`, `nbf` and `iat` may be off by 60 s. Its type is `at+jwt` (RFC 9068, 2.1). Issuers that do not know that type write `JWT` or nothing: that
-    /// counts only with a claim of access tokens (`scope`, `scp` or `client_id`), and with none of an ID token or a
-    /// logout token. A token that is bound to a key of its client (`cnf`: RFC 9449, RFC 8705) proves nothing here, where
-    /// no client proves a key. It proves a service if its subject is its client (RFC 9068, 5), and else a person.
+    /// `exp`, `nbf` and `iat` may be off by 60 s. Its type is `at+jwt` (RFC 9068, 2.1). Issuers that do not know that
+    /// type write `JWT` or nothing: that counts only with a claim of access tokens (`scope`, `scp` or `client_id`), and
+    /// with none of an ID token or a logout token. A token that is bound to a key of its client (`cnf`: RFC 9449, RFC
+    /// 8705) proves nothing here, where no client proves a key. It proves a service if its subject is its client (RFC
+    /// 9068, 5), and else a person.
     ///
-    /// Keys count for an hour after they were fetched. A token with an unknown key has them fetched again, at most every 30 s.
+    /// Keys count for an hour after they were fetched. A token with an unknown key has them fetched again, at most
+    /// every 30 s.
     ///
     /// # Errors
     /// [`Unreachable`] when the keys of its issuer cannot be fetched: it is not known whether the token proves
@@ -120,8 +122,8 @@ impl Issuers {
         if kind != "at+jwt" && !is_of_access(&said) {
             return Err(Unproved::forged("it is no access token"));
         }
-        // Its holder would have to prove a key with each request (RFC 7800), so that a thief cannot use it. No door here
-        // asks for that.
+        // Its holder would have to prove a key with each request (RFC 7800), so that a thief cannot use it. No door
+        // here asks for that.
         if said.contains_key("cnf") {
             return Err(Unproved::forged("it is bound to a key of its client, and only bearer tokens are served here"));
         }
@@ -141,8 +143,8 @@ impl Issuers {
         Ok(Vouched { principal, ends_at, profile: endpoint.profile().map(str::to_owned) })
     }
 
-    /// The audience that the token must have, and the MCP endpoint that it then opens: that with all tools, or the only one
-    /// of a profile that it names.
+    /// The audience that the token must have, and the MCP endpoint that it then opens: that with all tools, or the only
+    /// one of a profile that it names.
     fn audience<'c>(&self, config: &TrustedIssuer, claimed: &'c Claimed) -> (String, Endpoint<'c>) {
         if let Some(configured) = &config.audience {
             return (configured.clone(), Endpoint::All);

@@ -12,8 +12,8 @@ use toolrack_store::{TeamStore, audit::DoorRefusal};
 /// refusals before it have none.
 const ROWS_PER_MINUTE: NonZeroU32 = NonZeroU32::new(60).unwrap();
 
-/// Writes refusals of a team's doors into the audit log: of each kind at most 60 at once, and then one in a second. A flood of
-/// one kind hides none of another.
+/// Writes refusals of a team's doors into the audit log: of each kind at most 60 at once, and then one in a second. A
+/// flood of one kind hides none of another.
 #[derive(Debug)]
 pub struct Refusals {
     store: TeamStore,

@@ -24,7 +24,8 @@ fn beginning(words: &str, lines: usize, bytes: usize) -> (&str, usize) {
     (&words[..end], words.len() - end)
 }
 
-/// The lines of foreign `words`, escaped. Where they are too many, a last line says how much is left and that `all` shows it.
+/// The lines of foreign `words`, escaped. Where they are too many, a last line says how much is left and that `all`
+/// shows it.
 pub(crate) fn lines(words: &str, all: &str) -> Vec<String> {
     let (shown, left) = beginning(words.trim(), LINES, BYTES);
     let mut lines: Vec<String> = text::for_terminal(shown).lines().map(str::to_owned).collect();

@@ -259,15 +259,15 @@ impl Known {
 /// The length of the prefixes in the filter. Every form is at least as long.
 const START: usize = 4;
 
-/// The least and the greatest size of the filter, as powers of two in bits. Even with the most secrets, only one place in eight
-/// matches by chance.
+/// The least and the greatest size of the filter, as powers of two in bits. Even with the most secrets, only one place
+/// in eight matches by chance.
 const SIZES: RangeInclusive<u32> = 12..=20;
 
 /// The bits of the filter for each form, as long as it can grow.
 const BITS_OF_FORM: usize = 64;
 
-/// A Bloom filter of the prefixes of all forms: it may report a prefix that no form has, but misses none. It is as large as their
-/// number needs, because each member of a team may have some.
+/// A Bloom filter of the prefixes of all forms: it may report a prefix that no form has, but misses none. It is as
+/// large as their number needs, because each member of a team may have some.
 #[derive(Default)]
 struct Starts {
     bits: Vec<u64>,

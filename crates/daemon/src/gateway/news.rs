@@ -125,7 +125,8 @@ impl Filter {
     }
 }
 
-/// The source of news. The room for them is made for the first client that listens, because most gateways in a team have none.
+/// The source of news. The room for them is made for the first client that listens, because most gateways in a team
+/// have none.
 #[derive(Debug, Default)]
 pub(super) struct NewsSender(OnceLock<broadcast::Sender<News>>);
 

@@ -177,7 +177,8 @@ impl Keeper {
     }
 }
 
-/// Waits until `base` applies its configuration; forever without one, and after the end of its world, which ends this one, too.
+/// Waits until `base` applies its configuration; forever without one, and after the end of its world, which ends this
+/// one, too.
 async fn applied(base: Option<&mut Base>) {
     let is_applied = match base {
         Some(base) => base.applied.changed().await.is_ok(),

@@ -1,4 +1,5 @@
-//! What each address of the published description refuses. The rows are made from the description, so no address is left out.
+//! What each address of the published description refuses. The rows are made from the description, so no address is
+//! left out.
 
 use reqwest::{Method, RequestBuilder};
 use serde_json::{Value, json};

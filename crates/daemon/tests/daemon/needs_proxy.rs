@@ -48,8 +48,8 @@ fn program(name: &str) -> String {
 }
 
 impl Proxy {
-    /// `config` makes its file, from its port and the daemon's address; `arguments` those with which it stays in the foreground,
-    /// from its folder and that file.
+    /// `config` makes its file, from its port and the daemon's address; `arguments` those with which it stays in the
+    /// foreground, from its folder and that file.
     async fn start(
         name: &str,
         config: impl Fn(u16, &str) -> String,

@@ -1,4 +1,5 @@
-//! Servers that crash at random under a daemon that goes on: for a few seconds, or for as long as `TOOLRACK_SOAK_SECONDS` says.
+//! Servers that crash at random under a daemon that goes on: for a few seconds, or for as long as
+//! `TOOLRACK_SOAK_SECONDS` says.
 
 use std::{
     sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed},

@@ -1,4 +1,5 @@
-//! Memberships that ended: what their members gave is in the databases of the tenants, from which it is still to be deleted.
+//! Memberships that ended: what their members gave is in the databases of the tenants, from which it is still to be
+//! deleted.
 
 use std::collections::HashMap;
 
@@ -63,8 +64,8 @@ impl TeamStore {
         Ok(())
     }
 
-    /// The numbers of the memberships that people have now, or would have, by their [keys](Principal::person_key); 0 for
-    /// those who are not in the result.
+    /// The numbers of the memberships that people have now, or would have, by their [keys](Principal::person_key); 0
+    /// for those who are not in the result.
     ///
     /// # Errors
     /// [`StoreError`] when the database fails.

@@ -1,7 +1,8 @@
 //! Streamable HTTP of both eras, at `/mcp`.
 //!
-//! `exchange` reads and writes HTTP by hand. A request goes through `stumbles` (what HTTP says instead of MCP), `mirror`
-//! (headers of 2026-07-28) and `sessions` (the older era); its answer is one body (`answers`, `gzip`) or a stream (`events`).
+//! `exchange` reads and writes HTTP by hand. A request goes through `stumbles` (what HTTP says instead of MCP),
+//! `mirror` (headers of 2026-07-28) and `sessions` (the older era); its answer is one body (`answers`, `gzip`) or a
+//! stream (`events`).
 
 use std::collections::HashMap;
 use std::io;

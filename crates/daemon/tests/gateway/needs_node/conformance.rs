@@ -1,8 +1,8 @@
 //! The server scenarios of the official conformance suite, of both revisions, against the gateway in front of a
 //! [server](fixture) that has what they ask for.
 //!
-//! `server-sse-polling` asks little of the gateway itself, which closes no stream before its answer; it is also played in front of
-//! a server that does. The extensions (`tasks-*`, `sep-2640-*`) cannot apply: they are not offered.
+//! `server-sse-polling` asks little of the gateway itself, which closes no stream before its answer; it is also played
+//! in front of a server that does. The extensions (`tasks-*`, `sep-2640-*`) cannot apply: they are not offered.
 
 use std::process::Stdio;
 

@@ -1,5 +1,5 @@
-//! The certificates that this machine trusts, read once for many clients: one set of them is most of what a client keeps in memory,
-//! and each member of a team may have clients.
+//! The certificates that this machine trusts, read once for many clients: one set of them is most of what a client
+//! keeps in memory, and each member of a team may have clients.
 
 use std::{sync::Arc, time::Duration};
 

@@ -19,7 +19,8 @@ pub(crate) struct Document<'a> {
 /// One thing that was looked at.
 #[derive(Debug, Serialize)]
 pub(crate) struct Check {
-    /// `file`, `data`, `secrets`, `egress`, `sandbox`, `container`, `config`, `trust`, `variables`, `program`, `server`, `dns` or `tcp`.
+    /// `file`, `data`, `secrets`, `egress`, `sandbox`, `container`, `config`, `trust`, `variables`, `program`,
+    /// `server`, `dns` or `tcp`.
     area: &'static str,
     /// The file or server.
     subject: String,
