@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use toolrack_host::{
     ServerSpec,
     egress::Egress,
-    spec::{Http, Share, Source, Transport},
+    spec::{AddedBy, Http, PinMode, Share, Source, Transport},
 };
 use url::Url;
 
@@ -63,12 +63,13 @@ pub enum BadOwnServer {
 }
 
 impl OwnServer {
-    /// Checks the parts, and makes a server of them that `egress` confines. `url` may name any host: whether it may be
+    /// Checks the parts, and makes a server of them for the member with this [key](toolrack_host::Principal::key), which
+    /// `egress` confines. `url` may name any host: whether it may be
     /// reached is decided at each connection.
     ///
     /// # Errors
     /// [`BadOwnServer`]
-    pub fn spec(&self, egress: &Egress) -> Result<ServerSpec, BadOwnServer> {
+    pub fn spec(&self, member: &str, egress: &Egress) -> Result<ServerSpec, BadOwnServer> {
         let is_good = |url: &Url| {
             matches!(url.scheme(), "http" | "https")
                 && url.has_host()
@@ -86,11 +87,13 @@ impl OwnServer {
             // The same text for all readers, in which nothing is a placeholder.
             url: url.as_str().replace('$', "$$"),
             headers: self.headers.clone(),
-            egress: Some(egress.clone()),
+            added_by: Some(AddedBy { member: member.to_owned(), egress: egress.clone() }),
             ..Http::default()
         };
         let source = Source { scope: Scope::Member.as_str().to_owned(), path: None };
-        Ok(ServerSpec { share: Some(Share::User), source, ..ServerSpec::new(Transport::Http(http)) })
+        // Only an operator could approve a changed tool, and the member has asked none for the server either.
+        let (share, pins) = (Some(Share::User), Some(PinMode::Off));
+        Ok(ServerSpec { share, pins, source, ..ServerSpec::new(Transport::Http(http)) })
     }
 }
 
@@ -125,7 +128,7 @@ mod tests {
     }
 
     fn spec(url: &str, headers: &[(&str, &str)]) -> Result<ServerSpec, BadOwnServer> {
-        server(url, headers).spec(&Egress::default())
+        server(url, headers).spec("a-member", &Egress::default())
     }
 
     #[test]
@@ -135,7 +138,11 @@ mod tests {
         assert_eq!(made.share, Some(Share::User));
         let Transport::Http(http) = &made.transport else { panic!("it is no address") };
         assert_eq!((&*http.url, http.headers.len()), ("https://mcp.example/a?b=c", 2));
-        assert!(http.egress.is_some());
+        assert_eq!(http.added_by.as_ref().map(|added_by| &*added_by.member), Some("a-member"));
+        let of_another =
+            server("https://mcp.example/a?b=c", &[("Authorization", "Bearer ${user:TOKEN}"), ("X-Price", "$$5")]);
+        let of_another = of_another.spec("another", &Egress::default()).unwrap();
+        assert_ne!(of_another.fingerprint(), made.fingerprint(), "what is stored about one is not about the other");
         assert_eq!(crate::given_in(&made).into_iter().collect::<Vec<_>>(), ["TOKEN"]);
     }
 

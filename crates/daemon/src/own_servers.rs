@@ -130,9 +130,10 @@ impl OwnServers {
             tracing::warn!("the servers that a member of `{}` added do not run: {why}", member.tenant());
             BTreeMap::new()
         });
+        let key = member.key();
         let usable = servers
             .into_iter()
-            .filter_map(|(name, server)| Some((ServerName::new(name).ok()?, server.spec(&self.egress).ok()?)));
+            .filter_map(|(name, server)| Some((ServerName::new(name).ok()?, server.spec(&key, &self.egress).ok()?)));
         usable.take(self.most).collect()
     }
 }

@@ -46,6 +46,7 @@ use crate::{
     own_servers::{OwnServers, with_own},
     profiles::Profiles,
     questions::Questions,
+    rights::Right,
 };
 
 /// The parts of a daemon.
@@ -298,6 +299,13 @@ impl World {
     /// those that are lent to them. A name without an entry is one of every world.
     pub(crate) fn has(&self, server: &str) -> bool {
         self.loaded.load().desired.get(server).is_none_or(|spec| self.of.has(spec))
+    }
+
+    /// Returns whether `principal` may read what is stored about the server of this name. Without an entry, it may be that of
+    /// a member: only those who operate the servers may.
+    pub(crate) fn shows(&self, server: &str, principal: &Principal) -> bool {
+        let operates = || Right::Operate.is_of(principal);
+        self.loaded.load().desired.get(server).map_or_else(operates, |spec| spec.is_for(principal))
     }
 
     /// Returns whether the server of this name is for `principal`.

@@ -440,7 +440,7 @@ impl Attempt<'_> {
             resolver: &self.connector.resolver,
             authorizer: self.connector.authorizer.as_ref(),
             clients: &self.connector.clients,
-            egress: spec.egress.as_ref().unwrap_or(&self.connector.egress),
+            egress: spec.added_by.as_ref().map_or(&self.connector.egress, |added_by| &added_by.egress),
             supervisor: self.connector.supervisor.as_ref(),
             bounds: Bounds::of(&self.spec.limits),
         }

@@ -389,9 +389,8 @@ spec! {
         pub headers_helper: Option<Box<Stdio>> = None,
         /// The authorization of its requests, if the server requires it and no `Authorization` header is configured.
         pub oauth: OAuth = OAuth::default(),
-        /// The rules for connections to it, instead of those of the host: for a server that is not the operator's. No
-        /// file configures it.
-        pub egress: Option<Egress> = None,
+        /// The member of a team who has added the server; no file names one.
+        pub added_by: Option<AddedBy> = None,
     }
     rows {
         /// How long TCP and TLS together may take.
@@ -411,6 +410,16 @@ impl Default for Http {
     fn default() -> Self {
         Self::usual()
     }
+}
+
+/// The member of a team who has added a server for themselves.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AddedBy {
+    /// The [key](Principal::key) of the member. It is part of the [fingerprint](ServerSpec::fingerprint), so that what is
+    /// stored about the server of one member applies to no server of another.
+    pub member: String,
+    /// The rules for connections to the server, instead of those of the host.
+    pub egress: Egress,
 }
 
 /// Settings for signing in with OAuth 2.1. All are optional, because a server announces its requirements.

@@ -30,7 +30,7 @@ pub(super) struct Which {
 pub(super) async fn list(Extension(world): State, By(caller): By) -> Answer<Standing> {
     let store = world.store.as_ref().ok_or_else(ApiError::no_store)?;
     let mut answers = store.answers().await?;
-    answers.retain(|answer| world.is_for(&answer.server, caller.principal()));
+    answers.retain(|answer| world.shows(&answer.server, caller.principal()));
     Ok(Json(Standing { answers: answers.into_iter().map(Shown::from).collect() }))
 }
 

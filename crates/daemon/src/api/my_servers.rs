@@ -89,7 +89,7 @@ pub(super) async fn add(
         return Err(ApiError::new(StatusCode::CONFLICT, "NAME_TAKEN", message).hint("take another name"));
     }
     let server = OwnServer { url, headers };
-    drop(server.spec(own.egress()).map_err(|error| bad(error.to_string()))?);
+    drop(server.spec(&caller.principal().key(), own.egress()).map_err(|error| bad(error.to_string()))?);
     let url = Url::parse(&server.url).map_err(|error| bad(error.to_string()))?;
     own.egress().configured().check(&url).map_err(|refused| {
         bad(refused.to_string()).hint("the operator of the team says where servers of members may be: `own_servers`")

@@ -183,7 +183,7 @@ pub(super) async fn list(Extension(world): State, By(caller): By) -> Result<Resp
         }
     });
     let mut quarantined = quarantined_tools(&world).await?;
-    quarantined.retain(|stored| world.is_for(stored.pinned_server.server.as_str(), caller.principal()));
+    quarantined.retain(|stored| world.shows(stored.pinned_server.server.as_str(), caller.principal()));
     let quarantined = quarantined.into_iter().map(QuarantinedTool::new).collect();
     let (refused, pending) = pending.partition(is_refused);
     let trust = Trust { pending, refused, trusted: trusted.collect(), quarantined };

@@ -80,7 +80,7 @@ type Pools = HashMap<(Duration, bool), (Guard, Client)>;
 
 impl Clients {
     fn get(&self, spec: &Http, guard: Guard) -> Result<Client, LinkError> {
-        let key = (spec.open_timeout, spec.egress.is_none());
+        let key = (spec.open_timeout, spec.added_by.is_none());
         let kept = |pools: &Pools| {
             let (held_to, client) = pools.get(&key)?;
             (*held_to == guard).then(|| client.clone())

@@ -82,7 +82,7 @@ impl Identity {
     }
 
     fn http(&mut self, http: &Http) {
-        let (url, headers, headers_helper, oauth, _egress) = http.own();
+        let (url, headers, headers_helper, oauth, added_by) = http.own();
         self.field("url", [url]);
         // A header can select the tenant that answers.
         self.pairs("headers", headers);
@@ -92,6 +92,9 @@ impl Identity {
         }
         if let Some(account) = &oauth.account {
             self.field("account", [account]);
+        }
+        if let Some(added_by) = added_by {
+            self.field("added_by", [&added_by.member]);
         }
     }
 }
