@@ -296,7 +296,7 @@ async fn a_person_who_was_removed_or_moved_and_comes_back_has_a_new_membership()
     let key = async || store.member(ANN).await.unwrap().unwrap().key();
     let memberships = async |person: &Principal| {
         let person = person.person_key();
-        store.memberships(&[person.clone()]).await.unwrap().get(&person).copied().unwrap_or_default()
+        store.memberships(std::slice::from_ref(&person)).await.unwrap().get(&person).copied().unwrap_or_default()
     };
     store.put_member(&ann(), &by()).await.unwrap();
     assert_eq!(key().await, ann().key());
