@@ -16,16 +16,18 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use crate::{egress::Egress, glob::ToolFilter, native::Native, principal::Principal, who::Who};
+use crate::{glob::ToolFilter, native::Native, principal::Principal, who::Who};
 
 #[macro_use]
 mod fields;
+mod added_by;
 mod bounds;
 mod checks;
 mod container;
 mod identity;
 mod inherit;
 
+pub use added_by::AddedBy;
 pub use bounds::{Limits, Setting, Timeouts};
 pub use checks::{Invisible, OutputSchema, PinMode, ValidateArgs};
 pub use container::{Container, Engine, Mount, Pull, acts_on_the_client};
@@ -410,16 +412,6 @@ impl Default for Http {
     fn default() -> Self {
         Self::usual()
     }
-}
-
-/// The member of a team who has added a server for themselves.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct AddedBy {
-    /// The [key](Principal::key) of the member. It is part of the [fingerprint](ServerSpec::fingerprint), so that what is
-    /// stored about the server of one member applies to no server of another.
-    pub member: String,
-    /// The rules for connections to the server, instead of those of the host.
-    pub egress: Egress,
 }
 
 /// Settings for signing in with OAuth 2.1. All are optional, because a server announces its requirements.
