@@ -147,6 +147,11 @@ impl ApiError {
         Self::new(StatusCode::NOT_FOUND, "NOT_FOUND", what)
     }
 
+    /// What a member gives cannot be stored or read, for this reason.
+    pub(crate) fn not_kept(why: String) -> Self {
+        Self::new(StatusCode::INSUFFICIENT_STORAGE, "NOT_KEPT", why)
+    }
+
     /// No route has this address.
     pub(crate) fn nothing_here() -> Self {
         Self::not_found("there is nothing at this address")

@@ -65,11 +65,14 @@ impl People {
     /// Whether the member's own world answers the request: the tenant has servers that not all members share, or the
     /// member has added some, and the request is not about a server that they share.
     fn is_theirs(&self, member: &Principal, method: &Method, path: &str) -> bool {
+        if !is_below(path, &THEIRS) {
+            return false;
+        }
         let loaded = self.tenant.loaded();
         let is_own = |spec: &ServerSpec| !self.tenant.of.runs(spec);
         let is_of_some = |spec: &ServerSpec| is_own(spec) || !spec.members.is_empty();
-        let has_added = self.tenant.own_servers.as_ref().is_some_and(|own| own.has(member));
-        if !(has_added || loaded.desired.values().any(is_of_some)) || !is_below(path, &THEIRS) {
+        let has_added = || self.tenant.own_servers.as_ref().is_some_and(|own| own.has(member));
+        if !loaded.desired.values().any(is_of_some) && !has_added() {
             return false;
         }
         // Shared servers are started and stopped in the tenant's world, where they run.
@@ -82,9 +85,9 @@ impl People {
 
     /// Has the world of `member` answer.
     async fn answer(&self, member: &Principal, request: Request) -> Response {
-        let key = key_of(member);
+        let (own, key) = (member.key(), key_of(member));
         // With another role or other groups, the member may have other servers.
-        self.worlds.stop_where(|id| is_of(id, &member.key()) && id != key);
+        self.worlds.stop_where(|id| is_of(id, &own) && id != key);
         if self.worlds.count() >= MAX_WORLDS && !self.worlds.is_running(&key) {
             let message = format!("{MAX_WORLDS} members of the tenant use servers of their own already");
             return ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "TOO_MANY_WORLDS", message)

@@ -3,6 +3,7 @@
 
 pub mod answers;
 pub mod audit;
+pub mod quotas;
 pub mod sessions;
 pub mod team;
 
@@ -18,7 +19,8 @@ pub(crate) fn millis(at: DateTime<Utc>) -> String {
 }
 
 /// A time in RFC 3339, to the second.
-pub(crate) fn seconds(at: DateTime<Utc>) -> String {
+#[must_use]
+pub fn seconds(at: DateTime<Utc>) -> String {
     at.to_rfc3339_opts(SecondsFormat::Secs, true)
 }
 

@@ -308,11 +308,6 @@ impl World {
         self.loaded.load().desired.get(server).map_or_else(operates, |spec| spec.is_for(principal))
     }
 
-    /// Returns whether the server of this name is for `principal`.
-    pub(crate) fn is_for(&self, server: &str, principal: &Principal) -> bool {
-        self.loaded.load().desired.get(server).is_none_or(|spec| spec.is_for(principal))
-    }
-
     /// Returns the problems of the running configuration, and the reason why the current files are rejected.
     pub(crate) fn problems(&self) -> Vec<Problem> {
         let rejected = self.rejected.load();

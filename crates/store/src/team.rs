@@ -97,6 +97,13 @@ pub struct NewToken {
 }
 
 impl NewToken {
+    /// A token for `purpose`, without a name. It is of no client, family or profile, and does not end by itself.
+    #[must_use]
+    pub fn new(hash: TokenHash, purpose: Purpose) -> Self {
+        let (client, family, profile, ends_at) = (None, None, None, None);
+        Self { hash, purpose, label: String::new(), client, family, profile, ends_at }
+    }
+
     /// Ends with the token `id`, which was used to make this one, when that is revoked.
     #[must_use]
     pub fn made_with(self, id: &str) -> Self {

@@ -325,16 +325,7 @@ mod tests {
             door.store.put_member(&member, &by).await.unwrap();
             let secret = crate::tokens::Secret::new(purpose).unwrap();
             let owner = toolrack_store::TokenOwner { issuer: "i", subject: tenant };
-            let (label, ends_at) = (String::new(), None);
-            let token = toolrack_store::NewToken {
-                hash: secret.hash(),
-                purpose,
-                label,
-                client: None,
-                family: None,
-                profile: None,
-                ends_at,
-            };
+            let token = toolrack_store::NewToken::new(secret.hash(), purpose);
             door.store.keep_token(owner, &token, &by).await.unwrap();
             let cookie = format!("{}={}", door.session_cookie(), secret.reveal());
             let headers = HeaderMap::from_iter([(http::header::COOKIE, cookie.parse().unwrap())]);

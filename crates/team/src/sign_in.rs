@@ -169,13 +169,9 @@ async fn keep(door: &FrontDoor, headers: &HeaderMap, member: &Principal) -> Resu
     let session = Secret::new(Purpose::Browser)?;
     let browser = headers.get(USER_AGENT).and_then(|agent| agent.to_str().ok()).unwrap_or("a browser");
     let token = NewToken {
-        hash: session.hash(),
-        purpose: Purpose::Browser,
         label: text::for_line(&text::clip(browser, MAX_LABEL)).into_owned(),
-        client: None,
-        family: None,
-        profile: None,
         ends_at: Utc::now().checked_add_signed(SESSION),
+        ..NewToken::new(session.hash(), Purpose::Browser)
     };
     let owner = TokenOwner { issuer: member.issuer(), subject: member.subject() };
     if door.store.keep_token(owner, &token, &by).await?.is_none() {
@@ -310,15 +306,7 @@ mod tests {
     /// A personal token of Ann.
     async fn personal_token(door: &FrontDoor) -> Secret {
         let secret = Secret::new(Purpose::Personal).unwrap();
-        let token = NewToken {
-            hash: secret.hash(),
-            purpose: Purpose::Personal,
-            label: String::new(),
-            client: None,
-            family: None,
-            profile: None,
-            ends_at: None,
-        };
+        let token = NewToken::new(secret.hash(), Purpose::Personal);
         door.store.keep_token(ANN, &token, &by(&ann(), None)).await.unwrap();
         secret
     }

@@ -90,15 +90,8 @@ pub(super) async fn make(membership: Joined, By(caller): By, Body(wanted): Body<
     }
     let secret = Secret::new(Purpose::Personal)
         .map_err(|error| ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "NO_RANDOM", error.to_string()))?;
-    let new = NewToken {
-        hash: secret.hash(),
-        purpose: Purpose::Personal,
-        label: label.to_owned(),
-        client: None,
-        family: None,
-        profile: None,
-        ends_at: Some(ends_at),
-    };
+    let new =
+        NewToken { label: label.to_owned(), ends_at: Some(ends_at), ..NewToken::new(secret.hash(), Purpose::Personal) };
     let used = &membership.token;
     // A session of a browser lasts hours, and what a person makes in it stays.
     let new = if used.purpose == Purpose::Personal { new.made_with(&used.id) } else { new };

@@ -135,7 +135,7 @@ impl Reader {
             // The own world of a member logs these as well.
             _ if is_of_tenant && !operates => false,
             Audience::Caller(caller) => operates || caller.is_same(&self.principal),
-            Audience::Server(name) => operates || (self.world.has(name) && self.world.is_for(name, &self.principal)),
+            Audience::Server(name) => operates || self.world.shows(name, &self.principal),
             Audience::Operators => operates,
         }
     }

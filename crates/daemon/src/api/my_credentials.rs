@@ -68,17 +68,13 @@ fn own(world: &World, caller: &Caller) -> Result<Arc<dyn Credentials>, ApiError>
     })
 }
 
-fn failed(why: String) -> ApiError {
-    ApiError::new(StatusCode::INSUFFICIENT_STORAGE, "NOT_KEPT", why)
-}
-
 /// What servers of the person who asks need of them, and what they have given. Values are never shown.
 #[utoipa::path(get, path = "/api/v1/me/credentials", tag = "me",
     responses((status = 200, body = MyCredentials), (status = 507, body = ApiError)))]
 pub(super) async fn list(Extension(world): State, By(caller): By) -> Answer<MyCredentials> {
     let mut needed = needed(&world);
     let given = match own(&world, &caller) {
-        Ok(credentials) => credentials.given().await.map_err(failed)?,
+        Ok(credentials) => credentials.given().await.map_err(ApiError::not_kept)?,
         Err(_) => Vec::new(),
     };
     // The secrets of a machine are listed elsewhere.
@@ -120,7 +116,7 @@ pub(super) async fn give(
             format!("a value has 1 to {MAX_VALUE} bytes, none of them 0, and a name that a placeholder can have");
         return Err(ApiError::new(StatusCode::UNPROCESSABLE_ENTITY, "BAD_VALUE", message));
     }
-    credentials.give(&name, value, &caller).await.map_err(failed)?;
+    credentials.give(&name, value, &caller).await.map_err(ApiError::not_kept)?;
     world.given_anew(&servers);
     Ok(done())
 }
@@ -138,7 +134,7 @@ pub(super) async fn take_back(
     if matches!(world.of, WorldOf::Machine) && servers.is_empty() {
         return Err(unknown(&name));
     }
-    if !credentials.take_back(&name, &caller).await.map_err(failed)? {
+    if !credentials.take_back(&name, &caller).await.map_err(ApiError::not_kept)? {
         return Err(ApiError::not_found("you have given no value of this name"));
     }
     world.given_anew(&servers);

@@ -52,16 +52,12 @@ fn allowed(world: &World) -> Result<&OwnServers, ApiError> {
     })
 }
 
-fn not_stored(why: String) -> ApiError {
-    ApiError::new(StatusCode::INSUFFICIENT_STORAGE, "NOT_KEPT", why)
-}
-
 /// The servers that the caller has added for themselves. States and tools of them are with those of all others.
 #[utoipa::path(get, path = "/api/v1/me/servers", tag = "me",
     responses((status = 200, body = MyServers), (status = 507, body = ApiError)))]
 pub(super) async fn list(Extension(world): State, By(caller): By) -> Answer<MyServers> {
     let Ok(own) = allowed(&world) else { return Ok(Json(MyServers { most: 0, servers: Vec::new() })) };
-    let servers = own.of(caller.principal()).await.map_err(not_stored)?;
+    let servers = own.of(caller.principal()).await.map_err(ApiError::not_kept)?;
     let shown = servers.into_iter().map(|(name, server)| MyServer {
         name,
         url: server.url,
@@ -99,7 +95,7 @@ pub(super) async fn add(
             let message = format!("you have {most} servers of your own, and the tenant allows no more");
             ApiError::new(StatusCode::CONFLICT, "TOO_MANY_SERVERS", message).hint("remove one first")
         }
-        NotAdded::NotStored(why) => not_stored(why),
+        NotAdded::NotStored(why) => ApiError::not_kept(why),
     })?;
     changed(&world, &caller).await;
     Ok(done())
@@ -113,7 +109,7 @@ pub(super) async fn remove(
     By(caller): By,
     Path(name): Path<String>,
 ) -> Result<Response, ApiError> {
-    if !allowed(&world)?.remove(&name, &caller).await.map_err(not_stored)? {
+    if !allowed(&world)?.remove(&name, &caller).await.map_err(ApiError::not_kept)? {
         return Err(ApiError::not_found("you have added no server of this name"));
     }
     changed(&world, &caller).await;

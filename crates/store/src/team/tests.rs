@@ -17,15 +17,7 @@ fn by() -> Caller {
 }
 
 fn new(token: &str) -> NewToken {
-    NewToken {
-        hash: TokenHash::of(token),
-        purpose: Purpose::Personal,
-        label: "my laptop".to_owned(),
-        client: None,
-        family: None,
-        profile: None,
-        ends_at: None,
-    }
+    NewToken { label: "my laptop".to_owned(), ..NewToken::new(TokenHash::of(token), Purpose::Personal) }
 }
 
 async fn store() -> (tempfile::TempDir, TeamStore) {

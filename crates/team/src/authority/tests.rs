@@ -40,15 +40,7 @@ impl Team {
 
     async fn token(&self, ends_at: Option<DateTime<Utc>>) -> (Secret, String) {
         let secret = Secret::new(Purpose::Personal).unwrap();
-        let new = NewToken {
-            hash: secret.hash(),
-            purpose: Purpose::Personal,
-            label: String::new(),
-            client: None,
-            family: None,
-            profile: None,
-            ends_at,
-        };
+        let new = NewToken { ends_at, ..NewToken::new(secret.hash(), Purpose::Personal) };
         let id = self.store.keep_token(ANN, &new, &by()).await.unwrap().unwrap();
         (secret, id)
     }

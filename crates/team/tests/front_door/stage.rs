@@ -97,15 +97,8 @@ impl Stage {
         let by = Caller::local(Way::Daemon);
         self.store.put_member(&person, &by).await.unwrap();
         let secret = Secret::new(Purpose::Browser).unwrap();
-        let token = NewToken {
-            hash: secret.hash(),
-            purpose: Purpose::Browser,
-            label: "a browser".to_owned(),
-            client: None,
-            family: None,
-            profile: None,
-            ends_at: None,
-        };
+        let label = "a browser".to_owned();
+        let token = NewToken { label, ..NewToken::new(secret.hash(), Purpose::Browser) };
         let owner = TokenOwner { issuer: "https://login.example", subject };
         self.store.keep_token(owner, &token, &by).await.unwrap();
         let mut browser = Browser::new();

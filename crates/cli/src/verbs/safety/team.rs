@@ -70,13 +70,10 @@ async fn token(args: &TokenArgs, world: &World) -> Result<Exit, Failure> {
         Secret::new(Purpose::Personal).map_err(|error| Failure::new(Exit::Other, "NO_RANDOM", error.to_string()))?;
     let ends_at = Utc::now() + args.lasts;
     let new = NewToken {
-        hash: secret.hash(),
-        purpose: Purpose::Personal,
         label: args.label.clone(),
-        client: None,
-        family: None,
         profile: args.profile.clone(),
         ends_at: Some(ends_at),
+        ..NewToken::new(secret.hash(), Purpose::Personal)
     };
     let owner = TokenOwner { issuer: member.issuer(), subject: member.subject() };
     let id = store.keep_token(owner, &new, &by()).await.map_err(|error| database::unusable(&error))?;

@@ -40,8 +40,7 @@ impl Stage {
     async fn until(&self, name: &str, purpose: Purpose, days: Option<i64>) -> Membership {
         let secret = Secret::new(purpose).unwrap();
         let ends_at = days.map(|days| chrono::Utc::now() + chrono::Duration::days(days));
-        let (label, client, family, profile) = (String::new(), None, None, None);
-        let new = NewToken { hash: secret.hash(), purpose, label, client, family, profile, ends_at };
+        let new = NewToken { ends_at, ..NewToken::new(secret.hash(), purpose) };
         let all = self.store.members(None).await.unwrap();
         let member = all.iter().find(|member| member.subject() == name).unwrap();
         self.store.keep_token(owner(member), &new, &by()).await.unwrap().unwrap();

@@ -1,8 +1,7 @@
 //! `toolrack team quotas`: what is used of the quotas of all tenants.
 
-use chrono::{DateTime, SecondsFormat, Utc};
 use serde::Serialize;
-use serde_json::Value;
+use toolrack_daemon::shown::{quotas::Shown, seconds};
 use toolrack_host::text;
 use toolrack_store::Store;
 use toolrack_team::{Holder, Tenant, TenantQuotas, Usage};
@@ -19,23 +18,15 @@ use crate::{
 /// `team quotas --json`.
 #[derive(Debug, Serialize)]
 struct Listed {
-    quotas: Vec<Shown>,
+    quotas: Vec<OfTenant>,
 }
 
-/// What is used of one quota.
+/// What is used of one quota of a tenant.
 #[derive(Debug, Serialize)]
-struct Shown {
+struct OfTenant {
     tenant: String,
-    of: &'static str,
-    member: Option<String>,
-    name: Option<String>,
-    setting: String,
-    quantity: &'static str,
-    window: &'static str,
-    used: Value,
-    limit: Value,
-    free_at: Option<String>,
-    renews_at: Option<String>,
+    #[serde(flatten)]
+    shown: Shown,
 }
 
 pub(super) async fn run(args: &TeamQuotasArgs, world: &World) -> Result<Exit, Failure> {
@@ -45,7 +36,8 @@ pub(super) async fn run(args: &TeamQuotasArgs, world: &World) -> Result<Exit, Fa
         found.extend(of_tenant(tenant).await?.into_iter().map(|usage| (tenant, usage)));
     }
     if world.screen.json() {
-        let quotas = found.into_iter().map(|(tenant, usage)| shown(tenant, usage)).collect();
+        let of = |(tenant, usage): (&Tenant, Usage)| OfTenant { tenant: tenant.id.clone(), shown: usage.into() };
+        let quotas = found.into_iter().map(of).collect();
         world.screen.document(&Listed { quotas }).await?;
         return Ok(Exit::Ok);
     }
@@ -70,32 +62,6 @@ async fn of_tenant(tenant: &Tenant) -> Result<Vec<Usage>, Failure> {
     Ok(quotas.kept_usage())
 }
 
-fn shown(tenant: &Tenant, usage: Usage) -> Shown {
-    let (quantity, setting) = (usage.quota.quantity(), usage.setting());
-    let (of, member, name) = match usage.holder {
-        Holder::Member { key, name } => ("member", Some(key), name),
-        Holder::Profile { name } => ("profile", None, Some(name.to_string())),
-        Holder::Tenant => ("tenant", None, None),
-    };
-    Shown {
-        tenant: tenant.id.clone(),
-        of,
-        member,
-        name,
-        setting,
-        quantity: quantity.word(),
-        window: usage.quota.window().word(),
-        used: quantity.number(usage.used),
-        limit: quantity.number(usage.quota.most()),
-        free_at: usage.free_at.map(time),
-        renews_at: usage.renews_at.map(time),
-    }
-}
-
-fn time(at: DateTime<Utc>) -> String {
-    at.to_rfc3339_opts(SecondsFormat::Secs, true)
-}
-
 /// A line per quota.
 fn page(found: &[(&Tenant, Usage)]) -> String {
     let line = |(tenant, usage): &(&Tenant, Usage)| {
@@ -105,8 +71,8 @@ fn page(found: &[(&Tenant, Usage)]) -> String {
             Holder::Tenant => "all together".to_owned(),
         };
         let free = match (usage.free_at, usage.renews_at) {
-            (Some(at), _) => Cell::new(Tone::Bad, format!("used up until {}", time(at))),
-            (None, Some(at)) => Cell::new(Tone::Faint, format!("begins anew at {}", time(at))),
+            (Some(at), _) => Cell::new(Tone::Bad, format!("used up until {}", seconds(at))),
+            (None, Some(at)) => Cell::new(Tone::Faint, format!("begins anew at {}", seconds(at))),
             (None, None) => Cell::new(Tone::Faint, "nothing is used"),
         };
         vec![
