@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use serde_json::Value;
 
@@ -94,4 +95,19 @@ fn the_examples_on_the_page_of_every_library_are_compiled() {
         }
     }
     none_of(&offences, "a library shows an example, and its lib.rs has it compiled as a doc test:");
+}
+
+/// Three packages have a workspace of their own. Two of them keep a lock file, which a crate's new dependency makes old.
+#[test]
+fn every_lock_file_fits_the_manifests() {
+    let mut offences = Vec::new();
+    for folder in ["", "embedder", "rig"] {
+        let mut cargo = Command::new(env!("CARGO"));
+        cargo.args(["metadata", "--locked", "--offline", "--format-version=1"]).current_dir(root().join(folder));
+        let output = cargo.output().unwrap();
+        if !output.status.success() {
+            offences.push(format!("{folder}/Cargo.lock: {}", String::from_utf8_lossy(&output.stderr).trim()));
+        }
+    }
+    none_of(&offences, "run `cargo metadata --offline` beside these lock files, and commit them:");
 }
