@@ -7,6 +7,8 @@ use futures::future::BoxFuture;
 use toolrack_config::share_of;
 use toolrack_host::{Caller, Principal, ServerSpec, spec::Share};
 
+use crate::event_log::Room;
+
 /// The values that one person has given. No method returns a value: only servers get them.
 pub trait Credentials: Send + Sync {
     /// Returns the names of all values. An error is for people, and contains no value.
@@ -54,6 +56,14 @@ impl WorldOf {
             // Any member can use the agent.
             Self::AgentOfTenant => share_of(spec) == Share::Tenant && spec.members.is_empty(),
             Self::Person(member) => share_of(spec) == Share::User && spec.is_for(member),
+        }
+    }
+
+    /// How much of its events it keeps.
+    pub(crate) fn room_for_events(&self) -> Room {
+        match self {
+            Self::Person(_) => Room::OfMember,
+            _ => Room::OfWorld,
         }
     }
 

@@ -12,11 +12,20 @@ use toolrack_host::{Principal, text};
 
 use crate::shown;
 
-/// The most events that are kept.
+/// The most events that a log keeps.
 const KEPT: usize = 1_000;
 
 /// The most bytes of one event; a longer one loses everything but its server.
 const MAX_BYTES: usize = 16 * 1024;
+
+/// The most bytes of the events that a log keeps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Room {
+    /// For the log of one member of a tenant, of which there may be very many: 64 KiB, about 200 events.
+    OfMember = 64 * 1024,
+    /// For the log of a machine, a tenant or an agent: 2 MiB.
+    OfWorld = 2 * 1024 * 1024,
+}
 
 /// Who may read an event.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,7 +66,28 @@ pub(crate) struct Unseen {
 }
 
 /// The events that are kept, in order.
-pub(crate) type RecentEvents = VecDeque<Arc<LoggedEvent>>;
+#[derive(Debug, Default)]
+pub(crate) struct RecentEvents {
+    events: VecDeque<Arc<LoggedEvent>>,
+    /// The bytes of their data.
+    bytes: usize,
+}
+
+impl RecentEvents {
+    /// The number of the last event; 0 before the first.
+    fn last(&self) -> u64 {
+        self.events.back().map_or(0, |last| last.id)
+    }
+
+    /// Adds an event, and drops the oldest ones for which there is no room. The new one always has room.
+    fn add(&mut self, event: LoggedEvent, room: Room) {
+        self.bytes += event.data.len();
+        self.events.push_back(Arc::new(event));
+        while self.events.len() > KEPT || (self.bytes > room as usize && self.events.len() > 1) {
+            self.bytes -= self.events.pop_front().map_or(0, |oldest| oldest.data.len());
+        }
+    }
+}
 
 /// The newest events. Writing never waits for a reader.
 pub(crate) struct EventLog {
@@ -65,6 +95,7 @@ pub(crate) struct EventLog {
     /// world.
     run: u32,
     kept: watch::Sender<RecentEvents>,
+    room: Room,
     secrets: Arc<Interpolate>,
 }
 
@@ -76,8 +107,8 @@ impl fmt::Debug for EventLog {
 
 impl EventLog {
     /// Creates an empty log, which hides the secrets that `secrets` knows.
-    pub(crate) fn new(secrets: Arc<Interpolate>) -> Self {
-        Self { run: rand::rng().random(), kept: watch::Sender::default(), secrets }
+    pub(crate) fn new(secrets: Arc<Interpolate>, room: Room) -> Self {
+        Self { run: rand::rng().random(), kept: watch::Sender::default(), room, secrets }
     }
 
     /// Adds an event for `audience`. If the event is no object, or is too long, only its name is kept.
@@ -95,17 +126,14 @@ impl EventLog {
             line = json!({ "at": data["at"], "server": data.get("server"), "cut": true }).to_string();
         }
         self.kept.send_modify(|kept| {
-            let id = last_of(kept) + 1;
-            if kept.len() == KEPT {
-                kept.pop_front();
-            }
-            kept.push_back(Arc::new(LoggedEvent { id, name: name.to_owned(), audience, data: line }));
+            let event = LoggedEvent { id: kept.last() + 1, name: name.to_owned(), audience, data: line };
+            kept.add(event, self.room);
         });
     }
 
     /// The number of the last event; 0 before the first.
     pub(crate) fn newest(&self) -> u64 {
-        last_of(&self.kept.borrow())
+        self.kept.borrow().last()
     }
 
     /// The id of an event as readers get it and send it back: `RUN-NUMBER`.
@@ -126,7 +154,7 @@ impl EventLog {
 
     /// Returns the events after the event `seen`; all kept events for a reader of another log.
     pub(crate) fn after(&self, seen: Option<u64>) -> Unseen {
-        let kept = self.kept.borrow();
+        let kept = &self.kept.borrow().events;
         let first = kept.front().map_or(0, |first| first.id);
         let gone = first.saturating_sub(seen.unwrap_or(0) + 1);
         // The numbers of kept events have no gaps.
@@ -139,11 +167,6 @@ impl EventLog {
     pub(crate) fn watch(&self) -> watch::Receiver<RecentEvents> {
         self.kept.subscribe()
     }
-}
-
-/// The number of the last event; 0 before the first.
-fn last_of(kept: &RecentEvents) -> u64 {
-    kept.back().map_or(0, |last| last.id)
 }
 
 /// Hides secrets in every text of `value`, names of members included.
@@ -159,7 +182,7 @@ mod tests {
 
     fn log() -> EventLog {
         let nothing = Environment::new(std::iter::empty::<(String, String)>());
-        EventLog::new(Arc::new(Interpolate::new(nothing, Unset::Error)))
+        EventLog::new(Arc::new(Interpolate::new(nothing, Unset::Error)), Room::OfMember)
     }
 
     fn ids(unseen: &Unseen) -> Vec<u64> {
@@ -180,6 +203,7 @@ mod tests {
     #[test]
     fn a_slow_reader_is_told_how_many_it_missed() {
         let log = log();
+        // They are short: their number is the bound.
         (0..KEPT + 10).for_each(|n| log.add("a", Audience::All, &json!({ "n": n })));
         let unseen = log.after(Some(4));
         assert_eq!((unseen.missed, unseen.events.len(), unseen.events[0].id), (Some(6), KEPT, 11));
@@ -195,6 +219,17 @@ mod tests {
             let unseen = log.after(log.number_of(&seen));
             assert_eq!((unseen.missed, ids(&unseen)), (Some(0), vec![1, 2, 3]), "{seen}");
         }
+    }
+
+    #[test]
+    fn long_events_take_no_more_room_than_there_is_and_the_newest_one_stays() {
+        let log = log();
+        let long = json!({ "text": "x".repeat(MAX_BYTES - 100) });
+        (0..10).for_each(|_| log.add("a", Audience::All, &long));
+        let unseen = log.after(Some(0));
+        assert_eq!((ids(&unseen), unseen.missed), (vec![7, 8, 9, 10], Some(6)));
+        let kept = log.kept.borrow();
+        assert_eq!(kept.bytes, kept.events.iter().map(|event| event.data.len()).sum::<usize>());
     }
 
     #[test]

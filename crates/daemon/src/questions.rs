@@ -16,7 +16,7 @@ use tokio::{sync::oneshot, time::timeout};
 use toolrack_config::Interpolate;
 use toolrack_host::{
     Abilities, Asker, Caller, Principal, ServerName, SharedAsker, Way,
-    ask::{Confirm, Confirmed, Elicitation, Elicited, Keep, Lasting},
+    ask::{Callers, Confirm, Confirmed, Elicitation, Elicited, Keep, Lasting},
     text,
 };
 use utoipa::ToSchema;
@@ -76,7 +76,7 @@ struct Waiting {
     question: Question,
     /// The question of an approval, which can check changed arguments.
     approval: Option<Confirm>,
-    answer: oneshot::Sender<Answer>,
+    answer: oneshot::Sender<(Answer, Callers)>,
 }
 
 /// A question as it is shown.
@@ -334,8 +334,8 @@ impl Questions {
         self.inner.open.lock().waiting.len()
     }
 
-    /// Answers the question `id` for `principal`. If that principal may not answer for others of its tenant, the answer
-    /// is valid once: a longer one would allow calls of others.
+    /// Answers the question `id` for `principal`. If that principal may not answer for others of its tenant, an answer for
+    /// more than one call covers its own calls alone.
     ///
     /// # Errors
     /// When the question is not open any more, when the answer is for another kind of question, or when the call cannot
@@ -343,7 +343,7 @@ impl Questions {
     pub(crate) async fn answer(&self, id: &str, principal: &Principal, answer: Answer) -> Result<(), AnswerRefused> {
         let number = self.inner.number(id).ok_or(AnswerRefused::Over)?;
         let asked = self.inner.asked(number, principal, &answer)?;
-        let answer = if Right::Operate.is_of(principal) { answer } else { answer.once() };
+        let callers = if Right::Operate.is_of(principal) { Callers::All } else { Callers::Same };
         if let (Some(question), Some(arguments)) = (asked, &answer.arguments)
             && answer.answer != Word::Deny
         {
@@ -351,11 +351,11 @@ impl Questions {
         }
         let waiting = self.inner.open.lock().waiting.remove(&number).ok_or(AnswerRefused::Over)?;
         // An error means that the asker was dropped at this moment.
-        waiting.answer.send(answer).map_err(|_| AnswerRefused::Over)
+        waiting.answer.send((answer, callers)).map_err(|_| AnswerRefused::Over)
     }
 
     /// Asks, and waits for the answer.
-    async fn ask(&self, about: About, approval: Option<Confirm>) -> Result<Answer, Unanswered> {
+    async fn ask(&self, about: About, approval: Option<Confirm>) -> Result<(Answer, Callers), Unanswered> {
         let (answer, answered) = oneshot::channel();
         let caller = approval.as_ref().map(|approval| &approval.caller).or(self.caller.as_ref()).cloned();
         let principal = caller.as_ref().map(|caller| caller.principal().clone()).unwrap_or_default();
@@ -397,17 +397,6 @@ impl About {
     }
 }
 
-impl Answer {
-    /// The same answer, for this one call.
-    fn once(self) -> Self {
-        let answer = match self.answer {
-            Word::Session | Word::AlwaysTool | Word::AlwaysServer => Word::Once,
-            word => word,
-        };
-        Self { answer, ..self }
-    }
-}
-
 impl Word {
     fn is_for_approvals(self) -> bool {
         matches!(self, Self::Once | Self::Session | Self::AlwaysTool | Self::AlwaysServer | Self::Deny)
@@ -443,7 +432,7 @@ impl Inner {
         about: About,
         (caller, principal): (Option<Caller>, &Principal),
         approval: Option<Confirm>,
-        answer: oneshot::Sender<Answer>,
+        answer: oneshot::Sender<(Answer, Callers)>,
     ) -> Option<u64> {
         let mut open = self.open.lock();
         if !open.has_room_for(principal) {
@@ -537,16 +526,16 @@ impl Asker for Questions {
                 findings: question.findings.into_iter().map(Finding::from).collect(),
                 lasting: lasting_word(question.lasting).to_owned(),
             };
-            let answer = match self.ask(about, Some(asked)).await {
+            let (answer, callers) = match self.ask(about, Some(asked)).await {
                 Ok(answer) => answer,
                 Err(unanswered) => return Confirmed::No { why: Some(unanswered.why()) },
             };
             let arguments = answer.arguments;
             match answer.answer {
                 Word::Once => arguments.map_or(Confirmed::Yes, Confirmed::Edited),
-                Word::Session => Confirmed::Kept { keep: Keep::Session, arguments },
-                Word::AlwaysTool => Confirmed::Kept { keep: Keep::Tool, arguments },
-                Word::AlwaysServer => Confirmed::Kept { keep: Keep::Server, arguments },
+                Word::Session => Confirmed::Kept { keep: Keep::Session, callers, arguments },
+                Word::AlwaysTool => Confirmed::Kept { keep: Keep::Tool, callers, arguments },
+                Word::AlwaysServer => Confirmed::Kept { keep: Keep::Server, callers, arguments },
                 _ => Confirmed::No { why: answer.why },
             }
         })
@@ -560,8 +549,8 @@ impl Asker for Questions {
         };
         Box::pin(async move {
             match self.ask(about, None).await {
-                Ok(Answer { answer: Word::Accept, content, .. }) => Elicited::Accept(content.unwrap_or_default()),
-                Ok(Answer { answer: Word::Decline, .. }) => Elicited::Decline,
+                Ok((Answer { answer: Word::Accept, content, .. }, _)) => Elicited::Accept(content.unwrap_or_default()),
+                Ok((Answer { answer: Word::Decline, .. }, _)) => Elicited::Decline,
                 _ => Elicited::Cancel,
             }
         })
@@ -638,9 +627,17 @@ mod tests {
         assert_eq!((&shown["caller"]["tenant"], &shown["caller"]["subject"]), (&json!("acme"), &json!("ann")));
         let id = shown["id"].as_str().unwrap();
         assert_eq!(questions.answer(id, &bob, answered("once")).await, Err(AnswerRefused::Over));
-        // It lets no call of others run.
         assert_eq!(questions.answer(id, &person("ann"), answered("always_server")).await, Ok(()));
-        assert_eq!(of_ann.await, Confirmed::Yes);
+        // It lets no call of others run; that of an operator does.
+        let kept = |callers| Confirmed::Kept { keep: Keep::Server, callers, arguments: None };
+        assert_eq!(of_ann.await, kept(Callers::Same));
+        let mut of_ann = question();
+        of_ann.caller = Caller::of(person("ann"), Way::Gateway);
+        let mut of_ann = pin!(questions.confirm(of_ann));
+        assert!(poll!(&mut of_ann).is_pending());
+        let id = questions.open(&operator)[0].id.clone();
+        assert_eq!(questions.answer(&id, &operator, answered("always_server")).await, Ok(()));
+        assert_eq!(of_ann.await, kept(Callers::All));
     }
 
     #[tokio::test]
@@ -677,7 +674,7 @@ mod tests {
                 .answer(&questions.open(&Principal::LOCAL)[0].id, &Principal::LOCAL, answered(word))
                 .await
                 .unwrap();
-            assert_eq!(asked.await, Confirmed::Kept { keep, arguments: None });
+            assert_eq!(asked.await, Confirmed::Kept { keep, callers: Callers::All, arguments: None });
         }
     }
 

@@ -224,7 +224,7 @@ impl World {
             own_servers,
             before_applying,
         } = parts;
-        let log = Arc::new(EventLog::new(Arc::clone(&secrets)));
+        let log = Arc::new(EventLog::new(Arc::clone(&secrets), of.room_for_events()));
         questions.tell(Arc::clone(&log));
         let (orders, inbox) = mpsc::channel(16);
         let (events, counts) = (host.events(), tally::Counts::default());
@@ -299,6 +299,12 @@ impl World {
     /// those that are lent to them. A name without an entry is one of every world.
     pub(crate) fn has(&self, server: &str) -> bool {
         self.loaded.load().desired.get(server).is_none_or(|spec| self.of.has(spec))
+    }
+
+    /// Returns whether this is the world of one member, and the server of this name runs in it.
+    pub(crate) fn runs_for_one_member(&self, server: &str) -> bool {
+        let runs = || self.loaded.load().desired.get(server).is_some_and(|spec| self.of.runs(spec));
+        matches!(self.of, WorldOf::Person(_)) && runs()
     }
 
     /// Returns whether `principal` may read what is stored about the server of this name. Without an entry, it may be that of

@@ -269,6 +269,8 @@ pub enum Confirmed {
     Kept {
         /// The calls that the answer covers, and for how long.
         keep: Keep,
+        /// Whose calls the answer covers.
+        callers: Callers,
         /// The arguments for this call, if they differ from those in the question.
         arguments: Option<Map<String, Value>>,
     },
@@ -296,6 +298,16 @@ pub enum Keep {
     Tool,
     /// Calls of every current tool of its server, permanently.
     Server,
+}
+
+/// Whose calls an answer covers. The principals of a host that only one user calls are the same.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Callers {
+    /// Those of the principal whose call the question is about.
+    #[default]
+    Same,
+    /// Those of all principals. Only for an asker that knows that the user who answers may decide for all of them.
+    All,
 }
 
 /// A server's request to the user.

@@ -16,6 +16,7 @@ pub(crate) use inheriting::Inheriting;
 
 use crate::{
     definition::DefinitionHash,
+    principal::Principal,
     spec::{Container, Era, Http, OAuth, ServerName, Stdio, acts_on_the_client},
     witness::Way,
 };
@@ -331,6 +332,8 @@ pub struct AnswerQuery<'a> {
     pub tool: &'a str,
     /// The hash of its definition: another definition means another tool.
     pub definition: DefinitionHash,
+    /// The principal that calls.
+    pub principal: &'a Principal,
 }
 
 /// An answer to store.
@@ -344,6 +347,8 @@ pub struct NewAnswer<'a> {
     pub tools: &'a [(String, DefinitionHash)],
     /// Whether it covers all tools of the server.
     pub of_server: bool,
+    /// The principal whose calls it covers; `None` for those of all.
+    pub principal: Option<&'a Principal>,
     /// The way in of the call in question.
     pub by: Way,
 }

@@ -2,10 +2,10 @@
 
 use chrono::{DateTime, Utc};
 use futures::future::BoxFuture;
-use toolrack_host::{AnswerQuery, Answers, Caller, DefinitionHash, NewAnswer, owned};
+use toolrack_host::{AnswerQuery, Answers, Caller, DefinitionHash, NewAnswer, Principal, owned};
 
 use crate::{
-    Store, StoreError,
+    Owner, Store, StoreError, Whose,
     audit::{Entry, append},
 };
 
@@ -25,31 +25,43 @@ pub struct StandingAnswer {
     pub way: String,
     /// When the user answered, in seconds since 1970.
     pub answered_at: i64,
+    /// The principal whose calls it covers; `None` if it covers those of all principals.
+    pub owner: Option<Owner>,
 }
 
-type Row = (String, String, Vec<u8>, bool, String, i64);
+type Row = (String, String, Vec<u8>, bool, String, i64, String, Option<String>);
+
+/// The key in the rows of answers that cover the calls of `principal` alone.
+fn key_of(principal: &Principal) -> String {
+    Owner::of(principal).map_or_else(String::new, |owner| owner.key)
+}
 
 impl Store {
-    /// All standing answers, by server and tool.
+    /// All standing answers, or those that cover calls of one principal, by server and tool.
     ///
     /// # Errors
     /// [`StoreError`] when the database fails.
-    pub async fn answers(&self) -> Result<Vec<StandingAnswer>, StoreError> {
+    pub async fn answers(&self, whose: Whose<'_>) -> Result<Vec<StandingAnswer>, StoreError> {
         let rows: Vec<Row> = sqlx::query_as(
-            "SELECT server, tool, definition, of_server, way, answered_at FROM answers ORDER BY server, tool, answered_at",
+            "SELECT server, tool, definition, of_server, way, answered_at, owner, owner_name FROM answers \
+             WHERE (?1 IS NULL OR owner IN ('', ?1)) ORDER BY server, tool, answered_at, owner",
         )
+        .bind(whose.key())
         .fetch_all(&self.pool)
         .await
         .map_err(self.error("reading answers"))?;
-        let standing = rows.into_iter().filter_map(|(server, tool, definition, of_server, way, answered_at)| {
-            let definition = DefinitionHash::from_bytes(definition.try_into().ok()?);
-            Some(StandingAnswer { server, tool, definition, of_server, way, answered_at })
-        });
+        let standing =
+            rows.into_iter().filter_map(|(server, tool, definition, of_server, way, answered_at, owner, name)| {
+                let definition = DefinitionHash::from_bytes(definition.try_into().ok()?);
+                let owner = Owner::of_row(owner, name);
+                Some(StandingAnswer { server, tool, definition, of_server, way, answered_at, owner })
+            });
         Ok(standing.collect())
     }
 
     /// Takes back all answers, those about one server, or those about one of its tools, and records that in the [audit
-    /// log](crate::audit) as done by `caller`, in one transaction. Returns how many answers there were.
+    /// log](crate::audit) as done by `caller`, in one transaction. With [`Whose::Of`], only answers that cover calls of that
+    /// principal alone. Returns how many answers there were.
     ///
     /// # Errors
     /// [`StoreError`] when the database fails.
@@ -57,15 +69,17 @@ impl Store {
         &self,
         server: Option<&str>,
         tool: Option<&str>,
-        caller: &Caller,
+        (whose, caller): (Whose<'_>, &Caller),
     ) -> Result<usize, StoreError> {
         let doing = "taking answers back";
         let mut transaction = self.begin(doing).await?;
         let gone: Vec<(String, String)> = sqlx::query_as(
-            "DELETE FROM answers WHERE (?1 IS NULL OR server = ?1) AND (?2 IS NULL OR tool = ?2) RETURNING server, tool",
+            "DELETE FROM answers WHERE (?1 IS NULL OR server = ?1) AND (?2 IS NULL OR tool = ?2) \
+             AND (?3 IS NULL OR owner = ?3) RETURNING server, tool",
         )
         .bind(server)
         .bind(tool)
+        .bind(whose.key())
         .fetch_all(&mut *transaction)
         .await
         .map_err(self.error(doing))?;
@@ -76,14 +90,28 @@ impl Store {
         Ok(gone.len())
     }
 
+    /// Deletes the answers that cover calls of the principal with this [key](Principal::key) alone: a member who was removed.
+    ///
+    /// # Errors
+    /// [`StoreError`] when the database fails.
+    pub async fn forget_answers_of(&self, key: &str) -> Result<(), StoreError> {
+        let doing = "taking answers back";
+        let mut transaction = self.begin(doing).await?;
+        let deleted = sqlx::query("DELETE FROM answers WHERE owner = ? AND owner <> ''").bind(key);
+        deleted.execute(&mut *transaction).await.map_err(self.error(doing))?;
+        transaction.commit().await.map_err(self.error(doing))
+    }
+
     async fn recalled(&self, about: AnswerQuery<'_>) -> Result<Option<String>, StoreError> {
         let row: Option<(bool, i64)> = sqlx::query_as(
-            "SELECT of_server, answered_at FROM answers WHERE server = ? AND fingerprint = ? AND tool = ? AND definition = ?",
+            "SELECT of_server, answered_at FROM answers WHERE server = ? AND fingerprint = ? AND tool = ? AND definition = ? \
+             AND owner IN ('', ?) ORDER BY owner LIMIT 1",
         )
         .bind(about.server.as_str())
         .bind(about.fingerprint)
         .bind(about.tool)
         .bind(&about.definition.as_bytes()[..])
+        .bind(key_of(about.principal))
         .fetch_optional(&self.pool)
         .await
         .map_err(self.error("reading an answer"))?;
@@ -97,13 +125,15 @@ impl Store {
     async fn kept(&self, answer: NewAnswer<'_>) -> Result<(), StoreError> {
         let doing = "remembering an answer";
         let now = Utc::now().timestamp();
+        let owner = answer.principal.and_then(Owner::of);
+        let (key, name) = owner.map_or_else(Default::default, |owner| (owner.key, Some(owner.name)));
         let mut transaction = self.begin(doing).await?;
         for (tool, definition) in answer.tools {
             sqlx::query(
-                "INSERT INTO answers (server, fingerprint, tool, definition, of_server, way, answered_at) \
-                 VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (server, fingerprint, tool) DO UPDATE SET \
+                "INSERT INTO answers (server, fingerprint, tool, definition, of_server, way, answered_at, owner, owner_name) \
+                 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (server, fingerprint, tool, owner) DO UPDATE SET \
                  definition = excluded.definition, of_server = excluded.of_server, way = excluded.way, \
-                 answered_at = excluded.answered_at",
+                 answered_at = excluded.answered_at, owner_name = excluded.owner_name",
             )
             .bind(answer.server.as_str())
             .bind(answer.fingerprint)
@@ -112,6 +142,8 @@ impl Store {
             .bind(answer.of_server)
             .bind(answer.by.word())
             .bind(now)
+            .bind(&key)
+            .bind(&name)
             .execute(&mut *transaction)
             .await
             .map_err(self.error(doing))?;
@@ -123,10 +155,12 @@ impl Store {
 impl Answers for Store {
     fn recall<'a>(&'a self, about: AnswerQuery<'a>) -> BoxFuture<'a, Option<String>> {
         let store = self.clone();
-        let AnswerQuery { server, fingerprint, tool, definition } = about;
+        let AnswerQuery { server, fingerprint, tool, definition, principal } = about;
         let (server, fingerprint, tool) = (server.clone(), fingerprint.to_owned(), tool.to_owned());
+        let principal = principal.clone();
         Box::pin(owned(async move {
-            let about = AnswerQuery { server: &server, fingerprint: &fingerprint, tool: &tool, definition };
+            let (server, fingerprint, tool, principal) = (&server, &*fingerprint, &*tool, &principal);
+            let about = AnswerQuery { server, fingerprint, tool, definition, principal };
             store.recalled(about).await.unwrap_or_else(|error| {
                 tracing::warn!("{error}; a person is asked");
                 None
@@ -136,10 +170,12 @@ impl Answers for Store {
 
     fn remember<'a>(&'a self, answer: NewAnswer<'a>) -> BoxFuture<'a, bool> {
         let store = self.clone();
-        let NewAnswer { server, fingerprint, tools, of_server, by } = answer;
+        let NewAnswer { server, fingerprint, tools, of_server, principal, by } = answer;
         let (server, fingerprint, tools) = (server.clone(), fingerprint.to_owned(), tools.to_vec());
+        let principal = principal.cloned();
         Box::pin(owned(async move {
-            let answer = NewAnswer { server: &server, fingerprint: &fingerprint, tools: &tools, of_server, by };
+            let (server, fingerprint, tools, principal) = (&server, &*fingerprint, &*tools, principal.as_ref());
+            let answer = NewAnswer { server, fingerprint, tools, of_server, principal, by };
             let kept = store.kept(answer).await;
             if let Err(error) = &kept {
                 tracing::warn!("{error}; it counts until the program ends");

@@ -19,6 +19,12 @@ impl Owner {
         (!principal.is_local()).then(owner)
     }
 
+    /// Whether it is `principal`.
+    #[must_use]
+    pub fn is(&self, principal: &Principal) -> bool {
+        Self::of(principal).is_some_and(|owner| owner.key == self.key)
+    }
+
     /// The owner in the columns of a row, where an empty key stands for the user of the machine.
     pub(crate) fn of_row(key: String, name: Option<String>) -> Option<Self> {
         (!key.is_empty()).then(|| Self { name: name.unwrap_or_default(), key })

@@ -9,7 +9,10 @@ use std::{
 };
 
 use sqlx::{ConnectOptions, Connection, sqlite::SqliteConnectOptions};
-use toolrack_host::{AnswerQuery, Answers, Caller, DefinitionHash, Memory, NewAnswer, ServerName, Way, spec::Era};
+use toolrack_host::{
+    AnswerQuery, Answers, Caller, DefinitionHash, Memory, NewAnswer, Principal, ServerName, Way, principal::Kind,
+    spec::Era,
+};
 
 use super::*;
 
@@ -45,12 +48,62 @@ async fn what_is_remembered_survives_a_restart() {
 }
 
 #[tokio::test]
+async fn an_answer_of_a_member_covers_and_shows_their_calls_alone_and_goes_with_them() {
+    let (_folder, store) = new_store().await;
+    let fs = ServerName::new("fs").unwrap();
+    let [ann, bob] = ["ann", "bob"].map(|name| Principal::new(Kind::Person, "acme", "i", name).unwrap());
+    let tools = [("write".to_owned(), DefinitionHash::from_bytes([1; 32]))];
+    let (fingerprint, definition) = ("a", tools[0].1);
+    let about = |principal| AnswerQuery { server: &fs, fingerprint, tool: "write", definition, principal };
+    let answer = |principal| NewAnswer {
+        server: &fs,
+        fingerprint,
+        tools: &tools,
+        of_server: false,
+        principal,
+        by: Way::Gateway,
+    };
+    assert!(store.remember(answer(Some(&ann))).await);
+    assert!(store.recall(about(&ann)).await.is_some());
+    let made_again = ann.clone().in_membership(1);
+    for other in [&bob, &made_again, &Principal::LOCAL] {
+        assert_eq!(store.recall(about(other)).await, None, "{other:?}");
+    }
+    assert!(store.remember(answer(None)).await);
+    let by = Caller::local(Way::Daemon);
+    let seen = async |principal| store.answers(Whose::Of(principal)).await.unwrap().len();
+    assert_eq!((seen(&ann).await, seen(&bob).await, store.answers(Whose::All).await.unwrap().len()), (2, 1, 2));
+    // A member takes back no answer that covers the calls of others, too.
+    assert_eq!(store.forget_answers(None, None, (Whose::Of(&bob), &by)).await.unwrap(), 0);
+    assert!(store.recall(about(&bob)).await.is_some());
+    assert_eq!(store.forget_answers(None, None, (Whose::Of(&ann), &by)).await.unwrap(), 1);
+    assert!(store.remember(answer(Some(&bob))).await);
+    store.forget_answers_of(&bob.key()).await.unwrap();
+    store.forget_answers_of("").await.unwrap();
+    let left = store.answers(Whose::All).await.unwrap();
+    assert!(left.len() == 1 && left[0].owner.is_none(), "{left:?}");
+}
+
+#[tokio::test]
 async fn an_answer_counts_for_the_same_definition_of_the_same_server_until_it_is_taken_back() {
     let (_folder, store) = new_store().await;
     let (fs, one, two) =
         (ServerName::new("fs").unwrap(), DefinitionHash::from_bytes([1; 32]), DefinitionHash::from_bytes([2; 32]));
-    let about = |fingerprint, tool, definition| AnswerQuery { server: &fs, fingerprint, tool, definition };
-    let answer = |tools, of_server| NewAnswer { server: &fs, fingerprint: "a", tools, of_server, by: Way::Agent };
+    let about = |fingerprint, tool, definition| AnswerQuery {
+        server: &fs,
+        fingerprint,
+        tool,
+        definition,
+        principal: &Principal::LOCAL,
+    };
+    let answer = |tools, of_server| NewAnswer {
+        server: &fs,
+        fingerprint: "a",
+        tools,
+        of_server,
+        principal: None,
+        by: Way::Agent,
+    };
     let tools = [("read".to_owned(), one), ("write".to_owned(), one)];
     assert!(store.remember(answer(&tools, true)).await);
     let said = store.recall(about("a", "read", one)).await.unwrap();
@@ -65,11 +118,14 @@ async fn an_answer_counts_for_the_same_definition_of_the_same_server_until_it_is
     assert!(store.remember(answer(&[("write".to_owned(), two)], false)).await);
     assert_eq!(store.recall(about("a", "write", one)).await, None);
     assert!(store.recall(about("a", "write", two)).await.unwrap().ends_with("for this tool"));
-    assert_eq!(store.answers().await.unwrap().len(), 2);
+    assert_eq!(store.answers(Whose::All).await.unwrap().len(), 2);
 
-    assert_eq!(store.forget_answers(Some("fs"), Some("write"), &Caller::local(Way::Cli)).await.unwrap(), 1);
-    assert_eq!(store.forget_answers(Some("git"), None, &Caller::local(Way::Cli)).await.unwrap(), 0);
-    assert_eq!(store.forget_answers(None, None, &Caller::local(Way::Daemon)).await.unwrap(), 1);
+    assert_eq!(
+        store.forget_answers(Some("fs"), Some("write"), (Whose::All, &Caller::local(Way::Cli))).await.unwrap(),
+        1
+    );
+    assert_eq!(store.forget_answers(Some("git"), None, (Whose::All, &Caller::local(Way::Cli))).await.unwrap(), 0);
+    assert_eq!(store.forget_answers(None, None, (Whose::All, &Caller::local(Way::Daemon))).await.unwrap(), 1);
     assert_eq!(store.recall(about("a", "read", one)).await, None);
     let rows = store.audit(&audit::AuditQuery { limit: 9, ..audit::AuditQuery::default() }).await.unwrap();
     let told: Vec<_> = rows.into_iter().map(|row| (row.entry.decision.unwrap(), row.entry.tool.unwrap())).collect();

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use serde_json::{Map, Value};
 use toolrack_host::{
     Way,
-    ask::{Confirm, Confirmed, Keep, Lasting},
+    ask::{Callers, Confirm, Confirmed, Keep, Lasting},
     findings::Finding,
     text,
 };
@@ -80,7 +80,7 @@ impl Terminal {
                 return match (keep, edited) {
                     (Keep::Once, None) => Confirmed::Yes,
                     (Keep::Once, Some(arguments)) => Confirmed::Edited(arguments),
-                    (keep, arguments) => Confirmed::Kept { keep, arguments },
+                    (keep, arguments) => Confirmed::Kept { keep, callers: Callers::Same, arguments },
                 };
             }
             match answer.as_str() {
@@ -235,7 +235,7 @@ mod tests {
             asked
         };
         for (typed_word, keep) in [("t", Keep::Session), ("a", Keep::Tool), ("S", Keep::Server)] {
-            let kept = Confirmed::Kept { keep, arguments: None };
+            let kept = Confirmed::Kept { keep, callers: Callers::Same, arguments: None };
             assert_eq!(typed(&[typed_word]).confirm(asked(Lasting::Always)).await, kept);
             assert_eq!(typed(&[typed_word]).confirm(asked(Lasting::Session)).await, kept);
             let refused = typed(&[typed_word, "n"]).confirm(asked(Lasting::Once)).await;

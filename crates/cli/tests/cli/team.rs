@@ -42,23 +42,33 @@ impl Team {
         Self::with_tenant("", servers)
     }
 
+    /// The same, with these settings of each tenant.
+    pub(crate) fn with_settings(settings: &str, servers: impl Fn(&'static str) -> Vec<(&'static str, Value)>) -> Self {
+        Self::made(("", settings), &[], servers)
+    }
+
     /// The same, with more lines about the tenant `acme` in the team file.
     pub(crate) fn with_tenant(acme: &str, servers: impl Fn(&'static str) -> Vec<(&'static str, Value)>) -> Self {
-        Self::made(acme, &[], servers)
+        Self::made((acme, ""), &[], servers)
     }
 
     /// A team whose tenants end after this time without a request.
     fn idle_after(time: &str) -> Self {
-        Self::made("", &["--agent-idle", time], |tenant| vec![(tenant, fake(&[]))])
+        Self::made(("", ""), &["--agent-idle", time], |tenant| vec![(tenant, fake(&[]))])
     }
 
-    fn made(acme: &str, more: &[&str], servers: impl Fn(&'static str) -> Vec<(&'static str, Value)>) -> Self {
+    fn made(
+        (acme, settings): (&str, &str),
+        more: &[&str],
+        servers: impl Fn(&'static str) -> Vec<(&'static str, Value)>,
+    ) -> Self {
         let rack = Rack::with(&[("own", fake(&[]))]).env("CANARY_DAEMON", "canary-of-the-daemon");
         let root = rack.home.root().join("team");
         for tenant in ["acme", "bolt"] {
             let home = root.join("tenants").join(tenant);
             fs::create_dir_all(&home).unwrap();
             fs::write(home.join("mcp.json"), mcp_json(&servers(tenant))).unwrap();
+            fs::write(home.join("toolrack.toml"), settings).unwrap();
         }
         let tenants = format!("[[tenants]]\nid = \"acme\"\n{acme}\n[[tenants]]\nid = \"bolt\"\n");
         let file = format!("url = \"http://127.0.0.1:1\"\n{tenants}");

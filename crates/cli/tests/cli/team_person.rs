@@ -90,6 +90,36 @@ fn each_member_has_their_own_servers_beside_those_that_all_share() {
 }
 
 #[test]
+fn a_member_starts_and_stops_their_own_servers_and_no_shared_one() {
+    let team = team();
+    let (ann, _) = team.token("ann", "acme", "user");
+    let (bob, _) = team.token("bob", "acme", "user");
+    for (token, value) in [(&ann, "ann-1"), (&bob, "bob-2")] {
+        give(&team, token, value);
+        begins(&team, token);
+    }
+    let steer = |token: &str, server: &str, verb: &str| {
+        team.ask("POST", &format!("/api/v1/servers/{server}/{verb}"), token, "")
+    };
+    let (status, stopped) = steer(&ann, "mine", "disconnect");
+    let stopped: Value = serde_json::from_str(&stopped).unwrap();
+    assert_eq!((status, &stopped["state"], &stopped["own"]), (202, &json!("disconnected"), &json!(true)), "{stopped}");
+    assert_eq!(state(&team, &bob), "connected", "that of another member runs on");
+    assert_eq!(steer(&ann, "mine", "reconnect").0, 202);
+    begins(&team, &ann);
+    let named = team.ask("POST", "/api/agents/mcp/reconnect", &ann, r#"{"server":"mine"}"#);
+    assert_eq!(named.0, 202, "{}", named.1);
+    for verb in ["connect", "disconnect", "reconnect"] {
+        let (status, refused) = steer(&ann, "shared", verb);
+        assert!(status == 403 && refused.contains("NO_RIGHT"), "{status} {refused}");
+    }
+    let named = team.ask("POST", "/api/agents/mcp/reconnect", &ann, r#"{"server":"shared"}"#);
+    assert_eq!(named.0, 403, "{}", named.1);
+    let (viewer, _) = team.token("vic", "acme", "viewer");
+    assert_eq!(steer(&viewer, "mine", "connect").0, 403, "to look needs no more than `see`");
+}
+
+#[test]
 fn a_value_is_seen_by_no_other_member_whatever_their_role_and_by_no_answer() {
     let team = team();
     let (ann, _) = team.token("ann", "acme", "user");
@@ -360,7 +390,11 @@ impl<'t> Client<'t> {
 
     /// Answers a question of the gateway.
     fn answer(&self, question: &Value, action: &str) {
-        let answer = json!({ "jsonrpc": "2.0", "id": question["id"], "result": { "action": action } });
+        self.answer_with(question, &json!({ "action": action }));
+    }
+
+    fn answer_with(&self, question: &Value, result: &Value) {
+        let answer = json!({ "jsonrpc": "2.0", "id": question["id"], "result": result });
         assert_eq!(self.post(&answer).next(), None);
     }
 
@@ -369,6 +403,43 @@ impl<'t> Client<'t> {
         let tools = list["result"]["tools"].as_array().unwrap();
         tools.iter().map(|tool| tool["name"].as_str().unwrap().to_owned()).collect()
     }
+}
+
+#[test]
+fn what_a_member_always_allows_runs_no_call_of_another_member() {
+    let team = Team::with_settings("[policy]\nconfirm = [\"shared/echo\"]\n", |_| vec![("shared", fake(&[]))]);
+    let [ann, bob, eve] =
+        [("ann", "user"), ("bob", "user"), ("eve", "operator")].map(|(name, role)| team.token(name, "acme", role).0);
+    let forms = json!({ "elicitation": {} });
+    let text = json!({ "text": "hello" });
+    let clients = [&ann, &bob].map(|token| Client::connect(&team, token, forms.clone()));
+    let always = json!({ "action": "accept", "content": { "decision": "always_server" } });
+    for client in &clients {
+        let mut call = client.call("mcp__shared__echo", &text);
+        // Ann's answer before does not cover the call of Bob.
+        let question = call.until(Some("elicitation/create"));
+        client.answer_with(&question, &always);
+        assert!(call.until(None)["result"]["content"][0]["text"].to_string().contains("hello"));
+        let mut again = client.call("mcp__shared__echo", &text);
+        assert!(again.next().unwrap()["result"].is_object(), "no question comes before the answer");
+    }
+    let standing = |token: &str| {
+        let (_, body) = team.ask("GET", "/api/v1/answers", token, "");
+        let answers = serde_json::from_str::<Value>(&body).unwrap()["answers"].as_array().unwrap().clone();
+        let of_echo = answers.iter().filter(|answer| answer["tool"] == "echo");
+        let mut members: Vec<_> = of_echo.map(|answer| answer["member"].as_str().unwrap_or("all").to_owned()).collect();
+        members.sort();
+        members
+    };
+    assert_eq!(
+        (standing(&ann), standing(&bob), standing(&eve).join(" ")),
+        (vec!["ann".into()], vec!["bob".into()], "ann bob".into())
+    );
+    assert_eq!(team.status("DELETE", "/api/v1/answers", &ann), 200);
+    assert_eq!((standing(&ann).len(), standing(&eve).join(" ")), (0, "bob".into()), "a member takes back their own");
+    let mut call = clients[0].call("mcp__shared__echo", &text);
+    clients[0].answer(&call.until(Some("elicitation/create")), "decline");
+    assert_eq!(call.until(None)["result"]["isError"], true);
 }
 
 fn with_pages() -> Value {

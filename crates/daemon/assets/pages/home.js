@@ -1,18 +1,19 @@
 // The start page of a person who uses the tools of a team: how to connect a client, questions that wait, and the servers.
 
-import { get } from "../api.js";
+import { get, post, serverPath } from "../api.js";
 import { counted } from "../format.js";
 import { html } from "../html.js";
 import { may, me } from "../me.js";
 import { CopyButton } from "../parts/copy.js";
-import { useLoaded } from "../parts/loaded.js";
+import { useAction, useLoaded } from "../parts/loaded.js";
 import { Head } from "../parts/page.js";
 import { stateName } from "../parts/pill.js";
+import { Trouble } from "../parts/problem.js";
 import { Questions } from "../parts/questions.js";
 import { OwnServers } from "../parts/own-servers.js";
 import { Waiting } from "../parts/text.js";
 import { isSignedIn } from "../token.js";
-import { questions, servers } from "../world.js";
+import { questions, refresh, replaceServer, servers } from "../world.js";
 
 /** The address to which MCP clients of the team connect. */
 const endpoint = () => new URL("/mcp", location.href).href;
@@ -88,9 +89,30 @@ function Servers() {
     <section class="panel" data-testid="home-servers">
       <h2>${counted(list.length, "server")}</h2>
       <ul>
-        ${list.map(({ name, state }) => html`<li data-name=${name}>${name} <span class="quiet-text">${stateName(state)}</span></li>`)}
+        ${list.map((server) => html`<${Row} key=${server.name} server=${server} />`)}
       </ul>
       <p><a href="#/tools">All tools</a></p>
     </section>
+  `;
+}
+
+/** A member may connect anew what runs for them alone. @param {{server: Api.Server}} given */
+function Row({ server: { name, state, own } }) {
+  const again = useAction(async () => {
+    replaceServer(await post(serverPath(name, "/reconnect")));
+    refresh("servers");
+  });
+  const canConnect = own && may("use") && !["connecting", "needs_auth", "pending_trust", "disabled", "broken"].includes(state);
+  return html`
+    <li data-name=${name}>
+      ${name} <span class="quiet-text">${stateName(state)}</span>
+      ${
+        canConnect &&
+        html` <button type="button" disabled=${again.busy} onClick=${() => again.run()} aria-label=${`Reconnect ${name}`} data-testid="reconnect-own">
+          Reconnect
+        </button>`
+      }
+      <${Trouble} error=${again.error} />
+    </li>
   `;
 }

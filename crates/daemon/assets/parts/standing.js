@@ -3,6 +3,7 @@
 import { call, get } from "../api.js";
 import { ago, moment } from "../format.js";
 import { html } from "../html.js";
+import { may } from "../me.js";
 import { questions } from "../world.js";
 import { useAction, useLoaded } from "./loaded.js";
 import { Trouble } from "./problem.js";
@@ -22,23 +23,29 @@ export function Standing() {
   return html`
     <section class="panel" data-testid="standing">
       <h2>Runs without a question</h2>
-      <p class="quiet-text">You allowed these calls for good. If a tool changes, Toolrack asks again.</p>
+      <p class="quiet-text">A user allowed these calls for good. If a tool changes, Toolrack asks again.</p>
       <${Trouble} error=${forget.error} />
       <ul class="rows">
         ${answers.map(
           (answer) => html`
-            <li key=${`${answer.server}/${answer.tool}/${answer.definition}`} data-testid="standing-answer">
-              <div><span class="server-part">${answer.server}/</span><strong>${answer.tool}</strong></div>
+            <li key=${`${answer.server}/${answer.tool}/${answer.definition}/${answer.member}`} data-testid="standing-answer">
+              <div>
+                <span class="server-part">${answer.server}/</span><strong>${answer.tool}</strong>
+                ${answer.member && html` <span class="quiet-text">for calls of ${answer.member}</span>`}
+              </div>
               ${answer.at && html`<time class="quiet-text" datetime=${answer.at} title=${moment(answer.at)}>${ago(answer.at)}</time>`}
-              <button
-                type="button"
-                disabled=${forget.busy}
-                onClick=${() => forget.run(answer)}
-                aria-label=${`Ask about ${answer.server}/${answer.tool} again`}
-                data-testid="ask-again"
-              >
-                Ask again
-              </button>
+              ${
+                (answer.member || may("operate")) &&
+                html`<button
+                  type="button"
+                  disabled=${forget.busy}
+                  onClick=${() => forget.run(answer)}
+                  aria-label=${`Ask about ${answer.server}/${answer.tool} again`}
+                  data-testid="ask-again"
+                >
+                  Ask again
+                </button>`
+              }
             </li>
           `,
         )}

@@ -2,10 +2,16 @@
 
 use axum::{Extension, Json};
 use serde::{Deserialize, Serialize};
+use toolrack_host::{Caller, Principal};
+use toolrack_store::{StandingAnswer, Whose};
 use utoipa::{IntoParams, ToSchema};
 
 use super::{Answer, ApiError, By, Query, State};
-use crate::shown::answers::{Forgotten, Shown};
+use crate::{
+    rights::Right,
+    shown::answers::{Forgotten, Shown},
+    world::World,
+};
 
 /// All standing answers.
 #[derive(Debug, Serialize, ToSchema)]
@@ -24,21 +30,40 @@ pub(super) struct Which {
     tool: Option<String>,
 }
 
-/// The tools that run without a question because a user has allowed them permanently.
+/// Whose answers a caller sees and takes back: who operates the servers, those of all; another member, their own. A member also
+/// sees those that cover the calls of all.
+fn whose(caller: &Caller) -> Whose<'_> {
+    if Right::Operate.is_of(caller.principal()) { Whose::All } else { Whose::Of(caller.principal()) }
+}
+
+/// Whether `principal` may read the answer. Another member's answer is not shown if it is about a server that the tenant has
+/// not: that member has added it.
+fn is_shown(answer: &StandingAnswer, world: &World, principal: &Principal) -> bool {
+    match &answer.owner {
+        Some(owner) if owner.is(principal) => true,
+        Some(_) if !world.loaded().desired.contains_key(answer.server.as_str()) => false,
+        _ => world.shows(&answer.server, principal),
+    }
+}
+
+/// The tools that run without a question because a user has allowed them permanently. Without the right `operate`, those that
+/// cover one's own calls.
 #[utoipa::path(get, path = "/api/v1/answers", tag = "approvals",
     responses((status = 200, body = Standing), (status = 409, body = ApiError), (status = 507, body = ApiError)))]
 pub(super) async fn list(Extension(world): State, By(caller): By) -> Answer<Standing> {
     let store = world.store.as_ref().ok_or_else(ApiError::no_store)?;
-    let mut answers = store.answers().await?;
-    answers.retain(|answer| world.shows(&answer.server, caller.principal()));
+    let mut answers = store.answers(whose(&caller)).await?;
+    answers.retain(|answer| is_shown(answer, &world, caller.principal()));
     Ok(Json(Standing { answers: answers.into_iter().map(Shown::from).collect() }))
 }
 
-/// Takes answers back: the user is asked about such calls again.
+/// Takes answers back: the user is asked about such calls again. Without the right `operate`, only answers that cover
+/// one's own calls alone.
 #[utoipa::path(delete, path = "/api/v1/answers", tag = "approvals", params(Which),
     responses((status = 200, body = Forgotten), (status = 409, body = ApiError), (status = 507, body = ApiError)))]
 pub(super) async fn forget(Extension(world): State, By(caller): By, Query(which): Query<Which>) -> Answer<Forgotten> {
     let store = world.store.as_ref().ok_or_else(ApiError::no_store)?;
-    let forgotten = store.forget_answers(which.server.as_deref(), which.tool.as_deref(), &caller).await?;
+    let forgotten =
+        store.forget_answers(which.server.as_deref(), which.tool.as_deref(), (whose(&caller), &caller)).await?;
     Ok(Json(Forgotten { forgotten }))
 }

@@ -18,6 +18,8 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::{Answer, ApiError, Body, By, Path, Query, State};
 use crate::{
+    rights::Right,
+    routes::check,
     shown::{self, Problem},
     world::{Added, Additions, Change, World},
 };
@@ -62,6 +64,8 @@ pub(crate) struct Server {
     source: Option<String>,
     line: Option<usize>,
     enabled: bool,
+    /// Whether it runs for the member who asks alone, who may then connect, disconnect and reconnect it.
+    own: bool,
     /// Whether its entry can be changed here.
     editable: bool,
     /// Tools in the catalog.
@@ -102,6 +106,7 @@ impl Server {
             source: entry.source.path.as_ref().map(|path| path.display().to_string()),
             line: entry.line,
             enabled: entry.enabled,
+            own: world.runs_for_one_member(&entry.name),
             editable: Place::only(entry).is_ok(),
             tools: 0,
             tools_hidden: 0,
@@ -420,10 +425,16 @@ pub(super) async fn disable(Extension(world): State, By(caller): By, Path(name):
     edit(&world, &name, Change::Switch(false), false, &caller).await.map(Json)
 }
 
-/// Starts a server that was disconnected, or that has used up its attempts.
+/// Starts a server that was disconnected, or that has used up its attempts. One that runs for others, too, needs the right
+/// `operate`.
 #[utoipa::path(post, path = "/api/v1/servers/{name}/connect", tag = "servers", params(("name" = String, Path)),
     responses((status = 202, body = Server), (status = 404, body = ApiError), (status = 409, body = ApiError)))]
-pub(super) async fn connect(Extension(world): State, Path(name): Path<String>) -> Result<Response, ApiError> {
+pub(super) async fn connect(
+    Extension(world): State,
+    By(caller): By,
+    Path(name): Path<String>,
+) -> Result<Response, ApiError> {
+    may_steer(&world, &name, &caller)?;
     runnable(&world, &name)?;
     world.hold(&name, false).await?;
     let is_idle = world.host.status().iter().any(|status| {
@@ -436,25 +447,42 @@ pub(super) async fn connect(Extension(world): State, Path(name): Path<String>) -
     accepted(&world, &name)
 }
 
-/// Stops a server until a user connects it again, or the daemon restarts. Changes no file.
+/// Stops a server until a user connects it again, or the daemon restarts. Changes no file. One that runs for others, too,
+/// needs the right `operate`.
 #[utoipa::path(post, path = "/api/v1/servers/{name}/disconnect", tag = "servers", params(("name" = String, Path)),
     responses((status = 202, body = Server), (status = 404, body = ApiError)))]
-pub(super) async fn disconnect(Extension(world): State, Path(name): Path<String>) -> Result<Response, ApiError> {
+pub(super) async fn disconnect(
+    Extension(world): State,
+    By(caller): By,
+    Path(name): Path<String>,
+) -> Result<Response, ApiError> {
+    may_steer(&world, &name, &caller)?;
     entry(&world, &world.loaded(), &name)?;
     world.hold(&name, true).await?;
     accepted(&world, &name)
 }
 
-/// Ends the connection of a server and makes a new one.
+/// Ends the connection of a server and makes a new one. One that runs for others, too, needs the right `operate`.
 #[utoipa::path(post, path = "/api/v1/servers/{name}/reconnect", tag = "servers", params(("name" = String, Path)),
     responses((status = 202, body = Server), (status = 404, body = ApiError), (status = 409, body = ApiError)))]
-pub(super) async fn reconnect(Extension(world): State, Path(name): Path<String>) -> Result<Response, ApiError> {
+pub(super) async fn reconnect(
+    Extension(world): State,
+    By(caller): By,
+    Path(name): Path<String>,
+) -> Result<Response, ApiError> {
+    may_steer(&world, &name, &caller)?;
     runnable(&world, &name)?;
     match world.is_held(&name) {
         true => world.hold(&name, false).await?,
         false => world.host.reconnect(&name)?,
     }
     accepted(&world, &name)
+}
+
+/// Refuses a caller who may not start and stop the server: a member may do that with their own, and who operates the
+/// tenant's servers with all.
+fn may_steer(world: &World, name: &str, caller: &Caller) -> Result<(), ApiError> {
+    if world.runs_for_one_member(name) { Ok(()) } else { check(Right::Operate, caller.principal()) }
 }
 
 /// Refuses to connect a server that must not run: it is disabled, broken, or not trusted.
@@ -520,7 +548,8 @@ pub(super) struct ReconnectRequest {
     responses((status = 202, body = Server), (status = 404, body = ApiError), (status = 409, body = ApiError)))]
 pub(super) async fn reconnect_named(
     world: State,
+    by: By,
     Body(ReconnectRequest { server }): Body<ReconnectRequest>,
 ) -> Result<Response, ApiError> {
-    reconnect(world, Path(server)).await
+    reconnect(world, by, Path(server)).await
 }

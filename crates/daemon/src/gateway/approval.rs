@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 use toolrack_host::{
-    ask::{Confirm, Confirmed, Keep, Lasting},
+    ask::{Callers, Confirm, Confirmed, Keep, Lasting},
     text,
 };
 
@@ -91,7 +91,8 @@ pub(super) fn read(answer: Result<Value, String>) -> Confirmed {
             match (keep, arguments) {
                 (Keep::Once, None) => Confirmed::Yes,
                 (Keep::Once, Some(arguments)) => Confirmed::Edited(arguments),
-                (keep, arguments) => Confirmed::Kept { keep, arguments },
+                // A client speaks for the principal that connected it alone.
+                (keep, arguments) => Confirmed::Kept { keep, callers: Callers::Same, arguments },
             }
         }
         Ok(answer) if answer["action"] == "cancel" => no("the user did not decide"),
@@ -125,11 +126,11 @@ mod tests {
         let answer = |content: Value| read(Ok(json!({ "action": "accept", "content": content })));
         let arguments = json!({ "path": "b" }).as_object().cloned();
         for (word, keep) in [(SESSION, Keep::Session), (TOOL, Keep::Tool), (SERVER, Keep::Server)] {
-            let expected = Confirmed::Kept { keep, arguments: None };
+            let expected = Confirmed::Kept { keep, callers: Callers::Same, arguments: None };
             assert_eq!(answer(json!({ "decision": word, "arguments": " " })), expected);
         }
         let edited = answer(json!({ "decision": TOOL, "arguments": "{\"path\": \"b\"}" }));
-        assert_eq!(edited, Confirmed::Kept { keep: Keep::Tool, arguments: arguments.clone() });
+        assert_eq!(edited, Confirmed::Kept { keep: Keep::Tool, callers: Callers::Same, arguments: arguments.clone() });
         let edited = answer(json!({ "decision": "allow", "arguments": "{\"path\": \"b\"}" }));
         assert_eq!(Some(edited), arguments.map(Confirmed::Edited));
         assert!(matches!(answer(json!({ "decision": "allow", "arguments": "rm" })), Confirmed::No { .. }));

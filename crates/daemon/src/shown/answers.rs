@@ -20,6 +20,8 @@ pub struct Shown {
     way: String,
     /// In RFC 3339.
     at: Option<String>,
+    /// The name of the member whose calls alone it covers; untrusted.
+    member: Option<String>,
 }
 
 impl From<StandingAnswer> for Shown {
@@ -32,6 +34,7 @@ impl From<StandingAnswer> for Shown {
             given_for: if answer.of_server { "server" } else { "tool" }.to_owned(),
             way: answer.way,
             at: at.map(super::seconds),
+            member: answer.owner.map(|owner| owner.name),
         }
     }
 }

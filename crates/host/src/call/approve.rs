@@ -13,11 +13,12 @@ use super::{
     running::Running,
 };
 use crate::{
-    ask::{Confirm, Confirmed, Keep, Lasting, Review, SharedAsker},
+    ask::{Callers, Confirm, Confirmed, Keep, Lasting, Review, SharedAsker},
     catalog::CatalogTool,
     definition::DefinitionHash,
     event::Event,
     findings,
+    principal::Principal,
     resolve::{AnswerQuery, NewAnswer},
     server::Server,
     spec::ServerName,
@@ -32,10 +33,20 @@ const MAX_ANSWERS: usize = 10_000;
 /// The most bytes of a problem with arguments.
 const MAX_PROBLEM: usize = 500;
 
-/// The answers since the program began that cover more than one call, by tool and definition. Calls only read the map;
-/// each answer of a user replaces it.
+/// The answers since the program began that cover more than one call. Calls only read the map; each answer of a user
+/// replaces it.
 #[derive(Debug, Default)]
-pub(crate) struct Answered(ArcSwap<HashMap<(ServerName, String, DefinitionHash), Since>>);
+pub(crate) struct Answered(ArcSwap<HashMap<Covered, Since>>);
+
+/// The calls that an answer covers.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Covered {
+    server: ServerName,
+    tool: String,
+    definition: DefinitionHash,
+    /// The key of the principal; `None` for calls of all.
+    principal: Option<String>,
+}
 
 #[derive(Clone, Copy, Debug)]
 struct Since {
@@ -45,21 +56,32 @@ struct Since {
 }
 
 impl Answered {
-    fn find(&self, tool: &CatalogTool) -> Option<Since> {
+    /// The answers that cover calls of `tool` by `principal`.
+    fn find(&self, tool: &CatalogTool, principal: &Principal) -> impl Iterator<Item = Since> {
         let all = self.0.load();
-        if all.is_empty() {
-            return None;
-        }
-        all.get(&(tool.server.clone(), tool.tool().name.clone(), tool.definition())).copied()
+        let keys = if all.is_empty() { vec![] } else { vec![None, Some(principal.key())] };
+        keys.into_iter().filter_map(move |principal| {
+            let (server, tool, definition) = (tool.server.clone(), tool.tool().name.clone(), tool.definition());
+            all.get(&Covered { server, tool, definition, principal }).copied()
+        })
     }
 
-    fn add(&self, server: &ServerName, tools: Vec<(String, DefinitionHash)>, is_kept_here: bool) {
+    /// Adds an answer about `tools` of `server`, for calls of `principal`, or of all principals.
+    fn add(
+        &self,
+        (server, tools): (&ServerName, Vec<(String, DefinitionHash)>),
+        principal: Option<&Principal>,
+        is_kept_here: bool,
+    ) {
         let since = Since { at: Instant::now(), is_kept_here };
+        let principal = principal.map(Principal::key);
         self.0.rcu(|all| {
             let mut all = HashMap::clone(all);
             for (tool, definition) in &tools {
+                let (server, principal) = (server.clone(), principal.clone());
+                let covered = Covered { server, tool: tool.clone(), definition: *definition, principal };
                 if all.len() < MAX_ANSWERS {
-                    all.insert((server.clone(), tool.clone(), *definition), since);
+                    all.insert(covered, since);
                 }
             }
             all
@@ -78,7 +100,8 @@ struct UnderReview {
 
 impl Review for UnderReview {
     fn is_answered(&self) -> bool {
-        self.answered.find(&self.tool).is_some_and(|since| since.is_kept_here || since.at >= self.asked)
+        let mut answers = self.answered.find(&self.tool, self.caller.principal());
+        answers.any(|since| since.is_kept_here || since.at >= self.asked)
     }
 
     fn check(self: Arc<Self>, arguments: Map<String, Value>) -> BoxFuture<'static, Result<(), String>> {
@@ -125,7 +148,7 @@ impl Door {
         asker: &SharedAsker,
         (why, lasting): (String, bool),
     ) -> Result<Map<String, Value>, CallError> {
-        if lasting && let Some(answer) = self.recall(running.tool, server).await {
+        if lasting && let Some(answer) = self.recall(running.tool, server, call.caller.principal()).await {
             running.decided(Decision::Remembered, answer);
             return Ok(call.arguments.clone());
         }
@@ -147,8 +170,8 @@ impl Door {
     }
 
     /// Returns the remembered answer that covers this call.
-    async fn recall(&self, tool: &CatalogTool, server: &Server) -> Option<String> {
-        if self.answered.find(tool).is_some_and(|since| since.is_kept_here) {
+    async fn recall(&self, tool: &CatalogTool, server: &Server, principal: &Principal) -> Option<String> {
+        if self.answered.find(tool, principal).any(|since| since.is_kept_here) {
             return Some("a person allowed it until the program ends".to_owned());
         }
         let answers = self.answers.as_ref()?;
@@ -158,6 +181,7 @@ impl Door {
             fingerprint: &fingerprint,
             tool: &tool.tool().name,
             definition: tool.definition(),
+            principal,
         };
         answers.recall(about).await
     }
@@ -188,10 +212,10 @@ impl Door {
         let question = question.under(Arc::<UnderReview>::clone(&review));
         // The caller may abandon the call before the user answers.
         running.decided(Decision::Unanswered, why.clone());
-        let (keep, arguments) = match asker.confirm(question).await {
-            Confirmed::Yes => (Keep::Once, None),
-            Confirmed::Edited(arguments) => (Keep::Once, Some(arguments)),
-            Confirmed::Kept { keep, arguments } => (keep, arguments),
+        let ((keep, callers), arguments) = match asker.confirm(question).await {
+            Confirmed::Yes => ((Keep::Once, Callers::Same), None),
+            Confirmed::Edited(arguments) => ((Keep::Once, Callers::Same), Some(arguments)),
+            Confirmed::Kept { keep, callers, arguments } => ((keep, callers), arguments),
             Confirmed::No { why: reason } => {
                 running.was_answered(Decision::Declined, &why);
                 return Err(running.refused(Decision::Declined, reason.unwrap_or_else(|| "it was declined".into())));
@@ -200,7 +224,7 @@ impl Door {
         let decision = if arguments.is_some() { Decision::Edited } else { Decision::Confirmed };
         let why = match keep {
             Keep::Once => why,
-            keep if lasting => format!("{why}; {}", self.keep(keep, tool, server, &call.caller).await),
+            keep if lasting => format!("{why}; {}", self.keep((keep, callers), tool, server, &call.caller).await),
             _ => why,
         };
         running.was_answered(decision, &why);
@@ -236,7 +260,14 @@ impl Door {
     }
 
     /// Remembers that calls like this one may run, and returns for how long, as text.
-    async fn keep(&self, keep: Keep, tool: &CatalogTool, server: &Server, caller: &Caller) -> &'static str {
+    async fn keep(
+        &self,
+        (keep, callers): (Keep, Callers),
+        tool: &CatalogTool,
+        server: &Server,
+        caller: &Caller,
+    ) -> &'static str {
+        let principal = (callers == Callers::Same).then(|| caller.principal());
         let of_server = keep == Keep::Server;
         let tools: Vec<_> = match of_server {
             true => {
@@ -249,11 +280,12 @@ impl Door {
             (Some(answers), Keep::Tool | Keep::Server) => {
                 let fingerprint = server.spec.fingerprint();
                 let (server, by) = (&tool.server, caller.way());
-                answers.remember(NewAnswer { server, fingerprint: &fingerprint, tools: &tools, of_server, by }).await
+                let tools = &tools;
+                answers.remember(NewAnswer { server, fingerprint: &fingerprint, tools, of_server, principal, by }).await
             }
             _ => false,
         };
-        self.answered.add(&tool.server, tools, !stored);
+        self.answered.add((&tool.server, tools), principal, !stored);
         match (stored, of_server) {
             (true, false) => "always, for this tool",
             (true, true) => "always, for all tools of this server",

@@ -95,6 +95,9 @@ impl Task {
             let connecting = Box::pin(self.connect(&mut era));
             let next = match stop.run_until_cancelled(connecting).await {
                 None => Next::Stop,
+                // The attempt may have begun before what the new one is to see, such as another secret: its failure says
+                // nothing about that.
+                Some(Err(_)) if self.again.now.notified().now_or_never().is_some() => Next::Now,
                 Some(Err(error)) => Next::Later { error, attempt: true },
                 Some(Ok(connection)) => {
                     let born = Instant::now();

@@ -8,7 +8,7 @@ use futures::future::BoxFuture;
 use serde_json::{Map, json};
 use toolrack_agent::{Agent, End, Front, Limits, NotKept, ToolCallData, TurnEvent, model::Scripted};
 use toolrack_host::{
-    Abilities, AnswerQuery, Asker, Desired, Host, Policy, ServerName, ServerSpec,
+    Abilities, AnswerQuery, Asker, Desired, Host, Policy, Principal, ServerName, ServerSpec,
     ask::{Confirm, Confirmed},
 };
 use toolrack_testkit::fake_server_path;
@@ -157,7 +157,8 @@ async fn a_question_to_the_database_that_is_not_polled_any_more_keeps_no_other_w
     let (_folder, store) = new_store().await;
     let server = ServerName::new("fs").unwrap();
     let definition = toolrack_host::DefinitionHash::from_bytes([1; 32]);
-    let about = AnswerQuery { server: &server, fingerprint: "a", tool: "read", definition };
+    let about =
+        AnswerQuery { server: &server, fingerprint: "a", tool: "read", definition, principal: &Principal::LOCAL };
     let mut unpolled: Vec<_> = (0..AT_ONCE).map(|_| Box::pin(toolrack_host::Answers::recall(&store, about))).collect();
     for question in &mut unpolled {
         assert_eq!(polled(question.as_mut(), 1).await, None);

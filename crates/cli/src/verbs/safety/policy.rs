@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use toolrack_config::{Entry, Loaded, Scope};
 use toolrack_daemon::shown::answers::{Forgotten, Shown};
 use toolrack_host::{Caller, CatalogTool, DefaultEffect, GateRequest, Policy, ServerName, Way, mcp::Annotations};
-use toolrack_store::StandingAnswer;
+use toolrack_store::{StandingAnswer, Whose};
 
 use crate::{
     args::RulesArgs,
@@ -66,7 +66,7 @@ async fn test(args: TestPolicyArgs, world: &World) -> Result<Exit, Failure> {
     let request = GateRequest::unlisted(&name, tool, &arguments, &assumed).by(&caller);
     let answer = match world.store() {
         Ok(store) => {
-            let answers = store.answers().await.map_err(|error| database::unusable(&error))?;
+            let answers = store.answers(Whose::All).await.map_err(|error| database::unusable(&error))?;
             answers.into_iter().find(|answer| answer.server == server && answer.tool == tool)
         }
         Err(_) => None,
@@ -149,7 +149,8 @@ async fn list(world: &World) -> Result<Exit, Failure> {
 }
 
 async fn answers(world: &World) -> Result<Exit, Failure> {
-    let answers: Vec<StandingAnswer> = world.store()?.answers().await.map_err(|error| database::unusable(&error))?;
+    let answers: Vec<StandingAnswer> =
+        world.store()?.answers(Whose::All).await.map_err(|error| database::unusable(&error))?;
     if world.screen.json() {
         world.screen.document(&Answers { answers: answers.into_iter().map(Shown::from).collect() }).await?;
         return Ok(Exit::Ok);
@@ -167,7 +168,7 @@ async fn forget(args: ForgetAnswersArgs, world: &World) -> Result<Exit, Failure>
         Some(Ok((server, tool))) => (Some(server), Some(tool)),
         Some(Err(server)) => (Some(server), None),
     };
-    let forgotten = world.store()?.forget_answers(server, tool, &Caller::local(Way::Cli)).await;
+    let forgotten = world.store()?.forget_answers(server, tool, (Whose::All, &Caller::local(Way::Cli))).await;
     let forgotten = forgotten.map_err(|error| database::unusable(&error))?;
     if forgotten == 0 && !args.all {
         let failure = Failure::new(Exit::Usage, "NO_ANSWER", "no answer stands about this");

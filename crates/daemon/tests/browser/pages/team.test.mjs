@@ -57,7 +57,11 @@ test("a_member_adds_and_removes_a_server_of_their_own_and_no_other_sees_it", asy
   await own.getByTestId("add-own-server").click();
   await own.locator('[data-testid=own-server][data-name=mine]').waitFor();
   // Its state comes over the event stream: nothing listens at its address.
-  await page.locator('[data-testid=home-servers] [data-name=mine]').waitFor();
+  const servers = page.getByTestId("home-servers");
+  const reconnected = page.waitForResponse(/\/api\/v1\/servers\/mine\/reconnect$/);
+  await servers.locator("[data-name=mine]").getByTestId("reconnect-own").click();
+  assert.equal((await reconnected).status(), 202);
+  assert.equal(await servers.locator("[data-name=acme-shop]").getByTestId("reconnect-own").count(), 0);
   assert.doesNotMatch(await page.content(), /Bearer of ann/);
   await other.getByTestId("own-servers").waitFor();
   assert.equal(await other.locator("[data-name=mine]").count(), 0);

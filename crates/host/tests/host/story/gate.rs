@@ -5,10 +5,11 @@ use std::sync::Arc;
 use futures::future::BoxFuture;
 use serde_json::json;
 use toolrack_host::{
-    Abilities, AnswerQuery, Answers, CallError, CallErrorKind, DefaultEffect, DefinitionHash, Event, Gate, GateRequest,
-    Host, NewAnswer, NoAsker, Pattern, Policy, SharedAsker, Verdict,
-    ask::{Confirmed, Keep},
+    Abilities, AnswerQuery, Answers, CallError, CallErrorKind, Caller, DefaultEffect, DefinitionHash, Event, Gate,
+    GateRequest, Host, NewAnswer, NoAsker, Pattern, Policy, Principal, SharedAsker, Verdict, Way,
+    ask::{Callers, Confirmed, Keep},
     policy::{ArgumentRule, Effect, Rule},
+    principal::Kind,
 };
 
 use crate::{
@@ -179,7 +180,7 @@ impl Answers for Diary {
 }
 
 fn keeping(keep: Keep) -> Arc<Person> {
-    Person { confirms: Confirmed::Kept { keep, arguments: None }, ..Person::eager() }.shared()
+    Person { confirms: Confirmed::Kept { keep, callers: Callers::Same, arguments: None }, ..Person::eager() }.shared()
 }
 
 async fn diarist(gate: Arc<dyn Gate>, person: Arc<Person>, server: &Scripted) -> (Host, Arc<Diary>) {
@@ -239,6 +240,23 @@ async fn an_answer_for_the_session_is_in_no_diary_and_none_overrides_a_rule_that
     settle(&stricter, world([("fs", server.spec())])).await;
     assert_eq!(denied(&call(&stricter, "fs/write", json!({})).await.unwrap_err()).0, "the rule deny `fs/w*`");
     call(&stricter, "fs/read", json!({})).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_covers_the_calls_of_its_principal_alone_unless_it_is_for_all() {
+    let server = files();
+    let of = |name: &str| {
+        Caller::of(Principal::new(Kind::Person, "acme", "https://login.example", name).unwrap(), Way::Gateway)
+    };
+    for (callers, questions) in [(Callers::Same, 2), (Callers::All, 1)] {
+        let confirms = Confirmed::Kept { keep: Keep::Session, callers, arguments: None };
+        let person = Person { confirms, ..Person::eager() }.shared();
+        let host = gated(rules(&[], &["*"], &[]), person.clone(), &server).await;
+        for name in ["ann", "bob", "ann", "bob"] {
+            host.call(to_call("fs/write", json!({})).caller(of(name))).await.unwrap();
+        }
+        assert_eq!(person.asked().len(), questions, "{callers:?}");
+    }
 }
 
 /// Asks about everything, each time.

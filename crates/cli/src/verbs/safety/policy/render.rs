@@ -233,6 +233,7 @@ pub(crate) fn answers(answers: &[StandingAnswer]) -> String {
                 Cell::new(Tone::Faint, answer.way.clone()),
                 Cell::new(Tone::Faint, if answer.of_server { "for the server" } else { "for the tool" }),
                 Cell::new(Tone::Faint, answer.definition.to_string().get(..12).unwrap_or_default()),
+                Cell::new(Tone::Faint, answer.owner.as_ref().map(|owner| safe(&owner.name)).unwrap_or_default()),
             ]
         })
         .collect();

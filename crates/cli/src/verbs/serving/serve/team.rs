@@ -120,6 +120,7 @@ async fn forget_in(home: &Path, member: &str) -> Result<(), String> {
 /// Deletes the values and the tokens of `member`, and what they used. No key is needed for that.
 async fn forget_from(store: &Store, member: &str) -> Result<(), StoreError> {
     store.forget_given(&format!("{member}/"), &Caller::local(Way::Daemon)).await?;
+    store.forget_answers_of(member).await?;
     store.forget_quota_uses(&holder_of_member(member)).await?;
     for name in store.sealed_names(Space::Token).await? {
         if TokenKey::from_text(&name).is_some_and(|key| key.user == member) {
