@@ -34,7 +34,9 @@ pub(crate) enum Audience {
     Server(String),
     /// The principal whose call it is about, and those who operate the servers.
     Caller(Principal),
-    /// The principal whose question it is, and those who answer for the tenant.
+    /// The principal whose call needs an approval, and those who approve for the tenant.
+    Approval(Principal),
+    /// The principal whom a server asks, alone.
     Question(Principal),
     /// Those who operate the servers.
     Operators,

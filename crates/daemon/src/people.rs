@@ -22,10 +22,11 @@ use crate::{
 const MAX_WORLDS: usize = 1_000;
 
 /// The paths that the member's own world answers. The tenant's world answers all others.
-const THEIRS: [&str; 12] = [
+const THEIRS: [&str; 13] = [
     "/mcp",
     "/p",
     "/api/agents/mcp",
+    "/api/v1/answers",
     "/api/v1/events",
     "/api/v1/servers",
     "/api/v1/tools",
@@ -75,12 +76,13 @@ impl People {
         if !loaded.desired.values().any(is_of_some) && !has_added() {
             return false;
         }
-        // Shared servers are started and stopped in the tenant's world, where they run.
-        let server = path.strip_prefix("/api/v1/servers/").and_then(|rest| rest.split('/').next());
-        match server {
-            Some(name) if method != Method::GET => loaded.desired.get(name).is_none_or(is_own),
-            _ => true,
-        }
+        // Shared servers are started and stopped in the tenant's world, where they run. Only who has them uses them.
+        let Some(rest) = path.strip_prefix("/api/v1/servers/") else { return true };
+        let mut parts = rest.split('/');
+        let (name, part) = (parts.next().unwrap_or_default(), parts.next());
+        let is_used = matches!(part, Some("resources" | "prompts"));
+        let is_read = matches!(*method, Method::GET | Method::HEAD);
+        is_read || is_used || loaded.desired.get(name).is_none_or(is_own)
     }
 
     /// Has the world of `member` answer.

@@ -17,6 +17,7 @@ use toolrack_config::Interpolate;
 use toolrack_host::{
     Abilities, Asker, Caller, Principal, ServerName, SharedAsker, Way,
     ask::{Callers, Confirm, Confirmed, Elicitation, Elicited, Keep, Lasting},
+    principal::Kind,
     text,
 };
 use utoipa::ToSchema;
@@ -233,6 +234,10 @@ pub(crate) enum AnswerRefused {
     Unfit,
     /// The call cannot be made with these arguments.
     Arguments(String),
+    /// Only a person approves.
+    NotAPerson,
+    /// Only the caller may change what they call.
+    NotTheCaller,
 }
 
 /// The reason why there is no answer.
@@ -262,9 +267,18 @@ impl Question {
         Self { id: outside_id(agent, &self.id), agent: Some(agent.to_owned()), ..self }
     }
 
-    /// Whether `principal` may see and answer it: it is about a call of theirs, or they answer for their tenant.
+    /// Whether `principal` may see and answer it: it is about a call of theirs, or it asks for an approval and they answer for
+    /// their tenant. A form or a page of a server is for its caller alone: the answer speaks in their name.
     fn is_for(&self, principal: &Principal) -> bool {
-        Right::Operate.is_of(principal) || self.principal.is_same(principal)
+        let is_approval = matches!(self.about, About::Approval { .. });
+        self.principal.is_same(principal) || is_approval && Right::Operate.is_of(principal)
+    }
+
+    fn audience(&self) -> Audience {
+        match self.about {
+            About::Approval { .. } => Audience::Approval(self.principal.clone()),
+            About::Form { .. } | About::Url { .. } => Audience::Question(self.principal.clone()),
+        }
     }
 }
 
@@ -342,13 +356,20 @@ impl Questions {
     /// run with the answer's arguments. In the last two cases the question stays open.
     pub(crate) async fn answer(&self, id: &str, principal: &Principal, answer: Answer) -> Result<(), AnswerRefused> {
         let number = self.inner.number(id).ok_or(AnswerRefused::Over)?;
-        let asked = self.inner.asked(number, principal, &answer)?;
-        let callers = if Right::Operate.is_of(principal) { Callers::All } else { Callers::Same };
-        if let (Some(question), Some(arguments)) = (asked, &answer.arguments)
-            && answer.answer != Word::Deny
-        {
-            question.check(arguments.clone()).await.map_err(AnswerRefused::Arguments)?;
+        let approval = self.inner.asked(number, principal, &answer)?;
+        if let Some(question) = approval {
+            if principal.kind() != Kind::Person {
+                return Err(AnswerRefused::NotAPerson);
+            }
+            if let Some(arguments) = answer.arguments.as_ref().filter(|_| answer.answer != Word::Deny) {
+                if !question.caller.principal().is_same(principal) {
+                    return Err(AnswerRefused::NotTheCaller);
+                }
+                question.check(arguments.clone()).await.map_err(AnswerRefused::Arguments)?;
+            }
+            question.answered_by(Caller::of(principal.clone(), Way::Daemon));
         }
+        let callers = answer.answer.callers(principal);
         let waiting = self.inner.open.lock().waiting.remove(&number).ok_or(AnswerRefused::Over)?;
         // An error means that the asker was dropped at this moment.
         waiting.answer.send((answer, callers)).map_err(|_| AnswerRefused::Over)
@@ -363,8 +384,8 @@ impl Questions {
             Some(secrets) => about.concealed(secrets),
             None => about,
         };
-        let number = self.inner.put(about, (caller, &principal), approval, answer).ok_or(Unanswered::TooMany)?;
-        let withdraw = WithdrawOnDrop { inner: &self.inner, number, principal };
+        let asked = self.inner.put(about, (caller, &principal), approval, answer).ok_or(Unanswered::TooMany)?;
+        let withdraw = WithdrawOnDrop { inner: &self.inner, number: asked.0, audience: asked.1 };
         let answer = timeout(self.inner.patience, answered).await;
         drop(withdraw);
         answer.ok().and_then(Result::ok).ok_or(Unanswered::Late)
@@ -398,6 +419,15 @@ impl About {
 }
 
 impl Word {
+    /// Whose calls an answer with this word covers. Those of all only for good, because such answers are listed and can be
+    /// taken back.
+    fn callers(self, principal: &Principal) -> Callers {
+        match self {
+            Self::AlwaysTool | Self::AlwaysServer if Right::Operate.is_of(principal) => Callers::All,
+            _ => Callers::Same,
+        }
+    }
+
     fn is_for_approvals(self) -> bool {
         matches!(self, Self::Once | Self::Session | Self::AlwaysTool | Self::AlwaysServer | Self::Deny)
     }
@@ -433,7 +463,7 @@ impl Inner {
         (caller, principal): (Option<Caller>, &Principal),
         approval: Option<Confirm>,
         answer: oneshot::Sender<(Answer, Callers)>,
-    ) -> Option<u64> {
+    ) -> Option<(u64, Audience)> {
         let mut open = self.open.lock();
         if !open.has_room_for(principal) {
             return None;
@@ -450,17 +480,16 @@ impl Inner {
             asked_at: shown::millis(now),
             expires_at: shown::millis(now + self.patience),
         };
-        let shown = question.clone();
+        let (shown, audience) = (question.clone(), question.audience());
         open.waiting.insert(number, Waiting { question, approval, answer });
         drop(open);
         self.opened(&shown);
-        Some(number)
+        Some((number, audience))
     }
 
-    /// Logs an event about a question of `principal` here and, as one of the agent's, in the other log. `event` gets the
+    /// Logs an event about a question here and, as one of the agent's, in the other log. `event` gets the
     /// agent there.
-    fn tell(&self, name: &str, principal: &Principal, event: impl Fn(Option<&str>) -> Value) {
-        let audience = Audience::Question(principal.clone());
+    fn tell(&self, name: &str, audience: Audience, event: impl Fn(Option<&str>) -> Value) {
         if let Some(log) = self.log.get() {
             log.add(name, audience.clone(), &event(None));
         }
@@ -472,17 +501,17 @@ impl Inner {
     }
 
     fn opened(&self, question: &Question) {
-        self.tell("question_opened", &question.principal, |agent| match agent {
+        self.tell("question_opened", question.audience(), |agent| match agent {
             Some(agent) => json!({ "question": question.clone().of_agent(agent) }),
             None => json!({ "question": question }),
         });
     }
 
-    fn closed(&self, number: u64, principal: &Principal) {
+    fn closed(&self, number: u64, audience: Audience) {
         let id = self.id(number);
         self.tell(
             "question_closed",
-            principal,
+            audience,
             |agent| json!({ "id": agent.map_or_else(|| id.clone(), |agent| outside_id(agent, &id)) }),
         );
     }
@@ -492,14 +521,14 @@ impl Inner {
 struct WithdrawOnDrop<'a> {
     inner: &'a Inner,
     number: u64,
-    /// Whose question it is.
-    principal: Principal,
+    /// Who may read of it.
+    audience: Audience,
 }
 
 impl Drop for WithdrawOnDrop<'_> {
     fn drop(&mut self) {
         self.inner.open.lock().waiting.remove(&self.number);
-        self.inner.closed(self.number, &self.principal);
+        self.inner.closed(self.number, self.audience.clone());
     }
 }
 
@@ -571,7 +600,7 @@ mod tests {
     use std::pin::pin;
 
     use futures::poll;
-    use toolrack_host::principal::{Kind, Role};
+    use toolrack_host::principal::Role;
 
     use super::*;
 
@@ -666,15 +695,19 @@ mod tests {
     #[tokio::test]
     async fn an_answer_says_what_else_it_is_for() {
         let questions = questions();
-        let words = [("session", Keep::Session), ("always_tool", Keep::Tool), ("always_server", Keep::Server)];
-        for (word, keep) in words {
+        let words = [
+            ("session", Keep::Session, Callers::Same),
+            ("always_tool", Keep::Tool, Callers::All),
+            ("always_server", Keep::Server, Callers::All),
+        ];
+        for (word, keep, callers) in words {
             let mut asked = pin!(questions.confirm(question()));
             assert!(poll!(&mut asked).is_pending());
             questions
                 .answer(&questions.open(&Principal::LOCAL)[0].id, &Principal::LOCAL, answered(word))
                 .await
                 .unwrap();
-            assert_eq!(asked.await, Confirmed::Kept { keep, callers: Callers::All, arguments: None });
+            assert_eq!(asked.await, Confirmed::Kept { keep, callers, arguments: None });
         }
     }
 

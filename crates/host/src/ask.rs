@@ -197,6 +197,7 @@ pub enum Lasting {
 pub(crate) trait Review: Send + Sync {
     fn is_answered(&self) -> bool;
     fn check(self: Arc<Self>, arguments: Map<String, Value>) -> BoxFuture<'static, Result<(), String>>;
+    fn answered_by(&self, by: Caller);
 }
 
 #[derive(Clone)]
@@ -242,6 +243,14 @@ impl Confirm {
     #[must_use]
     pub fn is_answered(&self) -> bool {
         self.review.as_ref().is_some_and(|review| review.0.is_answered())
+    }
+
+    /// Names the user who answers, for the audit log. Default: the user of the [caller](Self::caller). To be called before the
+    /// asker returns the answer.
+    pub fn answered_by(&self, by: Caller) {
+        if let Some(review) = &self.review {
+            review.0.answered_by(by);
+        }
     }
 
     /// Checks whether the call could be made with these arguments instead. The host checks again before it sends them;

@@ -5,6 +5,7 @@
 //! `arguments` and `typed` convert values of the caller's own types; `error`, `mcp_error` and `hint` explain a failure
 //! and name the next step. `counting` counts what each caller uses. `script` is for calls that a script makes.
 
+mod answered;
 mod approve;
 mod arguments;
 pub(crate) mod counting;
@@ -34,6 +35,7 @@ use serde_json::{Map, Value};
 use tokio::time::{Instant, timeout};
 use tracing::{Instrument, field::Empty, info_span};
 
+pub use answered::SessionAnswer;
 pub use arguments::ArgumentsError;
 pub use error::{CallError, CallErrorKind};
 pub use mcp_error::McpError;
@@ -45,7 +47,7 @@ pub(crate) use script::{Script, ScriptContext};
 pub use typed::TypedError;
 
 use self::{
-    approve::Answered,
+    answered::Answered,
     counting::{Place, Quotas, Work},
     gate::{Gate, GateRequest, Verdict},
     running::Running,
@@ -328,6 +330,9 @@ impl Door {
     ) -> Result<ToolOutcome, CallError> {
         let number = self.calls.fetch_add(1, Ordering::Relaxed) + 1;
         let asker = call.asker.clone().unwrap_or_else(|| self.asker.clone());
+        if !server.spec.is_for(call.caller.principal()) {
+            return Err(CallError::UnknownServer { server: tool.server.to_string() });
+        }
         let mut running = Running::new(self, number, tool, call.caller.clone());
         // Check cheaply first: most servers have no tool in quarantine.
         if server.may_be_quarantined(&tool.tool().name)

@@ -11,6 +11,7 @@ mod indexer;
 mod keeper;
 mod own_tools;
 mod relay;
+mod session_answers;
 mod status;
 mod subscriptions;
 

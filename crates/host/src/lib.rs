@@ -89,8 +89,8 @@ mod witness;
 
 pub use ask::{Abilities, Asker, NoAsker, SharedAsker};
 pub use call::{
-    ArgumentsError, Artifact, Call, CallError, CallErrorKind, McpError, ScriptCall, SendCondition, Shaped, ToolOutcome,
-    TypedError,
+    ArgumentsError, Artifact, Call, CallError, CallErrorKind, McpError, ScriptCall, SendCondition, SessionAnswer,
+    Shaped, ToolOutcome, TypedError,
     counting::{Place, Quotas, UnderWay, Work},
     gate::{AllowAll, DefaultEffect, Gate, GateRequest, Verdict},
 };

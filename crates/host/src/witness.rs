@@ -48,6 +48,8 @@ pub enum Fact {
         tool: String,
         /// The caller.
         caller: Caller,
+        /// The user who answered; `None` if that is the user of the caller.
+        by: Option<Caller>,
         /// The answer.
         decision: Decision,
         /// The rule that required the question.

@@ -123,8 +123,9 @@ mod team;
 #[cfg(test)]
 mod team_admin;
 #[cfg(test)]
-mod team_own;
+mod team_approvals;
 #[cfg(test)]
+mod team_own;
 mod team_person;
 #[cfg(test)]
 mod team_removed;

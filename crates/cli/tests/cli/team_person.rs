@@ -16,7 +16,7 @@ use crate::{
 };
 
 /// A server that needs the member's `TOKEN`.
-fn personal() -> Value {
+pub(crate) fn personal() -> Value {
     let mut server = fake(&[]);
     server["env"] = json!({ "TOKEN": "${user:TOKEN}" });
     server
@@ -28,7 +28,7 @@ fn team() -> Team {
 }
 
 /// Values are shorter than what Toolrack hides in results, so that servers can repeat them.
-fn give(team: &Team, token: &str, value: &str) {
+pub(crate) fn give(team: &Team, token: &str, value: &str) {
     let body = json!({ "value": value }).to_string();
     let (status, answer) = team.ask("PUT", "/api/v1/me/credentials/TOKEN", token, &body);
     assert_eq!((status, &*answer), (204, ""));
@@ -50,7 +50,7 @@ fn state(team: &Team, token: &str) -> String {
     serde_json::from_str::<Value>(&body).unwrap()["state"].as_str().unwrap().to_owned()
 }
 
-fn begins(team: &Team, token: &str) {
+pub(crate) fn begins(team: &Team, token: &str) {
     let from = Instant::now();
     while state(team, token) != "connected" {
         assert!(from.elapsed() < SOON, "{}", state(team, token));
@@ -311,18 +311,18 @@ fn an_operator_who_is_asked_about_a_call_of_another_member_does_not_see_their_va
 }
 
 /// A client of 2025-11-25 that talks to the endpoint itself.
-struct Client<'t> {
+pub(crate) struct Client<'t> {
     team: &'t Team,
     token: String,
     session: String,
 }
 
 /// The messages of an answer, as they come.
-struct Messages(BufReader<TcpStream>);
+pub(crate) struct Messages(BufReader<TcpStream>);
 
 impl Messages {
     /// The next one; `None` at the end.
-    fn next(&mut self) -> Option<Value> {
+    pub(crate) fn next(&mut self) -> Option<Value> {
         let mut line = String::new();
         while self.0.read_line(&mut line).unwrap() > 0 {
             let text = line.trim();
@@ -336,7 +336,7 @@ impl Messages {
     }
 
     /// The next one that is the answer to a request, or a request or notification of this method.
-    fn until(&mut self, method: Option<&str>) -> Value {
+    pub(crate) fn until(&mut self, method: Option<&str>) -> Value {
         loop {
             let message = self.next().expect("a message");
             if message["method"].as_str() == method {
@@ -347,7 +347,7 @@ impl Messages {
 }
 
 impl<'t> Client<'t> {
-    fn connect(team: &'t Team, token: &str, capabilities: Value) -> Self {
+    pub(crate) fn connect(team: &'t Team, token: &str, capabilities: Value) -> Self {
         let mut client = Self { team, token: token.to_owned(), session: String::new() };
         let params = json!({ "protocolVersion": "2025-11-25", "capabilities": capabilities,
             "clientInfo": { "name": "test", "version": "1" } });
@@ -383,17 +383,17 @@ impl<'t> Client<'t> {
         Messages(BufReader::new(self.sent(&message.to_string())))
     }
 
-    fn call(&self, tool: &str, arguments: &Value) -> Messages {
+    pub(crate) fn call(&self, tool: &str, arguments: &Value) -> Messages {
         let params = json!({ "name": tool, "arguments": arguments });
         self.post(&json!({ "jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": params }))
     }
 
     /// Answers a question of the gateway.
-    fn answer(&self, question: &Value, action: &str) {
+    pub(crate) fn answer(&self, question: &Value, action: &str) {
         self.answer_with(question, &json!({ "action": action }));
     }
 
-    fn answer_with(&self, question: &Value, result: &Value) {
+    pub(crate) fn answer_with(&self, question: &Value, result: &Value) {
         let answer = json!({ "jsonrpc": "2.0", "id": question["id"], "result": result });
         assert_eq!(self.post(&answer).next(), None);
     }
@@ -403,43 +403,6 @@ impl<'t> Client<'t> {
         let tools = list["result"]["tools"].as_array().unwrap();
         tools.iter().map(|tool| tool["name"].as_str().unwrap().to_owned()).collect()
     }
-}
-
-#[test]
-fn what_a_member_always_allows_runs_no_call_of_another_member() {
-    let team = Team::with_settings("[policy]\nconfirm = [\"shared/echo\"]\n", |_| vec![("shared", fake(&[]))]);
-    let [ann, bob, eve] =
-        [("ann", "user"), ("bob", "user"), ("eve", "operator")].map(|(name, role)| team.token(name, "acme", role).0);
-    let forms = json!({ "elicitation": {} });
-    let text = json!({ "text": "hello" });
-    let clients = [&ann, &bob].map(|token| Client::connect(&team, token, forms.clone()));
-    let always = json!({ "action": "accept", "content": { "decision": "always_server" } });
-    for client in &clients {
-        let mut call = client.call("mcp__shared__echo", &text);
-        // Ann's answer before does not cover the call of Bob.
-        let question = call.until(Some("elicitation/create"));
-        client.answer_with(&question, &always);
-        assert!(call.until(None)["result"]["content"][0]["text"].to_string().contains("hello"));
-        let mut again = client.call("mcp__shared__echo", &text);
-        assert!(again.next().unwrap()["result"].is_object(), "no question comes before the answer");
-    }
-    let standing = |token: &str| {
-        let (_, body) = team.ask("GET", "/api/v1/answers", token, "");
-        let answers = serde_json::from_str::<Value>(&body).unwrap()["answers"].as_array().unwrap().clone();
-        let of_echo = answers.iter().filter(|answer| answer["tool"] == "echo");
-        let mut members: Vec<_> = of_echo.map(|answer| answer["member"].as_str().unwrap_or("all").to_owned()).collect();
-        members.sort();
-        members
-    };
-    assert_eq!(
-        (standing(&ann), standing(&bob), standing(&eve).join(" ")),
-        (vec!["ann".into()], vec!["bob".into()], "ann bob".into())
-    );
-    assert_eq!(team.status("DELETE", "/api/v1/answers", &ann), 200);
-    assert_eq!((standing(&ann).len(), standing(&eve).join(" ")), (0, "bob".into()), "a member takes back their own");
-    let mut call = clients[0].call("mcp__shared__echo", &text);
-    clients[0].answer(&call.until(Some("elicitation/create")), "decline");
-    assert_eq!(call.until(None)["result"]["isError"], true);
 }
 
 fn with_pages() -> Value {

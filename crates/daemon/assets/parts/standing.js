@@ -23,15 +23,16 @@ export function Standing() {
   return html`
     <section class="panel" data-testid="standing">
       <h2>Runs without a question</h2>
-      <p class="quiet-text">A user allowed these calls for good. If a tool changes, Toolrack asks again.</p>
+      <p class="quiet-text">A user allowed these calls. If a tool changes, Toolrack asks again.</p>
       <${Trouble} error=${forget.error} />
       <ul class="rows">
         ${answers.map(
           (answer) => html`
-            <li key=${`${answer.server}/${answer.tool}/${answer.definition}/${answer.member}`} data-testid="standing-answer">
+            <li key=${`${answer.server}/${answer.tool}/${answer.definition}/${answer.member}/${answer.lasting}`} data-testid="standing-answer">
               <div>
                 <span class="server-part">${answer.server}/</span><strong>${answer.tool}</strong>
                 ${answer.member && html` <span class="quiet-text">for calls of ${answer.member}</span>`}
+                ${answer.lasting === "session" && html` <span class="quiet-text">until the daemon ends</span>`}
               </div>
               ${answer.at && html`<time class="quiet-text" datetime=${answer.at} title=${moment(answer.at)}>${ago(answer.at)}</time>`}
               ${

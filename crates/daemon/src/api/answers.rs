@@ -1,8 +1,8 @@
-//! Standing answers: calls that run without a question because a user has allowed them permanently.
+//! Answers of users that let further calls run without a question, for good or until the daemon ends.
 
 use axum::{Extension, Json};
 use serde::{Deserialize, Serialize};
-use toolrack_host::{Caller, Principal};
+use toolrack_host::{Caller, Principal, SessionAnswer};
 use toolrack_store::{StandingAnswer, Whose};
 use utoipa::{IntoParams, ToSchema};
 
@@ -36,6 +36,12 @@ fn whose(caller: &Caller) -> Whose<'_> {
     if Right::Operate.is_of(caller.principal()) { Whose::All } else { Whose::Of(caller.principal()) }
 }
 
+/// Whether `caller` sees and takes back this answer until the daemon ends.
+fn is_theirs(answer: &SessionAnswer, caller: &Caller) -> bool {
+    let is_same = |principal: &Principal| principal.is_same(caller.principal());
+    Right::Operate.is_of(caller.principal()) || answer.principal.as_ref().is_some_and(is_same)
+}
+
 /// Whether `principal` may read the answer. Another member's answer is not shown if it is about a server that the tenant has
 /// not: that member has added it.
 fn is_shown(answer: &StandingAnswer, world: &World, principal: &Principal) -> bool {
@@ -46,7 +52,7 @@ fn is_shown(answer: &StandingAnswer, world: &World, principal: &Principal) -> bo
     }
 }
 
-/// The tools that run without a question because a user has allowed them permanently. Without the right `operate`, those that
+/// The tools that run without a question because a user has allowed them, for good or until the daemon ends. Without the right `operate`, those that
 /// cover one's own calls.
 #[utoipa::path(get, path = "/api/v1/answers", tag = "approvals",
     responses((status = 200, body = Standing), (status = 409, body = ApiError), (status = 507, body = ApiError)))]
@@ -54,7 +60,9 @@ pub(super) async fn list(Extension(world): State, By(caller): By) -> Answer<Stan
     let store = world.store.as_ref().ok_or_else(ApiError::no_store)?;
     let mut answers = store.answers(whose(&caller)).await?;
     answers.retain(|answer| is_shown(answer, &world, caller.principal()));
-    Ok(Json(Standing { answers: answers.into_iter().map(Shown::from).collect() }))
+    let of_session = world.host.session_answers().into_iter().filter(|answer| is_theirs(answer, &caller));
+    let answers = answers.into_iter().map(Shown::from).chain(of_session.map(Shown::from));
+    Ok(Json(Standing { answers: answers.collect() }))
 }
 
 /// Takes answers back: the user is asked about such calls again. Without the right `operate`, only answers that cover
@@ -65,5 +73,10 @@ pub(super) async fn forget(Extension(world): State, By(caller): By, Query(which)
     let store = world.store.as_ref().ok_or_else(ApiError::no_store)?;
     let forgotten =
         store.forget_answers(which.server.as_deref(), which.tool.as_deref(), (whose(&caller), &caller)).await?;
-    Ok(Json(Forgotten { forgotten }))
+    let is_meant = |answer: &SessionAnswer| {
+        which.server.as_deref().is_none_or(|server| server == answer.server.as_str())
+            && which.tool.as_deref().is_none_or(|tool| tool == answer.tool)
+            && is_theirs(answer, &caller)
+    };
+    Ok(Json(Forgotten { forgotten: forgotten + world.host.forget_session_answers(is_meant) }))
 }

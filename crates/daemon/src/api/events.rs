@@ -131,7 +131,8 @@ impl Reader {
         let operates = Right::Operate.is_of(&self.principal);
         match audience {
             Audience::All => true,
-            Audience::Question(asked) => operates || asked.is_same(&self.principal),
+            Audience::Approval(asked) => operates || asked.is_same(&self.principal),
+            Audience::Question(asked) => asked.is_same(&self.principal),
             // The own world of a member logs these as well.
             _ if is_of_tenant && !operates => false,
             Audience::Caller(caller) => operates || caller.is_same(&self.principal),

@@ -56,10 +56,12 @@ fn shown(question: Question, world: &World) -> serde_json::Value {
     shown
 }
 
-/// Answers a question. Each question takes one answer.
+/// Answers a question. Each question takes one answer. Only a person approves; only the caller changes arguments, and answers
+/// forms and pages of servers.
 #[utoipa::path(post, path = "/api/v1/approvals/{id}", tag = "approvals", request_body = Answer,
     params(("id" = String, Path)),
-    responses((status = 204), (status = 404, body = ApiError), (status = 422, body = ApiError)))]
+    responses((status = 204), (status = 403, body = ApiError), (status = 404, body = ApiError),
+        (status = 422, body = ApiError)))]
 pub(super) async fn answer(
     Extension(world): State,
     Extension(agents): Known,
@@ -75,6 +77,15 @@ pub(super) async fn answer(
         Err(AnswerRefused::Arguments(problem)) => {
             let refused = ApiError::new(StatusCode::UNPROCESSABLE_ENTITY, "BAD_ARGUMENTS", problem);
             Err(refused.hint("change them, or answer without `arguments` to run the call as it was asked"))
+        }
+        Err(AnswerRefused::NotAPerson) => {
+            let message = "only a person approves a call, and this token is a service's";
+            Err(ApiError::new(StatusCode::FORBIDDEN, "NOT_A_PERSON", message).hint("a person answers on the dashboard"))
+        }
+        Err(AnswerRefused::NotTheCaller) => {
+            let message = "only the member whose call it is changes its arguments";
+            let refused = ApiError::new(StatusCode::FORBIDDEN, "NOT_THE_CALLER", message);
+            Err(refused.hint("answer without `arguments`, or deny and say why"))
         }
         Err(AnswerRefused::Unfit) => {
             let message = "this is an answer to another kind of question";

@@ -480,8 +480,11 @@ pub(super) async fn reconnect(
 }
 
 /// Refuses a caller who may not start and stop the server: a member may do that with their own, and who operates the
-/// tenant's servers with all.
+/// tenant's servers with all that they have.
 fn may_steer(world: &World, name: &str, caller: &Caller) -> Result<(), ApiError> {
+    if !world.shows(name, caller.principal()) {
+        return Err(ApiError::no_server(name));
+    }
     if world.runs_for_one_member(name) { Ok(()) } else { check(Right::Operate, caller.principal()) }
 }
 

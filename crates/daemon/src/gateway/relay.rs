@@ -9,6 +9,7 @@ use tokio::sync::{mpsc, oneshot};
 use toolrack_host::{
     Abilities, Asker, Caller, Era, ServerName, SharedAsker,
     ask::{AskRefused, Confirm, Confirmed, Elicitation, Elicited, Root},
+    principal::Kind,
 };
 
 use super::{
@@ -61,7 +62,8 @@ impl Asker for Relayed {
 
     fn confirm(&self, question: Confirm) -> BoxFuture<'_, Confirmed> {
         Box::pin(async move {
-            if self.client.forms {
+            // Only a person approves: what a service's client answers is no approval.
+            if self.client.forms && question.caller.principal().kind() == Kind::Person {
                 let answer = self.ask("elicitation/create", approval::form(&question)).await;
                 return approval::read(answer);
             }

@@ -2,6 +2,7 @@
 
 use chrono::DateTime;
 use serde::Serialize;
+use toolrack_host::SessionAnswer;
 use toolrack_store::StandingAnswer;
 use utoipa::ToSchema;
 
@@ -18,6 +19,8 @@ pub struct Shown {
     given_for: String,
     /// The way in of the call that the user was asked about: `cli`, `daemon`, `gateway`, `agent`, `program`.
     way: String,
+    /// `always`, or `session`: until the daemon ends.
+    lasting: &'static str,
     /// In RFC 3339.
     at: Option<String>,
     /// The name of the member whose calls alone it covers; untrusted.
@@ -33,8 +36,25 @@ impl From<StandingAnswer> for Shown {
             definition: answer.definition.to_string(),
             given_for: if answer.of_server { "server" } else { "tool" }.to_owned(),
             way: answer.way,
+            lasting: "always",
             at: at.map(super::seconds),
             member: answer.owner.map(|owner| owner.name),
+        }
+    }
+}
+
+impl From<SessionAnswer> for Shown {
+    fn from(answer: SessionAnswer) -> Self {
+        let member = answer.principal.filter(|principal| !principal.is_local());
+        Self {
+            server: answer.server.to_string(),
+            tool: answer.tool,
+            definition: answer.definition.to_string(),
+            given_for: "tool".to_owned(),
+            way: answer.way.word().to_owned(),
+            lasting: "session",
+            at: Some(super::seconds(answer.given_at.into())),
+            member: member.map(|member| member.name().to_owned()),
         }
     }
 }

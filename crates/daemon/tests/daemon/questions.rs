@@ -73,7 +73,12 @@ async fn a_tool_that_is_always_allowed_is_asked_about_once_until_that_is_taken_b
     assert_eq!(forgotten, (StatusCode::OK, json!({ "forgotten": 1 })));
     let ((status, _), _) = futures::join!(call(), answer("session"));
     assert_eq!((status, call().await.0), (StatusCode::OK, StatusCode::OK));
-    assert_eq!(up.get("/api/v1/answers").await["answers"], json!([]));
+    let standing = up.get("/api/v1/answers").await;
+    assert_eq!((&standing["answers"][0]["lasting"], &standing["answers"][1]), (&json!("session"), &json!(null)));
+    let forgotten = up.send(Method::DELETE, "/api/v1/answers?server=fake", None).await;
+    assert_eq!(forgotten, (StatusCode::OK, json!({ "forgotten": 1 })));
+    let ((status, _), _) = futures::join!(call(), answer("deny"));
+    assert_eq!(status, 403);
     up.down().await;
 }
 

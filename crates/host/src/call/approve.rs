@@ -1,107 +1,55 @@
 //! Calls that need a user's decision: looks for a remembered answer, otherwise asks the user, and remembers the answer.
 
-use std::{collections::HashMap, sync::Arc};
+use std::sync::{Arc, OnceLock};
 
-use arc_swap::ArcSwap;
 use futures::future::BoxFuture;
 use serde_json::{Map, Value};
 use tokio::{task::spawn_blocking, time::Instant};
 
 use super::{
     Call, CallError, Door,
+    answered::Answered,
     gate::{Gate, GateRequest, Verdict},
     running::Running,
 };
 use crate::{
     ask::{Callers, Confirm, Confirmed, Keep, Lasting, Review, SharedAsker},
     catalog::CatalogTool,
-    definition::DefinitionHash,
     event::Event,
     findings,
     principal::Principal,
     resolve::{AnswerQuery, NewAnswer},
     server::Server,
-    spec::ServerName,
     text,
     validate::{Unfit, Validator, plainly_fits},
     witness::{Caller, Decision},
 };
 
-/// The most answers that are kept until the program ends. Any further answer is valid for its own call only.
-const MAX_ANSWERS: usize = 10_000;
-
 /// The most bytes of a problem with arguments.
 const MAX_PROBLEM: usize = 500;
-
-/// The answers since the program began that cover more than one call. Calls only read the map; each answer of a user
-/// replaces it.
-#[derive(Debug, Default)]
-pub(crate) struct Answered(ArcSwap<HashMap<Covered, Since>>);
-
-/// The calls that an answer covers.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Covered {
-    server: ServerName,
-    tool: String,
-    definition: DefinitionHash,
-    /// The key of the principal; `None` for calls of all.
-    principal: Option<String>,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Since {
-    at: Instant,
-    /// Whether only this map holds the answer, because it was not or could not be stored.
-    is_kept_here: bool,
-}
-
-impl Answered {
-    /// The answers that cover calls of `tool` by `principal`.
-    fn find(&self, tool: &CatalogTool, principal: &Principal) -> impl Iterator<Item = Since> {
-        let all = self.0.load();
-        let keys = if all.is_empty() { vec![] } else { vec![None, Some(principal.key())] };
-        keys.into_iter().filter_map(move |principal| {
-            let (server, tool, definition) = (tool.server.clone(), tool.tool().name.clone(), tool.definition());
-            all.get(&Covered { server, tool, definition, principal }).copied()
-        })
-    }
-
-    /// Adds an answer about `tools` of `server`, for calls of `principal`, or of all principals.
-    fn add(
-        &self,
-        (server, tools): (&ServerName, Vec<(String, DefinitionHash)>),
-        principal: Option<&Principal>,
-        is_kept_here: bool,
-    ) {
-        let since = Since { at: Instant::now(), is_kept_here };
-        let principal = principal.map(Principal::key);
-        self.0.rcu(|all| {
-            let mut all = HashMap::clone(all);
-            for (tool, definition) in &tools {
-                let (server, principal) = (server.clone(), principal.clone());
-                let covered = Covered { server, tool: tool.clone(), definition: *definition, principal };
-                if all.len() < MAX_ANSWERS {
-                    all.insert(covered, since);
-                }
-            }
-            all
-        });
-    }
-}
 
 /// Answers an asker's queries about the call in question.
 struct UnderReview {
     answered: Arc<Answered>,
     gate: Arc<dyn Gate>,
     tool: CatalogTool,
+    /// The fingerprint of its server's entry.
+    fingerprint: String,
     caller: Caller,
     asked: Instant,
+    /// The user who answered, if the asker named one.
+    by: OnceLock<Caller>,
 }
 
 impl Review for UnderReview {
     fn is_answered(&self) -> bool {
-        let mut answers = self.answered.find(&self.tool, self.caller.principal());
+        let mut answers = self.answered.find((&self.tool, &self.fingerprint), self.caller.principal());
         answers.any(|since| since.is_kept_here || since.at >= self.asked)
+    }
+
+    fn answered_by(&self, by: Caller) {
+        // The first one counts: a question has one answer.
+        let _ = self.by.set(by);
     }
 
     fn check(self: Arc<Self>, arguments: Map<String, Value>) -> BoxFuture<'static, Result<(), String>> {
@@ -153,7 +101,7 @@ impl Door {
             return Ok(call.arguments.clone());
         }
         if call.is_approved {
-            running.was_answered(Decision::Confirmed, &why);
+            running.was_answered(Decision::Confirmed, &why, None);
             running.decided(Decision::Confirmed, why);
             return Ok(call.arguments.clone());
         }
@@ -171,11 +119,11 @@ impl Door {
 
     /// Returns the remembered answer that covers this call.
     async fn recall(&self, tool: &CatalogTool, server: &Server, principal: &Principal) -> Option<String> {
-        if self.answered.find(tool, principal).any(|since| since.is_kept_here) {
+        let fingerprint = server.spec.fingerprint();
+        if self.answered.find((tool, &fingerprint), principal).any(|since| since.is_kept_here) {
             return Some("a person allowed it until the program ends".to_owned());
         }
         let answers = self.answers.as_ref()?;
-        let fingerprint = server.spec.fingerprint();
         let about = AnswerQuery {
             server: &tool.server,
             fingerprint: &fingerprint,
@@ -205,8 +153,10 @@ impl Door {
             answered: Arc::clone(&self.answered),
             gate: Arc::clone(&self.gate),
             tool: tool.clone(),
+            fingerprint: server.spec.fingerprint(),
             caller: call.caller.clone(),
             asked: Instant::now(),
+            by: OnceLock::new(),
         });
         let question = self.question(call, tool, why.clone(), lasting);
         let question = question.under(Arc::<UnderReview>::clone(&review));
@@ -217,7 +167,7 @@ impl Door {
             Confirmed::Edited(arguments) => ((Keep::Once, Callers::Same), Some(arguments)),
             Confirmed::Kept { keep, callers, arguments } => ((keep, callers), arguments),
             Confirmed::No { why: reason } => {
-                running.was_answered(Decision::Declined, &why);
+                running.was_answered(Decision::Declined, &why, review.by.get());
                 return Err(running.refused(Decision::Declined, reason.unwrap_or_else(|| "it was declined".into())));
             }
         };
@@ -227,8 +177,17 @@ impl Door {
             keep if lasting => format!("{why}; {}", self.keep((keep, callers), tool, server, &call.caller).await),
             _ => why,
         };
-        running.was_answered(decision, &why);
+        running.was_answered(decision, &why, review.by.get());
+        let why = match review.by.get().map(Caller::principal) {
+            Some(by) if !by.is_same(call.caller.principal()) => format!("{why}; {} decided", by.name()),
+            _ => why,
+        };
         let Some(arguments) = arguments else {
+            // The rules may have changed while the user decided.
+            let request = GateRequest::of(tool, &call.arguments).by(&call.caller);
+            if let Verdict::Deny { why } = self.gate.judge(&request) {
+                return Err(running.refused(Decision::Denied, why));
+            }
             running.decided(decision, why);
             return Ok(call.arguments.clone());
         };
@@ -285,7 +244,7 @@ impl Door {
             }
             _ => false,
         };
-        self.answered.add((&tool.server, tools), principal, !stored);
+        self.answered.add((&tool.server, server), tools, (caller, callers == Callers::All), !stored);
         match (stored, of_server) {
             (true, false) => "always, for this tool",
             (true, true) => "always, for all tools of this server",

@@ -60,13 +60,14 @@ impl<'a> Running<'a> {
         (self.decision, self.why) = (decision, why.into());
     }
 
-    /// Reports a user's answer to the question that the rule `why` caused.
-    pub(super) fn was_answered(&self, decision: Decision, why: &str) {
+    /// Reports a user's answer to the question that the rule `why` caused; `by` is the user, if not the caller's own.
+    pub(super) fn was_answered(&self, decision: Decision, why: &str, by: Option<&Caller>) {
         if let Some(witness) = &self.door.witness {
             witness.saw(Fact::Answered {
                 server: self.tool.server.clone(),
                 tool: self.tool.tool().name.clone(),
                 caller: self.caller.clone(),
+                by: by.cloned(),
                 decision,
                 why: why.to_owned(),
             });

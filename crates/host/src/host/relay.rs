@@ -17,7 +17,7 @@ use crate::{
     },
     quota::{OverQuota, Quantity},
     spec::ServerName,
-    text::quote,
+    text::{for_line, quote},
     trace::TraceContext,
     witness::Caller,
 };
@@ -134,6 +134,9 @@ impl Host {
     /// [`CallError`].
     pub async fn relay(&self, server: &str, request: Relay) -> Result<Bytes, CallError> {
         let Relay { method, name, params, asker, caller, trace } = request;
+        if !self.server(server)?.spec.is_for(caller.principal()) {
+            return Err(CallError::UnknownServer { server: for_line(server).into_owned() });
+        }
         let place = self.place(server, (method, &name), &caller)?;
         let asker = asker.unwrap_or_else(|| self.door.asker.clone());
         let result = self.on_link(server, &name, |link: Link| {

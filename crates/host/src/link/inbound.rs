@@ -515,12 +515,24 @@ impl Inbound {
     }
 
     /// Returns the request to which a question most likely belongs: the one on whose stream it arrived, or the latest.
-    fn request_of(&self, from: Option<i64>) -> Option<Arc<OpenRequest>> {
+    ///
+    /// # Errors
+    /// When the server does not say to which of the open requests it belongs, and they are those of several principals: the
+    /// question may have words of one of them, and its answer goes into the result of one of them.
+    fn request_of(&self, from: Option<i64>) -> Result<Option<Arc<OpenRequest>>, input::Refusal> {
         let requests = &self.open.lock().requests;
-        match from {
-            Some(id) => requests.get(&id).cloned(),
-            None => requests.iter().max_by_key(|(id, _)| **id).map(|(_, request)| request.clone()),
-        }
+        let Some(id) = from else {
+            let latest = requests.iter().max_by_key(|(id, _)| **id).map(|(_, request)| request.clone());
+            let is_of_another =
+                |of: &OpenRequest, other: &OpenRequest| !of.caller.principal().is_same(other.caller.principal());
+            return match &latest {
+                Some(latest) if requests.values().any(|other| is_of_another(latest, other)) => {
+                    Err(input::Refusal::of_several())
+                }
+                _ => Ok(latest),
+            };
+        };
+        Ok(requests.get(&id).cloned())
     }
 
     fn open_requests(&self) -> Vec<Arc<OpenRequest>> {

@@ -258,13 +258,21 @@ impl Entry {
         let hidden = |text: &str| line(&hide(text), MAX_WHY);
         match fact {
             Fact::Called(called) => Self::of_call(*called, hide),
-            Fact::Answered { server, tool, caller, decision, why } => Self {
-                server: Some(server.to_string()),
-                tool: line(&tool, MAX_NAME),
-                decision: Some(decision.word().to_owned()),
-                why: hidden(&why),
-                ..Self::of_kind("answer").by(&caller)
-            },
+            Fact::Answered { server, tool, caller, by, decision, why } => {
+                // The row is that of the user who answered; it names the member whose call it was.
+                let of_another = by.as_ref().filter(|by| !by.principal().is_same(caller.principal()));
+                let why = match of_another {
+                    Some(_) => format!("{why}; the call is of {}", caller.principal().name()),
+                    None => why,
+                };
+                Self {
+                    server: Some(server.to_string()),
+                    tool: line(&tool, MAX_NAME),
+                    decision: Some(decision.word().to_owned()),
+                    why: hidden(&why),
+                    ..Self::of_kind("answer").by(of_another.unwrap_or(&caller))
+                }
+            }
             Fact::Connected { server, tools } => {
                 Self { server: Some(server.to_string()), count: size(tools), ..Self::of_kind("connected") }
             }
@@ -417,6 +425,7 @@ mod tests {
             server: server(),
             tool: "push".to_owned(),
             caller,
+            by: None,
             decision: Decision::Confirmed,
             why: String::new(),
         };
@@ -442,6 +451,7 @@ mod tests {
             server: server(),
             tool: "push".to_owned(),
             caller: Caller::local(Way::Agent).agent("claimed"),
+            by: None,
             decision: Decision::Denied,
             why: String::new(),
         };

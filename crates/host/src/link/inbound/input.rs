@@ -44,6 +44,14 @@ impl Refusal {
         Self { code, message: message.into() }
     }
 
+    pub(crate) fn of_several() -> Self {
+        Self::new(
+            REJECTED,
+            "calls of several people wait, and the request does not say to which of them it belongs: run one server for each \
+             of them (`share` = `user`)",
+        )
+    }
+
     pub(crate) fn unanswered() -> Self {
         Self::new(REJECTED, "no person answered in time")
     }

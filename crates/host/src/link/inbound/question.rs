@@ -36,10 +36,10 @@ impl Question {
 
     /// Asks the asker of the call that caused it, with the clocks of waiting calls paused.
     async fn ask(self) -> Result<Value, input::Refusal> {
-        let request = self.inbound.request_of(self.from);
+        // A request for roots belongs to no call, unless it arrives on a call's stream.
+        let is_of_no_call = self.from.is_none() && self.method == "roots/list";
+        let request = if is_of_no_call { None } else { self.inbound.request_of(self.from)? };
         let asker = match &request {
-            // A request for roots belongs to no call, unless it arrives on a call's stream.
-            _ if self.from.is_none() && self.method == "roots/list" => self.inbound.asker.clone(),
             Some(request) if self.from.is_some() || request.asker.is_alone() || can_answer(&request.asker) => {
                 request.asker.clone()
             }

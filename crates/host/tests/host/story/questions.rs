@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use tokio::time::{Instant, timeout};
-use toolrack_host::{Abilities, Era, Host, NoAsker, SharedAsker, ask::Elicited};
+use toolrack_host::{
+    Abilities, Caller, Era, Host, NoAsker, Principal, SharedAsker, Way, ask::Elicited, principal::Kind,
+};
 
 use crate::{
     askers::Person,
@@ -217,6 +219,34 @@ async fn a_question_is_withdrawn_when_the_server_cancels_it() {
         withdrawn = change_of_mind => withdrawn,
     };
     assert!(withdrawn.is_ok(), "the person is still being asked");
+}
+
+/// A server of 2025-11-25 does not say to which call a question belongs.
+#[tokio::test(start_paused = true)]
+async fn a_question_is_asked_of_no_one_while_calls_of_several_principals_wait() {
+    let server = Scripted::calling(|_, _| Reaction::Silence);
+    let host = host_with(std::sync::Arc::new(NoAsker), &server).await;
+    let of = |name: &str| {
+        let person = Person::eager().shared();
+        let member = Principal::new(Kind::Person, "acme", "https://login.example", name).unwrap();
+        let call = to_call("server/echo", json!({})).caller(Caller::of(member, Way::Gateway)).asker(person.clone());
+        (person, host.call(call))
+    };
+    let ((of_ann, anns), (of_bob, bobs)) = (of("ann"), of("bob"));
+    let questions = async {
+        while server.count_of("tools/call") < 2 {
+            tokio::task::yield_now().await;
+        }
+        server.say(question(0));
+        let answer = soon("a refusal", answer_to(&server, 0)).await;
+        assert!(answer["error"]["message"].as_str().unwrap().contains("several people"), "{answer}");
+    };
+    tokio::select! {
+        outcome = anns => panic!("{outcome:?}"),
+        outcome = bobs => panic!("{outcome:?}"),
+        () = questions => {}
+    }
+    assert!(of_ann.asked().is_empty() && of_bob.asked().is_empty());
 }
 
 #[tokio::test(start_paused = true)]

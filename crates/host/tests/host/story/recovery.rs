@@ -9,12 +9,12 @@ use std::{
 };
 
 use serde_json::json;
-use tokio::time::Instant;
+use tokio::{sync::Notify, time::Instant};
 use toolrack_host::{
-    CallErrorKind, ChildPlan, Host, ResolveError, Resolver, ServerName, ServerSpec,
+    CallErrorKind, ChildPlan, Host, ResolveError, Resolver, ServerName, ServerSpec, Verbatim,
     spec::{Http, Stdio},
 };
-use toolrack_testkit::{FakeHttp, SideEffects};
+use toolrack_testkit::{FakeHttp, SideEffects, fake_server_path};
 
 use crate::{
     scripted::{Reaction, Scripted, text_result, tool},
@@ -97,6 +97,63 @@ impl Resolver for Unset {
     ) -> futures::future::BoxFuture<'a, Result<Vec<(String, String)>, ResolveError>> {
         Box::pin(async { Ok(Vec::new()) })
     }
+}
+
+/// A resolver that finds the value only at its second attempt, and tells when it is asked first.
+#[derive(Debug, Default)]
+struct Late {
+    times: AtomicUsize,
+    asked: Notify,
+    go_on: Notify,
+}
+
+impl Resolver for Late {
+    fn stdio<'a>(
+        &'a self,
+        server: &'a ServerName,
+        spec: &'a Stdio,
+    ) -> futures::future::BoxFuture<'a, Result<ChildPlan, ResolveError>> {
+        Box::pin(async move {
+            if self.times.fetch_add(1, Ordering::SeqCst) > 0 {
+                return Verbatim.stdio(server, spec).await;
+            }
+            self.asked.notify_one();
+            self.go_on.notified().await;
+            Err(ResolveError::new("env.TOKEN: ${TOKEN} is not set"))
+        })
+    }
+
+    fn url<'a>(
+        &'a self,
+        server: &'a ServerName,
+        spec: &'a Http,
+    ) -> futures::future::BoxFuture<'a, Result<String, ResolveError>> {
+        Verbatim.url(server, spec)
+    }
+
+    fn headers<'a>(
+        &'a self,
+        server: &'a ServerName,
+        spec: &'a Http,
+    ) -> futures::future::BoxFuture<'a, Result<Vec<(String, String)>, ResolveError>> {
+        Verbatim.headers(server, spec)
+    }
+}
+
+#[tokio::test]
+async fn an_attempt_that_began_before_the_value_was_given_fails_no_call() {
+    let late = Arc::new(Late::default());
+    let host = Host::builder().resolver(late.clone()).build();
+    host.apply(world([("fake", ServerSpec::stdio(fake_server_path().to_str().unwrap(), ["stdio"]))])).await;
+    late.asked.notified().await;
+    // The user gives the value.
+    host.reconnect("fake").unwrap();
+    let (answer, ()) = tokio::join!(call(&host, "fake/echo", json!({ "text": "here" })), async {
+        tokio::task::yield_now().await;
+        late.go_on.notify_one();
+    });
+    assert_eq!(answer.unwrap().text, "here");
+    host.shutdown().await;
 }
 
 #[tokio::test(start_paused = true)]
