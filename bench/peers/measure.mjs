@@ -143,7 +143,7 @@ async function echo(connection) {
 }
 
 function textOf({ content, isError }) {
-  expect(!isError && content[0]?.type === 'text', 'the tool failed, or its result is no text');
+  expect(!isError && content[0]?.type === 'text', 'the tool failed, or its result is not text');
   return content[0].text;
 }
 

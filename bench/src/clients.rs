@@ -47,7 +47,7 @@ pub(crate) struct Client {
 /// How a client is started.
 #[derive(Clone, Debug)]
 enum How {
-    /// Speaks the protocol of this benchmark; its words before the row.
+    /// A program that speaks the protocol of this benchmark, with its arguments before the row.
     Program(Vec<String>),
     /// The same, for the rows of agents only.
     Agent(Vec<String>),
@@ -99,7 +99,7 @@ fn script(interpreter: &Path, folder: &Path, name: &str) -> Option<How> {
     script.exists().then(|| How::Program(words(interpreter, &[&script.display().to_string()])))
 }
 
-/// Rig's own agent, which is built separately: its workspace is not ours.
+/// Rig's own agent, which is built separately, in its own workspace.
 fn of_rig() -> Option<Client> {
     match beside("examples/rounds") {
         Ok(path) => Some(Client { name: "rig", how: How::Agent(vec![path.display().to_string()]), share: 1 }),
@@ -184,7 +184,7 @@ impl Client {
                     words.push("--".to_owned());
                     words.extend(stdio);
                 }
-                // Those that begin with the handshake of old unless they are told otherwise.
+                // Clients that begin with the older handshake by default.
                 let era = plan.is_modern.then(|| ("TOOLRACK_BENCH_ERA".to_owned(), "auto".to_owned()));
                 Some(Invocation { words, variables: era.into_iter().collect(), is_timed: false, gateway: None })
             }
@@ -241,7 +241,7 @@ impl Client {
     /// This client as a gateway, in front of a server that is started with these words; `None` when it is none.
     fn gateway(&self, servers: &Servers, server: &[String]) -> Option<Result<Gateway, Trouble>> {
         match (&self.how, self.name) {
-            // The server itself, as near to the caller as it can be.
+            // The server itself, without a gateway in between.
             (_, "limit") => Some(Ok(Gateway::there(servers.legacy.url.clone()))),
             (_, "rmcp") => Some(Gateway::printing(&words(&beside("bench-rmcp-proxy").ok()?, &[]), server)),
             (How::Toolrack { program, home }, _) => Some(Gateway::toolrack(program, &home.join("warm"), server)),

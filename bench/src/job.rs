@@ -148,7 +148,7 @@ pub struct Job {
 }
 
 impl Job {
-    /// What the command line of this process asks for.
+    /// Parses the command line of this process.
     ///
     /// # Errors
     /// When it cannot be understood.

@@ -10,7 +10,7 @@ use std::{
 
 use crate::Trouble;
 
-/// The path of a program that is built with this one.
+/// The path of a program that is built together with this one.
 ///
 /// # Errors
 /// When it is missing.

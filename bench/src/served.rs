@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 /// The offer of the server.
 #[derive(Clone, Copy, Debug)]
 pub struct Offer {
-    /// How many tools beside the three that do any work.
+    /// How many tools in addition to the three that work.
     pub tools: usize,
     /// How many of them a page has; all when 0.
     pub page: usize,

@@ -29,7 +29,7 @@ pub(crate) struct Gateway {
 impl Drop for Gateway {
     fn drop(&mut self) {
         if let Some(child) = &mut self.child {
-            // Those that end with their stdin do it in order.
+            // Programs that end with their stdin shut down properly.
             drop(child.stdin.take());
             sleep(Duration::from_millis(200));
             let _ = child.kill();
@@ -66,7 +66,7 @@ impl Gateway {
         let up: Value = serde_json::from_str(&line)?;
         let text = |name: &str| up[name].as_str().map(str::to_owned).ok_or("the daemon did not say where it is");
         (gateway.url, gateway.token) = (text("mcp")?, Some(text("token")?));
-        // Its server is connected once a call has gone through.
+        // Its server is connected once a call has succeeded.
         let call = Command::new(own).args(["call", "fast/echo", "text=hello"]).envs(variables).output()?;
         if call.status.success() { Ok(gateway) } else { Err("the daemon does not work".into()) }
     }

@@ -141,7 +141,7 @@ async fn servers(job: &Job) -> Result<Figures, Trouble> {
     Ok(Figures { per_second: None, cpu_us: None, ..figures })
 }
 
-/// Written anew for each request, from the tools as they were listed.
+/// Written again for each request, from the listed tools.
 async fn block(job: &Job) -> Result<Figures, Trouble> {
     let client = connect(job, Counter::default()).await?;
     let tools = client.list_all_tools().await?;

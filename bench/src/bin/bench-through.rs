@@ -80,7 +80,7 @@ impl Gateway {
     }
 }
 
-/// Ids need only differ among requests under way; a client over HTTP is answered where it asked.
+/// Ids only need to differ among running requests: over HTTP, each answer comes on the connection of its request.
 fn request(method: &str, params: &Value) -> Value {
     static NEXT: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(1);
     let id = NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);

@@ -11,7 +11,7 @@ use std::{error::Error, sync::Arc};
 
 use futures::future::BoxFuture;
 use serde_json::{Value, json};
-use toolrack_agent::{Agent, Limits, Message, Role, Turn, Unseen, model::Scripted};
+use toolrack_agent::{Agent, Limits, Message, NoFront, Role, Turn, model::Scripted};
 use toolrack_host::{
     Abilities, Asker, Desired, Host, Policy, ServerName, ServerSpec,
     ask::{Confirm, Confirmed},
@@ -64,7 +64,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let mut agent = Agent::new(Arc::new(model), host.clone());
     agent.asker = Some(Arc::new(Careful));
     let mut turn = Turn::new(vec![Message::new(Role::User, "Tell all of them.")], Limits::default());
-    agent.run(&mut turn, &mut Unseen).await?;
+    agent.run(&mut turn, &mut NoFront).await?;
     for message in turn.messages().iter().filter(|message| message.role == Role::Tool) {
         println!("the model is told: {}", text::for_line(&message.content));
     }

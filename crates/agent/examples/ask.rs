@@ -21,7 +21,7 @@ use toolrack_testkit::fake_server_path;
 struct Printed;
 
 impl Front for Printed {
-    fn happened(&mut self, event: TurnEvent<'_>) {
+    fn on_event(&mut self, event: TurnEvent<'_>) {
         match event {
             TurnEvent::Asked { round } => println!("round {round}"),
             // Text of models and servers is untrusted: remove its control characters before a terminal prints it.

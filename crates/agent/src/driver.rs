@@ -113,11 +113,11 @@ pub enum TurnEvent<'a> {
 /// Shows a turn, stores its steps and answers its questions.
 pub trait Front: Send {
     /// Handles an event. Must not block.
-    fn happened(&mut self, event: TurnEvent<'_>);
+    fn on_event(&mut self, event: TurnEvent<'_>);
 
     /// Stores what a step has added, before the next step begins. Since the last call, that is at most one message, or
     /// the results of one answer's calls.
-    fn keep<'a>(&'a mut self, turn: &'a Turn) -> BoxFuture<'a, Result<(), NotKept>> {
+    fn store<'a>(&'a mut self, turn: &'a Turn) -> BoxFuture<'a, Result<(), NotStored>> {
         let _ = turn;
         Box::pin(async { Ok(()) })
     }
@@ -137,16 +137,16 @@ pub trait Front: Send {
 
 /// A front that ignores every event and stores nothing.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Unseen;
+pub struct NoFront;
 
-impl Front for Unseen {
-    fn happened(&mut self, _: TurnEvent<'_>) {}
+impl Front for NoFront {
+    fn on_event(&mut self, _: TurnEvent<'_>) {}
 }
 
 /// The front could not store a step.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("the conversation could not be stored: {why}")]
-pub struct NotKept {
+pub struct NotStored {
     /// The reason, in words for the user.
     pub why: String,
 }
@@ -165,7 +165,7 @@ pub enum AgentError {
     },
     /// The front could not store a step, and the turn did nothing after it.
     #[error("{0}")]
-    NotKept(NotKept),
+    NotStored(NotStored),
     /// A quota of the caller is used up, and the model was not asked.
     #[error("the model was not asked: {0}")]
     OverQuota(OverQuota),
@@ -176,14 +176,14 @@ impl AgentError {
     fn refuses_tools(&self) -> Option<&str> {
         match self {
             Self::Model { error, .. } => error.kind.refuses_tools(),
-            Self::NotKept(_) | Self::OverQuota(_) => None,
+            Self::NotStored(_) | Self::OverQuota(_) => None,
         }
     }
 }
 
-impl From<NotKept> for AgentError {
-    fn from(error: NotKept) -> Self {
-        Self::NotKept(error)
+impl From<NotStored> for AgentError {
+    fn from(error: NotStored) -> Self {
+        Self::NotStored(error)
     }
 }
 
@@ -214,7 +214,7 @@ impl Agent {
     /// host bound each request to the model, and count its tokens and its cost.
     ///
     /// # Errors
-    /// [`AgentError`]. Failed and refused calls are no errors: the model gets them as results.
+    /// [`AgentError`]. Failed and refused calls are not errors: the model gets them as results.
     pub async fn run(&self, turn: &mut Turn, front: &mut dyn Front) -> Result<End, AgentError> {
         self.rounds(turn, front).instrument(info_span!("turn")).await
     }
@@ -226,7 +226,7 @@ impl Agent {
         let mut tools = block(&catalog);
         let mut takes_tools = true;
         // Store the user's message before asking, so that it is not lost if the model cannot be reached.
-        front.keep(turn).await?;
+        front.store(turn).await?;
         loop {
             match turn.next() {
                 Next::CallModel => {
@@ -239,16 +239,16 @@ impl Agent {
                     }
                     let place = self.host.begin(&self.caller, Work::Model, self.model.name());
                     let spending = Spending::new(place.map_err(AgentError::OverQuota)?, &*self.model);
-                    front.happened(TurnEvent::Asked { round: turn.rounds() + 1 });
+                    front.on_event(TurnEvent::Asked { round: turn.rounds() + 1 });
                     let span = info_span!("model", round = turn.rounds() + 1);
                     match self.ask(turn.messages(), tools.as_deref(), (front, spending)).instrument(span).await {
                         Ok(reply) => {
-                            front.happened(TurnEvent::Answered(&reply));
+                            front.on_event(TurnEvent::Answered(&reply));
                             turn.model_answered(reply);
                         }
                         Err(error) => match error.refuses_tools().filter(|_| tools.is_some()) {
                             Some(why) => {
-                                front.happened(TurnEvent::WithoutTools { why });
+                                front.on_event(TurnEvent::WithoutTools { why });
                                 (tools, takes_tools) = (None, false);
                                 continue;
                             }
@@ -263,7 +263,7 @@ impl Agent {
                 }
                 Next::Done(end) => return Ok(end.clone()),
             }
-            front.keep(turn).await?;
+            front.store(turn).await?;
         }
     }
 
@@ -302,7 +302,7 @@ impl Agent {
                     if let Delta::Text(text) = &delta {
                         partial.push_str(text);
                     }
-                    front.happened(TurnEvent::Delta(&delta));
+                    front.on_event(TurnEvent::Delta(&delta));
                 }
                 Err(error) => return Err(AgentError::Model { error: Box::new(error), partial }),
             }

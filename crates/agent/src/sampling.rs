@@ -162,14 +162,14 @@ mod tests {
     use super::*;
     use crate::{Reply, model::Scripted};
 
-    fn said(text: &str) -> Value {
+    fn text_result(text: &str) -> Value {
         json!({"role": "user", "content": {"type": "text", "text": text}})
     }
 
     #[test]
     fn a_model_gets_the_texts_and_its_words_are_the_result() {
         let params = json!({
-            "messages": [said("hello"), {"role": "assistant", "content": [{"type": "text", "text": "hi"}]}, said("who?")],
+            "messages": [text_result("hello"), {"role": "assistant", "content": [{"type": "text", "text": "hi"}]}, text_result("who?")],
             "systemPrompt": "Be short.", "maxTokens": 20, "temperature": 0.5, "modelPreferences": {"hints": [{"name": "x"}]},
         });
         let model = Scripted::new().say("Ada.").recording();
@@ -188,7 +188,8 @@ mod tests {
 
     #[test]
     fn an_answer_ends_before_the_first_stop_sequence_and_says_when_it_was_cut() {
-        let asked = Sampling::read(&json!({"messages": [said("x")], "stopSequences": ["END", "", "two"]})).unwrap();
+        let asked =
+            Sampling::read(&json!({"messages": [text_result("x")], "stopSequences": ["END", "", "two"]})).unwrap();
         let answer = block_on(asked.answer(&Scripted::new().say("one two END"))).unwrap();
         assert_eq!((&answer["content"]["text"], &answer["stopReason"]), (&json!("one "), &json!("stopSequence")));
         let mut reply = Reply::new(Message::new(Role::Assistant, "one"));
@@ -203,7 +204,7 @@ mod tests {
         for (asked, most) in
             [(json!(1_000_000), MOST_TOKENS), (json!(u64::MAX), MOST_TOKENS), (json!(0), 1), (json!(null), MOST_TOKENS)]
         {
-            let sampling = Sampling::read(&json!({"messages": [said("x")], "maxTokens": asked})).unwrap();
+            let sampling = Sampling::read(&json!({"messages": [text_result("x")], "maxTokens": asked})).unwrap();
             assert_eq!(sampling.max_tokens(), most, "{asked}");
             assert!(sampling.at_most(7).max_tokens() <= 7);
         }
@@ -220,9 +221,9 @@ mod tests {
             (json!({"messages": []}), "no messages"),
             (json!(7), "no messages"),
             (json!({"messages": [{"role": "system", "content": {"type": "text", "text": "x"}}]}), "role"),
-            (json!({"messages": vec![said("x"); MOST_MESSAGES + 1]}), "messages"),
-            (json!({"messages": [said("x")], "systemPrompt": "x".repeat(MOST_BYTES)}), "bytes"),
-            (json!({"messages": [said("x")], "stopSequences": vec!["x"; MOST_STOPS + 1]}), "stop sequences"),
+            (json!({"messages": vec![text_result("x"); MOST_MESSAGES + 1]}), "messages"),
+            (json!({"messages": [text_result("x")], "systemPrompt": "x".repeat(MOST_BYTES)}), "bytes"),
+            (json!({"messages": [text_result("x")], "stopSequences": vec!["x"; MOST_STOPS + 1]}), "stop sequences"),
         ] {
             let refused = Sampling::read(&params).unwrap_err().to_string();
             assert!(refused.contains(why), "{refused}");

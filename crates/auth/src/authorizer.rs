@@ -27,7 +27,7 @@ impl Inner {
     /// Signs a request, after renewing the tokens if they are stale.
     async fn sign(self: &Arc<Self>, to: Destination<'_>, method: &Method) -> Result<Option<Signature>, AuthError> {
         let slot = self.slot(&to);
-        let usable = match slot.at_hand() {
+        let usable = match slot.usable() {
             Some(usable) => usable,
             None => self.load_usable(to, &slot).await?,
         };
@@ -50,7 +50,7 @@ impl Inner {
         slot: &Slot,
     ) -> Result<Option<Arc<Credentials>>, AuthError> {
         let turn = slot.turn().await;
-        if let Some(usable) = slot.at_hand() {
+        if let Some(usable) = slot.usable() {
             return Ok(usable);
         }
         let kept = match self.load(&slot.key).await {
@@ -62,8 +62,8 @@ impl Inner {
                 None
             }
         };
-        slot.knows(kept.clone());
-        if let Some(usable) = slot.at_hand() {
+        slot.set_known(kept.clone());
+        if let Some(usable) = slot.usable() {
             return Ok(usable);
         }
         let Some(kept) = kept else {
@@ -107,9 +107,9 @@ impl Inner {
 
     /// Reports a failure to the witness, unless the previous renewal failed for the same reason.
     fn report_failure_once(&self, server: &ServerName, slot: &Slot, error: Option<&AuthError>) {
-        let is_new = slot.renewal_went(error.map(AuthError::code));
+        let is_new = slot.record_renewal(error.map(AuthError::code));
         if let Some(error) = error.filter(|_| is_new) {
-            self.tell_of_failure(server, error);
+            self.report_failure(server, error);
         }
     }
 
@@ -117,17 +117,17 @@ impl Inner {
         let AuthContext { oauth, slot, server, .. } = context;
         let kept = self.load(&slot.key).await?;
         let Some(kept) = kept.filter(|kept| kept.tokens.is_some()) else {
-            slot.knows(None);
+            slot.set_known(None);
             return Err(AuthError::Ended);
         };
         if kept.access() != stale.access() {
-            slot.knows(Some(Arc::new(kept)));
+            slot.set_known(Some(Arc::new(kept)));
             return Ok(());
         }
         let wire = self.wires.to(server)?;
-        if !oauth.grant.needs_a_person() {
+        if !oauth.grant.needs_user() {
             let found = within(AuthorizationServer::discover(wire, server, stale.challenge())).await?;
-            let fresh = within(found.without_a_person(oauth, &kept.asked, &self.wires)).await?;
+            let fresh = within(found.without_user(oauth, &kept.asked, &self.wires)).await?;
             return Ok(self.save(slot, lease, fresh).await?);
         }
         let mut kept = kept;
@@ -135,7 +135,7 @@ impl Inner {
             // The server may have moved to another authorization server, which must not get the tokens of the old one.
             let found = within(AuthorizationServer::discover(Arc::clone(&wire), server, challenge.as_deref())).await?;
             if found.issuer != kept.issuer {
-                slot.knows(None);
+                slot.set_known(None);
                 lease.delete().await?;
                 return Err(AuthError::Ended);
             }
@@ -171,7 +171,7 @@ impl Inner {
             && kept.header().as_ref() != sent
         {
             // Since the request was sent, the user has signed in or another process has renewed the tokens.
-            slot.knows(Some(Arc::clone(kept)));
+            slot.set_known(Some(Arc::clone(kept)));
             return Ok(());
         }
         let leading = challenge::leading(&challenge.www_authenticate);
@@ -200,8 +200,8 @@ impl Inner {
             // The last sign-in requested these scopes already, and the server did not grant them.
             return Err(Refused::SignIn(asked));
         }
-        if !oauth.grant.needs_a_person() {
-            return Ok(self.by_itself(to.server, &context, &asked, leading).await.map(drop)?);
+        if !oauth.grant.needs_user() {
+            return Ok(self.sign_in_without_user(to.server, &context, &asked, leading).await.map(drop)?);
         }
         if challenge.status == 401
             && !must_begin_anew
@@ -213,12 +213,12 @@ impl Inner {
                 renewed => return Ok(renewed?),
             }
         }
-        slot.knows(if challenge.status == 403 { kept.clone() } else { None });
+        slot.set_known(if challenge.status == 403 { kept.clone() } else { None });
         let Some(browser) = &self.browser else {
             return Err(Refused::SignIn(if challenge.status == 403 { asked } else { Vec::new() }));
         };
         let wanted = SignInRequest { scopes: &asked, challenge: leading, before: kept.as_deref() };
-        Ok(self.signed(to.server, &context, wanted, browser.as_ref()).await.map(drop)?)
+        Ok(self.sign_in_with_browser(to.server, &context, wanted, browser.as_ref()).await.map(drop)?)
     }
 }
 
@@ -303,7 +303,7 @@ impl Authorizer for SignIn {
                     && kept.tokens.is_some()
                     && kept.access() != before.as_ref().and_then(|before| before.access())
                 {
-                    slot.knows(Some(Arc::new(kept)));
+                    slot.set_known(Some(Arc::new(kept)));
                     return;
                 }
             }

@@ -105,7 +105,7 @@ impl Tokens {
         }
         if !is_bound && !is_of("bearer") {
             return Err(refused(
-                "it gave one that is no bearer token; for one that is bound to a key, set `oauth.dpop`",
+                "it gave one that is not a bearer token; for one that is bound to a key, set `oauth.dpop`",
             ));
         }
         let refresh = text("refresh_token").map(str::to_owned);

@@ -121,7 +121,7 @@ impl AuthorizationServer {
         (oauth.dpop || self.wants_bound()).then(ProofKey::generate).transpose()
     }
 
-    pub(crate) async fn scopes_without_a_person(&self, scopes: &[String]) -> Vec<String> {
+    pub(crate) async fn scopes_without_user(&self, scopes: &[String]) -> Vec<String> {
         match scopes {
             [] => self.manager.select_initial_scopes(&[]).await,
             scopes => scopes.to_vec(),
@@ -234,7 +234,7 @@ impl AuthorizationServer {
 
 impl AuthorizationRequest {
     /// Exchanges the code in `back`, the URL that the browser was redirected to, for tokens.
-    pub(crate) async fn answered(self, back: &Url, secret: Option<&str>) -> Result<Credentials, AuthError> {
+    pub(crate) async fn exchange(self, back: &Url, secret: Option<&str>) -> Result<Credentials, AuthError> {
         let answer = Answer::of(back)?;
         self.check_issuer(&answer)?;
         if let Some(error) = answer.error {
@@ -263,7 +263,7 @@ impl AuthorizationRequest {
     fn check_issuer(&self, answer: &Answer) -> Result<(), AuthError> {
         let asked = self.page.query_pairs().find(|(name, _)| name == "state").map(|(_, value)| value.into_owned());
         if asked.is_none() || asked != answer.state {
-            return Err(bad_redirect("it is no answer to this question"));
+            return Err(bad_redirect("it is not an answer to this question"));
         }
         let promised = self.found.metadata.additional_fields.get("authorization_response_iss_parameter_supported");
         let promised = promised.and_then(serde_json::Value::as_bool) == Some(true);
@@ -367,7 +367,7 @@ pub(crate) async fn refresh(
 /// Checks an endpoint to which secrets or the user may be sent.
 pub(crate) fn checked(wire: &Wire, server: &Url, what: &'static str, url: &str) -> Result<Url, AuthError> {
     let refused = |why: &str| AuthError::Unsafe { what, why: why.to_owned() };
-    let url = Url::parse(url).map_err(|_| refused("it is no URL"))?;
+    let url = Url::parse(url).map_err(|_| refused("it is not a URL"))?;
     wire.guard.check_for_secrets(&url, server).map_err(|why| refused(&why.to_string()))?;
     Ok(url)
 }

@@ -36,7 +36,7 @@ pub enum AuthError {
     #[error("the server takes only tokens that are bound to a key (DPoP): set `oauth.dpop` to true in its entry")]
     NotBound,
     /// There is no client to sign in with, and none can be registered.
-    #[error("this program is no client of its authorization server: {why}")]
+    #[error("this program is not a client of its authorization server: {why}")]
     NoClient {
         /// The problem, escaped.
         why: String,
@@ -50,7 +50,7 @@ pub enum AuthError {
         description: String,
     },
     /// The browser was redirected to a URL that does not belong to this sign-in.
-    #[error("the answer of the browser cannot be used: {why}")]
+    #[error("the redirect of the browser cannot be used: {why}")]
     Callback {
         /// The problem.
         why: String,
@@ -140,7 +140,7 @@ impl AuthError {
             Self::Discovery { .. } | Self::NoPkce | Self::Unsafe { .. } => {
                 "if the server takes a key instead, give its entry an `Authorization` header"
             }
-            Self::WrongIssuer { .. } | Self::Callback { .. } => "do not go on in that browser window; sign in anew",
+            Self::WrongIssuer { .. } | Self::Callback { .. } => "close that browser window, and sign in again",
             Self::NoToken { .. } => "check `oauth` in the server's entry, and try again",
             Self::Ended => "sign in again",
             Self::Unavailable { .. } => "try again later",

@@ -110,13 +110,13 @@ pub(crate) fn takes_secrets_in_forms(metadata: &AuthorizationMetadata) -> bool {
 impl AuthorizationServer {
     /// Gets a token with the grant of `oauth`, for these scopes; if there are none, for the scopes that the server
     /// names.
-    pub(crate) async fn without_a_person(
+    pub(crate) async fn without_user(
         self,
         oauth: &OAuth,
         scopes: &[String],
         wires: &Wires,
     ) -> Result<Credentials, AuthError> {
-        let scopes = self.scopes_without_a_person(scopes).await;
+        let scopes = self.scopes_without_user(scopes).await;
         let endpoint = self.token_endpoint()?;
         let key = self.key(oauth)?;
         self.sign_with(oauth, key.clone())?;
@@ -158,7 +158,7 @@ impl AuthorizationServer {
         let config = |why: &str| AuthError::Config { why: why.to_owned() };
         let idp = oauth.idp.as_ref().ok_or_else(|| config("`oauth.idp` is missing"))?;
         let IdentityProvider { token_url, client_id, client_secret } = idp;
-        let url = Url::parse(token_url).map_err(|_| config("`oauth.idp.token_url` is no URL"))?;
+        let url = Url::parse(token_url).map_err(|_| config("`oauth.idp.token_url` is not a URL"))?;
         // The user has configured this URL and no server has named it, so it may be on a private address.
         let wire = wires.to(&url)?;
         let endpoint = crate::engine::checked(&wire, &url, "`oauth.idp.token_url`", token_url)?;

@@ -27,7 +27,7 @@ pub(crate) enum SigningKey {
     Rsa(Box<rsa::KeyPair>),
 }
 
-fn wrong(why: &str) -> AuthError {
+fn bad_key(why: &str) -> AuthError {
     AuthError::Config { why: format!("`oauth.private_key` {why}") }
 }
 
@@ -35,7 +35,7 @@ impl SigningKey {
     /// Reads a private key: PKCS#8, PKCS#1 or SEC 1, in PEM.
     pub(crate) fn from_pem(pem: &str) -> Result<Self, AuthError> {
         let der = PrivateKeyDer::from_pem_slice(pem.as_bytes());
-        let der = der.map_err(|_| wrong("is no private key in PEM, without a passphrase"))?;
+        let der = der.map_err(|_| bad_key("is not a private key in PEM, without a passphrase"))?;
         let bytes = der.secret_der();
         let ec = |algorithm: &'static EcdsaSigningAlgorithm| match &der {
             PrivateKeyDer::Sec1(_) => EcdsaKeyPair::from_private_key_der(algorithm, bytes).ok(),
@@ -50,7 +50,7 @@ impl SigningKey {
         let key = key.or_else(|| Ed25519KeyPair::from_pkcs8(bytes).ok().map(Self::Ed25519));
         let key = key.or_else(|| rsa().map(|key| Self::Rsa(Box::new(key))));
         key.ok_or_else(|| {
-            wrong("is of no kind that is known here: P-256, P-384, Ed25519 or RSA with 2048 bits or more")
+            bad_key("is of no kind that is known here: P-256, P-384, Ed25519 or RSA with 2048 bits or more")
         })
     }
 
@@ -68,7 +68,7 @@ impl SigningKey {
         };
         let is_offered = |name: &&&'static str| offered.iter().any(|offered| offered.as_str() == Some(**name));
         let chosen = known.iter().find(is_offered).copied();
-        chosen.ok_or_else(|| wrong(&format!("is for {}, which its authorization server does not take", known[0])))
+        chosen.ok_or_else(|| bad_key(&format!("is for {}, which its authorization server does not take", known[0])))
     }
 
     fn sign(&self, algorithm: &str, message: &[u8]) -> Option<Vec<u8>> {
@@ -135,7 +135,7 @@ pub(crate) fn compact(
 pub(crate) fn unique() -> Result<String, AuthError> {
     let mut bytes = [0; 16];
     let filled = rand::fill(&mut bytes);
-    filled.map_err(|_| AuthError::Unavailable { why: "the system gives no random numbers".into() })?;
+    filled.map_err(|_| AuthError::Unavailable { why: "the system provides no random numbers".into() })?;
     Ok(URL_SAFE_NO_PAD.encode(bytes))
 }
 

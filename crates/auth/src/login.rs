@@ -56,12 +56,17 @@ impl SignIn {
         let context = inner.context(to).await?;
         let AuthContext { oauth, slot, .. } = &context;
         let scopes = if scopes.is_empty() { &oauth.scopes } else { scopes };
-        if !oauth.grant.needs_a_person() {
-            return inner.by_itself(to.server, &context, scopes, None).await;
+        if !oauth.grant.needs_user() {
+            return inner.sign_in_without_user(to.server, &context, scopes, None).await;
         }
         let before = inner.load(&slot.key).await?;
         inner
-            .signed(to.server, &context, SignInRequest { scopes, challenge: None, before: before.as_ref() }, browser)
+            .sign_in_with_browser(
+                to.server,
+                &context,
+                SignInRequest { scopes, challenge: None, before: before.as_ref() },
+                browser,
+            )
             .await
     }
 
@@ -82,7 +87,7 @@ impl SignIn {
                     Ok(false) => "the tokens were forgotten here; the authorization server revokes none".to_owned(),
                     Err(error) => format!("the tokens were forgotten and not revoked: {error}"),
                 };
-                work.tell(Fact::SignedOut { server: name, outcome });
+                work.report(Fact::SignedOut { server: name, outcome });
             }
             left
         });
@@ -102,7 +107,7 @@ pub(crate) struct SignInRequest<'a> {
 
 impl Inner {
     /// Shows the page on which the user signs in, and stores the tokens.
-    pub(crate) async fn signed(
+    pub(crate) async fn sign_in_with_browser(
         self: &Arc<Self>,
         name: &ServerName,
         context: &AuthContext,
@@ -122,7 +127,7 @@ impl Inner {
     }
 
     /// Signs in with a grant that needs no user, and stores the tokens.
-    pub(crate) async fn by_itself(
+    pub(crate) async fn sign_in_without_user(
         self: &Arc<Self>,
         name: &ServerName,
         context: &AuthContext,
@@ -132,13 +137,13 @@ impl Inner {
         let (inner, name, context) = (Arc::clone(self), name.clone(), context.clone());
         let (scopes, challenge) = (scopes.to_vec(), challenge.map(str::to_owned));
         let signed = self.to_completion(async move {
-            let signed = inner.without_a_person(&context, &scopes, challenge.as_deref()).await;
+            let signed = inner.without_user(&context, &scopes, challenge.as_deref()).await;
             inner.record_outcome(&name, signed)
         });
         signed.await
     }
 
-    async fn without_a_person(
+    async fn without_user(
         &self,
         context: &AuthContext,
         scopes: &[String],
@@ -146,7 +151,7 @@ impl Inner {
     ) -> Result<Signed, AuthError> {
         let AuthContext { oauth, slot, server, .. } = context;
         let found = within(AuthorizationServer::discover(self.wires.to(server)?, server, challenge)).await?;
-        let fresh = within(found.without_a_person(oauth, scopes, &self.wires)).await?;
+        let fresh = within(found.without_user(oauth, scopes, &self.wires)).await?;
         let signed = Signed::of(&fresh);
         self.keep(slot, fresh).await?;
         Ok(signed)
@@ -155,8 +160,8 @@ impl Inner {
     /// Reports the outcome of a sign-in to the witness.
     fn record_outcome(&self, server: &ServerName, signed: Result<Signed, AuthError>) -> Result<Signed, AuthError> {
         match &signed {
-            Ok(signed) => self.tell(Fact::SignedIn { server: server.clone(), issuer: signed.issuer.clone() }),
-            Err(error) => self.tell_of_failure(server, error),
+            Ok(signed) => self.report(Fact::SignedIn { server: server.clone(), issuer: signed.issuer.clone() }),
+            Err(error) => self.report_failure(server, error),
         }
         signed
     }
@@ -189,7 +194,7 @@ impl Inner {
         back: &Url,
     ) -> Result<Signed, AuthError> {
         let AuthContext { oauth, slot, .. } = context;
-        let fresh = within(asked.answered(back, oauth.client_secret.as_deref())).await?;
+        let fresh = within(asked.exchange(back, oauth.client_secret.as_deref())).await?;
         let signed = Signed::of(&fresh);
         self.keep(slot, fresh).await?;
         Ok(signed)
@@ -204,7 +209,7 @@ impl Inner {
             let Some(kept) = self.load(&slot.key).await? else {
                 return Ok(None);
             };
-            slot.knows(None);
+            slot.set_known(None);
             lease.delete().await?;
             let revoked = match self.wires.to(server) {
                 Ok(wire) => within(revoke(wire, server, &kept, oauth)).await,
@@ -231,7 +236,7 @@ mod tests {
     fn no_user_signs_in_on_a_page_with_a_name_before_its_host() {
         let judged = |page: &str| check_page(&Url::parse(page).unwrap()).map_err(|error| error.to_string());
         let refused = judged("https://good.example@evil.example/authorize?state=x").unwrap_err();
-        assert!(refused.starts_with("its page to sign in on is not used: what stands before the @"), "{refused}");
+        assert!(refused.starts_with("its page to sign in on is not used: the text before its @"), "{refused}");
         assert_eq!(judged("https://good.example/authorize?login_hint=a@b.example"), Ok(()));
     }
 }

@@ -175,7 +175,7 @@ impl Inner {
         // Updates the slot before the store: if the store fails, this process can still use the token.
         credentials.secrets().into_iter().for_each(|secret| (self.hears)(secret));
         let bytes = credentials.to_bytes();
-        slot.knows(Some(Arc::new(credentials)));
+        slot.set_known(Some(Arc::new(credentials)));
         lease.save(bytes).await
     }
 
@@ -208,13 +208,13 @@ impl Inner {
     }
 
     /// Passes `fact` to the witness, where there is one.
-    pub(crate) fn tell(&self, fact: Fact) {
+    pub(crate) fn report(&self, fact: Fact) {
         if let Some(witness) = &self.witness {
             witness.saw(fact);
         }
     }
 
-    pub(crate) fn tell_of_failure(&self, server: &ServerName, error: &AuthError) {
-        self.tell(Fact::SignInFailed { server: server.clone(), error: error.to_string(), code: error.code() });
+    pub(crate) fn report_failure(&self, server: &ServerName, error: &AuthError) {
+        self.report(Fact::SignInFailed { server: server.clone(), error: error.to_string(), code: error.code() });
     }
 }

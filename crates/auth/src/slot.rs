@@ -37,7 +37,7 @@ impl Slot {
         Self { key, known, nonce, failing, turn: Arc::new(Semaphore::new(1)) }
     }
 
-    pub(crate) fn knows(&self, credentials: Option<Arc<Credentials>>) {
+    pub(crate) fn set_known(&self, credentials: Option<Arc<Credentials>>) {
         let usable = credentials.filter(|credentials| credentials.tokens.is_some());
         self.known.store(Arc::new(usable.map_or(Known::Nothing, Known::Something)));
     }
@@ -51,7 +51,7 @@ impl Slot {
     }
 
     /// Returns the credentials, if they need neither the store nor a renewal; otherwise `None`.
-    pub(crate) fn at_hand(&self) -> Option<Option<Arc<Credentials>>> {
+    pub(crate) fn usable(&self) -> Option<Option<Arc<Credentials>>> {
         match &**self.known.load() {
             Known::Unknown => None,
             Known::Nothing => Some(None),
@@ -75,7 +75,7 @@ impl Slot {
     }
 
     /// Records the outcome of a renewal; returns whether it differs from the previous one.
-    pub(crate) fn renewal_went(&self, failing: Option<&'static str>) -> bool {
+    pub(crate) fn record_renewal(&self, failing: Option<&'static str>) -> bool {
         self.failing.swap(failing.map(Arc::new)).as_deref() != failing.as_ref()
     }
 }

@@ -1,4 +1,4 @@
-//! The words that several verbs share. Nothing here reads files or connects; the verbs work out what they mean.
+//! The arguments that several verbs share. Nothing here reads files or connects to servers: the verbs do that.
 
 mod model;
 mod once;
@@ -83,12 +83,12 @@ pub(crate) struct Global {
     #[arg(skip)]
     pub(crate) once: Option<Once>,
 
-    /// The request of `record` or `replay`, if one stands in front of the verb.
+    /// The request of `record` or `replay`, if the verb follows one of them.
     #[arg(skip)]
     pub(crate) tape: Option<TapeWords>,
 }
 
-/// Where the messages of the servers go, or come from.
+/// The file that the messages of the servers are written to, or come from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum TapeWords {
     /// They are written into this file.
@@ -102,13 +102,13 @@ pub(crate) fn is_stdin(word: &Path) -> bool {
     word == Path::new("-")
 }
 
-/// Whether a `--mcp-config` is no file: stdin, or JSON itself.
+/// Whether a `--mcp-config` is something else than a file: stdin, or JSON itself.
 pub(crate) fn is_typed(word: &Path) -> bool {
     is_stdin(word) || word.to_str().is_some_and(|word| word.trim_start().starts_with(['{', '[']))
 }
 
 impl Global {
-    /// Adds the options that were typed behind these.
+    /// Adds the options that were typed after these.
     pub(crate) fn followed_by(mut self, more: Self) -> Self {
         self.mcp_config.extend(more.mcp_config);
         self.root.extend(more.root);
@@ -178,7 +178,7 @@ pub(crate) fn duration(word: &str) -> Result<Duration, String> {
     Ok(Duration::from_secs_f64(seconds))
 }
 
-/// A number of seconds, or of what stands behind it.
+/// A number with an optional unit, in seconds.
 pub(crate) fn seconds(word: &str) -> Option<f64> {
     let at = word.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(word.len());
     let (number, unit) = word.split_at(at);

@@ -17,7 +17,7 @@ pub(crate) use self::{
     slips::{as_call, unnamed},
 };
 
-/// How deep `$ref`, `anyOf` and similar keywords are followed while a value is read.
+/// How many nested `$ref`, `anyOf` and similar keywords are followed while a value is read.
 const MAX_DEPTH: usize = 16;
 /// The most places of a schema that one command visits. A schema is untrusted, and a few lines of `anyOf` and `$ref`
 /// can expand to 2^60 places. Beyond the limit, the schema counts as empty.
@@ -28,7 +28,7 @@ const MAX_CHOICES: usize = 20;
 /// Why arguments cannot be sent. Each variant is a mistake of the caller.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum BadArguments {
-    #[error("`{word}` is no argument: write name=value, or name:=json")]
+    #[error("`{word}` is not an argument: write name=value, or name:=json")]
     NoEquals { word: String },
     #[error("`{word}` begins as a JSON object, and is none: {why}")]
     ObjectNotJson { word: String, why: String },
@@ -120,8 +120,8 @@ pub(crate) fn texts(given: Vec<NamedValue>) -> Result<std::collections::BTreeMap
     Ok(texts)
 }
 
-/// `base` with the words on top, each parsed as `schema` (the tool's whole input schema) demands. A value that does not
-/// fit is an error, or a string if `lenient`.
+/// Adds the words to `base`, each parsed as `schema` (the tool's whole input schema) demands. A value that does not fit
+/// is an error, or becomes a string if `lenient`.
 pub(crate) fn fit(
     base: Map<String, Value>,
     given: Vec<NamedValue>,

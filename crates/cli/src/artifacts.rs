@@ -1,4 +1,4 @@
-//! The server through which a model reads results that were too long for it.
+//! The server with which a model reads results that were too long for it.
 
 use rmcp::{
     ErrorData, ServerHandler,
@@ -32,7 +32,7 @@ impl ArtifactServer {
 struct ReadArguments {
     /// The handle, as the cut result names it.
     handle: String,
-    /// Where to begin, in bytes. Default: 0.
+    /// The offset of the first byte. Default: 0.
     #[serde(default)]
     from: u64,
     /// How many bytes, at most 100000. Default: 20000.

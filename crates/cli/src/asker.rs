@@ -1,7 +1,7 @@
-//! The person at the terminal answers what servers and rules ask.
+//! The user at the terminal answers the questions of servers and rules.
 //!
 //! Questions go to stderr and answers come from stdin, one question at a time. Nothing is opened, fetched or sent
-//! before the person has seen all of it and agreed.
+//! before the user has seen all of it and agreed.
 
 mod answers;
 mod approval;
@@ -42,7 +42,7 @@ pub(crate) use sampling::Sampler;
 /// How often to ask for one field before the form fails, so that a broken terminal does not cause an endless loop.
 const MAX_TRIES: usize = 20;
 
-/// Asks on the terminal; without one it only knows the folders given with `--root`.
+/// Asks the user at the terminal. Without a terminal, it can answer only with the folders given with `--root`.
 #[derive(Debug)]
 pub(crate) struct Terminal {
     screen: Arc<Screen>,
@@ -77,7 +77,7 @@ impl Terminal {
         }
     }
 
-    /// This terminal with the answers of `--answer` and `--answers`.
+    /// Creates the asker of this terminal, with the answers of `--answer` and `--answers`.
     ///
     /// # Errors
     /// When they cannot be read.
@@ -90,7 +90,7 @@ impl Terminal {
         self.answers.as_ref()?.failure()
     }
 
-    /// The terminal of a command that this process runs for another one.
+    /// Creates the asker of a command that this process runs for another one.
     pub(crate) fn far(screen: Arc<Screen>, lines: FarLines) -> Self {
         Self { lines: Lines::Far(lines), ..Self::new(screen, Vec::new(), Editor::none()) }
     }
@@ -116,7 +116,8 @@ impl Terminal {
 
     /// Shows `prompt` and waits for a key, which answers without Enter; `None` at the end of input (Ctrl-D).
     async fn ask_key(&self, prompt: &str) -> Option<String> {
-        // First, so that no key is lost that the user types as soon as the question is there.
+        // Switch to keys before showing the question, so that no key is lost that the user types as soon as the
+        // question is there.
         let keys = self.lines.keys();
         self.screen.prompt(prompt);
         let standing = OpenQuestion(&self.screen);
@@ -128,7 +129,7 @@ impl Terminal {
         key
     }
 
-    /// Has the user change `text` in an editor.
+    /// Lets the user change `text` in an editor.
     async fn edit(&self, text: &str) -> Edited {
         self.screen.prompt("The arguments are open in your editor.");
         let standing = OpenQuestion(&self.screen);
@@ -211,7 +212,7 @@ impl Terminal {
         Some(answers)
     }
 
-    /// Whether the user sends the form. Enter, which confirms the fields, is no answer; `None` at the end of input
+    /// Whether the user sends the form. Enter, which confirms the fields, is not an answer; `None` at the end of input
     /// (Ctrl-D).
     async fn sends(&self, server: &ServerName) -> Option<Sends> {
         for _ in 0..MAX_TRIES {
@@ -297,7 +298,7 @@ impl Asker for Terminal {
         abilities
     }
 
-    /// True also for a command that a daemon runs: it must not wait for the user of the dashboard.
+    /// Also true for a command that a daemon runs, which must not wait for the user of the dashboard.
     fn is_alone(&self) -> bool {
         true
     }
@@ -352,7 +353,7 @@ fn asks(server: &ServerName, message: &str) -> String {
     format!("{head} {}", text::for_terminal(message))
 }
 
-/// Returns the whole URL with its host highlighted, and warnings about it; `None` when it is no URL.
+/// Returns the whole URL with its host highlighted, and warnings about it; `None` when it is not a URL.
 fn url_page(server: &ServerName, message: &str, url: &str) -> Option<String> {
     let url = Url::parse(url).ok()?;
     let host = &url[Position::BeforeHost..Position::AfterHost];
@@ -371,7 +372,7 @@ fn url_page(server: &ServerName, message: &str, url: &str) -> Option<String> {
             write!(page, "\n{} the name of this host has letters that look like others", paint(Tone::Bad, "careful:"));
     }
     if !url.username().is_empty() || url.password().is_some() {
-        let _ = write!(page, "\n{} what stands before the @ is not the host", paint(Tone::Bad, "careful:"));
+        let _ = write!(page, "\n{} the text before the @ is not the host", paint(Tone::Bad, "careful:"));
     }
     Some(page)
 }
@@ -491,7 +492,7 @@ mod tests {
         assert!(plain(&look_alike).contains("xn--"), "{look_alike}");
         assert!(plain(&look_alike).contains("careful: the name"));
         let before_at = url_page(&server(), "", "https://google.com@evil.example/").unwrap();
-        assert!(plain(&before_at).contains("careful: what stands before the @"));
+        assert!(plain(&before_at).contains("careful: the text before the @"));
         assert!(before_at.contains(&paint(Tone::Strong, "evil.example")));
     }
 

@@ -35,7 +35,7 @@ fn hide(secrets: Arc<Interpolate>) -> Hide {
 }
 
 impl Audited {
-    /// For a world in the name of `agent`, if it has one. Nothing is written without `store`.
+    /// Creates the audit log of a world, in the name of `agent` if it has one. Without `store`, it writes nothing.
     pub(crate) fn new(store: Option<Store>, secrets: Arc<Interpolate>, agent: Option<String>) -> Self {
         let writing = TaskTracker::new();
         let log = store.map(|store| {
@@ -47,7 +47,7 @@ impl Audited {
         Self { log, agent, of_member: None, writing }
     }
 
-    /// For a member of the tenant whose log this is, with the secrets that the member has. The tenant has the settings
+    /// Returns a handle for a member of the tenant, whose `secrets` it also hides. The tenant's log has the settings
     /// and writes the rows.
     pub(crate) fn of_member(&self, secrets: Arc<Interpolate>) -> Self {
         Self { log: self.log.clone(), agent: None, of_member: Some(hide(secrets)), writing: TaskTracker::new() }

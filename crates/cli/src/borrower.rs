@@ -1,4 +1,4 @@
-//! The process that the user has typed, when a daemon does the work: it lends its terminal to the daemon.
+//! The process that the user has started, when a daemon does the work: it lends its terminal to the daemon.
 
 use std::{ffi::OsString, future::Future, io, path::PathBuf, pin::Pin, time::Duration};
 
@@ -116,7 +116,7 @@ enum DaemonUse {
 fn daemon_use(cli: &Cli, environment: &Environment) -> DaemonUse {
     let is_off = environment.get(NO_DAEMON).is_some_and(|value| !value.is_empty() && value != "0");
     let global = &cli.global;
-    // A server learns its roots when it connects, and a daemon does not have a server from the command line.
+    // A server learns its roots when it connects, and a daemon does not have the servers of a command line.
     let has_answers = global.answers.is_some() || !global.answer.is_empty();
     let is_typed = global.once.is_some() || global.mcp_config.iter().any(|file| args::is_typed(file));
     let places = Places::from_env(environment).ok().filter(|_| cli.verb.way() == Way::Lent);
@@ -160,7 +160,7 @@ async fn request(data: &std::path::Path, hello: Box<Hello>) -> io::Result<Result
     match receive(&mut from).await? {
         Some(ToCommand::Ready) => Ok(Ok((from, to))),
         Some(ToCommand::Elsewhere(why)) => Ok(Err(why)),
-        _ => Ok(Err("it has enough to do, or is another build of Toolrack".to_owned())),
+        _ => Ok(Err("it is busy, or is another build of Toolrack".to_owned())),
     }
 }
 
@@ -180,7 +180,7 @@ async fn show(
     editor: Editor,
 ) -> Result<Ended, Failure> {
     if send(to, &ToDaemon::Go).await.is_err() {
-        // The daemon has not started, because it did not get the message.
+        // The daemon did not get the message, so it has not started the command.
         return Ok(Ended::Elsewhere("it has ended".to_owned()));
     }
     let (inbox, mut messages) = mpsc::channel(QUEUED_MESSAGES);
@@ -200,7 +200,7 @@ async fn show(
                 }
                 (number, line) = typed(&mut shown.typed) => {
                     shown.typed = None;
-                    // An error means that the daemon has ended, which the next read reports.
+                    // Fails if the daemon has ended, which the next read reports.
                     let _ = send(to, &ToDaemon::Line(number, line)).await;
                 }
                 message = next_message(&mut messages, stopped.is_some()) => match message {
@@ -228,7 +228,8 @@ async fn show(
     }
 }
 
-/// Ready when output has taken too long after a signal, which may have come before stdout was blocked; never without one.
+/// Resolves when output has taken too long after a signal; never without a signal. The signal may have come before
+/// stdout was blocked.
 async fn patience_after(stopped: Option<Exit>) -> Exit {
     match stopped {
         Some(exit) => {

@@ -1,4 +1,4 @@
-//! Browsers: of the user at the terminal, and of the user at the dashboard.
+//! The browsers of the user at the terminal and of the user at the dashboard.
 
 use std::{sync::Arc, time::Duration};
 
@@ -12,7 +12,7 @@ use crate::{asker::Terminal, render::link, screen::Screen};
 
 /// How long a user may take to sign in.
 const PATIENCE: Duration = Duration::from_secs(300);
-/// Most lines that are read in search of an address.
+/// The most lines that are searched for an address.
 const MAX_TRIES: usize = 20;
 
 /// Shows a page and waits until the browser is redirected to this machine, or the user pastes its address at the
@@ -24,7 +24,7 @@ pub(crate) struct Person {
     pub(crate) here: Loopback,
     /// Whether a browser is opened.
     pub(crate) opens: bool,
-    /// Whether the address that the browser was sent to may be typed.
+    /// Whether the user may type the address that the browser was sent to.
     pub(crate) reads: bool,
 }
 
@@ -38,7 +38,7 @@ impl Browser for Person {
             self.screen.say(&format!("Sign in here: {}", link(page.as_str())));
             // An address from a server is opened as a web page or not at all, and without a shell.
             if self.opens && matches!(page.scheme(), "http" | "https") {
-                // Without a browser, the address is still on the screen.
+                // If there is no browser, the user still sees the address on the screen.
                 let _ = open::that_detached(page.as_str());
             }
             if !self.reads {
@@ -56,8 +56,8 @@ impl Browser for Person {
     }
 }
 
-/// The browser that shows a dashboard: it is sent to the page and comes back to this machine, or is elsewhere and the
-/// user pastes the address that it ends up at.
+/// The browser that shows a dashboard. The dashboard sends it to the page, and the page sends it back to this machine.
+/// If it runs on another machine, the user pastes the address at which it ends up.
 #[derive(Debug)]
 pub(crate) struct Visitor {
     here: Loopback,

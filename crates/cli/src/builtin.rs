@@ -36,7 +36,7 @@ use crate::native::native;
 /// The name under which it is configured.
 pub(crate) const NAME: &str = "builtin";
 
-/// The servers that this program carries, for a person in `folder`.
+/// The servers that this program carries, for a user in `folder`.
 pub(crate) fn configured(folder: &Path) -> Desired {
     let Ok(name) = ServerName::new(NAME) else {
         return Desired::new();
@@ -86,7 +86,7 @@ impl Builtin {
     }
 }
 
-/// Where to look.
+/// The folder to list.
 #[derive(Debug, Deserialize, JsonSchema)]
 struct FolderArguments {
     /// A folder, relative to the working folder. Default: the working folder itself.
@@ -94,7 +94,7 @@ struct FolderArguments {
     path: String,
 }
 
-/// What to read, and how much of it.
+/// The file to read, and how much of it.
 #[derive(Debug, Deserialize, JsonSchema)]
 struct ReadArguments {
     /// A file, relative to the working folder.
@@ -109,14 +109,14 @@ struct ReadArguments {
     tail: Option<u32>,
 }
 
-/// What to tell about.
+/// The file or folder to describe.
 #[derive(Debug, Deserialize, JsonSchema)]
 struct InfoArguments {
     /// A file or folder, relative to the working folder.
     path: String,
 }
 
-/// What to search for, and where.
+/// The pattern to search for, and the folder to search.
 #[derive(Debug, Deserialize, JsonSchema)]
 struct SearchArguments {
     /// A glob such as `*.rs` (any file of that name) or `src/**/*.rs` (a path below the folder searched). Without any

@@ -75,7 +75,7 @@ fn answer_to(
     if index > MAX_WORDS {
         return Ok(());
     }
-    // The word at the cursor can be missing while it is empty; the words behind the cursor play no part.
+    // An empty word at the cursor can be missing. The words after the cursor do not matter.
     words.resize(index + 1, OsString::new());
     pass_over_tape(&mut words, index);
     let (global, selector) = read(&words[..index]);
@@ -97,7 +97,7 @@ fn answer_to(
     }
 }
 
-/// Completes the command behind `record FILE` or `replay FILE` as if it stood alone: two words that change nothing take
+/// Completes the command after `record FILE` or `replay FILE` as if it were typed alone. Two words without effect take
 /// their place, because shells count words.
 fn pass_over_tape(words: &mut [OsString], index: usize) {
     if let [_, verb, file, ..] = words

@@ -12,7 +12,7 @@ use toolrack_host::{
     spec::Era,
 };
 
-/// Keeps what `inner` keeps, with secrets hidden.
+/// Stores everything in `inner`, with secrets hidden.
 pub(crate) struct Concealing<T> {
     inner: T,
     secrets: Arc<Interpolate>,
@@ -65,8 +65,8 @@ impl<T: Memory> Memory for Concealing<T> {
 
     fn remember_tools<'a>(&'a self, fingerprint: &'a str, tools: Bytes) -> BoxFuture<'a, ()> {
         match self.hidden(&tools) {
-            // With the secret hidden, the tools would differ from their pins. None are kept: the server is started at
-            // once.
+            // With the secret hidden, the tools would differ from their pins. So none are stored, and the server is
+            // started eagerly.
             Cow::Owned(_) => self.inner.remember_tools(fingerprint, Bytes::new()),
             Cow::Borrowed(_) => self.inner.remember_tools(fingerprint, tools),
         }

@@ -1,4 +1,4 @@
-//! What people give for servers of their own, and servers that they add, in the vault.
+//! The values that users give to their own servers, and the servers that they add, stored in the vault.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -25,7 +25,7 @@ pub(crate) struct OfMember {
     prefix: String,
 }
 
-/// The values of the one person of a machine: secrets.
+/// The values of the only user of a machine: their secrets.
 #[derive(Debug)]
 pub(crate) struct OfMachine(Arc<Stored>);
 
@@ -58,7 +58,7 @@ impl OfMember {
         })
     }
 
-    /// Finds these values for their member, and none for others.
+    /// Finds these values for their member, and no values for other members.
     pub(crate) fn of_this_one(self: Arc<Self>) -> CredentialsOf {
         Box::new(move |member| {
             let is_own = self.prefix.strip_suffix('/') == Some(&*member.key());
@@ -155,7 +155,7 @@ impl AddedByMembers {
         for name in store.servers_of(&prefix).await.map_err(|error| unusable(&error))? {
             let row = format!("{prefix}{name}");
             let found = self.0.get_in(Space::OwnServer, &row).await.map_err(|error| refused(&error))?;
-            // A row of a newer version may have what this one cannot confine.
+            // A row of a newer version may have fields that this version cannot enforce.
             if let Some(server) = found.and_then(|text| serde_json::from_str(&text).ok()) {
                 servers.insert(name, server);
             }

@@ -1,8 +1,8 @@
 //! The two Unix sockets of a daemon ("doors"): one for commands, one for MCP clients.
 //!
 //! A sandboxed server cannot open its user's files, but Landlock does not stop it from connecting to a socket with a
-//! path. So a connection alone proves nothing. Instead, both ends prove that they can read a key file of mode 0600,
-//! which no sandbox may read. Neither end sends the key:
+//! path. A connection alone therefore proves nothing. Instead, both ends prove that they can read a key file of mode
+//! 0600, which no sandbox may read. Neither end sends the key:
 //!
 //! ```text
 //! who connects                                        daemon
@@ -195,7 +195,7 @@ impl Doorkeeper {
             self.turned_away(door, pid, "it belongs to another user");
             return None;
         }
-        // Checks the process before reading anything, so that a server cannot block the others even for a moment.
+        // Check the process before reading anything, so that a server cannot block other processes even for a moment.
         if let Some(why) = refusal_for(pid) {
             self.turned_away(door, pid, &why);
             return None;

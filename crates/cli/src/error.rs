@@ -78,7 +78,7 @@ impl From<CallErrorKind> for Exit {
     }
 }
 
-/// One failure, complete: nothing needs to be added to show it.
+/// A failure, with everything that is shown about it.
 ///
 /// Its texts may contain untrusted text of servers and files; they are made safe when they are shown.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -93,7 +93,7 @@ pub(crate) struct Failure {
     pub(crate) hint: Option<String>,
     pub(crate) server: Option<String>,
     pub(crate) tool: Option<Box<str>>,
-    /// The `code` and `data` of the server's JSON-RPC error, unchanged. For programs only.
+    /// The `code` and `data` of the server's JSON-RPC error, unchanged. Only for programs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) rpc: Option<Box<Rpc>>,
 }
@@ -164,8 +164,8 @@ impl Failure {
         self
     }
 
-    /// The lines for a person: `error: …`, then `hint: …`.
-    pub(crate) fn for_people(&self) -> String {
+    /// The lines for the user: `error: …`, then `hint: …`.
+    pub(crate) fn for_users(&self) -> String {
         let mut lines = format!("error: {}", text::for_line(&self.message));
         if let Some(hint) = &self.hint {
             let _ = write!(lines, "\nhint: {}", text::for_line(hint));

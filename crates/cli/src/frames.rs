@@ -26,7 +26,7 @@ pub(crate) fn on(screen: Arc<Screen>, secrets: Arc<Interpolate>) -> OnMessage {
     })
 }
 
-/// The beginning of a message as one safe line. The cut goes through no secret.
+/// The beginning of a message as one safe line, which is not cut inside a secret.
 fn shown(bytes: &[u8], secrets: &Interpolate) -> String {
     let begin = &bytes[..bytes.len().min(SHOWN)];
     let mut begun = match str::from_utf8(begin) {
@@ -54,7 +54,7 @@ mod tests {
 
     fn secrets() -> Interpolate {
         let secrets = Interpolate::new(Environment::default(), Unset::Error);
-        secrets.keep_secret("correct-horse-battery");
+        secrets.add_secret("correct-horse-battery");
         secrets
     }
 

@@ -74,7 +74,7 @@ impl Build {
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Hello {
     pub(crate) build: Build,
-    /// As they were typed, with the program's name in front.
+    /// The words as they were typed, with the program's name in front.
     pub(crate) words: Vec<String>,
     pub(crate) folder: PathBuf,
     /// Its variables, except those that are not text.
@@ -118,7 +118,7 @@ pub(crate) enum ToDaemon {
     Stop(u8),
     /// Asks for the status. Sent instead of a greeting.
     Status,
-    /// Asks for which servers the command would do without the daemon. Sent instead of a greeting.
+    /// Asks for which servers the command would not use the daemon. Sent instead of a greeting.
     Fit(Box<Hello>),
 }
 
@@ -148,11 +148,11 @@ pub(crate) enum ToCommand {
     BytesFor(Option<PathBuf>),
     /// Asks for a line of stdin.
     Ask(u32),
-    /// Begins (`true`) or ends (`false`) the delivery of single keys, and discards earlier input.
+    /// Begins (`true`) or ends (`false`) to deliver single keys, and discards earlier input.
     Keys(bool),
     /// Asks for a key.
     AskKey(u32),
-    /// Asks for this text as the user changes it in an editor: the line is an [`Edited`](crate::editor::Edited) as JSON.
+    /// Lets the user change this text in an editor. The answer is an [`Edited`](crate::editor::Edited) as JSON.
     Edit(u32, String),
     /// The line is no longer needed.
     Unask,
@@ -167,7 +167,7 @@ pub(crate) enum ToCommand {
 }
 
 impl ToCommand {
-    /// Its size in bytes, as far as it keeps the reader busy.
+    /// Its size in bytes, counting only what keeps the reader busy.
     fn len(&self) -> usize {
         match self {
             Self::Out(text) | Self::Err(text) | Self::Bytes(text) | Self::Edit(_, text) => text.len(),

@@ -14,7 +14,7 @@ use tokio::{
     task::JoinSet,
 };
 use toolrack_agent::{
-    Agent, Delta, End, Front, NotKept, SecretBuffer, TextKind, ToolCallData, Turn, TurnEvent, turn::Next,
+    Agent, Delta, End, Front, NotStored, SecretBuffer, TextKind, ToolCallData, Turn, TurnEvent, turn::Next,
 };
 use toolrack_host::{CallError, Catalog, ScriptCall, text};
 use toolrack_store::{
@@ -38,11 +38,11 @@ const ARGUMENTS: usize = 60;
 /// The display of a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Shown {
-    /// As it happens, for people.
+    /// For users, as it happens.
     ToPeople,
-    /// As one JSON document, at the end.
+    /// One JSON document, at the end.
     AsDocument,
-    /// As it happens, one JSON document a line.
+    /// JSON documents as it happens, one on each line.
     AsRecords,
 }
 
@@ -154,7 +154,7 @@ impl Live {
     ///
     /// # Errors
     /// When it cannot be written.
-    pub(crate) async fn cancel(&mut self, turn: &mut Turn) -> Result<(), NotKept> {
+    pub(crate) async fn cancel(&mut self, turn: &mut Turn) -> Result<(), NotStored> {
         turn.cancel(&self.partial);
         let kept = self.journal.keep(turn).await;
         self.stop_storing_on_error(kept)
@@ -164,13 +164,13 @@ impl Live {
     ///
     /// # Errors
     /// When another process has continued the conversation, so that the rest of this turn no longer fits it.
-    fn stop_storing_on_error(&mut self, kept: Result<(), StoreError>) -> Result<(), NotKept> {
+    fn stop_storing_on_error(&mut self, kept: Result<(), StoreError>) -> Result<(), NotStored> {
         match kept {
             Ok(()) => {}
-            Err(error @ StoreError::SessionMoved { .. }) => return Err(NotKept { why: with_causes(&error) }),
+            Err(error @ StoreError::SessionMoved { .. }) => return Err(NotStored { why: with_causes(&error) }),
             Err(error) => {
                 let why = with_causes(&error);
-                self.screen.warning(&format!("this conversation is not kept from here on: {why}"));
+                self.screen.warning(&format!("this conversation is not stored from here on: {why}"));
                 self.journal.give_up();
             }
         }
@@ -188,7 +188,7 @@ impl Live {
         }
     }
 
-    /// The tool of `call`, under the name that people use.
+    /// The tool of `call`, under the name that users know.
     fn tool(&self, call: &ToolCallData) -> String {
         self.catalog.get(&call.name).map_or_else(|| call.name.clone(), toolrack_host::CatalogTool::selector)
     }
@@ -322,7 +322,7 @@ impl Live {
 }
 
 impl Front for Live {
-    fn happened(&mut self, event: TurnEvent<'_>) {
+    fn on_event(&mut self, event: TurnEvent<'_>) {
         match event {
             TurnEvent::Delta(delta) => self.show_delta(delta),
             TurnEvent::Answered(reply) => {
@@ -348,11 +348,11 @@ impl Front for Live {
         }
     }
 
-    fn keep<'a>(&'a mut self, turn: &'a Turn) -> BoxFuture<'a, Result<(), NotKept>> {
+    fn store<'a>(&'a mut self, turn: &'a Turn) -> BoxFuture<'a, Result<(), NotStored>> {
         Box::pin(async move {
             let begins = self.journal.session().is_none();
             let brake = self.brake();
-            let kept = brake.while_kept(self.journal.keep(turn)).await;
+            let kept = brake.store_step(self.journal.keep(turn)).await;
             self.stop_storing_on_error(kept)?;
             if begins && let Some(id) = self.journal.id() {
                 self.record(json!({ "type": "session", "id": id.to_string() }));

@@ -10,7 +10,7 @@ use crate::traces::Traces;
 /// Starts logging: warnings, and more with each `-v`. `rmcp` logs only what `-vv` asks for, because it logs session
 /// ids; `sqlx`, which logs every statement, logs only slow ones. Spans go to `traces`.
 ///
-/// With `with_time`, each line says when it was written: the log is looked at later.
+/// With `with_time`, each line says when it was written, for a log that is read later.
 pub(crate) fn start(verbose: u8, quiet: bool, with_time: bool, traces: &Traces) {
     let filter = match (verbose, quiet) {
         (0, true) => "error,rmcp=error",
@@ -35,7 +35,7 @@ pub(crate) fn start(verbose: u8, quiet: bool, with_time: bool, traces: &Traces) 
     };
 }
 
-/// Stderr for lines that may hold foreign text: a terminal obeys nothing in them.
+/// Writes lines that may contain foreign text to stderr, without anything that a terminal would interpret.
 struct Visible;
 
 impl Write for Visible {

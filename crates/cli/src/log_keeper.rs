@@ -30,7 +30,7 @@ pub(crate) struct LogKeeper {
 pub(crate) struct Sources(Arc<ArcSwap<BTreeMap<ServerName, String>>>);
 
 impl Sources {
-    /// Records where servers are configured: lines are kept by name and file.
+    /// Records the files in which servers are configured: lines are stored by name and file.
     pub(crate) fn expect(&self, desired: &Desired) {
         let expected = desired.iter().map(|(name, spec)| {
             let path = spec.source.path.as_ref();
@@ -88,7 +88,7 @@ impl Writer {
         loop {
             let (first, last) = tokio::select! {
                 event = self.events.recv() => (Some(event), false),
-                // Also when the keeper itself was dropped.
+                // Also resolves when the keeper itself was dropped.
                 _ = self.end.changed() => (None, true),
             };
             if let Some(Err(broadcast::error::RecvError::Closed)) = first {
@@ -125,7 +125,7 @@ impl Writer {
             Event::McpServerLog { server, level, message } => (server, level, message),
             Event::McpServerWarning { server, warning } => (server, "noticed".to_owned(), warning),
             Event::McpToolQuarantined { server, quarantined } => {
-                let text = format!("the tool {} is not as it is pinned: {}", quarantined.tool, quarantined.cause);
+                let text = format!("the tool {} differs from its pin: {}", quarantined.tool, quarantined.cause);
                 (server, "noticed".to_owned(), toolrack_host::text::for_line(&text).into_owned())
             }
             Event::McpServerError { server, error, call: None } => (server, "failed".to_owned(), error),

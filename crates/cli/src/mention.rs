@@ -40,7 +40,7 @@ impl Sources<'_> {
         let mentions = find::mentions(typed, self.servers);
         if mentions.len() > MOST {
             let message = format!("{} resources are named, and {MOST} are the most", mentions.len());
-            return Err(Failure::usage(message).hint("name the others in what is said next"));
+            return Err(Failure::usage(message).hint("name the others in the next message"));
         }
         if let Some(unknown) = mentions.iter().find(|mention| !self.knows(&mention.server)) {
             return Err(self.no_such_server(unknown));
@@ -93,9 +93,9 @@ impl Sources<'_> {
 
 /// A resource that was read.
 struct Resource {
-    /// For the person.
+    /// The lines for the user.
     words: String,
-    /// For the model.
+    /// The text for the model.
     data: String,
     shown: Vec<Content>,
 }

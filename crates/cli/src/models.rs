@@ -1,5 +1,5 @@
-//! Chooses the model that answers: the typed one, else the configured one, else the first provider whose key is there.
-//! Toolrack never uses a model that it merely found.
+//! Chooses the model that answers: the typed one, else the configured one, else that of the first provider whose key is
+//! set. Toolrack never uses a model just because it found one.
 
 use std::{
     num::{NonZeroU32, NonZeroU64},
@@ -52,7 +52,7 @@ pub(crate) struct Chosen {
 pub(crate) struct ModelContext {
     pub(crate) environment: Environment,
     pub(crate) secrets: Arc<Interpolate>,
-    /// Where a model is configured.
+    /// The file in which a model is configured.
     pub(crate) file: PathBuf,
 }
 
@@ -76,10 +76,10 @@ pub(crate) struct ModelOptions {
     pub(crate) configured: ModelChoice,
 }
 
-/// Whether `name` can be the name of a model, and if not, why.
+/// Checks whether `name` can be the name of a model.
 ///
 /// # Errors
-/// In words for a person.
+/// A message for the user.
 pub(crate) fn check_name(name: &str, has_base_url: bool) -> Result<(), String> {
     if name.starts_with(MOCK) {
         return Ok(());
@@ -91,12 +91,12 @@ impl ModelOptions {
     /// The model, and its limits.
     ///
     /// # Errors
-    /// With the exit code of models, when there is none or it cannot be used; of usage, when what was typed or configured
-    /// names none.
+    /// With the exit code of models, when there is no model or it cannot be used; with that of usage, when the typed or
+    /// configured text names no model.
     pub(crate) async fn chosen(&self, model_context: &ModelContext) -> Result<Chosen, Failure> {
         if !self.configured.is_valid {
             let message = format!("what {} says of the model cannot be used", model_context.file.display());
-            return Err(Failure::config(message).hint("correct what is reported above"));
+            return Err(Failure::config(message).hint("correct the problems that are reported above"));
         }
         let choice = self.configured.clone().overlaid(self.typed());
         let (model, has_price) = match choice.name.as_deref().and_then(|name| name.strip_prefix(MOCK)) {

@@ -24,13 +24,12 @@ pub(crate) fn native<H: ServerHandler>(name: &str, handler: impl Fn() -> H + Sen
     })
 }
 
-/// The server's stream to a host that may be gone already: what is written then has no reader, which is no error.
-/// `rmcp` would log an error for each response that a server still sends when its host ends, such as the last one to a
-/// subscription.
+/// The server's stream to a host that may have ended already. Writing to it is then no error: `rmcp` would log one for
+/// each response that a server still sends when its host ends, such as the last one to a subscription.
 struct Leaving(WriteHalf<DuplexStream>);
 
 /// Turns `BrokenPipe` into success.
-fn unless_gone<T>(written: Poll<io::Result<T>>, all: T) -> Poll<io::Result<T>> {
+fn ignore_closed<T>(written: Poll<io::Result<T>>, all: T) -> Poll<io::Result<T>> {
     match written {
         Poll::Ready(Err(error)) if error.kind() == io::ErrorKind::BrokenPipe => Poll::Ready(Ok(all)),
         written => written,
@@ -39,14 +38,14 @@ fn unless_gone<T>(written: Poll<io::Result<T>>, all: T) -> Poll<io::Result<T>> {
 
 impl AsyncWrite for Leaving {
     fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        unless_gone(Pin::new(&mut self.0).poll_write(context, bytes), bytes.len())
+        ignore_closed(Pin::new(&mut self.0).poll_write(context, bytes), bytes.len())
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        unless_gone(Pin::new(&mut self.0).poll_flush(context), ())
+        ignore_closed(Pin::new(&mut self.0).poll_flush(context), ())
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        unless_gone(Pin::new(&mut self.0).poll_shutdown(context), ())
+        ignore_closed(Pin::new(&mut self.0).poll_shutdown(context), ())
     }
 }

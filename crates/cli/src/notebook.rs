@@ -1,5 +1,5 @@
-//! The tools that servers had when they were last connected, and the prompts and resources that they had when those were
-//! last listed, for completion.
+//! The tools that servers had when they were last connected, and the prompts and resources that they had when those
+//! were last listed, for completion.
 //!
 //! The notes of a server are one small file below the data folder, named after the place where the server is
 //! configured. They are valid only for the entry that was connected: if the entry changes, its notes are ignored. Notes
@@ -26,7 +26,7 @@ use toolrack_host::{
 
 pub(crate) use offers::{Offer, OfferList, Offers};
 
-/// The most files of notes. Beyond, the notes that changed longest ago are deleted.
+/// The most files of notes. Beyond that, the notes that have not changed for longest are deleted.
 const MAX_SERVERS: usize = 500;
 /// The most tools of one server.
 const MAX_TOOLS: usize = 2_000;
@@ -155,7 +155,7 @@ impl Notebook {
 
     /// Writes the note of `server`. Does nothing if the note is up to date, or cannot be written.
     pub(crate) fn write(&self, server: &Configured, listing: Listing, mut tools: Vec<Tool>) {
-        tools.retain(|tool| is_worth_it(&tool.name));
+        tools.retain(|tool| is_worth_completing(&tool.name));
         tools.truncate(MAX_TOOLS);
         let note = Note { form: FORM, hash: server.hash.clone(), listing: listing.0, tools };
         if let Ok(text) = serde_json::to_string(&note) {
@@ -193,7 +193,7 @@ impl Notebook {
         written.commit()
     }
 
-    /// Deletes the oldest notes where there are too many.
+    /// Deletes the oldest notes if there are too many.
     fn make_room(&self) {
         let Ok(files) = fs::read_dir(&self.folder) else {
             return;
@@ -208,7 +208,7 @@ impl Notebook {
     }
 }
 
-/// The text of a note; `None` when the file is missing, is no plain file, or is too large to be a note.
+/// The text of a note; `None` when the file is missing, is not a plain file, or is too large to be a note.
 fn content(file: &Path) -> Option<String> {
     let file = File::open(file).ok()?;
     let metadata = file.metadata().ok()?;
@@ -220,7 +220,7 @@ fn content(file: &Path) -> Option<String> {
     Some(text)
 }
 
-fn is_worth_it(name: &str) -> bool {
+fn is_worth_completing(name: &str) -> bool {
     name.len() <= MAX_NAME && is_plain(name)
 }
 
@@ -247,7 +247,8 @@ impl Tool {
 
     fn new(name: &str, description: Option<&str>, schema: &Value) -> Self {
         let properties = schema.get("properties").and_then(Value::as_object);
-        let arguments = properties.into_iter().flatten().filter(|(name, _)| is_worth_it(name)).take(MAX_ARGUMENTS);
+        let arguments =
+            properties.into_iter().flatten().filter(|(name, _)| is_worth_completing(name)).take(MAX_ARGUMENTS);
         let arguments = arguments.map(|(name, of)| Argument {
             name: name.clone(),
             about: about(of.get("description").and_then(Value::as_str)),
@@ -265,7 +266,7 @@ fn values(schema: &Value) -> Vec<String> {
     let all = schema.get("enum").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
     all.iter()
         .filter_map(Value::as_str)
-        .filter(|value| is_worth_it(value))
+        .filter(|value| is_worth_completing(value))
         .take(MAX_VALUES)
         .map(str::to_owned)
         .collect()

@@ -39,21 +39,21 @@ pub(crate) fn check(file: &Path) -> Result<(), Failure> {
     kind.map_or(Ok(()), |kind| Err(not_written(file, &kind.into())))
 }
 
-/// Writes `content` into `file`, in place of what it holds. The file is replaced atomically; an existing one keeps its
-/// permissions, and a new one gets `mode`. Anything but a plain file, such as a pipe or a device, is written to and
-/// stays what it is.
+/// Replaces the content of `file` with `content`. The file is replaced atomically; an existing one keeps its
+/// permissions, and a new one gets `mode`. Anything but a plain file, such as a pipe or a device, is written to
+/// instead.
 ///
 /// # Errors
 /// When it cannot be written.
 pub(crate) async fn write(file: PathBuf, content: Vec<u8>, mode: u32) -> Result<(), Failure> {
     let to = file.clone();
-    // A pipe waits for its reader, and a signal must be heard meanwhile.
+    // Writing to a pipe waits for its reader, and signals must be handled meanwhile.
     let written = tokio::task::spawn_blocking(move || write_now(&to, &content, mode)).await;
     written.unwrap_or_else(|_| Err(io::ErrorKind::Interrupted.into())).map_err(|error| not_written(&file, &error))
 }
 
-/// Writes `content` into `file`, in place of what it holds: whole or not at all, and for its owner alone, also where an
-/// older file had other permissions.
+/// Replaces the content of `file` with `content`, as a whole or not at all. Only the owner can read the file, even if
+/// an older file had other permissions.
 ///
 /// # Errors
 /// When it cannot be written.

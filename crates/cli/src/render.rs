@@ -27,7 +27,7 @@ pub(crate) enum Tone {
     Strong,
     /// Less important.
     Faint,
-    /// Of a tool.
+    /// The name of a tool.
     Tool,
     Good,
     /// Not finished, or waits for the user.
@@ -90,7 +90,7 @@ impl Look {
         if self.unicode { "·" } else { "-" }
     }
 
-    /// Where something was left out.
+    /// Marks the place at which something was left out.
     pub(crate) fn ellipsis(self) -> &'static str {
         if self.unicode { "…" } else { "..." }
     }
@@ -185,7 +185,7 @@ fn hang(line: &str, width: usize) -> usize {
     if last > indent && last <= width / 2 { last } else { (indent + HANG).min(width / 2) }
 }
 
-/// One field of a line.
+/// A field of a line.
 #[derive(Clone, Debug)]
 pub(crate) struct Cell {
     words: String,
@@ -198,7 +198,7 @@ impl Cell {
     }
 }
 
-/// Lines whose fields stand in columns; the last field of a line is not padded.
+/// Lines whose fields are aligned in columns; the last field of a line is not padded.
 pub(crate) fn columns(rows: &[Vec<Cell>]) -> Vec<String> {
     let count = rows.iter().map(Vec::len).max().unwrap_or(0);
     let widths: Vec<usize> = (0..count)

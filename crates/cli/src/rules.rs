@@ -1,4 +1,4 @@
-//! The rules about calls while the program runs: those of the files, and those that the user adds.
+//! The rules about calls while the program runs: the rules of the files, and those that the user adds.
 
 use std::sync::Arc;
 

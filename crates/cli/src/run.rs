@@ -152,7 +152,7 @@ async fn to_the_end(
         read = asker::read_answers(&mut cli.global) => read?,
     }
     let world = World::open((cli.global, typed), environment, working_folder()?, Arc::clone(screen)).await?;
-    let world = world.traced(tracer).with_brought(args_text).with_tape().await?;
+    let world = world.traced(tracer).with_args_text(args_text).with_tape().await?;
     let result = tokio::select! {
         biased;
         exit = ended(&mut stop, hears) => Ok(exit),

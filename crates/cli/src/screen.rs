@@ -54,7 +54,7 @@ struct ErrorLine<'a> {
 /// The last line of the terminal, below the output that stays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Status {
-    /// Stderr is no terminal, or the user does not want to see it.
+    /// Stderr is not a terminal, or the user does not want to see it.
     Never,
     /// The line is empty.
     Clear,
@@ -143,7 +143,7 @@ impl Screen {
         self.secrets.get().map_or(Cow::Borrowed(text), |secrets| secrets.conceal(text))
     }
 
-    /// How many bytes of a text that goes on can be printed now without cutting a secret.
+    /// How many bytes of an unfinished text can be printed now without cutting a secret.
     pub(crate) fn safe_len(&self, text: &str) -> usize {
         self.secrets.get().map_or(text.len(), |secrets| secrets.safe_len(text))
     }
@@ -186,7 +186,7 @@ impl Screen {
     /// nothing.
     ///
     /// # Errors
-    /// When stdout cannot be written. A closed pipe is no error.
+    /// When stdout cannot be written. A closed pipe is not an error.
     pub(crate) async fn verbatim(&self, mut text: String) -> Result<(), Failure> {
         if text.is_empty() {
             return Ok(());
@@ -200,7 +200,7 @@ impl Screen {
     /// Writes bytes as they are, into `file` or to stdout. Secrets are hidden where they are text.
     ///
     /// # Errors
-    /// When they cannot be written. A closed pipe on stdout is no error.
+    /// When they cannot be written. A closed pipe on stdout is not an error.
     pub(crate) async fn bytes(&self, bytes: Vec<u8>, file: Option<&Path>) -> Result<(), Failure> {
         let bytes = match String::from_utf8(bytes) {
             Ok(text) => self.concealed(&text).into_owned().into_bytes(),
@@ -210,7 +210,7 @@ impl Screen {
         self.raw_bytes(bytes, file.map(Path::to_owned)).await
     }
 
-    /// As [`Self::bytes`], for what another screen has rendered for this one.
+    /// Like [`Self::bytes`], for bytes that another screen has rendered for this one.
     ///
     /// # Errors
     /// As [`Self::bytes`].
@@ -254,7 +254,7 @@ impl Screen {
         self.to_stdout(escape_invisible(&json) + "\n").await
     }
 
-    /// A message beside the data; dropped by `--quiet`.
+    /// A message in addition to the data; dropped by `--quiet`.
     pub(crate) fn note(&self, message: &str) {
         if !self.quiet {
             self.say(&text::for_line(message));
@@ -268,14 +268,14 @@ impl Screen {
         }
     }
 
-    /// A line beside the data, safe to print as it is; dropped by `--quiet`.
+    /// A line in addition to the data, safe to print as it is; dropped by `--quiet`.
     pub(crate) fn aside(&self, line: &str) {
         if !self.quiet {
             self.say(line);
         }
     }
 
-    /// Something a person should know although the command works; dropped by `--quiet`.
+    /// Something that the user should know although the command works; dropped by `--quiet`.
     pub(crate) fn warning(&self, message: &str) {
         if !self.quiet {
             let label = paint(Tone::Waiting, "warning:");
@@ -385,7 +385,7 @@ impl Screen {
             let line = serde_json::to_string(&ErrorLine { error: failure });
             self.to_stderr(&format!("{}\n", escape_invisible(&line.unwrap_or_default())));
         } else {
-            let lines = failure.for_people();
+            let lines = failure.for_users();
             let lines = lines.replacen("error:", &paint(Tone::Bad, "error:"), 1);
             self.say(&lines);
         }
@@ -432,7 +432,7 @@ impl Screen {
     }
 }
 
-/// The result of writing to stdout. A closed pipe is no error.
+/// The result of writing to stdout. A closed pipe is not an error.
 fn ignore_closed_pipe(written: io::Result<()>) -> Result<(), Failure> {
     match written {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {

@@ -46,7 +46,7 @@ const FILE: &str = "secret.key";
 const DECODING: GeneralPurposeConfig =
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent);
 
-/// Where to read the key from.
+/// The place from which to read the key.
 #[derive(Debug)]
 enum Place {
     Variable(VariableValue),
@@ -81,9 +81,9 @@ pub(crate) enum SecretsError {
     NoDatabase,
     #[error("{VARIABLE} is neither 32 bytes, as 64 hex digits or base64, nor a passphrase of at least 12 characters")]
     Variable,
-    #[error("{} is missing, and what it sealed cannot be opened without it: put it back, or set the secrets anew", .0.display())]
+    #[error("{} is missing, and what it sealed cannot be opened without it: put it back, or set the secrets again", .0.display())]
     KeyGone(PathBuf),
-    #[error("{} holds no key: put the right one back, or remove it and set the secrets anew", .0.display())]
+    #[error("{} holds no key: put the right one back, or remove it and set the secrets again", .0.display())]
     NoKey(PathBuf),
     #[error("{error}; the key to stored secrets is in it, as {} says", .path.display())]
     Keychain { path: PathBuf, error: KeychainError },
@@ -121,7 +121,7 @@ pub(crate) struct Stored {
     keychain: Keychain,
     /// Why the keychain refused a key that this process made.
     refusal: OnceLock<KeychainError>,
-    /// The vault with the key of [`VARIABLE`]. It is kept, because deriving a key from a passphrase takes time.
+    /// The vault with the key of [`VARIABLE`]. Cached, because deriving a key from a passphrase takes time.
     opened: OnceCell<Vault>,
 }
 
@@ -144,7 +144,7 @@ impl Stored {
         }
     }
 
-    /// Where the key is, for people.
+    /// Describes the place of the key for the user.
     pub(crate) fn place(&self) -> String {
         match &self.place {
             Place::Variable(_) => VARIABLE.to_owned(),
@@ -425,7 +425,7 @@ fn bytes_in(text: &str) -> Option<[u8; 32]> {
 /// A new key.
 fn made(path: &Path) -> Result<[u8; 32], SecretsError> {
     let key = VaultKey::generate().ok().and_then(|key| key.expose().copied());
-    let nothing = || io::Error::other("the system gives no random numbers");
+    let nothing = || io::Error::other("the system provides no random numbers");
     key.ok_or_else(|| SecretsError::File { path: path.to_owned(), source: nothing() })
 }
 

@@ -33,7 +33,7 @@ impl ServerOutput {
                     _ = &mut ended => break,
                 };
                 match event {
-                    Ok(event) => tell(&event, &screen, &shows),
+                    Ok(event) => show_event(&event, &screen, &shows),
                     // There were too many messages: the log of the server has the missing ones.
                     Err(broadcast::error::RecvError::Lagged(lost)) => {
                         screen.detail(&format!("{lost} events were too many to be shown"));
@@ -42,7 +42,7 @@ impl ServerOutput {
                 }
             }
             while let Ok(event) = events.try_recv() {
-                tell(&event, &screen, &shows);
+                show_event(&event, &screen, &shows);
             }
         });
         Self(Mutex::new(Some((end, telling))))
@@ -58,7 +58,7 @@ impl ServerOutput {
     }
 }
 
-fn tell(event: &Event, screen: &Screen, shows: &impl Fn(&ServerName) -> bool) {
+fn show_event(event: &Event, screen: &Screen, shows: &impl Fn(&ServerName) -> bool) {
     // The host has made these texts safe to print.
     let (server, kind, line) = match event {
         Event::McpServerStderr { server, line } => (server, "stderr", line),

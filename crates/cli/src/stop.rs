@@ -36,7 +36,7 @@ impl Stop {
     }
 
     /// # Errors
-    /// None on this system.
+    /// Does nothing: this system has no such signal.
     #[cfg(not(unix))]
     pub(crate) fn new() -> Result<Self, Failure> {
         Ok(Self {})
@@ -86,7 +86,7 @@ impl Stop {
         let _ = tokio::signal::ctrl_c().await;
     }
 
-    /// Pending for ever: this system has no such signal.
+    /// Never resolves: this system has no such signal.
     #[cfg(not(unix))]
     pub(crate) async fn terminated(&mut self) -> Exit {
         std::future::pending().await

@@ -1,9 +1,9 @@
 //! The verbs. Each loads the configuration, connects, asks the host, and shows the answer.
 //!
 //! A verb is one file, or a file and a folder of its name: what may be typed (`args`), what it does, and how that is
-//! printed (`render`). The list below is all that the rest of the program knows of it: a new verb is its file, a `mod`
-//! in the folder of similar verbs, and its line here. A verb prints its result and returns; [`crate::run`] closes what
-//! it started, whether the verb ended or was interrupted.
+//! printed (`render`). The rest of the program knows only the list below: a new verb needs its file, a `mod` in the
+//! folder of similar verbs, and a line here. A verb prints its result and returns; [`crate::run`] closes what it
+//! started, whether the verb ended or was interrupted.
 
 mod configure;
 mod dispatch;
@@ -35,7 +35,7 @@ dispatch::verbs! {
     AddJson(configure::add::args::AddJsonArgs) => configure::add::json;
     /// Add servers that other programs on this machine have configured
     Import(configure::import::ImportArgs) => configure::import::run;
-    /// Connect to all servers and show how they are
+    /// Connect to all servers and show their states
     List(look::list::ListArgs) => look::list::run, lent;
     /// Show how a server is configured, and where
     Get(configure::get::GetArgs) => configure::get::run;
@@ -61,7 +61,7 @@ dispatch::verbs! {
     Daemon(serving::daemon::DaemonVerb) => serving::daemon::run, words;
     /// Put Toolrack into the configuration of another program, or take it out again
     Connect(serving::connect::ConnectArgs) => serving::connect::run, broken;
-    /// Be an MCP server over stdio that has the tools of all servers
+    /// Run as an MCP server over stdio that has the tools of all servers
     Gateway(serving::gateway::GatewayArgs) => serving::gateway::run;
     /// Show the resources and resource templates of the servers
     #[command(after_help = "Examples:
@@ -77,7 +77,7 @@ dispatch::verbs! {
     Prompts(OffersArgs) => offers::prompts::list, lent;
     /// Fill in a prompt and print it
     Prompt(offers::prompts::PromptArgs) => offers::prompts::get, lent;
-    /// Run a command and write down what its servers said
+    /// Run a command and record the messages of its servers
     Record(offers::recordings::RecordArgs) => offers::recordings::record;
     /// Run a command with answers from a recording, and start no server
     Replay(offers::recordings::ReplayArgs) => offers::recordings::replay;
@@ -86,14 +86,14 @@ dispatch::verbs! {
     Sessions(talk::sessions::args::SessionsVerb) => talk::sessions::run;
     /// Sign in to a server with a browser
     Login(safety::sign_in::args::LoginArgs) => safety::sign_in::login;
-    /// Sign out of a server, and revoke what it gave
+    /// Sign out of a server, and revoke its tokens
     Logout(safety::sign_in::args::LogoutArgs) => safety::sign_in::logout;
     /// Look after who is signed in where
     #[command(subcommand)]
     Auth(safety::sign_in::args::AuthVerb) => safety::sign_in::auth;
-    /// Say why a tool is there, or why not
+    /// Say why a tool is available, or why not
     Why(look::why::WhyArgs) => look::why::run;
-    /// Connect to servers one step at a time and show how far each step came
+    /// Connect to servers step by step and show the result of each step
     Test(look::test::TestArgs) => look::test::run;
     /// Show what servers wrote to stderr and to their log
     Logs(look::logs::LogsArgs) => look::logs::run;
@@ -103,7 +103,7 @@ dispatch::verbs! {
     /// Say which calls run, which are asked about and which never run, and why
     #[command(subcommand)]
     Policy(safety::policy::args::PolicyVerb) => safety::policy::run;
-    /// Show what this project would start, and waits for you
+    /// Show what this project would start, and what waits for your approval
     Pending(safety::trust::args::PendingArgs) => safety::trust::pending;
     /// Agree to run what this project's files configure, and to tools that have changed
     Trust(safety::trust::args::TrustArgs) => safety::trust::trust;
@@ -112,12 +112,12 @@ dispatch::verbs! {
     /// Store secrets that entries name as ${secret:NAME}
     #[command(subcommand)]
     Secret(safety::secret::args::SecretVerb) => safety::secret::run;
-    /// Look after the members of a team that `serve --team` serves, and their tokens
+    /// Manage the members of a team that `serve --team` serves, and their tokens
     #[command(subcommand)]
     Team(safety::team::args::TeamVerb) => safety::team::run;
-    /// Look for everything that is wrong, and say what to do
+    /// Look for problems, and say what to do about them
     Doctor(look::doctor::DoctorArgs) => look::doctor::run, broken;
-    /// Show which configuration files count, what they add up to, and what is wrong with them
+    /// Show which configuration files are used, what they configure together, and what is wrong with them
     #[command(subcommand)]
     Config(configure::config::ConfigVerb) => configure::config::run, broken;
     #[command(flatten)]
@@ -146,7 +146,7 @@ impl Verb {
             _ => None,
         };
         match output {
-            // The library detects this only where both stand behind the verb.
+            // clap detects this only if both options come after the verb.
             Some(_) if json => {
                 Err(Failure::usage("`--output` writes content as it is, and `--json` prints a document: leave one out"))
             }

@@ -94,7 +94,7 @@ pub(crate) struct World {
     sign_in: SignIn,
     /// Records calls and connections in the audit log.
     audit: Arc<Audited>,
-    /// The settings for the host, from the files as the command has read them.
+    /// The settings for the host, from the files that the command has read.
     host_settings: ArcSwap<HostSettings>,
     /// Set when the command connects. [`World::close`] ends it, also after a failure.
     running: OnceLock<Running>,
@@ -145,7 +145,7 @@ impl World {
     /// The world of a command that is run in `folder`.
     ///
     /// # Errors
-    /// When the place of the configuration is unknown, or a `--root` is no folder.
+    /// When the place of the configuration is unknown, or a `--root` is not a folder.
     pub(crate) async fn open(
         (global, typed): (Global, Vec<Typed>),
         mut environment: Environment,
@@ -214,7 +214,7 @@ impl World {
     }
 
     /// This world with the text of `--args` that another process has read, because stdin can be read only once.
-    pub(crate) fn with_brought(mut self, args_text: Option<ArgsText>) -> Self {
+    pub(crate) fn with_args_text(mut self, args_text: Option<ArgsText>) -> Self {
         self.args_text = args_text;
         self
     }
@@ -285,7 +285,7 @@ impl World {
     pub(crate) fn store(&self) -> Result<&Store, Failure> {
         self.store.as_ref().ok_or_else(|| {
             let message = format!("{} cannot be used", database::file(&self.places).display());
-            Failure::new(Exit::Other, "NO_DATABASE", message).hint("mend what is reported above")
+            Failure::new(Exit::Other, "NO_DATABASE", message).hint("correct the problem that is reported above")
         })
     }
 
@@ -299,7 +299,7 @@ impl World {
         match store.forget_old_sessions(retention, in_use).await {
             Ok(0) => {}
             Ok(forgotten) => tracing::info!(forgotten, "old sessions were deleted, as `[sessions]` says"),
-            // An error costs nothing: the next command tries again.
+            // An error does not matter: the next command tries again.
             Err(error) => self.screen.warning(&with_causes(&error)),
         }
     }
@@ -342,7 +342,7 @@ impl World {
     ///
     /// # Errors
     /// When no user can be asked; `why` says why one must be.
-    pub(crate) fn person_to_ask(&self, why: &str) -> Result<(), Failure> {
+    pub(crate) fn require_user(&self, why: &str) -> Result<(), Failure> {
         if self.screen.interactive() {
             return Ok(());
         }
@@ -390,7 +390,7 @@ impl World {
         move |settings| audit.set(settings)
     }
 
-    /// From now on, servers that fail are reconnected, because the command runs for long.
+    /// Makes the host reconnect servers that fail, because the command runs for long.
     pub(crate) fn stay(&self) {
         self.stays.store(true, Ordering::Relaxed);
     }
@@ -426,7 +426,7 @@ impl World {
     ///
     /// # Errors
     /// As [`Self::connect`].
-    pub(crate) async fn look_at(&self, desired: Desired) -> Result<Host, Failure> {
+    pub(crate) async fn connect_to_show(&self, desired: Desired) -> Result<Host, Failure> {
         match &self.lent {
             Some(lent) => self.borrow(lent, &desired, Need::Status).await,
             None => self.connect(desired).await,
@@ -524,7 +524,8 @@ impl World {
         (self.global.verbose > 1).then(|| frames::on(Arc::clone(&self.screen), Arc::clone(&self.secrets)))
     }
 
-    /// Stops everything that [`Self::connect`] started, and waits for it. The database is still open, for the caller to close.
+    /// Stops everything that [`Self::connect`] started, and waits for it. The database is still open, for the caller to
+    /// close.
     pub(crate) async fn close(&self) {
         let running = self.running.get();
         if let Some(Running { host, .. }) = running {
@@ -556,7 +557,7 @@ fn sign_in(
         .resolver(Arc::<Interpolate>::clone(secrets))
         .how(move |server, scopes| how_to_sign_in(server, scopes, once.as_ref()))
         .egress(egress.clone())
-        .secrets(move |secret| kept.keep_secret(secret));
+        .secrets(move |secret| kept.add_secret(secret));
     let builder = match member {
         Some(member) => builder.owner("", member),
         None => builder,

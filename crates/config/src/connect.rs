@@ -47,7 +47,7 @@ pub enum ConnectError {
     #[error("no home folder is known, so the file of {0} is not: set `HOME`")]
     NoHome(Client),
     /// The program reads no files of projects.
-    #[error("{0} has no file for one project: leave `--project` out")]
+    #[error("{0} has no file for a single project: leave `--project` out")]
     NoProject(Client),
     /// The program's format cannot express this endpoint.
     #[error(
@@ -68,7 +68,7 @@ pub enum ConnectError {
         name: String,
     },
     /// The file has no entry for Toolrack.
-    #[error("{} has no server `{}`, so nothing is to be undone", for_line(&path.display().to_string()), for_line(name))]
+    #[error("{} has no server `{}`, so there is nothing to undo", for_line(&path.display().to_string()), for_line(name))]
     NotConnected {
         /// The file.
         path: PathBuf,
@@ -88,7 +88,7 @@ pub enum ConnectError {
         path: PathBuf,
     },
     /// The previous content cannot be stored for an undo.
-    #[error("cannot keep what an undo needs in {}: {kind}; the file of the program is unchanged", for_line(&path.display().to_string()), kind = source.kind())]
+    #[error("cannot store the data for an undo in {}: {kind}; the file of the program is unchanged", for_line(&path.display().to_string()), kind = source.kind())]
     NotKept {
         /// The place of the stored content.
         path: PathBuf,

@@ -190,8 +190,8 @@ fn shown_path(path: &Path) -> String {
 /// Adds the entry `name` to the file at `path`, creating it and its folders when it does not exist.
 ///
 /// In the file of another program, it writes the entry in that program's format; if that format cannot express the
-/// entry, it returns an error. It also refuses an entry with `***`, which marks a hidden secret and is no value. Blocks
-/// up to 5 s while another process edits the file.
+/// entry, it returns an error. It also refuses an entry with `***`, which marks a hidden secret and is not a value.
+/// Blocks up to 5 s while another process edits the file.
 ///
 /// # Errors
 /// [`EditError`]; the file is then unchanged.

@@ -100,7 +100,7 @@ pub(crate) fn decode(raw: &Member, report: &mut Report<'_>) -> Decoded {
         report.add(Problem::error(message), &raw.node.at);
         return Decoded::Broken;
     };
-    twins(&raw.node, report);
+    report_duplicates(&raw.node, report);
     let mut fields = Fields::new(ENTRY, members, report);
     let enabled = enabled(&mut fields);
     if fields.is_exhausted() {
@@ -124,9 +124,9 @@ pub(crate) fn decode(raw: &Member, report: &mut Report<'_>) -> Decoded {
 
 /// Reports every name that an object in `node` has twice, even with `null`: parsers differ in which of the two they
 /// use, but the program that runs must be the one that the user agreed to.
-fn twins(node: &Node, report: &mut Report<'_>) {
+fn report_duplicates(node: &Node, report: &mut Report<'_>) {
     match &node.value {
-        Value::List(nodes) => nodes.iter().for_each(|node| twins(node, report)),
+        Value::List(nodes) => nodes.iter().for_each(|node| report_duplicates(node, report)),
         Value::Map(members) => {
             let mut names = HashSet::with_capacity(members.len());
             for member in members {
@@ -134,7 +134,7 @@ fn twins(node: &Node, report: &mut Report<'_>) {
                     let problem = Problem::error(format!("`{}` is given twice", member.name));
                     report.add(problem.field(&member.name).hint("keep one of them"), &member.name_at);
                 }
-                twins(&member.node, report);
+                report_duplicates(&member.node, report);
             }
         }
         _ => {}
@@ -212,7 +212,7 @@ fn leftovers(fields: &mut Fields<'_, '_, '_>, kind: transport::Kind) {
             let problem =
                 Problem::error(format!("`{}` means nothing to a server of type `{}`", field.name, kind.word()));
             fields.report().add(
-                problem.field(field.name).hint("remove the field, or set `type` to what was meant"),
+                problem.field(field.name).hint("remove the field, or set `type` to the right transport"),
                 field.name_at,
             );
         } else if !fields::is_note(&key) {
@@ -243,7 +243,7 @@ fn is_empty(node: &Node) -> bool {
 pub(crate) fn looks_like_server(node: &Node) -> bool {
     let tells = |member: &Member| {
         let name = canonical(&member.name);
-        ENTRY.rows.iter().any(|row| row.is_telling && row.is_called(&name))
+        ENTRY.rows.iter().any(|row| row.is_characteristic && row.is_called(&name))
     };
     node.members().is_some_and(|members| members.iter().any(tells))
 }

@@ -35,7 +35,9 @@ impl fmt::Debug for SecretGate {
 impl Gate for SecretGate {
     fn judge(&self, request: &GateRequest<'_>) -> Verdict {
         let verdict = self.gate.judge(request);
-        if matches!(verdict, Verdict::Deny { .. }) || !self.secrets.knows_secret_in(request.arguments, request.server) {
+        if matches!(verdict, Verdict::Deny { .. })
+            || !self.secrets.has_foreign_secret(request.arguments, request.server)
+        {
             return verdict;
         }
         // A permanent answer was not about a secret.

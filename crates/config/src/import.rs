@@ -44,7 +44,7 @@ use translate::Translated;
 /// The largest file that is read: 64 MiB. Claude Code stores its history in the same file.
 const MAX_BYTES: u64 = 64 * 1024 * 1024;
 
-/// One server that another program has configured.
+/// A server that another program has configured.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Offer {
     /// The program.

@@ -56,7 +56,7 @@ pub trait Secrets: Send + Sync {
     fn secret<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Option<String>, String>>;
 
     /// Returns what the person who uses the servers has given as `name`: the value of `${user:NAME}`. By default it is
-    /// the secret of this name, because secrets are a person's own where there is only one person.
+    /// the secret of this name, because on a machine with a single user secrets belong to that user.
     fn given<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Option<String>, String>> {
         self.secret(name)
     }
@@ -91,7 +91,7 @@ pub struct Interpolate {
     own_folders: Option<PathBuf>,
     /// The folder that takes its place.
     instead: Option<PathBuf>,
-    /// What conceals more secrets.
+    /// Another resolver, whose secrets are also concealed.
     beside: Option<Arc<Interpolate>>,
 }
 
@@ -140,7 +140,7 @@ impl Interpolate {
         self
     }
 
-    /// Makes the working folders below `instead`, in place of `own_folders`, which the configuration names.
+    /// Makes the working folders below `instead` of below `own_folders`, which the configuration names.
     #[must_use]
     pub fn with_own_folders_in(mut self, instead: PathBuf, own_folders: PathBuf) -> Self {
         (self.instead, self.own_folders) = (Some(instead), Some(own_folders));
@@ -161,7 +161,7 @@ impl Interpolate {
     ///
     /// A server can repeat its secrets, on stderr or in an error. Values of less than 6 bytes are not found. The cost
     /// grows with the length of `text`, not with the number of secrets. It knows 10,000 secrets, of 16 MiB at most;
-    /// beyond that, it forgets the oldest ones, [renewed](Self::keep_secret) ones first.
+    /// beyond that, it forgets the oldest ones, [renewed](Self::add_secret) ones first.
     #[must_use]
     pub fn conceal<'t>(&self, text: &'t str) -> Cow<'t, str> {
         let own = self.state().known.conceal(text);
@@ -200,15 +200,15 @@ impl Interpolate {
     }
 
     /// Conceals `secret` from now on: a value without a placeholder that will be renewed, such as a token.
-    pub fn keep_secret(&self, secret: &str) {
+    pub fn add_secret(&self, secret: &str) {
         self.remember_as(Life::Passing, None, [secret.to_owned()]);
     }
 
     /// Returns whether `arguments` contain a secret that other servers received, but not `server`: the call would pass
     /// it from one server to another. The search is that of [`Self::conceal`], from 8 bytes on.
     #[must_use]
-    pub fn knows_secret_in(&self, arguments: &Map<String, Value>, server: &ServerName) -> bool {
-        let is_beside = || self.beside.as_ref().is_some_and(|other| other.knows_secret_in(arguments, server));
+    pub fn has_foreign_secret(&self, arguments: &Map<String, Value>, server: &ServerName) -> bool {
+        let is_beside = || self.beside.as_ref().is_some_and(|other| other.has_foreign_secret(arguments, server));
         self.state().known.is_in(arguments, server) || is_beside()
     }
 
@@ -321,7 +321,7 @@ struct Values {
     unset: Unset,
     /// The stored secrets that the texts refer to.
     stored: BTreeMap<String, Found>,
-    /// What the person who uses the server has given, likewise.
+    /// The values that the user of the server has given, likewise.
     given: BTreeMap<String, Found>,
     /// The secrets among these values.
     secrets: RefCell<Vec<String>>,
@@ -470,7 +470,7 @@ impl Interpolate {
             && text.contains('$')
             && !folder.is_absolute()
         {
-            return Err(ResolveError::new("`cwd` must lead to a folder by its full path, from `/` on"));
+            return Err(ResolveError::new("`cwd` must be the full path of a folder, beginning with `/`"));
         }
         values.record_all(mask::secrets_of(&plan.command));
         values.record_all(mask::secrets_of_arguments(plan.args.iter().map(String::as_str)));
@@ -741,7 +741,7 @@ mod tests {
         let url = || interpolate.url(&name(), &spec).now_or_never().unwrap().unwrap();
         assert_eq!(url(), "https://x/first-path");
         stored.set("path", "second$PATH");
-        assert_eq!(url(), "https://x/second$PATH", "a value is no template");
+        assert_eq!(url(), "https://x/second$PATH", "a value is not a template");
         let headers = interpolate.headers(&name(), &spec).now_or_never().unwrap().unwrap();
         assert_eq!(headers[0].1, "t canary-1");
         let child = Stdio {
@@ -763,7 +763,7 @@ mod tests {
         let interpolate = interpolate(Unset::Error).with_secrets(stored);
         let arguments = |value: Value| Map::from_iter([("a".to_owned(), value)]);
         let foreign = |value: Value, server: &str| {
-            interpolate.knows_secret_in(&arguments(value), &ServerName::new(server).unwrap())
+            interpolate.has_foreign_secret(&arguments(value), &ServerName::new(server).unwrap())
         };
         let canary = || Value::from("the key is canary-1\"x!");
         assert!(!foreign(canary(), "other"), "nothing was handed out yet");
@@ -845,8 +845,8 @@ mod tests {
             assert_eq!(known.conceal(encoded), shown);
             let arguments = json!({ "deep": [{ "text": encoded }] });
             let arguments = arguments.as_object().unwrap();
-            assert!(known.knows_secret_in(arguments, &other), "{encoded}");
-            assert!(!known.knows_secret_in(arguments, &mine), "{encoded}");
+            assert!(known.has_foreign_secret(arguments, &other), "{encoded}");
+            assert!(!known.has_foreign_secret(arguments, &mine), "{encoded}");
         }
     }
 
@@ -874,7 +874,7 @@ mod tests {
                 assert_eq!(concealed.trim_matches(['"', '\\']), "***", "{text}");
                 assert!(serde_json::from_str::<String>(&concealed).is_ok(), "it is JSON as before: {concealed}");
                 let arguments = json!({ "text": &text });
-                assert!(known.knows_secret_in(arguments.as_object().unwrap(), &other), "{text}");
+                assert!(known.has_foreign_secret(arguments.as_object().unwrap(), &other), "{text}");
                 // Writers of both kinds, one in the other.
                 text = if depth % 2 == 0 { ascii(&json!(text).to_string()) } else { json!(text).to_string() };
             }
@@ -911,7 +911,7 @@ mod tests {
         ] {
             assert_eq!(known.conceal(encoded), shown);
             let arguments = json!({ "text": encoded });
-            assert!(known.knows_secret_in(arguments.as_object().unwrap(), &other), "{encoded}");
+            assert!(known.has_foreign_secret(arguments.as_object().unwrap(), &other), "{encoded}");
         }
         for encoded in ["dXNlcjpjYW5hcnkt\n\tNWYwZS85YzFk.", "dXNlcjpjYW5hcnkt\r\n\t NWYwZS85YzFk."] {
             let (once, twice) = (json!(encoded).to_string(), json!(json!([encoded]).to_string()).to_string());

@@ -154,7 +154,7 @@ impl Loaded {
 pub struct ConfigFile {
     /// Its layer.
     pub scope: Scope,
-    /// Where it is.
+    /// Its path.
     pub path: PathBuf,
 }
 
@@ -505,7 +505,7 @@ impl<'a> World<'a> {
             return;
         };
         if layer.scope == Scope::Project && enabled && !entry.enabled {
-            let problem = Problem::warning("a project cannot switch on what is switched off elsewhere");
+            let problem = Problem::warning("a project cannot switch on a server that is switched off elsewhere");
             report.add(problem.hint("switch it on in your own configuration"), &raw.name_at);
             return;
         }

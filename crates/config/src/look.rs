@@ -108,7 +108,7 @@ fn run(command: &[&str], arguments: &[&str], points: &mut Vec<String>) {
         let code = all[at + 1..].iter().find(|word| CODE.contains(&&*word.to_ascii_lowercase()) || joined(word));
         if let Some(flag) = code {
             let what = if is_shell { "a command line" } else { "code" };
-            points.push(format!("{} runs {what} that stands in its arguments ({})", quoted(word), quoted(flag)));
+            points.push(format!("{} runs {what} in its arguments ({})", quoted(word), quoted(flag)));
         }
     }
     if all.contains(&"--privileged") {
@@ -139,7 +139,7 @@ fn in_text(word: &str, points: &mut Vec<String>) {
         if let Some(name) = next.next()
             && (SHELLS.contains(&name.as_str()) || INTERPRETERS.contains(&name.as_str()))
         {
-            points.push(format!("what comes out of one program is run by another (`| {name}`)"));
+            points.push(format!("the output of a program is run by another one (`| {name}`)"));
         }
     }
     if let Some(name) = named(FETCH) {
@@ -183,7 +183,7 @@ fn address(url: &str, points: &mut Vec<String>) {
     let host = rest.split(['/', '?', '#']).next().unwrap_or_default();
     let is_here = ["localhost", "127.", "[::1]"].iter().any(|here| host.starts_with(here));
     if !is_here {
-        points.push("everyone between here and the server can read and change what is sent (`http://`)".to_owned());
+        points.push("everyone between here and the server can read and change the messages (`http://`)".to_owned());
     }
 }
 

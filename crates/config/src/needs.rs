@@ -1,4 +1,4 @@
-//! What the placeholders of an entry need, before any of them is filled in.
+//! The values that the placeholders of an entry need, before any of them is filled in.
 
 use std::{collections::BTreeSet, path::Path};
 
@@ -26,7 +26,7 @@ pub fn given_in(spec: &ServerSpec) -> BTreeSet<String> {
     found
 }
 
-/// Returns how far the servers of an entry are shared: as it says, else [`Share::User`] if a person gives values for it.
+/// Returns how far the servers of an entry are shared: as it says, else [`Share::User`] if users give values for it.
 #[must_use]
 pub fn share_of(spec: &ServerSpec) -> Share {
     let is_personal = || !given_in(spec).is_empty();

@@ -23,8 +23,8 @@ const MAX_HEADERS: usize = 16;
 /// The most bytes of the value of a header.
 const MAX_VALUE: usize = 8 * 1024;
 
-/// A server that a member of a team adds for themselves: an address, and headers. It starts no program, reads no file, and
-/// names nothing but values that the member gives, because the member has no right to any of that.
+/// A server that a member of a team adds for themselves: an address, and headers. It starts no program, reads no file,
+/// and names nothing but values that the member gives, because the member has no right to any of that.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct OwnServer {
@@ -91,7 +91,7 @@ impl OwnServer {
             ..Http::default()
         };
         let source = Source { scope: Scope::Member.as_str().to_owned(), path: None };
-        // Only an operator could approve a changed tool, and the member has asked none for the server either.
+        // Pin nothing: only an operator could approve a changed tool, and no operator has approved the server either.
         let (share, pins) = (Some(Share::User), Some(PinMode::Off));
         Ok(ServerSpec { share, pins, source, ..ServerSpec::new(Transport::Http(http)) })
     }
@@ -107,7 +107,7 @@ fn check_header(name: &str, value: &str) -> Result<(), BadOwnServer> {
     // A bare `$NAME` is a variable of the environment in headers.
     let pieces = placeholder::pieces(value, Bare::Names).ok().filter(|_| is_visible);
     let is_own = |piece: &Piece<'_>| match piece {
-        // What is no placeholder, but looks like one, is a mistake.
+        // A text that only looks like a placeholder is a mistake.
         Piece::Literal(text) => !text.contains("${"),
         Piece::User(name) => is_secret_word(name),
         _ => false,
@@ -136,7 +136,7 @@ mod tests {
         let made = spec("https://mcp.example/a?b=c", &[("Authorization", "Bearer ${user:TOKEN}"), ("X-Price", "$$5")]);
         let made = made.unwrap();
         assert_eq!(made.share, Some(Share::User));
-        let Transport::Http(http) = &made.transport else { panic!("it is no address") };
+        let Transport::Http(http) = &made.transport else { panic!("it is not an address") };
         assert_eq!((&*http.url, http.headers.len()), ("https://mcp.example/a?b=c", 2));
         assert_eq!(http.added_by.as_ref().map(|added_by| &*added_by.member), Some("a-member"));
         let of_another =

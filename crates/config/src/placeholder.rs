@@ -70,7 +70,7 @@ impl TemplateError {
             Self::NotUnicode(_) => "set it to UTF-8 text".to_owned(),
             Self::NoSecret(name) if is_word(name) => format!("set it: `toolrack secret set {name}`"),
             Self::NoSecret(_) => "the name of a secret has letters, digits and `_.-`, at most 64 of them".to_owned(),
-            Self::ClosedSecret { name, .. } => format!("`toolrack secret set {name}` sets it anew"),
+            Self::ClosedSecret { name, .. } => format!("`toolrack secret set {name}` sets it again"),
             Self::NotGiven(name) if is_word(name) => {
                 format!("`toolrack secret set {name}`; a member of a team gives it on the dashboard")
             }
@@ -213,7 +213,7 @@ pub(crate) fn secrets(text: &str, found: &mut BTreeSet<String>) {
     }
 }
 
-/// Returns the names of the values that a person gives for `text`, likewise.
+/// Returns the names of the values that users give for `text`, likewise.
 pub(crate) fn of_user(text: &str, found: &mut BTreeSet<String>) {
     if text.contains("${user:") {
         let is_given = |piece| if let Piece::User(name) = piece { Some(name) } else { None };

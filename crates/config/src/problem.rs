@@ -24,7 +24,7 @@ impl fmt::Display for Severity {
     }
 }
 
-/// One problem of one file.
+/// A problem of a file.
 ///
 /// Its `Display` is for the user: place and message on the first line, then the line of the file with a caret below,
 /// then the next step. `{:#}` gives the first line alone. Neither ever contains a configured value that could be a

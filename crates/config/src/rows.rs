@@ -40,7 +40,7 @@ pub(crate) struct Row {
     pub(crate) of: Servers,
     pub(crate) is_required: bool,
     /// Whether it shows that the object around it is an entry.
-    pub(crate) is_telling: bool,
+    pub(crate) is_characteristic: bool,
     /// Whether placeholders such as `${TOKEN}` are filled in when the server connects.
     pub(crate) is_filled: bool,
     /// Whether it decides which program answers, and so belongs to the identity of the server.
@@ -168,7 +168,7 @@ impl Row {
             kind,
             of: Servers::Any,
             is_required: false,
-            is_telling: false,
+            is_characteristic: false,
             is_filled: false,
             is_identity: false,
             hidden: Hidden::Nothing,
@@ -193,7 +193,7 @@ impl Row {
     }
 
     const fn telling(self) -> Self {
-        Self { is_telling: true, ..self }
+        Self { is_characteristic: true, ..self }
     }
 
     const fn filled(self) -> Self {

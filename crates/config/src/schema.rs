@@ -85,7 +85,7 @@ impl Schema {
     fn entry(&mut self) -> Json {
         self.define("entry", |schema| {
             let mut entry = schema.spelled("entry", ENTRY, NOTES.rows);
-            let telling = ENTRY.rows.iter().filter(|row| row.is_telling).flat_map(spellings);
+            let telling = ENTRY.rows.iter().filter(|row| row.is_characteristic).flat_map(spellings);
             entry.insert("anyOf".to_owned(), telling.map(|name| json!({ "required": [name] })).collect());
             Json::Object(entry)
         })

@@ -65,10 +65,10 @@ impl Watch {
     /// # Errors
     /// When the system has no way to watch files, or none left.
     pub fn new(changed: impl Fn() + Send + 'static) -> Result<Self, WatchError> {
-        Self::looking_every(POLL_INTERVAL, changed)
+        Self::polling(POLL_INTERVAL, changed)
     }
 
-    fn looking_every(pause: Duration, changed: impl Fn() + Send + 'static) -> Result<Self, WatchError> {
+    fn polling(pause: Duration, changed: impl Fn() + Send + 'static) -> Result<Self, WatchError> {
         let (orders, inbox) = channel();
         let orders = Arc::new(orders);
         // Only the `Watch` owns the sender, so dropping it ends the thread.

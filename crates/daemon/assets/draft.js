@@ -6,7 +6,7 @@ import { json } from "./format.js";
 /** @typedef {import("./schema.js").Shape} Shape */
 
 /**
- * The state of one field. It keeps text as the user typed it, even while that is no valid value.
+ * The state of one field. It keeps text as the user typed it, even while that is not a valid value.
  * @typedef {object} Draft
  * @property {string} [text] of a text, a number, or anything as JSON
  * @property {boolean} [on] of a yes or no

@@ -34,7 +34,7 @@ const isObject = (value) => typeof value === "object" && value !== null && !Arra
 /** @param {unknown} value @returns {value is Record<string, unknown>} */
 const isEntry = (value) => isObject(value) && (typeof value.command === "string" || typeof value.url === "string");
 
-/** @param {string} text @returns {unknown} undefined if it is no JSON */
+/** @param {string} text @returns {unknown} undefined if it is not JSON */
 function parsed(text) {
   try {
     return JSON.parse(text);

@@ -67,7 +67,8 @@ impl Agents {
         Ok(Some(token))
     }
 
-    /// Whether `given` opens `path`: it is the token of the agent whose endpoint that is, however its id is written.
+    /// Whether the token `given` opens `path`: it must be the token of the agent whose endpoint is at `path`, in
+    /// whichever encoding the path has the agent's id.
     pub(crate) fn opens(&self, path: &str, given: &str) -> bool {
         let Some(id) = at_endpoint(path) else { return false };
         self.tokens.lock().get(&id).is_some_and(|token| token.is(given))
@@ -83,8 +84,8 @@ impl Agents {
         self.worlds.get(id)
     }
 
-    /// Ends the world of the agent `id`, and with it its servers, once what is under way has ended or run out of time.
-    /// The next request begins it anew.
+    /// Ends the world of the agent `id` together with its servers, once the requests under way have ended or run out of
+    /// time. The next request starts a new one.
     pub(crate) fn stop(&self, id: &str) {
         self.worlds.stop(id);
     }
@@ -94,12 +95,12 @@ impl Agents {
     }
 }
 
-/// Everything below `/agents`, for the agents that a request has in its extensions.
+/// The routes below `/agents`. They find the agents in the extensions of each request.
 pub(crate) fn router() -> Router {
     Router::new().route(&format!("{PREFIX}/{{agent}}/{{*rest}}"), any(answer))
 }
 
-/// Hands a request on to the world of its agent.
+/// Passes a request on to the world of its agent.
 async fn answer(
     Extension(agents): Extension<Weak<Agents>>,
     Path((id, _)): Path<(String, String)>,
@@ -114,7 +115,7 @@ async fn answer(
     agents.worlds.answer(&id, request).await
 }
 
-/// `/agents/ID/REST` as the world of that agent knows it: `/REST`.
+/// Strips the agent from a path: the world of an agent serves `/agents/ID/REST` as `/REST`.
 fn inside(uri: &Uri) -> Option<Uri> {
     let path = uri.path_and_query()?.as_str().strip_prefix(PREFIX)?.strip_prefix('/')?;
     path[path.find('/')?..].parse().ok()
@@ -133,15 +134,15 @@ pub(crate) fn endpoint(id: &str) -> String {
     home(id) + "/mcp"
 }
 
-/// The id of the agent whose MCP endpoint is at `path`, as the router would find it: `/agents/ID/mcp` and no other,
-/// whatever is encoded in ID.
+/// The id of the agent whose MCP endpoint is at `path`, as the router would match it: only `/agents/ID/mcp`, with any
+/// percent-encoding in ID.
 fn at_endpoint(path: &str) -> Option<String> {
     let id = path.strip_prefix(PREFIX)?.strip_prefix('/')?.strip_suffix("/mcp")?;
     let id = percent_decode_str(id).decode_utf8().ok().filter(|_| !id.contains('/'))?;
     Some(id.into_owned())
 }
 
-/// No such agent is configured.
+/// The error for an agent that is not configured.
 pub(crate) fn unknown(id: &str) -> ApiError {
     let clipped = text::clip(id, 200);
     let shown = text::for_line(&clipped);

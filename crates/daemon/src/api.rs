@@ -81,7 +81,7 @@ impl Modify for Secured {
     }
 }
 
-/// Statuses that any address can answer with, beside its own.
+/// The statuses that every route can answer with, in addition to its own.
 const USUAL: &[(&str, &str, bool)] = &[
     ("400", "The request cannot be understood", false),
     ("401", "The token is missing or wrong", false),
@@ -198,8 +198,8 @@ pub fn openapi() -> String {
     ROUTES.1.clone()
 }
 
-/// All routes. A request needs the world that answers it, an `Arc<World>`, and its [agents](agents::Known) in its extensions; the
-/// answer has no secrets of that world.
+/// All routes. The extensions of a request must hold the world that answers it, an `Arc<World>`, and that world's
+/// [agents](agents::Known). Answers contain no secrets of that world.
 pub(crate) fn router() -> Router {
     let document = async || ([("content-type", "application/json")], ROUTES.1.as_str());
     ROUTES
@@ -215,7 +215,7 @@ pub(crate) fn router() -> Router {
         })
 }
 
-/// A body of JSON; anything else is an error that says where.
+/// A JSON body. Anything else is an error that says where the mistake is.
 struct Body<T>(T);
 
 impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Body<T> {
@@ -238,7 +238,7 @@ fn unreadable(rejection: &JsonRejection) -> ApiError {
     ApiError::new(status, code, rejection.body_text())
 }
 
-/// The query of an address; anything else is an error that says where.
+/// The query of a URL. A query that cannot be read is an error that says where the mistake is.
 struct Query<T>(T);
 
 impl<T: DeserializeOwned, S: Send + Sync> axum::extract::FromRequestParts<S> for Query<T> {
@@ -252,7 +252,7 @@ impl<T: DeserializeOwned, S: Send + Sync> axum::extract::FromRequestParts<S> for
     }
 }
 
-/// The parts of a path; anything else is an error.
+/// The parameters of a path. A path that cannot be read is an error.
 struct Path<T>(T);
 
 impl<T: DeserializeOwned + Send, S: Send + Sync> axum::extract::FromRequestParts<S> for Path<T> {
@@ -266,7 +266,8 @@ impl<T: DeserializeOwned + Send, S: Send + Sync> axum::extract::FromRequestParts
     }
 }
 
-/// Who sends a request to the control API. The client's name is the `User-Agent`; browsers all send about the same.
+/// The sender of a request to the control API. The client's name is the `User-Agent`, which is nearly the same for all
+/// browsers.
 struct By(Caller);
 
 impl<S: Send + Sync> axum::extract::FromRequestParts<S> for By {

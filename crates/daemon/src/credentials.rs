@@ -1,4 +1,4 @@
-//! The values that people give for servers of their own: those of `${user:NAME}`.
+//! The values of `${user:NAME}`: users give them to the servers that run only for them.
 
 use std::sync::Arc;
 
@@ -9,9 +9,9 @@ use toolrack_host::{Caller, Principal, ServerSpec, spec::Share};
 
 use crate::event_log::Room;
 
-/// The values that one person has given. No method returns a value: only servers get them.
+/// The values that one user has given. No method returns a value: only servers get values.
 pub trait Credentials: Send + Sync {
-    /// Returns the names of all values. An error is for people, and contains no value.
+    /// Returns the names of all values. Errors are messages for users, and contain no value.
     fn given(&self) -> BoxFuture<'_, Result<Vec<Given>, String>>;
 
     /// Stores `value` as `name`, replacing an earlier one, and records that `by` gave it.
@@ -24,26 +24,26 @@ pub trait Credentials: Send + Sync {
 /// Finds the values of a principal; `None` for one whose values are not stored here.
 pub type CredentialsOf = Box<dyn Fn(&Principal) -> Option<Arc<dyn Credentials>> + Send + Sync>;
 
-/// A value that a person has given.
+/// A value that a user has given.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Given {
     /// Its name.
     pub name: String,
-    /// When the person gave it.
+    /// When the user gave it.
     pub at: DateTime<Utc>,
 }
 
 /// Decides which of the configured servers a world runs.
 #[derive(Clone, Debug, Default)]
 pub enum WorldOf {
-    /// The one person of a machine: all servers.
+    /// The only user of a machine: all servers.
     #[default]
     Machine,
     /// A tenant: the servers that its members share.
     Tenant,
     /// An agent of a tenant: the servers that all its members share.
     AgentOfTenant,
-    /// This member of a tenant: the servers that run once for each member, as far as they are for this one.
+    /// This member of a tenant: the servers that run once for each member, if they are for this member.
     Person(Principal),
 }
 

@@ -35,16 +35,17 @@ struct What {
     /// A stable word.
     #[schema(example = "UNKNOWN_SERVER")]
     code: String,
-    /// For people.
+    /// A message for users.
     message: String,
-    /// What to do next.
+    /// The next step for the user.
     #[serde(skip_serializing_if = "Option::is_none")]
     hint: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     server: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     tool: Option<String>,
-    /// Where a person signs in with a browser, if nothing proves who sends the request and the daemon serves a team.
+    /// The page on which a user signs in: present if the daemon serves a team and the request does not prove who sends
+    /// it.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(example = "/sign-in")]
     sign_in: Option<&'static str>,
@@ -68,7 +69,7 @@ struct UsedUp {
     used: Value,
     #[schema(value_type = f64)]
     limit: Value,
-    /// As in `Retry-After`.
+    /// The same number as in `Retry-After`.
     retry_after_seconds: u64,
 }
 
@@ -142,13 +143,13 @@ impl ApiError {
             .server(shown)
     }
 
-    /// Something that is not there, or no longer.
+    /// Something that does not exist, or no longer.
     pub(crate) fn not_found(what: &str) -> Self {
         Self::new(StatusCode::NOT_FOUND, "NOT_FOUND", what)
     }
 
-    /// What a member gives cannot be stored or read, for this reason.
-    pub(crate) fn not_kept(why: String) -> Self {
+    /// The values of a member cannot be stored or read, for the reason `why`.
+    pub(crate) fn values_unavailable(why: String) -> Self {
         Self::new(StatusCode::INSUFFICIENT_STORAGE, "NOT_KEPT", why)
     }
 
@@ -163,7 +164,7 @@ impl ApiError {
             .hint("the daemon said at its start what is wrong with it")
     }
 
-    /// The layers in front of the API have not proved who asks.
+    /// The layers in front of the API have not proved who sends the request.
     pub(crate) fn unproven() -> Self {
         Self::new(StatusCode::UNAUTHORIZED, "UNAUTHORIZED", "it is not known who asks")
     }
@@ -319,7 +320,7 @@ fn of_edit(error: &EditError) -> ApiError {
             let first = problems.iter().find(|problem| problem.is_error());
             ApiError::new(status, code, error.to_string()).hinted(first)
         }
-        // Without the line of the file that it is about.
+        // `{:#}` leaves out the quoted line of the file.
         EditError::Unreadable(problem) => ApiError::new(status, code, format!("{problem:#}")).hinted(Some(problem)),
         _ => ApiError::new(status, code, error.to_string()),
     }

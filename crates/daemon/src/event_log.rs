@@ -1,4 +1,4 @@
-//! The latest events, which are kept so that a client can continue where its connection ended.
+//! The latest events. The daemon keeps them so that a client can continue where its connection ended.
 
 use std::{collections::VecDeque, fmt, sync::Arc};
 
@@ -32,13 +32,13 @@ pub(crate) enum Room {
 pub(crate) enum Audience {
     /// The members who have this server.
     Server(String),
-    /// The principal whose call it is about, and those who operate the servers.
+    /// The principal who made the call, and the principals who operate the servers.
     Caller(Principal),
-    /// The principal whose call needs an approval, and those who approve for the tenant.
+    /// The principal whose call needs an approval, and the principals who approve for the tenant.
     Approval(Principal),
-    /// The principal whom a server asks, alone.
+    /// The principal whom a server asks, and no other.
     Question(Principal),
-    /// Those who operate the servers.
+    /// The principals who operate the servers.
     Operators,
     /// Every reader.
     All,
@@ -49,7 +49,7 @@ pub(crate) enum Audience {
 pub(crate) struct LoggedEvent {
     /// Its number in this run, from 1.
     pub(crate) id: u64,
-    /// What it is called.
+    /// Its name.
     pub(crate) name: String,
     /// Who may read it.
     pub(crate) audience: Audience,
@@ -60,10 +60,10 @@ pub(crate) struct LoggedEvent {
 /// The events that a reader has not seen yet.
 #[derive(Debug, Default)]
 pub(crate) struct Unseen {
-    /// The number of further events that are no longer kept. `Some(0)` if the number is unknown, because the reader saw
-    /// another run.
+    /// The number of further events that are no longer kept; `Some(0)` if it is unknown, because the reader last read
+    /// the events of another run.
     pub(crate) missed: Option<u64>,
-    /// In order.
+    /// The events that are still kept, in order.
     pub(crate) events: Vec<Arc<LoggedEvent>>,
 }
 
@@ -113,7 +113,7 @@ impl EventLog {
         Self { run: rand::rng().random(), kept: watch::Sender::default(), room, secrets }
     }
 
-    /// Adds an event for `audience`. If the event is no object, or is too long, only its name is kept.
+    /// Adds an event for `audience`. If the event is not an object, or is too long, only its name is kept.
     pub(crate) fn add(&self, name: &str, audience: Audience, event: &impl Serialize) {
         let mut data = match serde_json::to_value(event) {
             Ok(Value::Object(members)) => members,

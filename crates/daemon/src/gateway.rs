@@ -103,7 +103,7 @@ struct Inner {
     tasks: TaskTracker,
     stop: CancellationToken,
     born: Instant,
-    /// Whether the servers that started with the gateway have listed what they offer, or have run out of time to.
+    /// Whether the servers that started with the gateway have listed what they offer, or took too long.
     is_ready: AtomicBool,
 }
 
@@ -182,7 +182,7 @@ impl Gateway {
         Self::shared_router().layer(axum::Extension(self.clone()))
     }
 
-    /// The same for many gateways: a request has the gateway that answers it in its extensions.
+    /// Returns the same router for many gateways: each request carries its gateway in its extensions.
     pub(crate) fn shared_router() -> axum::Router {
         http::router()
     }

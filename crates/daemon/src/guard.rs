@@ -37,7 +37,7 @@ const RATE: (u32, u32) = (50_000, 100_000);
 /// The separate rate limit of requests without a valid token, so that they cannot use up the first one.
 const RATE_UNAUTHENTICATED: (u32, u32) = (5_000, 10_000);
 
-/// When a client may try again that the guard has no time for.
+/// How long a client should wait that the guard refuses because it is busy.
 const WAIT: Duration = Duration::from_secs(1);
 
 /// The content type of a stream of events.
@@ -85,7 +85,7 @@ impl Token {
 /// Who was proved to send a request.
 #[derive(Clone, Debug)]
 pub(crate) enum Proved {
-    /// The person whose daemon it is: the request has the token of this launch, or that of one of its agents.
+    /// The user of the daemon's machine: the request has the token of this launch, or the token of one of its agents.
     Local,
     /// A member of the team.
     Member(ProvedToken),
@@ -126,7 +126,8 @@ pub(crate) fn member_of(request: &Request) -> Option<Principal> {
 }
 
 impl Guard {
-    /// For a daemon at `address`, which is also known by the names `hosts`, with a port where it is not the usual one.
+    /// Creates the guard of a daemon at `address`, which may also be reached under the names `hosts`. A name includes
+    /// the port unless that is the usual one.
     pub(crate) fn new(token: Token, address: SocketAddr, hosts: &[String], others: Others) -> Self {
         let port = address.port();
         let loopback = ["127.0.0.1", "localhost", "[::1]"].map(|name| format!("{name}:{port}"));
@@ -145,12 +146,12 @@ impl Guard {
         }
     }
 
-    /// Also lets the members of a team in.
+    /// Also accepts the requests of a team's members.
     pub(crate) fn with_team(self, members: Members) -> Self {
         Self { members: Some(members), ..self }
     }
 
-    /// Who sends a request, and why it is refused, if it is.
+    /// Returns who sends a request, or why it is refused.
     async fn judge(&self, method: &Method, uri: &Uri, headers: &HeaderMap) -> (Option<Proved>, Option<ApiError>) {
         let proved = match (self.local(uri.path(), headers), &self.members) {
             (Some(local), _) => Ok(Some(local)),
@@ -169,7 +170,7 @@ impl Guard {
         (proved, refusal)
     }
 
-    /// Why a request is refused that comes too often, can be read in two ways, or comes by a wrong name or from another
+    /// Returns the refusal of a request that comes too often, is ambiguous, has the wrong `Host`, or comes from another
     /// site.
     fn misuse(&self, uri: &Uri, headers: &HeaderMap, is_known: bool) -> Option<ApiError> {
         let requests = if is_known { &self.requests } else { &self.unauthenticated };
@@ -191,7 +192,7 @@ impl Guard {
                     .hint("use the address that `toolrack up` printed, or name it with --allow-host"),
             );
         }
-        // The front door answers some addresses to all origins, and judges for itself at the others.
+        // The front door answers some paths to all origins, and checks the origin itself at the others.
         let is_at_the_door = self.members.is_some() && FrontDoor::is_at(uri.path());
         if !is_at_the_door && headers.get(ORIGIN).is_some_and(|origin| !self.is_own(origin)) {
             return Some(ApiError::new(StatusCode::FORBIDDEN, "WRONG_ORIGIN", "pages of other sites may not ask"));
@@ -199,7 +200,7 @@ impl Guard {
         None
     }
 
-    /// Why a request is refused without a proof of who sends it.
+    /// Returns the refusal of a request that does not prove who sends it.
     fn unproven(&self, uri: &Uri, is_known: bool) -> Option<ApiError> {
         let needs_token = is_protected(uri.path());
         // There is no limit on wrong tokens: an attacker cannot guess 256 bits anyway, and a client with an old token
@@ -213,13 +214,13 @@ impl Guard {
         })
     }
 
-    /// The token has ended while a request was under way.
+    /// Returns the refusal of a request whose token ended while it was under way.
     fn ended(&self) -> ApiError {
         self.unauthorized("the token has ended, or the rights of its member changed")
             .hint("send the request again; sign in if it is refused")
     }
 
-    /// A refusal that also says where a person signs in.
+    /// Adds to a refusal the page on which the user signs in.
     fn unauthorized(&self, message: &str) -> ApiError {
         ApiError::new(StatusCode::UNAUTHORIZED, "UNAUTHORIZED", message)
             .sign_in(self.members.as_ref().and_then(Members::sign_in))
@@ -233,7 +234,7 @@ impl Guard {
         text.and_then(|text| HeaderValue::from_str(&text).ok()).unwrap_or(usual)
     }
 
-    /// The membership of the member who was proved. Only requests to the control API need it.
+    /// Returns the membership of the proved member. Only requests to the control API need it.
     fn membership(&self, path: &str, proved: Option<&Proved>) -> Option<Membership> {
         match (proved, &self.members) {
             (Some(Proved::Member(proved)), Some(members)) if Endpoint::at(path).is_none() => members.membership(proved),
@@ -247,7 +248,7 @@ impl Guard {
         host.is_some_and(|host| self.hosts.iter().any(|own| own == host))
     }
 
-    /// The person whose daemon it is, if the request has the token of this launch, or one of an agent.
+    /// Returns the user of the daemon's machine, if the request has the token of this launch or of an agent.
     fn local(&self, path: &str, headers: &HeaderMap) -> Option<Proved> {
         let token = bearer(headers)?;
         (self.token.is(token) || (self.others)(path, token)).then_some(Proved::Local)
@@ -325,8 +326,8 @@ async fn until_the_token_ends(
     })
 }
 
-/// An answer of the guard itself, with the headers that belong to its status. `challenge` says how a client proves who it
-/// is.
+/// An answer of the guard itself, with the headers that belong to its status. `challenge` says how a client proves who
+/// it is.
 fn refused(refusal: ApiError, challenge: HeaderValue) -> Response {
     let mut response = refusal.into_response();
     if response.status() == StatusCode::UNAUTHORIZED {

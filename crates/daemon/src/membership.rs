@@ -1,5 +1,5 @@
-//! The member of a team behind a request, with the store of the team: what the control API needs to show and change members
-//! and tokens.
+//! The member of a team behind a request, with the store of the team. The control API shows and changes members and
+//! tokens with both.
 
 use axum::{
     extract::FromRequestParts,
@@ -14,15 +14,15 @@ use crate::error::ApiError;
 /// A member of a team who was proved to send a request.
 #[derive(Clone)]
 pub(crate) struct Membership {
-    /// All members of all tenants: each use names the tenant.
+    /// The store of all tenants. Each use of it must name the tenant.
     pub(crate) store: TeamStore,
     /// The token or session that proved the member.
     pub(crate) token: TeamToken,
 }
 
 impl Membership {
-    /// The membership of the member whom the token proves; `None` for a token that an issuer signed, whose member the store
-    /// does not have.
+    /// The membership of the member whom the token proves; `None` for a token that an issuer signed, whose member the
+    /// store does not have.
     pub(crate) fn of(store: &TeamStore, proved: &ProvedToken) -> Option<Self> {
         let token = proved.token()?.clone();
         Some(Self { store: store.clone(), token })
@@ -33,7 +33,7 @@ impl Membership {
         &self.token.member
     }
 
-    /// The tenant, outside of which the member sees and changes nothing.
+    /// The tenant. The member sees and changes nothing outside of it.
     pub(crate) fn tenant(&self) -> &str {
         self.member().tenant()
     }

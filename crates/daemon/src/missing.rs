@@ -1,4 +1,4 @@
-//! The values that a member of a team has not yet given for servers of their own.
+//! The values that a member of a team still has to give to their own servers.
 
 use std::{collections::BTreeSet, fmt, sync::Arc};
 
@@ -8,7 +8,7 @@ use url::Url;
 
 use crate::{credentials::WorldOf, world::World};
 
-/// Finds the values that a member has not yet given for servers of their own, and the page on which they give them.
+/// Finds the values that a member still has to give to their own servers, and the page on which they give them.
 #[derive(Clone)]
 pub(crate) struct Missing {
     world: Arc<World>,
@@ -40,7 +40,7 @@ impl Missing {
         if needed.is_empty() {
             return needed;
         }
-        // If the store fails, the error of the server says so.
+        // If the store fails, the server fails as well, and its error says so.
         let given = match (self.world.credentials)(member) {
             Some(credentials) => credentials.given().await.ok(),
             None => None,

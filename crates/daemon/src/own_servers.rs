@@ -1,4 +1,5 @@
-//! Servers that the members of a tenant add for themselves: addresses, which run in the world of their member alone.
+//! Servers that the members of a tenant add for themselves. They have a URL each, and exist only in the world of their
+//! member.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -13,15 +14,16 @@ use toolrack_host::{Caller, Desired, Principal, ServerName, egress::Egress};
 
 use crate::credentials::WorldOf;
 
-/// Stores the servers that the members of a tenant add, by the [key](Principal::key) of the member. An error is for people.
+/// Stores the servers that the members of a tenant add, by the [key](Principal::key) of the member. Errors are messages
+/// for users.
 pub trait AddedServers: Send + Sync {
-    /// Returns the keys of the members who have added any.
+    /// Returns the keys of the members who have added a server.
     fn members(&self) -> BoxFuture<'_, Result<BTreeSet<String>, String>>;
 
     /// Returns the servers of a member, by name.
     fn servers<'a>(&'a self, member: &'a str) -> BoxFuture<'a, Result<BTreeMap<String, OwnServer>, String>>;
 
-    /// Stores a server of a member in place of an earlier one of this name, and records that `by` added it.
+    /// Stores a server of a member, replacing an earlier one of this name, and records that `by` added it.
     fn add<'a>(
         &'a self,
         member: &'a str,
@@ -34,12 +36,12 @@ pub trait AddedServers: Send + Sync {
     fn remove<'a>(&'a self, member: &'a str, name: &'a str, by: &'a Caller) -> BoxFuture<'a, Result<bool, String>>;
 }
 
-/// What the members of a tenant may add, and have added.
+/// The servers that the members of a tenant have added, and the rules for adding them.
 pub struct OwnServers {
     most: usize,
     egress: Egress,
     added: Arc<dyn AddedServers>,
-    /// The members who have added any; a request looks here first.
+    /// The members who have added a server: checked first, because most members have not.
     members: ArcSwap<BTreeSet<String>>,
 }
 
@@ -59,7 +61,8 @@ pub(crate) enum NotAdded {
 }
 
 impl OwnServers {
-    /// Lets each member add at most `most` servers, where `egress` lets connections go. Reads who has added any.
+    /// Lets each member add at most `most` servers, at addresses that `egress` allows. Reads from the store which
+    /// members have added a server.
     ///
     /// # Errors
     /// When the store cannot be read.
@@ -120,7 +123,8 @@ impl OwnServers {
         });
     }
 
-    /// Returns the servers of the member whose world is `of`. Those that cannot be read do not run: the log has why.
+    /// Returns the servers of the member whose world is `of`. Servers that cannot be read do not run, and the log has
+    /// the reason.
     async fn desired(&self, of: &WorldOf) -> Desired {
         let WorldOf::Person(member) = of else { return Desired::new() };
         if !self.has(member) {

@@ -1,5 +1,6 @@
-//! The members of a tenant who have servers of their own: each has a [world](crate::worlds) for these servers, which
-//! borrows the servers of the tenant's world. The proved principal of a request alone decides whose world answers.
+//! The members of a tenant who have servers of their own. Each has a [world](crate::worlds) for these servers, which
+//! borrows the shared servers from the tenant's world. Only the proved principal of a request decides whose world
+//! answers it.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -22,7 +23,7 @@ use crate::{
 const MAX_WORLDS: usize = 1_000;
 
 /// The paths that the member's own world answers. The tenant's world answers all others.
-const THEIRS: [&str; 13] = [
+const MEMBER_PATHS: [&str; 13] = [
     "/mcp",
     "/p",
     "/api/agents/mcp",
@@ -54,19 +55,19 @@ impl People {
         self.worlds.end_where(|id| is_of(id, member)).await;
     }
 
-    /// Has the worlds of the member with this key read their configuration again.
+    /// Makes the worlds of the member with this key read their configuration again.
     pub(crate) async fn reload(&self, member: &str) {
         let worlds = self.worlds.all().into_iter().filter(|(id, _)| is_of(id, member));
         for (_, world) in worlds {
-            // The world reports entries that cannot be used.
+            // The world itself reports entries that cannot be used.
             drop(world.reload().await);
         }
     }
 
     /// Whether the member's own world answers the request: the tenant has servers that not all members share, or the
     /// member has added some, and the request is not about a server that they share.
-    fn is_theirs(&self, member: &Principal, method: &Method, path: &str) -> bool {
-        if !is_below(path, &THEIRS) {
+    fn is_for_member(&self, member: &Principal, method: &Method, path: &str) -> bool {
+        if !is_below(path, &MEMBER_PATHS) {
             return false;
         }
         let loaded = self.tenant.loaded();
@@ -85,10 +86,10 @@ impl People {
         is_read || is_used || loaded.desired.get(name).is_none_or(is_own)
     }
 
-    /// Has the world of `member` answer.
+    /// Lets the world of `member` answer.
     async fn answer(&self, member: &Principal, request: Request) -> Response {
         let (own, key) = (member.key(), key_of(member));
-        // With another role or other groups, the member may have other servers.
+        // The member had another role or other groups then, and perhaps other servers.
         self.worlds.stop_where(|id| is_of(id, &own) && id != key);
         if self.worlds.count() >= MAX_WORLDS && !self.worlds.is_running(&key) {
             let message = format!("{MAX_WORLDS} members of the tenant use servers of their own already");
@@ -100,12 +101,13 @@ impl People {
     }
 }
 
-/// Whether `id` is that of a world of the member with this key.
+/// Whether `id` is the id of a world of the member with this key.
 fn is_of(id: &str, member: &str) -> bool {
     id.strip_prefix(member).is_some_and(|rest| rest.starts_with(' '))
 }
 
-/// Names the world of a member with this role and these groups. A provider may list the same groups in another order.
+/// Returns the id of the world of a member with this role and these groups. Sorts the groups, because a provider may
+/// list them in any order.
 fn key_of(member: &Principal) -> String {
     let groups: BTreeSet<_> = member.groups().collect();
     format!("{} {} {groups:?}", member.key(), member.role().word())
@@ -118,10 +120,10 @@ fn is_below(path: &str, places: &[&str]) -> bool {
 
 /// Passes the request of a member on to their own world, if it is for that world. The world of a tenant has its
 /// [`People`] in the extensions of each request.
-pub(crate) async fn of_their_own(request: Request, next: Next) -> Response {
+pub(crate) async fn to_member_world(request: Request, next: Next) -> Response {
     let people = request.extensions().get::<Arc<People>>().cloned();
     match people.zip(guard::member_of(&request)) {
-        Some((people, member)) if people.is_theirs(&member, request.method(), request.uri().path()) => {
+        Some((people, member)) if people.is_for_member(&member, request.method(), request.uri().path()) => {
             people.answer(&member, request).await
         }
         _ => next.run(request).await,
@@ -136,9 +138,13 @@ mod tests {
 
     #[test]
     fn only_whole_words_of_a_path_count() {
-        assert!(is_below("/mcp", &THEIRS) && is_below("/mcp/", &THEIRS) && is_below("/api/v1/me/credentials", &THEIRS));
+        assert!(
+            is_below("/mcp", &MEMBER_PATHS)
+                && is_below("/mcp/", &MEMBER_PATHS)
+                && is_below("/api/v1/me/credentials", &MEMBER_PATHS)
+        );
         for path in ["/mcpx", "/metrics", "/agents/a/mcp", "/api/v1/audit", "/api/v1/menu", "/api/v1/approvals"] {
-            assert!(!is_below(path, &THEIRS), "{path}");
+            assert!(!is_below(path, &MEMBER_PATHS), "{path}");
         }
     }
 

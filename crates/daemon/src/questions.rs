@@ -1,4 +1,4 @@
-//! Questions that wait for a person: approvals of calls, and what servers ask.
+//! Questions that wait for a user: approvals of calls, and the questions of servers.
 
 use std::{
     collections::BTreeMap,
@@ -42,7 +42,7 @@ pub struct Questions {
     inner: Arc<Inner>,
     /// The caller whose call the questions belong to, if known.
     caller: Option<Caller>,
-    /// Hides what only the member knows in whose world the questions are asked.
+    /// Hides the secrets of the member in whose world the questions are asked.
     secrets: Option<Arc<Interpolate>>,
 }
 
@@ -86,11 +86,11 @@ pub(crate) struct Question {
     /// Names it in an answer.
     #[schema(example = "q12-5f0c9a3e")]
     pub(crate) id: String,
-    /// The agent in whose world it is asked, where that is not the world that tells of it.
+    /// The agent in whose world it is asked, if another world shows it.
     agent: Option<String>,
-    /// Who wants the call that it is about, or in which a server asks; `null` where that is not known.
+    /// The caller of the call that it is about, or in which a server asks; `null` if the caller is not known.
     caller: Option<Wanting>,
-    /// Whose call it is about; the local person where that is not known.
+    /// The principal whose call it is about; the user of the machine if that is not known.
     #[serde(skip)]
     principal: Principal,
     /// What is asked.
@@ -106,19 +106,19 @@ pub(crate) struct Question {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
 #[schema(title = "Caller")]
 pub(crate) struct Wanting {
-    /// The door: `cli`, a command that a person typed; `daemon`, the control API and the dashboard; `gateway`, an MCP client;
-    /// `agent`, a model in a conversation; `program`, a program that embeds Toolrack.
+    /// The door: `cli`, a command that a user typed; `daemon`, the control API and the dashboard; `gateway`, an MCP
+    /// client; `agent`, a model in a conversation; `program`, a program that embeds Toolrack.
     way: String,
-    /// The tenant of the principal that calls, its subject and its name; `null` for the person of a machine that has only
-    /// one.
+    /// The tenant, the subject and the name of the calling principal; `null` for the user of a machine with a single
+    /// user.
     tenant: Option<String>,
     subject: Option<String>,
     name: Option<String>,
     /// How a client of the gateway is connected: `http` or `stdio`.
     over: Option<String>,
-    /// What the client calls itself: a claim that any client can make.
+    /// The name that the client gives itself. Any client can claim any name.
     client: Option<String>,
-    /// Tells a client of the gateway from others of its name. It opens nothing.
+    /// Distinguishes clients of the gateway that have the same name. It grants no access.
     session: Option<String>,
     /// The `id` that the client gave to its call or turn.
     request: Option<String>,
@@ -148,7 +148,7 @@ impl From<&Caller> for Wanting {
     }
 }
 
-/// What is asked. Texts of servers are untrusted.
+/// The question itself. Texts of servers are untrusted.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub(crate) enum About {
@@ -167,11 +167,11 @@ pub(crate) enum About {
         read_only: bool,
         /// The server claims that the tool may destroy something.
         destructive: bool,
-        /// What the server says of the tool.
+        /// The server's description of the tool.
         description: Option<String>,
-        /// What a person should look at in the definition of the tool.
+        /// Findings in the definition of the tool, at which a user should look.
         findings: Vec<Finding>,
-        /// For how long an answer can count, at most: `once`, `session`, which is until the daemon ends, or `always`.
+        /// The longest time for which an answer can be valid: `once`, `session` (until the daemon ends) or `always`.
         lasting: String,
     },
     /// A server wants a form filled in.
@@ -199,8 +199,8 @@ pub(crate) enum About {
 #[derive(Clone, Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Answer {
-    /// To an approval: `once`, `session`, `always_tool`, `always_server` or `deny`; to anything else: `accept`, `decline` or
-    /// `cancel`. An answer for more than the question is `lasting` for counts for as long as that.
+    /// To an approval: `once`, `session`, `always_tool`, `always_server` or `deny`. To any other question: `accept`,
+    /// `decline` or `cancel`. An answer is valid for at most the time in `lasting` of its question.
     answer: Word,
     /// The call runs with these instead.
     #[schema(value_type = Option<Object>)]
@@ -230,7 +230,7 @@ pub(crate) enum Word {
 pub(crate) enum AnswerRefused {
     /// The question was answered, is over, or never was.
     Over,
-    /// The answer is one to another kind of question.
+    /// The answer is for another kind of question.
     Unfit,
     /// The call cannot be made with these arguments.
     Arguments(String),
@@ -301,7 +301,8 @@ impl Questions {
         Self { inner: Arc::new(inner), caller: None, secrets: None }
     }
 
-    /// The same questions for the world of a member, whose secrets are hidden from those who answer for the tenant.
+    /// Returns a handle for the world of a member: the member's secrets are hidden from the users who answer for the
+    /// tenant.
     #[must_use]
     pub fn concealing(&self, secrets: Arc<Interpolate>) -> Self {
         Self { secrets: Some(secrets), ..self.clone() }
@@ -327,7 +328,7 @@ impl Questions {
         self.inner.of_agent.get().map(|(agent, _)| agent.as_str())
     }
 
-    /// `principal`, who reaches this world through `way`.
+    /// Returns `principal` as a caller that reaches this world through `way`.
     pub(crate) fn caller(&self, principal: Principal, way: Way) -> Caller {
         let caller = Caller::of(principal, way);
         match self.agent() {
@@ -393,7 +394,7 @@ impl Questions {
 }
 
 impl About {
-    /// The same without secrets. The call still runs with its own arguments.
+    /// The same question without secrets. The call still runs with its original arguments.
     fn concealed(mut self, secrets: &Interpolate) -> Self {
         let hide = |text: &mut String| *text = secrets.conceal(text).into_owned();
         match &mut self {
@@ -445,8 +446,8 @@ impl Inner {
         (self.id(number) == id).then_some(number)
     }
 
-    /// The approval that this question asks for, if it is one; an error when `answer` does not fit the question.
-    /// A question that is for others does not exist for `principal`.
+    /// The approval that this question asks for, if it is one; an error when `answer` does not fit the question. A
+    /// question that `principal` may not answer counts as missing.
     fn asked(&self, number: u64, principal: &Principal, answer: &Answer) -> Result<Option<Confirm>, AnswerRefused> {
         let open = self.open.lock();
         let waiting = open.waiting.get(&number).filter(|waiting| waiting.question.is_for(principal));
@@ -487,8 +488,8 @@ impl Inner {
         Some((number, audience))
     }
 
-    /// Logs an event about a question here and, as one of the agent's, in the other log. `event` gets the
-    /// agent there.
+    /// Logs an event about a question in this world's log and, for the world of an agent, also in the daemon's log. `event`
+    /// gets the agent for the latter.
     fn tell(&self, name: &str, audience: Audience, event: impl Fn(Option<&str>) -> Value) {
         if let Some(log) = self.log.get() {
             log.add(name, audience.clone(), &event(None));
@@ -553,7 +554,7 @@ impl Asker for Questions {
                 destructive: question.destructive,
                 description: question.description,
                 findings: question.findings.into_iter().map(Finding::from).collect(),
-                lasting: lasting_word(question.lasting).to_owned(),
+                lasting: lasting_name(question.lasting).to_owned(),
             };
             let (answer, callers) = match self.ask(about, Some(asked)).await {
                 Ok(answer) => answer,
@@ -587,7 +588,7 @@ impl Asker for Questions {
 }
 
 /// A stable word.
-fn lasting_word(lasting: Lasting) -> &'static str {
+fn lasting_name(lasting: Lasting) -> &'static str {
     match lasting {
         Lasting::Once => "once",
         Lasting::Session => "session",

@@ -1,8 +1,8 @@
-//! Ends the servers of removed members, and deletes the values that they gave for these servers. Both have the key of the
-//! membership that ended, so nothing of a later one is touched.
+//! Ends the servers of removed members, and deletes the values that they gave for these servers. Both belong to the key
+//! of the ended membership, so a later membership of the same person is not touched.
 //!
-//! The store of the team notes each removal until that is done, so that it is done also when the daemon did not run at the
-//! time of the removal.
+//! The store of the team keeps a note of each removal until this is done, so that it also happens if the daemon was not
+//! running at the time of the removal.
 
 use std::{sync::Arc, time::Duration};
 
@@ -21,8 +21,8 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// The pause after which the daemon tries again to delete a value.
 const AGAIN: Duration = Duration::from_mins(1);
 
-/// Deletes what a member gave, by the tenant and the [key](toolrack_host::Principal::key) of the member. An error is for
-/// the operator.
+/// Deletes the values that a member gave, by the tenant and the [key](toolrack_host::Principal::key) of the member.
+/// Errors are messages for the operator.
 pub type Forget = Box<dyn Fn(String, String) -> BoxFuture<'static, Result<(), String>> + Send + Sync>;
 
 pub(crate) struct Removals {
@@ -47,7 +47,7 @@ impl Removals {
         }
     }
 
-    /// Deletes the values of all members who were removed since; returns whether none is left.
+    /// Deletes the values of all members who were removed meanwhile; returns whether all are deleted.
     async fn round(&self) -> bool {
         let removed = match self.store.removed_members().await {
             Ok(removed) => removed,
@@ -69,7 +69,7 @@ impl Removals {
 
     async fn forget(&self, removed: &RemovedMember) -> Result<(), String> {
         let (tenant, member) = (&removed.tenant, removed.key());
-        // A server that still runs could have its token renewed, and stored again.
+        // A server that still runs could renew its token, and store it again.
         if timeout(PATIENCE, self.tenants.end_member(tenant, &member)).await.is_err() {
             tracing::warn!("servers of a removed member of `{tenant}` take long to end");
         }

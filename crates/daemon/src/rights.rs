@@ -5,7 +5,7 @@ use toolrack_host::{Principal, principal::Role};
 /// A right. Each route has one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Right {
-    /// No identity is needed: is the daemon alive?
+    /// To see whether the daemon is alive. Needs no identity.
     Open,
     /// To look at servers, tools and states.
     See,
@@ -19,8 +19,8 @@ pub(crate) enum Right {
     Scrape,
     /// To see and change what belongs to other people of the tenant.
     Administer,
-    /// To say which programs run and which files are read on the machine of the daemon: for its own user alone, because
-    /// such a program could read the files of every tenant.
+    /// To decide which programs run and which files are read on the daemon's machine. Only the user of that machine has
+    /// this right, because such a program could read the files of every tenant.
     Install,
 }
 
@@ -51,7 +51,7 @@ impl Right {
         }
     }
 
-    /// Whether the members of a tenant with this role have it.
+    /// Whether members of a tenant have this right if they have `role`.
     pub(crate) fn is_of_role(self, role: Role) -> bool {
         match role {
             Role::Admin => self != Self::Install,

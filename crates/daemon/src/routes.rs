@@ -15,7 +15,7 @@ use utoipa_axum::router::{OpenApiRouter, UtoipaMethodRouter};
 
 use crate::{error::ApiError, rights::Right};
 
-/// Refuses a request whose principal has not this right.
+/// Refuses a request whose principal lacks this right.
 fn check_request(right: Right, extensions: &Extensions) -> Result<(), ApiError> {
     if right == Right::Open {
         return Ok(());
@@ -23,7 +23,7 @@ fn check_request(right: Right, extensions: &Extensions) -> Result<(), ApiError> 
     check(right, extensions.get::<Principal>().ok_or_else(ApiError::unproven)?)
 }
 
-/// Refuses a principal that has not this right.
+/// Refuses a principal that lacks this right.
 pub(crate) fn check(right: Right, principal: &Principal) -> Result<(), ApiError> {
     if right.is_of(principal) {
         return Ok(());
@@ -35,14 +35,14 @@ pub(crate) fn check(right: Right, principal: &Principal) -> Result<(), ApiError>
             "ask the operator of the daemon, who changes the files of your tenant",
         ),
         _ => (
-            format!("this needs the right `{word}`, which the role `{role}` has not"),
+            format!("this needs the right `{word}`, which the role `{role}` lacks"),
             "an administrator of the tenant gives roles",
         ),
     };
     Err(ApiError::new(StatusCode::FORBIDDEN, "NO_RIGHT", message).hint(hint))
 }
 
-/// Lets a request through whose principal has `right`.
+/// Passes a request on if its principal has `right`, and refuses it otherwise.
 pub(crate) async fn require(right: Right, request: Request, next: Next) -> Response {
     match check_request(right, request.extensions()) {
         Ok(()) => next.run(request).await,

@@ -83,13 +83,13 @@ pub type Admit = Arc<dyn Fn(UnixStream) -> BoxFuture<'static, Option<UnixStream>
 pub struct Team {
     /// The ids of its tenants.
     pub tenants: BTreeSet<String>,
-    /// Knows its members by their tokens. The daemon runs [`Authority::watch`].
+    /// Finds the member to whom a token belongs. The daemon runs [`Authority::watch`].
     pub authority: Authority,
-    /// Signs its people in, and gives OAuth clients tokens.
+    /// Signs members in, and gives tokens to OAuth clients.
     pub door: Arc<FrontDoor>,
     /// Makes the parts of a tenant's world at the first request of one of its members.
     pub for_tenants: MakeWorld,
-    /// Deletes what a removed member gave.
+    /// Deletes the values that a removed member gave.
     pub forget: Forget,
 }
 
@@ -102,7 +102,7 @@ impl fmt::Debug for Team {
 /// The address of a daemon, and its limits.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The address. Port 0 takes any that is free.
+    /// The address. Port 0 means any free port.
     pub listen: SocketAddr,
     /// The token that requests need.
     pub token: Token,
@@ -112,7 +112,7 @@ pub struct Options {
     pub remote: bool,
     /// How long running calls may continue at the end.
     pub grace: Duration,
-    /// How long the world of an agent or a tenant stays without a request.
+    /// How long the world of an agent or a tenant runs without a request.
     pub agent_idle: Duration,
     /// The most HTTP connections at once. Beyond, a new one replaces one that has shown no valid token, or waits if
     /// there is none. 4,096 by default. Each takes a file descriptor.
@@ -159,7 +159,7 @@ impl Current {
         Some(self.0.loaded())
     }
 
-    /// Whether a person stopped the server `name`, without a change in any file.
+    /// Returns whether a user stopped the server `name` without changing a file.
     #[must_use]
     pub fn is_held(&self, name: &str) -> bool {
         self.0.is_held(name)
@@ -176,7 +176,7 @@ impl Current {
 #[non_exhaustive]
 pub enum StartError {
     /// Other machines could reach it.
-    #[error("{0} can be reached from other machines: the daemon listens there only when that is asked for")]
+    #[error("{0} can be reached from other machines: the daemon listens there only with permission")]
     Remote(SocketAddr),
     /// Another program listens there.
     #[error("{0} is in use by another program")]
@@ -215,8 +215,8 @@ impl fmt::Debug for Daemon {
 
 impl Daemon {
     /// Binds the address, loads the configuration and begins to start its servers. `for_agents` makes the parts of an
-    /// agent's world at the first request to that agent. With a `team`, its members are let in, too: each reaches the
-    /// world of its own tenant, and never the daemon's own.
+    /// agent's world at the first request to that agent. With a `team`, it also serves the members of the team: each
+    /// reaches the world of their own tenant, and never the daemon's own world.
     ///
     /// # Errors
     /// [`StartError`]; nothing was started then.
@@ -352,7 +352,7 @@ static ROUTES: LazyLock<Router> = LazyLock::new(|| {
     api::router()
         .merge(agents::router())
         .merge(endpoints())
-        .layer(middleware::from_fn(people::of_their_own))
+        .layer(middleware::from_fn(people::to_member_world))
         .layer(middleware::from_fn(once_applied))
         .layer(DefaultBodyLimit::max(MAX_BODY))
 });
@@ -420,7 +420,7 @@ fn services(site: &Arc<Site>) -> Serve {
     Arc::new(move |world, within, tasks| {
         let gateway = Gateway::new(world.host.clone(), gateway_options(world, &site));
         let agents = within.for_agents.map(|make| agents_of(&site, world, make, tasks));
-        let people = within.for_people.map(|make| people_of(&site, world, make, tasks));
+        let people = within.for_members.map(|make| people_of(&site, world, make, tasks));
         if let Some(people) = &people {
             // Set here and nowhere else.
             let _ = world.members.set(worlds_of(people));
@@ -439,7 +439,7 @@ fn agents_of(site: &Arc<Site>, world: &Arc<World>, make: MakeWorld, tasks: &Task
         ending: world.ending.clone(),
         tasks: tasks.clone(),
         base: None,
-        // The event log of a world also tells of the questions that are asked in the worlds of its agents.
+        // The event log of a world also gets the questions from the worlds of its agents.
         log: Some(Arc::clone(&world.log)),
     };
     Agents::new(Arc::clone(world), common)

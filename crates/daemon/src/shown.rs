@@ -30,7 +30,7 @@ pub(crate) struct Finding {
     /// `instructions`, `hidden`, `look_alike` or `other_server`.
     #[schema(value_type = String)]
     pub(crate) kind: FindingKind,
-    /// Where in the definition.
+    /// Its place in the definition.
     place: String,
     /// The finding, in words.
     what: String,

@@ -6,11 +6,11 @@ use http::{
     header::{CACHE_CONTROL, CONTENT_TYPE},
 };
 
-/// nginx, and proxies with the same header, hold answers back until they are large or have ended, unless told not to.
+/// nginx and similar proxies hold an answer back until it is large or has ended, unless this header tells them not to.
 const BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
 
-/// Asks proxies between here and the client to pass events on as they come: not gathered, kept or compressed. It is
-/// applied to every answer of a router, so that no stream is without it.
+/// Asks proxies between the daemon and the client to pass events on as they come, and not to buffer, cache or compress
+/// them. Applied to every answer of a router, so that no stream lacks it.
 pub(crate) async fn passed_on(mut response: Response) -> Response {
     let kind = response.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
     if kind.is_some_and(|kind| kind.starts_with("text/event-stream")) {

@@ -1,5 +1,5 @@
-//! Tenants of a team: each has a [world](crate::worlds) of its own. Only the principal of a request decides which world
-//! answers it, and never the content of the request.
+//! Tenants of a team: each has a [world](crate::worlds) of its own. The principal of a request decides which world
+//! answers it; the content of the request never does.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -42,8 +42,8 @@ impl Tenants {
     }
 }
 
-/// Passes the request of a member on to the world of its tenant. Routes without data of a tenant, such as the files of
-/// the dashboard, are the same for all.
+/// Passes the request of a member on to the world of their tenant. Routes without data of a tenant, such as the files
+/// of the dashboard, are the same for all tenants.
 pub(crate) async fn of_member(State(tenants): State<Arc<Tenants>>, request: Request, next: Next) -> Response {
     match guard::member_of(&request) {
         Some(principal) if guard::is_protected(request.uri().path()) => {
@@ -72,7 +72,8 @@ mod tests {
     use super::*;
     use crate::worlds::tests::{broken, that_never_run};
 
-    /// The status for a request of `by` to `path`. The daemon's own world answers 200, and those of tenants do not begin.
+    /// Returns the status of the answer to a request of `by` to `path`. The daemon's own world answers 200; the worlds
+    /// of tenants do not begin.
     async fn status(by: Option<Principal>, path: &str) -> u16 {
         let ids = ["acme".to_owned()].into();
         let tenants = Tenants::new(ids, that_never_run(Box::new(|_, _| async { Err(broken()) }.boxed())));

@@ -1,7 +1,7 @@
-//! Reads the part of a request that no handler has read, so that its connection can serve the next request.
+//! Reads the rest of a request that no handler has read, so that its connection can serve the next request.
 //!
-//! The daemon can answer a request before its body has arrived, such as one without a right token or to an unknown
-//! address. In HTTP/1 the next request comes after the rest of that body. A server that does not read the rest has to
+//! The daemon can answer a request before its body has arrived, for example one without a valid token or to an unknown
+//! path. In HTTP/1 the next request comes after the rest of that body. A server that does not read the rest has to
 //! close the connection, and a client that is sending its next request at that moment gets no answer at all.
 
 use std::{
@@ -24,14 +24,14 @@ use http::{
 };
 use tokio::{sync::oneshot, time::timeout};
 
-/// The most bytes that are read. A client that sends more connects anew.
+/// The most bytes that are read. A client that sends more has to reconnect.
 const MAX_BYTES: usize = 64 * 1024;
 
 /// How long they may take.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Reads the rest of each request's body before it passes on the answer. If the rest is too long or too late, the answer
-/// says that the connection closes.
+/// Reads the rest of each request's body before it passes on the answer. If the rest is too long or too late, the
+/// answer says that the connection closes.
 pub(crate) async fn read(request: Request, next: Next) -> Response {
     // A client with `Expect: 100-continue` sends no body unless a handler reads it.
     if request.version() > Version::HTTP_11 || request.body().is_end_stream() || request.headers().contains_key(EXPECT)
@@ -63,7 +63,8 @@ async fn ends(mut rest: BodyDataStream) -> bool {
     true
 }
 
-/// A body that a handler reads as far as it wants. It is returned when the handler drops it before its end.
+/// A body that a handler may read only partly. If the handler drops it before its end, the body is sent back to be
+/// read.
 struct Lent {
     stream: Option<BodyDataStream>,
     back: Option<oneshot::Sender<BodyDataStream>>,
@@ -85,7 +86,7 @@ impl Stream for Lent {
 impl Drop for Lent {
     fn drop(&mut self) {
         if let (Some(stream), Some(back)) = (self.stream.take(), self.back.take()) {
-            // Without a receiver the connection is gone.
+            // Fails if the connection is gone, which does not matter here.
             let _ = back.send(stream);
         }
     }
@@ -105,7 +106,7 @@ mod tests {
 
     type Piece = Result<Bytes, std::io::Error>;
 
-    /// A server with an address that reads its body and one that does not.
+    /// A server with a route that reads the body and one that does not.
     fn router() -> Router {
         Router::new()
             .route("/read", post(|body: Bytes| async move { body.len().to_string() }))

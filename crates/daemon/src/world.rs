@@ -71,11 +71,11 @@ pub struct Parts {
     pub models: Models,
     /// Signs in to servers.
     pub sign_ins: SignIns,
-    /// Whose servers run, of those that are configured.
+    /// Decides which of the configured servers run.
     pub of: WorldOf,
-    /// The values that people give for servers of their own.
+    /// Finds the values that users give to their own servers.
     pub credentials: CredentialsOf,
-    /// What members of a tenant may add, and have added; `None` where there is none.
+    /// The servers that members of a tenant add for themselves; `None` in other worlds.
     pub own_servers: Option<Arc<OwnServers>>,
     /// Called with each world just before it is applied.
     pub before_applying: Box<dyn Fn(&Loaded) + Send + Sync>,
@@ -100,7 +100,7 @@ pub struct ChosenModel {
     pub max_tokens: Option<u32>,
     /// The limits of a turn.
     pub limits: Limits,
-    /// Whether its price is known, without which no quota of money can bound it.
+    /// Whether its price is known. A quota of money cannot bound a model without a price.
     pub has_price: bool,
 }
 
@@ -124,21 +124,21 @@ pub fn discovery_name(beside: &Desired) -> ServerName {
 pub struct NoModel {
     /// A stable word.
     pub code: &'static str,
-    /// For people.
+    /// A message for users.
     pub message: String,
-    /// What to do next.
+    /// The next step for the user.
     pub hint: Option<String>,
 }
 
-/// What the world of a tenant does with the worlds of its members, each by the key of the member.
+/// How the world of a tenant controls the worlds of its members, by the key of the member.
 pub(crate) struct MemberWorlds {
-    /// Ends them, and is ready when their servers have ended.
+    /// Ends the worlds of a member, and waits until their servers have ended.
     pub(crate) end: OfMember,
-    /// Has them read their configuration again, and is ready when that has been applied.
+    /// Makes the worlds of a member read their configuration again, and waits until they have applied it.
     pub(crate) reload: OfMember,
 }
 
-/// Does something with the worlds of the member with a key.
+/// An operation on the worlds of the member with a key.
 pub(crate) type OfMember = Box<dyn Fn(String) -> BoxFuture<'static, ()> + Send + Sync>;
 
 /// The state that everything in the daemon reads. One task changes it ([`keeper`]); readers never wait.
@@ -152,7 +152,7 @@ pub(crate) struct World {
     pub(crate) questions: Questions,
     pub(crate) log: Arc<EventLog>,
     pub(crate) tally: Tally,
-    /// Findings that a person should look at, in the definitions of tools.
+    /// Findings in the definitions of tools, at which a user should look.
     pub(crate) findings_cache: FindingsCache,
     pub(crate) quotas: TenantQuotas,
     pub(crate) models: Models,
@@ -161,7 +161,7 @@ pub(crate) struct World {
     pub(crate) credentials: CredentialsOf,
     /// The worlds of members, if this is the world of a tenant.
     pub(crate) members: OnceLock<MemberWorlds>,
-    /// What members add for themselves, in the world of a tenant and in those of its members.
+    /// The servers that members add for themselves; present in the world of a tenant and in the worlds of its members.
     pub(crate) own_servers: Option<Arc<OwnServers>>,
     /// Tasks that run beside requests.
     tasks: TaskTracker,
@@ -174,9 +174,9 @@ pub(crate) struct World {
     rejected: ArcSwap<Vec<Problem>>,
     /// Whether the first world has been applied.
     applied: watch::Sender<bool>,
-    /// Tells of values that the person gives and takes back.
+    /// Notifies when the user gives or takes back a value.
     given: watch::Sender<()>,
-    /// What groups of clients see.
+    /// The profiles, which decide what groups of clients see.
     pub(crate) profiles: Profiles,
     /// The servers that the user has stopped although they are configured to run.
     held: ArcSwap<BTreeSet<String>>,
@@ -200,8 +200,8 @@ pub(crate) enum NotReloaded {
 
 impl World {
     /// Loads the configuration; from then on it is applied and watched: see [`Self::once_applied`]. With a `base`, the
-    /// world has the configuration of that world, whenever that has applied it, and what its member has added. Its
-    /// tasks are in `tasks`, and end once `ending` is cancelled.
+    /// world takes over the configuration of that world each time that world has applied it, and adds the servers of
+    /// its member. Its tasks are in `tasks`, and end once `ending` is cancelled.
     pub(crate) async fn start(
         parts: Parts,
         base: Option<&Arc<Self>>,
@@ -228,7 +228,7 @@ impl World {
         questions.tell(Arc::clone(&log));
         let (orders, inbox) = mpsc::channel(16);
         let (events, counts) = (host.events(), tally::Counts::default());
-        // From before it is taken over, so that no change goes unnoticed.
+        // Subscribe before taking the configuration over, so that no change goes unnoticed.
         let base = base.map(|base| Base { applied: base.applied(), world: Arc::clone(base) });
         let wanted = with_own(&request, own_servers.as_deref(), &of).await;
         let loaded = match &base {
@@ -295,8 +295,8 @@ impl World {
         self.loaded.load_full()
     }
 
-    /// Returns whether the entry of this name is one of this world: a member of a tenant has their own servers and
-    /// those that are lent to them. A name without an entry is one of every world.
+    /// Returns whether this world has the entry of this name: a member of a tenant has their own servers and the
+    /// servers that are lent to them. A name without an entry counts as present in every world.
     pub(crate) fn has(&self, server: &str) -> bool {
         self.loaded.load().desired.get(server).is_none_or(|spec| self.of.has(spec))
     }
@@ -307,8 +307,8 @@ impl World {
         matches!(self.of, WorldOf::Person(_)) && runs()
     }
 
-    /// Returns whether `principal` may read what is stored about the server of this name. Without an entry, it may be that of
-    /// a member: only those who operate the servers may.
+    /// Returns whether `principal` may read what is stored about the server of this name. A server without an entry may
+    /// belong to another member, so only principals who operate the servers may read about it.
     pub(crate) fn shows(&self, server: &str, principal: &Principal) -> bool {
         let operates = || Right::Operate.is_of(principal);
         self.loaded.load().desired.get(server).map_or_else(operates, |spec| spec.is_for(principal))
@@ -320,7 +320,7 @@ impl World {
         if rejected.is_empty() { self.loaded.load().problems.clone() } else { rejected.to_vec() }
     }
 
-    /// Whether a person stopped the server `name`.
+    /// Returns whether a user stopped the server `name`.
     pub(crate) fn is_held(&self, name: &str) -> bool {
         self.held.load().contains(name)
     }
@@ -330,7 +330,7 @@ impl World {
         self.held.load_full()
     }
 
-    /// Stops `name`, or lets it run again, without a change in any file.
+    /// Stops `name`, or lets it run again, without changing a file.
     pub(crate) async fn hold(&self, name: &str, hold: bool) -> Result<(), NotReloaded> {
         self.order(|done| Order::Hold { name: name.to_owned(), hold, done }).await
     }
@@ -357,13 +357,13 @@ impl World {
         outcome.await.unwrap_or(Err(NotReloaded::Ending))
     }
 
-    /// Tells of each value that the person of this world gives or takes back.
+    /// Returns a receiver that notices each value that the user of this world gives or takes back.
     pub(crate) fn given(&self) -> watch::Receiver<()> {
         self.given.subscribe()
     }
 
-    /// Starts `servers` anew, because a value that they need has changed.
-    pub(crate) fn given_anew(&self, servers: &BTreeSet<String>) {
+    /// Restarts `servers`, because a value that they need has changed.
+    pub(crate) fn restart_for_values(&self, servers: &BTreeSet<String>) {
         for server in servers {
             // A server that was removed meanwhile has nothing to end.
             let _ = self.host.reconnect(server);
@@ -371,7 +371,7 @@ impl World {
         self.given.send_replace(());
     }
 
-    /// Tells of each time that the configuration is applied.
+    /// Returns a receiver that notices each time the configuration is applied.
     pub(crate) fn applied(&self) -> watch::Receiver<bool> {
         self.applied.subscribe()
     }

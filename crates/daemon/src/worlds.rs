@@ -1,6 +1,7 @@
-//! Worlds that begin with the first request to them, and end after some time without one: those of agents and tenants.
+//! The worlds of agents, tenants and members: a world begins with the first request to it, and ends after some time
+//! without a request.
 //!
-//! Each has a host of its own, so that no two of them see each other's servers. In each are the same services as in the
+//! Each has a host of its own, so that no two of them see each other's servers. Each offers the same services as the
 //! daemon's own world: the control API and the MCP endpoint.
 
 use std::{
@@ -44,7 +45,7 @@ pub struct WorldParts {
     /// Makes the worlds of the agents that its configuration names; an agent's world has no further agents.
     pub for_agents: Option<MakeWorld>,
     /// Makes the worlds of the members of a tenant.
-    pub for_people: Option<MakeWorld>,
+    pub for_members: Option<MakeWorld>,
     /// Done once that world has ended.
     pub then: BoxFuture<'static, ()>,
 }
@@ -58,9 +59,9 @@ impl fmt::Debug for WorldParts {
 /// Why a world cannot begin. The next request tries again.
 #[derive(Clone, Debug)]
 pub struct NoWorld {
-    /// For people.
+    /// A message for users.
     pub message: String,
-    /// What to do next.
+    /// The next step for the user.
     pub hint: Option<String>,
 }
 
@@ -72,10 +73,10 @@ pub(crate) type Serve = Arc<dyn Fn(&Arc<World>, Within, &TaskTracker) -> (Answer
 
 /// The makers of the worlds in a world.
 pub(crate) struct Within {
-    /// Of its agents.
+    /// Makes the worlds of its agents.
     pub(crate) for_agents: Option<MakeWorld>,
-    /// Of its members.
-    pub(crate) for_people: Option<MakeWorld>,
+    /// Makes the worlds of its members.
+    pub(crate) for_members: Option<MakeWorld>,
 }
 
 /// Times of a world.
@@ -96,9 +97,10 @@ pub(crate) struct Common {
     pub(crate) ending: CancellationToken,
     /// Their tasks.
     pub(crate) tasks: TaskTracker,
-    /// The world whose configuration they have, if they are those of members, beside what each has added.
+    /// For the worlds of members: the world whose configuration they use, in addition to the servers that each member
+    /// has added.
     pub(crate) base: Option<Arc<World>>,
-    /// Also gets the events of their questions.
+    /// This log also gets the events of their questions.
     pub(crate) log: Option<Arc<EventLog>>,
 }
 
@@ -142,10 +144,10 @@ impl OnDemand {
         }
     }
 
-    /// What answers requests, once the world has begun.
+    /// Waits until the world has begun, and returns what answers its requests.
     ///
     /// # Errors
-    /// The answer instead, when it cannot begin or has to end.
+    /// The answer to send instead, if the world cannot begin or has to end.
     async fn answers(&self) -> Result<Answers, ApiError> {
         let mut phases = self.phase.subscribe();
         let phase = tokio::select! {
@@ -159,14 +161,14 @@ impl OnDemand {
         }
     }
 
-    /// Ready when requests that still wait for an answer get none.
+    /// Resolves when the grace period of requests that still wait is over.
     async fn over(&self) {
         // Cannot fail, because the world itself owns the sender.
         let _ = self.phase.subscribe().wait_for(|phase| matches!(phase, Phase::Over | Phase::Gone)).await;
     }
 }
 
-/// One request to a world, until its answer has been sent.
+/// A request to a world, until its answer has been sent.
 struct InUse(Arc<OnDemand>);
 
 impl Drop for InUse {
@@ -200,8 +202,8 @@ impl Worlds {
         self.running.lock().get(id)?.world()
     }
 
-    /// Ends the world `id`, and with it its servers, once what is under way has ended or run out of time. The next
-    /// request begins it anew.
+    /// Ends the world `id` together with its servers, once the requests under way have ended or run out of time. The
+    /// next request starts a new one.
     pub(crate) fn stop(&self, id: &str) {
         if let Some(running) = self.running.lock().get(id) {
             running.stop.cancel();
@@ -214,7 +216,7 @@ impl Worlds {
         running.iter().filter(|(id, _)| is_one(id)).for_each(|(_, world)| world.stop.cancel());
     }
 
-    /// Ends the worlds whose id `is_one` likewise, and waits until their servers have ended.
+    /// Ends the worlds whose id `is_one` selects in the same way, and waits until their servers have ended.
     pub(crate) async fn end_where(&self, is_one: impl Fn(&str) -> bool) {
         let ending: Vec<_> = {
             let running = self.running.lock();
@@ -227,14 +229,15 @@ impl Worlds {
         }
     }
 
-    /// Has the world `id` answer `request`; it begins if it does not run.
+    /// Lets the world `id` answer `request`, and starts it if it does not run.
     pub(crate) async fn answer(self: &Arc<Self>, id: &str, request: Request) -> Response {
         let in_use = self.enter(id, request.extensions().get());
         let answers = match in_use.0.answers().await {
             Ok(answers) => answers,
             Err(refused) => return refused.into_response(),
         };
-        // Of the extensions, only who asks: the path parameters of the outer router are not valid in the inner one.
+        // Keep only the principal of the extensions: the path parameters of the outer router are not valid in the inner
+        // one.
         let (mut parts, body) = request.into_parts();
         let mut inner = Request::new(body);
         if let Some(principal) = parts.extensions.remove::<Principal>() {
@@ -251,7 +254,7 @@ impl Worlds {
         }
     }
 
-    /// The world `id`, which begins if it does not run.
+    /// Returns the world `id`, and starts it if it does not run.
     fn enter(self: &Arc<Self>, id: &str, by: Option<&Principal>) -> InUse {
         let mut running = self.running.lock();
         let world = match running.entry(id.to_owned()) {
@@ -279,16 +282,16 @@ impl Worlds {
                 return;
             }
         };
-        let WorldParts { parts, for_agents, for_people, then } = made;
+        let WorldParts { parts, for_agents, for_members, then } = made;
         if let Some(log) = &self.common.log {
             parts.questions.log_to_daemon(&id, Arc::clone(log));
         }
         let tasks = TaskTracker::new();
         let world = World::start(parts, self.common.base.as_ref(), &tasks, running.stop.child_token()).await;
-        let (answers, gateway) = (self.common.serve)(&world, Within { for_agents, for_people }, &tasks);
+        let (answers, gateway) = (self.common.serve)(&world, Within { for_agents, for_members }, &tasks);
         running.phase.send_replace(Phase::Running(Arc::clone(&world), answers));
         if self.common.base.is_some() {
-            // What the member has added while the world began. The tenant's world reports errors.
+            // The member may have added servers while the world began. The tenant's world reports errors.
             drop(world.reload().await);
         }
         self.until_unused(&id, &running).await;
@@ -445,7 +448,7 @@ pub(crate) mod tests {
         };
         let ((status, error), ()) = tokio::join!(code(&worlds, "acme"), stop);
         assert_eq!((status, &error["error"]["code"]), (503, &Value::from("ENDING")));
-        // Who waits for its end waits until it can no longer begin.
+        // A task that waits for the end of a world waits until the world can no longer begin.
         let mut ended = Box::pin(worlds.end_where(|id| id == "acme"));
         assert!(ended.as_mut().now_or_never().is_none());
         signal.notify_waiters();

@@ -30,7 +30,7 @@ fn main() -> ExitCode {
 
 #[tokio::main(flavor = "current_thread")]
 async fn run() -> Result<(), Box<dyn Error>> {
-    // A child that is no MCP server: it never answers, ignores the end of its input, and starts a child of its own.
+    // A child that is not an MCP server: it never answers, ignores the end of its input, and starts a child of its own.
     let mut spec = ServerSpec::stdio("sh", ["-c", "trap '' TERM; setsid sleep 1000 & sleep 1000"]);
     spec.timeouts.startup = Duration::from_secs(5);
     if let Transport::Stdio(stdio) = &mut spec.transport {

@@ -21,7 +21,7 @@ pub struct Abilities {
     pub forms: bool,
     /// Shows URLs ([`Asker::elicit`] with [`Elicitation::Url`]).
     pub urls: bool,
-    /// Has a model for [`Asker::sample`].
+    /// Whether it has a model for [`Asker::sample`].
     pub sampling: bool,
     /// Names folders in [`Asker::roots`].
     pub roots: bool,

@@ -206,7 +206,7 @@ impl Call {
         self
     }
 
-    /// Leaves the text of the result uncut, for a caller that is no model. The bounds on a server's messages still
+    /// Leaves the text of the result uncut, for a caller that is not a model. The bounds on a server's messages still
     /// apply, such as [`Limits::message_bytes`](crate::Limits::message_bytes).
     #[must_use]
     pub fn whole(mut self) -> Self {
@@ -369,7 +369,7 @@ impl Door {
     }
 
     /// Records that a quota refused something other than a call.
-    pub(crate) fn tell_over_quota(&self, caller: &Caller, server: Option<&ServerName>, what: &str, over: &OverQuota) {
+    pub(crate) fn report_over_quota(&self, caller: &Caller, server: Option<&ServerName>, what: &str, over: &OverQuota) {
         if let Some(witness) = &self.witness {
             let (caller, server) = (caller.clone(), server.cloned());
             witness.saw(Fact::OverQuota { caller, server, what: what.to_owned(), why: over.to_string() });

@@ -183,7 +183,7 @@ impl EgressRules {
     }
 
     fn trusts_address(&self, address: IpAddr) -> bool {
-        let address = special::led_to(address);
+        let address = special::effective_address(address);
         self.allow.iter().any(|allowed| matches!(allowed, Allowed::Net(net) if net.contains(&address)))
     }
 }

@@ -196,7 +196,7 @@ fn is_unseen(c: char) -> bool {
 
 /// Adds to each finding of hidden characters whether models and clients get them. `shown` has the findings in the shown
 /// definition.
-fn say_who_gets_them(found: &mut [Finding], told: &[Finding]) {
+fn say_whether_shown(found: &mut [Finding], told: &[Finding]) {
     for finding in found.iter_mut().filter(|finding| finding.kind == FindingKind::Hidden) {
         let is_told = told.iter().any(|left| left.kind == FindingKind::Hidden && left.place == finding.place);
         finding.what += match is_told {
@@ -229,7 +229,7 @@ impl<'a> Names<'a> {
             names.own.insert((server.as_str(), name));
             names.written.insert(tool.selector(), tool);
             names.written.insert(tool.name.clone(), tool);
-            if is_telling(name) {
+            if is_distinctive(name) {
                 match names.written.entry(name.to_owned()) {
                     Entry::Vacant(free) => drop(free.insert(tool)),
                     Entry::Occupied(taken) if taken.get().server != *server => {
@@ -249,7 +249,7 @@ impl<'a> Names<'a> {
         let definition = read(tool.as_listed());
         let mut found = in_definition(&definition);
         if found.iter().any(|finding| finding.kind == FindingKind::Hidden) {
-            say_who_gets_them(&mut found, &in_definition(&read(tool.tool())));
+            say_whether_shown(&mut found, &in_definition(&read(tool.tool())));
         }
         found.extend(self.like(tool));
         found.extend(self.named_in(tool, &definition));
@@ -307,7 +307,7 @@ fn look(name: &str) -> String {
 }
 
 /// Returns whether a name is too distinctive to be a word of a sentence.
-fn is_telling(name: &str) -> bool {
+fn is_distinctive(name: &str) -> bool {
     let mut inner = name.chars().skip(1);
     name.len() >= TELLING_NAME && inner.any(|c| matches!(c, '_' | '-' | '.' | '/') || c.is_uppercase())
 }

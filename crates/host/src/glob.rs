@@ -205,7 +205,7 @@ impl PartialEq for Pattern {
 
 impl Eq for Pattern {}
 
-/// One glob over one text. The common ones (a name, a prefix, a suffix, any text) match without an automaton.
+/// A glob over one text. The common ones (a name, a prefix, a suffix, any text) match without an automaton.
 #[derive(Debug, Clone)]
 pub(crate) struct Glob {
     kind: GlobKind,

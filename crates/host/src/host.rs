@@ -74,7 +74,7 @@ const SHUTDOWN: Duration = Duration::from_secs(25);
 pub struct Host {
     inbox: mpsc::Sender<Message>,
     servers: Arc<ArcSwap<Servers>>,
-    /// Tells hosts that borrow from this one of each change in its set of servers.
+    /// Notifies hosts that borrow from this one of each change in its set of servers.
     regrouped: watch::Sender<()>,
     catalog: Arc<ArcSwap<Catalog>>,
     events: broadcast::Sender<Event>,

@@ -72,7 +72,7 @@ use crate::{
         http::legacy_sse,
         inbound::{rate::Rate, topics::Watched},
         process::child::{self, ChildCommand, Grace, Handle as Child, Supervisor},
-        protocol::handshake::{Terms, died_of_the_probe, modern_meta, more_telling, shake_hands},
+        protocol::handshake::{Terms, died_of_the_probe, modern_meta, more_informative, shake_hands},
         recording::Player,
     },
     resolve::{Authorizer, Destination, Resolver},
@@ -195,7 +195,7 @@ impl Link {
         slot.map_err(|_| LinkError::Stopped)
     }
 
-    /// Waits until the link has been unused for the time `after`; for ever if that is `None`.
+    /// Waits until the link has been unused for the time `after`; forever if that is `None`.
     pub(crate) async fn unused(&self, after: Option<Duration>) {
         let Some(after) = after else {
             return pending().await;
@@ -317,7 +317,7 @@ impl Connector {
             match attempt.run(&mut started).await {
                 Err(error) if died_of_the_probe(&error, spec.protocol, first) => {
                     attempt.first = Era::Legacy;
-                    attempt.run(&mut started).await.map_err(|again| more_telling(error, again))
+                    attempt.run(&mut started).await.map_err(|again| more_informative(error, again))
                 }
                 answer => answer,
             }

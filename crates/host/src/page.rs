@@ -8,7 +8,7 @@ use url::Url;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum BadPage {
-    /// The URL is a file, a script, a command, or of another scheme that is no page.
+    /// The URL is a file, a script, a command, or of another scheme that is not a page.
     #[error("it is neither http nor https")]
     Scheme,
     /// The URL has no host.
@@ -16,7 +16,7 @@ pub enum BadPage {
     NoHost,
     /// The URL has a name or a password before its host, which a user could mistake for the host:
     /// `https://good.example@evil.example/` is a page of `evil.example`.
-    #[error("what stands before the @ in it is not its host, and would be taken for that")]
+    #[error("the text before its @ is not its host, but could be taken for it")]
     Userinfo,
 }
 

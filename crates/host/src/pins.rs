@@ -129,7 +129,7 @@ impl fmt::Display for Cause {
         match self {
             Self::Changed => f.write_str("its definition has changed since it was pinned"),
             Self::Renamed { was } => {
-                write!(f, "it says what {} said, which is gone: a tool under another name", quote(was))
+                write!(f, "it has the description of {}, which is gone: a tool under another name", quote(was))
             }
             Self::TooMany => write!(f, "its server has had more than {MAX_PINS} tools"),
             Self::Unchecked { why } => write!(f, "its pin cannot be read: {}", quote(why)),

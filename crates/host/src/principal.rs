@@ -139,7 +139,7 @@ pub enum BadPrincipal {
     #[error("a principal is in at most {MAX_GROUPS} groups")]
     Groups,
     /// The role is unknown.
-    #[error("`{word}` is no role: the roles are viewer, user, operator, auditor, admin, scraper")]
+    #[error("`{word}` is not a role: the roles are viewer, user, operator, auditor, admin, scraper")]
     Role {
         /// The word, safe to print.
         word: String,
@@ -221,8 +221,8 @@ impl Principal {
         self.change(|identity| identity.role = role)
     }
 
-    /// Sets the number of its membership in the tenant: how many ended before. A person who was removed and is a member
-    /// again begins anew, with another [key](Self::key).
+    /// Sets the number of its membership in the tenant: how many ended before. A person who was removed and becomes a
+    /// member again starts from nothing, with another [key](Self::key).
     #[must_use]
     pub fn in_membership(self, number: u32) -> Self {
         self.change(|identity| identity.membership = number)

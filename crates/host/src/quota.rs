@@ -1,4 +1,4 @@
-//! Quotas as plain data: how much of what may be used, and in which time.
+//! Quotas as plain data: how much of a quantity may be used in which time.
 
 use std::{fmt, time::Duration};
 
@@ -34,7 +34,7 @@ pub enum Quantity {
 pub enum Window {
     /// No time: what counts is what is under way.
     AtOnce,
-    /// A minute. What was used becomes free again bit by bit.
+    /// A minute. The used amount becomes free again continuously.
     Minute,
     /// An hour of the clock. All is free again with the next one.
     Hour,
@@ -124,7 +124,7 @@ impl Window {
     }
 }
 
-/// So much of a quantity in a window.
+/// A limit of a quantity in a window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Quota {
     name: &'static str,
@@ -139,7 +139,7 @@ pub struct Quota {
 pub enum BadQuota {
     /// No quota has this name.
     #[error(
-        "`{name}` is no quota: write `calls_at_once`, or one of `calls`, `result_bytes`, `tokens` and `dollars` with \
+        "`{name}` is not a quota: write `calls_at_once`, or one of `calls`, `result_bytes`, `tokens` and `dollars` with \
          `_per_minute`, `_per_hour`, `_per_day` or `_per_month`"
     )]
     Unknown {
@@ -151,7 +151,7 @@ pub enum BadQuota {
     Number {
         /// The name of the quota.
         name: &'static str,
-        /// What it must be.
+        /// The requirement for it.
         must: &'static str,
     },
 }
@@ -346,7 +346,7 @@ fn seconds(wait: Duration) -> u64 {
     wait.as_secs().saturating_add(u64::from(wait.subsec_nanos() > 0)).max(1)
 }
 
-/// Returns a time to wait for people, never too early.
+/// Returns a time to wait as a text for users, rounded up.
 fn wait(wait: Duration) -> String {
     match seconds(wait) {
         seconds @ ..120 => format!("{seconds} s"),
@@ -389,7 +389,7 @@ mod tests {
     #[test]
     fn what_is_no_quota_is_refused_in_words() {
         for (name, number, why) in [
-            ("calls_per_week", 1.0, "is no quota"),
+            ("calls_per_week", 1.0, "is not a quota"),
             ("calls_per_minute", 0.0, "whole number from 1 on"),
             ("calls_per_minute", 1.5, "whole number from 1 on"),
             ("tokens_per_day", -1.0, "whole number from 1 on"),

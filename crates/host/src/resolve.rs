@@ -367,7 +367,7 @@ pub trait Artifacts: Send + Sync {
 
 /// An artifact could not be stored.
 #[derive(Debug, thiserror::Error)]
-#[error("the full result could not be kept: {why}")]
+#[error("the full result could not be stored: {why}")]
 pub struct KeepError {
     /// The problem, as text for users.
     pub why: String,

@@ -494,7 +494,7 @@ pub enum Grant {
 impl Grant {
     /// Returns whether a user has to sign in with a browser.
     #[must_use]
-    pub fn needs_a_person(self) -> bool {
+    pub fn needs_user(self) -> bool {
         self == Self::AuthorizationCode
     }
 }

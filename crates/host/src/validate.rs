@@ -429,7 +429,7 @@ mod tests {
         assert_eq!(problem(&unknown), SchemaProblem::UnknownRef { reference: "#/$defs/none".to_owned() });
     }
 
-    /// Searching for the anchor anew for each reference would take minutes.
+    /// Searching for the anchor again for each reference would take minutes.
     #[test]
     fn thousands_of_references_to_an_anchor_are_followed_at_once() {
         let properties: serde_json::Map<_, _> =

@@ -105,7 +105,7 @@ pub enum Fact {
         caller: Caller,
         /// The server, if it was about one.
         server: Option<ServerName>,
-        /// What was refused, safe to print.
+        /// The refused operation, safe to print.
         what: String,
         /// The quota, and when it is free again.
         why: String,

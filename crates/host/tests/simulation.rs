@@ -72,7 +72,7 @@ fn seed_to_repeat() -> Option<u64> {
     std::env::var("TOOLRACK_SIM_SEED").ok()?.parse().ok()
 }
 
-/// One life of a host, told as text.
+/// A run of a host, as text.
 fn run(seed: u64) -> String {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
     runtime.block_on(live(seed))
@@ -213,7 +213,7 @@ impl Shaky {
                 sleep(Duration::from_millis(wait)).await;
                 self.say(good).await
             }
-            2 => self.say("this is no JSON").await && self.say(good).await,
+            2 => self.say("this is not JSON").await && self.say(good).await,
             3 => {
                 let _ = self.write.write_all(&good.as_bytes()[..good.len() / 2]).await;
                 false

@@ -58,7 +58,7 @@ const OURS: &str = "toolrack";
 
 /// The reason why an exporter cannot be built.
 #[derive(Debug, thiserror::Error)]
-#[error("the traces cannot be sent: check what the variables OTEL_EXPORTER_OTLP_… say")]
+#[error("the traces cannot be sent: check the variables OTEL_EXPORTER_OTLP_…")]
 pub struct ExporterError(#[source] opentelemetry_otlp::ExporterBuildError);
 
 /// Sends spans in batches, from its own thread. It drops spans that the collector refuses. Only [`Self::close`] waits

@@ -86,7 +86,7 @@ pub enum ReadError {
     #[error("nothing is kept under this handle (any more)")]
     Unknown,
     /// The result is not text, but a picture, a sound or similar.
-    #[error("it is no text ({bytes} bytes)")]
+    #[error("it is not text ({bytes} bytes)")]
     NoText {
         /// The length of the file.
         bytes: u64,
@@ -125,7 +125,8 @@ impl ArtifactFolder {
     }
 
     fn piece(&self, handle: &Path, from: u64, most: usize) -> Result<Piece, ReadError> {
-        // Only files that this folder created: no path that leads out of it, no link that another program put there.
+        // Accept only files that this folder created: no path that leads out of it, no link that another program made
+        // there.
         let is_ours = handle.parent() == Some(&*self.folder) && handle.file_name().is_some_and(is_ours);
         let metadata = std::fs::symlink_metadata(handle).ok().filter(|metadata| is_ours && metadata.is_file());
         let total = metadata.ok_or(ReadError::Unknown)?.len();
@@ -167,7 +168,7 @@ impl ArtifactFolder {
 
         let (path, mut file) = self.create(name).map_err(|error| refused(&self.folder, &error))?;
         if let Err(error) = file.write_all(bytes) {
-            // A reader would take half a result for a whole one.
+            // Remove the incomplete file: a reader would take it for a whole result.
             let _ = std::fs::remove_file(&path);
             return Err(refused(&path, &error));
         }

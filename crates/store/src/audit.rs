@@ -29,7 +29,7 @@ use crate::{Store, StoreError};
 /// The most rows that one query returns.
 const MAX_ROWS: usize = 10_000;
 
-/// One row.
+/// A row of the log.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct AuditRow {
@@ -37,7 +37,7 @@ pub struct AuditRow {
     pub seq: u64,
     /// When it happened, in milliseconds since 1970.
     pub at: i64,
-    /// What happened, as it stands in the database: [`Store::verify_audit`] checks that it was not changed.
+    /// The event, as it is stored in the database: [`Store::verify_audit`] checks that it was not changed.
     pub entry: Entry,
     /// The entry as stored, byte by byte.
     pub body: String,
@@ -66,7 +66,7 @@ pub struct AuditQuery {
     pub limit: usize,
 }
 
-/// The body is bytes, because another program may have stored something there that is no text.
+/// The body is bytes, because another program may have stored something there that is not text.
 type Row = (i64, i64, Vec<u8>, Vec<u8>);
 
 impl From<Row> for AuditRow {

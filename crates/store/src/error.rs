@@ -36,7 +36,7 @@ pub enum StoreError {
         /// The file.
         path: PathBuf,
     },
-    /// The file is damaged, or is no database.
+    /// The file is damaged, or is not a database.
     #[error("{} is damaged or no database: move it away, and a new one is made", path.display())]
     Corrupt {
         /// The file.

@@ -233,7 +233,7 @@ fn title(messages: &[Message], conceal: &dyn Fn(&str) -> String) -> String {
 
 fn row(message: &Message, conceal: &dyn Fn(&str) -> String) -> NewMessage {
     let kept = message.concealed(conceal);
-    // Only `body` goes back to a provider. Other programs read the columns, where every secret can be hidden.
+    // Only `body` goes back to a provider. Other programs read only the columns, in which every secret can be hidden.
     let mut plain = message.clone();
     plain.blocks = None;
     let message = plain.concealed(conceal);

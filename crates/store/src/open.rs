@@ -71,7 +71,7 @@ async fn pool(path: &Path, patience: Duration) -> Result<SqlitePool, StoreError>
         .max_lifetime(None)
         .test_before_acquire(false)
         // On a full disk, SQLite rolls a transaction back by itself (<https://www.sqlite.org/lang_transaction.html>),
-        // but sqlx believes for ever that the connection is still inside it (sqlx issue 3742).
+        // but sqlx believes forever that the connection is still inside it (sqlx issue 3742).
         .before_acquire(|connection, _| Box::pin(async move { Ok(!connection.is_in_transaction()) }))
         .connect_with(options)
         .await

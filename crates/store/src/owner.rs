@@ -1,4 +1,4 @@
-//! Whose a row is: that of the user of the machine, or of a member of a tenant.
+//! The owner of a row: the user of the machine, or a member of a tenant.
 
 use toolrack_host::Principal;
 
@@ -7,12 +7,12 @@ use toolrack_host::Principal;
 pub struct Owner {
     /// The [key](Principal::key) of the member.
     pub key: String,
-    /// What the member was called when the row was made; untrusted.
+    /// The name of the member when the row was made; untrusted.
     pub name: String,
 }
 
 impl Owner {
-    /// The owner of what `principal` makes; `None` for the user of the machine.
+    /// The owner of rows that `principal` makes; `None` for the user of the machine.
     #[must_use]
     pub fn of(principal: &Principal) -> Option<Self> {
         let owner = || Self { key: principal.key(), name: principal.name().to_owned() };
@@ -34,10 +34,10 @@ impl Owner {
 /// Whose rows a query finds.
 #[derive(Clone, Copy, Debug, Default)]
 pub enum Whose<'a> {
-    /// Those of all.
+    /// The rows of all owners.
     #[default]
     All,
-    /// Those of this principal.
+    /// The rows of this principal.
     Of(&'a Principal),
 }
 

@@ -227,7 +227,7 @@ async fn a_file_that_cannot_be_used_is_named_and_left_as_it_is() {
     let folder = tempfile::tempdir().unwrap();
     let file = |name: &str| folder.path().join(name);
 
-    fs::write(file("text.db"), "this is no database at all, and long enough to be one\n".repeat(50)).unwrap();
+    fs::write(file("text.db"), "this is not a database at all, and long enough to be one\n".repeat(50)).unwrap();
     let before = fs::read(file("text.db")).unwrap();
     assert!(matches!(refused(&file("text.db")).await, StoreError::Corrupt { .. }));
     assert_eq!(fs::read(file("text.db")).unwrap(), before);

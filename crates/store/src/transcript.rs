@@ -11,7 +11,7 @@ use toolrack_host::text::change_in;
 
 use crate::{Role, Spent, StoredMessage};
 
-/// One message, as JSON. Known secrets are hidden in it. Untrusted.
+/// A message, as JSON. Known secrets are hidden in it. Untrusted.
 #[derive(Debug, Serialize)]
 pub struct TranscriptMessage {
     /// Its id.
@@ -32,7 +32,7 @@ pub struct TranscriptMessage {
     pub parts: Vec<Value>,
     /// When it was added, in RFC 3339.
     pub timestamp: String,
-    /// What it cost.
+    /// Its cost.
     pub spent: Option<Spent>,
     /// The role.
     #[serde(skip)]

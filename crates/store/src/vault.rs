@@ -39,7 +39,7 @@ pub enum Space {
     Secret,
     /// A token from a sign-in.
     Token,
-    /// A value that a member of a team gave for servers of their own.
+    /// A value that a member of a team gave to their own servers.
     Person,
     /// A server that a member of a team added for themselves.
     OwnServer,
@@ -150,7 +150,7 @@ pub enum VaultError {
     #[error("no key can be made of the passphrase: use one of at least 12 characters")]
     Passphrase,
     /// The system provides no random numbers.
-    #[error("the system gives no random numbers, and nothing can be sealed without them")]
+    #[error("the system provides no random numbers, without which nothing can be sealed")]
     NoRandomness,
     /// The database failed.
     #[error(transparent)]
@@ -368,7 +368,8 @@ impl Store {
         self.names_since(Space::Secret, String::new()).await
     }
 
-    /// The rests of the names in [`Space::Person`] that begin with `member`, each with its time likewise, sorted.
+    /// The names in [`Space::Person`] that begin with `member`, without that beginning, sorted, each with the time at
+    /// which it was set.
     ///
     /// # Errors
     /// When the database fails.
@@ -376,7 +377,7 @@ impl Store {
         self.names_since(Space::Person, member.to_owned()).await
     }
 
-    /// The rests of the names in [`Space::OwnServer`] that begin with `member`, sorted.
+    /// The names in [`Space::OwnServer`] that begin with `member`, without that beginning, sorted.
     ///
     /// # Errors
     /// When the database fails.

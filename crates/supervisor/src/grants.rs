@@ -81,7 +81,7 @@ impl Command<'_> {
 /// The message that the path in `field` of an entry is not followed through `link`.
 pub(crate) fn refusal(field: &str, path: &Path, link: &Path) -> String {
     let (path, link) = (path.display(), link.display());
-    format!("{field} names {path}, and a server could have made the link {link} itself: name what it is to lead to")
+    format!("{field} names {path}, and a server could have made the link {link} itself: name the target instead")
 }
 
 /// The working folder, unless it is the user's home or contains it.

@@ -39,7 +39,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(5);
 /// The capabilities that the first process needs: to mount, and to give up all others.
 const NEEDED: CapabilitySet = CapabilitySet::SYS_ADMIN.union(CapabilitySet::SETPCAP);
 
-/// Has the system kill this process when `parent` ends. Fails if `parent` has ended already.
+/// Makes the system kill this process when `parent` ends. Fails if `parent` has ended already.
 pub(crate) fn end_with(parent: i32) -> Result<(), Failure> {
     let _ = rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL));
     if parent_pid() == Some(parent) { Ok(()) } else { Err(Failure::refused("its supervisor has ended")) }

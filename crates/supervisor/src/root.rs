@@ -107,7 +107,7 @@ fn bind(from: &Path, to: &Path) -> Result<(), Errno> {
     mount(Some(from), to, None::<&str>, MsFlags::MS_BIND | MsFlags::MS_REC, None::<&str>)
 }
 
-/// Has the server look up names over TCP, whose ports Landlock can restrict: mounts a copy of the resolver's
+/// Makes the server look up names over TCP, whose ports Landlock can restrict: mounts a copy of the resolver's
 /// configuration with that option.
 fn resolve_by_tcp(resolver: &Path) -> io::Result<()> {
     let at = within(NEW_ROOT, resolver);

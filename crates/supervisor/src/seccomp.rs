@@ -190,7 +190,7 @@ pub(crate) fn shut(calls: Calls) -> Result<(), String> {
 
 /// Whether this system has seccomp for this architecture.
 #[must_use]
-#[expect(clippy::disallowed_methods, reason = "the system says in a folder what it has")]
+#[expect(clippy::disallowed_methods, reason = "the system lists its actions in a folder")]
 pub fn support() -> bool {
     TargetArch::try_from(std::env::consts::ARCH).is_ok() && std::path::Path::new("/proc/sys/kernel/seccomp").exists()
 }

@@ -158,7 +158,7 @@ impl Prepared {
     }
 }
 
-/// The path by which to reopen an inherited pipe as close-on-exec; an error if `fd` is no pipe.
+/// The path by which to reopen an inherited pipe as close-on-exec; an error if `fd` is not a pipe.
 ///
 /// To take over the descriptor itself would need `unsafe`.
 fn pipe(fd: i32) -> io::Result<std::path::PathBuf> {
@@ -405,7 +405,7 @@ impl Tree {
         }
     }
 
-    /// Has the engine remove the container, if there is one. Kills the engine's client first, so that it starts no
+    /// Makes the engine remove the container, if there is one. Kills the engine's client first, so that it starts no
     /// other.
     fn remove_container(&mut self) {
         let Some(container) = self.container.take() else { return };
@@ -455,7 +455,7 @@ impl Tree {
         None
     }
 
-    /// How long to wait for an order or a signal; `None` is for ever.
+    /// How long to wait for an order or a signal; `None` is forever.
     fn next_timeout(&self, now: Instant) -> Option<Duration> {
         match self.stage {
             Phase::Watching => self.most.map(|_| COUNT_INTERVAL),

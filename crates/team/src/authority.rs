@@ -20,17 +20,17 @@ use crate::{
     tokens::looks_like_one,
 };
 
-/// How often [`Authority::watch`] asks the store whether the team has changed. A revoked token opens nothing after this
-/// time.
+/// How often [`Authority::watch`] asks the store whether the team has changed. After this time, a revoked token is no
+/// longer valid.
 const ROUND: Duration = Duration::from_millis(500);
 
-/// The most tokens that are kept in memory. Beyond it, the authority forgets those that no request uses.
+/// The most tokens that are kept in memory. Beyond that, the authority forgets the tokens that no request uses.
 const MAX_KNOWN: usize = 10_000;
 
-/// How many tokens one query reads again after a change.
+/// How many tokens a query reads again after a change.
 const PART: usize = 500;
 
-/// How often the authority reads one token again because the team changed meanwhile, before it refuses the request.
+/// How often the authority reads a token again because the team changed meanwhile, before it refuses the request.
 const MAX_READS: usize = 8;
 
 /// Why a token cannot be checked.
@@ -40,7 +40,7 @@ pub enum Unavailable {
     /// The store cannot be read.
     #[error("tokens cannot be checked now")]
     Store(#[source] StoreError),
-    /// The issuer that signed the token cannot be asked for its keys.
+    /// The keys of the issuer that signed the token cannot be fetched.
     #[error("the issuer of the token cannot be asked now")]
     Issuer(#[source] Unreachable),
     /// Too many requests with different tokens are under way, or the team changes too fast.
@@ -48,7 +48,7 @@ pub enum Unavailable {
     Busy,
 }
 
-/// A token that was checked, and the member whom it proves, until it ends. Clones share it.
+/// A checked token and the member whom it proves, until it ends. Clones share it.
 #[derive(Clone)]
 pub struct ProvedToken(Arc<Known>);
 
@@ -57,7 +57,7 @@ struct Known {
     ended: CancellationToken,
 }
 
-/// What proves that a token is that of its member.
+/// The proof that a token belongs to its member.
 #[derive(Clone, PartialEq)]
 enum Proof {
     /// The store has its hash.
@@ -82,7 +82,7 @@ impl ProvedToken {
         }
     }
 
-    /// What the token is for. One that an issuer signed is for the MCP endpoint.
+    /// The purpose of the token. A token that an issuer signed is for the MCP endpoint.
     #[must_use]
     pub fn purpose(&self) -> Purpose {
         match &self.0.proof {
@@ -91,9 +91,9 @@ impl ProvedToken {
         }
     }
 
-    /// Whether the token opens `path` at all. A personal token opens everything, unless it is for one profile; the
-    /// token of an OAuth client opens the MCP endpoint that it was given for; the cookie of a browser opens no MCP
-    /// endpoint.
+    /// Whether the token is valid for `path`. A personal token is valid everywhere, unless it is for one profile; the
+    /// token of an OAuth client is valid for the MCP endpoint for which it was issued; the cookie of a browser is valid
+    /// for no MCP endpoint.
     #[must_use]
     pub fn opens(&self, path: &str) -> bool {
         match (self.purpose(), self.profile()) {
@@ -103,7 +103,7 @@ impl ProvedToken {
         }
     }
 
-    /// The profile whose MCP endpoint the token opens, and nothing else.
+    /// The profile, if the token is valid only for the MCP endpoint of that profile.
     #[must_use]
     pub fn profile(&self) -> Option<&str> {
         match &self.0.proof {
@@ -121,8 +121,8 @@ impl ProvedToken {
         }
     }
 
-    /// Waits until the token ends or is revoked, or its member has other rights than before. A request that is under
-    /// way must end then.
+    /// Waits until the token ends or is revoked, or the rights of its member change. A request that is under way must
+    /// end then.
     pub async fn ended(&self) {
         self.0.ended.cancelled().await;
     }
@@ -152,11 +152,11 @@ pub struct Authority {
     issuers: Option<Issuers>,
     refusals: Option<Arc<Refusals>>,
     known: Mutex<KnownTokens>,
-    /// Notifies of each change of the team, after the tokens that it ended.
+    /// Notifies of each change of the team, after ending the tokens that the change revoked.
     changes: watch::Sender<()>,
 }
 
-/// The tokens in memory, as the team was at `version`.
+/// The tokens in memory, in the state of the team at `version`.
 #[derive(Default)]
 struct KnownTokens {
     version: Option<i64>,
@@ -170,7 +170,7 @@ impl fmt::Debug for Authority {
 }
 
 impl Authority {
-    /// The members and tokens in `store`. [`Self::watch`] has to run beside it.
+    /// Creates the authority over the members and tokens in `store`. [`Self::watch`] has to run at the same time.
     #[must_use]
     pub fn new(store: TeamStore) -> Self {
         Self { store, issuers: None, refusals: None, known: Mutex::default(), changes: watch::Sender::new(()) }
@@ -182,33 +182,34 @@ impl Authority {
         &self.store
     }
 
-    /// Notifies of each change of the team, once the tokens that the change ended open nothing any more.
+    /// Returns a receiver that notices each change of the team, once the tokens that the change revoked are no longer
+    /// valid.
     #[must_use]
     pub fn changes(&self) -> watch::Receiver<()> {
         self.changes.subscribe()
     }
 
-    /// Also accepts the tokens of `issuers`. What an issuer said of a person counts until the token ends.
+    /// Also accepts the tokens of `issuers`. An issuer's statement about a person is valid until the token ends.
     #[must_use]
     pub fn trusting(self, issuers: Issuers) -> Self {
         Self { issuers: Some(issuers), ..self }
     }
 
-    /// Also records in the audit log each token that proves no member. [`Issuers`] record those that an issuer could
-    /// have signed.
+    /// Also records in the audit log each token that proves no member. [`Issuers`] record the tokens that an issuer
+    /// could have signed.
     #[must_use]
     pub fn recording(self, refusals: Arc<Refusals>) -> Self {
         Self { refusals: Some(refusals), ..self }
     }
 
-    /// The proof of `token`, if it is in memory: without a query, and without a check of a signature.
+    /// Returns the proof of `token`, if it is in memory. Sends no query, and checks no signature.
     #[must_use]
     pub fn known(&self, token: &str) -> Option<ProvedToken> {
         let known = self.known.lock().by_hash.get(&TokenHash::of(token)).cloned();
         known.filter(|proved| !proved.has_ended(Utc::now()))
     }
 
-    /// Checks `token`; `None` when it is no token of the team, has ended or was revoked.
+    /// Checks `token`; `None` when it is not a token of the team, has ended or was revoked.
     ///
     /// # Errors
     /// [`Unavailable`]; the request must be refused then.
@@ -249,7 +250,7 @@ impl Authority {
         Ok(Some(Proof::Signed(Vouched { principal, ..signed.clone() })))
     }
 
-    /// Reads the proof of a token, and keeps it with the version of the team that it is of.
+    /// Reads the proof of a token, and keeps it for the version of the team from which it was read.
     async fn proved(&self, hash: TokenHash, signed: Option<Vouched>) -> Result<Option<ProvedToken>, Unavailable> {
         for _ in 0..MAX_READS {
             let version = self.known.lock().version;
@@ -257,7 +258,7 @@ impl Authority {
                 return Ok(None);
             };
             let mut known = self.known.lock();
-            // If the team has changed since, this may be the proof as it was before the change.
+            // If the team has changed meanwhile, the proof may be from before the change.
             if known.version == version {
                 return known.keep(hash, ProvedToken::of(proof)).map(Some).ok_or(Unavailable::Busy);
             }
@@ -265,8 +266,8 @@ impl Authority {
         Err(Unavailable::Busy)
     }
 
-    /// Looks for changes until `ending`, and ends the tokens that no longer count. While the store cannot be read, the
-    /// tokens in memory go on to count until the end that each of them has.
+    /// Looks for changes until `ending`, and ends the tokens that are no longer valid. While the store cannot be read,
+    /// the tokens in memory stay valid until they expire.
     pub async fn watch(self: Arc<Self>, ending: CancellationToken) {
         let mut rounds = interval(ROUND);
         rounds.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -281,7 +282,7 @@ impl Authority {
                 Ok(()) => has_warned = false,
                 Err(error) if !has_warned => {
                     has_warned = true;
-                    tracing::warn!("{error}: changes of the team count once the store can be read again");
+                    tracing::warn!("{error}: changes of the team apply once the store can be read again");
                 }
                 Err(_) => {}
             }
@@ -297,11 +298,11 @@ impl Authority {
         let in_use = self.known.lock().begin(version);
         let mut all_read = Ok(());
         for part in in_use.chunks(PART) {
-            // Each query waits for those of the requests, so one query reads many tokens.
+            // Read many tokens with one query, because each query waits for the queries of requests.
             if self.look_at(part).await.is_ok() {
                 continue;
             }
-            // A token that cannot be read keeps no other from ending.
+            // If a token cannot be read, the others must end nevertheless.
             for one in part.chunks(1) {
                 all_read = self.look_at(one).await.and(all_read);
             }
@@ -337,7 +338,7 @@ impl Authority {
 }
 
 impl KnownTokens {
-    /// Takes `version` as that of the team from now on. Forgets the tokens that no request uses, and returns the
+    /// Sets `version` as the current version of the team. Forgets the tokens that no request uses, and returns the
     /// others, which have to be read again.
     fn begin(&mut self, version: i64) -> Vec<(TokenHash, ProvedToken)> {
         self.version = Some(version);
@@ -365,8 +366,8 @@ impl KnownTokens {
         });
     }
 
-    /// Keeps `proved`, unless another request has kept the same proof meanwhile, and returns the one that is kept;
-    /// `None` when there is no room.
+    /// Keeps `proved`, and returns it. If another request has kept the same proof meanwhile, returns that one; `None`
+    /// when there is no room.
     fn keep(&mut self, hash: TokenHash, proved: ProvedToken) -> Option<ProvedToken> {
         if let Some(known) = self.by_hash.get(&hash)
             && known.0.proof == proved.0.proof

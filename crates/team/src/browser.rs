@@ -1,4 +1,4 @@
-//! Cookies of a browser, where a form comes from, and where a page may lead.
+//! Cookies of a browser, the origins of forms, and the addresses to which a page may lead.
 
 use http::{
     HeaderMap, HeaderValue,
@@ -31,8 +31,8 @@ impl Cookies {
         if self.has_tls { "__Host-toolrack-sign-in" } else { "toolrack-sign-in" }
     }
 
-    /// The cookie `name`, for so many seconds; with none it is removed. No script reads it, and no other site sends it
-    /// with anything but a visit.
+    /// Sets the cookie `name` for this many seconds; 0 removes it. Scripts cannot read it, and requests from other
+    /// sites carry it only when the user follows a link.
     pub(crate) fn set(&self, name: &str, value: &str, seconds: i64) -> Option<HeaderValue> {
         let secure = if self.has_tls { "; Secure" } else { "" };
         let text = format!("{name}={value}; Path=/; Max-Age={seconds}; HttpOnly; SameSite=Lax{secure}");
@@ -40,8 +40,8 @@ impl Cookies {
     }
 }
 
-/// The value of the cookie `name`. When a request has two of it with different values, another site has set one of them:
-/// neither counts.
+/// The value of the cookie `name`. If a request has two different values of it, another site has set one of them, so
+/// both are ignored.
 pub(crate) fn cookie<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     let lines = headers.get_all(COOKIE).into_iter().filter_map(|line| line.to_str().ok());
     let pairs = lines.flat_map(|line| line.split(';')).filter_map(|pair| pair.trim().split_once('='));
@@ -50,14 +50,15 @@ pub(crate) fn cookie<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> 
     values.all(|other| other == first).then_some(first)
 }
 
-/// Whether a form comes from a page of this origin, as far as the browser says. Programs that are no browsers say
-/// nothing; they have no cookies of a person either.
+/// Whether a form comes from a page of this origin, according to the browser. Other programs do not say where a form
+/// comes from, but have no cookies of a person either.
 pub(crate) fn is_from_here(headers: &HeaderMap, url: &Url) -> bool {
     let says = |name: &str, expected: &str| headers.get(name).is_none_or(|value| value == expected);
     says(ORIGIN.as_str(), &url.origin().ascii_serialization()) && says("sec-fetch-site", "same-origin")
 }
 
-/// The path and query of `to`, if it is an address of this origin; `None` if it leads elsewhere, or to the sign-in itself.
+/// The path and query of `to`, if it is an address of this origin; `None` if it leads elsewhere, or to the sign-in
+/// itself.
 pub(crate) fn way_of(url: &Url, to: &str) -> Option<String> {
     let is_plain = to.len() <= MAX_WAY && to.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'\\');
     if !is_plain || !to.starts_with('/') || to.starts_with("//") {

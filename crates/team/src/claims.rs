@@ -1,4 +1,4 @@
-//! Makes [`Claims`] of the statement of a provider.
+//! Reads [`Claims`] from the statement of a provider.
 
 use serde_json::Value;
 use toolrack_host::text;
@@ -12,7 +12,7 @@ use crate::{
 /// Bytes of a name in a principal.
 const MAX_NAME: usize = 256;
 
-/// Where the claims of a provider are.
+/// The names under which a provider states its claims.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Places<'a> {
     pub(crate) issuer: &'a Url,
@@ -22,8 +22,8 @@ pub(crate) struct Places<'a> {
     pub(crate) tenant: Option<&'a str>,
 }
 
-/// The claims in `said`. An e-mail address counts only if the provider says that it is verified. Where the provider has a
-/// tenant claim, a statement without it gets an empty one, so that no address decides in its place.
+/// The claims in `said`. An e-mail address counts only if the provider says that it is verified. If the provider has a
+/// tenant claim, a statement without it gets an empty one, so that the e-mail address does not decide instead.
 pub(crate) fn claims(said: &Said, places: Places<'_>) -> Claims {
     let is_verified = match said.get("email_verified") {
         Some(Value::Bool(verified)) => *verified,
@@ -41,7 +41,7 @@ pub(crate) fn claims(said: &Said, places: Places<'_>) -> Claims {
     }
 }
 
-/// A name that can be shown on one line, whatever characters the provider allows.
+/// A name that can be shown on one line, even if the provider allows any characters.
 fn shown(name: &str) -> String {
     text::clip(&text::for_line(name), MAX_NAME).into_owned()
 }

@@ -1,7 +1,7 @@
 //! OAuth clients, of two kinds: those that registered themselves (RFC 7591), and those whose id is the address of a
 //! document that describes them (Client ID Metadata Documents).
 //!
-//! A client says of itself what it wants. A person can trust only the host to which its answers go.
+//! A client can claim anything about itself. A person can trust only the host to which its answers go.
 
 mod redirect_uri;
 mod sealed;
@@ -42,7 +42,7 @@ const DOCUMENTS_PER_MINUTE: NonZeroU32 = NonZeroU32::new(60).unwrap();
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Client {
     pub(crate) id: String,
-    /// What it calls itself, on one line. Untrusted.
+    /// The name that it gives itself, on one line. Untrusted.
     pub(crate) name: String,
     redirect_uris: Vec<String>,
 }
@@ -58,7 +58,7 @@ pub(crate) enum NoClient {
     /// The document cannot be fetched, or does not describe the client.
     #[error("the document that describes this client cannot be used: {0}")]
     Document(String),
-    /// Too many different documents at once.
+    /// Too many clients with different documents ask at the same time.
     #[error("too many clients are looked up at once: try again in a minute")]
     Busy,
     #[error(transparent)]
@@ -72,8 +72,8 @@ impl From<Unreachable> for NoClient {
 }
 
 impl Client {
-    /// The address for the answer: the one that the client asks for, if it is among those that it registered; if it asks
-    /// for none, its only one. For an address of this machine, the port may differ (RFC 8252, 7.3).
+    /// The address for the answer: the one that the client asks for, if it is among those that it registered; if it
+    /// asks for none, its only one. For an address of this machine, the port may differ (RFC 8252, 7.3).
     pub(crate) fn redirect_uri(&self, asked: Option<&str>) -> Option<String> {
         match asked {
             Some(asked) => {
@@ -104,8 +104,8 @@ pub(crate) fn shown_name(name: Option<&str>) -> String {
     if name.is_empty() { "a client without a name".to_owned() } else { name }
 }
 
-/// Whether an id is the address of a document: https, with a path, without user, fragment and dots in the path. Over http
-/// only where the team itself is on this machine.
+/// Whether an id is the address of a document: https, with a path, without user, fragment and dots in the path. It may
+/// be http only if the team itself is on this machine.
 fn document_url(id: &str) -> Option<Url> {
     if id.len() > MAX_ID {
         return None;
@@ -137,8 +137,8 @@ pub(crate) struct Clients {
 }
 
 impl Clients {
-    /// Clients of the team at `url`. Documents come from public addresses alone, unless the team is on this machine.
-    /// `key` seals the ids of clients that the store does not keep.
+    /// Creates the clients of the team at `url`. Fetches documents only from public addresses, unless the team is on
+    /// this machine. `key` seals the ids of clients that the store does not keep.
     pub(crate) fn new(store: TeamStore, url: &Url, egress: &Egress, key: Zeroizing<String>) -> reqwest::Result<Self> {
         Ok(Self {
             store,
@@ -150,7 +150,8 @@ impl Clients {
         })
     }
 
-    /// The client, if it can be found without a request to another program; `Ok(None)` if its document has to be fetched.
+    /// The client, if it can be found without a request to another program; `Ok(None)` if its document has to be
+    /// fetched.
     pub(crate) async fn find_here(&self, id: &str) -> Result<Option<Arc<Client>>, NoClient> {
         if self.document_place(id).is_some() {
             return Ok(self.remembered(id));
@@ -180,7 +181,8 @@ impl Clients {
         Ok(client)
     }
 
-    /// A client that the store does not keep until a person agrees; `None` if what it says does not fit into its id.
+    /// Creates a client that the store does not keep until a person agrees; `None` if its description does not fit into
+    /// its id.
     pub(crate) fn sealed(&self, name: &str, redirect_uris: &[String]) -> Result<Option<RegisteredClient>, NoRandom> {
         self.sealer.seal(name, redirect_uris)
     }

@@ -1,4 +1,4 @@
-//! The parts that all addresses of the front door share.
+//! The parts that all routes of the front door share.
 
 use std::{fmt, num::NonZeroU32, sync::Arc};
 
@@ -23,8 +23,8 @@ use crate::{
     tokens::looks_like_one,
 };
 
-/// Registrations in a minute, and at once, that the store keeps. The id of any other client contains what it says of
-/// itself.
+/// How many registrations the store keeps in a minute, and how many at once. The id of any further client contains its
+/// description.
 const REGISTRATIONS_PER_MINUTE: NonZeroU32 = NonZeroU32::new(120).unwrap();
 
 /// Why there is no front door.
@@ -90,7 +90,7 @@ impl FrontDoor {
         Self::within(team, client_secret, store, &Egress::default())
     }
 
-    /// As [`Self::new`], with an operator's rules about where requests may go.
+    /// Like [`Self::new`], with an operator's rules about where requests may go.
     ///
     /// # Errors
     /// [`BadFrontDoor`]
@@ -120,7 +120,7 @@ impl FrontDoor {
         self.cookies.session()
     }
 
-    /// The value of the session cookie in these headers. Two different ones are none.
+    /// The value of the session cookie in these headers; `None` if there are two different ones.
     #[must_use]
     pub fn session_in<'a>(&self, headers: &'a HeaderMap) -> Option<&'a str> {
         cookie(headers, self.cookies.session())
@@ -138,23 +138,23 @@ impl FrontDoor {
         self.provider.is_some()
     }
 
-    /// Whether the browser says that a page of this team sent the request. A request that changes something, and proves
-    /// its sender with the session cookie alone, counts only then. Another program can claim it, but has no person's
-    /// cookie.
+    /// Whether the browser says that a page of this team sent the request. A request that changes something and proves
+    /// its sender only with the session cookie is accepted only then. Another program can make this claim, but has no
+    /// person's cookie.
     #[must_use]
     pub fn is_of_own_page(&self, headers: &HeaderMap) -> bool {
         headers.contains_key(ORIGIN) && is_from_here(headers, &self.team.url)
     }
 
-    /// The authorization servers whose tokens open the MCP endpoint: this one, if people can sign in, and the trusted
-    /// issuers.
+    /// The authorization servers whose tokens are valid for the MCP endpoint: this one, if people can sign in, and the
+    /// trusted issuers.
     pub(crate) fn authorization_servers(&self) -> Vec<&str> {
         let own = self.signs_in().then(|| self.issuer());
         own.into_iter().chain(self.team.issuers.iter().map(|trusted| bare(&trusted.issuer))).collect()
     }
 
-    /// The value of `WWW-Authenticate` for a request to an MCP endpoint without a token that counts (RFC 9728, 5.1;
-    /// RFC 6750, 3). `is_wrong` says whether there was one.
+    /// The value of `WWW-Authenticate` for a request to an MCP endpoint without a valid token (RFC 9728, 5.1; RFC 6750,
+    /// 3). `is_wrong` says whether it had an invalid one.
     #[must_use]
     pub fn challenge(&self, endpoint: Endpoint<'_>, is_wrong: bool) -> String {
         let error = if is_wrong { "error=\"invalid_token\", " } else { "" };
@@ -165,7 +165,7 @@ impl FrontDoor {
         format!("Bearer {error}resource_metadata=\"{metadata}\", scope=\"{SCOPE}\"")
     }
 
-    /// Where refusals of other doors of the team can be recorded, within the same bounds.
+    /// The records of refusals, to which other doors of the team can add theirs, within the same bounds.
     #[must_use]
     pub fn refusals(&self) -> &Arc<Refusals> {
         &self.refusals
@@ -204,7 +204,7 @@ impl FrontDoor {
         format!("{}/{path}", self.issuer())
     }
 
-    /// Who is signed in in the browser that sent these headers.
+    /// The member who is signed in in the browser that sent these headers.
     pub(crate) async fn signed_in(&self, headers: &HeaderMap) -> Result<Option<SignedIn>, StoreError> {
         let Some(cookie) = self.session_in(headers).filter(|cookie| looks_like_one(cookie)) else { return Ok(None) };
         let token = self.store.team_token(TokenHash::of(cookie)).await?;
@@ -216,7 +216,7 @@ impl FrontDoor {
     }
 }
 
-/// The one scope: to use the tools of the team in the name of a person.
+/// The only scope: to use the tools of the team in the name of a person.
 pub(crate) const SCOPE: &str = "mcp";
 
 /// The caller for the audit log: a member, in a browser or through a client.
@@ -332,7 +332,7 @@ mod tests {
             door.signed_in(&headers).await.unwrap().map(|person| person.member.subject().to_owned())
         };
         assert_eq!(kept("acme", Purpose::Browser).await.as_deref(), Some("acme"));
-        assert_eq!(kept("acme", Purpose::Personal).await, None, "a token is no cookie");
+        assert_eq!(kept("acme", Purpose::Personal).await, None, "a token is not a cookie");
         assert_eq!(kept("gone", Purpose::Browser).await, None, "the team file has no such tenant any more");
     }
 }

@@ -1,4 +1,4 @@
-//! What the operator of a team writes: `team.toml`.
+//! The team file, `team.toml`, which the operator of a team writes.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -60,7 +60,7 @@ pub struct TeamFile {
 pub struct SignInProvider {
     /// Its issuer, as its metadata name it.
     pub issuer: Url,
-    /// What it calls Toolrack.
+    /// The id under which it knows Toolrack.
     pub client_id: String,
     /// The secret of that client; a placeholder such as `${env:NAME}`. A public client has none.
     pub client_secret: Option<String>,
@@ -93,16 +93,17 @@ pub struct Tenant {
     /// The folder of its configuration and data; `tenants/ID` beside the file by default.
     #[serde(default)]
     pub home: PathBuf,
-    /// The verified e-mail addresses of its people: `ann@acme.example`, or `*@acme.example` for all of a domain.
+    /// The verified e-mail addresses of its members: `ann@acme.example`, or `*@acme.example` for all of a domain.
     #[serde(default)]
     pub members: Vec<String>,
-    /// The groups whose people belong to it.
+    /// The groups whose members belong to it.
     #[serde(default)]
     pub groups: Vec<String>,
     /// The values of the provider's tenant claim that mean this tenant.
     #[serde(default)]
     pub claims: Vec<String>,
-    /// The groups and addresses that have a role. A person with several has the mightiest; with none, [`Self::role`].
+    /// The groups and addresses that have a role. A person with several roles has the most powerful one; a person
+    /// without any has [`Self::role`].
     #[serde(default)]
     pub roles: BTreeMap<Role, Vec<String>>,
     /// The role of all others; `user` by default.
@@ -113,20 +114,19 @@ pub struct Tenant {
     pub limits: Limits,
     /// Servers that its members add for themselves; none by default.
     pub own_servers: Option<OwnServersAllowed>,
-    /// The variables of the daemon's environment that placeholders of its files may name. None by default, because they
-    /// belong to the operator of the daemon.
+    /// The variables of the daemon's environment that placeholders in its files may name. None by default, because the
+    /// variables belong to the operator of the daemon.
     #[serde(default)]
     pub environment: Vec<String>,
 }
 
-/// Which servers members of a tenant may add for themselves: addresses that are reached with HTTPS on public networks,
-/// and no programs.
+/// The servers that members of a tenant may add for themselves: URLs with HTTPS on public networks, and no programs.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct OwnServersAllowed {
     /// The most servers of one member.
     pub most: NonZeroU8,
-    /// Where they may be as well, with any scheme and port: hosts such as `mcp.example.com` or `*.example.com`, and
+    /// Further allowed places, with any scheme and port: hosts such as `mcp.example.com` or `*.example.com`, and
     /// networks such as `10.1.0.0/16`.
     #[serde(default, deserialize_with = "destinations")]
     pub allow: Vec<Allowed>,
@@ -155,7 +155,7 @@ pub struct TrustedIssuer {
     pub issuer: Url,
     /// The `aud` that a token must have; [`TeamFile::url`] with `/mcp` by default.
     pub audience: Option<String>,
-    /// Where its keys are; from its metadata (RFC 8414) by default.
+    /// The address of its keys; by default, the one in its metadata (RFC 8414).
     pub jwks_uri: Option<Url>,
     /// The tenants for which it may vouch.
     pub tenants: BTreeSet<String>,
@@ -178,7 +178,7 @@ fn groups_claim() -> String {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BadTeamFile {
-    /// It is no TOML, or has a field that no team has.
+    /// It is not TOML, or has an unknown field.
     #[error("the team file cannot be understood: {0}")]
     Syntax(Box<toml_edit::de::Error>),
     /// An address cannot be used.
@@ -188,16 +188,16 @@ pub enum BadTeamFile {
         field: &'static str,
         /// Its value.
         url: Url,
-        /// What it lacks.
+        /// The missing part.
         needs: &'static str,
     },
-    /// A tenant has a name that no tenant can have.
+    /// A tenant has an invalid name.
     #[error("{0}")]
     Tenant(#[from] BadPrincipal),
     /// Two tenants have one name or one folder.
     #[error("two tenants of the team file have the {what} `{value}`")]
     Twice {
-        /// What both have.
+        /// The value that both have.
         what: &'static str,
         /// Its value.
         value: String,
@@ -211,7 +211,7 @@ pub enum BadTeamFile {
         issuer: Url,
     },
     /// A rule for members cannot be understood.
-    #[error("`{rule}` of the tenant `{tenant}` is no address: write `ann@acme.example` or `*@acme.example`")]
+    #[error("`{rule}` of the tenant `{tenant}` is not an address: write `ann@acme.example` or `*@acme.example`")]
     Member {
         /// The tenant.
         tenant: String,

@@ -55,7 +55,7 @@ pub struct Vouched {
     pub principal: Principal,
     /// When the token ends, with a minute for clocks that differ.
     pub ends_at: DateTime<Utc>,
-    /// The profile whose MCP endpoint the token opens, and nothing else.
+    /// The profile, if the token is valid only for the MCP endpoint of that profile.
     pub profile: Option<String>,
 }
 
@@ -79,22 +79,22 @@ impl Issuers {
         Ok(Self { team, known, refusals })
     }
 
-    /// Checks `token`. `None` if it proves nothing: the reason is a row of the audit log, and no caller learns it.
+    /// Checks `token`. `None` if it proves nothing. The reason goes only into the audit log, and no caller learns it.
     ///
     /// A token is at most 16 KiB long, has an asymmetric signature of an algorithm that the issuer's key allows, this
     /// team's `/mcp`, the endpoint of one profile, or the configured audience in `aud`, and `iss`, `sub` and `exp`.
     /// `exp`, `nbf` and `iat` may be off by 60 s. Its type is `at+jwt` (RFC 9068, 2.1). Issuers that do not know that
-    /// type write `JWT` or nothing: that counts only with a claim of access tokens (`scope`, `scp` or `client_id`), and
-    /// with none of an ID token or a logout token. A token that is bound to a key of its client (`cnf`: RFC 9449, RFC
-    /// 8705) proves nothing here, where no client proves a key. It proves a service if its subject is its client (RFC
-    /// 9068, 5), and else a person.
+    /// type write `JWT` or nothing: such a token is accepted only with a claim of access tokens (`scope`, `scp` or
+    /// `client_id`), and without any claim of an ID token or a logout token. A token that is bound to a key of its
+    /// client (`cnf`: RFC 9449, RFC 8705) proves nothing here, because no client proves a key here. A token proves a
+    /// service if its subject is its client (RFC 9068, 5), otherwise a person.
     ///
-    /// Keys count for an hour after they were fetched. A token with an unknown key has them fetched again, at most
+    /// Keys are valid for an hour after they were fetched. A token with an unknown key causes another fetch, at most
     /// every 30 s.
     ///
     /// # Errors
-    /// [`Unreachable`] when the keys of its issuer cannot be fetched: it is not known whether the token proves
-    /// anything. Keys that were fetched within a day go on to count.
+    /// [`Unreachable`] when the keys of its issuer cannot be fetched: it is then not known whether the token proves
+    /// anything. Keys that were fetched within a day stay valid meanwhile.
     pub async fn verify(&self, token: &str) -> Result<Option<Vouched>, Unreachable> {
         let Some(claimed) = claims_of(token) else {
             self.refusals.unknown_token().await;
@@ -122,8 +122,8 @@ impl Issuers {
         if kind != "at+jwt" && !is_of_access(&said) {
             return Err(Unproved::forged("it is no access token"));
         }
-        // Its holder would have to prove a key with each request (RFC 7800), so that a thief cannot use it. No door
-        // here asks for that.
+        // The holder of such a token has to prove a key with each request (RFC 7800), so that a thief cannot use the
+        // token. No door here checks such a proof.
         if said.contains_key("cnf") {
             return Err(Unproved::forged("it is bound to a key of its client, and only bearer tokens are served here"));
         }
@@ -136,15 +136,15 @@ impl Issuers {
         let principal = self.team.principal(kind, &claims(&said, places), Some(&among)).map_err(not_a_member)?;
         let ends_at =
             ends_at(&said).and_then(|at| DateTime::from_timestamp(at.saturating_add(LEEWAY.cast_signed()), 0));
-        let ends_at = ends_at.ok_or_else(|| Unproved::forged("its end is no time"))?;
+        let ends_at = ends_at.ok_or_else(|| Unproved::forged("its end is not a time"))?;
         if ends_at <= Utc::now() {
             return Err(Unproved::forged("it has ended"));
         }
         Ok(Vouched { principal, ends_at, profile: endpoint.profile().map(str::to_owned) })
     }
 
-    /// The audience that the token must have, and the MCP endpoint that it then opens: that with all tools, or the only
-    /// one of a profile that it names.
+    /// The audience that the token must have, and the MCP endpoint for which it is then valid: the one with all tools,
+    /// or that of the only profile that it names.
     fn audience<'c>(&self, config: &TrustedIssuer, claimed: &'c Claimed) -> (String, Endpoint<'c>) {
         if let Some(configured) = &config.audience {
             return (configured.clone(), Endpoint::All);
@@ -169,24 +169,24 @@ impl Issuers {
 
 fn not_a_member(error: NotAMember) -> Unproved {
     Unproved::forged(match error {
-        NotAMember::NoTenant => "it belongs to no tenant for which its issuer may vouch".to_owned(),
+        NotAMember::NoTenant => "it does not belong to a tenant for which its issuer may vouch".to_owned(),
         other => other.to_string(),
     })
 }
 
-/// Whether a token without a type of its own is one for access.
+/// Whether a token without the type `at+jwt` is an access token.
 fn is_of_access(said: &Said) -> bool {
     OF_ACCESS.iter().any(|claim| said.contains_key(*claim))
         && !NOT_OF_ACCESS.iter().any(|claim| said.contains_key(*claim))
 }
 
-/// What a token claims, which is not proved yet.
+/// The claims of a token, before they are proved.
 struct Claimed {
     issuer: String,
     audiences: Vec<String>,
 }
 
-/// The claims of a token; `None` for a text that is no signed statement.
+/// The claims of a token; `None` for a text that is not a signed statement.
 fn claims_of(token: &str) -> Option<Claimed> {
     if token.len() > signed::MAX_BYTES || token.split('.').count() != 3 {
         return None;

@@ -1,4 +1,4 @@
-//! Who belongs to which tenant, with which role.
+//! Finds the tenant and the role of a person or service.
 
 use toolrack_host::{
     Principal,
@@ -7,7 +7,7 @@ use toolrack_host::{
 
 use crate::file::{TeamFile, Tenant};
 
-/// What a provider says about a person or a service, in a statement that was checked.
+/// The statement of a provider about a person or a service, after it was checked.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Claims {
     /// The provider that says it.
@@ -28,8 +28,8 @@ pub struct Claims {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NotAMember {
-    /// No tenant of the team file takes them.
-    #[error("you belong to no tenant of this team")]
+    /// They belong to no tenant of the team file.
+    #[error("you do not belong to a tenant of this team")]
     NoTenant,
     /// More than one tenant does.
     #[error("you belong to more than one tenant of this team: {}", .0.join(", "))]
@@ -40,8 +40,8 @@ pub enum NotAMember {
 }
 
 impl TeamFile {
-    /// The principal of `claims`. Where the provider has a tenant claim, it decides alone; else groups and verified
-    /// addresses do. `among`, if it is given, are the tenants that the issuer may vouch for.
+    /// Returns the principal of `claims`. If the provider has a tenant claim, only that claim decides; otherwise groups
+    /// and verified addresses do. `among`, if given, are the tenants for which the issuer may vouch.
     ///
     /// # Errors
     /// [`NotAMember`]
@@ -77,7 +77,7 @@ impl Tenant {
         by_address() || self.groups.iter().any(|group| claims.groups.contains(group))
     }
 
-    /// The mightiest role that a group or the address has.
+    /// The most powerful role that one of the groups or the address has.
     fn role_of(&self, claims: &Claims) -> Role {
         let has = |who: &String| claims.groups.contains(who) || has_address(claims, who);
         let given = |role: &Role| self.roles.get(role).is_some_and(|holders| holders.iter().any(has));
@@ -86,8 +86,7 @@ impl Tenant {
     }
 }
 
-/// Whether the verified address is `rule`, or of its domain. Case makes no difference, before the `@` neither, because
-/// providers make none.
+/// Whether the verified address is `rule`, or in its domain. Ignores case, also before the `@`, as providers do.
 fn has_address(claims: &Claims, rule: &str) -> bool {
     let Some(address) = &claims.verified_email else { return false };
     match (rule.strip_prefix("*@"), address.rsplit_once('@')) {

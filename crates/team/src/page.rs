@@ -1,4 +1,4 @@
-//! Pages for people: rendered here, without scripts, in no frame of another page.
+//! Pages for users. They have no scripts, and no other page can frame them.
 
 use std::sync::LazyLock;
 
@@ -16,7 +16,7 @@ use sha2::{Digest as _, Sha256};
 
 const STYLE: &str = include_str!("page.css");
 
-/// Everything but the addresses to which forms may lead. The style is allowed by its hash.
+/// The policy without the addresses to which forms may lead. It allows the style by its hash.
 static POLICY: LazyLock<String> = LazyLock::new(|| {
     let hash = STANDARD.encode(Sha256::digest(STYLE));
     format!(
@@ -24,8 +24,8 @@ static POLICY: LazyLock<String> = LazyLock::new(|| {
     )
 });
 
-/// Makes a page. `forms` are sources (CSP) to which its forms may lead beside this origin: a browser checks the redirects
-/// behind a form against them as well.
+/// Makes a page. `forms` are the sources (CSP) to which its forms may lead in addition to this origin. A browser also
+/// checks the redirects after a form against them.
 pub(crate) fn page(status: StatusCode, title: &str, body: &Markup, forms: &str) -> Response {
     let page = html! {
         (DOCTYPE)
@@ -53,7 +53,7 @@ pub(crate) fn page(status: StatusCode, title: &str, body: &Markup, forms: &str) 
         headers.insert(name, HeaderValue::from_static(value));
     }
     let policy = if forms.is_empty() { POLICY.clone() } else { format!("{} {forms}", *POLICY) };
-    // `forms` comes from checked addresses. If it makes the policy invalid all the same, the page gets a stricter one.
+    // `forms` comes from checked addresses. If the policy is invalid nevertheless, the page gets a stricter one.
     let policy = HeaderValue::from_str(&policy)
         .unwrap_or(HeaderValue::from_static("default-src 'none'; frame-ancestors 'none'"));
     headers.insert(CONTENT_SECURITY_POLICY, policy);
@@ -69,7 +69,7 @@ pub(crate) fn notice(status: StatusCode, title: &str, lines: &[&str]) -> Respons
 /// Sends a browser to `place`, with a GET.
 pub(crate) fn see_other(place: &str) -> Response {
     let Ok(place) = HeaderValue::from_str(place) else {
-        return notice(StatusCode::BAD_REQUEST, "No such page", &["The address to go on to cannot be written down."]);
+        return notice(StatusCode::BAD_REQUEST, "No such page", &["The next address cannot be written."]);
     };
     let mut answer = StatusCode::SEE_OTHER.into_response();
     answer.headers_mut().insert(LOCATION, place);

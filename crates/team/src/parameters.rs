@@ -16,7 +16,7 @@ impl Parameters {
         (text.len() <= MAX_BYTES).then(|| Self(read()))
     }
 
-    /// The value of a parameter. An empty one counts as left out (OAuth 2.1, 3.1).
+    /// The value of a parameter. An empty value counts as missing (OAuth 2.1, 3.1).
     pub(crate) fn get(&self, name: &str) -> Option<&str> {
         self.0.iter().find(|(own, value)| own == name && !value.is_empty()).map(|(_, value)| &**value)
     }
@@ -26,7 +26,7 @@ impl Parameters {
         self.0.iter().filter(move |(own, value)| own == name && !value.is_empty()).map(|(_, value)| &**value)
     }
 
-    /// The first parameter that is there twice, but for `resource` (RFC 8707, 2).
+    /// The first parameter other than `resource` (RFC 8707, 2) that occurs twice.
     pub(crate) fn repeated(&self) -> Option<&str> {
         let is_repeated = |at: usize, name: &String| self.0[..at].iter().any(|(other, _)| other == name);
         let mut named = self.0.iter().enumerate().filter(|(_, (name, _))| name != "resource");

@@ -58,7 +58,7 @@ pub(crate) struct Attempt {
     pub(crate) state: String,
     /// The provider puts it into the ID token.
     pub(crate) nonce: String,
-    /// Proves to the provider that the program that began the sign-in brings the code (PKCE).
+    /// Proves to the provider that the code comes from the program that began the sign-in (PKCE).
     pub(crate) verifier: String,
 }
 
@@ -106,7 +106,7 @@ type Client = oauth2::Client<
 >;
 
 impl Provider {
-    /// The provider of `config`, whose secret has been resolved. People come back to `back`.
+    /// Creates the provider of `config`, whose secret is resolved already. The provider sends browsers back to `back`.
     pub(crate) fn new(
         config: SignInProvider,
         secret: Option<String>,

@@ -1,6 +1,6 @@
-//! Quotas of a tenant: what all of its members, each of them, and the clients of each profile may use.
+//! Quotas of a tenant: how much all of its members together, each member, and the clients of each profile may use.
 //!
-//! A [`Meter`] knows one quota and how much of it is used. Work is allowed if every meter of all who share in it has room.
+//! A [`Meter`] knows one quota and how much of it is used. Work is allowed if every meter to which it counts has room.
 
 mod kept;
 mod limits;
@@ -26,7 +26,8 @@ pub use self::{
     usage::{Holder, Usage},
 };
 
-/// Members whose use is counted at once. Beyond it, those whose quotas are free again are forgotten.
+/// The most members whose use is counted at the same time. Beyond that, members whose quotas are free again are
+/// forgotten.
 const MAX_MEMBERS: usize = 10_000;
 
 /// Counts what the members of a tenant use. All hosts of the tenant share it; clones share it, too.
@@ -68,7 +69,7 @@ struct OfMember {
 #[derive(Clone, Debug, Default)]
 struct Meters {
     meters: Vec<Meter>,
-    /// Whether what outlives the process has changed since it was written.
+    /// Whether the amounts that outlive the process have changed since they were written.
     is_changed: bool,
 }
 
@@ -78,7 +79,7 @@ impl Meters {
         Self { meters, is_changed: false }
     }
 
-    /// The same amounts, as far as there are quotas for them.
+    /// The same amounts, if there are quotas for them.
     fn bounded_by(&self, quotas: &QuotaSet, now: DateTime<Utc>) -> Self {
         let mut bounded = Self { is_changed: self.is_changed, ..Self::new(quotas, now) };
         for meter in &mut bounded.meters {
@@ -125,13 +126,13 @@ impl Meters {
 }
 
 impl TenantQuotas {
-    /// The quotas of `tenant`, of which nothing is used.
+    /// Creates the quotas of `tenant`, of which nothing is used yet.
     #[must_use]
     pub fn new(tenant: &str, limits: Limits) -> Self {
         Self::at(tenant, limits, Utc::now())
     }
 
-    /// The quotas of a machine with a single user, which only profiles have.
+    /// Creates the quotas of a machine with a single user, where only profiles have quotas.
     #[must_use]
     pub fn of_machine() -> Self {
         Self::new(Principal::LOCAL.tenant(), Limits::default())
@@ -150,7 +151,7 @@ impl TenantQuotas {
         Self(Arc::new(Inner { tenant: tenant.to_owned(), limits, clock, counts: Mutex::new(counts) }))
     }
 
-    /// Sets the quotas of the profiles from now on. What was used counts on.
+    /// Replaces the quotas of the profiles. Keeps the amounts that were used.
     pub fn set_profiles(&self, profiles: &BTreeMap<Arc<str>, Arc<ToolProfile>>) {
         let now = self.0.clock.now();
         let mut counts = self.0.counts.lock();
@@ -208,7 +209,7 @@ impl Inner {
             let (meter, wait) = meters.refusal(work)?;
             Some((index, meter, wait))
         });
-        // The longest wait is the exact one. Of the same wait, the first holder is named.
+        // Report the longest wait. If two waits are equal, name the first holder.
         let refusal = refusals.reduce(|longest, other| if other.2 > longest.2 { other } else { longest });
         if let Some((index, meter, wait)) = refusal {
             let holder = match (index, caller.in_profile()) {
@@ -235,7 +236,7 @@ impl Quotas for TenantQuotas {
 }
 
 impl Counts {
-    /// Forgets members who are as if they had used nothing, when there are many.
+    /// If there are too many members, forgets those for whom nothing is left to count.
     fn make_room(&mut self, now: DateTime<Utc>) {
         if self.by_member.len() < MAX_MEMBERS {
             return;
@@ -246,7 +247,7 @@ impl Counts {
         });
     }
 
-    /// Does something with the meters of all who share in work.
+    /// Calls a function with the meters to which work counts.
     fn each_of(&mut self, share: &Share, mut with: impl FnMut(&mut Meters)) {
         with(&mut self.all);
         if let Some(of) = share.member.as_ref().and_then(|member| self.by_member.get_mut(member)) {
@@ -258,7 +259,7 @@ impl Counts {
     }
 }
 
-/// Work, and those whose quotas it uses, beside the tenant.
+/// Work, with the member and the profile to whose quotas it counts in addition to the tenant's.
 struct Share {
     member: Option<Member>,
     profile: Option<Arc<str>>,
@@ -275,7 +276,7 @@ impl UnderWay for Running {
     fn used(&self, quantity: Quantity, amount: u64) {
         let now = self.quotas.clock.now();
         self.quotas.counts.lock().each_of(&self.share, |meters| {
-            // What comes after midnight counts for the new day.
+            // Use after midnight counts for the new day.
             meters.look(now);
             meters.add(quantity, amount);
         });

@@ -7,17 +7,17 @@ use zeroize::Zeroizing;
 
 /// The system gives no random numbers.
 #[derive(Debug, thiserror::Error)]
-#[error("the system gives no random numbers, without which no token can be made")]
+#[error("the system provides no random numbers, without which no token can be made")]
 pub struct NoRandom;
 
-/// What a refresh token begins with.
+/// The prefix of a refresh token.
 const REFRESH: &str = "trr_";
-/// Digits of the part of a refresh token that all tokens of one grant share.
+/// The number of digits in the part of a refresh token that all tokens of one grant share.
 const HANDLE_DIGITS: usize = 32;
 /// Digits of a refresh token.
 const REFRESH_DIGITS: usize = HANDLE_DIGITS + 64;
 
-/// `prefix`, and so many random bytes in hexadecimal digits.
+/// Returns `prefix` followed by this many random bytes in hexadecimal digits.
 ///
 /// # Errors
 /// [`NoRandom`]

@@ -12,14 +12,14 @@ use toolrack_store::{TeamStore, audit::DoorRefusal};
 /// refusals before it have none.
 const ROWS_PER_MINUTE: NonZeroU32 = NonZeroU32::new(60).unwrap();
 
-/// Writes refusals of a team's doors into the audit log: of each kind at most 60 at once, and then one in a second. A
-/// flood of one kind hides none of another.
+/// Writes refusals of a team's doors into the audit log: of each kind at most 60 at once, and then one each second. A
+/// flood of one kind does not hide another kind.
 #[derive(Debug)]
 pub struct Refusals {
     store: TeamStore,
-    /// By door and code. Both are words of the program, so there are few.
+    /// By door and code. Both are constants of the program, so there are few.
     limit: DefaultKeyedRateLimiter<(String, String)>,
-    /// Refusals since the last row that have none.
+    /// The number of refusals since the last row that have no row.
     untold: AtomicU64,
 }
 
@@ -68,7 +68,7 @@ mod tests {
             refusals.record(DoorRefusal { door: "token", code: "invalid_grant", ..DoorRefusal::default() }).await;
         }
         let rows = store.audit(&AuditQuery { limit: 999, ..AuditQuery::default() }).await.unwrap().len();
-        // A slow machine may let some more in, one for each second.
+        // On a slow machine there may be some more, one for each second.
         assert!((60..120).contains(&rows), "{rows}");
         let other = DoorRefusal { door: "token", code: "invalid_client", ..DoorRefusal::default() };
         refusals.record(other).await;

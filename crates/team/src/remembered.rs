@@ -1,5 +1,5 @@
-//! A cache of one value that another program sends. It fetches the value when a caller needs it, with one request for all
-//! callers that wait.
+//! A cache of one value that another program sends. It fetches the value when a caller needs it, with one request for
+//! all callers that wait.
 
 use std::{sync::Arc, time::Duration};
 
@@ -12,9 +12,9 @@ use tokio::time::Instant;
 
 use crate::fetch::Unreachable;
 
-/// How long a value counts before it is fetched again.
+/// How long a value is valid before it is fetched again.
 const FRESH: Duration = Duration::from_secs(60 * 60);
-/// How long it counts when it cannot be fetched again.
+/// How long it stays valid if it cannot be fetched again.
 const STALE: Duration = Duration::from_secs(24 * 60 * 60);
 /// The shortest time between two requests, however many callers wait.
 const PAUSE: Duration = Duration::from_secs(30);
@@ -40,8 +40,8 @@ impl<T: Send + Sync + 'static> Remembered<T> {
         Self { fetch: Box::new(fetch), state: Mutex::new(State { known: None, tried: None, under_way: None }) }
     }
 
-    /// The value: at most an hour old, or at most a day where the other program cannot be reached. The next request after
-    /// a failure follows no earlier than 30 s after the last.
+    /// Returns the value. It is at most an hour old, or at most a day if the other program cannot be reached. After a
+    /// failure, the next request follows at least 30 s after the last.
     ///
     /// # Errors
     /// [`Unreachable`] when there is no value.
@@ -53,8 +53,8 @@ impl<T: Send + Sync + 'static> Remembered<T> {
         }
     }
 
-    /// A newer value than `known`, in which the caller did not find what it looked for. `None` if the last request began
-    /// less than 30 s ago.
+    /// Returns a newer value than `known`, in which the caller did not find what it looked for. `None` if the last
+    /// request began less than 30 s ago.
     ///
     /// # Errors
     /// [`Unreachable`]
@@ -77,7 +77,7 @@ impl<T: Send + Sync + 'static> Remembered<T> {
         let fetched = fetch.clone().await;
         {
             let mut state = self.state.lock();
-            // Every caller that waited comes here; the first keeps the value.
+            // Every caller that waited comes here. The first one stores the value.
             if state.under_way.as_ref().is_some_and(|under_way| under_way.ptr_eq(&fetch)) {
                 state.under_way = None;
                 match &fetched {

@@ -1,4 +1,4 @@
-//! The addresses of the front door.
+//! The routes of the front door.
 
 use std::sync::Arc;
 
@@ -49,7 +49,7 @@ impl FrontDoor {
     }
 }
 
-/// What there is for people who sign in, and for their clients.
+/// The routes for users who sign in, and for their clients.
 fn of_provider() -> Router<Arc<FrontDoor>> {
     Router::new()
         .route("/.well-known/oauth-authorization-server", get(metadata::server).options(metadata::preflight))

@@ -32,13 +32,13 @@ use crate::{
     tokens::{Secret, looks_like_one},
 };
 
-/// How long the session of a browser counts.
+/// How long the session of a browser is valid.
 const SESSION: TimeDelta = TimeDelta::hours(12);
 /// How long a person may stay at the provider.
 const SIGN_IN_TIME: TimeDelta = TimeDelta::minutes(10);
 /// The most browsers in which one person is signed in. The oldest makes room for a new one.
 const MAX_SESSIONS: usize = 50;
-/// The most bytes of what a browser calls itself.
+/// The most bytes of a browser's name.
 const MAX_LABEL: usize = 120;
 
 /// Why a person is not signed in.
@@ -47,7 +47,7 @@ enum Stop {
     NoProvider,
     /// Bad input, with a stable code.
     Refused(&'static str, String),
-    /// The provider is down, or does not do what it should.
+    /// The provider is down, or does not follow the protocol.
     Unreachable(Unreachable),
     /// The person belongs to no tenant, or to several.
     Stranger(NotAMember, String),
@@ -97,7 +97,7 @@ async fn sent(door: &FrontDoor, headers: &HeaderMap, query: &str) -> Result<Resp
     let parameters = read(query)?;
     let to = parameters.get("to").unwrap_or("/");
     let Some(to) = way_of(&door.team.url, to) else {
-        let why = "the address to go on to after the sign-in is none of this server".to_owned();
+        let why = "the address after the sign-in does not belong to this server".to_owned();
         return Err(Stop::Refused("open_redirect", why));
     };
     let browser = Browser::of(cookie(headers, door.cookies.sign_in()))?;
@@ -158,11 +158,12 @@ fn began_here(door: &FrontDoor, headers: &HeaderMap, parameters: &Parameters) ->
     let way = browser.came_back(state).ok_or_else(|| refused("this sign-in did not begin in this browser"))?;
     match way_of(&door.team.url, &way.to) {
         Some(to) => Ok(Way { to, ..way }),
-        None => Err(refused("this sign-in leads to no address of this server")),
+        None => Err(refused("the address after this sign-in does not belong to this server")),
     }
 }
 
-/// Stores the member as the provider describes them now, and begins a session, which replaces the one that the browser had.
+/// Stores the member as the provider describes them now, and begins a session, which replaces the one that the browser
+/// had.
 async fn keep(door: &FrontDoor, headers: &HeaderMap, member: &Principal) -> Result<Secret, Stop> {
     let by = by(member, None);
     door.store.put_signed_in(member, &by).await?;
@@ -191,7 +192,7 @@ async fn keep(door: &FrontDoor, headers: &HeaderMap, member: &Principal) -> Resu
 async fn end_session(door: &FrontDoor, headers: &HeaderMap, member: &Principal) -> Result<(), StoreError> {
     if let Some(old) = door.session_in(headers).filter(|old| looks_like_one(old)) {
         let old = TokenHash::of(old);
-        // A cookie holds the secret of a browser and of nothing else; another token stays what it is.
+        // End only the token of a browser: if a cookie holds another token, that token stays valid.
         if door.store.team_token(old).await?.is_some_and(|token| token.purpose == Purpose::Browser) {
             door.store.revoke_tokens(Tokens::Hash(old), &by(member, None)).await?;
         }
@@ -199,7 +200,8 @@ async fn end_session(door: &FrontDoor, headers: &HeaderMap, member: &Principal) 
     Ok(())
 }
 
-/// `POST /sign-out`: ends the session of the browser. With `to`, another person may sign in and then goes there.
+/// `POST /sign-out`: ends the session of the browser. With `to`, another person can sign in, and the browser then goes
+/// there.
 pub(crate) async fn sign_out(State(door): State<Arc<FrontDoor>>, headers: HeaderMap, body: Bytes) -> Response {
     match signed_out(&door, &headers, &body).await {
         Ok(answer) => answer,
@@ -338,7 +340,7 @@ mod tests {
         let second = signs_in(&door, &cookie_of(&door, first.reveal())).await;
         let kept = async |secret: &Secret| door.store.team_token(secret.hash()).await.unwrap().is_some();
         assert!(!kept(&first).await && kept(&second).await);
-        // Another site cannot have a browser end a person's token by a cookie with it.
+        // Another site cannot make a browser end a person's token by setting it as a cookie.
         let personal = personal_token(&door).await;
         signs_in(&door, &cookie_of(&door, personal.reveal())).await;
         assert!(kept(&personal).await && kept(&second).await);

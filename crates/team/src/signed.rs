@@ -58,7 +58,7 @@ impl Keys {
         }))
     }
 
-    /// The key that signed a statement with this header. Fetches the keys anew for an unknown one, within bounds.
+    /// The key that signed a statement with this header. For an unknown key, fetches the keys again, within bounds.
     async fn find(&self, kid: Option<&str>, algorithm: Algorithm) -> Result<Option<Jwk>, Unreachable> {
         let known = self.0.get().await?;
         if let Some(key) = find(&known, kid, algorithm) {
@@ -88,8 +88,8 @@ fn find(keys: &[Jwk], kid: Option<&str>, algorithm: Algorithm) -> Option<Jwk> {
     }
 }
 
-/// Whether a key may check a signature of this algorithm. The key decides, and never the statement: it names its
-/// algorithm itself, or its kind has only this one. A shared secret checks nothing.
+/// Whether a key may check a signature of this algorithm. The key decides that, never the statement: the key names its
+/// algorithm, or its kind has only this algorithm. A shared secret checks nothing.
 fn allows(key: &Jwk, algorithm: Algorithm) -> bool {
     let signs = key.common.public_key_use.as_ref().is_none_or(|purpose| *purpose == PublicKeyUse::Signature);
     let verifies = key.common.key_operations.as_ref().is_none_or(|all| all.contains(&KeyOperations::Verify));
@@ -117,14 +117,15 @@ fn allows(key: &Jwk, algorithm: Algorithm) -> bool {
     signs && verifies && named && of_kind
 }
 
-/// What a statement must say.
+/// The requirements for a statement.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Expected<'a> {
     /// The provider that signed it.
     pub(crate) issuer: &'a Url,
     /// The program that it is for.
     pub(crate) audience: &'a str,
-    /// The types that it may have (RFC 8725, 3.11), without `application/` and in small letters; empty for none.
+    /// The types that it may have (RFC 8725, 3.11), without `application/` and in lower case; empty if the type is not
+    /// checked.
     pub(crate) types: &'a [&'a str],
 }
 
@@ -141,8 +142,8 @@ pub(crate) fn bare(url: &Url) -> &str {
 /// Reads a statement that the provider with these keys signed.
 ///
 /// Accepts only asymmetric signatures, of an algorithm that the key itself allows; refuses headers with `crit`, which
-/// demand extensions that it does not know (RFC 7515, 4.1.11). `iss`, `aud`, `exp` and `sub` must be there; `exp`, `nbf`
-/// and `iat` may be off by 60 s.
+/// demand extensions that it does not know (RFC 7515, 4.1.11). `iss`, `aud`, `exp` and `sub` must be there; `exp`,
+/// `nbf` and `iat` may be off by 60 s.
 pub(crate) async fn read(token: &str, keys: &Keys, expected: Expected<'_>) -> Result<(Said, String), Unproved> {
     if token.len() > MAX_BYTES {
         return Err(Unproved::forged(format!("it is longer than {MAX_BYTES} bytes")));
@@ -190,12 +191,12 @@ fn check_times(said: &Said) -> Result<(), Unproved> {
 fn why(kind: &ErrorKind) -> String {
     match kind {
         ErrorKind::ExpiredSignature => "it has ended".to_owned(),
-        ErrorKind::ImmatureSignature => "it does not count yet".to_owned(),
+        ErrorKind::ImmatureSignature => "it is not valid yet".to_owned(),
         ErrorKind::InvalidAudience => "it is for another audience".to_owned(),
         ErrorKind::InvalidIssuer => "it is of another issuer".to_owned(),
         ErrorKind::InvalidSignature => "its signature is wrong".to_owned(),
         ErrorKind::MissingRequiredClaim(claim) => format!("it has no `{claim}`"),
-        _ => "it is no signed statement that can be read here".to_owned(),
+        _ => "it is not a signed statement that can be read here".to_owned(),
     }
 }
 

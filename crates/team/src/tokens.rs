@@ -7,8 +7,8 @@ use zeroize::Zeroizing;
 
 use crate::random::{NoRandom, random_text};
 
-/// A new token: three letters that say what it is for, and 256 random bits in hexadecimal digits. A person or client sees
-/// it once; the store keeps only its hash.
+/// A new token: three letters that say what it is for, and 256 random bits in hexadecimal digits. A person or client
+/// sees it once; the store keeps only its hash.
 pub struct Secret(Zeroizing<String>);
 
 impl fmt::Debug for Secret {
@@ -39,7 +39,7 @@ impl Secret {
     }
 }
 
-/// What a token begins with, so that programs that look for leaked secrets recognise it.
+/// The prefix of a token, by which programs that look for leaked secrets recognize it.
 fn prefix(purpose: Purpose) -> &'static str {
     match purpose {
         Purpose::Access => "tra_",
@@ -48,7 +48,7 @@ fn prefix(purpose: Purpose) -> &'static str {
     }
 }
 
-/// Whether `text` has the form of a token of Toolrack, so that it is worth a look into the store.
+/// Whether `text` has the form of a token of Toolrack. Only then is it looked up in the store.
 pub(crate) fn looks_like_one(text: &str) -> bool {
     let digits = ["tra_", "trb_", "trk_"].iter().find_map(|prefix| text.strip_prefix(prefix));
     digits.is_some_and(|digits| digits.len() == 64 && digits.bytes().all(|byte| byte.is_ascii_hexdigit()))

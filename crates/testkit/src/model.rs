@@ -90,7 +90,7 @@ enum End {
     Cut,
     /// The server sends nothing more, and keeps the connection open.
     Silence,
-    /// The server sends the same piece for ever.
+    /// The server sends the same piece forever.
     Endless(Bytes),
 }
 
@@ -140,11 +140,11 @@ impl Answer {
 
     /// Sends nothing after the body, and keeps the connection open.
     #[must_use]
-    pub fn then_silence(self) -> Self {
+    pub fn stall_after(self) -> Self {
         Self { end: End::Silence, ..self }
     }
 
-    /// Repeats this event for ever after the body.
+    /// Repeats this event forever after the body.
     #[must_use]
     pub fn then_for_ever(self, data: &str) -> Self {
         Self { end: End::Endless(format!("data: {data}\n\n").into()), ..self }
@@ -173,7 +173,7 @@ impl Answer {
         }
         response
             .body(Body::from_stream(pieces.chain(rest)))
-            .unwrap_or_else(|error| panic!("a scripted answer is no HTTP: {error}"))
+            .unwrap_or_else(|error| panic!("a scripted answer is not HTTP: {error}"))
     }
 }
 

@@ -118,11 +118,11 @@ fn allows(call: &Confirm) -> bool {
     io::stdin().read_line(&mut line).is_ok() && line.trim().eq_ignore_ascii_case("y")
 }
 
-/// Prints the answer while it arrives. A front that keeps conversations implements `keep` too.
+/// Prints the answer while it arrives. A front that stores conversations also implements `store`.
 struct Printed;
 
 impl Front for Printed {
-    fn happened(&mut self, event: TurnEvent<'_>) {
+    fn on_event(&mut self, event: TurnEvent<'_>) {
         if let TurnEvent::Delta(Delta::Text(piece)) = event {
             print!("{}", text::for_terminal(piece));
             let _ = io::stdout().flush();

@@ -105,7 +105,7 @@ async fn round(host: &Host, servers: &[String], events: &mut Receiver<Event>, su
     for _ in 0..20 {
         for server in servers {
             sum.calls += 1;
-            // The call that a server dies of, or that comes while there is none, fails.
+            // A call fails if the server dies during it, or is not connected.
             sum.failed += u64::from(echo(host, &format!("{server}/echo")).await.is_err());
         }
     }
@@ -152,7 +152,7 @@ fn judged(samples: &[Sample]) -> (String, bool) {
     let (Some(first), Some(last)) = (rest.first(), rest.last()) else {
         return ("too short to tell".to_owned(), false);
     };
-    // The least of each half: a timer that is under way when one looks is no growth.
+    // Compare the least of each half: a timer that happens to be running is no growth.
     let least = |samples: &[Sample], of: fn(&Sample) -> f64| samples.iter().map(of).fold(f64::MAX, f64::min);
     let mut told = String::new();
     let mut is_flat = true;

@@ -24,7 +24,7 @@ pub(crate) enum Verdict {
     AsAccepted,
     /// More than accepted.
     Worse(Figure),
-    /// Less than accepted: good, but to be accepted, or else it can be lost again unnoticed.
+    /// Less than accepted: good, but it must be accepted, or else it could be lost again unnoticed.
     Better(Figure),
     /// The file does not know it.
     Unknown,
@@ -85,7 +85,7 @@ impl Accepted {
 }
 
 impl Verdict {
-    /// Whether it is no reason to fail.
+    /// Whether the figure passes.
     pub(crate) fn is_fine(self) -> bool {
         matches!(self, Self::AsAccepted | Self::Better(_))
     }

@@ -14,10 +14,11 @@ use toolrack_bench::{
 
 use crate::Measured;
 
-/// Calls of the shorter run; the longer one makes twice as many, and start and end fall out of the difference.
+/// Calls of the shorter run. The longer one makes twice as many, so that the difference does not include start and end.
 const CALLS: usize = 1_000;
 
-/// Why instructions cannot be counted here, if so. Other processors have other instructions, without accepted figures.
+/// Why instructions cannot be counted here, if they cannot. Other processors have other instructions, without accepted
+/// figures.
 pub(crate) fn missing() -> Option<&'static str> {
     let version = Command::new("valgrind").arg("--version").stdin(Stdio::null()).output();
     if !cfg!(target_arch = "x86_64") {
@@ -89,7 +90,7 @@ fn instructions(name: &str, command: &Command) -> Result<u64, Trouble> {
     total(&out)
 }
 
-/// The sum in what callgrind wrote (the line `totals:` of its format).
+/// The sum in the output of callgrind (the line `totals:` of its format).
 fn total(out: &Path) -> Result<u64, Trouble> {
     let text = fs::read_to_string(out)?;
     let total = text.lines().rev().find_map(|line| line.strip_prefix("totals:"));

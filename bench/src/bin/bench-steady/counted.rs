@@ -11,7 +11,7 @@ use toolrack_host::{BlockKind, Host, ServerSpec, Wire};
 
 use crate::Measured;
 
-/// Calls before anything is counted: one-time work is done then.
+/// Calls before anything is counted, for one-time work.
 const WARM_UP: usize = 200;
 /// Calls that are counted.
 const CALLS: usize = 1_000;

@@ -1,7 +1,7 @@
 //! Figures that stay the same from run to run, held against those that were accepted:
 //! `bench-steady ACCEPTED.toml [--accept WHY]`.
 //!
-//! Times drift on every shared machine, and so a gate cannot judge them. What is counted here does not: allocations,
+//! Times drift on every shared machine, so a test cannot judge them. The figures here do not drift: allocations,
 //! connections, bytes that stay, instructions. `cargo xtask steady` builds it in a profile of its own.
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command line talks to its terminal")]

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Instant};
 
 use serde_json::json;
-use toolrack_agent::{Agent, End, Limits, Message, Model, Role, Turn, Unseen, model::Scripted};
+use toolrack_agent::{Agent, End, Limits, Message, Model, NoFront, Role, Turn, model::Scripted};
 use toolrack_bench::{
     Figures, Job, Trouble, Watch,
     connected::hosting,
@@ -34,7 +34,7 @@ pub(crate) async fn turns(job: &Job) -> Result<Figures, Trouble> {
         agent.system = Some("You are helpful.".to_owned());
         let mut turn = Turn::new(vec![Message::new(Role::User, "Say it.")], Limits::default());
         let began = Instant::now();
-        let end = agent.run(&mut turn, &mut Unseen).await?;
+        let end = agent.run(&mut turn, &mut NoFront).await?;
         let rounds = u32::try_from(ROUNDS)?;
         samples.push(began.elapsed() / rounds);
         let said = turn.messages().iter().filter(|message| message.content.ends_with("\nhello 1")).count();

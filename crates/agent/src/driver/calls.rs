@@ -39,11 +39,11 @@ impl Agent {
             return Ok(());
         };
         for refused in pending.iter().filter(|pending| pending.result.is_some()) {
-            front.happened(TurnEvent::CallBegins(&refused.call));
+            front.on_event(TurnEvent::CallBegins(&refused.call));
             if let Some(result) = &refused.result {
                 let (text, is_error) = (&*result.text, result.is_error);
                 let call = &refused.call;
-                front.happened(TurnEvent::CallEnds { call, outcome: None, text, is_error, took: Duration::ZERO });
+                front.on_event(TurnEvent::CallEnds { call, outcome: None, text, is_error, took: Duration::ZERO });
             }
         }
         let (report, mut reports) = mpsc::channel(WAITING_REPORTS);
@@ -65,29 +65,29 @@ impl Agent {
             }
             tokio::select! {
                 biased;
-                Some(report) = reports.recv() => report.tell(front),
+                Some(report) = reports.recv() => report.send_to(front),
                 made = running.join_next() => {
                     let Some(made) = made else { return Ok(()) };
                     let FinishedCall { call, outcome, took } = propagate_panic(made).await;
                     // Show the reports of this call first: it may have begun and ended since the last iteration.
                     while let Ok(report) = reports.try_recv() {
-                        report.tell(front);
+                        report.send_to(front);
                     }
                     let result = self.result(&outcome);
                     let (text, is_error) = (&*result.text, result.is_error);
                     let outcome = Some(outcome.as_ref());
-                    front.happened(TurnEvent::CallEnds { call: &call, outcome, text, is_error, took });
+                    front.on_event(TurnEvent::CallEnds { call: &call, outcome, text, is_error, took });
                     turn.tool_finished(&call.id, result);
                     // The last result is stored by the next step of the driver, together with all results.
                     if matches!(turn.next(), Next::CallTools(_)) {
-                        front.keep(turn).await?;
+                        front.store(turn).await?;
                     }
                 }
                 () = &mut unwanted => {
                     running.shutdown().await;
                     for (call, text) in turn.abandon_calls() {
                         let (call, took) = (&call, Duration::ZERO);
-                        front.happened(TurnEvent::CallEnds { call, outcome: None, text, is_error: true, took });
+                        front.on_event(TurnEvent::CallEnds { call, outcome: None, text, is_error: true, took });
                     }
                     return Ok(());
                 }
@@ -197,8 +197,8 @@ enum Report {
 }
 
 impl Report {
-    fn tell(&self, front: &mut dyn Front) {
-        front.happened(match self {
+    fn send_to(&self, front: &mut dyn Front) {
+        front.on_event(match self {
             Self::Begun(call) => TurnEvent::CallBegins(call),
             Self::Progress(id, progress) => TurnEvent::CallProgress { id, progress },
         });

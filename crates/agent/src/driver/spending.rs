@@ -46,7 +46,7 @@ mod tests {
 
     use crate::{
         Agent, AgentError, Message, Role, Turn,
-        driver::Unseen,
+        driver::NoFront,
         model::{Delta, ModelError, Reply, Request, Scripted},
         turn::Limits,
     };
@@ -100,10 +100,10 @@ mod tests {
     async fn tokens_and_cost_are_counted_and_the_next_request_is_not_sent_once_they_are_used_up() {
         let model = Scripted::new().reply(answer(usage(90, 10), Some(0.25))).say("more").recording();
         let (agent, noted) = agent(model);
-        agent.run(&mut turn(), &mut Unseen).await.unwrap();
+        agent.run(&mut turn(), &mut NoFront).await.unwrap();
         assert_eq!(*noted.0.lock(), [(Quantity::Tokens, 100), (Quantity::Dollars, 250_000_000)]);
         let mut stopped = turn();
-        let error = agent.run(&mut stopped, &mut Unseen).await.unwrap_err();
+        let error = agent.run(&mut stopped, &mut NoFront).await.unwrap_err();
         assert!(matches!(&error, AgentError::OverQuota(over) if over.used == 100), "{error}");
         assert_eq!(stopped.next(), crate::turn::Next::CallModel, "it can go on later");
     }
@@ -142,7 +142,7 @@ mod tests {
     #[tokio::test]
     async fn a_request_that_is_given_up_counts_what_it_has_used_until_then() {
         let (agent, noted) = agent(Silent);
-        let (mut turn, mut front) = (turn(), Unseen);
+        let (mut turn, mut front) = (turn(), NoFront);
         let mut running = Box::pin(agent.run(&mut turn, &mut front));
         assert!(poll!(&mut running).is_pending());
         assert_eq!(*noted.0.lock(), []);

@@ -25,7 +25,7 @@ struct Noted {
 }
 
 impl Front for Noted {
-    fn happened(&mut self, event: TurnEvent<'_>) {
+    fn on_event(&mut self, event: TurnEvent<'_>) {
         let line = match event {
             TurnEvent::Asked { round } => format!("asked {round}"),
             TurnEvent::Delta(_) | TurnEvent::CallProgress { .. } => return,
@@ -40,11 +40,11 @@ impl Front for Noted {
         self.events.push(line);
     }
 
-    fn keep<'a>(&'a mut self, turn: &'a Turn) -> BoxFuture<'a, Result<(), NotKept>> {
+    fn store<'a>(&'a mut self, turn: &'a Turn) -> BoxFuture<'a, Result<(), NotStored>> {
         let kept = (turn.messages().len(), serde_json::to_string(turn.state()).unwrap());
         self.kept.push(kept);
         let fails = self.fails_to_keep_at == Some(self.kept.len());
-        Box::pin(async move { if fails { Err(NotKept { why: "the disk is full".to_owned() }) } else { Ok(()) } })
+        Box::pin(async move { if fails { Err(NotStored { why: "the disk is full".to_owned() }) } else { Ok(()) } })
     }
 
     fn decide<'a>(&'a mut self, _: &'a Question) -> BoxFuture<'a, Answer> {
@@ -96,9 +96,9 @@ async fn a_call_reaches_its_server_and_its_result_the_model() {
 struct Adds(Host);
 
 impl Front for Adds {
-    fn happened(&mut self, _: TurnEvent<'_>) {}
+    fn on_event(&mut self, _: TurnEvent<'_>) {}
 
-    fn keep<'a>(&'a mut self, turn: &'a Turn) -> BoxFuture<'a, Result<(), NotKept>> {
+    fn store<'a>(&'a mut self, turn: &'a Turn) -> BoxFuture<'a, Result<(), NotStored>> {
         Box::pin(async move {
             if turn.rounds() == 1 {
                 let spec = ServerSpec::stdio(fake_server_path().to_str().unwrap(), ["stdio"]);
@@ -192,7 +192,7 @@ async fn a_person_is_asked_before_a_call_and_what_they_approve_is_what_is_sent()
     let mut agent = Agent::new(Arc::new(model), host(builder).await);
     agent.asker = Some(Arc::new(Editor::default()));
     let mut turn = turn();
-    agent.run(&mut turn, &mut Unseen).await.unwrap();
+    agent.run(&mut turn, &mut NoFront).await.unwrap();
     assert_eq!(turn.messages()[2].content, "[data from rooms]\nedited");
     assert!(turn.messages()[4].is_error && turn.messages()[4].content.contains("not that"), "{:?}", turn.messages()[4]);
     agent.host.shutdown().await;
@@ -223,11 +223,11 @@ async fn a_model_that_breaks_off_leaves_the_turn_where_it_was() {
     let model = Scripted::new().say_and_fail("I was", cut).say("done");
     let agent = Agent::new(Arc::new(model), host(Host::builder()).await);
     let mut turn = turn();
-    let error = agent.run(&mut turn, &mut Unseen).await.unwrap_err();
+    let error = agent.run(&mut turn, &mut NoFront).await.unwrap_err();
     assert!(matches!(&error, AgentError::Model { partial, .. } if partial == "I was"), "{error:?}");
     assert_eq!((turn.messages().len(), turn.next()), (1, Next::CallModel));
     // The same turn can be gone on with.
-    assert_eq!(agent.run(&mut turn, &mut Unseen).await.unwrap(), End::Answered);
+    assert_eq!(agent.run(&mut turn, &mut NoFront).await.unwrap(), End::Answered);
     agent.host.shutdown().await;
 }
 
@@ -256,7 +256,7 @@ async fn a_model_that_takes_no_tools_is_asked_once_more_without_any() {
     ] {
         let model = kinds.into_iter().fold(Scripted::new(), Scripted::fail).say("hello");
         let agent = Agent::new(Arc::new(model), host.clone());
-        assert!(agent.run(&mut turn(), &mut Unseen).await.is_err());
+        assert!(agent.run(&mut turn(), &mut NoFront).await.is_err());
     }
     host.shutdown().await;
 }
@@ -301,7 +301,7 @@ impl Asker for Silent {
 struct EndsAtTheQuestion(Arc<tokio::sync::Notify>);
 
 impl Front for EndsAtTheQuestion {
-    fn happened(&mut self, _: TurnEvent<'_>) {}
+    fn on_event(&mut self, _: TurnEvent<'_>) {}
 
     fn calls_cancelled(&mut self) -> BoxFuture<'static, ()> {
         let asked = Arc::clone(&self.0);
@@ -325,7 +325,7 @@ async fn a_call_that_is_cancelled_at_its_approval_is_told_as_not_run() {
     // The same where the whole turn ends.
     let model = Scripted::new().with_tool_call_response(SAY, json!({ "text": "hello" }));
     agent.model = Arc::new(model);
-    let (mut whole, mut unseen) = (turn(), Unseen);
+    let (mut whole, mut unseen) = (turn(), NoFront);
     tokio::select! {
         _ = agent.run(&mut whole, &mut unseen) => unreachable!("the question is never answered"),
         () = asked.notified() => {}
@@ -339,7 +339,7 @@ async fn a_call_that_is_cancelled_at_its_approval_is_told_as_not_run() {
 async fn dropping_a_run_leaves_a_turn_that_can_be_closed() {
     let agent = Agent::new(Arc::new(Scripted::new().hang()), host(Host::builder()).await);
     let mut turn = turn();
-    let ran = tokio::time::timeout(Duration::from_millis(20), agent.run(&mut turn, &mut Unseen)).await;
+    let ran = tokio::time::timeout(Duration::from_millis(20), agent.run(&mut turn, &mut NoFront)).await;
     assert!(ran.is_err());
     turn.cancel("");
     assert_eq!(turn.next(), Next::Done(&End::Cancelled));

@@ -91,7 +91,7 @@ impl Anthropic {
         let mut turns: Vec<Turn<'_>> = Vec::new();
         // The API allows these blocks only outside of a result: add them after the last result.
         let mut after_results: Vec<Value> = Vec::new();
-        for message in messages.iter().filter(|m| m.role != Role::System && body::says_something(m)) {
+        for message in messages.iter().filter(|m| m.role != Role::System && body::has_content(m)) {
             if message.role != Role::Tool {
                 flush(&mut turns, &mut after_results);
             }

@@ -44,7 +44,7 @@ impl BodyWriter {
     /// Writes a member.
     pub(super) fn member(&mut self, name: &str, value: &(impl Serialize + ?Sized)) {
         self.name(name);
-        // Cannot fail: serialization fails only for maps whose keys are no strings, and nothing here has those.
+        // Cannot fail: serialization fails only for maps whose keys are not strings, and nothing here has those.
         if serde_json::to_writer(&mut self.0, value).is_err() {
             self.0.extend_from_slice(b"null");
         }
@@ -87,7 +87,7 @@ pub(super) fn system_texts<'a>(request: &Request<'a>) -> Vec<&'a str> {
 
 /// Returns whether to send the message. An empty one, such as an answer that was cut before its first word, is not
 /// sent.
-pub(super) fn says_something(message: &Message) -> bool {
+pub(super) fn has_content(message: &Message) -> bool {
     message.role != Role::Assistant
         || !message.content.trim().is_empty()
         || !message.calls().is_empty()

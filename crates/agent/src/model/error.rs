@@ -114,7 +114,7 @@ pub enum ModelErrorKind {
         setting: &'static str,
     },
     /// The response is not one of a model's API.
-    #[error("the answer is no answer of a model: {why}; is the base URL right?")]
+    #[error("the answer is not one of a model: {why}; is the base URL right?")]
     Unreadable {
         /// A description of the response.
         why: String,

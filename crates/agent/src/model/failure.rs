@@ -174,7 +174,7 @@ fn seconds(text: &str) -> Option<Duration> {
     text.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
 }
 
-/// Returns a body that is no JSON.
+/// Returns a body that is not JSON.
 fn plain_text(response: &ErrorResponse<'_>) -> String {
     let text = String::from_utf8_lossy(response.body);
     if is_html(&text) { "an HTML page".to_owned() } else { text.into_owned() }

@@ -17,7 +17,7 @@ use crate::message::{Message, Role, ToolCallData};
 const LIMIT: usize = 64 * 1024;
 const MODEL: &str = "some-model";
 
-/// Answers. The first byte chooses the wire; the rest is a stream, and also an answer that comes whole.
+/// Decodes an answer. The first byte chooses the wire; the rest is decoded as a stream, and as a whole answer.
 pub fn answers(data: &[u8]) {
     let [choice, bytes @ ..] = data else { return };
     let wire = Wire::ALL[usize::from(*choice) % Wire::ALL.len()];
@@ -33,7 +33,7 @@ pub fn answers(data: &[u8]) {
     check(wire, &deltas, reply);
     if let Ok(answer) = serde_json::from_slice::<Value>(bytes) {
         let (mut decoder, mut deltas) = (adapter.decoder(1), Deltas::new());
-        let outcome = online::no_error(answer).and_then(|answer| decoder.unstreamed(answer, &mut deltas));
+        let outcome = online::reject_error(answer).and_then(|answer| decoder.unstreamed(answer, &mut deltas));
         let reply = outcome.and_then(|()| decoder.end()).map(|draft| draft.finish(wire, MODEL));
         check(wire, &Vec::from(deltas), reply);
     }
@@ -51,12 +51,12 @@ fn stream<'a>(
     chunks: impl IntoIterator<Item = &'a [u8]>,
 ) -> (Vec<Delta>, Result<Reply, DecodeError>) {
     let (mut decoder, mut deltas) = (adapter.decoder(1), Deltas::new());
-    let outcome = hear(&mut *decoder, &mut deltas, chunks);
+    let outcome = collect_deltas(&mut *decoder, &mut deltas, chunks);
     let reply = outcome.and_then(|()| decoder.end()).map(|draft| draft.finish(wire, MODEL));
     (deltas.into(), reply)
 }
 
-fn hear<'a>(
+fn collect_deltas<'a>(
     decoder: &mut dyn Decode,
     deltas: &mut Deltas,
     chunks: impl IntoIterator<Item = &'a [u8]>,

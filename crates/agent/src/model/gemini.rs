@@ -92,7 +92,7 @@ impl Gemini {
         let mut turns: Vec<(&'static str, Vec<Value>)> = Vec::new();
         // A turn with results may contain only results: add their pictures after the last one.
         let mut after_results = Vec::new();
-        for message in messages.iter().filter(|m| m.role != Role::System && body::says_something(m)) {
+        for message in messages.iter().filter(|m| m.role != Role::System && body::has_content(m)) {
             if message.role != Role::Tool {
                 add(&mut turns, "user", std::mem::take(&mut after_results));
             }

@@ -84,12 +84,12 @@ impl DecodeError {
 /// Parses an event. An event that reports an error becomes that error.
 pub(super) fn event_json(data: &str) -> Result<Value, DecodeError> {
     let value: Value = serde_json::from_str(data)
-        .map_err(|error| DecodeError::unreadable(format_args!("an event in it is no JSON ({error})")))?;
-    no_error(value)
+        .map_err(|error| DecodeError::unreadable(format_args!("an event in it is not JSON ({error})")))?;
+    reject_error(value)
 }
 
 /// Returns the value, unless it is an error.
-pub(super) fn no_error(value: Value) -> Result<Value, DecodeError> {
+pub(super) fn reject_error(value: Value) -> Result<Value, DecodeError> {
     let inner = value.as_array().and_then(|list| list.first()).unwrap_or(&value);
     let is_error = inner.get("error").is_some_and(|error| error.is_object() || error.is_string())
         || inner.get("type").is_some_and(|kind| kind == "error");
@@ -145,7 +145,8 @@ pub(super) fn adapter(settings: &Arc<ModelSettings>, dialect: Dialect) -> Box<dy
 }
 
 fn base_url(settings: &ModelSettings) -> Result<Url, String> {
-    let mut url = Url::parse(settings.base_url.trim()).map_err(|error| format!("the base URL is no URL: {error}"))?;
+    let mut url =
+        Url::parse(settings.base_url.trim()).map_err(|error| format!("the base URL is not a URL: {error}"))?;
     if !matches!(url.scheme(), "http" | "https") || url.host().is_none() {
         return Err("the base URL is neither http nor https".into());
     }
@@ -293,12 +294,12 @@ impl AnswerReader {
             let why = match text.trim() {
                 "" => "it is empty".to_owned(),
                 text if failure::is_html(text) => "it is an HTML page".to_owned(),
-                _ => format!("it is no JSON ({error})"),
+                _ => format!("it is not JSON ({error})"),
             };
             self.failed(DecodeError::unreadable(why))
         })?;
         let mut deltas = mem::take(&mut self.deltas);
-        let outcome = no_error(answer).and_then(|answer| match self.decoder.as_mut() {
+        let outcome = reject_error(answer).and_then(|answer| match self.decoder.as_mut() {
             Some(decoder) => decoder.unstreamed(answer, &mut deltas),
             None => Err(DecodeError::cut()),
         });

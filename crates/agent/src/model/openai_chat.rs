@@ -112,7 +112,7 @@ impl OpenAiChat {
         let system = body::system_texts(request).join("\n\n");
         let system = (!system.is_empty()).then(|| chat_message("system", Content::Plain(system.into())));
         let others = request.messages.iter().filter(|message| message.role != Role::System);
-        system.into_iter().chain(others.filter(|m| body::says_something(m)).map(|m| self.message(m))).collect()
+        system.into_iter().chain(others.filter(|m| body::has_content(m)).map(|m| self.message(m))).collect()
     }
 
     fn message<'a>(&self, message: &'a Message) -> ChatMessage<'a> {
@@ -194,13 +194,13 @@ struct Choice {
     #[serde(default)]
     index: u64,
     #[serde(alias = "message")]
-    delta: Option<Heading>,
+    delta: Option<MessageDelta>,
     finish_reason: Option<String>,
 }
 
 /// The new part of a message.
 #[derive(Default, Deserialize)]
-struct Heading {
+struct MessageDelta {
     content: Option<Value>,
     refusal: Option<String>,
     /// Sent by DeepSeek, Kimi, llama.cpp and xAI.
@@ -216,11 +216,11 @@ struct Heading {
 struct CallDelta {
     index: Option<u64>,
     id: Option<String>,
-    function: Option<HeardFunction>,
+    function: Option<FunctionDelta>,
 }
 
 #[derive(Default, Deserialize)]
-struct HeardFunction {
+struct FunctionDelta {
     name: Option<String>,
     /// A string of JSON; some servers send the JSON value itself.
     arguments: Option<Value>,
@@ -300,8 +300,8 @@ impl Decoder {
     fn chunk(&mut self, chunk: Value, deltas: &mut Deltas) -> Result<(), DecodeError> {
         let chunk: Chunk = serde_json::from_value(chunk).map_err(DecodeError::unreadable)?;
         for choice in chunk.choices.into_iter().filter(|choice| choice.index == 0) {
-            if let Some(heading) = choice.delta {
-                self.heading(heading, deltas)?;
+            if let Some(message_delta) = choice.delta {
+                self.message_delta(message_delta, deltas)?;
             }
             if let Some(reason) = choice.finish_reason {
                 self.draft.stop = Some(stop(&reason));
@@ -313,25 +313,25 @@ impl Decoder {
         Ok(())
     }
 
-    fn heading(&mut self, heading: Heading, deltas: &mut Deltas) -> Result<(), DecodeError> {
-        let thought = heading.reasoning_content.as_ref().or(heading.reasoning.as_ref());
+    fn message_delta(&mut self, message_delta: MessageDelta, deltas: &mut Deltas) -> Result<(), DecodeError> {
+        let thought = message_delta.reasoning_content.as_ref().or(message_delta.reasoning.as_ref());
         if let Some(thought) = thought.filter(|thought| !thought.is_empty()) {
             deltas.push_back(super::Delta::Thinking(thought.clone()));
         }
-        self.reasoning_content.push_str(heading.reasoning_content.as_deref().unwrap_or_default());
-        for detail in heading.reasoning_details.unwrap_or_default() {
+        self.reasoning_content.push_str(message_delta.reasoning_content.as_deref().unwrap_or_default());
+        for detail in message_delta.reasoning_details.unwrap_or_default() {
             add_detail(&mut self.reasoning_details, detail)?;
         }
-        match heading.content {
+        match message_delta.content {
             Some(Value::String(text)) => self.draft.text(&text, deltas)?,
             Some(Value::Array(parts)) => self.parts(&parts, deltas)?,
             _ => {}
         }
-        if let Some(refusal) = heading.refusal.filter(|refusal| !refusal.is_empty()) {
+        if let Some(refusal) = message_delta.refusal.filter(|refusal| !refusal.is_empty()) {
             self.refused = true;
             self.draft.text(&refusal, deltas)?;
         }
-        for call in heading.tool_calls.unwrap_or_default() {
+        for call in message_delta.tool_calls.unwrap_or_default() {
             self.call(call, deltas)?;
         }
         Ok(())

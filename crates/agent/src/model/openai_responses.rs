@@ -84,7 +84,7 @@ impl Adapter for OpenAiResponses {
 impl OpenAiResponses {
     fn input(&self, messages: &[Message]) -> Vec<Value> {
         let mut items = Vec::with_capacity(messages.len());
-        for message in messages.iter().filter(|message| body::says_something(message)) {
+        for message in messages.iter().filter(|message| body::has_content(message)) {
             match message.role {
                 Role::System => {}
                 Role::User => items.push(json!({"type": "message", "role": "user", "content": user_content(message)})),

@@ -28,12 +28,12 @@ pub struct Scripted {
     name: String,
     wire: Wire,
     context_tokens: Option<u64>,
-    played: Mutex<Played>,
+    played: Mutex<ScriptState>,
 }
 
 /// The rest of the script, and the recorded requests.
 #[derive(Default)]
-struct Played {
+struct ScriptState {
     script: VecDeque<Step>,
     /// The requests, if they are recorded.
     requests: Option<Vec<RecordedRequest>>,
@@ -61,7 +61,7 @@ enum Step {
 
 /// A script that cannot be read.
 #[derive(Debug, thiserror::Error)]
-#[error("it is no script for the mock: write a list such as [{{\"text\": \"hello\"}}]")]
+#[error("it is not a script for the mock: write a list such as [{{\"text\": \"hello\"}}]")]
 #[non_exhaustive]
 pub struct BadScript {
     #[source]

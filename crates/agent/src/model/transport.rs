@@ -68,7 +68,7 @@ pub(super) fn client(connect: Duration, base: &Url) -> Result<Client, String> {
 /// Returns a header that is never printed.
 pub(super) fn secret_header(name: &str, value: &str) -> Result<(HeaderName, HeaderValue), String> {
     let safe = || toolrack_host::text::for_log(name).into_owned();
-    let name = HeaderName::try_from(name).map_err(|_| format!("`{}` is no name of a header", safe()))?;
+    let name = HeaderName::try_from(name).map_err(|_| format!("`{}` is not a name of a header", safe()))?;
     let mut value = HeaderValue::try_from(value)
         .map_err(|_| format!("the value for the header `{name}` has forbidden characters"))?;
     value.set_sensitive(true);

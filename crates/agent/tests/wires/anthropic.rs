@@ -31,7 +31,7 @@ async fn a_whole_conversation_is_sent_as_messages_want_it() {
     - {"role":"assistant","content":[{"type":"text","text":"Let me see."},{"type":"tool_use","id":"call_a","name":"mcp__sky__weather","input":{"city":"Bern"}},{"type":"tool_use","id":"call_b","name":"mcp__sky__weather","input":{"city":"Atlantis"}}]}
     - {"role":"user","content":[{"type":"tool_result","tool_use_id":"call_a","content":[{"type":"text","text":"sunny"},{"type":"image","source":{"type":"base64","media_type":"image/png","data":"iVBORw0KGgo="}}]},{"type":"tool_result","tool_use_id":"call_b","content":[{"type":"text","text":"no such city"}],"is_error":true},{"type":"image","source":{"type":"base64","media_type":"image/png","data":"iVBORw0KGgo="}}]}
     - {"role":"assistant","content":[{"type":"tool_use","id":"call_c","name":"mcp__clock__now","input":{}}]}
-    - {"role":"user","content":[{"type":"tool_result","tool_use_id":"call_c","content":[{"type":"text","text":"the arguments are no JSON"}],"is_error":true,"cache_control":{"type":"ephemeral"}}]}
+    - {"role":"user","content":[{"type":"tool_result","tool_use_id":"call_c","content":[{"type":"text","text":"the arguments are not JSON"}],"is_error":true,"cache_control":{"type":"ephemeral"}}]}
     - {"role":"assistant","content":[{"type":"text","text":"It is sunny in Bern."}]}
     - {"role":"user","content":[{"type":"text","text":"Thanks!","cache_control":{"type":"ephemeral"}}]}
     "#);

@@ -228,7 +228,7 @@ async fn a_page_instead_of_an_answer_is_told_to_be_one() {
         let error =
             outcome(wire, Answer::new(200, "text/html; charset=utf-8", "<!doctype html><title>Welcome</title>")).await;
         insta::allow_duplicates! {
-            insta::assert_snapshot!(error, @"anthropic/some-model: the answer is no answer of a model: it is an HTML page; is the base URL right?");
+            insta::assert_snapshot!(error, @"anthropic/some-model: the answer is not one of a model: it is an HTML page; is the base URL right?");
         }
         let error = outcome(wire, Answer::new(200, "application/json", "<html>")).await;
         assert!(error.to_string().contains("it is an HTML page"), "{error}");
@@ -266,7 +266,7 @@ async fn a_stream_that_breaks_is_never_taken_for_an_answer() {
             "a stream that ends without an end"
         );
         let error =
-            broken(wire, begun().then_silence(), |settings| settings.bounds.silence = Duration::from_millis(60)).await;
+            broken(wire, begun().stall_after(), |settings| settings.bounds.silence = Duration::from_millis(60)).await;
         assert_eq!(
             error.to_string(),
             "custom/some-model: the next piece of the answer took longer than 0.06 s (silence_timeout)"
@@ -283,7 +283,7 @@ async fn a_stream_that_breaks_is_never_taken_for_an_answer() {
 #[tokio::test]
 async fn who_reads_the_prompt_after_the_head_of_the_answer_has_longer() {
     let head = r#"{"choices":[{"delta":{"role":"assistant","content":""}}],"usage":{"prompt_tokens":3}}"#;
-    let server = FakeModel::start([Answer::events([head]).then_silence(), Answer::events([]).then_silence()]).await;
+    let server = FakeModel::start([Answer::events([head]).stall_after(), Answer::events([]).stall_after()]).await;
     let mut settings = settings(&server, "custom", Wire::OpenAiChat);
     settings.bounds.silence = Duration::from_millis(1);
     settings.bounds.first_token = Duration::from_millis(60);
@@ -325,7 +325,7 @@ async fn settings_that_cannot_work_are_told_before_anything_is_sent() {
         settings.connect().unwrap_err().to_string()
     };
     insta::assert_snapshot!(error("deepseek", "https://api.deepseek.com", None), @"deepseek/m: there is no key; set DEEPSEEK_API_KEY");
-    insta::assert_snapshot!(error("custom", "", None), @"custom/m: the base URL is no URL: relative URL without a base");
+    insta::assert_snapshot!(error("custom", "", None), @"custom/m: the base URL is not a URL: relative URL without a base");
     insta::assert_snapshot!(error("custom", "ftp://example.org", None), @"custom/m: the base URL is neither http nor https");
     insta::assert_snapshot!(error("custom", "http://127.0.0.1", Some("a\nb")), @"custom/m: the key has forbidden characters");
     assert!(ModelSettings::new("ollama", "m", Wire::OpenAiChat, "http://127.0.0.1:11434").connect().is_ok());
@@ -348,7 +348,7 @@ async fn tools_for_another_wire_are_not_sent() {
 
 #[tokio::test]
 async fn dropping_a_stream_ends_the_request() {
-    let answer = Answer::events([beginning(Wire::OpenAiChat)]).then_silence();
+    let answer = Answer::events([beginning(Wire::OpenAiChat)]).stall_after();
     let (_server, model) = scripted("custom", Wire::OpenAiChat, [answer]).await;
     let mut stream = model.stream(Request::new(&hello()));
     let first = futures::StreamExt::next(&mut stream).await;

@@ -27,7 +27,7 @@ async fn a_whole_conversation_is_sent_as_generate_content_wants_it() {
     - {"role":"model","parts":[{"text":"Let me see."},{"functionCall":{"name":"mcp__sky__weather","args":{"city":"Bern"}},"thoughtSignature":"skip_thought_signature_validator"},{"functionCall":{"name":"mcp__sky__weather","args":{"city":"Atlantis"}}}]}
     - {"role":"user","parts":[{"functionResponse":{"name":"mcp__sky__weather","response":{"result":"sunny"}}},{"functionResponse":{"name":"mcp__sky__weather","response":{"error":"no such city"}}},{"inlineData":{"mimeType":"image/png","data":"iVBORw0KGgo="}},{"inlineData":{"mimeType":"image/png","data":"iVBORw0KGgo="}}]}
     - {"role":"model","parts":[{"functionCall":{"name":"mcp__clock__now","args":{}},"thoughtSignature":"skip_thought_signature_validator"}]}
-    - {"role":"user","parts":[{"functionResponse":{"name":"mcp__clock__now","response":{"error":"the arguments are no JSON"}}}]}
+    - {"role":"user","parts":[{"functionResponse":{"name":"mcp__clock__now","response":{"error":"the arguments are not JSON"}}}]}
     - {"role":"model","parts":[{"text":"It is sunny in Bern."}]}
     - {"role":"user","parts":[{"text":"Thanks!"}]}
     "#);

@@ -32,7 +32,7 @@ async fn a_whole_conversation_is_sent_as_chat_completions_want_it() {
     - {"role":"tool","content":"sunny\n[a picture, image/png, 9 bytes: it cannot be shown to this model]","tool_call_id":"call_a"}
     - {"role":"tool","content":"Error: no such city\n[a picture, image/png, 9 bytes: it cannot be shown to this model]","tool_call_id":"call_b"}
     - {"role":"assistant","content":null,"tool_calls":[{"id":"call_c","type":"function","function":{"name":"mcp__clock__now","arguments":"{}"}}]}
-    - {"role":"tool","content":"Error: the arguments are no JSON","tool_call_id":"call_c"}
+    - {"role":"tool","content":"Error: the arguments are not JSON","tool_call_id":"call_c"}
     - {"role":"assistant","content":"It is sunny in Bern."}
     - {"role":"user","content":"Thanks!"}
     "#);

@@ -35,7 +35,7 @@ async fn a_whole_conversation_is_sent_as_responses_wants_it() {
     - {"type":"function_call_output","call_id":"call_a","output":[{"type":"input_text","text":"sunny"},{"type":"input_image","image_url":"data:image/png;base64,iVBORw0KGgo=","detail":"auto"}]}
     - {"type":"function_call_output","call_id":"call_b","output":[{"type":"input_text","text":"Error: no such city"},{"type":"input_image","image_url":"data:image/png;base64,iVBORw0KGgo=","detail":"auto"}]}
     - {"type":"function_call","call_id":"call_c","name":"mcp__clock__now","arguments":"{}"}
-    - {"type":"function_call_output","call_id":"call_c","output":"Error: the arguments are no JSON"}
+    - {"type":"function_call_output","call_id":"call_c","output":"Error: the arguments are not JSON"}
     - {"type":"message","role":"assistant","content":[{"type":"output_text","text":"It is sunny in Bern."}]}
     - {"type":"message","role":"user","content":[{"type":"input_text","text":"Thanks!"}]}
     "#);

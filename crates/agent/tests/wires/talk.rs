@@ -179,7 +179,7 @@ pub(crate) fn conversation() -> Vec<Message> {
             "mcp__clock__now",
             r#"{"zone": "CE"#,
         )]),
-        Message::tool_error("call_c", "the arguments are no JSON"),
+        Message::tool_error("call_c", "the arguments are not JSON"),
         Message::new(Role::Assistant, "It is sunny in Bern."),
         Message::new(Role::User, "Thanks!"),
     ]

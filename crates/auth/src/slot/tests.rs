@@ -32,24 +32,24 @@ fn credentials(ends: Option<u64>, refresh: bool) -> Arc<Credentials> {
 #[test]
 fn what_is_at_hand_is_neither_unknown_nor_due_to_be_renewed() {
     let slot = slot();
-    assert!(slot.at_hand().is_none(), "the store was not read yet");
-    slot.knows(None);
-    assert!(slot.at_hand().unwrap().is_none(), "there is none, and the store need not be asked again");
+    assert!(slot.usable().is_none(), "the store was not read yet");
+    slot.set_known(None);
+    assert!(slot.usable().unwrap().is_none(), "there is none, and the store need not be asked again");
     for (ends, refresh, is_at_hand) in [(3_600, true, true), (0, true, false), (0, false, false), (3_600, false, true)]
     {
-        slot.knows(Some(credentials(Some(ends), refresh)));
-        assert_eq!(slot.at_hand().is_some(), is_at_hand, "{ends} {refresh}");
+        slot.set_known(Some(credentials(Some(ends), refresh)));
+        assert_eq!(slot.usable().is_some(), is_at_hand, "{ends} {refresh}");
         assert!(slot.known().is_some(), "known it is in any case");
     }
-    // A client that is still registered, without tokens, is no sign-in.
-    slot.knows(Some(credentials(None, false)));
-    assert!(slot.known().is_none() && slot.at_hand().unwrap().is_none());
+    // A client that is still registered, without tokens, is not a sign-in.
+    slot.set_known(Some(credentials(None, false)));
+    assert!(slot.known().is_none() && slot.usable().unwrap().is_none());
 }
 
 #[test]
 fn a_failure_that_goes_on_is_news_once() {
     let slot = slot();
-    let went = |failing| slot.renewal_went(failing);
+    let went = |failing| slot.record_renewal(failing);
     let news = [None, Some("A"), Some("A"), Some("B"), None, None, Some("A")].map(went);
     assert_eq!(news, [false, true, false, true, true, false, true]);
 }

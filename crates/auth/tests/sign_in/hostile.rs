@@ -10,9 +10,9 @@ async fn a_server_that_lies_gets_no_code_and_no_token() {
     let cases = [
         (Wrong::issuer("https://other.example"), "SIGN_IN_UNKNOWN"),
         (Wrong::no_pkce(), "SIGN_IN_WITHOUT_PKCE"),
-        (Wrong::sends_people_to("file:///bin/sh"), "SIGN_IN_UNSAFE_URL"),
-        (Wrong::sends_people_to("javascript:alert(1)"), "SIGN_IN_UNSAFE_URL"),
-        (Wrong::sends_people_to("http://169.254.169.254/authorize"), "SIGN_IN_UNSAFE_URL"),
+        (Wrong::sends_users_to("file:///bin/sh"), "SIGN_IN_UNSAFE_URL"),
+        (Wrong::sends_users_to("javascript:alert(1)"), "SIGN_IN_UNSAFE_URL"),
+        (Wrong::sends_users_to("http://169.254.169.254/authorize"), "SIGN_IN_UNSAFE_URL"),
         (Wrong::Metadata(json!({ "token_endpoint": "http://10.0.0.1/token" })), "SIGN_IN_UNSAFE_URL"),
         (Wrong::Metadata(json!({ "registration_endpoint": "ftp://example.com/" })), "SIGN_IN_UNSAFE_URL"),
         (Wrong::resource("https://other.example/mcp"), "SIGN_IN_UNKNOWN"),

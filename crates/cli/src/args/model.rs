@@ -64,11 +64,11 @@ fn price(typed: &str) -> Result<(f64, f64), String> {
 #[derive(Clone, Copy, Debug, Default, Args)]
 #[command(next_help_heading = "Limits of a turn")]
 pub(crate) struct LimitArgs {
-    /// How often the model may answer before it must be done [default: 10]
+    /// The most answers of the model before it must be done [default: 10]
     #[arg(long, value_name = "COUNT")]
     pub(crate) max_rounds: Option<NonZeroU32>,
 
-    /// The most tokens of all its answers together, what it reads for them included
+    /// The most tokens of all its answers together, including what it reads for them
     #[arg(long, value_name = "COUNT")]
     pub(crate) max_total_tokens: Option<NonZeroU64>,
 
@@ -115,7 +115,7 @@ pub(crate) struct RulesArgs {
 #[derive(Clone, Debug, Default, PartialEq, Args)]
 #[command(next_help_heading = "Tools")]
 pub(crate) struct PolicyArgs {
-    /// Only the tools of this server; may be given more than once. For one time, `ask` takes an address
+    /// Only the tools of this server; may be given more than once. `ask` also takes the URL of a server for one time
     #[arg(long, value_name = "SERVER")]
     pub(crate) server: Vec<String>,
 

@@ -1,4 +1,4 @@
-//! A server for one command: an address in the place of a server's name, or a command behind `--`.
+//! A server for one command: a URL instead of a server's name, or a command after `--`.
 
 use clap::Args;
 use serde_json::{Value, json};
@@ -10,7 +10,7 @@ pub(crate) const NAME: &str = "once";
 /// The command that starts a server for one command.
 #[derive(Debug, Default, Args)]
 pub(crate) struct OnceArgs {
-    /// Use only this server, and only this time: the command that starts it
+    /// Use only the server that this command starts, and only this time
     #[arg(last = true, value_name = "COMMAND")]
     pub(crate) command: Vec<String>,
 }
@@ -25,7 +25,7 @@ pub(crate) enum Once {
 }
 
 impl Once {
-    /// Whether `word` is the address of a server. No server in a file has such a name.
+    /// Whether `word` is the URL of a server. No server in a file can have such a name.
     pub(crate) fn is_url(word: &str) -> bool {
         ["http://", "https://"].iter().any(|scheme| {
             word.get(..scheme.len()).is_some_and(|start| start.eq_ignore_ascii_case(scheme))
@@ -33,7 +33,7 @@ impl Once {
         })
     }
 
-    /// The configuration that has it as its only server.
+    /// The configuration that has this server as its only one.
     pub(crate) fn configuration(&self) -> String {
         let entry: Value = match self {
             Self::Command(words) => {

@@ -1,4 +1,4 @@
-//! How the verbs that change the configuration write.
+//! The options of the verbs that change the configuration.
 
 use clap::{Args, ValueEnum};
 
@@ -14,14 +14,14 @@ pub(crate) struct Write {
     pub(crate) dry_run: bool,
 }
 
-/// Where an entry is written.
+/// The file that an entry is written to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Scope {
-    // For one person, in every folder.
+    // For one user, in every folder.
     #[default]
     User,
-    // For all who work on a project: its `.mcp.json`.
+    // For all users of a project: its `.mcp.json`.
     Project,
-    // For one person, in one project.
+    // For one user, in one project.
     Local,
 }

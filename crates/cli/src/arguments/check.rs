@@ -16,7 +16,7 @@ pub(crate) async fn check(arguments: &Map<String, Value>, schema: Value) -> Resu
     if plainly_fits(&schema, &arguments) {
         return Ok(());
     }
-    // The work is bounded, but could still keep Ctrl-C from being heard.
+    // The work is bounded, but on this thread it would delay the handling of Ctrl-C.
     let check = tokio::task::spawn_blocking(move || mismatches(&arguments, &schema));
     match check.await {
         Ok(mismatches) if !mismatches.is_empty() => Err(BadArguments::Mismatches { mismatches }),

@@ -6,14 +6,14 @@ use serde_json::Value;
 
 use super::{Expected, MAX_PLACES};
 
-/// One argument, in the words of its schema; nothing here is safe to print yet.
+/// An argument, in the words of its schema; its texts are not safe to print yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Listed {
     pub(crate) name: String,
     /// The expected type, in the words of an error: `a whole number`, `one of a, b`.
     pub(crate) expected: String,
     pub(crate) required: bool,
-    /// As it would be typed.
+    /// The default, as the user would type it.
     pub(crate) default: Option<String>,
     pub(crate) about: Option<String>,
 }

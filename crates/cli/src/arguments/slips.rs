@@ -5,11 +5,11 @@ use toolrack_config::{abbreviated, closest};
 
 use super::is_name;
 
-/// Most bytes of a call that is read to suggest another form of it.
+/// The most bytes of a call for which another form is suggested.
 const MAX_CALL: usize = 4096;
 
-/// Returns arguments that an open schema does not name, each with its probable meaning. [`check()`](super::check()) is
-/// for a closed one.
+/// Returns the arguments that an open schema does not name, each with its probable meaning. For a closed schema, see
+/// [`check()`](super::check()).
 pub(crate) fn unnamed(arguments: &Map<String, Value>, schema: &Value) -> Vec<String> {
     if !is_open(schema) || properties(schema).is_none() {
         return Vec::new();

@@ -14,16 +14,16 @@ use crate::{
 /// Most bytes of a file of answers.
 const MAX: u64 = 1024 * 1024;
 
-/// One answer.
+/// An answer.
 #[derive(Debug)]
 enum Answer {
     /// Typed, and read as the field's type.
     Text(String),
-    /// Of a file.
+    /// A value from the file of `--answers`.
     Json(Value),
 }
 
-/// The answers, by the names of fields. An unused answer is no mistake, because servers choose their questions.
+/// The answers, by the names of fields. An unused answer is not a mistake, because servers choose their questions.
 #[derive(Debug)]
 pub(super) struct Answers {
     values: BTreeMap<String, Answer>,
@@ -35,7 +35,7 @@ impl Answers {
     /// The answers that the options give; `None` when there are none.
     ///
     /// # Errors
-    /// When the file is no JSON object, or an answer is no `NAME=VALUE`.
+    /// When the file is not a JSON object, or an answer is no `NAME=VALUE`.
     pub(super) fn of(global: &Global) -> Result<Option<Self>, Failure> {
         let mut values = BTreeMap::new();
         if let (Some(file), Some(text)) = (&global.answers, &global.answers_text) {
@@ -114,7 +114,7 @@ fn text_of(file: &Path) -> Result<String, Failure> {
 }
 
 fn parsed(file: &Path, text: &str) -> Result<Map<String, Value>, Failure> {
-    serde_json::from_str(text).map_err(|_| refused(file, "it is no JSON object, such as {\"name\": \"Ada\"}"))
+    serde_json::from_str(text).map_err(|_| refused(file, "it is not a JSON object, such as {\"name\": \"Ada\"}"))
 }
 
 fn refused(file: &Path, why: &str) -> Failure {

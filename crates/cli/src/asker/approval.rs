@@ -1,4 +1,4 @@
-//! May this call run? Everything that would be sent is shown before, exactly.
+//! Asks the user whether a call may run, after showing exactly what would be sent.
 
 use std::fmt::Write as _;
 
@@ -51,7 +51,7 @@ fn answers(lasting: Lasting) -> String {
 }
 
 /// Returns what `answer` allows; `None` when it does not run the call, or is not possible here.
-fn kept(answer: &str, lasting: Lasting) -> Option<Keep> {
+fn lasting_answer(answer: &str, lasting: Lasting) -> Option<Keep> {
     match answer {
         "y" | "yes" => Some(Keep::Once),
         "t" | "this" | "session" if lasting > Lasting::Once => Some(Keep::Session),
@@ -64,7 +64,7 @@ fn kept(answer: &str, lasting: Lasting) -> Option<Keep> {
 impl Terminal {
     /// Asks until there is an answer. The end of input counts as a refusal.
     pub(super) async fn approve(&self, mut question: Confirm) -> Confirmed {
-        // The question before this one may have answered it.
+        // The answer to an earlier question may apply to this call as well.
         if question.is_answered() {
             return Confirmed::Yes;
         }
@@ -75,7 +75,7 @@ impl Terminal {
                 break;
             };
             let answer = answer.trim().to_lowercase();
-            if let Some(keep) = kept(&answer, question.lasting) {
+            if let Some(keep) = lasting_answer(&answer, question.lasting) {
                 let edited = (question.arguments != as_asked).then_some(question.arguments);
                 return match (keep, edited) {
                     (Keep::Once, None) => Confirmed::Yes,
@@ -142,7 +142,7 @@ impl Terminal {
     }
 }
 
-/// The arguments in `text`, if they are right.
+/// Parses the arguments in `text`, and checks them.
 ///
 /// # Errors
 /// The problems of the arguments, safe to print.

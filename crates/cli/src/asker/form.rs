@@ -8,7 +8,7 @@ use crate::render::{Tone, paint};
 /// Fields of one form.
 const MAX_FIELDS: usize = 100;
 
-/// One field.
+/// A field.
 #[derive(Debug)]
 pub(super) struct Field {
     pub(super) name: String,
@@ -37,7 +37,7 @@ struct Choice {
 /// The fields of `schema`.
 ///
 /// # Errors
-/// In words, when the schema asks for something that a form has no field for.
+/// A message for the user, when the schema asks for something for which a form has no field.
 pub(super) fn fields(schema: &Value) -> Result<Vec<Field>, String> {
     let properties = schema.get("properties").and_then(Value::as_object).ok_or("the form has no fields")?;
     if properties.len() > MAX_FIELDS {
@@ -189,7 +189,7 @@ impl Field {
         self.kind.read(typed).map(Some)
     }
 
-    /// A value that was not typed, if the field can have it.
+    /// Checks a value that was not typed.
     ///
     /// # Errors
     /// In words, when it does not fit.

@@ -41,13 +41,13 @@ impl KeyMode {
 
 impl Drop for KeyMode {
     fn drop(&mut self) {
-        // Input together with the key, such as Enter, must answer no other question.
+        // Input that came together with the key, such as Enter, must not answer the next question.
         let _ = tcsetattr(&self.terminal, SetArg::TCSAFLUSH, &self.before);
     }
 }
 
 /// Reads the next key; `None` at the end of input (Ctrl-D). Pasted text is returned as one text, so that its first
-/// letter is no answer.
+/// letter is not an answer.
 pub(super) fn read_key() -> Option<String> {
     let mut bytes = [0; MOST];
     loop {

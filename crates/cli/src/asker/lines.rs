@@ -55,7 +55,7 @@ pub(crate) struct OwnLines {
     editor: Editor,
 }
 
-/// Where lines come from.
+/// The source of lines.
 #[derive(Debug)]
 pub(super) enum Lines {
     /// The stdin of this process.
@@ -108,7 +108,7 @@ impl Lines {
         }
     }
 
-    /// Has the user change `text` in an editor.
+    /// Lets the user change `text` in an editor.
     pub(super) async fn edit(&self, text: &str) -> Edited {
         match self {
             Self::Own(lines) => lines.edit(text).await,
@@ -136,7 +136,7 @@ impl OwnLines {
         self.wait_for(Unit::Line).await
     }
 
-    /// As [`Lines::keys`]; `None` where stdin is no terminal.
+    /// As [`Lines::keys`]; `None` where stdin is not a terminal.
     pub(crate) fn keys(&self) -> Option<KeyMode> {
         KeyMode::of_stdin()
     }
@@ -159,8 +159,8 @@ impl OwnLines {
     }
 }
 
-/// Starts the thread that reads; `None` when the system has no room for it. `ready` waits a moment and returns whether a
-/// read would find something.
+/// Starts the thread that reads; `None` when the system has no room for it. `ready` waits a moment and returns whether
+/// a read would find something.
 fn reading(ready: fn() -> bool, read: impl FnMut(Unit) -> Line + Send + 'static) -> Option<mpsc::Sender<Request>> {
     let (wanted, requests) = mpsc::channel();
     // The thread ends with the process: nothing can wake it while it waits for a terminal.
@@ -212,7 +212,7 @@ fn serve(requests: &mpsc::Receiver<Request>, ready: fn() -> bool, mut read: impl
             line = unwanted;
             match requests.try_recv() {
                 Ok((wanted, next)) if wanted == unit => request = next,
-                // A line is no key.
+                // A line is not a key.
                 Ok(next) => {
                     (unit, request) = next;
                     line = read(unit);
@@ -238,7 +238,7 @@ mod tests {
             &requests,
             || true,
             move |_| {
-                // The first question goes away and the second is asked while the line is typed.
+                // While the user types the line, the first question is withdrawn and the second is asked.
                 let (dropped, wanted, answer) = first.take().unwrap();
                 drop(dropped);
                 wanted.send((Unit::Line, answer)).unwrap();

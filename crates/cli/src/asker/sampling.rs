@@ -84,7 +84,7 @@ impl Terminal {
     pub(super) async fn answer_by_model(&self, server: ServerName, request: Value) -> Result<Value, AskRefused> {
         let sampler = self.sampler.load_full().ok_or_else(|| AskRefused::new("no model is there to answer"))?;
         let asked = sampler.read(request)?;
-        if !self.lets_answer(&page(&server, &sampler.name, &asked), &server).await {
+        if !self.ask_and_answer(&page(&server, &sampler.name, &asked), &server).await {
             return Err(AskRefused::new("the person refused the sampling request"));
         }
         // The user sees the error, the server does not: it may name addresses and files of the user.
@@ -94,7 +94,7 @@ impl Terminal {
         })
     }
 
-    async fn lets_answer(&self, page: &str, server: &ServerName) -> bool {
+    async fn ask_and_answer(&self, page: &str, server: &ServerName) -> bool {
         let Ok(_turn) = self.turn.acquire().await else {
             return false;
         };

@@ -4,7 +4,7 @@ use chrono::{DateTime, FixedOffset, Local, SecondsFormat, Utc};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// One moment as seen from one offset.
+/// A point in time, in one time zone offset.
 #[derive(Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub(super) struct Time {
     /// RFC 3339, with the offset asked for.

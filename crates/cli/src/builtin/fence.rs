@@ -16,7 +16,7 @@ pub(super) struct Fence {
 
 impl Fence {
     pub(super) fn new(folder: PathBuf) -> Self {
-        // A folder that cannot be resolved refuses every path later, one by one and with a reason.
+        // If the folder cannot be resolved, every path is refused later, with the reason.
         let root = folder.canonicalize().unwrap_or(folder);
         Self { root }
     }
@@ -29,7 +29,7 @@ impl Fence {
     pub(super) fn resolve(&self, typed: &str) -> Result<PathBuf, Refused> {
         let outside = || Refused::Outside { path: typed.to_owned() };
         let joined = self.root.join(typed);
-        // Checked first, without touching the disk: an answer about a file outside would tell whether it exists.
+        // Check this first, without touching the disk: an answer about a file outside would reveal whether it exists.
         if !lexically_normal(&joined).is_some_and(|path| path.starts_with(&self.root)) {
             return Err(outside());
         }

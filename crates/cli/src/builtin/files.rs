@@ -42,12 +42,12 @@ pub(super) enum Refused {
 
 impl Refused {
     pub(super) fn io(doing: &'static str, path: &str, error: &io::Error) -> Self {
-        // The kind alone: the system's text may name paths that the caller did not.
+        // Only the kind of the error: the system's text may name paths that the caller did not name.
         Self::Io { doing, path: path.to_owned(), why: in_words(error) }
     }
 }
 
-/// What an entry of a folder is.
+/// The kind of a folder's entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Kind {
@@ -91,7 +91,7 @@ pub(super) struct Listing {
     truncated: bool,
 }
 
-/// One entry of a folder.
+/// An entry of a folder.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct Entry {
     name: String,
@@ -141,7 +141,7 @@ pub(super) fn list(fence: &Fence, path: &str) -> Result<Listing, Refused> {
             truncated = true;
             break;
         }
-        // An entry that vanishes meanwhile is simply not there.
+        // Skip an entry that has vanished meanwhile.
         let Ok(kind) = entry.file_type().map(Kind::of) else {
             continue;
         };
@@ -172,7 +172,7 @@ pub(super) struct Text {
 
 pub(super) fn read(fence: &Fence, path: &str, part: Part) -> Result<Text, Refused> {
     let real = fence.resolve(path)?;
-    // Before it is opened: opening a pipe waits for its writer.
+    // Check this before opening the file: opening a pipe waits for its writer.
     let about = std::fs::metadata(&real).map_err(|error| Refused::io("read", path, &error))?;
     if !about.is_file() {
         return Err(Refused::NotAFile { path: path.to_owned() });
@@ -228,7 +228,7 @@ fn read_tail(mut file: File, lines: u32) -> io::Result<Text> {
     file.take(MAX_TEXT).read_to_end(&mut bytes)?;
     let from = tail_start(&bytes, lines);
     let cut = start > 0 && from == 0 && lines > 0;
-    // A cut may fall inside a character: its remaining bytes are no text.
+    // A cut may fall inside a character: its remaining bytes are not text.
     let from = if cut { bytes.iter().position(|byte| byte & 0xC0 != 0x80).unwrap_or(0) } else { from };
     Ok(Text {
         text: String::from_utf8_lossy(&bytes[from..]).into_owned(),
@@ -236,7 +236,7 @@ fn read_tail(mut file: File, lines: u32) -> io::Result<Text> {
     })
 }
 
-/// Where the last `lines` lines begin. A newline at the very end closes the last line and opens none.
+/// The offset at which the last `lines` lines begin. A newline at the very end ends the last line and begins no other.
 fn tail_start(bytes: &[u8], lines: u32) -> usize {
     if lines == 0 {
         return bytes.len();
@@ -258,7 +258,7 @@ fn whole_characters(bytes: &[u8]) -> usize {
     }
 }
 
-/// What is known about a file or folder.
+/// The description of a file or folder.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct Info {
     /// Relative to the working folder, with links resolved.

@@ -14,7 +14,7 @@ use super::{
 
 /// Matches that are returned.
 const MAX_FOUND: usize = 1_000;
-/// Folders below the one searched that are entered one inside the other.
+/// How deep below the searched folder the search goes.
 const MAX_DEPTH: usize = 32;
 /// Files and folders that are looked at.
 const MAX_VISITED: usize = 200_000;

@@ -17,7 +17,7 @@ use crate::{
 /// Sessions that are offered, the newest ones.
 const MAX_SESSIONS: usize = 100;
 
-/// Bytes of what is said of a session.
+/// The most bytes of a session's description.
 const MAX_ABOUT: usize = 80;
 
 /// The configuration as it is now, read when it is first asked for.
@@ -90,7 +90,7 @@ impl Known {
         self.found().map_or(&[], |found| &found.servers)
     }
 
-    /// Conversations by the beginnings of their ids, the one that was used last first.
+    /// Conversations by the beginnings of their ids, the most recently used first.
     pub(super) fn sessions(&self) -> Vec<Named> {
         let Ok(places) = Places::from_env(&self.environment) else {
             return Vec::new();
@@ -150,7 +150,7 @@ impl Known {
 }
 
 impl Found {
-    /// Whether what is noted of a server may be shown: a user approved its entry, or wrote it.
+    /// Whether the notes about a server may be shown: only if the user approved its entry, or wrote it.
     fn may_show(&self, entry: &Entry) -> bool {
         entry.project.is_none() || is_approved(entry, &self.places)
     }
@@ -158,7 +158,7 @@ impl Found {
 
 #[cfg(test)]
 impl Known {
-    /// As if `server` had been connected, and had one tool, one resource and one prompt.
+    /// Writes notes as if `server` had been connected, and had one tool, one resource and one prompt.
     pub(super) fn note_a_tool(&self, server: &str) {
         let found = self.found().unwrap();
         let tool = serde_json::json!({ "name": "seen", "arguments": [{ "name": "mode", "values": ["fast", "slow"] }] });

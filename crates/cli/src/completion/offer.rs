@@ -26,13 +26,13 @@ use crate::{
 pub(super) enum Offered {
     Servers,
     Tools,
-    /// As [`Self::Servers`], and behind a `/` as [`Self::Tools`].
+    /// Like [`Self::Servers`]; after a `/`, like [`Self::Tools`].
     ServersThenTools,
     /// `server/`, and behind it its prompts.
     Prompts,
     /// The URIs of the resources of the server that is named before.
     Uris,
-    /// `server/`, and behind it the URIs of its resources.
+    /// `server/`; after it, the URIs of the server's resources.
     Resources,
     Arguments,
     Agents,
@@ -72,7 +72,7 @@ pub(super) const OFFERED: &[(&str, Offered)] = &[
 #[derive(Clone, Debug)]
 pub(super) struct Line {
     pub(super) shell: Shell,
-    /// Where it is typed.
+    /// The folder in which the command is typed.
     pub(super) folder: PathBuf,
     /// The word that the cursor is in, up to the cursor.
     pub(super) current: String,
@@ -90,7 +90,7 @@ pub(super) fn offered(arg: &Arg) -> Option<Offered> {
     Some(OFFERED.iter().find(|(known, _)| *known == name).map_or(Offered::Nothing, |(_, offered)| *offered))
 }
 
-/// The argument of `command` that decides what is offered behind it: it names a tool, a prompt or a server.
+/// The argument of `command` that names a tool, a prompt or a server, and so decides what is offered after it.
 pub(super) fn selector_of(command: &Command) -> Option<(Offered, String)> {
     let mut arguments = command.get_positionals();
     arguments.find_map(|arg| match offered(arg)? {
@@ -107,7 +107,8 @@ pub(super) fn command(line: Line, known: Known) -> Command {
 }
 
 fn complete(command: Command, line: &Arc<Line>, known: &Arc<Known>) -> Command {
-    // Options would drown the words that are looked for. The library shows hidden ones when there is nothing else.
+    // Options would outnumber the words that the user looks for. The library shows hidden ones only if there is nothing
+    // else.
     let hides_options = !line.current.starts_with('-');
     command
         .disable_help_flag(hides_options)

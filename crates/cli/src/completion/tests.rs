@@ -6,7 +6,7 @@ use tempfile::TempDir;
 use super::*;
 use crate::verbs::itself::script::script;
 
-/// A person's files, and a project in which TAB is pressed.
+/// A user's files, and a project in which the user presses TAB.
 struct Desk {
     folder: TempDir,
 }
@@ -27,7 +27,7 @@ impl Desk {
         std::fs::write(self.folder.path().join(name), text).unwrap();
     }
 
-    /// What is offered for the last of these words.
+    /// The completions of the last of these words.
     fn offers_in(&self, shell: Shell, words: &[&str]) -> Vec<String> {
         let home = self.folder.path().to_str().unwrap();
         let index = words.len().to_string();
@@ -219,7 +219,7 @@ fn only_plain_names_are_offered_of_what_a_project_brings() {
         "*": { "command": "x" },
     } });
     desk.write("work/.mcp.json", &hostile.to_string());
-    // The others answer through the environment of the process; they are driven for real elsewhere.
+    // The other shells pass the words through the environment of the process; other tests drive them for real.
     for shell in [Shell::Bash, Shell::Fish, Shell::Powershell] {
         let offers = desk.offers_in(shell, &["list", ""]).join("\n");
         assert!(offers.contains("theirs"), "{shell:?}: {offers}");
@@ -227,7 +227,7 @@ fn only_plain_names_are_offered_of_what_a_project_brings() {
             assert!(!offers.contains(bad), "{shell:?}: {offers}");
         }
     }
-    // As if it had been connected once, and the approval revoked.
+    // The state after it was connected once and the approval was revoked.
     let loaded = Known::new(Environment::new([("TOOLRACK_HOME", desk.folder.path())]), desk.work(), &Global::default());
     loaded.note_a_tool("theirs");
     for line in [&["call", "theirs/"][..], &["prompt", "theirs/"], &["read", "theirs", "x"]] {
@@ -247,7 +247,7 @@ fn a_tool_that_was_seen_is_offered_until_its_entry_changes() {
     assert_eq!(desk.offers(&["read", "web", "x"]), [] as [&str; 0]);
     assert_eq!(desk.offers(&["prompt", "fs/"]), ["fs/greet"]);
     assert_eq!(desk.offers(&["prompt", "fs/greet", "w"]), ["who="]);
-    assert_eq!(desk.offers(&["call", "fs/greet", "w"]), [] as [&str; 0], "that is no tool");
+    assert_eq!(desk.offers(&["call", "fs/greet", "w"]), [] as [&str; 0], "that is not a tool");
     desk.write("mcp.json", r#"{ "mcpServers": { "fs": { "command": "x", "args": ["changed"] } } }"#);
     for line in [&["call", "fs/"][..], &["prompt", "fs/"], &["read", "fs", "x"]] {
         assert_eq!(desk.offers(line), [] as [&str; 0]);

@@ -19,7 +19,7 @@ pub(crate) struct FarLines {
 struct Request {
     /// The number of the last question.
     number: u32,
-    /// Takes its answer, while a task waits for that.
+    /// Receives the answer, while a task waits for it.
     answer: Option<oneshot::Sender<Option<String>>>,
 }
 
@@ -53,7 +53,7 @@ impl FarLines {
         Self { outbox, request: Arc::default() }
     }
 
-    /// Discards what was typed before now, so that it answers no later question.
+    /// Discards earlier input, so that it answers no later question.
     pub(crate) fn forget(&self) {
         self.outbox.push(ToCommand::Forget);
     }
@@ -63,7 +63,7 @@ impl FarLines {
         self.wait_for(ToCommand::Ask).await
     }
 
-    /// Discards what was typed before now, and has keys come at once while the result lives.
+    /// Discards earlier input, and delivers keys immediately while the result exists.
     pub(crate) fn keys(&self) -> FarKeys {
         self.outbox.push(ToCommand::Keys(true));
         FarKeys(self.outbox.clone())
@@ -74,7 +74,7 @@ impl FarLines {
         self.wait_for(ToCommand::AskKey).await
     }
 
-    /// Has the user change `text` in an editor.
+    /// Lets the user change `text` in an editor.
     pub(crate) async fn edit(&self, text: &str) -> Edited {
         let edited = self.wait_for(|number| ToCommand::Edit(number, text.to_owned())).await;
         edited.and_then(|edited| serde_json::from_str(&edited).ok()).unwrap_or(Edited::NoEditor)

@@ -7,10 +7,10 @@ use tokio::sync::Notify;
 
 use super::ToCommand;
 
-/// Bytes that wait before the writer to stdout waits too.
+/// The most bytes that wait before a writer to stdout has to wait as well.
 const ENOUGH: usize = 256 * 1024;
 
-/// Bytes of stderr, whose writers never wait, before a command that reads nothing is given up.
+/// The most bytes that wait before the daemon gives up a command that reads nothing. Writers to stderr never wait.
 const TOO_MUCH: usize = 8 * 1024 * 1024;
 
 /// Messages in order. It starts closed: its content can be taken back until it is opened. Clones share it.
@@ -20,7 +20,7 @@ pub(crate) struct Outbox(Arc<Inner>);
 #[derive(Debug, Default)]
 struct Inner {
     waiting: Mutex<Waiting>,
-    /// There is something to send, or nothing more will ever be wanted.
+    /// Notifies when there is something to send, or when no message will be needed any more.
     filled: Notify,
     /// There is room.
     emptied: Notify,
@@ -35,7 +35,7 @@ struct Waiting {
 }
 
 impl Outbox {
-    /// Puts a message behind the others, or drops it when the command was given up.
+    /// Appends a message, or drops it if the command was given up.
     pub(crate) fn push(&self, message: ToCommand) {
         let mut waiting = self.waiting();
         if waiting.is_given_up {
@@ -79,7 +79,7 @@ impl Outbox {
         }
     }
 
-    /// The next message; `None` when the command was given up.
+    /// The next message; `None` if the command was given up.
     pub(crate) async fn next(&self) -> Option<ToCommand> {
         loop {
             let filled = self.0.filled.notified();

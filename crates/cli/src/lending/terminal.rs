@@ -17,6 +17,6 @@ pub(crate) struct FarTerminal {
 pub(crate) struct FarStream {
     pub(crate) is_terminal: bool,
     pub(crate) has_colour: bool,
-    /// Where it is a terminal.
+    /// The width, if it is a terminal.
     pub(crate) columns: Option<usize>,
 }

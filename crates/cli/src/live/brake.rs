@@ -42,8 +42,8 @@ impl Brake {
         unwanted.is_some_and(|unwanted| unwanted.send(()).is_ok())
     }
 
-    /// Writes a step. When the turn is to end, this never returns: nothing follows from the step.
-    pub(super) async fn while_kept<E>(&self, keep: impl Future<Output = Result<(), E>>) -> Result<(), E> {
+    /// Writes a step. If the turn has to end, this never returns, so that nothing follows the step.
+    pub(super) async fn store_step<E>(&self, keep: impl Future<Output = Result<(), E>>) -> Result<(), E> {
         self.keeping.store(true, Ordering::Relaxed);
         let kept = keep.await;
         self.keeping.store(false, Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! The answer and the lines beside it, each in its place.
+//! Prints the answer on stdout and other lines on stderr, without mixing them.
 
 use std::{collections::VecDeque, mem, sync::Arc, time::Duration};
 
@@ -8,7 +8,7 @@ use toolrack_host::text;
 use super::{Out, running::StatusLine};
 use crate::{error::Failure, screen::Screen};
 
-/// Lines beside the answer that wait for their place; the oldest make room.
+/// The most lines that wait to be shown beside the answer. Beyond that, the oldest are dropped.
 const WAITING: usize = 64;
 
 /// How often the progress line is written again while nothing is reported.
@@ -46,7 +46,7 @@ impl TurnPrinter {
                 Ok(Some(next)) => next,
                 Ok(None) => break,
                 Err(_) => {
-                    self.tell_news();
+                    self.show_news();
                     self.show_status();
                     continue;
                 }
@@ -62,14 +62,14 @@ impl TurnPrinter {
                 Out::Status(line) => self.status(line).await?,
                 Out::Record(record) => self.screen.record(&record).await?,
                 Out::Flush(printed) => {
-                    self.tell_news();
+                    self.show_news();
                     let _ = printed.send(());
                 }
             }
         }
         if !self.news.is_empty() {
             self.end_line().await?;
-            self.tell_news();
+            self.show_news();
         }
         Ok(())
     }
@@ -80,7 +80,7 @@ impl TurnPrinter {
             self.news.pop_front();
         }
         self.news.push_back(line);
-        self.tell_news();
+        self.show_news();
     }
 
     async fn piece(&mut self, piece: &str) -> Result<(), Failure> {
@@ -96,7 +96,7 @@ impl TurnPrinter {
         for part in [lines, rest].into_iter().filter(|part| !part.is_empty()) {
             self.screen.piece(text::for_terminal(part).into_owned()).await?;
             self.at_start = part.ends_with('\n');
-            self.tell_news();
+            self.show_news();
         }
         Ok(())
     }
@@ -109,7 +109,7 @@ impl TurnPrinter {
     }
 
     /// Shows the waiting lines, and the live line below them, unless they would come between words or into a question.
-    fn tell_news(&mut self) {
+    fn show_news(&mut self) {
         if !self.at_start || self.news.is_empty() || self.screen.is_asking() {
             return;
         }
@@ -125,7 +125,7 @@ impl TurnPrinter {
             self.end_line().await?;
         }
         if self.at_start {
-            self.tell_news();
+            self.show_news();
             self.status = Some(line);
             self.show_status();
         }

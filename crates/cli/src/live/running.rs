@@ -34,7 +34,7 @@ pub(super) struct CallLine {
 pub(super) struct Running(Vec<CallLine>);
 
 impl StatusLine {
-    /// The line as it is now, where questions have been open for `asked`.
+    /// The line as it is now, when questions have been open for `asked` in total.
     pub(super) fn words(&self, asked: Duration) -> String {
         match self {
             Self::Words(words) => words.clone(),
@@ -65,7 +65,7 @@ impl CallLine {
 }
 
 impl Running {
-    /// A call begins, while questions have been open for `asked`.
+    /// Records that a call begins, when questions have been open for `asked` in total.
     pub(super) fn begins(&mut self, id: &str, tool: String, arguments: String, asked: Duration) {
         let (id, began) = (id.to_owned(), Instant::now());
         self.0.push(CallLine { id, tool, arguments, progress: None, began, asked, others: 0 });

@@ -21,7 +21,7 @@ const BRACKETS: &[(char, char)] = &[('(', ')'), ('[', ']'), ('{', '}')];
 /// The resources that `text` names, each once, in their order.
 ///
 /// A name among `servers` counts whatever follows it; another name counts only if a URI with a scheme follows
-/// (`@docs:file:///a`): `@ada:example.org` is a person. What follows a `` ` `` is not looked at.
+/// (`@docs:file:///a`): `@ada:example.org` is a person. Text after a `` ` `` is not searched.
 pub(super) fn mentions(text: &str, servers: &[ServerName]) -> Vec<Mention> {
     let mut found = Vec::new();
     for (at, _) in text.match_indices('@') {

@@ -1,12 +1,14 @@
-//! The prompts and resources that servers had when they were last listed, for completion: a file of its own beside the note
-//! of the tools, because other commands list them.
+//! The prompts and resources that servers had when they were last listed, for completion: a file of its own beside the
+//! note of the tools, because other commands list them.
 
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 use toolrack_host::mcp::{Prompt, Resource};
 
-use super::{Argument, Configured, FORM, MAX_ARGUMENTS, MAX_TOOLS, Notebook, about, content, is_plain, is_worth_it};
+use super::{
+    Argument, Configured, FORM, MAX_ARGUMENTS, MAX_TOOLS, Notebook, about, content, is_plain, is_worth_completing,
+};
 
 /// The most bytes of a URI that is worth completing.
 const MAX_URI: usize = 512;
@@ -19,7 +21,7 @@ pub(crate) struct Offer {
     /// Safe to print, and short.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub(crate) about: String,
-    /// Those of a prompt.
+    /// The arguments of a prompt.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) arguments: Vec<Argument>,
 }
@@ -35,7 +37,7 @@ pub(crate) struct Offers {
     pub(crate) resources: Vec<Offer>,
 }
 
-/// One of the two lists of a server.
+/// The prompts or the resources of a server.
 #[derive(Clone, Debug)]
 pub(crate) enum OfferList {
     Prompts(Vec<Offer>),
@@ -47,7 +49,7 @@ impl OfferList {
     pub(crate) fn of_prompts(prompts: &[Prompt], conceal: &dyn Fn(&str) -> String) -> Self {
         let text = |text: &Option<String>| about(text.as_deref().map(conceal).as_deref());
         let offer = |prompt: &Prompt| {
-            let arguments = prompt.arguments.iter().filter(|it| is_worth_it(&it.name)).take(MAX_ARGUMENTS);
+            let arguments = prompt.arguments.iter().filter(|it| is_worth_completing(&it.name)).take(MAX_ARGUMENTS);
             let arguments = arguments.map(|it| Argument {
                 name: conceal(&it.name),
                 about: text(&it.description),
@@ -56,7 +58,7 @@ impl OfferList {
             let said = if prompt.description.is_some() { &prompt.description } else { &prompt.title };
             Offer { name: conceal(&prompt.name), about: text(said), arguments: arguments.collect() }
         };
-        let offers = prompts.iter().map(offer).filter(|offer| is_worth_it(&offer.name));
+        let offers = prompts.iter().map(offer).filter(|offer| is_worth_completing(&offer.name));
         Self::Prompts(offers.take(MAX_TOOLS).collect())
     }
 

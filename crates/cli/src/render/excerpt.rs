@@ -1,4 +1,4 @@
-//! The beginning of long foreign text, so that what stands above it stays in sight.
+//! The beginning of long foreign text, so that the lines above it do not scroll away.
 //!
 //! Text is cut between lines or words, and inside a word only where that alone is too long: a secret that was cut is no
 //! longer recognized when the page is printed.
@@ -24,7 +24,7 @@ fn beginning(words: &str, lines: usize, bytes: usize) -> (&str, usize) {
     (&words[..end], words.len() - end)
 }
 
-/// The lines of foreign `words`, escaped. Where they are too many, a last line says how much is left and that `all`
+/// The lines of foreign `words`, escaped. If there are too many, a last line says how much is left out and that `all`
 /// shows it.
 pub(crate) fn lines(words: &str, all: &str) -> Vec<String> {
     let (shown, left) = beginning(words.trim(), LINES, BYTES);
@@ -35,7 +35,7 @@ pub(crate) fn lines(words: &str, all: &str) -> Vec<String> {
     lines
 }
 
-/// At most about so many bytes of foreign `words`, on one line, escaped.
+/// About the first `most` bytes of foreign `words`, on one line, escaped.
 pub(crate) fn line(words: &str, bytes: usize) -> String {
     let words = words.split_whitespace().collect::<Vec<_>>().join(" ");
     let (shown, left) = beginning(&words, usize::MAX, bytes);

@@ -2,7 +2,7 @@
 
 use toolrack_host::mcp::Progress;
 
-/// `42 %`, or the number that the server says where it does not say of how much.
+/// `42 %`, or the plain number if the server does not report a total.
 pub(crate) fn amount(progress: &Progress) -> String {
     let done = progress.progress;
     match progress.total {

@@ -14,7 +14,7 @@ use crate::{
     lending::{FarStream, Outbox, ToCommand},
 };
 
-/// Columns where there is no terminal: the reader of a pipe wants all of it.
+/// The width without a terminal: the reader of a pipe gets whole lines.
 const UNBOUNDED: usize = usize::MAX;
 
 /// Bytes of a message to another process.
@@ -79,7 +79,7 @@ impl Device {
         FarStream { is_terminal: self.is_terminal(stream), has_colour: self.has_colour(stream), columns }
     }
 
-    /// Writes to stdout, on a thread of its own: a reader that stalls must not keep signals from being heard.
+    /// Writes to stdout, on a thread of its own: a reader that stalls must not delay the handling of signals.
     ///
     /// # Errors
     /// When it cannot be written.
@@ -178,7 +178,7 @@ fn write_to_stderr(text: &str, choice: ColorChoice) {
     let _ = stderr.write_all(text.as_bytes()).and_then(|()| stderr.flush());
 }
 
-/// `text` as the other process is to print it, as it is.
+/// `text` as the other process prints it, unchanged.
 fn coloured(text: &str, has_colour: bool) -> String {
     if has_colour { text.to_owned() } else { anstream::adapter::strip_str(text).to_string() }
 }

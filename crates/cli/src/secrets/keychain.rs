@@ -30,10 +30,10 @@ use crate::error::in_words;
 /// How long an answer may take: the user may have to type the password of the keychain.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// How long no task asks again after a failure: of ten servers that start, not each waits for [`PATIENCE`].
+/// How long no task asks again after a failure. Otherwise, if ten servers start, each would wait for [`PATIENCE`].
 const PAUSE: Duration = Duration::from_secs(5);
 
-/// The most that is read of what a program prints, in bytes.
+/// The most bytes of a program's output that are read.
 const MAX_OUTPUT: u64 = 8 * 1024;
 
 /// Variables that the programs need to find the keychain, and a user who unlocks it. They get no others.
@@ -214,7 +214,7 @@ impl Keychain {
     /// Removes what is under `id`.
     ///
     /// # Errors
-    /// As [`Self::key`]; a missing key is no error.
+    /// As [`Self::key`]; a missing key is not an error.
     pub(crate) async fn remove(&self, id: Uuid) -> Result<(), KeychainError> {
         let program = self.program()?;
         let id = id.to_string();
@@ -235,7 +235,7 @@ impl Keychain {
         if self.variable("DBUS_SESSION_BUS_ADDRESS").is_none() && !bus.is_some_and(|bus| bus.exists()) {
             return Err(KeychainError::Absent("no session of D-Bus leads to one (`DBUS_SESSION_BUS_ADDRESS`)"));
         }
-        // A relative folder is not looked into: it would be one of the working folder.
+        // Skip a relative folder, which would be one in the working folder.
         let path = self.variable("PATH").cloned().unwrap_or_default();
         let folders = std::env::split_paths(&path).filter(|folder| folder.is_absolute());
         let folders = std::env::join_paths(folders).unwrap_or_default();
@@ -294,7 +294,7 @@ fn is_locked(stderr: &str) -> bool {
     stderr.contains("locked collection") || stderr.contains("locked object")
 }
 
-/// Reads what comes up to the bound, and drops the rest, so that the program can end.
+/// Reads up to the bound and discards the rest, so that the program can end.
 async fn listen(from: Option<impl AsyncRead + Unpin>) -> String {
     let Some(mut from) = from else {
         return String::new();

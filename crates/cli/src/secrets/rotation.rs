@@ -45,12 +45,12 @@ pub(super) async fn lock(path: &Path) -> Result<KeyLock, SecretsError> {
 
 impl Stored {
     /// Returns whether the caller must provide the new key, because the key is in a place that cannot be written.
-    pub(crate) fn takes_given_key(&self) -> bool {
+    pub(crate) fn requires_given_key(&self) -> bool {
         matches!(self.place, Place::Variable(_))
     }
 
     /// Seals everything with a new key: a random one that is stored where the old one was, or `given` where
-    /// [`Self::takes_given_key`]. Returns the number of secrets and tokens; `None` when there is no key.
+    /// [`Self::requires_given_key`]. Returns the number of secrets and tokens; `None` when there is no key.
     ///
     /// # Errors
     /// As [`Self::vault`], when the new key cannot be stored or is not valid, or something does not open. Everything is
@@ -78,7 +78,7 @@ impl Stored {
     }
 
     async fn change(&self, vault: &Vault, path: &Path, lock: &KeyLock) -> Result<usize, SecretsError> {
-        let key = self.keep_next(path, lock).await?;
+        let key = self.store_next(path, lock).await?;
         match vault.change_key(key).await {
             Ok(count) => self.promote(path, lock).await.map(|()| count),
             Err(error) => {
@@ -92,12 +92,12 @@ impl Stored {
     }
 
     /// Creates the next key and stores it, in the same kind of place as the current key.
-    async fn keep_next(&self, path: &Path, lock: &KeyLock) -> Result<VaultKey, SecretsError> {
+    async fn store_next(&self, path: &Path, lock: &KeyLock) -> Result<VaultKey, SecretsError> {
         // A key that is left over was never used: what it sealed was never committed.
         self.drop_next(path, lock).await?;
         let (next, key) = (file::next(path), made(path)?);
         if matches!(file::read(path)?, Some(StoredKey::InKeychain(_))) {
-            // The file first: so that an item of the keychain which nothing is sealed with can be found again.
+            // Write the file first, so that an unused item of the keychain can be found again.
             let id = Uuid::now_v7();
             file::link(&next, &file::naming(id))?;
             if let Err(error) = self.keychain.put(id, key).await {

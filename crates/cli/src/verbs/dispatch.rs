@@ -3,17 +3,17 @@
 /// How a verb is run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Way {
-    /// In a world whose configuration is sound.
+    /// In a world whose configuration is valid.
     Sound,
-    /// As [`Self::Sound`], and a running daemon can do it for the process that was asked to.
+    /// Like [`Self::Sound`], and a running daemon can do it for the process of the command.
     Lent,
-    /// In any world: it shows what is wrong with the configuration.
+    /// In any world, because the verb shows what is wrong with the configuration.
     Broken,
-    /// Without a world: it uses nothing outside the program, so it works where nothing else does.
+    /// Without a world: the verb uses nothing outside the program, so it always works.
     Alone,
 }
 
-/// Makes [`Verb`](super::Verb) of lines `Name(Words) => function;`.
+/// Makes [`Verb`](super::Verb) from lines of the form `Name(Words) => function;`.
 ///
 /// The function takes the words and a world. `words` hands it the whole command line between these two, `lent` and
 /// `broken` choose a [`Way`], and `alone` hands it the whole command line and a screen instead of a world.
@@ -36,7 +36,7 @@ macro_rules! verbs {
             /// Runs it; `words` is the whole command line it came from.
             ///
             /// # Errors
-            /// As the verb says, and when the configuration is broken and the verb needs it.
+            /// The verb's own failures, and a broken configuration if the verb needs a valid one.
             pub(crate) async fn run(
                 self,
                 words: &[std::ffi::OsString],
@@ -99,7 +99,8 @@ macro_rules! run {
     };
 }
 
-/// As [`run`], for a daemon: what a daemon cannot do must not be part of it, because `serve` is a verb too.
+/// Like [`run`], for a daemon. It must not contain verbs that a daemon cannot run: `serve` is a verb, too, and would
+/// contain itself.
 macro_rules! run_lent {
     ($run:path, $args:ident, $world:ident, lent) => {
         $run($args, $world).await

@@ -14,7 +14,7 @@ use crate::{
     screen::Screen,
 };
 
-/// Most bytes that are read: as many as a message to a server may have.
+/// The most bytes that are read: as many as a message to a server may have.
 const MAX: u64 = 8 * 1024 * 1024;
 
 /// How long stdin may stay open before the user is told that the command waits for it.
@@ -24,17 +24,17 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// waits for a stdin that does not end.
 ///
 /// # Errors
-/// When it cannot be read, is no text, or is larger than 8 MiB.
+/// When it cannot be read, is not text, or is larger than 8 MiB.
 pub(super) async fn read(what: &'static str, word: String, screen: &Screen) -> Result<String, Failure> {
     let is_stdin = word == "-";
-    // Stdin may stay silent for ever; a signal must be heard meanwhile.
+    // Stdin may stay silent forever, and signals must be handled meanwhile.
     let mut reading = tokio::task::spawn_blocking(move || read_now(what, word));
     let read = match timeout(PATIENCE, &mut reading).await {
         Ok(read) => read,
         Err(_) => {
             if is_stdin {
                 screen.note(&format!(
-                    "reading {what} from stdin until it ends: Ctrl-D ends what is typed, `< /dev/null` has nothing to say"
+                    "reading {what} from stdin until it ends: Ctrl-D ends the input, `< /dev/null` is an empty one"
                 ));
             }
             reading.await

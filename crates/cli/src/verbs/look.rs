@@ -1,4 +1,4 @@
-//! The verbs that show the state of servers, and the reasons.
+//! The verbs that show the state of servers, and the reasons for it.
 
 pub(crate) mod doctor;
 pub(crate) mod list;

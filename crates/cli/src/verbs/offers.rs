@@ -23,7 +23,7 @@ struct OfServer<'a, T> {
 }
 
 impl<'a, T> OfServer<'a, T> {
-    /// Those of all servers in one list.
+    /// The items of all servers, in one list.
     fn all<O>(offers: &'a [O], of: impl Fn(&'a O) -> (&'a str, &'a [T])) -> Vec<Self> {
         let of_one = |offer| {
             let (server, items) = of(offer);
@@ -40,7 +40,7 @@ async fn of_named<O, F: Future<Output = Result<O, Failure>>>(
     named: &[String],
     ask: impl Fn(Host, ServerName) -> F,
 ) -> Result<(Vec<O>, Vec<Failure>), Failure> {
-    let host = reach::looked_at(world, loaded, named).await?;
+    let host = reach::connect_to_show(world, loaded, named).await?;
     let mut complaints = reach::complaints(&host, named);
     let (offers, failures) = of_each(&host, &reach::connected(&host), ask).await;
     complaints.extend(failures);
@@ -63,8 +63,7 @@ async fn of_each<O, F: Future<Output = Result<O, Failure>>>(
     (offers, failures)
 }
 
-/// Prints the items, as `document` or as `page`. In place of an empty page, prints `nothing`, unless there are
-/// complaints.
+/// Prints the items, as `document` or as `page`. If the page is empty and there are no failures, prints `nothing`.
 async fn show(
     world: &World,
     complaints: &[Failure],

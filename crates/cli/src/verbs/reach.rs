@@ -11,7 +11,7 @@ use crate::{
     wire::World,
 };
 
-/// The desired servers without those that were not named; all of them when none was.
+/// Returns the named servers; all servers if none is named.
 ///
 /// # Errors
 /// When a named server does not exist, or its entry is broken.
@@ -28,14 +28,14 @@ pub(crate) fn only(loaded: &Loaded, named: &[String]) -> Result<Desired, Failure
     Ok(desired)
 }
 
-/// Connects the `named` servers; when none is named, all of them as they are: those that cannot be used are shown as
-/// such, and a daemon that has tried them knows as much as another attempt would tell.
+/// Connects the `named` servers. If none is named, takes all servers in their present state: the verb shows which
+/// cannot be used, and a daemon that has tried to connect them already knows the result.
 ///
 /// # Errors
 /// As [`only`] and [`World::connect`].
-pub(crate) async fn looked_at(world: &World, loaded: &Loaded, named: &[String]) -> Result<Host, Failure> {
+pub(crate) async fn connect_to_show(world: &World, loaded: &Loaded, named: &[String]) -> Result<Host, Failure> {
     let desired = only(loaded, named)?;
-    if named.is_empty() { world.look_at(desired).await } else { world.connect(desired).await }
+    if named.is_empty() { world.connect_to_show(desired).await } else { world.connect(desired).await }
 }
 
 /// The failure for a name that no server has, or whose entry is broken.
@@ -44,12 +44,12 @@ pub(crate) fn no_such_server(name: &str, loaded: &Loaded, exit: Exit) -> Failure
         let line = entry.line.map_or_else(String::new, |line| format!(":{line}"));
         let source = &entry.source;
         return Failure::config(format!("the entry of `{name}` is broken ({source}{line})"))
-            .hint("correct what is reported above")
+            .hint("correct the problems that are reported above")
             .server(name);
     }
     if !loaded.is_whole {
         return Failure::config(format!("there is no server `{name}` in the files that could be read"))
-            .hint("correct what is reported above")
+            .hint("correct the problems that are reported above")
             .server(name);
     }
     let known = loaded.desired.keys().map(ServerName::as_str);
@@ -58,7 +58,7 @@ pub(crate) fn no_such_server(name: &str, loaded: &Loaded, exit: Exit) -> Failure
         .server(name)
 }
 
-/// The target of a selector, as far as the configuration tells it. A verb resolves its selector once.
+/// The target of a selector, as far as the configuration determines it. A verb resolves its selector once.
 pub(crate) enum Target {
     /// This tool of this server; the server itself where `tool` is empty.
     Tool { server: ServerName, tool: String },
@@ -66,7 +66,7 @@ pub(crate) enum Target {
     ModelName(BTreeSet<ServerName>),
 }
 
-/// The server of this one command, and the name after it in `selector`. A name that another command printed begins with
+/// Returns the server of this one command, and the name in `selector`. A name that another command printed begins with
 /// the server.
 pub(crate) fn of_once(selector: &str) -> (String, String) {
     let own = selector.strip_prefix(ONCE).and_then(|rest| rest.strip_prefix('/'));
@@ -74,7 +74,7 @@ pub(crate) fn of_once(selector: &str) -> (String, String) {
 }
 
 impl Target {
-    /// The target of `selector` at the server of this one command.
+    /// Returns the target of `selector` if it is at the server of this one command.
     ///
     /// # Errors
     /// Never: the name of that server is valid.
@@ -102,7 +102,7 @@ impl Target {
         if let Some(server) = known(selector) {
             return Ok(Self::Tool { server, tool: String::new() });
         }
-        // The longest name wins: names may hold dots themselves.
+        // The longest name wins, because names of servers may contain dots.
         let at_dot = selector.rmatch_indices('.').find_map(|(at, _)| Some((known(&selector[..at])?, at)));
         if let Some((server, at)) = at_dot {
             return Ok(Self::Tool { server, tool: selector[at + 1..].to_owned() });
@@ -122,7 +122,7 @@ impl Target {
         Ok(Self::ModelName(if owners.is_empty() { servers.cloned().collect() } else { owners }))
     }
 
-    /// The server, where the configuration alone tells which one it is.
+    /// The server, if the configuration alone determines it.
     pub(crate) fn server(&self) -> Option<&ServerName> {
         match self {
             Self::Tool { server, .. } => Some(server),
@@ -139,7 +139,7 @@ impl Target {
     }
 }
 
-/// Why `server` cannot be used; `None` when it can, as far as its state tells.
+/// Why `server` cannot be used; `None` if its state shows no reason.
 pub(crate) fn unusable(host: &Host, server: &ServerStatus) -> Option<Failure> {
     match &server.state {
         State::Connected { .. } | State::Idle { .. } => None,
@@ -152,7 +152,7 @@ pub(crate) fn unusable(host: &Host, server: &ServerStatus) -> Option<Failure> {
     }
 }
 
-/// The failures of servers that were wanted and cannot be used. A disabled server was not wanted unless it is among
+/// The failures of the wanted servers that cannot be used. A disabled server counts as wanted only if it is among
 /// `named`.
 pub(crate) fn complaints(host: &Host, named: &[String]) -> Vec<Failure> {
     let is_wanted = |server: &ServerStatus| {
@@ -201,7 +201,7 @@ pub(crate) async fn connect_to(world: &World, loaded: &Loaded, name: &str) -> Re
         return Err(Failure::new(Exit::Unreachable, "SERVER_FAILED", format!("`{name}` is not connected")));
     };
     match unusable(&host, &server) {
-        // Even without its tools, it may have what is asked for.
+        // Even if its tools cannot be listed, it may have the wanted prompts and resources.
         Some(failure) if !matches!(server.state, State::ToolsFailed { .. }) => Err(failure),
         _ => Ok((host, server.name)),
     }

@@ -42,13 +42,13 @@ pub(crate) struct Cli {
 }
 
 impl Cli {
-    /// What `words`, with the program's name in front, ask for.
+    /// Parses `words`, which begin with the program's name.
     ///
     /// # Errors
-    /// As clap says it; help and versions are among them.
+    /// The errors of clap, which include help and versions.
     pub(crate) fn of_words(words: &[OsString]) -> Result<Self, clap::Error> {
         let cli = Self::of_one_command(words)?;
-        let Some((tape, inner)) = words.first().and_then(|program| cli.verb.behind_tape(program)) else {
+        let Some((tape, inner)) = words.first().and_then(|program| cli.verb.inner_command(program)) else {
             return Ok(cli);
         };
         let taped = Self::of_one_command(&inner)?;
@@ -57,7 +57,7 @@ impl Cli {
         Ok(Self { global, verb: taped.verb })
     }
 
-    /// As [`Self::of_words`]; the command behind `record` and `replay` is not read yet.
+    /// Like [`Self::of_words`], but leaves the command after `record` or `replay` unparsed.
     fn of_one_command(words: &[OsString]) -> Result<Self, clap::Error> {
         if let Some(mut cli) = Self::of_a_common_verb(words) {
             cli.take_once()?;

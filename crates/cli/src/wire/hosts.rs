@@ -53,7 +53,7 @@ impl fmt::Debug for Hosts {
 }
 
 impl World {
-    /// Counts with `quotas` in each host that is made from now on.
+    /// Makes each later host count with `quotas`.
     pub(crate) fn with_quotas(self, quotas: TenantQuotas) -> Self {
         Self { quotas, ..self }
     }
@@ -91,8 +91,8 @@ impl Hosts {
         if let Some(store) = self.remembering() {
             let memory = Arc::new(Concealing::new(store.clone(), secrets()));
             if self.tape.is_none() && self.member.is_none() {
-                // A recording must contain all that the server says, also what the database knows already; and what a server
-                // offers one member is not for others.
+                // Use no stored lists: a recording must contain everything that the server says, even if the database
+                // knows it; and the tools that a server offers to one member are not for others.
                 builder = builder.memory(Arc::<Concealing<Store>>::clone(&memory));
             }
             builder = builder.pins(memory);

@@ -46,9 +46,9 @@ pub(super) struct LentWorld {
     host: Host,
     /// The variables of the process that asks.
     environment: Environment,
-    /// Why the result could differ from that of the process alone, once that is known.
+    /// Why the result could differ from that of the process alone, once a reason is known.
     elsewhere: OnceLock<String>,
-    /// Shows what the servers say, where the user asked for that.
+    /// Shows the messages of the servers, if the user asked for that.
     server_output: OnceLock<ServerOutput>,
 }
 
@@ -188,8 +188,7 @@ impl World {
         Ok(lent.host.excerpt(|name| desired.contains_key(name), self.terminal(), gate).await)
     }
 
-    /// Why the daemon's server `name` is not the one that the borrower would have: it is not connected, or has other
-    /// variables.
+    /// Why the daemon's server `name` differs from the borrower's: it is not connected, or has other variables.
     async fn difference_for(
         &self,
         lent: &LentWorld,
@@ -292,8 +291,8 @@ impl StartValues {
     }
 }
 
-/// Whether the entry uses the variable `name`: it sets it, or says that the server is to inherit it. The client of an
-/// engine obeys its variables, so all of those count.
+/// Whether the entry uses the variable `name`: it sets it, or lets the server inherit it. The client of an engine obeys
+/// its variables, so all of those count.
 fn uses(stdio: &Stdio, name: &OsStr) -> bool {
     let is = |other: &str| name == other;
     if stdio.env.keys().any(|key| is(key)) {

@@ -1,4 +1,4 @@
-//! Notes for completion what a command has seen of servers.
+//! Writes notes for completion about the servers that a command has seen.
 
 use std::sync::Arc;
 
@@ -8,7 +8,8 @@ use toolrack_host::{CatalogTool, Host, State};
 use super::{World, tape::Tape};
 use crate::notebook::{Configured, Listing, Notebook, OfferList, Tool};
 
-/// The servers that get a note: the program's own need none, and those that stand in no file are gone after this command.
+/// The servers that get a note. The program's own servers need none, and servers without a file are gone after this
+/// command.
 pub(super) fn noted(loaded: &Loaded) -> impl Iterator<Item = Configured> {
     let entries = loaded.entries.iter();
     entries.filter(|entry| entry.scope != Scope::BuiltIn && entry.source.path.is_some()).map(Configured::from)

@@ -1,4 +1,4 @@
-//! The parts of the worlds of a tenant's members: those of the tenant, and those of each member alone.
+//! The parts of the worlds of a tenant's members: parts of the tenant, and parts that only one member has.
 
 use std::{ffi::OsString, fs, io, os::unix::fs::DirBuilderExt as _, path::PathBuf, sync::Arc};
 
@@ -11,7 +11,7 @@ use crate::{credentials::OfMember, secrets::Stored};
 
 /// The parts that the members of a tenant share.
 #[derive(Debug)]
-pub(crate) struct ForPeople {
+pub(crate) struct ForMembers {
     stored: Arc<Stored>,
     secrets: Arc<Interpolate>,
     environment: Environment,
@@ -35,9 +35,9 @@ pub(crate) struct Person {
 }
 
 impl World {
-    /// For the members of the tenant whose world this is.
-    pub(crate) fn for_people(&self) -> ForPeople {
-        ForPeople {
+    /// Creates the parts for the members of the tenant whose world this is.
+    pub(crate) fn for_members(&self) -> ForMembers {
+        ForMembers {
             stored: Arc::clone(&self.stored),
             secrets: Arc::clone(&self.secrets),
             environment: self.environment.clone(),
@@ -49,8 +49,9 @@ impl World {
     }
 }
 
-impl ForPeople {
-    /// The parts of one member. Their servers have homes, working folders and sandboxes below the member's folder.
+impl ForMembers {
+    /// Creates the parts of one member. The member's servers have their homes, working folders and sandboxes below the
+    /// member's folder.
     ///
     /// # Errors
     /// When that folder cannot be made.

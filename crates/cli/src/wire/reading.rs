@@ -1,4 +1,4 @@
-//! Reads the configuration, and what was approved of it.
+//! Reads the configuration, and the approvals of its entries.
 
 use std::{
     path::{Path, PathBuf},
@@ -72,7 +72,7 @@ impl World {
         request.built_in = builtin::configured(&self.folder);
         request.typed.clone_from(&self.typed);
         if self.global.once.is_some() {
-            // Only that server: no other one is started, and none can interfere.
+            // Keep only that server: no other server is started or can interfere.
             request.strict = true;
             request.built_in.clear();
         }
@@ -114,7 +114,7 @@ impl World {
         on_a_thread(request, NoLedger).await
     }
 
-    /// The approvals of what projects bring; none when there is no database.
+    /// The approvals of the entries of projects; none if there is no database.
     ///
     /// # Errors
     /// When the database cannot be read.
@@ -201,7 +201,7 @@ fn host_settings(loaded: &Loaded) -> HostSettings {
     }
 }
 
-/// Reads files on a thread of their own: a pipe may have no writer, and Ctrl-C must be heard meanwhile.
+/// Reads files on a thread of their own: a pipe may have no writer, and Ctrl-C must work meanwhile.
 async fn on_a_thread(request: Request, ledger: impl Ledger + Send + 'static) -> Loaded {
     match tokio::task::spawn_blocking(move || toolrack_config::load(&request, &ledger)).await {
         Ok(loaded) => loaded,

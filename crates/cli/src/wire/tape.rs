@@ -44,10 +44,10 @@ impl Tape {
 }
 
 impl World {
-    /// This world as `record` and `replay` want it.
+    /// Prepares this world for `record` or `replay`.
     ///
     /// # Errors
-    /// When the file cannot be written, or is no recording.
+    /// When the file cannot be written, or is not a recording.
     pub(crate) async fn with_tape(mut self) -> Result<Self, Failure> {
         self.tape = match &self.global.tape {
             None => None,
@@ -81,8 +81,8 @@ impl World {
         output::write_for_owner(file.clone(), bytes).await
     }
 
-    /// What is loaded, with each server that the recording has: as it is configured, whether it is trusted here or not,
-    /// because nothing of it runs; or as one that is not configured at all.
+    /// Replaces the loaded servers by those of the recording. A configured server keeps its entry, even if it is not
+    /// trusted here, because it does not run; any other server gets an entry of its own.
     pub(super) async fn as_recorded(&self, mut loaded: Loaded) -> Loaded {
         let Some(Tape::Replay(recording)) = &self.tape else { return loaded };
         // Values that are hidden in the recording match only if they are hidden in the requests, too.
@@ -100,7 +100,7 @@ fn read(file: &Path) -> Result<Recording, Failure> {
     // Opening a pipe would wait for its other end.
     let about = fs::metadata(file).map_err(|error| unusable(file, &in_words(&error)))?;
     if !about.is_file() {
-        return Err(unusable(file, "it is no file"));
+        return Err(unusable(file, "it is not a file"));
     }
     let opened = File::open(file).map_err(|error| unusable(file, &in_words(&error)))?;
     let mut bytes = Vec::new();

@@ -220,7 +220,7 @@ fn a_command_in_one_word_is_split_and_said() {
     ");
     let get = rack.run(&["get", "fs", "--json"]).ends_with(0).json();
     assert_eq!((&get["entry"]["command"], &get["entry"]["args"][1]), (&"npx".into(), &"@scope/a pkg".into()), "{get}");
-    // A program that is called so stays one word.
+    // If a program has this name, the word is not split.
     work_file(&rack, "my server", "");
     let _ = rack.run(&["add", "--no-test", "mine", "./my server"]).ends_with(0);
     assert_eq!(rack.run(&["get", "mine", "--json"]).json()["entry"]["command"], "./my server");
@@ -245,7 +245,7 @@ fn an_address_is_never_a_program_and_odd_names_are_refused() {
     assert_snapshot!(rack.run(&["add", "bad name!", "--", "x"]), @"
         $ toolrack add bad name! -- x
         --- stderr ---
-        error: `bad name!` is no name for a server: it has letters, digits and `_-.@:`, and begins with no `-`
+        error: `bad name!` is not a name for a server: it has letters, digits and `_-.@:`, and begins with no `-`
         hint: call it `bad-name`
         [2]
     ");

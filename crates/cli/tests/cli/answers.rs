@@ -8,12 +8,12 @@ fn rack(era: &str) -> Rack {
     Rack::with(&[("fake", fake(&["--era", era]))])
 }
 
-/// A call whose server asks in a form, with these options.
+/// A call with these options, whose server shows a form.
 fn asked(rack: &Rack, more: &[&str]) -> Ran {
     rack.run(&[&["call", "fake/elicit"], more].concat())
 }
 
-/// The answer that the server says it got.
+/// The answer that the server received, according to its result.
 fn got(ran: &Ran) -> Value {
     serde_json::from_str(&ran.stdout).unwrap_or_else(|error| panic!("{error}: {ran}"))
 }

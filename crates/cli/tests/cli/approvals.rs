@@ -13,7 +13,7 @@ use crate::{
 
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// What the question ends with.
+/// The end of the question.
 const RUN_IT: &str = "[e]dit [?] ";
 
 fn rack(answers: &Value) -> (Rack, SideEffects) {
@@ -37,7 +37,7 @@ fn ask(rack: &Rack, more: &[&str]) -> Terminal {
     Terminal::run(rack, &[&ASK[..], more, &["go"]].concat())
 }
 
-/// What the servers were given to echo.
+/// The texts that the servers had to echo.
 fn echoed(rack: &Rack) -> Vec<String> {
     let shown = rack.run(&["sessions", "show", "last", "--json"]).ends_with(0).json();
     let messages = shown["messages"].as_array().unwrap().iter().filter(|message| message["role"] == "tool");

@@ -17,7 +17,7 @@ use crate::{
     rack::{Rack, Ran, fake, work_file},
 };
 
-/// Enough for a loaded machine.
+/// A time-out that is long enough for a loaded machine.
 const LIMIT: Duration = Duration::from_secs(30);
 
 /// A home with the server `fake`, and the log of what its tools did.
@@ -51,7 +51,7 @@ fn results(conversation: &[Said]) -> Vec<&str> {
     results.filter_map(|said| if let Said::Result { text, .. } = said { Some(text.as_str()) } else { None }).collect()
 }
 
-/// Times become `0 ms`.
+/// Replaces times by `0 ms`.
 fn timeless(text: &str) -> String {
     let lines = text.lines().map(|line| match line.strip_suffix(" ms").and_then(|line| line.rsplit_once(' ')) {
         Some((before, _)) => format!("{before} 0 ms\n"),
@@ -190,7 +190,7 @@ fn server_and_tool_narrow_what_the_model_sees() {
         let body = provider.asked()[0].json();
         let tools = body["tools"].as_array().cloned().unwrap_or_default();
         let names = tools.iter().map(|tool| tool["function"]["name"].as_str().unwrap().to_owned());
-        // What reads results that are too long is there with any tool.
+        // With any tool, the model also gets the tool that reads results which are too long.
         names.filter(|name| name != "mcp__artifacts__read_artifact").collect::<Vec<_>>()
     };
     let one = names(&["--server", "one"]);
@@ -301,7 +301,7 @@ fn a_model_that_fails_ends_with_9_and_the_conversation_can_be_gone_on_with() {
             assert!(error["hint"].as_str().unwrap().contains("toolrack ask --session "), "{ran}");
             assert_eq!(provider.asked().len(), 2, "{ran}");
 
-            // Without a prompt, the turn itself goes on: what was done is not done again.
+            // Without a prompt, the turn continues: finished calls are not made again.
             let provider = Provider::start([wire.says(&["It is 5."])]);
             let ran = ask(&rack, &provider, wire, &["--session", "last"]).ends_with(0);
             assert_eq!(ran.stdout, "It is 5.\n", "{ran}");
@@ -351,7 +351,7 @@ fn what_is_not_to_be_kept_is_not_kept() {
 fn two_processes_on_one_session_do_not_mix_what_they_say() {
     let (rack, _effects) = rack();
     let _ = mock(&rack, &json!([{ "text": "Well." }]), &["hello"]).ends_with(0);
-    // The first waits in a call while the second goes on with the session.
+    // The first command waits for a call while the second continues the session.
     let effects = SideEffects::new();
     rack.configure(&[("fake", fake(&["--log", effects.path_str()]))]);
     let provider = Provider::start([
@@ -397,7 +397,7 @@ fn secrets_stay_where_they_belong() {
             let provider = turn();
             let args = [output, &["--key-env", "MODEL_KEY", "--allow", "*", "hello"]].concat();
             let ran = ask(&rack, &provider, wire, &args).ends_with(0);
-            // The server repeats it, but the model is not told; what it guesses is hidden too.
+            // The server repeats it, but the model does not see it. A correct guess of the model is hidden, too.
             let asked = provider.asked();
             assert!(asked.iter().all(|asked| !asked.body.contains(canary) && !asked.body.contains(key)), "{wire:?}");
             let sends_key = |asked: &RecordedRequest| asked.headers.iter().any(|(_, value)| value.contains(key));
@@ -463,7 +463,7 @@ fn a_disk_that_is_full_costs_the_memory_and_not_the_answer() {
     let ran = Ran::new(&["ask"], &output, &rack).ends_with(0);
     assert_eq!(ran.stdout, "It is 5.\n", "{ran}");
     assert_eq!(ran.stderr.matches("warning: ").count(), 1, "{ran}");
-    assert!(ran.stderr.contains("not kept from here on"), "{ran}");
+    assert!(ran.stderr.contains("not stored from here on"), "{ran}");
     assert_eq!(effects.read().runs_of("add"), 1);
     let ran = mock(&rack, &json!([{ "text": "Going on." }]), &["--session", "last", "go on"]).ends_with(0);
     assert_eq!(ran.stdout, "Going on.\n");

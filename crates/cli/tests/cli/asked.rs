@@ -1,4 +1,4 @@
-//! What the verbs of the configuration ask the user at a terminal.
+//! The questions of the configuration verbs to the user at a terminal.
 
 use serde_json::{Value, json};
 
@@ -37,7 +37,7 @@ fn trust_shows_what_would_run_and_asks_first() {
     terminal.expect("[y/N] ");
     terminal.type_in("y\n");
     let (rest, code) = terminal.end();
-    assert!(rest.contains("trusted as long as it stays as it is"), "{rest}");
+    assert!(rest.contains("trusted as long as it does not change"), "{rest}");
     assert_eq!(code, 0);
     assert_eq!(state(&rack), "connected");
 }
@@ -89,7 +89,7 @@ fn add_alone_is_a_dialog_that_asks_again_for_what_makes_no_sense() {
     let mut terminal = Terminal::run(&rack, &["add", "--no-test"]);
     terminal.expect("Name of the server: ");
     terminal.type_in("bad name!\n");
-    terminal.expect("is no name for a server");
+    terminal.expect("is not a name for a server");
     terminal.expect("Name of the server: ");
     terminal.type_in("fs\n");
     terminal.expect("Its command or its URL: ");

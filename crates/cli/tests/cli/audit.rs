@@ -1,4 +1,4 @@
-//! What the audit log keeps of calls, and whether tampering with it is found.
+//! What the audit log stores about calls, and whether it detects tampering.
 
 use serde_json::{Value, json};
 use toolrack_store::Store;
@@ -19,10 +19,10 @@ fn words<'a>(row: &'a Value, names: &[&str]) -> Vec<&'a str> {
     names.iter().map(|name| row[name].as_str().unwrap_or("-")).collect()
 }
 
-/// Changes the file of the database directly: these bytes become those.
+/// Replaces bytes in the file of the database directly.
 fn tamper(rack: &Rack, from: &str, to: &str) {
     let path = database(rack);
-    // What the last commands left beside the file is put into it first.
+    // First moves the write-ahead log of earlier commands into the file.
     block_on(async { Store::open(&path).await.unwrap().close().await });
     let mut bytes = std::fs::read(&path).unwrap();
     let at: Vec<_> = bytes.windows(from.len()).enumerate().filter(|(_, part)| *part == from.as_bytes()).collect();

@@ -15,12 +15,12 @@ use crate::{
     warm::{Daemon, kill},
 };
 
-/// Enough for a loaded machine.
+/// A time-out that is long enough for a loaded machine.
 const LIMIT: Duration = Duration::from_secs(30);
 
 const START: &[&str] = &["daemon", "start", "--listen", "127.0.0.1:0"];
 
-/// Ends the daemon of a home, whatever became of the test.
+/// Ends the daemon of a home, even if the test fails.
 struct Home(Rack);
 
 impl Home {
@@ -50,7 +50,7 @@ fn pid(of: &Value) -> u32 {
     u32::try_from(of["pid"].as_u64().unwrap()).unwrap()
 }
 
-/// A process that is not ours.
+/// A process that belongs to another user.
 fn quarantined() -> Child {
     Command::new("sleep").arg("600").stdin(Stdio::null()).stdout(Stdio::null()).spawn().unwrap()
 }
@@ -292,7 +292,7 @@ mod unit {
                 said.lines().map(str::to_owned).collect()
             }
 
-            /// The process of a daemon that answers, other than `than`.
+            /// Waits for a daemon that answers and whose process is not `than`.
             fn daemon(&self, than: u32) -> u32 {
                 let mut found = 0;
                 self.until("a daemon answers", || {
@@ -312,7 +312,7 @@ mod unit {
             }
         }
 
-        /// A command in a mount namespace of its own, in which the system was booted with systemd.
+        /// A command in its own mount namespace, in which systemd appears to have booted the system.
         fn booted(rack: &Rack, words: &[&str]) -> Command {
             let script = "mount -t tmpfs none /run && mkdir -p /run/systemd/system && exec \"$@\"";
             let mut command = Command::new("unshare");
@@ -323,7 +323,7 @@ mod unit {
 
         impl Drop for Systemd {
             fn drop(&mut self) {
-                // It ends its units first.
+                // systemd ends its units first.
                 kill("TERM", self.process.id());
                 let _ = self.process.wait();
             }
@@ -376,7 +376,7 @@ mod unit {
                 verify.args(["verify", "--man=no", "--recursive-errors=one"]).arg(folder.join("toolrack.service"));
                 let output = verify.output().unwrap();
                 let said = String::from_utf8_lossy(&output.stderr);
-                // It warns of units of this machine as well.
+                // systemd also warns about units of this machine.
                 let ours: Vec<_> = said.lines().filter(|line| line.contains("toolrack.service")).collect();
                 assert!(output.status.success() && ours.is_empty(), "{said}");
             }

@@ -1,4 +1,4 @@
-//! What a fresh machine can do, with nothing configured.
+//! What works on a fresh machine without any configuration.
 
 use insta::assert_snapshot;
 use serde_json::json;

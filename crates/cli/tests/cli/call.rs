@@ -1,4 +1,4 @@
-//! `toolrack call` against servers of every temper.
+//! `toolrack call` against servers that behave well and badly.
 
 use std::time::Duration;
 
@@ -90,7 +90,7 @@ fn arguments_that_do_not_fit_are_refused_before_anything_is_sent() {
     assert_snapshot!(rack.run(&["call", "fake/add", "a"]), @"
         $ toolrack call fake/add a
         --- stderr ---
-        error: `a` is no argument: write name=value, or name:=json
+        error: `a` is not an argument: write name=value, or name:=json
         [2]
     ");
     assert_eq!(effects.read().lines.len(), 0);
@@ -268,7 +268,7 @@ fn text_of_a_server_is_shown_and_never_obeyed() {
             };
             assert!(!text.contains(obeyed), "{text:?}");
         }
-        // Of what a tool says of itself, only what can be seen is left.
+        // Only the visible characters of a tool's description are left.
         let shows = if args[0] == "tools" { "[31mred[0mtxt.exe" } else { r"\u" };
         assert!(format!("{ran}").contains(shows), "the fault shows: {ran}");
     }
@@ -387,7 +387,7 @@ fn calls_in_the_form_of_other_languages_are_understood_or_told_in_words() {
         let error = rack.run(&[words, &["--json"]].concat()).error();
         error["hint"].as_str().unwrap_or_default().to_owned()
     };
-    let add = "arguments stand behind the tool: toolrack call fake.add a=1 b=2";
+    let add = "arguments come after the tool: toolrack call fake.add a=1 b=2";
     assert_eq!(hint(&["call", "fake.add(a: 1, b: 2)"]), add);
     assert_eq!(hint(&["call", "fake.add(a:", "1,", "b:", "2)"]), add);
     assert_eq!(hint(&["call", "fake/add", "a:1", "b=2"]), "did you mean `a=1`?");

@@ -1,5 +1,5 @@
-//! A secret in every place that an entry allows, and a whole session: it goes to the servers it was meant for, and nowhere
-//! else. Looked for byte by byte.
+//! Puts a secret into every place that an entry allows, and runs a whole session. The secret must reach only the
+//! servers it was meant for; everything else is searched for it, byte by byte.
 
 use std::{
     fs,
@@ -18,7 +18,7 @@ use crate::{
     rack::{Rack, Ran, fake},
 };
 
-/// The stored secrets, by what they are for, and one of the environment. All have the same beginning.
+/// The stored secrets by their purpose, and one in the environment. All have the same beginning.
 const SECRETS: &[&str] = &["command", "arg", "env", "cwd", "header", "path", "query", "model", "unreachable"];
 const CANARY: &str = "canary-9e21b4";
 
@@ -26,7 +26,7 @@ fn value(name: &str) -> String {
     format!("{CANARY}-{name}")
 }
 
-/// A home in which everything that can hold a placeholder holds one, and servers repeat what they get.
+/// A home in which every field that may have a placeholder has one, and whose servers repeat what they get.
 fn rack(web: &FakeHttp, model: &str) -> Rack {
     let rack = Rack::new().env("API_TOKEN", value("environment"));
     let work = rack.home.work();
@@ -78,7 +78,7 @@ fn files_below(folder: &Path, look: &mut dyn FnMut(&Path, &[u8])) {
     }
 }
 
-/// What the daemon answers, head and body.
+/// The daemon's answer, with head and body.
 pub(crate) fn ask_daemon(address: &str, token: &str, request: &str, body: &str) -> String {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
@@ -93,7 +93,7 @@ pub(crate) fn ask_daemon(address: &str, token: &str, request: &str, body: &str) 
     String::from_utf8_lossy(&answer).into_owned()
 }
 
-/// The events that the daemon still knows.
+/// The events that the daemon still keeps.
 fn events_of_daemon(address: &str, token: &str) -> String {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(Duration::from_millis(500))).unwrap();
@@ -102,7 +102,7 @@ fn events_of_daemon(address: &str, token: &str) -> String {
     );
     stream.write_all(head.as_bytes()).unwrap();
     let mut answer = Vec::new();
-    // It never ends; what there is comes at once.
+    // The stream never ends, but the kept events come immediately.
     let _silent_by_now = stream.read_to_end(&mut answer);
     String::from_utf8_lossy(&answer).into_owned()
 }
@@ -151,7 +151,7 @@ fn a_session_with_the_daemon(rack: &Rack) {
     let mut line = String::new();
     lines.read_line(&mut line).unwrap();
     let (address, token) = line.trim().strip_prefix("http://").and_then(|rest| rest.split_once("/#token=")).unwrap();
-    // At once: a call waits for a server that is starting.
+    // Call without waiting: a call waits for a server that is starting.
     let call = |tool: &str, arguments: Value| json!({ "tool": tool, "arguments": arguments }).to_string();
     let key = call("local/env", json!({ "name": "KEY" }));
     for (request, body, says) in [
@@ -189,7 +189,7 @@ fn no_byte_of_a_secret_is_in_anything_that_is_printed_told_or_kept() {
             ("call_1", "mcp__local__env", json!({ "name": "KEY" })),
             ("call_2", "mcp__web__headers", json!({})),
         ]),
-        // A model can make one up, or have been typed it.
+        // A model can invent one, or know it from the user's message.
         Speech::Chat.says(&["I was not told. Is it ", begun, rest, "?"]),
     ]);
     let rack = rack(&web, &provider.url());
@@ -212,7 +212,8 @@ fn no_byte_of_a_secret_is_in_anything_that_is_printed_told_or_kept() {
     assert!(looked > 100_000, "only {looked} bytes were looked through");
 }
 
-/// Servers that were given secrets without saying so: in words of their entries, and by names that do not say `token`.
+/// Servers that get secrets which are not marked as such: in arguments of their entries, and under names without
+/// `token`.
 fn outspoken(web: &FakeHttp) -> Rack {
     let rack = Rack::new()
         .env("OPENAI_KEY", value("key"))

@@ -15,15 +15,16 @@ const CTRL_D: &str = "\u{4}";
 const ALT_ENTER: &str = "\u{1b}\r";
 const ENTER: &str = "\r";
 
-/// What stands before what is typed.
+/// The prompt before the typed text.
 const MARK: &str = "❯ ";
 
-/// Says these things, one after the other.
+/// A model that gives these answers, one after the other.
 fn model(rack: &Rack, answers: &Value) {
     work_file(rack, "script.json", &answers.to_string());
 }
 
-/// A model that says these things, the servers of `rack`, and a terminal that cannot be asked where its cursor is.
+/// A model that gives these answers, the servers of `rack`, and a terminal that does not report the position of its
+/// cursor.
 fn talk(rack: &Rack, args: &[&str]) -> Terminal {
     Terminal::run(rack, &[&["chat", "--model", "mock/script.json"], args].concat())
 }
@@ -40,7 +41,7 @@ fn says(text: &str) -> Value {
     json!({ "text": text })
 }
 
-/// What the session has, as role and text.
+/// The messages of the session, as role and text.
 fn kept(rack: &Rack) -> Vec<(String, String)> {
     let shown = rack.run(&["sessions", "show", "last", "--json"]).ends_with(0).json();
     let text = |value: &Value| value.as_str().unwrap().to_owned();
@@ -205,7 +206,7 @@ fn a_command_that_does_not_work_leaves_everything_as_it_was() {
         ("/tolls", "did you mean /tools?"),
         ("/model nobody/knows", "error:"),
         ("/resume 12", "there are no sessions yet"),
-        ("/export", "nothing of this conversation is kept yet"),
+        ("/export", "this conversation is not stored yet"),
         ("/deny a/b/c/d[", "error:"),
         ("hello", "still here"),
     ] {
@@ -218,7 +219,7 @@ fn a_command_that_does_not_work_leaves_everything_as_it_was() {
     assert_eq!(terminal.end().1, 0);
 }
 
-/// What the question about a call ends with.
+/// The end of the question about a call.
 const RUN_IT: &str = "[e]dit [?] ";
 
 #[test]
@@ -327,7 +328,7 @@ fn a_terminal_that_can_do_more_gets_colours_and_one_that_wants_none_does_not() {
         let rack = Rack::new().env("TERM", "xterm-256color").env("LANG", "C.UTF-8").env(variable, "1");
         model(&rack, &json!([says("hello to you")]));
         let mut terminal = talk(&rack, &[]);
-        // Where the cursor is: a terminal answers that by itself.
+        // The position of the cursor, which a real terminal reports by itself.
         terminal.expect("\u{1b}[6n");
         terminal.type_in("\u{1b}[1;1R");
         let drawn = terminal.expect(MARK);

@@ -1,4 +1,4 @@
-//! Third-party programs for looking at MCP servers, in front of the gateway: mcporter and the MCP Inspector, over stdio
+//! Third-party programs that inspect MCP servers, in front of the gateway: mcporter and the MCP Inspector, over stdio
 //! and over the URL of a daemon.
 
 use std::{
@@ -37,7 +37,7 @@ impl Ended {
     }
 }
 
-/// A home in which the fake server may be used unasked.
+/// A home in which calls of the fake server run without a question.
 fn rack() -> Rack {
     let rack = Rack::with(&[("fake", fake(&["--era", "both"]))]);
     rack.home.write("toolrack/toolrack.toml", "[policy]\nallow = \"fake/*\"\n");
@@ -60,16 +60,16 @@ fn fakes(tools: &Value) -> Vec<&str> {
     names.filter_map(|name| name.strip_prefix("mcp__fake__")).collect()
 }
 
-/// How the Inspector gets to a server.
+/// How the Inspector connects to a server.
 struct Way<'a> {
     name: &'a str,
-    /// What it is told before and after the rest.
+    /// The arguments before and after the others.
     before: Vec<String>,
     after: Vec<String>,
 }
 
 impl<'a> Way<'a> {
-    /// The Inspector gives the programs that it starts next to nothing of its own environment.
+    /// The Inspector passes almost nothing of its own environment to the programs that it starts.
     fn stdio(rack: &Rack, name: &'a str) -> Self {
         let home = format!("TOOLRACK_HOME={}", rack.home.toolrack_home().display());
         let after = ["-e", &home, "--", env!("CARGO_BIN_EXE_toolrack"), "gateway"].map(str::to_owned).to_vec();
@@ -105,7 +105,7 @@ fn url(daemon: &Daemon) -> String {
 mod needs_clients {
     use super::*;
 
-    /// What its own file says of servers: over lines, and over the URL if there is a daemon.
+    /// Its own configuration file: the server over stdio, and over the URL if there is a daemon.
     fn mcporter(rack: &Rack, args: &[&str]) -> Ended {
         run(rack, "mcporter/dist/cli.js", args)
     }
@@ -155,7 +155,7 @@ mod needs_clients {
         configure_mcporter(&rack, Some(&daemon));
         mcporter_uses(&rack, "url");
         mcporter_uses(&rack, "lines");
-        // It would take the token of the same URL from its file.
+        // Otherwise it would take the token for the same URL from its file.
         configure_mcporter(&rack, None);
         let quarantined =
             ["call", "--http-url", &url(&daemon), "--allow-http", "--no-oauth", "--name", "x", "mcp__fake__add"];
@@ -189,11 +189,11 @@ mod needs_clients {
         assert_eq!(refused.stdout.trim_end(), "APPROVAL_NEEDED", "{refused}");
         let wrong = runs("print(await tools.fake.fail({ message: 'oops' }))");
         assert!(wrong.code != Some(0), "{wrong}");
-        // What no tool is for stays as it is.
+        // Leave out the resources, prompts and other methods that need no tool.
         assert_eq!(mcporter(&rack, &["resource", "lines", "fake://note"]).with(0).stdout, "a note\n");
     }
 
-    /// The Inspector with all that its command line can do with a server that has this much.
+    /// Runs the Inspector with every command that applies to a server with these offers.
     fn inspected(rack: &Rack, way: &Way<'_>, era: &str) {
         let about = format!("{} {era}", way.name);
         let does = |args: &[&str]| way.run(rack, era, args);

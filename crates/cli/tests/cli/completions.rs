@@ -16,7 +16,7 @@ use crate::{
 /// entries are not approved.
 struct Desk {
     rack: Rack,
-    /// What anything wrote that a shell or a server did while words were completed.
+    /// Everything that a shell or a server wrote while words were completed.
     effects: SideEffects,
 }
 
@@ -37,7 +37,7 @@ fn desk() -> Desk {
     Desk { rack, effects }
 }
 
-/// A line as it is typed, and as it stands after TAB.
+/// A line as the user types it, and the same line after TAB.
 const COMPLETED: &[(&str, &str)] = &[
     ("toolrack completi", "toolrack completions "),
     ("toolrack list fa", "toolrack list fake "),
@@ -69,7 +69,7 @@ const COMPLETED: &[(&str, &str)] = &[
     ("toolrack call fake/nope", "toolrack call fake/nope"),
 ];
 
-/// Something that completes lines.
+/// A shell that completes lines.
 trait Shell {
     /// The line after `typed` and TAB.
     fn complete(&mut self, typed: &str) -> String;
@@ -197,7 +197,7 @@ mod needs_fish {
 
     use super::*;
 
-    /// What fish offers for the last word of a line, each with what it says of it.
+    /// The completions that fish offers for the last word of a line, each with its description.
     fn offers(rack: &Rack, line: &str) -> String {
         done(rack, &format!("toolrack completions fish | source; complete -C {}", quoted(line)))
     }
@@ -225,7 +225,7 @@ mod needs_fish {
             match offers.lines().collect::<Vec<_>>()[..] {
                 [] => typed.to_owned(),
                 [only] => {
-                    // As fish puts it into the line: quoted where need be, with a blank unless more follows.
+                    // The text that fish inserts: quoted if necessary, followed by a blank unless more follows.
                     let word = only.split('\t').next().unwrap().replace(' ', r"\ ");
                     let blank = if word.ends_with(['/', '=']) { "" } else { " " };
                     format!("{before} {word}{blank}")
@@ -264,7 +264,7 @@ mod needs_fish {
     }
 }
 
-/// What is offered for the last of these words, to a shell that shows no more than the words.
+/// The completions of the last of these words, for a shell that shows no descriptions.
 fn offers(rack: &Rack, words: &[&str]) -> Vec<String> {
     let mut command = rack.command(&[&["--", "toolrack"], words].concat());
     let output = command.env("TOOLRACK_COMPLETE", "bash").output().unwrap();
@@ -297,7 +297,8 @@ mod alone {
 
     use super::*;
 
-    /// A person takes what comes within a tenth of a second for immediate; this is a build without optimisation.
+    /// Users perceive a tenth of a second as immediate. The limit is longer, because this is a build without
+    /// optimization.
     const AT_ONCE: Duration = Duration::from_millis(300);
 
     #[test]

@@ -32,7 +32,7 @@ fn one_bad_entry_costs_only_itself() {
     let ran = rack.run(&["call", "good/echo", "text=x"]).ends_with(0);
     assert_eq!(ran.stdout, "x");
     assert!(ran.stderr.contains("mcp.json:1:"), "{ran}");
-    assert_snapshot!(rack.run(&["-q", "call", "bad/x"]).ends_with(2).stderr.lines().last().unwrap(), @"hint: correct what is reported above");
+    assert_snapshot!(rack.run(&["-q", "call", "bad/x"]).ends_with(2).stderr.lines().last().unwrap(), @"hint: correct the problems that are reported above");
 }
 
 #[test]
@@ -122,7 +122,7 @@ fn an_agent_has_servers_of_its_own_on_top_of_those_of_all_agents() {
         + own      stdio   user      connected (22 tools)
         [0]
     ");
-    // Nothing runs for an agent that no file knows: its rules would not be kept.
+    // Nothing runs for an agent that is not configured, because its rules are unknown.
     for words in [&["call", "all/echo", "text=x"][..], &["list"], &["tools"], &["policy", "list"]] {
         let ran = rack.run(&[&["--agent", "codr"], words].concat()).ends_with(2);
         assert_eq!(ran.stdout, "", "{ran}");

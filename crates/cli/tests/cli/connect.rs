@@ -15,7 +15,7 @@ use crate::{
     terminal::Terminal,
 };
 
-/// The file of each program in the home, and something that is in it.
+/// The file of each program in the home, and a text that it contains.
 const FILES: &[(&str, &str, &str)] = &[
     ("claude-code", ".claude.json", "{\n  \"numStartups\": 1\n}"),
     ("claude-desktop", ".config/Claude/claude_desktop_config.json", "{ \"mcpServers\": {} }\r\n"),
@@ -77,7 +77,7 @@ fn every_program_is_connected_and_gets_its_bytes_back() {
         let again = rack.run(&["connect", program, "--yes"]).ends_with(0);
         assert!(again.stdout.contains("is connected already"), "{again}");
         let undone = rack.run(&["connect", program, "--undo", "--yes"]).ends_with(0);
-        assert!(undone.stdout.contains("to the byte"), "{undone}");
+        assert!(undone.stdout.contains("exactly as it was before"), "{undone}");
         assert_eq!(fs::read_to_string(&file).unwrap(), *before, "{program}");
     }
 }
@@ -90,7 +90,7 @@ fn a_connection_and_its_undo_say_what_they_did() {
         $ toolrack connect codex --yes -- --server fs
         connected Codex: toolrack is in [HOME]/home/.codex/config.toml
         --- stderr ---
-        Codex has the tools when it starts anew; `toolrack connect codex --undo` takes it out again
+        Codex has the tools when it is restarted; `toolrack connect codex --undo` takes it out again
         [0]
     ");
     assert_snapshot!(rack.run(&["connect", "codex", "--undo", "--dry-run"]), @r#"
@@ -109,14 +109,14 @@ fn a_connection_and_its_undo_say_what_they_did() {
     rack.home.write("home/.codex/config.toml", changed);
     assert_snapshot!(rack.run(&["connect", "codex", "--undo", "--yes"]), @"
         $ toolrack connect codex --undo --yes
-        disconnected Codex: toolrack was taken out of [HOME]/home/.codex/config.toml, which had changed since and keeps the rest
+        disconnected Codex: toolrack was taken out of [HOME]/home/.codex/config.toml, which has changed since and keeps everything else
         [0]
     ");
     assert_eq!(rack.home.read("home/.codex/config.toml"), "model = \"m\"\n\n[tui]\n");
     assert_snapshot!(rack.run(&["connect", "codex", "--undo", "--yes"]), @"
         $ toolrack connect codex --undo --yes
         --- stderr ---
-        error: [HOME]/home/.codex/config.toml has no server `toolrack`, so nothing is to be undone
+        error: [HOME]/home/.codex/config.toml has no server `toolrack`, so there is nothing to undo
         hint: `toolrack connect` shows which programs are connected, and by which name
         [2]
     ");
@@ -163,7 +163,7 @@ fn a_file_that_cannot_be_changed_is_left_as_it_is_with_a_way_on() {
         $ toolrack connect cursor --yes --name rack
         connected Cursor: rack is in [HOME]/home/.cursor/mcp.json
         --- stderr ---
-        Cursor has the tools when it starts anew; `toolrack connect cursor --undo --name rack` takes it out again
+        Cursor has the tools when it is restarted; `toolrack connect cursor --undo --name rack` takes it out again
         [0]
     ");
     let _ = rack.run(&["connect", "cursor", "--undo", "--yes", "--name", "rack"]).ends_with(0);
@@ -174,19 +174,19 @@ fn a_file_that_cannot_be_changed_is_left_as_it_is_with_a_way_on() {
         $ toolrack connect zed --yes
         --- stderr ---
         error: [HOME]/home/.config/zed/settings.json:4:1: this is not JSON: unexpected close brace
-        hint: nothing was changed in it: mend it, and try again
+        hint: nothing was changed in it: correct it, and try again
         [2]
     ");
     assert_snapshot!(rack.run(&["connect", "zed", "--http", "--yes"]), @"
         $ toolrack connect zed --http --yes
         --- stderr ---
-        error: Zed cannot be connected over HTTP: it looks up no variables in headers, so the token would stand in its file. Leave `--http` out: the gateway over stdio shares the servers of a running daemon as well
+        error: Zed cannot be connected over HTTP: it looks up no variables in headers, so the token would be in its file. Leave `--http` out: the gateway over stdio shares the servers of a running daemon as well
         [2]
     ");
     assert_snapshot!(rack.run(&["connect", "windsurf", "--project", "--yes"]), @"
         $ toolrack connect windsurf --project --yes
         --- stderr ---
-        error: Windsurf has no file for one project: leave `--project` out
+        error: Windsurf has no file for a single project: leave `--project` out
         [2]
     ");
     assert_snapshot!(rack.run(&["connect", "codex", "--yes", "--", "--sever", "fs"]), @"
@@ -199,7 +199,7 @@ fn a_file_that_cannot_be_changed_is_left_as_it_is_with_a_way_on() {
     assert_snapshot!(rack.run(&["connect", "codex", "--yes", "--http=ftp://x"]), @"
         $ toolrack connect codex --yes --http=ftp://x
         --- stderr ---
-        error: `ftp://x` is no address of a daemon: it must begin with http:// or https://
+        error: `ftp://x` is not an address of a daemon: it must begin with http:// or https://
         hint: leave it out, or write http://127.0.0.1:7717/mcp
         [2]
     ");
@@ -237,7 +237,7 @@ fn over_http_no_file_gets_the_token() {
     ");
     let file = rack.home.read("home/.config/Code/User/mcp.json");
     assert!(file.contains("http://127.0.0.1:7717/mcp") && file.contains("Bearer ${env:TOOLRACK_TOKEN}"), "{file}");
-    // The gateway of a program is none of the servers that could be imported from it.
+    // The gateway in a program's file is not offered as a server to import.
     let import = rack.run(&["import"]).ends_with(0);
     assert!(!import.stdout.contains("toolrack "), "{import}");
 }

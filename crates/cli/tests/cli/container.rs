@@ -35,7 +35,7 @@ fn docker(image: &str) -> Value {
     json!({ "image": image, "engine": "docker" })
 }
 
-/// A call that takes as long as one lets it, of a server that ends for no other reason than `SIGKILL`.
+/// A call that never ends, of a server that only `SIGKILL` can end.
 fn endless(rack: &Rack) -> Child {
     let mut command = rack.command(&["call", "box/sleep", "ms=600000"]);
     command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
@@ -109,7 +109,8 @@ fn what_is_asked_for_reaches_the_engine() {
     assert!(!calls.contains("--read-only"), "{calls}");
 }
 
-/// Such a call to a server that has it: one that is killed before would be started once more, or end by itself.
+/// Waits until the server has received the call. If it were killed earlier, the host would restart it, or it would end
+/// by itself.
 fn in_a_call(engine: &StandIn) -> (Rack, Child) {
     let log = engine.state().join("heard");
     let options = [STUBBORN, &["--log-all", "--log", log.to_str().unwrap()]].concat();
@@ -156,7 +157,7 @@ fn no_container_survives_a_killed_supervisor() {
     assert!(engine.containers().is_empty(), "{}", engine.calls());
 }
 
-/// The child of `host` that watches over its server.
+/// The child of `host` that supervises its server.
 fn supervisor_of(host: u32) -> u32 {
     let deadline = Instant::now() + Duration::from_secs(10);
     loop {

@@ -1,5 +1,5 @@
-//! The dashboard in a real browser: the tests themselves are in `crates/daemon/tests/browser/`, where Node runs them, and
-//! each of their files is one test here, so that it is counted, skipped and timed as all others are.
+//! The dashboard in a real browser: the tests themselves are in `crates/daemon/tests/browser/`, where Node runs them,
+//! and each of their files is one test here, so that it is counted, skipped and timed as all others are.
 
 use std::{path::PathBuf, process::Command};
 
@@ -12,7 +12,7 @@ fn every_file_with_tests_of_the_dashboard_is_run() {
     for folder in ["pages", "pure"] {
         for entry in std::fs::read_dir(tests.join(folder)).unwrap() {
             let file = entry.unwrap().file_name().into_string().unwrap();
-            let name = file.strip_suffix(".test.mjs").unwrap_or_else(|| panic!("{folder}/{file} is no test"));
+            let name = file.strip_suffix(".test.mjs").unwrap_or_else(|| panic!("{folder}/{file} is not a test"));
             assert!(this.contains(&format!("\"{folder}/{name}\"")), "nothing here runs {folder}/{file}");
         }
     }

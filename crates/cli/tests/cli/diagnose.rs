@@ -73,7 +73,7 @@ fn the_doctor_names_what_is_wrong_and_what_to_do() {
     assert_eq!(json["ok"], true);
     assert!(json["checks"].as_array().unwrap().iter().any(|check| check["area"] == "server"), "{json}");
     let _ = rack.run(&["doctor", "theirs"]).ends_with(7);
-    // Why it cannot be started is said once.
+    // The reason why it cannot be started is reported once.
     let json = rack.run(&["doctor", "--json"]).ends_with(4).json();
     let checks = json["checks"].as_array().unwrap();
     assert_eq!(checks.iter().filter(|check| check["subject"] == "gone").count(), 1, "{json}");
@@ -119,7 +119,7 @@ fn the_doctor_warns_of_secrets_that_others_can_read() {
     assert!(!rack.run(&["doctor", "--offline"]).stdout.contains("chmod"));
 }
 
-/// A server that talks on stderr, and repeats there what it was given.
+/// A server that writes to stderr, and repeats its secret there.
 fn talker() -> serde_json::Value {
     let script = "echo \"token: $API_TOKEN\" >&2; printf 'bad \\033[2J escape\\n' >&2; exec \"$0\" stdio";
     json!({ "command": "sh", "args": ["-c", script, fake_server_path()], "env": { "API_TOKEN": "canary-value" } })
@@ -177,7 +177,7 @@ fn what_a_server_tells_models_is_shown_by_test_and_by_tools_and_a_long_text_is_c
 fn a_server_that_prints_other_things_than_messages_is_told_so_with_an_example() {
     let script = "echo 'usage: serve [--stdio] \u{1b}[2J'; echo '  --stdio  speak MCP'; exit 2";
     let rack = Rack::with(&[("noisy", json!({ "command": "sh", "args": ["-c", script] }))]);
-    let sent = "2 times it sent output that is no MCP message: usage: serve [--stdio] \\u{1b}[2J";
+    let sent = "2 times it sent output that is not an MCP message: usage: serve [--stdio] \\u{1b}[2J";
     for args in [["test", "noisy"], ["why", "noisy"]] {
         let ran = rack.run(&args);
         assert!(format!("{}{}", ran.stdout, ran.stderr).contains(sent), "{ran}");

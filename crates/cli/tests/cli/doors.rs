@@ -1,4 +1,4 @@
-//! The sockets of a daemon, and which processes it lets in.
+//! The sockets of a daemon, and which processes may use them.
 
 use std::{
     io::{Read as _, Write as _},
@@ -17,7 +17,7 @@ use crate::{
 /// Enough for a loaded machine.
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// The rows of the audit log about processes that were turned away, once there is one.
+/// Waits for the rows of the audit log about refused processes.
 fn turned_away(rack: &Rack) -> Vec<Value> {
     let end = Instant::now() + LIMIT;
     loop {
@@ -68,7 +68,7 @@ fn connecting_to_a_socket_of_the_daemon_is_not_enough() {
         [("cli.sock", [&length[..], status].concat()), ("mcp.sock", format!("{initialize}\n").into_bytes())]
     {
         let mut stream = UnixStream::connect(run.join(socket)).unwrap();
-        // Enough to be a proof, and none.
+        // As long as a proof, but not a valid one.
         stream.write_all(&message).unwrap();
         stream.write_all(&[0; 64]).unwrap();
         let mut said = Vec::new();
@@ -96,7 +96,7 @@ fn a_token_that_is_kept_is_the_same_at_the_next_start_and_another_one_when_that_
     let second = token(&[&keep[..], &["--new-token"]].concat());
     assert_ne!(second, first);
     assert_eq!(token(&keep), second);
-    // One that is up already keeps its token, and so does the file.
+    // A daemon that is running already keeps its token, and the file does not change.
     let up = Daemon::start(&rack, &keep);
     let again = ["serve", "--listen", &up.address, "--no-open", "--new-token", "--token-file", keep[1]];
     assert!(rack.run(&again).ends_with(0).stdout.contains(&second));

@@ -86,7 +86,7 @@ fn a_redirect_that_is_not_followed_is_told_with_its_reason_its_file_and_the_next
     }
 }
 
-/// A proxy that tells what it is asked for, and does none of it.
+/// A proxy that records its requests, and forwards none.
 fn proxy() -> (String, mpsc::Receiver<String>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());

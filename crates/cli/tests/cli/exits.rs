@@ -7,7 +7,7 @@ use toolrack_testkit::FakeHttp;
 
 use crate::rack::{Rack, Ran, fake, mcp_json, work_file};
 
-/// One way to fail, its exit code and the word for programs.
+/// A way to fail, with its exit code and its stable code.
 type Failing = (&'static [&'static str], i32, &'static str);
 
 const FAILING: &[Failing] = &[
@@ -97,7 +97,7 @@ fn quiet_hides_no_error() {
 
 #[test]
 fn anything_else_that_fails_ends_with_1() {
-    // A full device takes no output.
+    // Writing to a full device fails.
     let rack = Rack::new();
     let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
     let output = rack.command(&["list", "--json"]).stdout(Stdio::from(full)).output().unwrap();

@@ -1,4 +1,4 @@
-//! What went wrong elsewhere and must not go wrong here.
+//! Defects of other programs that Toolrack must not have.
 //!
 //! [`catalogue`] lists the defects of other hosts and command lines, each with the test that shows Toolrack right; the
 //! tests below are those that had no better place.
@@ -96,7 +96,7 @@ fn no_call_that_failed_ends_with_0() {
         assert!(ran.stderr.starts_with("error: ") && !ran.stderr.contains("backtrace"), "{ran}");
         let error = rack.run(&[words, &["--json"]].concat()).ends_with(code).error();
         assert_eq!(error["code"], word, "{ran}");
-        // What the server said is there for programs, and only then.
+        // The server's own error is shown only to programs.
         assert_eq!(error["rpc"]["code"], if word == "RPC_ERROR" { json!(-32603) } else { json!(null) }, "{ran}");
     }
 }
@@ -120,7 +120,7 @@ fn two_dashes_end_the_options_of_every_command() {
 
 #[test]
 fn a_server_without_the_optional_stream_works() {
-    // As servers may that never speak unasked; some say it with the wrong status.
+    // Servers that send nothing unasked may do this; some use the wrong status for it.
     for status in ["405", "404", "400", "500"] {
         let server = FakeHttp::start(&["--fault", &format!("refuse-stream={status}")]);
         let rack = Rack::with(&[("web", json!({ "url": server.url() }))]);
@@ -159,7 +159,7 @@ fn arguments_reach_a_server_as_they_are_written() {
     let _ = rack.run(&["tools", "shell"]).ends_with(4);
     assert_eq!(std::fs::read_to_string(&written).unwrap(), odd.map(|arg| format!("{arg}\n")).concat());
 
-    // And through `add`, which writes them down.
+    // The same through `add`, which writes an entry.
     let rack = Rack::new();
     let written = rack.home.root().join("written");
     let args = [["add", "shell", "--", "sh", "-c", script, written.to_str().unwrap()].as_slice(), &odd].concat();

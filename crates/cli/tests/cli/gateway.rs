@@ -80,7 +80,7 @@ impl Client {
         self.until(|message| message["method"] == "notifications/prompts/list_changed");
     }
 
-    /// Once the tool is there: a daemon that has just begun may not have connected its server.
+    /// Waits until the tool is there: a daemon that has just started may not have connected its server yet.
     fn echoes(&mut self, from: u32, text: &str) {
         for id in from..from + 300 {
             self.call(id, "echo", &json!({ "text": text }));
@@ -121,7 +121,7 @@ fn a_client_goes_on_when_the_daemon_behind_it_ends_and_no_call_is_made_twice() {
     let message = lost["error"]["message"].as_str().unwrap();
     assert!(message.contains("it is not known whether this was carried out"), "{lost}");
     assert_eq!(lost["error"]["data"]["code"], "DAEMON_LOST");
-    // What is asked meanwhile waits.
+    // Requests that come meanwhile wait.
     client.say(&json!({ "id": 2, "method": "tools/list" }));
     let next = Daemon::start(&rack, &[]);
     client.changed();

@@ -1,4 +1,4 @@
-//! What `call` and `read` give as it is: into a file, or into a pipe.
+//! The unchanged output of `call` and `read`, into a file or a pipe.
 
 use std::{fs, path::PathBuf};
 
@@ -83,7 +83,7 @@ fn one_file_does_not_take_several_that_are_no_text() {
         [image image/png, 70 B]
         [resource application/octet-stream, 3 B]
         --- stderr ---
-        error: 2 pieces of the result are no text, and one file holds one
+        error: 2 pieces of the result are not text, and one file holds one
         hint: `--json` prints them all, in Base64
         [1]
     ");

@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, path::Path};
 
 use crate::rack::{Rack, commands_of_help};
 
-/// Where the transcripts are, seen from here.
+/// The folder of the transcripts, relative to this file.
 const FOLDER: &str = "../help";
 
 /// The transcript of the options that every command has.
@@ -15,7 +15,7 @@ fn transcript(command: &[String]) -> String {
     if command.is_empty() { "toolrack".to_owned() } else { command.join("-") }
 }
 
-/// The help of a command, and apart from it the options that every command has.
+/// Splits the help of a command from the options that every command has.
 fn help(rack: &Rack, command: &[String]) -> (String, String) {
     let args: Vec<&str> = command.iter().map(String::as_str).chain(["--help"]).collect();
     let ran = rack.run(&args).ends_with(0);

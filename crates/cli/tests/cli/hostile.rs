@@ -1,7 +1,7 @@
-//! A repository that was written to harm the user who clones it: nothing of it is started, contacted or filled in by
-//! any command, with any option, until the user has agreed.
+//! A repository that was written to harm the user who clones it. Until the user has agreed, no command starts, contacts
+//! or fills in anything of it, with any option.
 //!
-//! [`repository`] has what must be true of the machine, and [`commands`] what is typed.
+//! [`repository`] checks the state of the machine, and [`commands`] has the commands.
 
 mod commands;
 mod repository;
@@ -21,7 +21,7 @@ fn nothing_happens(options: &[&str], servers: &[(&str, Fate)]) {
     for line in LINES.iter() {
         for (words, code) in line.typed(servers) {
             let repository = Repository::clone();
-            // In front: what follows `--` would be for another program.
+            // The options come first: after `--` they would belong to another program.
             let words: Vec<&str> = options.iter().copied().chain(words.iter().map(String::as_str)).collect();
             let ran = repository.run("below", &words).ends_with(code);
             // The gateway speaks MCP, and gets no message here.
@@ -69,9 +69,9 @@ fn pressing_tab_in_it_does_nothing_and_offers_nothing_that_a_shell_would_run() {
 fn adding_a_server_under_a_name_of_theirs_starts_neither() {
     let repository = Repository::clone();
     let ran = repository.run("below", &["add", "touches", "--", "/nonexistent/server"]).ends_with(0);
-    assert!(ran.stderr.contains("what counts for `touches` is"), "{ran}");
+    assert!(ran.stderr.contains("it is not used here: `touches` is"), "{ran}");
     let ran = repository.run("below", &["add", "builtin", "--", "/nonexistent/server"]).ends_with(0);
-    assert!(ran.stderr.contains("what counts for `builtin` is"), "{ran}");
+    assert!(ran.stderr.contains("it is not used here: `builtin` is"), "{ran}");
 }
 
 #[test]
@@ -84,7 +84,7 @@ fn only_what_was_agreed_to_runs_and_only_as_it_was() {
     // `off` is the person's own and still switched off; `mine` is the project's.
     assert_eq!(repository.started(), ["claims-trust", "mine"], "{ran}");
 
-    // One argument more, and it is another server: nothing of it runs, whatever asks for it.
+    // With one more argument it is another server, which no command runs.
     repository.forget_what_started();
     let mut file: Value = serde_json::from_str(&repository.rack.home.read("work/.mcp.json")).unwrap();
     file["mcpServers"]["claims-trust"]["args"].as_array_mut().unwrap().push(json!("x"));
@@ -125,8 +125,8 @@ fn a_server_that_was_trusted_gets_its_secret_and_no_other_program_sees_it() {
     assert_eq!(repository.started(), ["keeps"], "it got the secret");
 }
 
-/// Runs the commands that ask for no server by name, in a repository whose `.mcp.json` is this: none stumbles over it,
-/// and only those that look for such things fail.
+/// Runs the commands that name no server, in a repository with this `.mcp.json`. Only commands that look for mistakes
+/// may fail.
 fn a_file_does_no_harm(make: impl Fn(&Repository), options: &[&str], commands: &[&str]) {
     let repository = Repository::empty();
     make(&repository);
@@ -143,7 +143,7 @@ fn a_file_does_no_harm(make: impl Fn(&Repository), options: &[&str], commands: &
     }
 }
 
-/// Commands that between them come by everything that shows or judges a file.
+/// Commands that together run all code which shows or checks a file.
 const READERS: &[&str] = &["list", "import", "pending", "doctor", "config show", "config validate"];
 
 #[test]
@@ -206,7 +206,7 @@ fn a_file_of_escapes_moves_no_cursor() {
         format!("{{\"mcpServers\": {{{escaped}: {escaped}}}}}"),
         format!("{{{escaped}: {{{escaped}: {escaped}}}}}"),
         format!("{{\"mcpServers\": {{\"a\": {{{escaped}: {escaped}, \"command\": [{escaped}]}}}}}}"),
-        // As they are, where JSON allows none.
+        // Unescaped, where JSON does not allow it.
         format!("{{\"mcpServers\": {{\"{ESCAPES}\": 1 2}}}}"),
         format!("// {ESCAPES}\n{{\"mcpServers\": {{\"a\": {{\"command\": \"{ESCAPES}\"}}}}}}"),
     ] {

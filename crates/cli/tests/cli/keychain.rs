@@ -25,7 +25,7 @@ fn key_file(rack: &Rack) -> PathBuf {
     rack.home.root().join("toolrack/secret.key")
 }
 
-/// Whether any file of the home has this in it.
+/// Whether any file of the home contains this text.
 fn is_anywhere(folder: &Path, what: &str) -> bool {
     fs::read_dir(folder).unwrap().any(|entry| {
         let path = entry.unwrap().path();
@@ -37,8 +37,8 @@ fn is_anywhere(folder: &Path, what: &str) -> bool {
     })
 }
 
-/// A rack with a `secret-tool` that keeps items in the folder `keychain`, as long as there is no file `locked` in it,
-/// and notes each question in `asked`. A file `die` says before or after which question it kills who asks.
+/// A rack with a `secret-tool` that stores items in the folder `keychain` unless a file `locked` is in it, and logs
+/// each command in `asked`. A file `die` says before or after which command it kills its caller.
 pub(crate) fn with_keychain() -> Rack {
     let rack = Rack::with(&servers());
     let script = r#"#!/bin/sh
@@ -201,7 +201,7 @@ mod needs_keychain {
 
     impl Drop for Session {
         fn drop(&mut self) {
-            // The shell hears the end of its stdin, and with it the bus goes.
+            // The shell ends at the end of its stdin, and the bus ends with it.
             drop(self.bus.stdin.take());
             let _ = self.bus.wait();
         }

@@ -27,13 +27,13 @@ const KILLS: usize = 67;
 /// Enough for a loaded machine.
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// What a run is killed after; a few milliseconds more or less come on top.
+/// The event after which a run is killed, plus a few milliseconds.
 #[derive(Clone, Copy, Debug)]
 enum Moment {
     Start,
-    /// The model was asked so many times.
+    /// This many requests to the model.
     Asked(usize),
-    /// So many calls have reached the server.
+    /// This many calls at the server.
     Called(usize),
 }
 
@@ -58,9 +58,9 @@ struct Chain {
 /// The state of the calls in a conversation.
 #[derive(Debug, Default)]
 struct Calls {
-    /// Those with a result of the server, by their path.
+    /// Calls with a result of the server, by their path.
     answered: Vec<String>,
-    /// Those that the model is told may have run.
+    /// Calls about which the model reads that they may have run.
     interrupted: Vec<String>,
 }
 
@@ -117,7 +117,7 @@ impl Chain {
         log.iter().filter(|byte| **byte == b'\n').count()
     }
 
-    /// Fails unless the provider accepts what it was sent, and what is said there of each call is true.
+    /// Fails unless the provider accepts the conversation, and each result in it is true.
     fn check(&self, provider: &Provider) -> Calls {
         let mut calls = Calls::default();
         for asked in provider.asked() {
@@ -167,10 +167,10 @@ fn is_killed_at_each_step(wire: Speech) {
         run += 1;
         assert!(run < 4 * KILLS, "{run} runs, and only {kills} could be killed");
         let provider = Provider::start(chain.turn(run));
-        // Now and then the turn itself is continued; where it was done, that run ends by itself.
+        // Sometimes the run continues the turn itself. If the turn was finished, that run ends by itself.
         let said = if run % 5 == 0 { "" } else { "go on" };
         let child = chain.ask(&provider, &["--session", "last", said]);
-        // Spread over 16 ms, so that all that happens between two moments is met; a start takes longer.
+        // Spread over 16 ms, to hit every step between two events. A start takes longer.
         let spread = Duration::from_millis((run * 7 % 17) as u64);
         let moment = MOMENTS[run % MOMENTS.len()];
         let later = if matches!(moment, Moment::Start) { spread * 5 } else { spread };

@@ -46,7 +46,7 @@ fn a_broken_entry_is_listed_as_what_it_is() {
           1 | {"mcpServers":{"broken":{"command":5}}}
             |                                    ^
         error: the entry of `broken` is broken ([HOME]/toolrack/mcp.json:1)
-        hint: correct what is reported above
+        hint: correct the problems that are reported above
         [2]
     "#);
 }

@@ -1,4 +1,4 @@
-//! The binary, run as a person or a script runs it: in a home of its own, against the fake server.
+//! The binary, run as a user or a script runs it: in its own home, against the fake server.
 //!
 //! Outputs are snapshots. What differs from run to run (folders, times) is replaced before they are compared.
 

@@ -1,4 +1,4 @@
-//! Looking after the configuration: get, remove, enable, disable, add-json, config.
+//! Managing the configuration: get, remove, enable, disable, add-json, config.
 
 use insta::assert_snapshot;
 use serde_json::{Value, json};

@@ -9,7 +9,7 @@ use crate::{
 
 const WIRE: Speech = Speech::Anthropic;
 
-/// A home with the server `fake`, whose user has written this beside it.
+/// A home with the server `fake` and this `toolrack.toml`.
 fn rack(settings: &str) -> Rack {
     let rack = Rack::with(&[("fake", fake(&[]))]);
     rack.home.write("toolrack/toolrack.toml", settings);

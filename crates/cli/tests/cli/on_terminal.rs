@@ -16,12 +16,12 @@ use crate::{
 const LIMIT: Duration = Duration::from_secs(30);
 const COLUMNS: usize = 80;
 
-/// A terminal that can do everything.
+/// A terminal with colours and Unicode.
 fn person(rack: Rack) -> Rack {
     rack.env("TERM", "xterm-256color").env("LANG", "C.UTF-8")
 }
 
-/// A server with everything that is too wide, and one that is not there for a long reason.
+/// A server with texts that are too wide, and one that cannot be reached for a long reason.
 fn wide() -> Rack {
     let long = "/nonexistent/".to_owned() + &"folder/".repeat(20) + "server";
     let rack = Rack::with(&[("fake", fake(&["--era", "both"])), ("gone", json!({ "command": long }))]);
@@ -33,7 +33,7 @@ fn wide() -> Rack {
     person(rack)
 }
 
-/// Runs to the end on a terminal; what is left on it, without colour, and the exit code.
+/// Runs a command to its end on a terminal. Returns the final screen without colour, and the exit code.
 fn shown(rack: &Rack, args: &[&str]) -> (String, i32) {
     let (raw, code) = Terminal::run(rack, args).end();
     (without_colour(&raw), code)
@@ -50,7 +50,7 @@ fn width(line: &str) -> usize {
 #[test]
 fn what_is_no_text_stays_off_a_terminal() {
     let rack = wide();
-    let hint = "`-o FILE` writes what is no text into a file\n";
+    let hint = "`-o FILE` writes what is not text into a file\n";
     for options in [&[][..], &["-o", "-"]] {
         let (page, code) = shown(&rack, &[&["read", "fake", "fake://blob"], options].concat());
         assert!(page.ends_with(&format!("[resource application/octet-stream, 3 B]\n{hint}")), "{page:?}");
@@ -102,7 +102,7 @@ fn no_line_is_wider_than_the_terminal() {
         let (page, _) = shown(&rack, &args);
         assert!(!page.is_empty(), "{args:?}");
         for line in page.lines() {
-            // What is shown while it waits takes the place of itself.
+            // The line that is shown while it waits replaces itself.
             let line = line.rsplit('\r').next().unwrap();
             assert!(width(line) <= COLUMNS, "{args:?}: {line:?}");
         }

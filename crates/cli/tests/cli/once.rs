@@ -84,7 +84,7 @@ fn two_servers_of_one_time_are_told_apart_by_what_they_run() {
     let rack = Rack::new();
     assert_eq!(rack.run(&with_server(&["call", "echo", "text=1"])).ends_with(0).stdout, "1");
     let path = fake_server_path().to_str().unwrap();
-    // This one says other things of its tools, under the same name: that is no change of the first.
+    // This server has the same name and other tools, which does not count as a change of the first one.
     let other = ["call", "echo", "text=2", "--", path, "stdio", "--fault", "escape-text"];
     let other = rack.run(&other).ends_with(0);
     assert!(!other.stderr.contains("quarantine"), "{other}");
@@ -112,7 +112,7 @@ fn a_command_that_names_the_working_folder_runs_there_without_a_question() {
     assert_eq!(rack.run(&["call", "echo", "text=x", "--", "sh", "./srv.sh", path]).ends_with(0).stdout, "x");
     let folder = fs::read_to_string(rack.home.home().join("where")).unwrap();
     assert!(folder.trim_end().ends_with("/work"), "{folder}");
-    // One that does not runs in a folder of its own, as every entry of the user does.
+    // A server that does not ask for it runs in its own folder, like every entry of the user.
     let entry = json!({ "command": path, "args": ["stdio"] });
     let list = rack.run(&["--mcp-config", &mcp_json(&[("mine", entry)]), "list", "--json"]).ends_with(0).json();
     let mine = list["servers"].as_array().unwrap().iter().find(|server| server["name"] == "mine").unwrap();

@@ -105,13 +105,13 @@ fn wrong_usage_ends_with_2_and_help_with_0() {
           <TOOL>           Which tool: server/tool, server.tool, or the name a model sees; or the address of
                            its server, and then its name
           [NAME=VALUE]...  Its arguments: NAME=VALUE or NAME:=JSON
-          [COMMAND]...     Use only this server, and only this time: the command that starts it
+          [COMMAND]...     Use only the server that this command starts, and only this time
 
         Options:
               --args <JSON>     All arguments as one JSON object: the JSON itself, @FILE, or - for stdin
               --timeout <TIME>  End the call after this long without a sign of life, such as 30s or 2m
               --no-validate     Send the arguments even if they do not fit the tool's schema
-          -o, --output <FILE>   Write the result into this file as it is, decoded if it is no text; - for
+          -o, --output <FILE>   Write the result into this file as it is, decoded if it is not text; - for
                                 stdout
           -h, --help            Print help
 

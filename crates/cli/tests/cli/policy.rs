@@ -1,4 +1,4 @@
-//! Rules about calls, their verdict on one, and what users answered for good.
+//! Rules about calls, their verdict on a call, and standing answers of users.
 
 use std::fs;
 
@@ -63,7 +63,7 @@ fn the_rules_of_a_file_hold_for_models_and_for_what_is_typed() {
         let refused = rack.run(&typed).ends_with(6);
         assert!(refused.stderr.contains("(toolrack.toml:"), "{refused}");
     }
-    // What is typed does not let in what is forbidden.
+    // A typed rule does not allow what a file forbids.
     let _ = mock(&rack, &[("echo", json!({ "text": "x" }))], &["--allow", "*"]).ends_with(0);
     let _ = rack.run(&["--strict-mcp-config", "--mcp-config", "none.json", "list"]);
     assert_eq!((effects.read().runs_of("echo"), effects.read().runs_of("write")), (0, 2));
@@ -122,7 +122,7 @@ fn a_test_says_which_rule_decides_where_it_stands_and_why_others_do_not() {
     let page = rack.run(&["policy", "test", "fake/write", "path=/etc/passwd"]).ends_with(0).stdout;
     assert!(page.starts_with("fake/write: deny, because the rule deny `fake/write` (toolrack.toml:6)\n"), "{page}");
     assert!(page.contains("a rule that denies wins") && page.contains("decides"), "{page}");
-    assert!(page.contains("what the server claims of it is not known"), "{page}");
+    assert!(page.contains("the server's claims about it are not known"), "{page}");
     let json = |words: &[&str]| rack.run(&[&["policy", "test", "--json"], words].concat()).ends_with(0).json();
     let tested = json(&["fake/write", "path=notes"]);
     assert_eq!((&tested["verdict"], &tested["annotations"]), (&json!("allow"), &Value::Null));
@@ -149,10 +149,10 @@ fn a_test_says_which_rule_decides_where_it_stands_and_why_others_do_not() {
     );
 }
 
-/// What the question about a call ends with.
+/// The end of the question about a call.
 const RUN_IT: &str = "[e]dit [?] ";
 
-/// The server `fake` behind a script, so that what it says can change while its entry does not.
+/// The server `fake` behind a script, so that its definitions can change while its entry stays the same.
 fn changing(says: &str) -> (Rack, SideEffects) {
     let effects = SideEffects::new();
     let rack = Rack::new().env("TERM", "xterm-256color").env("LANG", "C.UTF-8");
@@ -170,7 +170,7 @@ fn write_server(rack: &Rack, effects: &SideEffects, says: &str) {
     work_file(rack, "server.sh", &script);
 }
 
-/// A model calls `echo` at a terminal; what is answered to each question.
+/// A model calls `echo` at a terminal, and the user gives these answers.
 fn answering(rack: &Rack, answers: &[&str]) -> String {
     script(rack, &[("echo", json!({ "text": "x" }))]);
     let mut terminal = Terminal::run(rack, &["ask", "--model", "mock/script.json", "go"]);
@@ -195,7 +195,7 @@ fn always_is_for_good_until_the_tool_changes_or_it_is_taken_back() {
     let (rack, effects) = changing("Returns the text");
     answering(&rack, &["a"]);
     answering(&rack, &[]);
-    // Where no user could be asked, the answer counts too.
+    // The answer is also valid where no user can be asked.
     let _ = mock(&rack, &[("echo", json!({ "text": "x" }))], &[]).ends_with(0);
     let _ = mock(&rack, &[("write", json!({ "path": "x" }))], &[]).ends_with(6);
     assert_eq!((effects.read().runs_of("echo"), effects.read().runs_of("write")), (3, 0));
@@ -260,7 +260,7 @@ fn edited_arguments_are_checked_and_judged_before_they_are_taken() {
     assert_eq!(decisions(&rack), ["edited: no rule allows it"]);
 }
 
-/// An MCP client that gives itself this name calls `write`; returns what it is told.
+/// An MCP client that gives itself this name calls `write`; returns the answer.
 fn by_client(rack: &Rack, name: &str) -> String {
     let about =
         json!({ "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": { "name": name, "version": "1" } });

@@ -1,4 +1,4 @@
-//! How far a call is, on a terminal: one line that takes the place of itself.
+//! The progress of a call on a terminal: one line that is rewritten.
 
 use serde_json::{Value, json};
 
@@ -34,7 +34,7 @@ fn a_call_says_how_far_it_is_and_how_long_it_takes_and_leaves_nothing_of_that() 
     assert!(!before.is_empty());
     terminal.expect_match(r"\rfake/sleep \([0-9]{1,3} %\) sleeping");
     terminal.expect_match(r"\rfake/sleep \([0-9]{1,3} %, 1 s\) sleeping");
-    // The second server says nothing, and the time goes on all the same.
+    // The second server reports nothing, but the time still increases.
     terminal.expect_match(r"\rfake/sleep \(1 s\) ms:=2300");
     let (rest, code) = terminal.end();
     assert_eq!(code, 0, "{rest}");

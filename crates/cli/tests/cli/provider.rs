@@ -1,4 +1,5 @@
-//! A scripted provider for the binary to talk to, over each wire, and what it was sent, in the form of none of them.
+//! A scripted provider for the binary, over each wire. It returns the conversations that it received in a form of its
+//! own.
 
 use serde_json::{Value, json};
 use tokio::runtime::{Builder, Runtime};
@@ -217,7 +218,8 @@ fn text(content: &Value) -> String {
     }
 }
 
-/// Fails unless every call is answered once, at once, and in the order of the calls: what every provider demands.
+/// Fails unless every call has one result, and the results directly follow the calls in their order, as every provider
+/// demands.
 pub(crate) fn assert_valid(conversation: &[Said]) {
     let mut open = std::collections::VecDeque::new();
     let mut is_answering = false;

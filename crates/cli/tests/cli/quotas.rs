@@ -1,4 +1,4 @@
-//! Quotas of a team, over all doors of the real program.
+//! Quotas of a team, through all doors of the real program.
 
 use std::{fs, time::Instant};
 
@@ -15,7 +15,7 @@ fn parsed(body: &str) -> Value {
     serde_json::from_str(body).unwrap_or_else(|error| panic!("{error}: {body}"))
 }
 
-/// Has the server of `tenant` repeat a long text, over the API; returns whether it did.
+/// Makes the server of `tenant` repeat a long text, over the API; returns whether the call was allowed.
 fn echo(team: &Team, token: &str, tenant: &str) -> (bool, String) {
     let call = json!({ "tool": format!("{tenant}/echo"), "arguments": { "text": "long ".repeat(100) } });
     // The answer is a stream, whose status is 200.
@@ -28,7 +28,7 @@ fn read(team: &Team, token: &str, tenant: &str) -> (u16, String) {
     team.ask("POST", &path, token, &json!({ "uri": "fake://note" }).to_string())
 }
 
-/// The quotas that a member sees: of whom, their names, the quota and what is used.
+/// The quotas that a member sees: holder, name, quota and use.
 fn seen(team: &Team, token: &str) -> Vec<(String, Option<String>, String, u64)> {
     let (status, body) = team.ask("GET", "/api/v1/quotas", token, "");
     assert_eq!(status, 200, "{body}");
@@ -53,7 +53,7 @@ fn bytes_of_results_are_a_quota_of_each_member_that_outlives_the_daemon_and_no_o
     let (olga, _) = team.token("olga", "acme", "operator");
     let (bob, _) = team.token("bob", "bolt", "user");
     assert_eq!(read(&team, &ann, "acme").0, 200, "what is left allows it");
-    // A call that is under way is never cut, so it brings more than is left.
+    // A running call is never cut, so its result can be larger than what is left.
     let (is_made, body) = echo(&team, &ann, "acme");
     assert!(is_made, "{body}");
     let (status, read_refused) = read(&team, &ann, "acme");
@@ -91,7 +91,7 @@ fn bytes_of_results_are_a_quota_of_each_member_that_outlives_the_daemon_and_no_o
     let row = rows.iter().find(|row| row["name"] == "ann").unwrap_or_else(|| panic!("{listed}"));
     assert_eq!((&row["tenant"], &row["used"], &row["limit"]), (&json!("acme"), &json!(of_ann[0].3), &json!(400)));
     assert!(row["free_at"].is_string(), "{row}");
-    // Who is made again after a removal begins with nothing.
+    // A member who is made again after a removal starts with no use.
     let _ = team.rack.run(&["team", "remove", "ann"]).ends_with(0);
     let until = Instant::now() + SOON;
     let has_ann = |listed: &Value| listed["quotas"].as_array().unwrap().iter().any(|row| row["name"] == "ann");
@@ -149,7 +149,7 @@ fn the_clients_of_a_profile_share_its_quota_and_the_refusal_of_mcp_says_which() 
     assert!(metrics.contains("toolrack_quota_used{profile=\"few\",quota=\"calls_per_day\"} 2"), "{metrics}");
 }
 
-/// Has the model of `acme` answer with this script, and returns the status and the events of the turn.
+/// Runs a turn of `acme` with this script, and returns the status and the events of the turn.
 fn turn(team: &Team, token: &str, script: &Value) -> (u16, String) {
     fs::write(team.rack.home.root().join("team/tenants/acme/script.json"), script.to_string()).unwrap();
     team.ask("POST", "/api/v1/turns", token, &json!({ "text": "Add them." }).to_string())

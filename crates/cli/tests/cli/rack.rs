@@ -114,7 +114,7 @@ impl Rack {
     }
 }
 
-/// Removes what the doctor says of this system's layers of a sandbox and engines: it differs between systems.
+/// Removes the doctor's lines about sandboxes and container engines, which differ between systems.
 fn without_layers(text: &str) -> String {
     let mut lines: Vec<_> = text.split('\n').map(str::to_owned).collect();
     let layers = [" sandbox    landlock ", " sandbox    seccomp ", " sandbox    namespaces "];
@@ -141,7 +141,7 @@ pub(crate) fn fake(options: &[&str]) -> Value {
     json!({ "command": fake_server_path(), "args": args })
 }
 
-/// How a run went.
+/// The outcome of a run.
 pub(crate) struct Ran {
     pub(crate) stdout: String,
     pub(crate) stderr: String,
@@ -161,7 +161,7 @@ impl Ran {
         let words: Vec<_> = args.iter().map(|word| rack.scrub(word)).collect();
         let _ = writeln!(ran.shown, "$ toolrack {}", words.join(" "));
         ran.shown += &ran.stdout;
-        // What is given exactly as it came has no line end of ours.
+        // Output that is passed on unchanged has no added line end.
         if !ran.stdout.is_empty() && !ran.stdout.ends_with('\n') {
             ran.shown.push('\n');
         }
@@ -191,14 +191,14 @@ impl Ran {
     }
 }
 
-/// What was typed, what came back, and the exit code: one transcript.
+/// A transcript: the command, its output, and the exit code.
 impl fmt::Display for Ran {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.shown)
     }
 }
 
-/// Numbers that are no promise, after these words, become 0: times, and what tools are estimated to cost.
+/// Replaces numbers after these words by 0, because they vary: times, and estimated tokens of tools.
 fn without_estimates(text: &str) -> String {
     ["\"duration_ms\":", "\"tokens\":", ", about ", " tokens, ", "does not work, "].iter().fold(
         text.to_owned(),
@@ -233,7 +233,7 @@ pub(crate) fn commands_of_help(rack: &Rack) -> Vec<Vec<String>> {
     found
 }
 
-/// How a command is typed, as its help says it. A test compares the transcripts with the program.
+/// The usage of a command, from the transcript of its help. Another test compares the transcripts with the program.
 #[derive(Clone, Debug)]
 pub(crate) struct Usage {
     /// The command: `config show`.
@@ -271,7 +271,7 @@ pub(crate) fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap().to_owned()
 }
 
-/// Where the variable says, or where `cargo xtask install` puts it.
+/// The path in the variable, or the one to which `cargo xtask install` installs it.
 #[expect(clippy::disallowed_methods, reason = "how tests are told where programs are")]
 pub(crate) fn installed(variable: &str, usual: &str) -> PathBuf {
     let place = std::env::var_os(variable).map_or_else(|| repository().join(usual), PathBuf::from);

@@ -1,8 +1,8 @@
-//! The console blocks of README and of the guide, done as they stand: whatever they show must be what comes.
+//! Runs the console blocks of README and of the guide: their output must be exactly what the page shows.
 //!
 //! Commands are typed into `sh` on a terminal of 80 columns, one after the other, in a folder that looks like this
-//! repository; a word behind `console` names another [`scene`]. A line `…` stands for any number of lines, and every date
-//! is today. Where a block shows nothing, the command only has to work.
+//! repository; a word behind `console` names another [`scene`]. A line `…` stands for any number of lines, and every
+//! date is today. Where a block shows nothing, the command only has to work.
 
 use std::{
     collections::HashMap,
@@ -17,7 +17,7 @@ use crate::{
     terminal::Terminal,
 };
 
-/// One command and what the page says comes of it.
+/// A command, and its output according to the page.
 #[derive(Debug)]
 struct Shown {
     line: usize,
@@ -26,7 +26,7 @@ struct Shown {
     comes: Vec<String>,
 }
 
-/// How a command is done here.
+/// How this test runs a command.
 #[derive(Debug, PartialEq)]
 enum Done {
     As(String),
@@ -128,7 +128,7 @@ fn rack(npx: Option<(&Path, &Path)>) -> Rack {
 
 /// Prepares what a block is about, and returns what a shell does to get there.
 ///
-/// All but the first have a configuration of their own, and are known by where ada keeps them.
+/// All but the first have their own configuration, and are recognized by the folder in which ada has it.
 fn scene(rack: &Rack, name: &str) -> &'static str {
     let shop = |folder: &str| {
         let entry = format!(
@@ -175,12 +175,12 @@ fn typed(rack: &Rack, command: &str) -> (String, i32) {
     let home = rack.home.home().canonicalize().unwrap().display().to_string();
     let plain = anstream::adapter::strip_str(&raw).to_string().replace("\r\n", "\n");
     let plain = dateless(&plain.replace(&work, "").replace(&home, "/home/ada"));
-    // What is shown while it waits takes the place of itself.
+    // The line that is shown while it waits replaces itself.
     let lines: Vec<&str> = plain.lines().map(|line| line.rsplit('\r').next().unwrap_or_default()).collect();
     (lines.join("\n"), code)
 }
 
-/// Does what the page shows, as far as `may_be_done` says; fails with everything that came out differently.
+/// Runs the commands of the page that `may_be_done` selects. Fails with all differences in their output.
 fn goes_through(page: &str, rack: &Rack, may_be_done: impl Fn(&Shown) -> bool) -> usize {
     let mut done = 0;
     let mut stale = String::new();
@@ -218,7 +218,7 @@ fn pages() -> Vec<(String, String)> {
     files.iter().map(|file| (file.file_name().unwrap().display().to_string(), text(file))).collect()
 }
 
-/// Goes through all pages, each in a home of its own, and returns how many commands of each were done.
+/// Runs all pages, each in its own home, and returns how many commands of each it ran.
 fn go_through_all(npx: Option<(&Path, &Path)>, may_be_done: fn(&Shown) -> bool) -> HashMap<String, usize> {
     let done = pages().into_iter().map(|(name, page)| {
         println!("{name}");

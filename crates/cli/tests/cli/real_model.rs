@@ -22,7 +22,7 @@ use crate::{
 struct RealModel {
     server: Child,
     url: String,
-    // Held open: a server that prints again must not die of it.
+    // Keep the pipe open, so that a server that prints again does not end because of it.
     _stdout: BufReader<ChildStdout>,
 }
 
@@ -125,7 +125,7 @@ mod needs_model {
         println!(
             "20 questions: {called} called the tool with the right numbers, {answered} have the sum in the answer"
         );
-        // Where this was written, 19 went well. Another processor rounds in another way, and so may differ in a few.
+        // 19 of them succeeded when this was written. Another processor rounds differently, so a few may differ.
         assert!(called >= 17 && answered >= 17, "{other:#?}");
     }
 }

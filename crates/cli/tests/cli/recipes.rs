@@ -1,5 +1,5 @@
-//! The programs of `docs/guide/recipes.md`: agent frameworks in front of Toolrack, exactly as the page has them, over stdio
-//! and over the URL of a daemon. The server behind Toolrack is a real one, and it is killed between two calls.
+//! The programs of `docs/guide/recipes.md`: agent frameworks in front of Toolrack, exactly as the page has them, over
+//! stdio and over the URL of a daemon. The server behind Toolrack is a real one, and it is killed between two calls.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -23,7 +23,7 @@ fn page() -> String {
     std::fs::read_to_string(repository().join("docs/guide/recipes.md")).unwrap()
 }
 
-/// The blocks of the page, with what stands behind their opening fence.
+/// The blocks of the page, with the info string of each.
 fn blocks(page: &str) -> Vec<(String, String)> {
     let mut found: Vec<(String, String)> = Vec::new();
     let mut is_open = false;
@@ -59,10 +59,10 @@ fn over_http(programs: &BTreeMap<String, String>, name: &str) -> String {
     whole.replacen(&format!("{replaced}\n"), instead, 1)
 }
 
-/// A home in which the page was followed down to the first program.
+/// A home after the steps of the page before the first program.
 ///
-/// The frameworks give a server that they start little of their own environment: Toolrack finds its files where they are
-/// by default.
+/// The frameworks pass little of their own environment to a server, so Toolrack must find its files in the default
+/// places.
 fn rack() -> Rack {
     let node = installed("TOOLRACK_TEST_NODE22", ".cache/npm/node_modules/.bin/node");
     let modules = installed("TOOLRACK_TEST_NODE_MODULES", ".cache/npm/node_modules");
@@ -125,7 +125,7 @@ impl Drop for Recipe {
     }
 }
 
-/// The processes of the server behind Toolrack, which `above` is the process of or has started.
+/// The processes of the server behind Toolrack: `above` itself, or its descendants.
 fn servers(above: u32) -> BTreeSet<u32> {
     let is_server = |pid: &u32| {
         let line = std::fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
@@ -137,7 +137,8 @@ fn servers(above: u32) -> BTreeSet<u32> {
 
 /// Kills the server, and waits until Toolrack has started another one.
 ///
-/// A call that is already on its way to a dying server fails, and Toolrack does not repeat it: it could do its work twice.
+/// A call that is already on its way to a dying server fails, and Toolrack does not repeat it: it could do its work
+/// twice.
 fn kill_the_server(above: u32) {
     let killed = servers(above);
     assert_eq!(killed.len(), 1, "there is one server: {killed:?}");

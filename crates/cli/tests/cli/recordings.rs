@@ -137,7 +137,7 @@ fn only_commands_that_use_servers_are_recorded() {
 fn what_is_no_recording_is_refused_before_anything_is_done() {
     let rack = Rack::with(&[("fake", fake(&[]))]);
     work_file(&rack, "other.jsonl", "{\"hello\": 1}\n");
-    for (file, why) in [("other.jsonl", "line 1: this is no recording"), ("none.jsonl", "no such file")] {
+    for (file, why) in [("other.jsonl", "line 1: this is not a recording"), ("none.jsonl", "no such file")] {
         let ran = rack.run(&["replay", file, "--json", "tools"]).ends_with(2);
         assert_eq!(ran.error()["code"], "BAD_RECORDING", "{ran}");
         assert!(ran.error()["message"].as_str().unwrap().contains(why), "{ran}");

@@ -18,7 +18,7 @@ const CTRL_D: &str = "\u{4}";
 const ENTER: &str = "\r";
 const MARK: &str = "❯ ";
 
-/// From narrower than what is typed to wider than the terminal was.
+/// Widths from narrower than the typed text to wider than the original terminal.
 const SIZES: [u16; 3] = [40, 120, 80];
 
 /// A home with the server `fake`, the log of what its tools did, and a model that says these things.
@@ -47,8 +47,8 @@ fn kept(rack: &Rack) -> Vec<String> {
     messages.map(|message| message["content"].as_str().unwrap().to_owned()).collect()
 }
 
-/// Changes the size while something is typed, and waits until it is painted anew: the library that reads the keys can
-/// leave one unread until the next, when it comes in the same moment as the news of the size.
+/// Changes the size while the user types, and waits until the line is repainted. If a key arrives at the same moment as
+/// the change of size, the library that reads keys can leave it unread until the next key.
 fn resize(terminal: &mut Terminal, columns: u16) {
     terminal.resize(columns);
     terminal.watch(MARK);
@@ -60,7 +60,7 @@ fn width(line: &str) -> usize {
 
 #[test]
 fn what_is_typed_survives_every_size_of_the_terminal() {
-    // The last of them is seen once.
+    // The final screen shows the line once.
     let words =
         ["alpha", "beta", "gamma", "delta"].map(|word| format!("{word} ").repeat(10) + &word.to_uppercase() + " ");
     let whole = words.concat() + "end";
@@ -116,7 +116,7 @@ fn a_turn_goes_on_at_every_size_and_its_live_line_fits() {
     let page = terminal.watch("/quit");
     let page = anstream::adapter::strip_str(&page).to_string();
     assert!(page.contains("/resources"), "{page}");
-    // What is typed is painted anew with each key, on a line of its own.
+    // Each key repaints the typed text, on its own line.
     for line in page.lines().filter(|line| line.starts_with(['/', ' '])) {
         assert!(width(line.trim_end()) <= 40, "{line:?}");
     }
@@ -150,7 +150,7 @@ fn a_question_stands_at_every_size_and_ctrl_c_leaves_nothing_that_reads() {
         terminal.type_in(answer);
     }
     terminal.watch("then not");
-    // It is painted, and hears then of the sizes.
+    // It is painted, and then notices the sizes.
     terminal.watch(MARK);
     terminal.watch(MARK);
     terminal.type_in(&format!("who is there?{ENTER}"));

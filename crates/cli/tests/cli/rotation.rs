@@ -1,4 +1,4 @@
-//! What changes while others run: values of secrets, and the key to them.
+//! Changing the values of secrets and their key while other processes run.
 
 use std::{fs, os::unix::process::ExitStatusExt as _, path::Path};
 
@@ -19,7 +19,7 @@ fn set(rack: &Rack, name: &str, value: &str) {
     let _ = rack.run_with_stdin(&["secret", "set", name], value).ends_with(0);
 }
 
-/// Has the daemon call a tool.
+/// Makes the daemon call a tool.
 fn call(daemon: &Daemon, tool: &str) {
     let body = json!({ "tool": tool, "arguments": {}, "approved": true }).to_string();
     let answer = ask_daemon(&daemon.address, &daemon.token, "POST /api/v1/calls", &body);
@@ -138,15 +138,15 @@ fn the_key_of_the_variable_is_changed_for_what_is_typed_or_comes_on_stdin() {
     assert_eq!(rack.home.read("work/got"), CANARY);
 }
 
-/// What the keychain holds of ours.
+/// The items of Toolrack in the keychain.
 fn items(rack: &Rack) -> Vec<String> {
     let entries = fs::read_dir(rack.home.root().join("keychain")).unwrap();
     let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
     names.filter(|name| name.starts_with("item-")).collect()
 }
 
-/// What `secret key --rotate` asks the keychain: for the old key, to keep the new one, for that one to see whether it was
-/// kept, and, when everything is sealed with it, to forget the old one.
+/// The commands of `secret key --rotate` to the keychain: look up the old key, store the new one, look it up to check
+/// that, and, once everything is sealed with it, delete the old one.
 const QUESTIONS: usize = 4;
 
 #[test]

@@ -14,7 +14,7 @@ use toolrack_testkit::fake_server_path;
 
 use crate::rack::{Rack, mcp_json, work_file};
 
-/// A server that writes down where it is started and what it sees, as package runners would use it.
+/// A server that logs its working folder and the files that a package runner would find there.
 fn nosy() -> Value {
     let script = r#"{ pwd; cat package.json .npmrc node_modules/.bin/x; echo "PATH=$PATH"; } >"$HOME/seen" 2>/dev/null; exec "$0" stdio"#;
     json!({ "command": "sh", "args": ["-c", script, fake_server_path()] })
@@ -126,7 +126,8 @@ mod needs_node {
         (port, heads)
     }
 
-    /// A repository in which `npx` finds a package of the name that the user's entry has, and settings that would send a token.
+    /// A repository in which `npx` finds a package with the name in the user's entry, and settings that would send a
+    /// token.
     fn clone_for_npm(rack: &Rack, registry: u16) {
         let package =
             json!({ "name": "their-server", "version": "1.0.0", "bin": { "their-server": "run.js" } }).to_string();
@@ -170,7 +171,7 @@ mod needs_node {
         assert!(!asked.concat().contains("canary"), "{asked:?}");
         assert_eq!(lured.try_iter().count(), 0, "the registry of the repository was asked");
 
-        // What it is kept from: the same entry, where the user agrees to run it in this folder.
+        // The counter-check: the same entry, after the user has agreed to run it in this folder.
         let _ = rack.run(&["trust", "there", "--yes"]).ends_with(0);
         let _ = rack.run(&["call", "there/echo", "text=x"]).ends_with(4);
         assert_eq!(fs::read_to_string(ran).unwrap(), "hostile");

@@ -175,7 +175,7 @@ fn what_waits_for_approval_reads_no_secret() {
     let rack = Rack::new();
     let _ = rack.run_with_stdin(&["secret", "set", "talker.key"], CANARY).ends_with(0);
     crate::rack::work_file(&rack, ".mcp.json", &crate::rack::mcp_json(&[("talker", talker())]));
-    // A command that read it would report that there is no key to it.
+    // A command that tried to read it would report that its key is missing.
     fs::remove_file(key_file(&rack)).unwrap();
     let called = rack.run(&["call", "talker/echo", "text=x"]).ends_with(7);
     assert!(!called.stderr.contains("secret.key"), "{called}");

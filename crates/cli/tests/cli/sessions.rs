@@ -1,4 +1,4 @@
-//! Conversations: listed, replayed, exported, renamed, deleted, taken over.
+//! Conversations: listed, replayed, exported, renamed, deleted, imported.
 
 use std::{os::unix::fs::PermissionsExt as _, path::Path};
 
@@ -11,7 +11,7 @@ use crate::{
     terminal::Terminal,
 };
 
-/// A terminal that obeys any of this is no longer under the user's control.
+/// Sequences with which an attacker takes control of the user's terminal.
 const ESCAPES: &str = "\u{1b}]0;owned\u{7}\u{1b}[2J\u{9b}31m\u{202e}\u{200b}";
 
 pub(crate) fn block_on<T>(future: impl Future<Output = T>) -> T {
@@ -40,12 +40,12 @@ fn says(role: Role, content: &str) -> NewMessage {
     NewMessage::new(role, content)
 }
 
-/// A message of which only the agent's own JSON says everything.
+/// A message whose parts are complete only in the agent's own JSON.
 fn wrote(role: Role, body: &Value) -> NewMessage {
     NewMessage { body: Some(body.to_string()), ..says(role, body["content"].as_str().unwrap()) }
 }
 
-/// A person asks for the largest file, and a model looks.
+/// A user asks for the largest file, and a model looks for it.
 pub(crate) fn largest_file() -> Vec<NewMessage> {
     let call = json!({ "id": "c1", "name": "builtin__list_directory", "input": { "path": ".", "depth": 2 } });
     let lines: Vec<_> = (1..=20).map(|number| format!("file{number}.txt  {} B", number * 100)).collect();
@@ -303,7 +303,7 @@ fn nothing_is_deleted_unless_a_person_says_so() {
     assert_snapshot!(scrubbed(&rack.run(&["sessions", "delete", &id]), &id), @"
     $ toolrack sessions delete [ID]
     --- stderr ---
-    error: what is deleted does not come back, and no user can be asked
+    error: deleted conversations cannot be restored, and no user can be asked
     hint: look at it, then say `--yes`
     [2]
     ");
@@ -482,7 +482,7 @@ fn a_secret_that_a_server_gave_away_is_not_shown_to_the_user() {
     server["env"] = json!({ "API_TOKEN": "${OTHERS_TOKEN}" });
     work_file(&rack, ".mcp.json", &mcp_json(&[("theirs", server)]));
     let call = json!({ "id": "c", "name": "env", "input": { "value": format!("x{secret}x") } });
-    // Where a fold would cut it in two.
+    // At the place where folding would cut it in two.
     let result = format!("{}{secret}", "y".repeat(790));
     let messages = vec![
         says(Role::User, &format!("my token is {secret}")),

@@ -1,4 +1,4 @@
-//! `docs/json.md` and what the commands print are the same.
+//! `docs/json.md` agrees with the output of the commands.
 
 use std::collections::BTreeMap;
 
@@ -44,13 +44,13 @@ fn difference(at: &str, documented: &Value, printed: &Value) -> Option<String> {
             None => None,
         },
         (documented, printed) if std::mem::discriminant(documented) == std::mem::discriminant(printed) => None,
-        // What is structured is the tool's own business.
+        // Structured content may have any form.
         _ if at.ends_with(".structured") || at.ends_with("before") || at.ends_with("after") => None,
         _ => Some(format!("{at}: {documented} is not {printed}")),
     }
 }
 
-/// A home with something of everything, and how each command is asked.
+/// A home with an example of everything, and the arguments of each command.
 fn rack(authorization: &FakeAuthorization) -> Rack {
     let oauth = json!({ "client_id": CLIENT, "client_secret": CLIENT_SECRET, "grant": "client_credentials" });
     let guarded = json!({ "url": authorization.mcp_url(), "oauth": oauth });
@@ -102,7 +102,7 @@ fn asked(usage: &Usage) -> Vec<&'static str> {
         "connect" => vec!["cursor", "--yes"],
         "untrust" => vec!["theirs"],
         "config validate" => vec!["odd.json"],
-        // As a client of its own, which shows no page.
+        // With a client that requests no page.
         "login" | "logout" => vec!["guarded"],
         "team token" => vec!["ann", "--tenant", "acme", "--group", "eng"],
         "team revoke" => vec!["--member", "ann"],
@@ -166,7 +166,7 @@ fn every_command_prints_what_the_page_says() {
     let usages = commands.filter_map(|command| known.iter().find(|usage| usage.command == command));
     // The gateway speaks MCP.
     let mut usages: Vec<_> = usages.filter(|usage| usage.command != "gateway").collect();
-    // What is looked at goes before what changes it.
+    // Commands that only read come before those that change something.
     usages.sort_by_key(|usage| ["untrust", "trust approve", "remove"].contains(&usage.command.as_str()));
     let mut before = None;
     for usage in &usages {

@@ -1,4 +1,4 @@
-//! Signing in: with a browser, by pasting, for good, and out again.
+//! Signing in with a browser or by pasting, staying signed in, and signing out.
 
 use std::{
     io::{BufRead as _, BufReader, Read as _, Write as _},
@@ -15,7 +15,7 @@ fn rack(server: &FakeAuthorization) -> Rack {
     Rack::with(&[("guarded", json!({ "url": server.mcp_url() }))])
 }
 
-/// Where a page sends its visitor.
+/// The address to which a page sends the browser.
 fn follow(url: &str) -> Option<String> {
     let (address, path) = url.strip_prefix("http://").unwrap().split_once('/').unwrap();
     let mut stream = TcpStream::connect(address).unwrap();
@@ -40,7 +40,7 @@ fn started(mut command: Command) -> (Child, BufReader<std::process::ChildStderr>
     (child, stderr, page.unwrap_or_else(|| panic!("no page was shown: {said}")))
 }
 
-/// Runs a command to its end, with a browser that does as it is told.
+/// Runs a command to its end, with a browser that follows the redirects.
 fn signed_in(rack: &Rack, args: &[&str]) -> Ran {
     let (mut child, mut stderr, page) = started(rack.command(args));
     drop(child.stdin.take());
@@ -111,8 +111,8 @@ fn twenty_call(rack: &Rack) {
     }
 }
 
-/// Refresh tokens rotate here, and one that comes twice ends the sign-in: two processes that renew at once lose it for
-/// all.
+/// Refresh tokens rotate here, and using one twice ends the sign-in. So two processes that renewed at the same time
+/// would end it for all.
 #[test]
 fn of_twenty_commands_that_find_an_old_token_one_renews_it_and_all_succeed() {
     let server = FakeAuthorization::start([]);
@@ -120,12 +120,12 @@ fn of_twenty_commands_that_find_an_old_token_one_renews_it_and_all_succeed() {
     let _ = signed_in(&rack, &["login", "guarded"]).ends_with(0);
     let renewed = |server: &FakeAuthorization| (server.counts().refreshes, server.counts().reused);
 
-    // Refused by the server, though it had time left.
+    // The server refuses it, although it has not expired.
     server.expire();
     twenty_call(&rack);
     assert_eq!(renewed(&server), (1, 0));
 
-    // Old by its own time, as stored by a command that got a token which lives for no time at all.
+    // It has expired: an earlier command stored a token with a life of zero.
     server.goes_wrong([Wrong::Lives(0)]);
     let _ = signed_in(&rack, &["login", "guarded"]).ends_with(0);
     server.goes_wrong([]);
@@ -194,7 +194,7 @@ fn collect(folder: &std::path::Path, files: &mut Vec<(String, Vec<u8>)>) {
 #[test]
 fn what_a_server_does_wrong_is_said_and_nothing_is_opened() {
     for (wrong, code, exit) in [
-        (Wrong::sends_people_to("javascript:alert(1)"), "SIGN_IN_UNSAFE_URL", 3),
+        (Wrong::sends_users_to("javascript:alert(1)"), "SIGN_IN_UNSAFE_URL", 3),
         (Wrong::no_pkce(), "SIGN_IN_WITHOUT_PKCE", 3),
         (Wrong::NoRegistration, "SIGN_IN_NO_CLIENT", 3),
     ] {
@@ -227,7 +227,7 @@ fn only_servers_with_a_url_are_signed_in_to() {
     assert!(message.starts_with("cannot sign in to `guarded` ([HOME]/toolrack/mcp.json): "), "{nobody}");
 }
 
-/// The program has the key from elsewhere; nothing that is shown or kept has it.
+/// The key comes from outside; no output and no stored file contains it.
 #[test]
 fn what_a_program_prints_for_headers_is_sent_and_shown_nowhere() {
     let server = FakeAuthorization::start([]);

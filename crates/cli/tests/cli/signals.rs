@@ -117,7 +117,7 @@ fn a_file_that_never_comes_can_be_interrupted() {
     for args in [["--mcp-config", "pipe", "list"], ["config", "validate", "pipe"], ["--answers", "pipe", "list"]] {
         let mut command = rack.command(&args);
         let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        // Opens once the other end is open, and holds it open.
+        // Opens once the other end is open, and then holds it open.
         let _writer = std::fs::File::options().write(true).open(&pipe).unwrap();
         send("INT", &child);
         assert_eq!(child.wait_with_output().unwrap().status.code(), Some(130), "{args:?}");

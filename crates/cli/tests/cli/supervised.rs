@@ -18,7 +18,7 @@ fn alone(rack: &Rack) -> PathBuf {
     binary
 }
 
-/// What started the server, when it is started by `binary`.
+/// The program that started the server, if `binary` runs it.
 fn parent_of_a_server(rack: &Rack, binary: &Path) -> PathBuf {
     let note = rack.home.root().join("parent");
     let script = format!("readlink /proc/$PPID/exe > {}", note.display());

@@ -14,7 +14,7 @@ use crate::{
     warm::Daemon,
 };
 
-/// What is promised for revocations, and a little for a loaded machine.
+/// The promised time for revocations, with some margin for a loaded machine.
 pub(crate) const SOON: Duration = Duration::from_secs(3);
 
 /// A rack with a team of the tenants `acme` and `bolt`. The server `env` of each shows the variables of its process.
@@ -191,7 +191,7 @@ fn what_a_member_may_do_is_what_its_role_says() {
     assert_eq!(open("scraper"), [false, false, false, false, true, false, false, false]);
     let refused = team.ask("GET", "/api/v1/import", &token("admin"), "").1;
     assert!(refused.contains("only the user of the daemon's machine has"), "{refused}");
-    // Guesses, and a token in the place of another, open nothing.
+    // Guessed tokens, and a token in the place of another one, are refused.
     let forged = format!("trk_{}", "0".repeat(64));
     for token in ["", "guess", &forged, &team.daemon.token[1..]] {
         assert_eq!(team.status("GET", "/api/v1/servers", token), 401);
@@ -235,7 +235,7 @@ fn a_token_for_a_profile_opens_its_endpoint_alone() {
         assert_eq!(status, 403, "{path}: {body}");
         assert!(body.contains("opens the MCP endpoint `/p/few/mcp` alone"), "{path}: {body}");
     }
-    // What else the query names, the client sees no more than its profile has.
+    // Whatever else the query names, the client sees at most the tools of its profile.
     for query in ["?profile=other", "?profile=few", "?tools=*"] {
         let (_, body) = team.ask("POST", &format!("/p/few/mcp{query}"), token, list);
         assert!(query == "?tools=*" || body.contains("a request has one profile"), "{query}: {body}");
@@ -268,7 +268,7 @@ fn a_server_for_some_members_is_there_for_them_alone_and_as_long_as_they_are_in_
     };
     let (ann, bob) = (member("ann", &["--group", "eng"]), member("bob", &["--group", "sales"]));
     let olga = member("olga", &["--role", "operator"]);
-    // `None` where the answers differ, because a change comes between them.
+    // `None` if the answers differ, because of a change between them.
     let has = |token: &str| {
         let said = team.call(token, "mcp__eng__echo", r#"{"text":"for engineers"}"#).contains("for engineers");
         let (status, one) = team.ask("GET", "/api/v1/tools", token, "");
@@ -282,11 +282,11 @@ fn a_server_for_some_members_is_there_for_them_alone_and_as_long_as_they_are_in_
         agreed.iter().all(|is| *is == said).then_some(said)
     };
     assert_eq!([has(&ann), has(&olga), has(&bob)], [Some(true), Some(true), Some(false)]);
-    // What all share is there for each of them.
+    // Each of them sees the shared servers.
     assert!(team.call(&bob, "mcp__acme__echo", r#"{"text":"for all"}"#).contains("for all"));
     let (status, gone) = team.ask("GET", "/api/v1/servers/eng", &bob, "");
     assert_eq!(status, 404, "{gone}");
-    // Another group counts for the same token, within a second.
+    // A new group applies to the same token within a second.
     let _ = member("ann", &["--group", "sales"]);
     let from = Instant::now();
     while has(&ann) != Some(false) {
@@ -368,7 +368,7 @@ fn members_and_tokens_are_listed_without_tokens() {
     let tokens = tokens.json();
     assert_eq!(tokens["tokens"].as_array().unwrap().len(), 1);
     assert_eq!((&tokens["tokens"][0]["label"], &tokens["tokens"][0]["id"]), (&json!("laptop"), &made["id"]));
-    // What is known of a member stays as it is, unless an option says otherwise.
+    // The known data of a member stay the same, unless an option changes them.
     let again = rack.run(&["team", "token", "ann", "--json"]).ends_with(0).json();
     assert_eq!(again["member"]["groups"], json!(["eng"]));
     let unknown = rack.run(&["team", "token", "eve"]).ends_with(2);

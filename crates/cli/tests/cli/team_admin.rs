@@ -1,5 +1,5 @@
-//! What members of a team do over the control API: administrators with the members of their own tenant, and each member
-//! with their own tokens.
+//! The control API for a team: administrators manage the members of their own tenant, and each member manages their own
+//! tokens.
 
 use std::time::Instant;
 
@@ -65,7 +65,7 @@ fn an_administrator_sees_and_changes_the_members_of_their_own_tenant_alone() {
         (&json!(1), &json!(0), &json!(0))
     );
 
-    // What belongs to another tenant and what is nowhere are the same.
+    // Something of another tenant is answered like something that does not exist.
     let (own, of_other, nowhere) =
         (place(&team, &ada, "ann"), place(&team, &bea, "bea"), "/api/v1/members/0000".to_owned());
     let of_none = |place: &str| {
@@ -85,7 +85,7 @@ fn an_administrator_sees_and_changes_the_members_of_their_own_tenant_alone() {
     assert_eq!(send(&team, "DELETE", &format!("{own}/tokens/{bea_token}"), &ada, &Value::Null).0, 404);
     assert_eq!(team.status("GET", "/api/v1/me", &bea), 200);
 
-    // A changed role counts for the same token.
+    // A changed role applies to the same token.
     assert_eq!(team.status("GET", "/api/v1/members", &ann), 403);
     assert_eq!(send(&team, "PUT", &own, &ada, &json!({ "role": "operator" })).0, 204);
     until("the role does not count", || get(&team, "/api/v1/me", &ann)["role"] == "operator");
@@ -144,7 +144,7 @@ fn a_member_makes_and_revokes_their_own_tokens_and_sees_those_of_no_other() {
         let (status, error) = make(&ann, body);
         assert_eq!((status, &error["error"]["code"]), (422, &json!(code)), "{error}");
     }
-    // Another member's token is as unknown as one that is nowhere.
+    // Another member's token is as unknown as one that does not exist.
     let others = send(&team, "DELETE", &format!("/api/v1/me/tokens/{bob_token}"), &ann, &Value::Null);
     assert_eq!(others, send(&team, "DELETE", "/api/v1/me/tokens/0000", &ann, &Value::Null));
     assert_eq!(others.0, 404);

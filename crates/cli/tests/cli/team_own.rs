@@ -1,4 +1,4 @@
-//! What belongs to one member of a team: conversations, and the events of their calls.
+//! The private data of a member of a team: conversations, and the events of their calls.
 
 use std::{
     fs,
@@ -44,7 +44,7 @@ fn a_conversation_is_its_members_own_and_an_administrator_who_reads_it_is_record
     let path = format!("/api/v1/sessions/{id}");
     assert!(team.ask("GET", &path, &ann, "").1.contains("my secret plan"));
 
-    // For all others it does not exist, whatever they name it, and whatever they want to do with it.
+    // For all other members it does not exist, under any name and for any operation.
     assert!(sessions(&team, &bob, "").is_empty() && sessions(&team, &root, "").is_empty());
     for named in [id, &id[..8], "last"] {
         assert_eq!(team.status("GET", &format!("/api/v1/sessions/{named}"), &bob), 404, "{named}");
@@ -59,7 +59,7 @@ fn a_conversation_is_its_members_own_and_an_administrator_who_reads_it_is_record
     let (status, told) = say(&team, &bob, &json!({ "text": "hi", "model": "mock//etc/passwd" }));
     assert!(status == 403 && !told.contains("root:"), "{told}");
 
-    // An administrator has to say that all are meant, or which one by its whole id.
+    // An administrator has to ask for all conversations, or name one by its whole id.
     assert_eq!(sessions(&team, &root, "?of=all").len(), 1);
     assert_eq!(team.status("GET", "/api/v1/sessions/last", &root), 404);
     assert!(team.ask("GET", &path, &root, "").1.contains("my secret plan"));
@@ -130,7 +130,7 @@ fn a_member_gets_the_events_of_their_own_calls_and_of_no_others() {
         seen += &read_until(&mut of_operator, "\"outcome\"");
     }
     assert_eq!(numbers(&seen), [1, 2, 3]);
-    // What ann reads after her own call comes from her next one.
+    // The next event that ann reads after her own call belongs to her next call.
     call(&ann, "of ann again");
     assert_eq!(numbers(&read_until(&mut of_ann, "\"outcome\"")), [4]);
 }

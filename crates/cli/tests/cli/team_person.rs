@@ -1,4 +1,5 @@
-//! Credentials of a person: servers that each member of a tenant has for itself, with values that only the member gives.
+//! Credentials of a person: servers that each member of a tenant has for itself, with values that only the member
+//! gives.
 
 use std::{
     fs,
@@ -135,7 +136,7 @@ fn a_value_is_seen_by_no_other_member_whatever_their_role_and_by_no_answer() {
     assert_eq!(team.status("DELETE", "/api/v1/me/credentials/TOKEN", &bob), 404);
     let own = credentials(&team, &ann);
     assert_eq!((&own[0]["given"], &own[0]["servers"]), (&json!(true), &json!(["mine"])));
-    // The server of ann repeats it: neither she nor an operator reads it anywhere.
+    // Ann's server repeats the value, but neither ann nor an operator sees it anywhere.
     let places = ["/api/v1/me/credentials", "/api/v1/servers", "/api/v1/audit", "/api/v1/config", "/metrics"];
     let read = places.map(|place| team.ask("GET", place, &bob, "").1 + &team.ask("GET", place, &ann, "").1);
     assert!(!read.concat().contains(canary));
@@ -246,7 +247,7 @@ fn a_changed_configuration_reaches_the_worlds_of_members() {
     let echoed = team.call(&ann, "mcp__other__echo", r#"{"text":"x1"}"#)
         + &team.call(&ann, "mcp__later__echo", r#"{"text":"x2"}"#);
     assert!(echoed.contains("x1") && echoed.contains("x2"), "{echoed}");
-    // What no server needs any more can still be deleted.
+    // A value that no server needs any more can still be deleted.
     let kept = credentials(&team, &ann);
     assert_eq!((&kept[0]["name"], &kept[0]["servers"]), (&json!("TOKEN"), &json!([])));
     let file = team.rack.home.root().join("team/tenants/acme/mcp.json");
@@ -301,7 +302,7 @@ fn an_operator_who_is_asked_about_a_call_of_another_member_does_not_see_their_va
     let question = open(&bob).remove(0);
     assert_eq!((&question["server"], &question["caller"]["subject"]), (&json!("shared"), &json!("ann")));
     assert!(!question.to_string().contains("5f0e9c1d"), "{question}");
-    // What is sent is what was called.
+    // The call is sent unchanged.
     let id = question["id"].as_str().unwrap();
     let (status, refused) = team.ask("POST", &format!("/api/v1/approvals/{id}"), &bob, r#"{"answer":"once"}"#);
     assert!(status < 300, "{refused}");
@@ -414,7 +415,7 @@ fn a_call_that_lacks_a_value_leads_to_the_page_and_goes_on_once_the_value_is_giv
     let team = team();
     let (ann, _) = team.token("ann", "acme", "user");
     let client = Client::connect(&team, &ann, with_pages());
-    // Nothing is known of the server's tools yet: one tool leads to what it needs.
+    // The server's tools are not known yet; the tool for missing values leads to the page.
     assert_eq!(client.tools()[0], "give_credentials");
     let mut call = client.call("mcp__mine__env", &json!({ "name": "TOKEN" }));
     let question = call.until(Some("elicitation/create"));
@@ -431,7 +432,7 @@ fn a_call_that_lacks_a_value_leads_to_the_page_and_goes_on_once_the_value_is_giv
     assert_eq!(team.status("DELETE", "/api/v1/me/credentials/TOKEN", &ann), 204);
     let mut call = client.call("mcp__mine__env", &json!({ "name": "TOKEN" }));
     let question = call.until(Some("elicitation/create"));
-    // Who gives the value without answering the client has answered, too.
+    // Giving the value on the page counts as an answer, even without a reply to the client.
     give(&team, &ann, "ann-2");
     let answer = call.until(None);
     assert_eq!(answer["result"]["content"][0]["text"], r#""ann-2""#, "{question} {answer}");

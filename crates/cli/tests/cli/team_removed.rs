@@ -1,4 +1,4 @@
-//! What a removed member leaves behind, and the audit logs of a team in one view.
+//! The data that a removed member leaves behind, and the audit logs of a team in one view.
 
 use std::{
     fs,
@@ -94,7 +94,7 @@ fn the_servers_of_a_removed_member_end_and_what_they_gave_is_deleted() {
     until("what they gave is still there", || deleted(&team).len() == 1 && !own.exists());
     let row = deleted(&team).remove(0);
     assert_eq!((&row["credential"], &row["why"]), (&json!("TOKEN"), &json!("the member was removed")));
-    // Others keep theirs, and a member of the same name has nothing.
+    // Other members keep their values, and a new member of the same name has none.
     assert!(is_given(&team, &ada));
     let (again, _) = team.token("ann", "acme", "user");
     assert!(!is_given(&team, &again));

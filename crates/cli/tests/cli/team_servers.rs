@@ -97,7 +97,7 @@ fn a_member_adds_nothing_that_is_the_tenants_or_leads_into_its_network() {
     }
     let (status, body) = add(&team, &ann, "three", &at("http://127.0.0.1:9/mcp"));
     assert!(status == 409 && body.contains("2 servers of your own"), "{body}");
-    // A viewer adds none, and in a tenant without the setting no member does.
+    // A viewer may not add servers, and no member may in a tenant without the setting.
     let (eve, _) = team.token("eve", "acme", "viewer");
     assert_eq!(add(&team, &eve, "mine", &at("https://a.example")).0, 403);
     let (zoe, _) = team.token("zoe", "bolt", "admin");

@@ -27,7 +27,7 @@ pub(crate) struct Terminal {
 }
 
 impl Drop for Terminal {
-    /// A shell does not end when it is only asked to.
+    /// A shell does not end at `SIGTERM`.
     fn drop(&mut self) {
         if !self.ended {
             let _ = self.session.process_mut().kill(Signal::SIGKILL);
@@ -97,7 +97,7 @@ impl Terminal {
         self.end_answering(&[])
     }
 
-    /// The same, where each of these questions that comes gets its answer.
+    /// The same, and answers each of these questions when it comes.
     pub(crate) fn end_answering(mut self, answers: &[(&str, &str)]) -> (String, i32) {
         let mut rest = String::new();
         loop {

@@ -1,4 +1,4 @@
-//! `[tools]` and `role` of toolrack.toml, as they are seen from outside.
+//! The effects of `[tools]` and `role` in toolrack.toml.
 
 use crate::rack::{Rack, fake, work_file};
 
@@ -9,7 +9,7 @@ fn rack(settings: &str) -> Rack {
     rack
 }
 
-/// The model-visible name of `echo`, as everything sees it that is run with `args`.
+/// The model-visible name of `echo` in the output of commands with `args`.
 fn name_of_echo(rack: &Rack, args: &[&str]) -> String {
     let tools = rack.run(&[&["tools", "my-fake", "--json"], args].concat()).ends_with(0).json();
     let echo = tools["tools"].as_array().unwrap().iter().find(|tool| tool["tool"] == "echo").unwrap();

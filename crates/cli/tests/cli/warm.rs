@@ -117,7 +117,7 @@ fn is_alone(rack: &Rack, effects: &SideEffects, args: &[&str]) -> bool {
 
 const CALL: &[&str] = &["call", "fake/add", "a=1", "b=2"];
 
-/// Every command that a daemon does, well and badly.
+/// Every command that a daemon can do, with and without success.
 const COMMANDS: &[&str] = &[
     "list",
     "list --json",
@@ -306,7 +306,7 @@ fn ctrl_c_cancels_the_call_and_leaves_the_daemon_and_its_server_alone() {
         assert_eq!(child.wait().unwrap().code(), Some(code));
         let _ = effects.wait_until(LIMIT, |effects| effects.cancelled().len() > cancelled);
     }
-    // One that is killed cannot say so.
+    // A killed process cannot report that.
     let (runs, cancelled) = (effects.read().runs_of("sleep"), effects.read().cancelled().len());
     let mut child = rack.command(&["call", "fake/sleep", "ms=600000"]).stdout(Stdio::null()).spawn().unwrap();
     let _ = effects.wait_until(LIMIT, |effects| effects.runs_of("sleep") > runs);
@@ -466,7 +466,7 @@ fn a_daemon_that_is_gone_stopped_or_a_stranger_is_done_without() {
 
 #[test]
 fn a_daemon_that_dies_at_work_is_a_failure_and_nothing_is_done_twice() {
-    // Its server would die with it: one that is a service does not.
+    // A child process would end with the daemon. A server over HTTP does not.
     let effects = SideEffects::new();
     let server = FakeHttp::start(&["--era", "both", "--log", effects.path_str()]);
     let rack = Rack::with(&[("fake", json!({ "url": server.url() }))]);
@@ -500,7 +500,7 @@ fn a_daemon_that_ends_during_a_call_leaves_no_process() {
     assert!(processes::wait_all_gone(&servers, LIMIT), "something was left running");
 }
 
-/// What a command with `-v` and these variables says of the daemon; empty where it used it.
+/// The message about the daemon of a command with `-v` and these variables; empty if it used the daemon.
 fn unused(rack: &Rack, more: &[&str], variables: &[(&str, &str)]) -> String {
     let words = [CALL, &["-v"], more].concat();
     let output = rack.command(&words).envs(variables.iter().copied()).output().unwrap();

@@ -10,11 +10,11 @@ use sha2::{Digest, Sha256};
 
 use super::ConnectError;
 use crate::{
-    edit::elsewhere::{Plan, keep_for_the_owner},
+    edit::elsewhere::{Plan, write_for_owner_only},
     import::Client,
 };
 
-/// One change of one file. The hashes are of whole texts, including the byte order mark; unchanged text is not stored.
+/// A change of a file. The hashes are of whole texts, including the byte order mark; unchanged text is not stored.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Memory {
     /// The hash of the text before the change; `None` if there was no file.
@@ -104,7 +104,7 @@ impl Memory {
 
     /// Stores it in `file`, readable only by its owner.
     pub(super) fn keep(&self, file: &Path) -> Result<(), ConnectError> {
-        let keep = || keep_for_the_owner(file, &serde_json::to_string(self).map_err(io::Error::other)?);
+        let keep = || write_for_owner_only(file, &serde_json::to_string(self).map_err(io::Error::other)?);
         keep().map_err(|source| ConnectError::NotKept { path: file.to_owned(), source })
     }
 }

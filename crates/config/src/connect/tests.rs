@@ -263,7 +263,7 @@ fn a_project_has_its_own_files() {
     }
     for client in [Client::ClaudeDesktop, Client::Windsurf, Client::Synapse] {
         let error = of_project(client).unwrap_err().to_string();
-        assert!(error.contains("no file for one project"), "{error}");
+        assert!(error.contains("no file for a single project"), "{error}");
     }
 }
 

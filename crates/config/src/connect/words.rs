@@ -84,7 +84,7 @@ fn http(client: Client, url: &str) -> Result<Json, ConnectError> {
             Ok(json!({ "type": "remote", "url": url, "headers": headers(&format!("{{env:{TOKEN_VARIABLE}}}")) }))
         }
         Client::ClaudeDesktop | Client::Synapse => refused("its file has only servers that it starts"),
-        Client::Zed => refused("it looks up no variables in headers, so the token would stand in its file"),
+        Client::Zed => refused("it looks up no variables in headers, so the token would be in its file"),
     }
 }
 

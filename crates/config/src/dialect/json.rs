@@ -60,11 +60,11 @@ pub(super) fn servers(document: &Document) -> Result<Servers, Box<Problem>> {
     let container = container(document, &root)?;
     match container {
         Container::Under(node) | Container::Root(node) => {
-            servers.problems.extend(overlooked(document, &root, node));
+            servers.problems.extend(ignored_servers(document, &root, node));
             let members = node.members().unwrap_or_default();
             servers.raw = members.iter().filter(|member| member.name != "$schema").cloned().collect();
             if is_gemini(document) {
-                servers.raw.iter_mut().for_each(|raw| say_sse(&mut raw.node));
+                servers.raw.iter_mut().for_each(|raw| set_sse_type(&mut raw.node));
             }
         }
         Container::Missing => servers.problems.extend(nothing_found(document, &root)),
@@ -112,7 +112,7 @@ pub(crate) fn container<'a>(document: &Document, root: &'a Node) -> Result<Conta
 }
 
 /// Returns warnings about ignored servers: those under another key, or under the same key a second time.
-fn overlooked(document: &Document, root: &Node, counting: &Node) -> Vec<Problem> {
+fn ignored_servers(document: &Document, root: &Node, counting: &Node) -> Vec<Problem> {
     let mut problems = Vec::new();
     let mut counting_path = None;
     for &path in CONTAINERS {
@@ -140,7 +140,7 @@ fn overlooked(document: &Document, root: &Node, counting: &Node) -> Vec<Problem>
                 Problem::error(format!("`{key}` is given twice, and this one is not used: {names}"))
             }
             Some(counting) => Problem::warning(format!(
-                "servers stand in `{}` already, and those in `{key}` are not used: {names}",
+                "servers are in `{}` already, and those in `{key}` are not used: {names}",
                 counting.join(".")
             )),
             None => Problem::warning(format!("the servers in `{key}` are not used: {names}")),
@@ -190,7 +190,7 @@ fn is_gemini(document: &Document) -> bool {
 
 /// Adds the type SSE where Gemini CLI implies it: it treats a `url` without a type as SSE, and `httpUrl` as streamable
 /// HTTP (docs/tools/mcp-server.md in google-gemini/gemini-cli).
-fn say_sse(entry: &mut Node) {
+fn set_sse_type(entry: &mut Node) {
     let has = |name: &str| entry.get(name).is_some_and(|member| !matches!(member.node.value, Value::Null));
     if !has("url") || has("type") || has("httpUrl") {
         return;
@@ -387,13 +387,13 @@ mod tests {
                 format!(r#"{{"mcpServers":{{"a":{entry}}},"servers":{{"b":{entry}}}}}"#),
                 false,
                 "a",
-                "servers stand in `mcpServers` already, and those in `servers` are not used: `b`",
+                "servers are in `mcpServers` already, and those in `servers` are not used: `b`",
             ),
             (
                 format!(r#"{{"mcp":{{"servers":{{"b":{entry}}}}},"mcp.servers":{{"c":{entry}}}}}"#),
                 false,
                 "b",
-                "servers stand in `mcp.servers` already, and those in `mcp.servers` are not used: `c`",
+                "servers are in `mcp.servers` already, and those in `mcp.servers` are not used: `c`",
             ),
             (
                 format!(r#"{{"mcp":{{"servers":{{"a":{entry}}}}},"mcp":{{"servers":{{"b":{entry}}}}}}}"#),

@@ -15,7 +15,7 @@ pub(super) struct Lines {
     last: RefCell<Option<Line>>,
 }
 
-/// One line.
+/// A line.
 #[derive(Clone, Debug)]
 pub(super) struct Line {
     /// The number, from 1.

@@ -105,7 +105,7 @@ pub(crate) fn text(path: &Path) -> Result<(PathBuf, Option<String>), EditError> 
 ///
 /// # Errors
 /// As the system says.
-pub(crate) fn keep_for_the_owner(path: &Path, text: &str) -> std::io::Result<()> {
+pub(crate) fn write_for_owner_only(path: &Path, text: &str) -> std::io::Result<()> {
     write::keep(path, text)
 }
 

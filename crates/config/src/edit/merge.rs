@@ -225,7 +225,7 @@ impl Merge<'_> {
     fn speakers(&self, base: &Fields, field: &str) -> Vec<String> {
         let before = fields_in(self.name, &Json::Object(base.clone())).unwrap_or_default();
         let speaks = |key: &&String| {
-            // A member without which the entry is no server sets `field` only if it has one of our names.
+            // A member without which the entry is not a server sets `field` only if it has one of our names.
             let is_base = TOGETHER[0].contains(&field) && !self.had.contains_key(&canonical(key));
             let after = self.without(base, key);
             canonical(key) == field || after.map_or(is_base, |after| after.get(field) != before.get(field))

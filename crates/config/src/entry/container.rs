@@ -66,7 +66,11 @@ pub(super) fn check_together(fields: &mut Fields<'_, '_, '_>, stdio: &Stdio, at:
     if stdio.sandbox.is_some() {
         let message =
             "`sandbox` and `container` exclude each other: a sandbox would confine the engine's client".to_owned();
-        refuse("sandbox", message, "keep `container`, whose server has nothing of this machine but what it mounts");
+        refuse(
+            "sandbox",
+            message,
+            "keep `container`, whose server can access only the parts of this machine that it mounts",
+        );
     }
     if stdio.inherit_env == InheritEnv::All {
         let message =
@@ -160,7 +164,8 @@ fn mount(fields: &mut Fields<'_, '_, '_>, mut item: Item<'_>) -> Option<Mount> {
         None => (item.value.strip_suffix(":ro").unwrap_or(&item.value), false),
     };
     let Some((source, target)) = rest.rsplit_once(':').filter(|(source, _)| !source.is_empty()) else {
-        let message = format!("`{}` must be `SOURCE:TARGET`, with `:rw` behind it for what it may change", item.name);
+        let message =
+            format!("`{}` must be `SOURCE:TARGET`, with `:rw` after it if the server may change it", item.name);
         fields.report().error(item.at, &item.name, message);
         return None;
     };

@@ -107,7 +107,7 @@ fn stdio(fields: &mut Fields<'_, '_, '_>, name_at: &Range<usize>) -> Stdio {
         fields.report().add(
             Problem::warning("`command` holds white space, and no shell will split it")
                 .field(field.name)
-                .hint("move everything behind the program's name into `args`"),
+                .hint("move everything after the program's name into `args`"),
             &field.node.at,
         );
     }
@@ -174,7 +174,7 @@ fn headers_helper(fields: &mut Fields<'_, '_, '_>) -> Option<Stdio> {
     }
     if words.iter().any(|word| ["|", "||", "&&", "&", ";", ">", "<"].contains(&&**word)) || line.contains("$(") {
         fields.report().add(
-            Problem::warning(format!("`{}` is no command line: no shell runs it", field.name))
+            Problem::warning(format!("`{}` is not a command line: no shell runs it", field.name))
                 .field(field.name)
                 .hint("put it into a script, or write `[\"sh\", \"-c\", \"…\"]`"),
             &field.node.at,
@@ -358,5 +358,5 @@ fn check_white_space(fields: &mut Fields<'_, '_, '_>, item: &Item<'_>) {
         return;
     };
     let problem = Problem::warning(format!("`{}` {what}", item.name)).field(&item.name);
-    fields.report().add(problem.hint("it is used as it is written"), item.at);
+    fields.report().add(problem.hint("it is used unchanged"), item.at);
 }

@@ -8,7 +8,7 @@ use crate::{
     places::{project_folders, project_root},
 };
 
-/// One file that a program may have.
+/// A configuration file that a program may have.
 #[derive(Clone, Debug)]
 pub(super) struct File {
     pub(super) client: Client,

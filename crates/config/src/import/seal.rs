@@ -123,7 +123,7 @@ fn usual_name(server: &str, what: &str) -> String {
     if is_secret_word(name) { name.to_owned() } else { "secret".to_owned() }
 }
 
-/// Returns the value of the variable or header `name`; `None` if it is no secret.
+/// Returns the value of the variable or header `name`; `None` if it is not a secret.
 fn sealed_value(name: &str, text: &str, keep: &mut dyn FnMut(&str, String) -> String) -> Option<String> {
     let (scheme, rest) = mask::split_scheme(text);
     let value = plain(rest, Bare::Names)?;

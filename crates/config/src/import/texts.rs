@@ -147,7 +147,7 @@ impl<'a> Texts<'a> {
             return Replacement::Itself;
         }
         if !matches!(self.client(), Client::ClaudeCode | Client::Gemini | Client::Windsurf | Client::Qbit) {
-            self.note(format!("`{place}`: `${{{name}}}` is looked up here; {} takes it as it is", self.client()));
+            self.note(format!("`{place}`: `${{{name}}}` is looked up here; {} uses it unchanged", self.client()));
         }
         Replacement::Variable(inner.to_owned())
     }

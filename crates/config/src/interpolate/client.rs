@@ -82,7 +82,7 @@ fn read(path: &Path) -> Result<String, String> {
     }
     // Opening a pipe would wait for another process to write to it.
     if !path.metadata().map_err(|error| error.kind().to_string())?.is_file() {
-        return Err("it is no file".to_owned());
+        return Err("it is not a file".to_owned());
     }
     let file = File::open(path).map_err(|error| error.kind().to_string())?;
     let mut text = String::new();
@@ -117,7 +117,7 @@ mod tests {
         let resolved = resolve("${DIR}/key.pem").unwrap();
         assert!(resolved.private_key.text.unwrap().ends_with("PRIVATE KEY-----"));
         assert_eq!(interpolate.conceal(&format!("it said {line}")), "it said ***");
-        for (wrong, why) in [("key.pem", "whole path"), ("${DIR}/none", "not found"), ("${DIR}", "no file")] {
+        for (wrong, why) in [("key.pem", "whole path"), ("${DIR}/none", "not found"), ("${DIR}", "not a file")] {
             let error = resolve(wrong).unwrap_err().to_string();
             assert!(error.contains("oauth.private_key_file") && error.contains(why), "{error}");
         }

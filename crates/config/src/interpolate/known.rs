@@ -128,7 +128,7 @@ impl Known {
         self.longest = self.forms.keys().map(String::len).max().unwrap_or(0);
     }
 
-    /// Makes the filter anew, with room for so many forms.
+    /// Rebuilds the filter, with room for this many forms.
     fn fill_starts(&mut self, number: usize) {
         self.starts = Starts::for_forms(number);
         self.forms.keys().for_each(|form| self.starts.add(form));
@@ -276,7 +276,7 @@ struct Starts {
 }
 
 impl Starts {
-    /// For so many forms, none of which it has yet.
+    /// Creates an empty set with room for this many forms.
     fn for_forms(number: usize) -> Self {
         let least = (number * BITS_OF_FORM).next_power_of_two().ilog2();
         let size = least.clamp(*SIZES.start(), *SIZES.end());

@@ -12,7 +12,7 @@ pub(super) struct Views<'t> {
     unwrapped: Option<Unwrapped>,
 }
 
-/// One view of the text.
+/// A view of the text.
 #[derive(Clone, Copy)]
 pub(super) struct View<'v> {
     /// The text in this view.

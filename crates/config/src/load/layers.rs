@@ -18,7 +18,7 @@ const PROJECT_FILES: &[&str] = &[".mcp.json", ".toolrack/mcp.json"];
 /// The file of a project with rules about calls.
 const PROJECT_POLICY: &str = ".toolrack/toolrack.toml";
 
-/// One file of one layer.
+/// A file of a layer.
 #[derive(Clone, Debug)]
 pub(super) struct Layer {
     pub(super) scope: Scope,

@@ -56,7 +56,7 @@ impl RunFolders {
         if stdio.container.is_some() {
             return None;
         }
-        let word = says_workspace.then(|| WORKSPACE.to_owned()).or_else(|| leaning_word(stdio, &self.folder));
+        let word = says_workspace.then(|| WORKSPACE.to_owned()).or_else(|| folder_dependent_word(stdio, &self.folder));
         let is_typed_here = layer.scope == Scope::CommandLine
             && layer.text.is_none()
             && layer.path.canonicalize().is_ok_and(|file| file.starts_with(&self.project));
@@ -128,7 +128,7 @@ fn fill_workspace(stdio: &mut Stdio, folder: &Path) -> bool {
 }
 
 /// Returns the first word of `stdio` whose meaning depends on the folder.
-fn leaning_word(stdio: &Stdio, folder: &Path) -> Option<String> {
+fn folder_dependent_word(stdio: &Stdio, folder: &Path) -> Option<String> {
     if let Some(cwd) = stdio.cwd.as_deref().and_then(Path::to_str)
         && (!cwd.starts_with(['/', '$']) || names_here(cwd))
     {
@@ -154,8 +154,8 @@ fn is_relative(word: &str) -> bool {
     word.split(|c: char| c.is_whitespace() || "=:,;'\"".contains(c)).any(is_path)
 }
 
-/// Returns whether a placeholder in `text` is the working folder. In `args`, `$PWD` is no placeholder, but the variable
-/// of a shell.
+/// Returns whether a placeholder in `text` is the working folder. In `args`, `$PWD` is not a placeholder, but the
+/// variable of a shell.
 fn names_here(text: &str) -> bool {
     names(text, &["${", "${env:", "$env:"])
 }

@@ -796,7 +796,7 @@ fn servers_that_are_typed_are_the_users_own_and_replace_those_of_files() {
     assert_eq!((&spec.trust, &spec.source.path), (&Trust::Trusted, &None));
     let Transport::Stdio(stdio) = &spec.transport else { panic!() };
     assert_eq!(stdio.cwd.as_deref(), Some(&*disk.project().canonicalize().unwrap()), "it names the working folder");
-    assert!(loaded.files.iter().all(|file| file.path != Path::new("--mcp-config")), "it is no file to watch");
+    assert!(loaded.files.iter().all(|file| file.path != Path::new("--mcp-config")), "it is not a file to watch");
 
     request.typed = vec![typed("{ \"mcpServers\": ")];
     let loaded = load(&request, &NoLedger);

@@ -12,7 +12,7 @@ use crate::{
     placeholder::Bare,
 };
 
-/// A longer text beside the servers, such as a history of prompts, is no setting that a user would recognize.
+/// A longer text beside the servers, such as a history of prompts, is not a setting that a user would recognize.
 const MAX_SETTING: usize = 40;
 
 /// The hidden ranges, and the text that is shown in place of each. Never overlapping.

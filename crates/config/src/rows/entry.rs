@@ -23,7 +23,7 @@ const PROCESSES: super::Kind = Whole { least: 1, most: u16::MAX as u64 };
 /// An entry.
 pub(crate) const ENTRY: &Table = &Table { title: "entry", is_closed: false, rows: &joined::<{ count(PARTS) }>(PARTS) };
 
-/// Its rows, in the order in which an entry is shown; those of the host stand in its crate, beside the fields.
+/// Its rows, in the order in which an entry is shown; those of the host are in its crate, beside the fields.
 const PARTS: &[&[Row]] = &[
     SERVER,
     &rows::<{ Stdio::FIELDS.len() }>(Stdio::FIELDS),
@@ -237,7 +237,7 @@ const USE: &[Row] = &[
         .otherwise("none"),
 ];
 
-/// What `type` can be. The last words are those of other programs, and of opencode.
+/// The values of `type`. The last words are those of other programs, and of opencode.
 const TYPES: &[&str] =
     &["stdio", "http", "sse", "streamable-http", "streamableHttp", "streamable_http", "local", "remote"];
 
@@ -300,9 +300,9 @@ pub(crate) const SANDBOX: &Table = &Table {
         Row::new("bind", Either(&[Words(&["any"]), Ports]), "TCP ports that it may listen on.").usually(|| json!([])),
         Row::new("best_effort", Flag, "Starts the server although the system cannot enforce all of this.")
             .sets(Confines(|sandbox| &mut sandbox.best_effort)),
-        Row::new("udp", Flag, "Lets it use UDP, and list the interfaces of the network.")
+        Row::new("udp", Flag, "Allows it to use UDP, and to list the network interfaces.")
             .sets(Confines(|sandbox| &mut sandbox.udp)),
-        Row::new("limits", Object(SANDBOX_LIMITS), "Bounds of what it uses."),
+        Row::new("limits", Object(SANDBOX_LIMITS), "Limits of its use of the machine."),
     ],
 };
 
@@ -343,14 +343,14 @@ pub(crate) const CONTAINER: &Table = &Table {
         Row::new(
             "mounts",
             Texts,
-            "What it sees of this machine: `SOURCE:TARGET`, with `:rw` behind it for what it may change.",
+            "The parts of this machine that it sees: `SOURCE:TARGET`, with `:rw` after it if the server may change it.",
         )
         .filled()
         .identity()
         .otherwise("none"),
         Row::new("tmpfs", Texts, "Folders in memory that it may change.").usually(|| json!(Container::default().tmpfs)),
         Row::new("read_only", Flag, "Whether it cannot change the files of its image.").usually(|| json!(true)),
-        Row::new("limits", Object(CONTAINER_LIMITS), "Bounds of what it uses."),
+        Row::new("limits", Object(CONTAINER_LIMITS), "Limits of its use of the machine."),
     ],
 };
 

@@ -42,7 +42,7 @@ pub(crate) const TOOLRACK: &Table = &Table {
         Row::new("tools", Object(TOOLS), "How tools are named and called."),
         Row::new("model", Object(MODEL), "The model that answers `ask` and `chat`."),
         Row::new("sessions", Object(SESSIONS), "How long conversations are kept."),
-        Row::new("audit", Object(AUDIT), "What the audit log keeps of calls, and for how long."),
+        Row::new("audit", Object(AUDIT), "How much the audit log stores of calls, and for how long."),
         Row::new("egress", Either(&[Words(PROFILES), Object(EGRESS)]), "Where requests may go: a profile, or a table."),
         Row::new("serve", Object(SERVE), "Bounds of the connections that `toolrack serve` takes."),
         Row::new("policy", Object(POLICY), "Which calls run, which a person decides about, and which never run."),
@@ -210,8 +210,9 @@ pub(crate) const SESSIONS: &Table = &Table {
     title: "sessions",
     is_closed: false,
     rows: &[
-        Row::new("keep_days", SOME, "Days that a conversation is kept after the last addition.").otherwise("for ever"),
-        Row::new("keep", SOME, "How many conversations are kept, the newest.").otherwise("all"),
+        Row::new("keep_days", SOME, "Days for which a conversation is stored after the last addition.")
+            .otherwise("forever"),
+        Row::new("keep", SOME, "How many of the newest conversations are stored.").otherwise("all"),
     ],
 };
 
@@ -222,11 +223,11 @@ pub(crate) const AUDIT: &Table = &Table {
         Row::new(
             "arguments",
             Words(&["hash", "full"]),
-            "Whether arguments are kept by their hash, or in full with known secrets hidden.",
+            "Whether arguments are stored as a hash, or in full with known secrets hidden.",
         )
         .usually(|| json!("hash")),
-        Row::new("keep_days", NUMBER, "Days that rows are kept; 0 is for ever.").usually(|| json!(90)),
-        Row::new("keep", NUMBER, "How many rows are kept, the newest; 0 is for all.").usually(|| json!(100_000)),
+        Row::new("keep_days", NUMBER, "Days for which rows are stored; 0 means forever.").usually(|| json!(90)),
+        Row::new("keep", NUMBER, "How many of the newest rows are stored; 0 means all.").usually(|| json!(100_000)),
     ],
 };
 
@@ -259,7 +260,7 @@ pub(crate) const SERVE: &Table = &Table {
         Row::new(
             "unauthenticated_connections",
             SOME,
-            "Those among them without a right token. One more ends the one that was silent the longest.",
+            "The most of them without a valid token. Beyond that, the daemon ends the one that was silent the longest.",
         )
         .otherwise("512"),
         Row::new(
@@ -302,14 +303,14 @@ pub(crate) const RULE: &Table = &Table {
         Row::new(
             "client",
             GLOBS,
-            "Who calls: `cli`, `api`, `gateway`, `agent` or `program`, and behind a `/` what it calls itself.",
+            "Who calls: `cli`, `api`, `gateway`, `agent` or `program`, and after a `/` the name that it gives itself.",
         ),
         Row::new("agent", GLOBS, "The agent that calls, as in `--agent`."),
         Row::new("tenant", GLOBS, "The tenant of the caller; `local` without a team."),
         Row::new(
             "who",
             GLOBS,
-            "What is true of the caller, one of them: `group:NAME`, `role:NAME`, `person:SUBJECT`, `service:SUBJECT`.",
+            "Conditions about the caller, of which one must be true: `group:NAME`, `role:NAME`, `person:SUBJECT`, `service:SUBJECT`.",
         ),
         Row::new("read_only", Flag, "What the server claims: that the tool changes nothing."),
         Row::new("destructive", Flag, "What the server claims: that the tool may destroy something."),

@@ -1,4 +1,4 @@
-//! `[audit]`: what the audit log keeps of calls, and for how long.
+//! `[audit]`: how much the audit log stores of calls, and for how long.
 
 use crate::{
     document::Document,
@@ -7,13 +7,13 @@ use crate::{
     rows::AUDIT,
 };
 
-/// What the audit log keeps of calls, and for how long.
+/// How much the audit log stores of calls, and for how long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Audit {
     /// Keep arguments in full (`arguments = "full"`), and not only their hash (`"hash"`, the default).
     pub arguments_in_full: bool,
-    /// Days that rows are kept (`keep_days`); `None`, written as 0, for ever. Default: 90.
+    /// Days that rows are kept (`keep_days`); `None`, written as 0, forever. Default: 90.
     pub days: Option<u32>,
     /// How many rows are kept, the newest (`keep`); `None`, written as 0, for all. Default: 100,000.
     pub rows: Option<u32>,
@@ -54,7 +54,7 @@ impl Audit {
                 _ => None,
             };
             if number.is_none() {
-                wrong(&format!("audit.{name}"), "a whole number; 0 is for ever", &member.node);
+                wrong(&format!("audit.{name}"), "a whole number; 0 is forever", &member.node);
             }
             number.filter(|number| *number > 0)
         };

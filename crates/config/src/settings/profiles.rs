@@ -70,7 +70,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Reports members that `table` does not have, and that `node` is no table.
+    /// Reports members that `table` does not have, and that `node` is not a table.
     fn known(&mut self, node: &Node, table: &Table) {
         let Some(members) = node.members() else { return self.must(table.title, "a table", node) };
         for member in members.iter().filter(|member| table.row(&member.name).is_none()) {

@@ -31,7 +31,7 @@ impl ServeSettings {
         let mut problems = Vec::new();
         let mut wrong = |field: &str, must: &str, at: &Node| {
             let problem = Problem::error(format!("`{field}` must be {must}")).field(field);
-            problems.push(document.locate(problem.hint("until then, the default counts"), at.at.clone()));
+            problems.push(document.locate(problem.hint("until then, the default applies"), at.at.clone()));
         };
         if node.members().is_none() {
             wrong("serve", "a table", node);

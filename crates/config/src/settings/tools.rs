@@ -44,7 +44,7 @@ impl ToolSettings {
     pub(super) fn overlaid(mut self, document: &Document, place: &str, node: &Node) -> (Self, Vec<Problem>) {
         let mut problems = Vec::new();
         let mut say = |field: &str, message: String, at: &Node| {
-            let problem = Problem::error(message).field(field).hint("until then, the usual value counts");
+            let problem = Problem::error(message).field(field).hint("until then, the default applies");
             problems.push(document.locate(problem, at.at.clone()));
         };
         if node.members().is_none() {

@@ -12,7 +12,7 @@ fn watched(files: &[&Path]) -> (Watch, mpsc::Receiver<()>) {
 
 fn watched_looking_every(pause: Duration, files: &[&Path]) -> (Watch, mpsc::Receiver<()>) {
     let (told, hears) = mpsc::channel();
-    let mut watch = Watch::looking_every(pause, move || {
+    let mut watch = Watch::polling(pause, move || {
         // The receiver is gone once the test is over.
         let _ = told.send(());
     })

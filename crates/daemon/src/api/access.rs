@@ -1,4 +1,4 @@
-//! What lets a member in: personal tokens, sessions of browsers, and the clients that act in their name.
+//! The access of a member: personal tokens, browser sessions, and the clients that act in their name.
 
 use axum::{Json, http::StatusCode, response::Response};
 use chrono::{DateTime, Duration, Utc};
@@ -42,7 +42,7 @@ pub(super) struct MemberClients {
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct WantedToken {
-    /// What it is for: one line of at most 128 bytes.
+    /// The purpose of the token: one line of at most 128 bytes.
     #[serde(default)]
     #[schema(example = "my laptop")]
     label: String,
@@ -93,7 +93,7 @@ pub(super) async fn make(membership: Joined, By(caller): By, Body(wanted): Body<
     let new =
         NewToken { label: label.to_owned(), ends_at: Some(ends_at), ..NewToken::new(secret.hash(), Purpose::Personal) };
     let used = &membership.token;
-    // A session of a browser lasts hours, and what a person makes in it stays.
+    // A browser session lasts only hours, so a token that the user makes in it outlives the session.
     let new = if used.purpose == Purpose::Personal { new.made_with(&used.id) } else { new };
     let id = membership.store.keep_token(membership.owner(), &new, &caller).await?;
     let id = id.ok_or_else(|| ApiError::not_found("you were removed from the team meanwhile"))?;
@@ -122,7 +122,7 @@ fn end_of(wanted: &WantedToken, used: &TeamToken, now: DateTime<Utc>) -> Result<
     }
 }
 
-/// Revokes a personal token of the caller with those that were made with it, or ends a session of theirs.
+/// Revokes a personal token of the caller and the tokens that were made with it, or ends one of the caller's sessions.
 #[utoipa::path(delete, path = "/api/v1/me/tokens/{token}", tag = "me", params(("token" = String, Path)),
     responses((status = 204), (status = 404, body = ApiError), (status = 409, body = ApiError)))]
 pub(super) async fn revoke(
@@ -140,7 +140,7 @@ pub(super) async fn revoke(
 pub(super) async fn sign_out(membership: Joined, By(caller): By) -> Result<Response, ApiError> {
     let membership = membership?;
     let tokens = membership.store.team_tokens(Tokens::Of(membership.owner())).await?;
-    // The one of this request last, so that a failure leaves the caller where they can try again.
+    // End the session of this request last, so that after a failure the caller can still try again.
     let (own, others): (Vec<_>, Vec<_>) = tokens
         .into_iter()
         .filter(|token| token.purpose == Purpose::Browser)
@@ -159,7 +159,7 @@ pub(super) async fn clients(membership: Joined) -> Answer<MemberClients> {
     clients_of(&membership, membership.member()).await
 }
 
-/// Ends what the caller allowed a client: its tokens open nothing any more.
+/// Withdraws the caller's permission for a client, whose tokens are then no longer valid.
 #[utoipa::path(delete, path = "/api/v1/me/clients/{client}", tag = "me", params(("client" = String, Path)),
     responses((status = 204), (status = 404, body = ApiError), (status = 409, body = ApiError)))]
 pub(super) async fn end_client(
@@ -171,7 +171,7 @@ pub(super) async fn end_client(
     end_client_of(&membership, membership.member(), &client, &caller).await
 }
 
-/// The tokens and sessions of `member`. Those of clients are shown with [`clients_of`].
+/// The tokens and sessions of `member`, without the tokens of clients, for which see [`clients_of`].
 pub(super) async fn tokens_of(membership: &Membership, member: &Principal) -> Answer<MemberTokens> {
     let tokens = membership.store.team_tokens(Tokens::Of(owner(member))).await?.into_iter();
     let tokens = tokens.filter(|token| token.purpose != Purpose::Access);

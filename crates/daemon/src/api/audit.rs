@@ -22,7 +22,7 @@ pub(super) struct Which {
     server: Option<String>,
     /// Only rows about this tool, by the server's own name for it.
     tool: Option<String>,
-    /// Only rows of this agent.
+    /// Only rows about this agent.
     agent: Option<String>,
     /// Only rows from this time on, in RFC 3339.
     since: Option<String>,
@@ -67,7 +67,7 @@ pub(super) async fn list(Extension(world): State, Query(which): Query<Which>) ->
 
 fn time(text: &str) -> Result<i64, ApiError> {
     let time = DateTime::parse_from_rfc3339(text).map_err(|_| {
-        let message = "`since` is no time of RFC 3339, such as 2026-11-22T03:11:28Z";
+        let message = "`since` is not a time of RFC 3339, such as 2026-11-22T03:11:28Z";
         ApiError::new(axum::http::StatusCode::BAD_REQUEST, "BAD_QUERY", message)
     })?;
     Ok(time.timestamp_millis())

@@ -155,7 +155,7 @@ async fn run(world: &World, running: Running, call: Call) -> Result<ToolOutcome,
     }
 }
 
-/// Cancels the call that the same caller named like this.
+/// Cancels the call to which the same caller gave this name.
 #[utoipa::path(delete, path = "/api/v1/calls/{id}", tag = "calls", params(("id" = String, Path)),
     responses((status = 204), (status = 404, body = ApiError)))]
 pub(super) async fn cancel(

@@ -47,7 +47,7 @@ pub(super) async fn answer(Extension(world): State, request: Request, next: Next
             head.headers.remove(CONTENT_LENGTH);
             Response::from_parts(head, Body::from(shown))
         }
-        Err(_) => ApiError::internal("the answer is no text").into_response(),
+        Err(_) => ApiError::internal("the answer is not text").into_response(),
     }
 }
 
@@ -99,7 +99,7 @@ mod tests {
 
     fn secrets(secrets: &[&str]) -> Interpolate {
         let known = Interpolate::new(Environment::new(std::iter::empty::<(String, String)>()), Unset::Error);
-        secrets.iter().for_each(|secret| known.keep_secret(secret));
+        secrets.iter().for_each(|secret| known.add_secret(secret));
         known
     }
 

@@ -23,7 +23,7 @@ pub(super) struct Config {
     project: String,
 }
 
-/// One file.
+/// A configuration file.
 #[derive(Debug, Serialize, ToSchema)]
 struct File {
     scope: &'static str,
@@ -56,8 +56,8 @@ pub(super) async fn get(Extension(world): State) -> Answer<Config> {
     }))
 }
 
-/// Reads the configuration again, and applies it. Where the system can watch files, the daemon notices changed ones by
-/// itself.
+/// Reads the configuration again, and applies it. Not needed where the system can watch files: there, the daemon
+/// notices changes.
 #[utoipa::path(post, path = "/api/v1/config/reload", tag = "config",
     responses((status = 204), (status = 409, body = ApiError)))]
 pub(super) async fn reload(Extension(world): State) -> Result<Response, ApiError> {

@@ -19,18 +19,20 @@ use crate::{
     world::World,
 };
 
-/// Between the ids of the last events of two logs.
+/// Separates the ids of the last events of two logs.
 const BETWEEN: &str = ".";
 
-/// Events as they happen, as Server-Sent Events. A member of a tenant gets those of their own calls and questions, and those
-/// of the servers that they have; who operates the servers gets all of the tenant. With `Last-Event-ID`, the missed events come first, as far as the
-/// daemon keeps them (1,000); `missed` has the number of the others. `0` requests all that are kept. The id of an event
-/// also names the run of the daemon: for an id of another run, `missed` comes at once, and then all kept events.
+/// Events as they happen, as Server-Sent Events. A member of a tenant gets the events of their own calls, questions and
+/// servers; a member who operates the servers gets all events of the tenant. With `Last-Event-ID`, the missed events
+/// come first, as far as the daemon still has them (it keeps 1,000); `missed` has the number of the others. `0`
+/// requests all kept events. The id of an event also names the run of the daemon: for an id of another run, `missed`
+/// comes first, and then all kept events.
 ///
 /// The data of each is an object with `at` (the time, RFC 3339); `server` is the server that it is about. An event of
 /// more than 16 KiB has `cut: true` instead of its other fields. Readers should ignore unknown names and fields.
 ///
-/// `mcp_server_connected`, `mcp_server_disconnected`, `mcp_server_error` and `mcp_tools_updated` name the server as `server_name`, too.
+/// `mcp_server_connected`, `mcp_server_disconnected`, `mcp_server_error` and `mcp_tools_updated` name the server as
+/// `server_name`, too.
 ///
 /// | event | data |
 /// |---|---|
@@ -66,8 +68,8 @@ pub(super) async fn stream(
     Sse::new(events.map(Ok).take_until(until)).keep_alive(KeepAlive::default())
 }
 
-/// Ready when the stream has to end: with the world, and for a member of a tenant also when the configuration has changed,
-/// because the member may have servers of their own from then on, or none any more. Readers connect again.
+/// Waits until the stream has to end: when the world ends, and for a member of a tenant also when the configuration has
+/// changed, because the member may now have servers of their own, or may have lost the last one. Readers connect again.
 async fn end_of(world: Arc<World>, is_of_member: bool) {
     let mut applied = world.applied();
     applied.mark_unchanged();
@@ -77,8 +79,8 @@ async fn end_of(world: Arc<World>, is_of_member: bool) {
     }
 }
 
-/// A reader of the events of its world. In the world of a member, also of those events of the tenant that only the
-/// tenant's world logs.
+/// A reader of the events of a world. In the world of a member, it also reads the events that only the tenant's world
+/// logs.
 struct Reader {
     logs: Vec<ReadLog>,
     world: Arc<World>,
@@ -121,7 +123,7 @@ impl Reader {
         }
     }
 
-    /// What the reader has seen of each log, as it sends it back.
+    /// The position of the reader in each log, in the form in which it sends it back.
     fn seen(&self) -> String {
         let names = self.logs.iter().map(|log| log.log.name_of(log.seen.unwrap_or(0)));
         names.collect::<Vec<_>>().join(BETWEEN)
@@ -133,7 +135,7 @@ impl Reader {
             Audience::All => true,
             Audience::Approval(asked) => operates || asked.is_same(&self.principal),
             Audience::Question(asked) => asked.is_same(&self.principal),
-            // The own world of a member logs these as well.
+            // The member's own world logs these events, too.
             _ if is_of_tenant && !operates => false,
             Audience::Caller(caller) => operates || caller.is_same(&self.principal),
             Audience::Server(name) => operates || self.world.shows(name, &self.principal),
@@ -151,7 +153,7 @@ impl ReadLog {
         Self { log: Arc::clone(log), news: log.watch(), seen, ready: VecDeque::new(), is_of_tenant }
     }
 
-    /// Fetches what is new. Returns how many events are gone, if some are, or if that is unknown.
+    /// Fetches the new events. Returns how many events were missed, if there are any or their number is unknown.
     fn read_on(&mut self) -> Option<u64> {
         if !self.ready.is_empty() {
             return None;

@@ -59,7 +59,7 @@ fn not_ready(world: &World) -> Option<Health> {
         return Some(Health::ending());
     }
     if !world.is_applied() {
-        return Some(Health::starting("what is configured has not been applied yet"));
+        return Some(Health::starting("the configuration has not been applied yet"));
     }
     let connecting = toolrack_host::State::Connecting.word();
     match world.host.states().into_iter().filter(|(_, word)| *word == connecting).count() {

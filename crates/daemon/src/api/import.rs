@@ -37,7 +37,7 @@ struct Offered {
     /// The entry that would be added, with secrets hidden.
     #[schema(value_type = Object)]
     config: Value,
-    /// What would differ from the other program's entry.
+    /// The differences from the other program's entry.
     notes: Vec<String>,
     /// Whether a server of this name is configured here.
     known: bool,
@@ -94,7 +94,8 @@ pub(super) struct Imported {
     edited: Vec<Edited>,
 }
 
-/// Adds servers of other programs, exactly as they were shown: all of them, or none. Stores their secrets among the stored secrets.
+/// Adds servers of other programs, exactly as they were shown: all of them, or none. Stores their secrets among the
+/// stored secrets.
 #[utoipa::path(post, path = "/api/v1/import", tag = "servers", request_body = Taken,
     responses((status = 200, body = Imported), (status = 404, body = ApiError), (status = 409, body = ApiError),
         (status = 422, body = ApiError), (status = 507, body = ApiError)))]

@@ -1,4 +1,4 @@
-//! Who sends the request, as the daemon proved it.
+//! The sender of the request, as the daemon has proved it.
 
 use axum::Json;
 use serde::Serialize;
@@ -20,16 +20,16 @@ pub(super) struct Me {
     issuer: String,
     /// The identity at the issuer.
     subject: String,
-    /// How to address it.
+    /// The name to show for it.
     name: String,
     groups: Vec<String>,
     role: &'static str,
-    /// What it may do; each route of this description names the right that it needs.
+    /// Its rights. Each route in this description names the right that it needs.
     #[schema(example = json!(["see", "use"]))]
     rights: Vec<&'static str>,
 }
 
-/// Who sends this request, and what the daemon lets it do.
+/// The principal that sends this request, and its rights.
 #[utoipa::path(get, path = "/api/v1/me", tag = "me", responses((status = 200, body = Me)))]
 pub(super) async fn get(By(caller): By) -> Json<Me> {
     let principal = caller.principal();

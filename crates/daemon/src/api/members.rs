@@ -21,7 +21,7 @@ pub(super) struct Members {
     members: Vec<ListedMember>,
 }
 
-/// What a member may do from now on.
+/// The new role of a member.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct NewRole {
@@ -52,8 +52,8 @@ pub(super) async fn list(membership: Joined) -> Answer<Members> {
     Ok(Json(Members { members: shown.collect() }))
 }
 
-/// Gives a member another role, which stays when the member signs in again. The role has no right that the caller has
-/// not, and one administrator remains.
+/// Gives a member another role, which the member keeps when they sign in again. The caller must have all rights of that
+/// role, and the tenant must keep an administrator.
 #[utoipa::path(put, path = "/api/v1/members/{member}", tag = "members", params(("member" = String, Path)),
     request_body = NewRole,
     responses((status = 204), (status = 403, body = ApiError), (status = 404, body = ApiError),
@@ -70,14 +70,15 @@ pub(super) async fn change(
     let gives_more = |right: &Right| right.is_of_role(role) && !right.is_of(own);
     if let Some(right) = Right::ALL.iter().find(|right| gives_more(right)) {
         let (word, own) = (right.word(), own.role().word());
-        let message = format!("the role `{}` has the right `{word}`, which your own role `{own}` has not", role.word());
-        return Err(ApiError::new(StatusCode::FORBIDDEN, "NO_RIGHT", message)
-            .hint("give a role that may do no more than you may"));
+        let message = format!("the role `{}` has the right `{word}`, which your own role `{own}` lacks", role.word());
+        return Err(
+            ApiError::new(StatusCode::FORBIDDEN, "NO_RIGHT", message).hint("give a role without rights that you lack")
+        );
     }
     apply(&membership, &member, MemberChange::Role(role), &caller).await
 }
 
-/// Removes a member: their sessions, tokens and clients end. One administrator remains.
+/// Removes a member, and ends their sessions, tokens and clients. The tenant must keep an administrator.
 #[utoipa::path(delete, path = "/api/v1/members/{member}", tag = "members", params(("member" = String, Path)),
     responses((status = 204), (status = 404, body = ApiError), (status = 409, body = ApiError)))]
 pub(super) async fn remove(membership: Joined, By(caller): By, Path(id): Path<String>) -> Result<Response, ApiError> {
@@ -96,7 +97,7 @@ pub(super) async fn tokens(membership: Joined, Path(id): Path<String>) -> Answer
     access::tokens_of(&membership, &member).await
 }
 
-/// Revokes a personal token of a member with those that were made with it, or ends the session of a browser.
+/// Revokes a personal token of a member and the tokens that were made with it, or ends a browser session.
 #[utoipa::path(delete, path = "/api/v1/members/{member}/tokens/{token}", tag = "members",
     params(("member" = String, Path), ("token" = String, Path)),
     responses((status = 204), (status = 404, body = ApiError), (status = 409, body = ApiError)))]
@@ -120,7 +121,7 @@ pub(super) async fn clients(membership: Joined, Path(id): Path<String>) -> Answe
     access::clients_of(&membership, &member).await
 }
 
-/// Ends what a member allowed a client: its tokens open nothing any more.
+/// Withdraws a member's permission for a client, whose tokens are then no longer valid.
 #[utoipa::path(delete, path = "/api/v1/members/{member}/clients/{client}", tag = "members",
     params(("member" = String, Path), ("client" = String, Path)),
     responses((status = 204), (status = 404, body = ApiError), (status = 409, body = ApiError)))]
@@ -134,7 +135,7 @@ pub(super) async fn end_client(
     access::end_client_of(&membership, &member, &client, &caller).await
 }
 
-/// The member of the caller's tenant with this id. Whether another tenant has such a member cannot be seen.
+/// The member of the caller's tenant with this id. The answer does not reveal whether another tenant has such a member.
 async fn named(membership: &Membership, id: &str) -> Result<Principal, ApiError> {
     let members = membership.store.members(Some(membership.tenant())).await?;
     members.into_iter().find(|member| member.key() == id).ok_or_else(no_member)

@@ -1,4 +1,4 @@
-//! What a person gives for servers of their own.
+//! The values that a user gives to the servers that run only for them.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -21,23 +21,23 @@ use crate::{
 /// The most bytes of a value.
 const MAX_VALUE: usize = 64 * 1024;
 
-/// What the person who asks gives for servers of their own.
+/// The values that the caller's own servers need.
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct MyCredentials {
     credentials: Vec<MyCredential>,
 }
 
-/// A value that servers of the person need, or that the person has given. The value itself is never shown.
+/// A value that the caller's servers need, or that the caller has given. The value itself is never shown.
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct MyCredential {
-    /// Its name: that of `${user:NAME}`.
+    /// The NAME of `${user:NAME}`.
     #[schema(example = "GITHUB_TOKEN")]
     name: String,
     /// The servers that need it; none if the configuration no longer names it.
     servers: Vec<String>,
-    /// Whether the person has given it.
+    /// Whether the caller has given it.
     given: bool,
-    /// When the person gave it, in RFC 3339.
+    /// When the caller gave it, in RFC 3339.
     given_at: Option<String>,
 }
 
@@ -60,7 +60,7 @@ fn needed(world: &World) -> BTreeMap<String, BTreeSet<String>> {
     needed
 }
 
-/// The values of the person who asks, and of no other.
+/// The values of the caller, and of no other user.
 fn own(world: &World, caller: &Caller) -> Result<Arc<dyn Credentials>, ApiError> {
     (world.credentials)(caller.principal()).ok_or_else(|| {
         ApiError::new(StatusCode::NOT_FOUND, "NOT_NEEDED", "no server here needs a value of your own")
@@ -68,13 +68,13 @@ fn own(world: &World, caller: &Caller) -> Result<Arc<dyn Credentials>, ApiError>
     })
 }
 
-/// What servers of the person who asks need of them, and what they have given. Values are never shown.
+/// The values that the caller's servers need, and which of them the caller has given. Values are never shown.
 #[utoipa::path(get, path = "/api/v1/me/credentials", tag = "me",
     responses((status = 200, body = MyCredentials), (status = 507, body = ApiError)))]
 pub(super) async fn list(Extension(world): State, By(caller): By) -> Answer<MyCredentials> {
     let mut needed = needed(&world);
     let given = match own(&world, &caller) {
-        Ok(credentials) => credentials.given().await.map_err(ApiError::not_kept)?,
+        Ok(credentials) => credentials.given().await.map_err(ApiError::values_unavailable)?,
         Err(_) => Vec::new(),
     };
     // The secrets of a machine are listed elsewhere.
@@ -97,7 +97,7 @@ pub(super) async fn list(Extension(world): State, By(caller): By) -> Answer<MyCr
     Ok(Json(MyCredentials { credentials: shown.collect() }))
 }
 
-/// Gives a value for servers of the person who asks, in place of an earlier one. The servers that need it start anew.
+/// Stores a value for the caller's servers, and replaces an earlier one. The servers that need it restart.
 #[utoipa::path(put, path = "/api/v1/me/credentials/{name}", tag = "me", request_body = NewCredential,
     params(("name" = String, Path)),
     responses((status = 204), (status = 404, body = ApiError), (status = 422, body = ApiError),
@@ -116,12 +116,12 @@ pub(super) async fn give(
             format!("a value has 1 to {MAX_VALUE} bytes, none of them 0, and a name that a placeholder can have");
         return Err(ApiError::new(StatusCode::UNPROCESSABLE_ENTITY, "BAD_VALUE", message));
     }
-    credentials.give(&name, value, &caller).await.map_err(ApiError::not_kept)?;
-    world.given_anew(&servers);
+    credentials.give(&name, value, &caller).await.map_err(ApiError::values_unavailable)?;
+    world.restart_for_values(&servers);
     Ok(done())
 }
 
-/// Deletes what the person who asks has given. The servers that used it end, and start again once there is a value.
+/// Deletes a value that the caller has given. The servers that use it end, and start again once there is a new value.
 #[utoipa::path(delete, path = "/api/v1/me/credentials/{name}", tag = "me", params(("name" = String, Path)),
     responses((status = 204), (status = 404, body = ApiError), (status = 507, body = ApiError)))]
 pub(super) async fn take_back(
@@ -134,10 +134,10 @@ pub(super) async fn take_back(
     if matches!(world.of, WorldOf::Machine) && servers.is_empty() {
         return Err(unknown(&name));
     }
-    if !credentials.take_back(&name, &caller).await.map_err(ApiError::not_kept)? {
+    if !credentials.take_back(&name, &caller).await.map_err(ApiError::values_unavailable)? {
         return Err(ApiError::not_found("you have given no value of this name"));
     }
-    world.given_anew(&servers);
+    world.restart_for_values(&servers);
     Ok(done())
 }
 

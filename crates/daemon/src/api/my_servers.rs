@@ -18,7 +18,7 @@ use crate::{
 /// The servers that the caller has added, and how many they may add.
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct MyServers {
-    /// The most servers that the caller may add; 0 when the tenant lets its members add none.
+    /// The most servers that the caller may add; 0 when members of the tenant may not add servers.
     most: usize,
     servers: Vec<MyServer>,
 }
@@ -39,8 +39,8 @@ pub(super) struct NewOwnServer {
     /// Its MCP endpoint. Most teams only let connections go to public addresses, with `https`.
     #[schema(example = "https://mcp.example.com/mcp")]
     url: String,
-    /// Headers of its requests. The values are kept sealed. `${user:NAME}` stands for a value of *My credentials*; `$$` for
-    /// a `$`.
+    /// Headers of its requests. The values are kept sealed. `${user:NAME}` stands for a value of *My credentials*; `$$`
+    /// for a `$`.
     #[serde(default)]
     headers: BTreeMap<String, String>,
 }
@@ -48,16 +48,16 @@ pub(super) struct NewOwnServer {
 fn allowed(world: &World) -> Result<&OwnServers, ApiError> {
     world.own_servers.as_deref().filter(|own| own.most() > 0).ok_or_else(|| {
         ApiError::new(StatusCode::NOT_FOUND, "NO_OWN_SERVERS", "members add no servers here")
-            .hint("the operator of a team lets them with `own_servers` in the team file")
+            .hint("the operator of a team allows it with `own_servers` in the team file")
     })
 }
 
-/// The servers that the caller has added for themselves. States and tools of them are with those of all others.
+/// The servers that the caller has added. `GET /api/v1/servers` and `GET /api/v1/tools` have their states and tools.
 #[utoipa::path(get, path = "/api/v1/me/servers", tag = "me",
     responses((status = 200, body = MyServers), (status = 507, body = ApiError)))]
 pub(super) async fn list(Extension(world): State, By(caller): By) -> Answer<MyServers> {
     let Ok(own) = allowed(&world) else { return Ok(Json(MyServers { most: 0, servers: Vec::new() })) };
-    let servers = own.of(caller.principal()).await.map_err(ApiError::not_kept)?;
+    let servers = own.of(caller.principal()).await.map_err(ApiError::values_unavailable)?;
     let shown = servers.into_iter().map(|(name, server)| MyServer {
         name,
         url: server.url,
@@ -66,7 +66,7 @@ pub(super) async fn list(Extension(world): State, By(caller): By) -> Answer<MySe
     Ok(Json(MyServers { most: own.most(), servers: shown.collect() }))
 }
 
-/// Adds a server for the caller alone, in place of an earlier one of this name. It starts at once.
+/// Adds a server that only the caller can use, and replaces an earlier one of this name. The server starts immediately.
 #[utoipa::path(put, path = "/api/v1/me/servers/{name}", tag = "me", request_body = NewOwnServer,
     params(("name" = String, Path)),
     responses((status = 204), (status = 404, body = ApiError), (status = 409, body = ApiError),
@@ -95,7 +95,7 @@ pub(super) async fn add(
             let message = format!("you have {most} servers of your own, and the tenant allows no more");
             ApiError::new(StatusCode::CONFLICT, "TOO_MANY_SERVERS", message).hint("remove one first")
         }
-        NotAdded::NotStored(why) => ApiError::not_kept(why),
+        NotAdded::NotStored(why) => ApiError::values_unavailable(why),
     })?;
     changed(&world, &caller).await;
     Ok(done())
@@ -109,14 +109,14 @@ pub(super) async fn remove(
     By(caller): By,
     Path(name): Path<String>,
 ) -> Result<Response, ApiError> {
-    if !allowed(&world)?.remove(&name, &caller).await.map_err(ApiError::not_kept)? {
+    if !allowed(&world)?.remove(&name, &caller).await.map_err(ApiError::values_unavailable)? {
         return Err(ApiError::not_found("you have added no server of this name"));
     }
     changed(&world, &caller).await;
     Ok(done())
 }
 
-/// Has the world of the caller, if it has begun, run the servers that are stored now.
+/// If the caller's world has begun, makes it run the servers that are stored now.
 async fn changed(world: &World, caller: &Caller) {
     if let Some(members) = world.members.get() {
         (members.reload)(caller.principal().key()).await;

@@ -26,8 +26,8 @@ pub(super) struct Open {
     approvals: Vec<serde_json::Value>,
 }
 
-/// Open questions: calls that need an approval, and questions of servers. Those of the worlds of agents are included,
-/// with `agent`, and are answered in the same way.
+/// Open questions: calls that need an approval, and questions of servers. Questions from the worlds of agents are
+/// included and have `agent`; they are answered in the same way.
 #[utoipa::path(get, path = "/api/v1/approvals", tag = "approvals", responses((status = 200, body = Open)))]
 pub(super) async fn list(
     Extension(world): State,
@@ -56,7 +56,7 @@ fn shown(question: Question, world: &World) -> serde_json::Value {
     shown
 }
 
-/// Answers a question. Each question takes one answer. Only a person approves; only the caller changes arguments, and answers
+/// Answers a question. A question can be answered once. Only a person approves. Only the caller changes arguments, and answers
 /// forms and pages of servers.
 #[utoipa::path(post, path = "/api/v1/approvals/{id}", tag = "approvals", request_body = Answer,
     params(("id" = String, Path)),

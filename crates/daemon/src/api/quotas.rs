@@ -1,4 +1,4 @@
-//! Quotas: what may be used, and what is used of it.
+//! Quotas, and how much of each is used.
 
 use axum::{Extension, Json};
 use serde::Serialize;
@@ -9,13 +9,13 @@ use utoipa::ToSchema;
 use super::{Answer, By, State};
 use crate::{rights::Right, shown::quotas::Shown};
 
-/// All quotas that a member may know of.
+/// The quotas that a member may see.
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct Quotas {
     quotas: Vec<QuotaView>,
 }
 
-/// What is used of one quota.
+/// The use of a quota.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Quota)]
 struct QuotaView {
@@ -32,8 +32,8 @@ impl QuotaView {
     }
 }
 
-/// The quotas of the member who asks, those that all members share, and those of profiles. A member with the right
-/// `operate` also sees those of all other members who have used something.
+/// The caller's own quotas, the quotas that all members share, and those of profiles. A caller with the right `operate`
+/// also sees the quotas of other members, as soon as these have used something.
 #[utoipa::path(get, path = "/api/v1/quotas", tag = "quotas", responses((status = 200, body = Quotas)))]
 pub(super) async fn list(Extension(world): State, By(caller): By) -> Answer<Quotas> {
     let (you, mut usage) = (caller.principal(), world.quotas.usage_of(caller.principal()));

@@ -1,4 +1,4 @@
-//! Servers: their states, and changes of them.
+//! Servers: their states and their entries.
 
 use std::collections::BTreeMap;
 
@@ -32,12 +32,13 @@ pub(super) struct Servers {
     problems: Vec<Problem>,
 }
 
-/// One server.
+/// A server.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Server {
     name: String,
-    /// `disabled`, `pending_trust`, `disconnected`, `idle` (it is started when it is called), `connecting`, `connected`, `tools_failed`, `reconnecting`, `needs_auth`,
-    /// `failed`, or `broken` for an entry that cannot be used as it is written.
+    /// `disabled`, `pending_trust`, `disconnected`, `idle` (it is started when it is called), `connecting`,
+    /// `connected`, `tools_failed`, `reconnecting`, `needs_auth`, `failed`, or `broken` for an entry that cannot be
+    /// used as it is written.
     state: &'static str,
     /// Why it is not connected.
     error: Option<String>,
@@ -48,7 +49,7 @@ pub(crate) struct Server {
     retry_in_ms: Option<u64>,
     /// When that attempt begins, in RFC 3339.
     retry_at: Option<String>,
-    /// What the server said about signing in.
+    /// The server's description of how to sign in.
     how: Option<String>,
     /// `stdio`, `http`, `sse` or `native`.
     transport: Option<&'static str>,
@@ -170,7 +171,7 @@ fn all(world: &World) -> Vec<Server> {
     shown.map(|entry| Server::new(entry, status.remove(&entry.name), world)).collect()
 }
 
-/// Every configured server's name and state, and nothing else of it.
+/// The name and the state of each configured server.
 pub(super) fn states_of(world: &World) -> Vec<(String, &'static str)> {
     let loaded = world.loaded();
     let states: BTreeMap<_, _> = world.host.states().into_iter().collect();
@@ -182,7 +183,7 @@ pub(super) fn states_of(world: &World) -> Vec<(String, &'static str)> {
     entries.collect()
 }
 
-/// The entry of this name, if it is one of this world.
+/// The entry of this name, if the world has it.
 pub(super) fn entry<'a>(world: &World, loaded: &'a Loaded, name: &str) -> Result<&'a Entry, ApiError> {
     loaded.entry(name).filter(|_| world.has(name)).ok_or_else(|| ApiError::no_server(name))
 }
@@ -206,7 +207,7 @@ pub(super) async fn list(Extension(world): State) -> Json<Servers> {
     Json(Servers { servers: all(&world), problems })
 }
 
-/// One server; its `ETag` is for `If-Match`.
+/// A server; its `ETag` is for `If-Match`.
 #[utoipa::path(get, path = "/api/v1/servers/{name}", tag = "servers",
     params(("name" = String, Path)),
     responses((status = 200, body = Server), (status = 404, body = ApiError)))]
@@ -280,7 +281,7 @@ pub(super) struct Edited {
     secrets: Vec<KeptSecret>,
 }
 
-/// A secret that is kept among the stored secrets; the file says `${secret:NAME}` in its place.
+/// A secret that is kept among the stored secrets; the file contains `${secret:NAME}` instead.
 #[derive(Debug, Serialize, ToSchema)]
 struct KeptSecret {
     /// Its variable, header or option in the entry.
@@ -365,7 +366,7 @@ pub(super) struct Revision {
     dry_run: bool,
 }
 
-/// Changes the entry of a server. With `If-Match`, only if the entry still is that version.
+/// Changes the entry of a server. With `If-Match`, it does so only if the entry still has that version.
 #[utoipa::path(put, path = "/api/v1/servers/{name}", tag = "servers", request_body = Revision,
     params(("name" = String, Path),
         ("If-Match" = Option<String>, Header, description = "The `version` of the server that was changed, in quotes.")),
@@ -493,7 +494,11 @@ pub(super) fn runnable(world: &World, name: &str) -> Result<(), ApiError> {
     let loaded = world.loaded();
     let entry = entry(world, &loaded, name)?;
     let (code, message, hint) = if !entry.is_valid {
-        ("BROKEN_ENTRY", "its entry cannot be used as it is written", "correct what is reported with the servers")
+        (
+            "BROKEN_ENTRY",
+            "its entry cannot be used as it is written",
+            "correct the problems that are reported with the servers",
+        )
     } else if entry.trust == toolrack_host::spec::Trust::Pending {
         ("NOT_TRUSTED", "it is not trusted in this folder yet", "look at it, and approve it")
     } else if !entry.enabled {
@@ -504,7 +509,7 @@ pub(super) fn runnable(world: &World, name: &str) -> Result<(), ApiError> {
     Err(ApiError::new(StatusCode::CONFLICT, code, message).hint(hint).server(name))
 }
 
-/// How far a server came, step by step.
+/// The steps of connecting to a server, up to the one that failed.
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct Tested {
     server: String,
@@ -512,7 +517,7 @@ pub(super) struct Tested {
     steps: Vec<Step>,
 }
 
-/// One step on the way to a server's tools.
+/// A step on the way from a server's entry to its tools.
 #[derive(Debug, Serialize, ToSchema)]
 struct Step {
     stage: &'static str,
@@ -520,7 +525,7 @@ struct Step {
     what: String,
 }
 
-/// Follows the way from the entry of a server to its tools, and says where it ends.
+/// Tests each step on the way from a server's entry to its tools, and says which one failed.
 #[utoipa::path(post, path = "/api/v1/servers/{name}/test", tag = "servers", params(("name" = String, Path)),
     responses((status = 200, body = Tested), (status = 404, body = ApiError)))]
 pub(super) async fn test(Extension(world): State, Path(name): Path<String>) -> Answer<Tested> {
@@ -530,7 +535,7 @@ pub(super) async fn test(Extension(world): State, Path(name): Path<String>) -> A
     Ok(Json(Tested { server: name, ok: why.present, steps: steps.collect() }))
 }
 
-/// The states of all servers, for programs that know nothing else of Toolrack.
+/// The states of all servers, for programs that use only this part of the API.
 #[utoipa::path(get, path = "/api/agents/mcp", tag = "agents", responses((status = 200, body = Servers)))]
 pub(super) async fn states(world: State) -> Json<Servers> {
     list(world).await
@@ -540,13 +545,13 @@ pub(super) async fn states(world: State) -> Json<Servers> {
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ReconnectRequest {
-    /// Its name in the configuration; `name` is understood as well.
+    /// Its name in the configuration. The member may also be called `name`.
     #[serde(alias = "name")]
     server: String,
 }
 
-/// Ends the connection of the one server that the body names, and makes a new one. For programs that know nothing else of
-/// Toolrack.
+/// Ends the connection of the server that the body names, and makes a new one. For programs that use only this part of
+/// the API.
 #[utoipa::path(post, path = "/api/agents/mcp/reconnect", tag = "agents", request_body = ReconnectRequest,
     responses((status = 202, body = Server), (status = 404, body = ApiError), (status = 409, body = ApiError)))]
 pub(super) async fn reconnect_named(

@@ -37,7 +37,7 @@ pub(super) struct SessionsQuery {
     limit: Option<usize>,
 }
 
-/// Whose conversations.
+/// Whose conversations to list.
 #[derive(Clone, Copy, Debug, Default, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 enum Whom {
@@ -46,7 +46,7 @@ enum Whom {
     All,
 }
 
-/// Conversations, the one that was used last first.
+/// Conversations, the most recently used first.
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct Sessions {
     sessions: Vec<About>,
@@ -58,8 +58,8 @@ fn store(world: &World) -> Result<&Store, ApiError> {
     world.store.as_ref().ok_or_else(ApiError::no_store)
 }
 
-/// The conversation that `typed` means: one of the caller's own. An administrator finds those of other members by the whole
-/// id.
+/// The conversation of the caller that `typed` means. An administrator can also find conversations of other members, by
+/// the whole id.
 async fn find(store: &Store, caller: &Caller, typed: &str) -> Result<(Session, Owned), ApiError> {
     let principal = caller.principal();
     let own = store.find_session(typed, Whose::Of(principal)).await;
@@ -77,7 +77,8 @@ enum Owned {
     ByAnother,
 }
 
-/// Finds a conversation to read. That an administrator read one of another member is recorded.
+/// Finds a conversation to read. If an administrator reads a conversation of another member, the audit log records
+/// that.
 async fn find_to_read(store: &Store, caller: &Caller, typed: &str) -> Result<Session, ApiError> {
     let (session, owned) = find(store, caller, typed).await?;
     if owned == Owned::ByAnother {
@@ -86,7 +87,7 @@ async fn find_to_read(store: &Store, caller: &Caller, typed: &str) -> Result<Ses
     Ok(session)
 }
 
-/// Conversations of the caller that are kept.
+/// The stored conversations of the caller.
 #[utoipa::path(get, path = "/api/v1/sessions", tag = "sessions", params(SessionsQuery),
     responses((status = 200, body = Sessions), (status = 403, body = ApiError), (status = 404, body = ApiError),
         (status = 409, body = ApiError)))]
@@ -223,7 +224,7 @@ pub(super) async fn export(
     Query(format): Query<Format>,
 ) -> Result<Response, ApiError> {
     let mut session = find_to_read(store(&world)?, &caller, &id).await?;
-    // Other code searches only answers of JSON for secrets.
+    // The API conceals secrets only in JSON answers, and this is none.
     session.title = world.secrets.conceal(&session.title).into_owned();
     let (mut messages, mut next) = messages_from(&world, &session, 0, MAX_MESSAGES).await?;
     while let Some(last) = next {

@@ -76,7 +76,7 @@ pub(super) async fn came_back(
         Ok(()) => Ok(done()),
         Err(PasteRefused::NotAwaited) => Err(ApiError::not_found("no sign-in to it waits for an address").server(name)),
         Err(PasteRefused::Another) => {
-            let message = "this is not the address that the sign-in page leads to";
+            let message = "this is not the redirect address of the sign-in page";
             let refused = ApiError::new(StatusCode::UNPROCESSABLE_ENTITY, "ANOTHER_ADDRESS", message).server(name);
             Err(refused.hint(
                 "copy the whole address that the browser shows in the end, also if it says that it cannot reach it",

@@ -33,7 +33,7 @@ pub(super) struct ToolsQuery {
 pub(super) struct Tools {
     /// Grows whenever the catalog changes.
     version: u64,
-    /// The number of selected tools, whether they are on this page or match the words, or not.
+    /// The number of selected tools, including those that are not on this page or do not match the words.
     total: usize,
     tools: Vec<Tool>,
 }
@@ -112,7 +112,8 @@ pub(super) async fn list(Extension(world): State, Query(wanted): Query<ToolsQuer
             hits.iter().map(|hit| Tool::new(&hit.tool, found(&hit.tool), Some(hit.score))).collect()
         }
         None => {
-            // Ordered by name, so that a page continues where the one before ended, whatever has come or gone.
+            // Ordered by name, so that a page continues where the previous one ended even if tools were added or
+            // removed meanwhile.
             let is_further = |tool: &CatalogTool| wanted.after.as_ref().is_none_or(|after| tool.name > *after);
             let tools = catalog.tools().filter(|tool| selection.has(tool) && is_further(tool));
             tools.take(wanted.limit.unwrap_or(MAX).min(MAX)).map(|tool| Tool::new(tool, found(tool), None)).collect()
@@ -140,7 +141,7 @@ pub(super) struct WholeTool {
     findings: Vec<Finding>,
 }
 
-/// One tool, with its schemas.
+/// A tool, with its schemas.
 #[utoipa::path(get, path = "/api/v1/tools/{server}/{tool}", tag = "tools",
     params(("server" = String, Path), ("tool" = String, Path)),
     responses((status = 200, body = WholeTool), (status = 404, body = ApiError)))]

@@ -26,7 +26,7 @@ use crate::{
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct Trust {
     pending: Vec<Pending>,
-    /// Entries that a user refused. They do not wait any more until they change.
+    /// Entries that a user refused. They wait again once they change.
     refused: Vec<Pending>,
     trusted: Vec<Trusted>,
     /// Tools that differ from their pins.
@@ -120,8 +120,8 @@ struct Pending {
     line: Option<usize>,
     /// The hash of this content.
     hash: String,
-    /// What would run, to the last letter, as the file has it: placeholders are not filled in. Clients that show it
-    /// spell out invisible characters.
+    /// Exactly what would run, as the file has it: placeholders are not filled in. Clients must spell out invisible
+    /// characters when they show it.
     #[schema(value_type = Object)]
     config: Value,
     /// Findings at which a user should look before agreeing, each in words. A help, not a defence.
@@ -187,8 +187,8 @@ pub(super) async fn list(Extension(world): State, By(caller): By) -> Result<Resp
     let quarantined = quarantined.into_iter().map(QuarantinedTool::new).collect();
     let (refused, pending) = pending.partition(is_refused);
     let trust = Trust { pending, refused, trusted: trusted.collect(), quarantined };
-    // Values that a trusted server received count as secrets. Its author may have chosen them, so they must hide
-    // nothing in the next proposal.
+    // Values that a trusted server received count as secrets. Its author may have chosen them, so they must not be used
+    // to hide parts of the next proposal.
     Ok(concealed::except(&world, "pending", &trust))
 }
 
@@ -219,7 +219,7 @@ pub(super) async fn approve(
     Ok(done())
 }
 
-/// Refuses to run an entry as it was shown: it does not wait any more until it changes.
+/// Refuses to run an entry as it was shown. The entry waits again once it changes.
 #[utoipa::path(post, path = "/api/v1/trust/refuse", tag = "trust", request_body = Approve,
     responses((status = 204), (status = 404, body = ApiError), (status = 409, body = ApiError), (status = 507, body = ApiError)))]
 pub(super) async fn refuse(
@@ -247,7 +247,7 @@ fn as_shown<'a>(loaded: &'a Loaded, shown: &Approve) -> Result<&'a Entry, ApiErr
     let entry = loaded.entry(&shown.name).filter(|entry| entry.project.as_ref() == Some(&project));
     let entry = entry.ok_or_else(|| ApiError::no_server(&shown.name))?;
     if entry.agreement != shown.hash {
-        let message = "the entry is another by now";
+        let message = "the entry has changed meanwhile";
         return Err(ApiError::new(StatusCode::CONFLICT, "CHANGED", message)
             .hint("look at it again before you decide")
             .server(shown.name.as_str()));
@@ -289,7 +289,7 @@ pub(super) struct ApproveTool {
     hash: String,
 }
 
-/// Releases a tool from quarantine, exactly as it was shown.
+/// Releases a tool from quarantine if it is still as it was shown.
 #[utoipa::path(post, path = "/api/v1/trust/tools/approve", tag = "trust", request_body = ApproveTool,
     responses((status = 204), (status = 404, body = ApiError), (status = 409, body = ApiError), (status = 507, body = ApiError)))]
 pub(super) async fn approve_tool(
@@ -309,7 +309,7 @@ pub(super) async fn approve_tool(
         None => false,
     };
     if !released {
-        return Err(ApiError::new(StatusCode::CONFLICT, "CHANGED", "the tool is another by now")
+        return Err(ApiError::new(StatusCode::CONFLICT, "CHANGED", "the tool has changed meanwhile")
             .hint("look at it again before you approve it")
             .server(shown.server));
     }

@@ -15,7 +15,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use toolrack_agent::{
-    Agent, AgentError, Delta, End, Front, Message, NotKept, Role, SecretBuffer, TextKind, Turn, TurnEvent,
+    Agent, AgentError, Delta, End, Front, Message, NotStored, Role, SecretBuffer, TextKind, Turn, TurnEvent,
 };
 use toolrack_config::Refresh;
 use toolrack_host::{Budget, Conceal, Host, Offer, Pattern, Principal, Quantity, Selection, ServerName, Way, Work};
@@ -102,8 +102,8 @@ pub(super) async fn begin(
     Ok(Sse::new(stream::select(events, end).map(Ok)).keep_alive(KeepAlive::default()))
 }
 
-/// Another model than the configured one can cost more, or be a server in the network of the daemon. The mock reads a file
-/// of its machine.
+/// Choosing a model other than the configured one needs a right, because it can cost more, or be a server in the
+/// daemon's network; and the mock reads a file of the daemon's machine.
 fn right_to_choose(model: &str) -> Right {
     if model.starts_with("mock/") { Right::Install } else { Right::Operate }
 }
@@ -119,7 +119,7 @@ fn check_price(world: &World, chosen: &ChosenModel) -> Result<(), ApiError> {
         .hint("write what a million tokens cost into toolrack.toml: `[model] price = { input = …, output = … }`"))
 }
 
-/// Cancels the turn that its caller named like this. Its messages until then stay stored.
+/// Cancels the turn to which the same caller gave this name. The messages up to then stay stored.
 #[utoipa::path(delete, path = "/api/v1/turns/{id}", tag = "conversations", params(("id" = String, Path)),
     responses((status = 204), (status = 404, body = ApiError)))]
 pub(super) async fn cancel(
@@ -191,8 +191,8 @@ fn selection(servers: Option<&[String]>, tools: Option<&[String]>) -> Result<Sel
     Ok(selection)
 }
 
-/// The model with the tools of `selection`: it sees all of them as long as they leave room for the conversation, and
-/// finds them by searching otherwise.
+/// Returns the agent that answers with the tools of `selection`. The model sees all of them if they leave enough room
+/// for the conversation; otherwise it finds them by searching.
 async fn agent(world: &World, chosen: ChosenModel, selection: Selection) -> Agent {
     let context_tokens = chosen.model.context_tokens().and_then(|tokens| usize::try_from(tokens).ok());
     let budget = Budget { context_tokens, max_tools: chosen.model.wire().max_tools(), ..Budget::default() };
@@ -222,7 +222,7 @@ async fn to_its_end(agent: Agent, mut turn: Turn, mut live: Live, running: Runni
     let ended = match ended {
         Ok(End::Cancelled) => {
             turn.cancel(&live.answer);
-            live.keep(&turn).await.map(|()| End::Cancelled).map_err(AgentError::from)
+            live.store(&turn).await.map(|()| End::Cancelled).map_err(AgentError::from)
         }
         ended => ended,
     };
@@ -258,18 +258,18 @@ async fn to_its_end(agent: Agent, mut turn: Turn, mut live: Live, running: Runni
     live.flush().await;
 }
 
-/// What an answer of the API says of an error.
+/// An error as it stands in an answer of the API.
 fn shown_error(error: &ApiError) -> Value {
     serde_json::to_value(error).map(|mut shown| shown["error"].take()).unwrap_or_default()
 }
 
-/// Tells a reader what happens, and stores the conversation.
+/// Sends the events of a turn to a reader, and stores the conversation.
 struct Live {
     world: Arc<World>,
     /// The host as the model sees it.
     host: Host,
     journal: Journal,
-    /// Keeps other turns out of the conversation meanwhile.
+    /// Excludes other turns from the conversation while this one runs.
     claim: Option<Claim>,
     sender: mpsc::Sender<Event>,
     /// The events that the reader has not received yet.
@@ -354,7 +354,7 @@ impl Live {
 }
 
 impl Front for Live {
-    fn happened(&mut self, event: TurnEvent<'_>) {
+    fn on_event(&mut self, event: TurnEvent<'_>) {
         match event {
             TurnEvent::Asked { round } => {
                 self.answer.clear();
@@ -390,9 +390,9 @@ impl Front for Live {
         }
     }
 
-    fn keep<'a>(&'a mut self, turn: &'a Turn) -> BoxFuture<'a, Result<(), NotKept>> {
+    fn store<'a>(&'a mut self, turn: &'a Turn) -> BoxFuture<'a, Result<(), NotStored>> {
         Box::pin(async move {
-            self.journal.keep(turn).await.map_err(|error| NotKept { why: error.to_string() })?;
+            self.journal.keep(turn).await.map_err(|error| NotStored { why: error.to_string() })?;
             self.send_session();
             Ok(())
         })

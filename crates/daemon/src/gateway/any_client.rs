@@ -27,7 +27,7 @@ impl AnyClient {
         Self::default()
     }
 
-    /// Asks `other` what belongs to no client's call, and for approval of calls that no client made.
+    /// Sends `other` the questions that belong to no client's call, and the approvals of calls that no client made.
     #[must_use]
     pub fn or(other: SharedAsker) -> Self {
         Self { other: Some(other) }
@@ -40,7 +40,7 @@ impl Asker for AnyClient {
         of_clients.or(self.other.as_ref().map_or(Abilities::NONE, |other| other.abilities()))
     }
 
-    /// A client answers only in its own calls, and those bring it as their asker.
+    /// A client answers only in its own calls, which have the client as their asker.
     fn abilities_in_own_calls(&self) -> Abilities {
         self.other.as_ref().map_or(Abilities::NONE, |other| other.abilities_in_own_calls())
     }
@@ -72,7 +72,7 @@ impl Asker for AnyClient {
         match &self.other {
             Some(other) if other.abilities().sampling => other.sample(server, request),
             _ => Box::pin(async {
-                Err(AskRefused::new("sampling was refused: this belongs to no call of a client that has a model"))
+                Err(AskRefused::new("sampling was refused: it does not belong to a call of a client that has a model"))
             }),
         }
     }

@@ -10,7 +10,7 @@ use toolrack_host::{
 const SHOWN_ARGUMENTS: usize = 2_000;
 const SHOWN_DESCRIPTION: usize = 300;
 
-/// Answers for more than this call.
+/// The answers that also apply to later calls.
 const SESSION: &str = "allow_session";
 const TOOL: &str = "always_tool";
 const SERVER: &str = "always_server";
@@ -42,7 +42,7 @@ pub(super) fn form(question: &Confirm) -> Value {
                 "arguments": {
                     "type": "string",
                     "title": "Other arguments",
-                    "description": "Empty runs the call as it is; a JSON object runs it with that instead",
+                    "description": "Leave it empty to run the call unchanged; a JSON object replaces the arguments",
                 },
             },
             "required": ["decision"],
@@ -86,7 +86,7 @@ pub(super) fn read(answer: Result<Value, String>) -> Confirmed {
             let typed = answer["content"]["arguments"].as_str().map(str::trim).filter(|typed| !typed.is_empty());
             let arguments = match typed.map(serde_json::from_str::<Map<String, Value>>).transpose() {
                 Ok(arguments) => arguments,
-                Err(_) => return no("the other arguments were no JSON object"),
+                Err(_) => return no("the other arguments were not a JSON object"),
             };
             match (keep, arguments) {
                 (Keep::Once, None) => Confirmed::Yes,

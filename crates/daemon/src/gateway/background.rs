@@ -62,7 +62,7 @@ fn on_event(gateway: &Arc<Inner>, event: Event, version: &mut u64) {
     if matches!(event, Event::McpToolsUpdated { .. }) {
         *version = gateway.host.catalog().version();
     }
-    gateway.news.tell_of(event);
+    gateway.news.send_event(event);
 }
 
 /// Handles lost events, of which there were too many at once: everything that may have changed is treated as changed.

@@ -2,8 +2,8 @@
 //!
 //! A prompt is named like a tool: only by its own pair (server, prompt). A resource keeps its URI, because results and
 //! definitions that are forwarded unchanged contain links to it; only a URI that several servers list becomes, for each
-//! of them, `toolrack://SERVER/URI`, a form that clients may always use. So no server can replace another's resource:
-//! at worst, both need the long form.
+//! of them, `toolrack://SERVER/URI`, a form that clients may always use. Thus no server can replace a resource of
+//! another server: at worst, clients need the long form for both.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -96,35 +96,36 @@ impl Directory {
             let host = host.clone();
             async move { Arc::new(list(&host).await) }.boxed().shared()
         };
-        self.kept_or(begin, age).await
+        self.get_or_read(begin, age).await
     }
 
-    /// Returns the list that was read at most `age` ago, or that is being read; otherwise `begin` reads it now.
-    async fn kept_or(&self, begin: impl FnOnce() -> Reading, age: Duration) -> Arc<Listed> {
-        let reading = self.kept_now(age).unwrap_or_else(|| {
+    /// Returns the list that was read at most `age` ago or is being read now. If there is none, `begin` starts to read
+    /// it.
+    async fn get_or_read(&self, begin: impl FnOnce() -> Reading, age: Duration) -> Arc<Listed> {
+        let reading = self.get_cached(age).unwrap_or_else(|| {
             let begun = begin();
             self.cached.rcu(|kept| match kept {
                 // Another client has begun in this moment.
-                Some(kept) if is_of_use(&kept.1, kept.0.elapsed(), age) => Some(Arc::clone(kept)),
+                Some(kept) if is_recent(&kept.1, kept.0.elapsed(), age) => Some(Arc::clone(kept)),
                 _ => Some(Arc::new((Instant::now(), begun.clone()))),
             });
-            self.kept_now(age).unwrap_or(begun)
+            self.get_cached(age).unwrap_or(begun)
         });
         reading.await
     }
 
-    fn kept_now(&self, age: Duration) -> Option<Reading> {
+    fn get_cached(&self, age: Duration) -> Option<Reading> {
         let kept = self.cached.load();
-        kept.as_ref().filter(|kept| is_of_use(&kept.1, kept.0.elapsed(), age)).map(|kept| kept.1.clone())
+        kept.as_ref().filter(|kept| is_recent(&kept.1, kept.0.elapsed(), age)).map(|kept| kept.1.clone())
     }
 }
 
-/// Whether a reading that began `elapsed` ago serves a caller that accepts one at most `age` old.
-fn is_of_use(reading: &Reading, elapsed: Duration, age: Duration) -> bool {
+/// Whether a list whose reading began `elapsed` ago is recent enough for a caller that accepts an age of at most `age`.
+fn is_recent(reading: &Reading, elapsed: Duration, age: Duration) -> bool {
     match reading.peek() {
         Some(_) => elapsed <= age,
-        // Later callers wait for the same answer. But only waiting callers drive it: once all of them are dropped,
-        // nothing is read.
+        // Later callers wait for the same reading, as long as a waiting caller still drives it: once all callers are
+        // dropped, the reading stands still.
         None => reading.strong_count().is_some_and(|readers| readers > 1),
     }
 }
@@ -295,7 +296,7 @@ mod tests {
             let begun = Arc::clone(&begun);
             let slow = async move {
                 begun.fetch_add(1, Ordering::Relaxed);
-                // As long as a server may take; behind it, there is nothing of that server.
+                // The longest time that a server may take; after that, its items are left out.
                 let read = timeout(SLOWEST, sleep(SLOWEST / 2)).await;
                 let readable = read.map(|()| ServerName::new("slow").unwrap()).into_iter().collect();
                 Arc::new(Listed { readable, ..Listed::default() })
@@ -304,15 +305,15 @@ mod tests {
         };
         for age in [FRESH, KNOWN] {
             {
-                let mut abandoned = pin!(directory.kept_or(begin, age));
+                let mut abandoned = pin!(directory.get_or_read(begin, age));
                 assert!(poll!(&mut abandoned).is_pending());
             }
             advance(Duration::from_secs(3_600)).await;
             let before = begun.load(Ordering::Relaxed);
-            assert_eq!(directory.kept_or(begin, age).await.readable.len(), 1, "a part is missing");
+            assert_eq!(directory.get_or_read(begin, age).await.readable.len(), 1, "a part is missing");
             assert_eq!(begun.load(Ordering::Relaxed) - before, 1, "what was given up is read anew");
             directory.forget();
-            tokio::join!(directory.kept_or(begin, age), directory.kept_or(begin, age));
+            tokio::join!(directory.get_or_read(begin, age), directory.get_or_read(begin, age));
             assert_eq!(begun.load(Ordering::Relaxed) - before, 2, "who asks meanwhile waits for the same");
             directory.forget();
         }

@@ -1,4 +1,4 @@
-//! One request of a client, from its arrival to its answer: the messages that are sent back, in order, over any
+//! A request of a client, from its arrival to its answer: the messages that the gateway sends back, in order, over any
 //! transport.
 
 use std::collections::BTreeMap;
@@ -92,7 +92,7 @@ impl Exchange {
         &self.id
     }
 
-    /// Runs on until something is to be sent. Cancel-safe; after an answer there is nothing more.
+    /// Runs the request until there is a message to send. Cancel-safe. The answer is the last message.
     pub(super) async fn next(&mut self) -> Out {
         loop {
             let out = match &mut self.work {
@@ -138,7 +138,7 @@ impl Exchange {
         Some(Out::Message(text.into()))
     }
 
-    /// Tells a client of the older era that the page that it was led to is done.
+    /// Tells a client of the older era that the user is done with the page to which the gateway directed the client.
     fn completed(&self, id: &str) -> Option<Out> {
         (self.caller.era == Era::Legacy).then(|| {
             let params = json!({ "elicitationId": id });

@@ -177,12 +177,12 @@ impl Gateway {
         servers.into_iter().filter(|server| caller.view.may_have(server)).collect()
     }
 
-    /// Makes a call of a tool that is in no list: the tool for missing values, or a tool of a server that lacks values of
-    /// the member. The latter call is made once the member has given them.
+    /// Calls a tool that no list contains: the tool for missing values, or a tool of a server that lacks values of the
+    /// member. In the second case, it makes the call once the member has given them.
     ///
     /// # Errors
-    /// The name of the tool, if neither is the reason.
-    pub(super) async fn once_given(&self, caller: &Caller, called: ToolCall) -> Result<PendingCall, String> {
+    /// The name of the tool, if it is neither of the two.
+    pub(super) async fn call_once_given(&self, caller: &Caller, called: ToolCall) -> Result<PendingCall, String> {
         if let Some(giving) = self.give(caller, &called.name).await {
             return Ok(giving);
         }

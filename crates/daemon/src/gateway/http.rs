@@ -39,7 +39,9 @@ const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
 /// The endpoint of the gateway that a request has in its extensions.
 pub(super) fn router() -> Router {
-    Router::new().route("/", post(taken).get(listened).delete(left)).layer(map_response(streams::passed_on))
+    Router::new()
+        .route("/", post(handle_post).get(handle_get).delete(handle_delete))
+        .layer(map_response(streams::passed_on))
 }
 
 /// A refusal on its way out.
@@ -79,7 +81,7 @@ fn empty(status: StatusCode) -> Response {
     response
 }
 
-async fn taken(Extension(gateway): Extension<Gateway>, request: Request) -> Response {
+async fn handle_post(Extension(gateway): Extension<Gateway>, request: Request) -> Response {
     let (parts, body) = request.into_parts();
     let take = async {
         let principal = principal(&gateway, &parts.extensions)?;
@@ -167,7 +169,7 @@ impl Post<'_> {
         }
     }
 
-    /// Answers with JSON if the answer is available immediately, and with an event stream otherwise.
+    /// Answers with JSON if the answer is available soon, and with an event stream otherwise.
     async fn run(
         &self,
         caller: &Caller,
@@ -232,8 +234,8 @@ fn principal(gateway: &Gateway, extensions: &Extensions) -> Result<Principal, Re
     })
 }
 
-/// Returns the session that a request names, if it belongs to this principal and to this profile. Another one is reported
-/// as unknown: a token for one profile must not lead into a session that sees more.
+/// Returns the session that a request names, if it belongs to this principal and to this profile. Another one is
+/// reported as unknown: a token for one profile must not lead into a session that sees more.
 fn session(
     gateway: &Gateway,
     principal: &Principal,
@@ -242,7 +244,7 @@ fn session(
 ) -> Result<Option<Arc<Session>>, Refusal> {
     let Some(id) = text(headers, SESSION)? else { return Ok(None) };
     let unknown = || {
-        Refusal::invalid_request("there is no such session: it has ended, begin anew with initialize")
+        Refusal::invalid_request("there is no such session: it has ended, begin again with initialize")
             .status(StatusCode::NOT_FOUND)
     };
     let profile = profile_in(query);
@@ -303,7 +305,7 @@ impl Gateway {
 }
 
 /// GET: the stream on which a client of the older era gets notifications and requests.
-async fn listened(Extension(gateway): Extension<Gateway>, request: Request) -> Response {
+async fn handle_get(Extension(gateway): Extension<Gateway>, request: Request) -> Response {
     let headers = request.headers();
     let open = || -> Result<Response, Refused> {
         guard(headers, &gateway.0.options.hosts)?;
@@ -324,7 +326,7 @@ async fn listened(Extension(gateway): Extension<Gateway>, request: Request) -> R
 }
 
 /// DELETE: a client of the older era ends its session.
-async fn left(Extension(gateway): Extension<Gateway>, request: Request) -> Response {
+async fn handle_delete(Extension(gateway): Extension<Gateway>, request: Request) -> Response {
     let headers = request.headers();
     let end = || -> Result<Response, Refused> {
         guard(headers, &gateway.0.options.hosts)?;

@@ -15,7 +15,7 @@ use super::{
     session::{Session, Sessions},
 };
 
-/// See the module. Removed items are dropped outside of its lock.
+/// The sessions and parked calls; see the [module](self). Removed items are dropped after the lock is released.
 pub(super) struct Memory {
     state: Mutex<Remembered>,
     /// How long a call is parked.
@@ -40,7 +40,7 @@ impl Memory {
         Ok(())
     }
 
-    /// The session of this id that `principal` began, which is in use now.
+    /// Returns the session of this id that `principal` began, and marks it as used now.
     pub(super) fn session(&self, id: &str, principal: &Principal) -> Option<Arc<Session>> {
         let session = self.state.lock().sessions.get(id).filter(|session| session.principal.is_same(principal))?;
         session.touch();
@@ -78,7 +78,7 @@ impl Memory {
         })
     }
 
-    /// Ends idle sessions, and gives up, and so cancels, calls whose client has not come back in time.
+    /// Ends idle sessions, and cancels the calls whose client has not come back in time.
     pub(super) fn sweep(&self) {
         let (idle, late) = {
             let mut state = self.state.lock();
@@ -88,7 +88,7 @@ impl Memory {
         drop(late);
     }
 
-    /// Ends all sessions and gives up all parked calls.
+    /// Ends all sessions, and cancels all parked calls.
     pub(super) fn clear(&self) {
         let (sessions, parked) = {
             let mut state = self.state.lock();

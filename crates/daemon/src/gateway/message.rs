@@ -100,7 +100,7 @@ pub(super) fn read(bytes: &[u8]) -> Result<Incoming<'_>, (Option<Id>, Refusal)> 
     }
 }
 
-/// Reads a member that is there, also where it is null.
+/// Reads a member that is present, even if it is null.
 fn present<'de, D: Deserializer<'de>>(member: D) -> Result<Option<&'de RawValue>, D::Error> {
     <&RawValue>::deserialize(member).map(Some)
 }
@@ -153,7 +153,7 @@ pub(super) fn call(id: Option<u64>, method: &str, params: &impl Serialize) -> By
 
 /// Serializes a value of the gateway as JSON.
 pub(super) fn json(value: &impl Serialize) -> String {
-    // Nothing here has keys other than strings, the only thing that could fail.
+    // Cannot fail: serialization fails only for maps whose keys are not strings, and nothing here has those.
     serde_json::to_string(value).unwrap_or_else(|_| "null".to_owned())
 }
 

@@ -127,7 +127,7 @@ pub(super) struct RunningCall {
     pub(super) cacheable: bool,
 }
 
-/// The parameters that a request may come back with (2026-07-28).
+/// The parameters with which a client resumes a request (2026-07-28).
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", expecting = "an object")]
 struct Again<'a> {
@@ -366,7 +366,7 @@ impl Gateway {
         let (server, name) = match self.tool(&catalog, &caller.view, &called.name) {
             Ok(tool) => (tool.server.clone(), tool.tool().name.clone()),
             Err(unknown) => {
-                return match self.once_given(caller, called).await {
+                return match self.call_once_given(caller, called).await {
                     Ok(call) => Ok(call),
                     Err(name) => self.not_ready(caller, &name).ok_or(unknown),
                 };
@@ -527,7 +527,8 @@ pub(super) fn called(result: Result<toolrack_host::ToolOutcome, CallError>, era:
     match result {
         Ok(outcome) => Ok(tools::result(outcome, era)),
         Err(error @ CallError::Remote { .. }) => Err(Refusal::of(error, era)),
-        // A client can wait; a model could only try again at once.
+        // The client gets an error rather than a result, because a client can wait, and a model could only try again
+        // immediately.
         Err(error @ CallError::OverQuota { .. }) => Err(Refusal::of(error, era)),
         Err(CallError::Unknown(unknown)) => Err(Refusal::invalid_params(format!("Unknown tool: {unknown}"))),
         Err(error) => Ok(tools::failed(&error.to_string(), error.code())),
@@ -562,7 +563,7 @@ fn uri_of(params: &str) -> Result<String, Refusal> {
     read::<Params>(params).map(|params| params.uri)
 }
 
-/// Unsubscribes a client of the older era from a resource. It is no error if it was not subscribed.
+/// Unsubscribes a client of the older era from a resource. It is not an error if it was not subscribed.
 fn unsubscribe(caller: &Caller, params: &str) -> Result<Bytes, Refusal> {
     let uri = uri_of(params)?;
     if let Some(session) = &caller.session {

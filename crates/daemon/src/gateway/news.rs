@@ -11,7 +11,7 @@ use bytes::Bytes;
 
 use super::{message, view::View, words::META_SUBSCRIPTION};
 
-/// News that a slow client may be behind. A client further behind learns that everything has changed.
+/// How many news a slow client may lag behind. If it lags further, it learns that everything has changed.
 const BEHIND: usize = 256;
 
 /// Log levels of MCP, least urgent first.
@@ -52,7 +52,7 @@ pub(super) enum News {
 }
 
 impl News {
-    /// Returns whether a client with this view may receive it.
+    /// Returns whether a client with this view may receive the news.
     pub(super) fn concerns(&self, view: &View) -> bool {
         match self {
             Self::Changed(_, server) => server.as_ref().is_none_or(|server| view.may_have(server)),
@@ -79,7 +79,7 @@ pub(super) fn log(server: &ServerName, level: u8, text: &str) -> Bytes {
     message::call(None, "notifications/message", &json!({"level": level, "logger": server.as_str(), "data": text}))
 }
 
-/// The notification that a resource has changed, likewise.
+/// The notification that a resource has changed, in the same form.
 pub(super) fn updated(uri: &str, subscription: Option<&str>) -> Bytes {
     let uri = Value::from(uri);
     let meta = subscription.map(|id| format!(r#","_meta":{{"{META_SUBSCRIPTION}":{id}}}"#)).unwrap_or_default();
@@ -125,8 +125,8 @@ impl Filter {
     }
 }
 
-/// The source of news. The room for them is made for the first client that listens, because most gateways in a team
-/// have none.
+/// The source of news. Its buffer is allocated when the first client listens, because most gateways in a team have no
+/// such client.
 #[derive(Debug, Default)]
 pub(super) struct NewsSender(OnceLock<broadcast::Sender<News>>);
 
@@ -136,7 +136,7 @@ impl NewsSender {
     }
 
     /// Sends what an event of the host means to clients, if anything.
-    pub(super) fn tell_of(&self, event: Event) {
+    pub(super) fn send_event(&self, event: Event) {
         match event {
             Event::McpToolsUpdated { server, .. } => self.tell(News::Changed(List::Tools, Some(server))),
             // Prompts and resources come and go with their server.
@@ -156,13 +156,13 @@ impl NewsSender {
 
     pub(super) fn tell(&self, news: News) {
         if let Some(listeners) = self.0.get() {
-            // It is no error if no client listens any more.
+            // It is not an error if no client listens any more.
             let _ = listeners.send(news);
         }
     }
 }
 
-/// The next news; every list as changed for a receiver that fell behind; `None` at the end.
+/// The next news; for a receiver that fell behind, the news that every list has changed; `None` at the end.
 pub(super) async fn next(from: &mut broadcast::Receiver<News>) -> Option<Vec<News>> {
     match from.recv().await {
         Ok(news) => Some(vec![news]),

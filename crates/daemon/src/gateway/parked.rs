@@ -55,7 +55,7 @@ pub(super) struct Waiting {
     pub(super) origin: Origin,
 }
 
-/// All calls that wait for their clients, and since when.
+/// All calls that wait for their clients, with the time at which each began to wait.
 pub(super) struct Parked {
     all: HashMap<String, (Instant, Waiting)>,
     most: usize,
@@ -76,7 +76,7 @@ impl Parked {
         Ok(state)
     }
 
-    /// The request whose call is parked under `state`, and since when.
+    /// The request whose call is parked under `state`, and the time at which it was parked.
     pub(super) fn origin(&self, state: &str) -> Option<(Instant, Origin)> {
         self.all.get(state).map(|(since, waiting)| (*since, waiting.origin.clone()))
     }
@@ -85,7 +85,7 @@ impl Parked {
         self.all.remove(state)
     }
 
-    /// Removes the calls that have waited for more than `longest`, and those whose questions are over.
+    /// Removes the calls that have waited for more than `longest`, and the calls whose questions are closed.
     pub(super) fn remove_late(&mut self, longest: Duration) -> Vec<Waiting> {
         let late = self.all.extract_if(|_, (since, waiting)| {
             since.elapsed() > longest || waiting.questions.values().all(|question| question.reply.is_closed())

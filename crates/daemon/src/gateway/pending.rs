@@ -8,7 +8,7 @@ use toolrack_host::mcp::Progress;
 
 use super::refusal::Refusal;
 
-/// Progress reports that a slow client may be behind; more are dropped.
+/// How many progress reports wait for a slow client; further ones are dropped.
 const INBOX: usize = 1_024;
 
 /// A result object, or why there is none.
@@ -30,7 +30,7 @@ pub(super) struct Question {
 pub(super) enum Update {
     Progress(Progress),
     Question(Question),
-    /// The page of this elicitation has been dealt with, for clients of 2025-11-25.
+    /// The user is done with the page of this elicitation. Only for clients of 2025-11-25.
     Completed(String),
 }
 

@@ -1,5 +1,5 @@
-//! Clients of 2025-11-25 and older, which introduce themselves once and are known by a session from then on. A client
-//! over stdio has one too, of either era, for what belongs to its connection.
+//! Clients of 2025-11-25 and older: they introduce themselves once and have a session from then on. A client over stdio
+//! has a session in either era, for the state of its connection.
 
 use std::{
     collections::{HashMap, hash_map::Entry},
@@ -29,7 +29,7 @@ use super::{
 
 /// Questions to one client that wait for its answer.
 const MOST_QUESTIONS: usize = 64;
-/// A session that was used more recently is not ended to make room for another.
+/// A session that was used within this time is not ended to make room for another.
 const NOT_IDLE: Duration = Duration::from_secs(60);
 
 /// Digits of a session's id that are shown.
@@ -82,7 +82,7 @@ struct State {
 /// The standing stream of a session, which has at most one.
 #[derive(Debug)]
 enum Stream {
-    /// The first one takes what has changed since the client is known.
+    /// No stream is open. The first stream to open takes this receiver, which has all news since the session began.
     Closed(broadcast::Receiver<News>),
     Open {
         number: u64,
@@ -175,19 +175,22 @@ impl Session {
     }
 
     /// Whether the client wants log messages of this level.
-    fn hears(&self, level: u8) -> bool {
+    fn wants_level(&self, level: u8) -> bool {
         level >= self.state.lock().level
     }
 
-    /// The notification that the client gets of news, if any.
+    /// The notification that tells the client of these news, if it gets one.
     pub(super) fn notification(&self, news: &News) -> Option<Bytes> {
         match news {
             News::Changed(list, _) => Some(news::changed(*list, None)),
-            News::Log { server, level, message } => self.hears(*level).then(|| news::log(server, *level, message)),
+            News::Log { server, level, message } => {
+                self.wants_level(*level).then(|| news::log(server, *level, message))
+            }
         }
     }
 
-    /// Opens the standing stream, in place of any other: past news since the client is known, and all that follow.
+    /// Opens the standing stream, which replaces an earlier one. It has the news since the session began, or since the
+    /// earlier stream.
     pub(super) fn open_stream(&self, fresh: impl FnOnce() -> broadcast::Receiver<News>) -> OpenStream {
         self.state.lock().open_stream(self.over.child_token(), fresh)
     }
@@ -204,7 +207,8 @@ impl State {
             stream: Stream::Closed(news),
             next_stream: 0,
             questions: HashMap::new(),
-            // A random start: a client that was handed from one session to the next may answer late. Fits a double.
+            // Numbers start at random, because a client may answer a question of its previous session late. They fit
+            // into a double.
             next_question: rand::rng().random_range(1..1 << 52),
             running: HashMap::new(),
             level: 1,

@@ -1,4 +1,4 @@
-//! One client over newline-delimited JSON, of either era, or of both in turn.
+//! A client over newline-delimited JSON, of either era, or of both in turn.
 
 use std::{io, pin::pin, sync::Arc, time::Duration};
 

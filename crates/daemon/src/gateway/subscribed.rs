@@ -14,7 +14,7 @@ pub(super) struct Subscribed {
 }
 
 impl Subscribed {
-    /// For a client that may listen to `most` resources.
+    /// Creates the subscriptions of a client that may listen to `most` resources.
     pub(super) fn new(most: usize) -> Self {
         Self { heard: Subscriptions::new(most), names: ArcSwap::default() }
     }

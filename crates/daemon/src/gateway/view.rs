@@ -22,7 +22,7 @@ const KEPT_PAGES: usize = 64;
 const MOST_WORDS: usize = 256;
 
 /// The parameters of a client's query.
-type Wish = Vec<(&'static str, String)>;
+type Requested = Vec<(&'static str, String)>;
 
 /// The key of a page: the era, and the last item of the page before.
 type PageKey = (Era, Option<String>);
@@ -30,7 +30,7 @@ type PageKey = (Era, Option<String>);
 /// The tools of one catalog as one client lists them, page by page.
 #[derive(Debug)]
 struct Pages {
-    /// Of the catalog.
+    /// The version of the catalog.
     version: u64,
     profile: Option<Arc<ToolProfile>>,
     first: OnceLock<Box<Page>>,
@@ -73,21 +73,21 @@ impl Pages {
 /// The view of one client.
 #[derive(Debug)]
 pub(super) struct View {
-    wish: Wish,
+    requested: Requested,
     selections: Vec<Selection>,
     profile: Option<Followed>,
     pages: ArcSwap<Pages>,
 }
 
 impl View {
-    fn new(wish: Wish, selections: Vec<Selection>, profile: Option<Followed>) -> Arc<Self> {
-        Arc::new(Self { wish, selections, profile, pages: ArcSwap::from_pointee(Pages::of(0, None)) })
+    fn new(requested: Requested, selections: Vec<Selection>, profile: Option<Followed>) -> Arc<Self> {
+        Arc::new(Self { requested, selections, profile, pages: ArcSwap::from_pointee(Pages::of(0, None)) })
     }
 
     /// Returns whether `other` was requested with the same text. Views are dropped from the cache, so the same one can
     /// be made twice.
     pub(super) fn is(&self, other: &Self) -> bool {
-        self.wish == other.wish
+        self.requested == other.requested
     }
 
     /// The name of its profile.
@@ -95,7 +95,7 @@ impl View {
         self.profile.as_ref().map(|profile| &profile.name)
     }
 
-    /// What the view shows at the moment.
+    /// Returns what the view shows at the moment.
     pub(super) fn look(&self) -> Look<'_> {
         Look { selections: &self.selections, profile: self.profile.as_ref().map(Followed::now) }
     }
@@ -112,7 +112,7 @@ impl View {
         }
         let fresh = Arc::new(Pages::of(version, look.profile.clone()));
         let before = self.pages.compare_and_swap(&kept, Arc::clone(&fresh));
-        // Another client may have brought the same version in this moment.
+        // Another client may have stored the same version meanwhile.
         let pages = if are(&before) { &before } else { &fresh };
         pages.page(key, render)
     }
@@ -163,7 +163,7 @@ impl Look<'_> {
         found.filter(|tool| self.has(tool))
     }
 
-    /// What selects the tool that a client calls by `name`.
+    /// The selector of the tool that a client calls by `name`.
     pub(super) fn selector(&self, name: &str) -> Option<String> {
         self.profile.as_ref()?.selector(name)
     }
@@ -186,7 +186,7 @@ impl Views {
         Self {
             base: options.selection.clone(),
             profiles,
-            default_view: View::new(Wish::new(), vec![options.selection.clone()], profile),
+            default_view: View::new(Requested::new(), vec![options.selection.clone()], profile),
             views: ArcSwap::default(),
         }
     }
@@ -198,18 +198,18 @@ impl Views {
 
     /// The view that the query of a URL selects; equal queries share a view.
     pub(super) fn of(&self, query: Option<&str>) -> Result<Arc<View>, Refusal> {
-        let wish = wish(query);
-        if wish.is_empty() {
+        let requested = parse_query(query);
+        if requested.is_empty() {
             return Ok(self.default_view());
         }
-        if let Some(view) = self.views.load().iter().find(|known| known.wish == wish) {
+        if let Some(view) = self.views.load().iter().find(|known| known.requested == requested) {
             return match &view.profile {
                 Some(profile) if profile.profiles.get(&profile.name).is_none() => Err(self.no_profile(&profile.name)),
                 _ => Ok(view.clone()),
             };
         }
         let (mut selections, mut profile) = (vec![self.base.clone()], None);
-        for (key, value) in &wish {
+        for (key, value) in &requested {
             match *key {
                 "profile" if profile.is_some() => {
                     return Err(Refusal::invalid_request("a request has one profile".to_owned()));
@@ -218,7 +218,7 @@ impl Views {
                 key => selections.push(selection(key, value)?),
             }
         }
-        let view = View::new(wish, selections, profile);
+        let view = View::new(requested, selections, profile);
         self.views.rcu(|kept| {
             let newest = &kept[kept.len().saturating_sub(KEPT - 1)..];
             newest.iter().chain([&view]).cloned().collect::<Vec<_>>()
@@ -238,8 +238,8 @@ impl Views {
     }
 }
 
-/// What the query of a URL wishes.
-fn wish(query: Option<&str>) -> Wish {
+/// Reads the view that the query of a URL asks for.
+fn parse_query(query: Option<&str>) -> Requested {
     form_urlencoded::parse(query.unwrap_or_default().as_bytes())
         .filter_map(|(key, value)| {
             let key = ["tools", "servers", "profile"].into_iter().find(|known| *known == key)?;
@@ -250,10 +250,10 @@ fn wish(query: Option<&str>) -> Wish {
 
 /// The profile that the query of a URL names.
 pub(super) fn profile_in(query: Option<&str>) -> Option<String> {
-    wish(query).into_iter().find(|(key, _)| *key == "profile").map(|(_, name)| name)
+    parse_query(query).into_iter().find(|(key, _)| *key == "profile").map(|(_, name)| name)
 }
 
-/// What `tools` or `servers` in a query selects.
+/// Reads the selection in `tools` or `servers` of a query.
 fn selection(key: &str, value: &str) -> Result<Selection, Refusal> {
     let all: Vec<_> = value.split(',').map(str::trim).filter(|word| !word.is_empty()).map(ToOwned::to_owned).collect();
     if all.is_empty() || all.len() > MOST_WORDS {

@@ -20,11 +20,11 @@ impl Members {
         Self { authority, door }
     }
 
-    /// The member of the team who sends a request. `may_look` says whether the store may be asked: guesses must not keep
-    /// it busy.
+    /// Returns the member of the team who sends a request. `may_look` says whether this may ask the store, which must
+    /// not be kept busy with guessed tokens.
     ///
     /// # Errors
-    /// When it cannot be found out, and when the proof does not count for this request.
+    /// When the store fails, and when the proof is not valid for this request.
     pub(super) async fn proved(
         &self,
         method: &Method,
@@ -35,7 +35,7 @@ impl Members {
         if !is_protected(path) {
             return Ok(None);
         }
-        // A client that sends a token means it, and no cookie that its browser adds.
+        // A client that sends a token acts with that token, and not with a cookie that its browser adds.
         let has_token = headers.contains_key(AUTHORIZATION);
         let secret = if has_token { bearer(headers) } else { self.door.session_in(headers) };
         let Some(secret) = secret.filter(|secret| !secret.is_empty()) else { return Ok(None) };
@@ -48,20 +48,20 @@ impl Members {
         match (proved.purpose(), has_token) {
             (Purpose::Personal | Purpose::Access, true) if proved.opens(path) => Ok(Some(proved)),
             (Purpose::Personal | Purpose::Access, true) => {
-                let why = "a client sent its token to another address than the one for which it was given";
+                let why = "a client sent its token to another address than that for which it was issued";
                 self.refuse("wrong_audience", why, &proved).await;
                 Err(wrong_audience(Endpoint::of(proved.profile())))
             }
-            // Another site can make a browser send a request with the cookie, and could so call tools.
+            // Another site can make a browser send a request with the cookie, and could call tools that way.
             (Purpose::Browser, false) if !method.is_safe() && !self.door.is_of_own_page(headers) => {
                 let why = "a page of another site sent a request with the cookie of a member";
                 self.refuse("cross_site", why, &proved).await;
                 Err(cross_site())
             }
             (Purpose::Browser, false) if proved.opens(path) => Ok(Some(proved)),
-            // Another site can make a browser send this, and it opens nothing there.
+            // Another site can make a browser send such a request, but cannot read the answer.
             (Purpose::Browser, false) => Ok(None),
-            // The secret of a cookie is no token, and a token no cookie: one was taken from where it was.
+            // The secret of a cookie is not valid as a token, nor a token as a cookie: it was probably copied.
             _ => {
                 self.refuse("wrong_place", "a cookie was sent as a token, or a token as a cookie", &proved).await;
                 Ok(None)
@@ -69,22 +69,23 @@ impl Members {
         }
     }
 
-    /// What the control API needs of the member whom `proved` proves.
+    /// Returns the data about the member behind `proved` that the control API needs.
     pub(super) fn membership(&self, proved: &ProvedToken) -> Option<Membership> {
         Membership::of(self.authority.store(), proved)
     }
 
-    /// What a client without a right token reads in `WWW-Authenticate`; `is_wrong` says whether it sent one.
+    /// Returns the `WWW-Authenticate` for a client without a valid token; `is_wrong` says whether it sent an invalid
+    /// one.
     pub(super) fn challenge(&self, endpoint: Endpoint<'_>, is_wrong: bool) -> String {
         self.door.challenge(endpoint, is_wrong)
     }
 
-    /// Where a person signs in.
+    /// Returns the page on which a user signs in.
     pub(super) fn sign_in(&self) -> Option<&'static str> {
         self.door.signs_in().then_some("/sign-in")
     }
 
-    /// What to do without a right token.
+    /// Returns the next step for a user without a valid token.
     pub(super) fn hint(&self) -> String {
         if self.door.signs_in() {
             return format!("sign in at {}, or send a token of the team", self.door.url());

@@ -1,4 +1,4 @@
-//! Connections that have shown no right token yet.
+//! Connections that have not shown a valid token yet.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -7,17 +7,19 @@ use tokio::{
     time::{Instant, sleep_until},
 };
 
-/// So many of the oldest are compared to find the one that makes room: it must be quick while very many connect.
+/// How many of the oldest connections are compared to find one to end. The search must be quick while very many clients
+/// connect.
 const LOOKED_AT: usize = 16;
 
-/// All of them. The task that takes connections owns it; each connection tells it when it no longer belongs here.
+/// All these connections. The task that accepts connections owns this; a connection reports when it no longer belongs
+/// here.
 #[derive(Debug)]
 pub(crate) struct Unauthenticated {
     /// The number of the next one.
     next: u64,
     by_number: BTreeMap<u64, Arc<Connection>>,
-    /// The numbers of those that have left. Each connection sends its own twice at most, and all are read when the next
-    /// connection is taken.
+    /// The numbers of connections that have left. Each connection sends its number at most twice, and all are read when
+    /// the next connection is accepted.
     left: mpsc::UnboundedReceiver<u64>,
     leaves: mpsc::UnboundedSender<u64>,
 }
@@ -63,7 +65,7 @@ impl Default for Unauthenticated {
 }
 
 impl Unauthenticated {
-    /// Those that are here now, without those that have left.
+    /// Returns the connections that are here now, after removing those that have left.
     fn here(&mut self) -> &mut BTreeMap<u64, Arc<Connection>> {
         while let Ok(number) = self.left.try_recv() {
             self.by_number.remove(&number);
@@ -85,8 +87,8 @@ impl Unauthenticated {
         connection
     }
 
-    /// Ends the one of the oldest that has been silent longest; one whose request is being answered, only when all
-    /// are. Returns whether there was one.
+    /// Ends the connection that has been silent longest among the oldest. Ends one whose request is being answered only
+    /// if all of them have such a request. Returns whether there was a connection to end.
     pub(crate) fn end_one(&mut self) -> bool {
         let here = self.here();
         let longest = here.values().take(LOOKED_AT).min_by_key(|connection| {
@@ -108,13 +110,13 @@ impl Connection {
         Busy(Arc::clone(self))
     }
 
-    /// Tells that the connection has ended, or is known.
+    /// Reports that the connection has ended, or is known now.
     pub(crate) fn leaves(&self) {
-        // The task that takes connections may have ended before this one.
+        // Fails if the task that accepts connections has ended, which does not matter here.
         let _ = self.leaves.send(self.number);
     }
 
-    /// Marks a connection that has shown a right token. From now on it is not ended to make room.
+    /// Marks a connection that has shown a valid token, so that it is never ended to make room.
     pub(crate) fn is_known(&self) {
         if !self.state.borrow().is_known {
             self.leaves();
@@ -122,9 +124,9 @@ impl Connection {
         }
     }
 
-    /// Ready when the connection must end: it has shown no right token, and another connection needs its place or it
-    /// sends no head of a request for as long as `heads`.
-    pub(crate) async fn overstayed(&self, heads: Duration) {
+    /// Waits until the connection must end: it has not shown a valid token, and either another connection needs its
+    /// place, or it has sent no head of a request for `heads`.
+    pub(crate) async fn must_close(&self, heads: Duration) {
         let mut states = self.state.subscribe();
         loop {
             let state = *states.borrow_and_update();
@@ -173,7 +175,7 @@ mod tests {
         let (first, second) = (unauthenticated.enter(), unauthenticated.enter());
         advance(Duration::from_secs(1)).await;
         drop(first.asks());
-        let is_over = |connection: &Connection| connection.overstayed(HEADS).now_or_never().is_some();
+        let is_over = |connection: &Connection| connection.must_close(HEADS).now_or_never().is_some();
         for over in [&second, &first, &busy] {
             assert!(!is_over(over));
             assert!(unauthenticated.end_one());
@@ -191,13 +193,13 @@ mod tests {
         known.is_known();
         let request = busy.asks();
         let began = Instant::now();
-        silent.overstayed(HEADS).await;
+        silent.must_close(HEADS).await;
         assert_eq!(began.elapsed(), HEADS);
         advance(HEADS).await;
-        assert!(busy.overstayed(HEADS).now_or_never().is_none());
-        assert!(known.overstayed(HEADS).now_or_never().is_none());
+        assert!(busy.must_close(HEADS).now_or_never().is_none());
+        assert!(known.must_close(HEADS).now_or_never().is_none());
         drop(request);
-        busy.overstayed(HEADS).await;
+        busy.must_close(HEADS).await;
         assert_eq!(began.elapsed(), HEADS * 3);
     }
 }

@@ -1,7 +1,7 @@
 //! HTTP connections: bounded in number and in silence.
 //!
 //! A connection is *known* from its first request with a valid token on. The number of other connections is small: if
-//! there are too many, a new one replaces the one that was silent for longest. So programs without a token displace
+//! there are too many, a new one replaces the one that was silent for longest. Thus programs without a token displace
 //! only each other.
 
 use std::{io, pin::pin, sync::Arc, time::Duration};
@@ -32,9 +32,9 @@ const REPORT_EVERY: Duration = Duration::from_mins(1);
 pub(super) struct Bounds {
     /// The most connections at once.
     pub(super) most: usize,
-    /// The most of them without a right token so far.
+    /// The most of them that have not shown a valid token.
     pub(super) unauthenticated: usize,
-    /// How long one of those may take to send the head of a request, the first or another.
+    /// How long such a connection may take to send the head of each request.
     pub(super) head_timeout: Duration,
     /// How long a known one may take.
     pub(super) idle_timeout: Duration,
@@ -62,7 +62,7 @@ pub(super) async fn serve(listener: TcpListener, router: Router, bounds: Bounds,
                     let Ok(place) = place else { break };
                     connections.spawn(one(stream, place, unauthenticated.enter(), Arc::clone(&shared)));
                 }
-                Err(error) if is_of_one(&error) => {}
+                Err(error) if is_of_one_connection(&error) => {}
                 Err(error) => {
                     tracing::warn!("a connection could not be taken: {error}");
                     // File descriptors have probably run out: close connections without a token first.
@@ -85,7 +85,7 @@ struct Shared {
 }
 
 impl Shared {
-    /// A place for a connection. One that has shown no token gives up its own when there is none.
+    /// Returns a place for a connection. If no place is free, ends a connection that has not shown a valid token.
     async fn place(&self, unauthenticated: &mut Unauthenticated) -> io::Result<OwnedSemaphorePermit> {
         if let Ok(place) = Arc::clone(&self.places).try_acquire_owned() {
             return Ok(place);
@@ -103,7 +103,8 @@ struct Evicted {
 }
 
 impl Evicted {
-    /// Ends connections that have shown no token until one more of them may be there, with `bound` in all.
+    /// Ends connections that have not shown a valid token until there is room for one more of them, if at most `bound`
+    /// are allowed.
     fn make_room(&mut self, unauthenticated: &mut Unauthenticated, bound: usize) {
         while unauthenticated.len() >= bound.max(1) && unauthenticated.end_one() {
             self.tell(bound);
@@ -124,24 +125,24 @@ impl Evicted {
 }
 
 /// Returns whether the error concerns only one connection, whose client has disconnected.
-fn is_of_one(error: &io::Error) -> bool {
+fn is_of_one_connection(error: &io::Error) -> bool {
     use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset};
     matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset)
 }
 
-/// Serves one connection to its end. It has its place until then.
+/// Serves one connection to its end, and holds its place until then.
 async fn one(stream: TcpStream, _place: OwnedSemaphorePermit, connection: Arc<Connection>, shared: Arc<Shared>) {
-    // HTTP/1 alone: telling it from HTTP/2 would mean an unbounded wait for the first byte.
+    // Only HTTP/1: to distinguish it from HTTP/2, the daemon would have to wait for the first byte without a bound.
     let mut builder = Builder::new(TokioExecutor::new()).http1_only();
     builder.http1().timer(TokioTimer::new()).header_read_timeout(shared.bounds.idle_timeout);
-    // The handlers of its requests know the connection.
+    // The handlers of requests find the connection in the extensions.
     let service = Extension(Arc::clone(&connection)).layer(shared.router.clone());
     let mut http = pin!(builder.serve_connection(TokioIo::new(stream), TowerToHyperService::new(service)));
     let over = async {
-        connection.overstayed(shared.bounds.head_timeout).await;
-        // The connection may have sent the token already, so its input is read first; with a right token it stays.
+        connection.must_close(shared.bounds.head_timeout).await;
+        // The connection may have sent a token already, so read its input first: with a valid token it stays.
         yield_now().await;
-        connection.overstayed(shared.bounds.head_timeout).await;
+        connection.must_close(shared.bounds.head_timeout).await;
     };
     let ended = tokio::select! {
         biased;
@@ -178,7 +179,8 @@ mod tests {
         let address = listener.local_addr().unwrap();
         let guard = Arc::new(Guard::new(Token::given("t0ken"), address, &[], Box::new(|_, _| false)));
         let router = Router::new().layer(axum::middleware::from_fn_with_state(guard, check));
-        // The daemon, which has this thread alone, finds all of these at once.
+        // The daemon shares this thread and runs only afterwards, so it finds all of these connections at the same
+        // time.
         let mut known = std::net::TcpStream::connect(address).unwrap();
         write!(known, "GET / HTTP/1.1\r\nHost: {address}\r\nAuthorization: Bearer t0ken\r\n\r\n").unwrap();
         let silent: Vec<_> = (0..4).map(|_| std::net::TcpStream::connect(address).unwrap()).collect();

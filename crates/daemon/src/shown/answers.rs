@@ -6,7 +6,7 @@ use toolrack_host::SessionAnswer;
 use toolrack_store::StandingAnswer;
 use utoipa::ToSchema;
 
-/// Calls of this tool run without a question, as long as it does not change.
+/// A tool whose calls run without a question, as long as its definition does not change.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(title = "StandingAnswer")]
 pub struct Shown {
@@ -15,9 +15,9 @@ pub struct Shown {
     tool: String,
     /// The hash of the definition that it is for.
     definition: String,
-    /// `tool`, or `server` when it was given for all that the server had.
+    /// `tool`, or `server` when the user gave it for all tools that the server had.
     given_for: String,
-    /// The way in of the call that the user was asked about: `cli`, `daemon`, `gateway`, `agent`, `program`.
+    /// The door of the call that the user was asked about: `cli`, `daemon`, `gateway`, `agent`, `program`.
     way: String,
     /// `always`, or `session`: until the daemon ends.
     lasting: &'static str,

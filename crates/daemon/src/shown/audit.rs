@@ -6,22 +6,23 @@ use serde_json::Value;
 use toolrack_store::audit::{AuditRow, hex};
 use utoipa::ToSchema;
 
-/// One row.
+/// A row of the audit log.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(title = "AuditRow")]
 pub struct Row {
     seq: u64,
     /// In RFC 3339.
     at: Option<String>,
-    /// `call`, `answer`, `connected`, `failed`, `closed`, `trusted`, `untrusted`, `refused`, `quarantined`, `approved`, `signed_in`,
-    /// `signed_out`, `sign_in_failed`, `turned_away`, `over_quota`, `forgot`, `lost`; of a team `member_changed`, `member_removed`, `token_made`,
-    /// `token_revoked`, `client_allowed`, `client_ended`, `refused_at_the_door`, `credential_given`, `credential_removed`, `conversation_read`,
-    /// `conversation_deleted`, `own_server_added`, `own_server_removed`.
+    /// `call`, `answer`, `connected`, `failed`, `closed`, `trusted`, `untrusted`, `refused`, `quarantined`, `approved`,
+    /// `signed_in`, `signed_out`, `sign_in_failed`, `turned_away`, `over_quota`, `forgot`, `lost`; of a team
+    /// `member_changed`, `member_removed`, `token_made`, `token_revoked`, `client_allowed`, `client_ended`,
+    /// `refused_at_the_door`, `credential_given`, `credential_removed`, `conversation_read`, `conversation_deleted`,
+    /// `own_server_added`, `own_server_removed`.
     #[schema(example = "call")]
     kind: String,
     /// `cli`, `daemon`, `gateway`, `agent`, `program`; for `turned_away`, the socket: `cli.sock`, `mcp.sock`.
     who: Option<String>,
-    /// The tenant of the member of a team who acted; this and the next five are only in rows of teams.
+    /// The tenant of the member who acted. This field and the next five are only in rows of teams.
     #[serde(skip_serializing_if = "Option::is_none")]
     tenant: Option<String>,
     /// The issuer that vouches for the subject.
@@ -39,14 +40,14 @@ pub struct Row {
     /// The id of the token that was made or revoked.
     #[serde(skip_serializing_if = "Option::is_none")]
     token: Option<String>,
-    /// The name of the value that a person gave or deleted.
+    /// The name of the value that a user gave or deleted.
     #[serde(skip_serializing_if = "Option::is_none")]
     credential: Option<String>,
-    /// What the client calls itself.
+    /// The name that the client gives itself.
     client: Option<String>,
     /// How a client of the gateway is connected: `http`, `stdio`.
     over: Option<String>,
-    /// Tells a client from others of its name.
+    /// Distinguishes clients of the same name.
     session: Option<String>,
     /// The conversation in whose turn a call was made.
     conversation: Option<String>,
@@ -55,15 +56,15 @@ pub struct Row {
     server: Option<String>,
     /// The tool; for `over_quota`, what was refused.
     tool: Option<String>,
-    /// `allowed`, `remembered`, `confirmed`, `edited`, `denied`, `declined`, `unasked`, `unanswered`; `forgotten` of an answer
-    /// that counts no more.
+    /// `allowed`, `remembered`, `confirmed`, `edited`, `denied`, `declined`, `unasked`, `unanswered`; `forgotten` for a
+    /// standing answer that was taken back.
     decision: Option<String>,
     /// The rule or the answer behind the decision; why a connection failed or ended.
     why: Option<String>,
     /// `ok`, `tool_error`, `failed`, `cancelled`.
     outcome: Option<String>,
     code: Option<String>,
-    /// Where they are kept in full.
+    /// The place at which they are stored in full.
     #[schema(value_type = Option<Object>)]
     arguments: Option<Value>,
     arguments_sha256: Option<String>,

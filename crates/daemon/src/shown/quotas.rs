@@ -1,4 +1,4 @@
-//! What is used of quotas, as the API and `toolrack --json` both show it.
+//! The use of quotas, in the form that the API and `toolrack --json` share.
 
 use serde::Serialize;
 use serde_json::Value;
@@ -7,7 +7,7 @@ use utoipa::ToSchema;
 
 use super::seconds;
 
-/// What is used of one quota.
+/// The use of a quota.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 #[schema(title = "QuotaUsage")]
 pub struct Shown {

@@ -22,8 +22,8 @@ pub struct About {
     messages: u64,
     /// Whether a turn was interrupted and can be continued.
     open_turn: bool,
-    /// Tokens and dollars: `input_tokens`, `output_tokens`, `cached_read_tokens`, `cache_write_tokens`, `reasoning_tokens`,
-    /// `cost_usd`.
+    /// Tokens and dollars: `input_tokens`, `output_tokens`, `cached_read_tokens`, `cache_write_tokens`,
+    /// `reasoning_tokens`, `cost_usd`.
     #[schema(value_type = Object)]
     spent: Spent,
 }
@@ -34,7 +34,7 @@ pub struct About {
 pub struct OwnerOf {
     /// The id of the member, as in `GET /api/v1/members`.
     id: String,
-    /// What the member was called when the conversation began.
+    /// The name of the member when the conversation began.
     name: String,
 }
 

@@ -64,7 +64,7 @@ pub(crate) struct ListedMember {
     active_at: Option<String>,
 }
 
-/// What a member has.
+/// How many tokens, sessions and clients a member has, and when one of them was last used.
 #[derive(Default)]
 pub(crate) struct Holdings {
     tokens: usize,
@@ -104,11 +104,11 @@ pub struct Token {
     pub id: String,
     /// `personal`, `browser` for the session of a browser, or `access` for the token of a client.
     pub purpose: &'static str,
-    /// What it is for, in the words of who made it; the name of the browser for a session.
+    /// The purpose that its maker gave for it; for a session, the name of the browser.
     pub label: String,
     /// The client that has it.
     pub client: Option<String>,
-    /// The profile whose MCP endpoint it opens, and nothing else.
+    /// The profile, if it is valid only for the MCP endpoint of that profile.
     pub profile: Option<String>,
     /// In RFC 3339.
     pub made_at: String,
@@ -151,15 +151,15 @@ impl OwnToken {
 #[derive(Clone, Debug, Serialize, ToSchema)]
 #[schema(title = "MemberClient")]
 pub(crate) struct Client {
-    /// Names what the member allowed. It gives no access.
+    /// The id of the permission. It grants no access.
     id: String,
-    /// What the client calls itself. No one has checked it.
+    /// The name that the client gives itself, which is not verified.
     name: String,
-    /// The id of the client. With a document of its own it is the address of that.
+    /// The id of the client: the URL of its metadata document, if it has one.
     client: String,
     /// The place to which the browser went back when the member allowed it.
     sent_to: Option<String>,
-    /// What its tokens open.
+    /// The resource for which its tokens are valid.
     resource: String,
     scope: String,
     /// In RFC 3339.

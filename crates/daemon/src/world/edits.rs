@@ -1,4 +1,4 @@
-//! Edits of configuration files that people make through the daemon.
+//! Edits of configuration files that users make through the daemon.
 
 use std::{collections::BTreeMap, path::PathBuf};
 
@@ -19,7 +19,7 @@ use super::World;
 pub(crate) enum Change {
     /// A new entry.
     Add { scope: Scope, entry: Value, replace: bool },
-    /// A shown entry comes back changed, with the hash that it had when it was shown.
+    /// The user has changed a shown entry. Has the hash of the entry as it was shown.
     Revise { entry: Value, seen: Option<String> },
     /// Removes the entry.
     Remove,
@@ -88,8 +88,8 @@ impl From<StoreError> for EditFailed {
 }
 
 impl World {
-    /// Adds entries for `caller`, all of them or none: nothing is written, and no secret is stored, before the files
-    /// could take all. An error comes with the name of the entry.
+    /// Adds entries for `caller`, all of them or none: it writes files and stores secrets only after checking that all
+    /// entries can be added. An error has the name of its entry.
     pub(crate) async fn add(
         &self,
         additions: Additions,
@@ -160,7 +160,8 @@ impl World {
         if dry_run {
             return Ok((place.scope, edited));
         }
-        // The entry's new text is known once it is read; files that cannot be used any more are reported elsewhere.
+        // The entry's new text is known only after reading it. Files that cannot be used any more are reported
+        // elsewhere.
         let _ = self.reload().await;
         if place.scope == Scope::Project {
             self.agree_to_edit((name, entry), &edited, is_new, caller).await?;
@@ -197,7 +198,7 @@ impl World {
         Ok(())
     }
 
-    /// Stores that a person agreed to run `entry`; the person's own entries need no agreement.
+    /// Records that a user agreed to run `entry`. The user's own entries need no agreement.
     pub(crate) async fn trust(&self, entry: &Entry, caller: &Caller) -> Result<(), StoreError> {
         let (Some(store), Some(project)) = (&self.store, &entry.project) else {
             return Ok(());

@@ -12,7 +12,7 @@ pub(crate) struct FindingsCache(ArcSwap<Search>);
 
 #[derive(Debug, Default)]
 struct Search {
-    /// Of the catalog; `None` before the first search.
+    /// The version of the catalog; `None` before the first search.
     version: Option<u64>,
     found: Arc<Findings>,
 }
@@ -26,7 +26,7 @@ impl FindingsCache {
             return Arc::clone(&last.found);
         }
         drop(last);
-        // Only a shutdown ends it early, when no page shows the findings any more.
+        // Only a shutdown ends the search early; no page shows the findings then.
         let found = Arc::new(spawn_blocking(move || catalog.findings()).await.unwrap_or_default());
         let search = Arc::new(Search { version: Some(version), found: Arc::clone(&found) });
         // Another task may have searched a newer catalog meanwhile.

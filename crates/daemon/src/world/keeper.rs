@@ -25,14 +25,14 @@ const GRACE: Duration = Duration::from_secs(1);
 pub(super) enum Order {
     /// Read the configuration again.
     Reload(oneshot::Sender<Result<(), NotReloaded>>),
-    /// Stop a server, or let it run again, without a change in any file.
+    /// Stop a server, or let it run again, without changing a file.
     Hold { name: String, hold: bool, done: oneshot::Sender<Result<(), NotReloaded>> },
 }
 
-/// Another world, whose configuration this one has.
+/// Another world, whose configuration this world uses.
 pub(super) struct Base {
     pub(super) world: Arc<World>,
-    /// Notices each time that it applies its configuration.
+    /// Notices each time that world applies its configuration.
     pub(super) applied: watch::Receiver<bool>,
 }
 
@@ -147,7 +147,8 @@ impl Keeper {
         }
     }
 
-    /// Reads the files and what the member has added, or takes over the configuration of the base, if that is all.
+    /// Reads the files and the servers that the member has added. If the member has added none, takes over the
+    /// configuration of the base.
     async fn load(&self, before: &Arc<Loaded>) -> Result<Arc<Loaded>, Vec<Problem>> {
         let request = with_own(&self.world.request, self.world.own_servers.as_deref(), &self.world.of).await;
         if let Some(base) = self.base.as_ref().filter(|_| request.of_member.is_empty()) {
@@ -177,8 +178,8 @@ impl Keeper {
     }
 }
 
-/// Waits until `base` applies its configuration; forever without one, and after the end of its world, which ends this
-/// one, too.
+/// Waits until `base` applies its configuration. Waits forever without a base, and after the end of the base's world,
+/// which ends this world as well.
 async fn applied(base: Option<&mut Base>) {
     let is_applied = match base {
         Some(base) => base.applied.changed().await.is_ok(),
@@ -196,7 +197,7 @@ struct Patience {
 }
 
 impl Patience {
-    /// Whether to wait, now that something has changed.
+    /// Returns whether to wait before reading the changed files.
     fn waits(&mut self, is_gone: bool) -> bool {
         if is_gone {
             self.until.get_or_insert_with(|| Instant::now() + GRACE);
@@ -206,7 +207,7 @@ impl Patience {
         is_gone
     }
 
-    /// Ends when a file has not come back in time; never while none is awaited.
+    /// Resolves when a missing file has not come back in time; never while no file is missing.
     async fn ends(&mut self) {
         match self.until {
             Some(until) => sleep_until(until).await,
@@ -242,7 +243,7 @@ pub(super) async fn load(
     }
 }
 
-/// The names of servers that have changed, and the agents, if those have; `null` when nothing has.
+/// The names of the changed servers, and the agents if they have changed; `null` if nothing has changed.
 fn changes(before: &Loaded, after: &Loaded) -> serde_json::Value {
     let of = |loaded: &Loaded| -> BTreeMap<String, (String, bool, bool, bool)> {
         let facts = loaded.entries.iter().map(|entry| {

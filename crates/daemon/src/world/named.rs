@@ -12,7 +12,7 @@ const MAX: usize = 10_000;
 pub(crate) enum NotBegun {
     /// Other work of this name is running.
     NameInUse,
-    /// So many others that have names are running.
+    /// Too much other named work is running: this many calls and turns.
     TooMany(usize),
 }
 

@@ -18,9 +18,9 @@ use super::World;
 /// The channels between a sign-in and the dashboard.
 #[derive(Debug)]
 pub struct SignInPage {
-    /// Takes the page to show, if the user has to see one.
+    /// Receives the page to show, if the user has to see one.
     pub shows: oneshot::Sender<Url>,
-    /// Brings the address at which a browser ended up that cannot reach this machine. It begins with the
+    /// Brings the address at which a browser ended up, if that browser cannot reach this machine. It begins with the
     /// `redirect_uri` of the page that was shown, and has its `state`. Closed without a value if the user pastes none.
     pub pasted: oneshot::Receiver<Url>,
 }
@@ -37,9 +37,9 @@ pub type SignIns = Box<dyn Fn(ServerName, Http, SignInPage) -> BoxFuture<'static
 pub struct NoSignIn {
     /// A stable word.
     pub code: &'static str,
-    /// For people.
+    /// A message for users.
     pub message: String,
-    /// What to do next.
+    /// The next step for the user.
     pub hint: Option<String>,
 }
 
@@ -52,7 +52,7 @@ pub(crate) struct SigningIn {
     pub(crate) page: Option<String>,
     /// Why it failed.
     pub(crate) error: Option<String>,
-    /// What to do next.
+    /// The next step for the user.
     pub(crate) hint: Option<String>,
 }
 
@@ -140,7 +140,7 @@ impl World {
             };
             world.under_way.sign_ins(|begun| begun.change(name.as_str(), &token, ended));
             if signed.is_ok() {
-                // Otherwise the host would reconnect a little later.
+                // Otherwise the host would reconnect only a little later.
                 let _ = world.host.reconnect(name.as_str());
             }
             let _ = reports.send(signed);

@@ -29,7 +29,7 @@ const MINUTE: Duration = Duration::from_secs(60);
 /// The most calls in that window; when there are more, this number is shown.
 const MAX_PER_MINUTE: usize = 100_000;
 
-/// Servers that are counted one by one; the others are counted together.
+/// The most servers that are counted separately; the others are counted together.
 const MAX_SERVERS: usize = 1_000;
 
 /// Calls of one server that ended in one way.
@@ -78,7 +78,7 @@ impl Tally {
         self.0.borrow().by_server.clone()
     }
 
-    /// Calls that ended, and how many of them in anything but a result.
+    /// How many calls ended, and how many of them ended without a result.
     pub(crate) fn totals(&self) -> (u64, u64) {
         let counted = self.0.borrow();
         let sum = |wanted: &dyn Fn(&str) -> bool| {
@@ -167,7 +167,7 @@ pub(super) async fn listen(world: Arc<World>, mut events: broadcast::Receiver<Ev
     }
 }
 
-/// What servers write to their logs, and warn of, can contain texts of any caller.
+/// The logs and warnings of servers can contain texts of any caller.
 fn audience(event: &Event) -> Audience {
     match event {
         Event::McpServerState { server, .. }

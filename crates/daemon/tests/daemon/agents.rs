@@ -112,7 +112,7 @@ async fn the_token_of_an_agent_opens_its_address_however_that_is_written() {
 async fn a_world_that_no_client_uses_ends_with_its_servers_and_begins_anew() {
     let effects = SideEffects::new();
     let up = Up::idle(home(&effects), Duration::from_millis(300)).await;
-    // One of them is used all the time, by a client that listens to its events.
+    // A client listens to the events of one of them the whole time, so that it is always in use.
     let listening = up.request(Method::GET, "/agents/coder/api/v1/events").send().await.unwrap();
     let mut listening = Events::of(listening);
     up.get("/agents/a%2Fb%20c/api/v1/servers").await;

@@ -149,7 +149,7 @@ async fn one_server_is_connected_anew_by_its_name_and_no_other() {
     for name in ["one", "other"] {
         up.until(name, "connected").await;
     }
-    // Each process of a server that was called.
+    // The processes of servers that ran a call.
     let processes = |effects: &SideEffects| effects.read().pids().len();
     let call = async |server: &str| up.call(&format!("{server}/write"), json!({ "path": "a" })).await;
     call("one").await;

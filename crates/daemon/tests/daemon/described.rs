@@ -1,12 +1,12 @@
-//! What each address of the published description refuses. The rows are made from the description, so no address is
-//! left out.
+//! The requests that each route of the published description refuses. The rows are made from the description, so no
+//! route is left out.
 
 use reqwest::{Method, RequestBuilder};
 use serde_json::{Value, json};
 
 use crate::up::{Up, fake};
 
-/// An operation of the description, at an address in which the parts are filled in.
+/// An operation of the description, with the parameters of its path filled in.
 struct Operation {
     method: Method,
     /// As the description has it.
@@ -17,7 +17,7 @@ struct Operation {
 }
 
 impl Operation {
-    /// Its address, where each part of the path is `part`.
+    /// Its path, with `part` for each parameter.
     fn path(&self, part: &str) -> String {
         let filled = self.template.split('/').map(|piece| if piece.starts_with('{') { part } else { piece });
         filled.collect::<Vec<_>>().join("/")
@@ -196,7 +196,7 @@ async fn an_address_has_the_methods_that_are_described_and_no_others() {
             let (status, code, _) = refused(up.request(method, &operation.path("x")), &what).await;
             assert_eq!((status, &*code), (405, "METHOD_NOT_ALLOWED"), "{what}");
         }
-        // One segment more, or another case, is another address.
+        // Another segment, or another case, makes another path.
         for path in [format!("{}/more/of/it", operation.path("x")), operation.path("x").to_uppercase()] {
             let (status, code, _) = refused(up.request(operation.method.clone(), &path), &path).await;
             assert_eq!((status, &*code), (404, "NOT_FOUND"), "{path}");
@@ -205,7 +205,7 @@ async fn an_address_has_the_methods_that_are_described_and_no_others() {
     up.down().await;
 }
 
-/// Parts of paths as no client of ours writes them, percent-encoded.
+/// Percent-encoded path segments that no client of ours writes.
 const ODD: &[&str] = &[
     "%00",
     "%0d%0aset-cookie:%20a=b",

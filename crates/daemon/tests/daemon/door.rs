@@ -1,4 +1,4 @@
-//! Who is let in, and how malformed requests are refused.
+//! Which requests the daemon accepts, and how it refuses malformed ones.
 
 use std::time::Duration;
 
@@ -36,7 +36,7 @@ async fn who_has_the_token_is_served_while_others_hold_all_the_connections_that_
     home.write("toolrack/mcp.json", servers(&[("fake", fake(&[]))]));
     let up = Up::started(home, Ways { connections: (48, 32, LONG), ..Ways::default() }).await;
     let address = up.url.strip_prefix("http://").unwrap();
-    // What was there before stays.
+    // Earlier connections stay.
     let mut events = up.events(None).await;
     let mut held = Vec::new();
     for number in 0..MANY {
@@ -46,7 +46,7 @@ async fn who_has_the_token_is_served_while_others_hold_all_the_connections_that_
             1 => b"GET /health HTTP/1.1\r\nHost: ",
             _ => b"POST /api/v1/calls HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 9\r\n\r\n",
         };
-        // It may have been ended by now.
+        // The daemon may have ended it by now.
         let _ = stream.write_all(begun).await;
         held.push(stream);
         if number % 50 == 0 {
@@ -55,7 +55,7 @@ async fn who_has_the_token_is_served_while_others_hold_all_the_connections_that_
             assert_eq!(answer.status(), 200, "with {number} others");
         }
     }
-    // A client of its own, with a new connection.
+    // A separate client, with a new connection.
     let client = reqwest::Client::builder().no_proxy().build().unwrap();
     let asked = client.get(format!("{}/api/v1/overview", up.url)).bearer_auth("key").send();
     assert_eq!(timeout(Duration::from_secs(5), asked).await.expect("it is answered at once").unwrap().status(), 200);
@@ -88,7 +88,7 @@ async fn a_head_is_due_in_time_from_those_who_have_shown_no_token() {
         let mut said = Vec::new();
         let _ = timeout(LONG, stream.read_to_end(&mut said)).await.expect("it is ended");
     }
-    // It has been silent as long, and stays.
+    // It has been silent for as long, and stays.
     answered().await;
     up.down().await;
 }
@@ -138,14 +138,14 @@ async fn a_request_that_is_refused_before_its_body_came_leaves_the_connection_as
     {
         let head = format!("POST {path} HTTP/1.1\r\nHost: {address}\r\nAuthorization: Bearer {token}\r\n");
         stream.write_all(format!("{head}Content-Length: 4\r\n\r\n{{").as_bytes()).await.unwrap();
-        // The rest comes when the daemon has refused the request, had it not waited.
+        // The rest arrives only after a daemon that does not wait would have refused the request.
         let early = timeout(Duration::from_millis(100), stream.peek(&mut [0])).await;
         assert!(early.is_err(), "it does not wait for the rest: {path}");
         stream.write_all(b"}  ").await.unwrap();
         let answer = next_head(&mut stream).await;
         assert!(answer.starts_with(&format!("HTTP/1.1 {status}")) && !answer.contains("connection: close"), "{answer}");
     }
-    // A body that does not come, and one that is too long to be worth it.
+    // A body that does not arrive, and one that is too long to be read.
     for (length, sent) in [(4, 0), (10_000_000, 100_000)] {
         let mut stream = TcpStream::connect(address).await.unwrap();
         let head = format!("POST /mcp HTTP/1.1\r\nHost: {address}\r\nContent-Length: {length}\r\n\r\n");

@@ -50,12 +50,12 @@ async fn a_client_that_was_away_for_too_long_is_told_how_much_it_missed_and_read
     up.call("fake/echo", json!({ "text": "first" })).await;
     let seen = events.wait("tool_completed").await.0.unwrap();
     drop(events);
-    // Each call is two events, and a thousand events are kept.
+    // Each call causes two events, and the daemon keeps a thousand events.
     let calls = stream::iter(0..600).map(|_| up.call("fake/echo", json!({ "text": "x" })));
     assert!(calls.buffer_unordered(16).all(async |(status, _)| status == 200).await);
     let mut events = up.events(Some(&seen)).await;
     let (id, name, missed) = events.next().await.unwrap();
-    assert_eq!((name.as_str(), id.as_deref()), ("missed", None), "it is no event of the log");
+    assert_eq!((name.as_str(), id.as_deref()), ("missed", None), "it is not an event of the log");
     let count = missed["count"].as_u64().unwrap();
     let (first, _, _) = events.next().await.unwrap();
     assert_eq!(number(first.as_deref()), number(Some(&seen)) + count + 1);

@@ -26,13 +26,13 @@ async fn it_is_ready_once_what_is_configured_was_applied_and_no_client_sees_the_
     let (go, gate) = mpsc::channel::<()>();
     let gate = Mutex::new(gate);
     let before_applying = move || {
-        // Once; afterwards the other end is gone.
+        // Answer one request, and then close the connection.
         let _ = tokio::task::block_in_place(|| gate.lock().unwrap().recv());
     };
     let up = Up::begun(home, Ways { before_applying: Arc::new(before_applying), ..Ways::default() }).await;
     let mut early = JoinSet::new();
     early.spawn(up.request(Method::GET, "/api/v1/overview").send());
-    let starting = json!({ "status": "starting", "reason": "what is configured has not been applied yet" });
+    let starting = json!({ "status": "starting", "reason": "the configuration has not been applied yet" });
     assert_eq!(ready(&up).await, (503, starting));
     let health: Value = up.client.get(format!("{}/health", up.url)).send().await.unwrap().json().await.unwrap();
     assert_eq!(health, json!({ "status": "ok", "reason": null }), "it is alive all the same");

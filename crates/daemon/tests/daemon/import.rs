@@ -1,4 +1,4 @@
-//! Servers of other programs, taken over through the daemon.
+//! Servers of other programs, imported through the daemon.
 
 use serde_json::{Value, json};
 use toolrack_testkit::{Home, SideEffects};
@@ -50,7 +50,7 @@ async fn imported_secrets_get_names_of_their_own_or_stay_in_the_file_where_the_c
         entry["env"] = json!({ "API_KEY": SECRET });
         entry
     };
-    // Both names are the same in the name of a secret.
+    // Both names give the same name of a secret.
     let up = Up::of(home(&[("a+b", with_key()), ("a:b", with_key()), ("c", with_key())])).await;
     let offers = up.get("/api/v1/import").await["offers"].clone();
     let chosen = json!({ "offers": [choice(&offers[0]), choice(&offers[1])] });

@@ -1,4 +1,4 @@
-//! What is kept, read page by page: the audit log, conversations, what servers wrote.
+//! Stored data, read page by page: the audit log, conversations, the logs of servers.
 
 use std::path::PathBuf;
 
@@ -32,7 +32,7 @@ async fn the_audit_log_is_read_page_by_page_from_the_newest_to_the_oldest_also_w
         let page = up.get(&format!("/api/v1/audit?limit=3{before}")).await;
         assert!(seqs(&page).len() <= 3, "{page}");
         seen.extend(seqs(&page));
-        // What is written meanwhile moves no page.
+        // Rows that are written meanwhile do not shift the pages.
         up.store
             .revoke(&PathBuf::from("/project"), &format!("s{}", seen.len()), &Caller::local(Way::Cli))
             .await

@@ -1,4 +1,4 @@
-//! The daemon as programs and people meet it: over HTTP, in front of real servers.
+//! The daemon as programs and users see it: over HTTP, in front of real servers.
 
 #[cfg(test)]
 mod agents;

@@ -1,4 +1,4 @@
-//! The daemon behind other people's servers, with what those do by default: below a path of theirs, with streams.
+//! The daemon behind common proxies with their default settings: below a path, and with streams.
 
 use std::{
     net::TcpListener,
@@ -14,7 +14,7 @@ use toolrack_testkit::Home;
 
 use crate::up::{Events, LONG, Up, Ways, fake, servers};
 
-/// Where the daemon is at the proxy.
+/// The path of the daemon at the proxy.
 const BELOW: &str = "/tools/rack";
 
 /// A program that ends with its test.
@@ -40,7 +40,7 @@ fn free() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
-/// Debian has some programs where only root looks.
+/// Debian installs some programs in folders that only root has on its path.
 #[expect(clippy::disallowed_methods, reason = "where programs are is known to the disk alone")]
 fn program(name: &str) -> String {
     let place = format!("/usr/sbin/{name}");
@@ -48,8 +48,8 @@ fn program(name: &str) -> String {
 }
 
 impl Proxy {
-    /// `config` makes its file, from its port and the daemon's address; `arguments` those with which it stays in the
-    /// foreground, from its folder and that file.
+    /// `config` makes its configuration file from its port and the daemon's address; `arguments` makes the arguments
+    /// that keep it in the foreground, from its folder and that file.
     async fn start(
         name: &str,
         config: impl Fn(u16, &str) -> String,
@@ -71,7 +71,7 @@ impl Proxy {
         let client = Client::builder().no_proxy().timeout(LONG).build().unwrap();
         let proxy = Self { program: Program(child), url: format!("http://127.0.0.1:{port}{BELOW}"), client, up };
         timeout(LONG, async {
-            // It says nowhere that it listens.
+            // It does not report when it listens.
             while proxy.client.get(format!("{}/health", proxy.url)).send().await.is_err() {
                 sleep(Duration::from_millis(20)).await;
             }
@@ -86,7 +86,7 @@ impl Proxy {
         self.client.request(method, format!("{}{path}", self.url)).bearer_auth("key").header("origin", origin)
     }
 
-    /// What a browser and a client of the gateway do.
+    /// Sends the requests of a browser and of a client of the gateway.
     async fn serves_everything(self) {
         let page = self.client.get(format!("{}/", self.url)).send().await.unwrap();
         assert_eq!(page.status(), 200);
@@ -104,7 +104,7 @@ impl Proxy {
         let call = json!({ "tool": "fake/echo", "arguments": { "text": "hi" }, "approved": true });
         let called = self.request(Method::POST, "/api/v1/calls").json(&call).send().await.unwrap();
         assert_eq!(called.status(), 200);
-        // The stream goes on: what a proxy holds back would never come.
+        // The stream does not end, so anything that the proxy held back would never arrive.
         events.wait("tool_completed").await;
 
         let streamed = self.request(Method::POST, "/api/v1/calls").header("accept", "text/event-stream").json(&call);

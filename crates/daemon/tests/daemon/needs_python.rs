@@ -1,5 +1,5 @@
-//! The description of the API against the API: requests that it allows, and some that it does not, made up by schemathesis
-//! (<https://schemathesis.readthedocs.io>).
+//! Tests the API against its description: schemathesis (<https://schemathesis.readthedocs.io>) generates requests that
+//! the description allows, and some that it does not.
 
 use std::{
     path::{Path, PathBuf},
@@ -12,7 +12,7 @@ use toolrack_testkit::Home;
 
 use crate::up::{Up, fake, servers};
 
-/// What answers must be, whatever was asked.
+/// The checks that every answer must pass.
 const CHECKS: &str = "not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance,negative_data_rejection";
 
 #[expect(clippy::disallowed_methods, reason = "what is installed where is a matter of the machine")]
@@ -27,12 +27,12 @@ fn schemathesis() -> PathBuf {
 async fn every_address_answers_as_its_description_says_whatever_is_asked() {
     let home = Home::new();
     home.write("toolrack/mcp.json", servers(&[("fake", fake(&[])), ("gone", json!({ "command": "/nonexistent" }))]));
-    // No person is there to answer a question.
+    // No user can answer a question.
     let up = Up::patient(home, Duration::from_millis(50)).await;
     let mut command = up.home.command(schemathesis());
     command
         .args(["run", &format!("{}/openapi.json", up.url), "--header", "Authorization: Bearer key"])
-        // The same requests in each run; events and calls may have no end.
+        // Generate the same requests in each run. Leave out events and calls, which may never end.
         .args(["--seed", "1", "--max-examples", "10", "--phases", "examples,coverage,fuzzing", "--no-color"])
         .args(["--exclude-path", "/api/v1/events", "--request-timeout", "20", "--checks", CHECKS]);
     let output = tokio::task::spawn_blocking(move || output(command)).await.unwrap();

@@ -60,7 +60,7 @@ async fn the_title_of_a_conversation_tells_no_secret_in_any_answer() {
 #[tokio::test]
 async fn a_secret_that_a_model_thinks_and_says_in_pieces_is_told_in_none() {
     let mut talks = fake(&[]);
-    // A model says word by word.
+    // The model streams its answer word by word.
     talks["env"] = json!({ "API_KEY": "hunter2 hunter2" });
     let up = Up::with(&[("talks", talks)]).await;
     let text = "it is hunter2 hunter2 I think";

@@ -1,4 +1,4 @@
-//! Signing in, begun at the daemon and ended in a browser.
+//! Signing in, which begins at the daemon and ends in a browser.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ const PAGE: &str =
     "https://as.example/authorize?redirect_uri=http%3A%2F%2F127.0.0.1%3A9%2Fcallback&state=s1&client_id=c";
 const BACK: &str = "http://127.0.0.1:9/callback?code=c1&state=s1";
 
-/// A daemon with one server that has to be signed in to. `signs_in` says how.
+/// A daemon with one server that requires a sign-in, which `signs_in` performs.
 async fn up<F>(signs_in: impl Fn(SignInPage) -> F + Send + Sync + 'static) -> Up
 where
     F: Future<Output = Result<(), NoSignIn>> + Send + 'static,
@@ -80,7 +80,7 @@ async fn a_new_sign_in_cancels_the_one_before() {
         async move {
             let page = format!("{PAGE}&number={}", ends.strong_count());
             shows.send(Url::parse(&page).unwrap()).unwrap();
-            // Dropped with the future, which tells that this sign-in is given up.
+            // Dropped together with the future, which shows that the sign-in was cancelled.
             let _ended = told_when_dropped(ends);
             let _pasted = pasted;
             std::future::pending().await
@@ -97,7 +97,7 @@ async fn a_new_sign_in_cancels_the_one_before() {
     timeout(LONG, ended.recv()).await.expect("the end of the daemon gives up the second").unwrap();
 }
 
-/// Says so when it is dropped.
+/// Reports when it is dropped.
 fn told_when_dropped(ends: mpsc::UnboundedSender<()>) -> impl Drop {
     struct Ends(mpsc::UnboundedSender<()>);
     impl Drop for Ends {

@@ -1,5 +1,4 @@
-//! Servers that crash at random under a daemon that goes on: for a few seconds, or for as long as
-//! `TOOLRACK_SOAK_SECONDS` says.
+//! Servers crash at random under a running daemon, for a few seconds or for `TOOLRACK_SOAK_SECONDS`.
 
 use std::{
     sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed},
@@ -22,7 +21,7 @@ fn duration() -> Duration {
     Duration::from_secs(seconds.unwrap_or(5))
 }
 
-/// Numbers that look random, and are the same in each run.
+/// Pseudo-random numbers, the same in each run.
 fn scattered(n: usize) -> usize {
     (n.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 33) & 0xFFFF
 }
@@ -52,7 +51,7 @@ async fn caller(up: &Up, counts: &Counts, number: usize) {
         let (status, answer) = up.post("/api/v1/calls", body).await;
         match status.as_u16() {
             200 => counts.calls.fetch_add(1, Relaxed),
-            // The server was not there, or went away.
+            // The server was not connected, or disconnected during the call.
             404 | 424 | 502 => counts.failed.fetch_add(1, Relaxed),
             _ => panic!("{status} {answer}"),
         };
@@ -87,7 +86,7 @@ async fn crasher(up: &Up, counts: &Counts) {
         let (status, _) = up.call(&format!("s{server}/crash"), json!({ "signal": 9 })).await;
         assert!(!status.is_success(), "a crash gave a result");
         counts.crashes.fetch_add(1, Relaxed);
-        // A server that crashes all the time is given up eventually.
+        // The host eventually gives up a server that crashes all the time.
         let _ = up.post(&format!("/api/v1/servers/s{server}/reconnect"), json!({})).await;
     }
 }

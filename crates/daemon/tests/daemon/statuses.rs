@@ -1,4 +1,4 @@
-//! Why something cannot be done: a status and a stable word for each reason.
+//! The reasons why a request fails, each with its status and stable code.
 
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
@@ -162,7 +162,7 @@ async fn a_change_that_cannot_be_made_says_why_and_leaves_every_file_as_it_is() 
     .await;
     assert_eq!(files(), before);
 
-    // A file that cannot be used is not read in part.
+    // A file with an error is rejected as a whole.
     up.save("{ \"mcpServers\": { oops");
     all_are_refused(
         &up,

@@ -50,7 +50,7 @@ async fn a_refused_entry_waits_no_more_until_it_changes() {
         (trust["pending"][0]["name"] == "theirs" && trust["refused"] == json!([])).then_some(())
     })
     .await;
-    // A person may change their mind.
+    // Users may change their mind.
     project(&up.home, &[("theirs", fake(&[]))]);
     up.eventually("it is refused again", async || {
         (up.get("/api/v1/trust").await["refused"][0]["name"] == "theirs").then_some(())
@@ -102,7 +102,7 @@ async fn what_a_project_brings_is_shown_to_the_last_letter_whatever_was_handed_o
     let server = up.until("theirs", "connected").await;
     assert_eq!(server["config"]["env"], json!({ "NPM_AUTH": "***", "NODE_OPTIONS": "***" }));
 
-    // From now on, the value is one that a server was given in confidence.
+    // From now on, the value counts as a secret of a server.
     project(&up.home, &brought(&["--token", script, "one\ntwo\u{202e}"]));
     up.until("theirs", "pending_trust").await;
     let again = up.get("/api/v1/trust").await["pending"][0].clone();

@@ -1,4 +1,4 @@
-//! Conversations over the API, with a model that answers by a script.
+//! Conversations over the API, with a scripted model.
 
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -6,7 +6,7 @@ use toolrack_testkit::SideEffects;
 
 use crate::up::{Events, Up, fake};
 
-/// Says something, and returns all events.
+/// Sends a message, and returns all events of the turn.
 async fn say(up: &Up, body: Value) -> Vec<(String, Value)> {
     let response = up.request(Method::POST, "/api/v1/turns").json(&body).send().await.unwrap();
     assert_eq!(response.status(), 200, "{body}");
@@ -50,7 +50,7 @@ async fn a_model_calls_a_tool_and_answers_and_the_conversation_is_kept() {
         kept["messages"].as_array().unwrap().iter().map(|said| said["role"].as_str().unwrap()).collect();
     assert_eq!(roles, ["user", "assistant", "tool", "assistant", "user", "assistant"]);
     assert_eq!(kept["next"], Value::Null);
-    // The same, page by page: a long one is cut, and says so.
+    // The same conversation, page by page. A long message is cut and marked.
     let (mut paged, mut after) = (Vec::new(), String::new());
     for cut in [true, true, false] {
         let page = up.get(&format!("/api/v1/sessions/{session}?limit=2{after}")).await;
@@ -83,7 +83,7 @@ async fn a_call_of_a_model_waits_for_approval_like_every_other() {
     up.down().await;
 }
 
-/// Each call looks up the standing answer in the database, while the results of the others are written there.
+/// Each call looks up the standing answer in the database while the results of other calls are written to it.
 #[tokio::test]
 async fn calls_that_need_a_decision_and_the_conversation_share_one_database() {
     let up = Up::with(&[("fake", fake(&[]))]).await;
@@ -155,7 +155,7 @@ async fn a_conversation_has_one_turn_at_a_time_and_the_one_that_is_under_way_kee
     let calls = json!([{ "name": "mcp__fake__write", "input": { "path": "a" } }]);
     let model = script(json!([{ "tool_calls": calls }, { "text": "Written." }]));
     let second = json!({ "text": "And?", "session": "last", "model": script(json!([{ "text": "Yes." }])) });
-    // The first is a new conversation, the next goes on with it.
+    // The first turn starts a new conversation, and the next one continues it.
     for session in [Value::Null, json!("last")] {
         let turn = say(&up, json!({ "text": "Write.", "model": model, "session": session }));
         let meanwhile = async {

@@ -26,7 +26,7 @@ use toolrack_store::Store;
 use toolrack_team::TenantQuotas;
 use toolrack_testkit::{Home, fake_server_path};
 
-/// Longer than anything takes on a busy machine.
+/// A time-out that is longer than anything takes on a busy machine.
 pub(crate) const LONG: Duration = Duration::from_secs(30);
 
 /// A daemon that is up.
@@ -41,19 +41,19 @@ pub(crate) struct Up {
     running: JoinSet<()>,
 }
 
-/// How a daemon goes about it.
+/// The options of a test's daemon.
 pub(crate) struct Ways {
     /// How long a question waits.
     pub(crate) patience: Duration,
-    /// How long the world of an agent stays unused.
+    /// How long the world of an agent runs without a request.
     pub(crate) agent_idle: Duration,
-    /// How long what is under way at the end may go on.
+    /// How long requests that are under way at the end may continue.
     pub(crate) grace: Duration,
-    /// Connections at once, those among them without a token, and how long one of these may say nothing.
+    /// The most connections, the most without a token, and how long one of the latter may be silent.
     pub(crate) connections: (usize, usize, Duration),
-    /// Names by which it may be called.
+    /// The names under which it may be reached.
     pub(crate) hosts: Vec<String>,
-    /// Done before each world is applied.
+    /// Called before each world is applied.
     pub(crate) before_applying: Arc<dyn Fn() + Send + Sync>,
     /// Whether the daemon has its database.
     pub(crate) has_store: bool,
@@ -101,7 +101,7 @@ impl Secrets for Kept {
     }
 }
 
-/// Signs in to a server, with what connects it to the page.
+/// Signs in to a server, with the channels to the page.
 pub(crate) type SignIn = dyn Fn(SignInPage) -> BoxFuture<'static, Result<(), NoSignIn>> + Send + Sync;
 
 impl Default for Ways {
@@ -113,7 +113,7 @@ impl Default for Ways {
     }
 }
 
-/// A model that answers by a script in JSON, which is what names it.
+/// A model with a script: its name is the script in JSON.
 fn scripted(name: Option<String>) -> Result<ChosenModel, NoModel> {
     let none =
         || NoModel { code: "NO_MODEL", message: "no model is configured".to_owned(), hint: Some("set one".to_owned()) };
@@ -135,38 +135,38 @@ pub(crate) fn servers(entries: &[(&str, Value)]) -> String {
 }
 
 impl Up {
-    /// With these servers, and every call that only reads allowed.
+    /// A daemon with these servers, which allows every call that only reads.
     pub(crate) async fn with(entries: &[(&str, Value)]) -> Self {
         let home = Home::new();
         home.write("toolrack/mcp.json", servers(entries));
         Self::of(home).await
     }
 
-    /// With what `home` has configured.
+    /// A daemon with the configuration in `home`.
     pub(crate) async fn of(home: Home) -> Self {
         Self::patient(home, LONG).await
     }
 
-    /// The same, where a question waits only so long.
+    /// The same, where questions wait at most `patience`.
     pub(crate) async fn patient(home: Home, patience: Duration) -> Self {
         Self::started(home, Ways { patience, ..Ways::default() }).await
     }
 
-    /// The same, where the worlds of agents end when they were unused for so long.
+    /// The same, where the worlds of agents end after `idle` without a request.
     pub(crate) async fn idle(home: Home, agent_idle: Duration) -> Self {
         Self::started(home, Ways { agent_idle, ..Ways::default() }).await
     }
 
-    /// The same, in these ways.
+    /// The same, with these options.
     pub(crate) async fn started(home: Home, ways: Ways) -> Self {
         let up = Self::begun(home, ways).await;
-        // Nothing else is answered before the world is there.
+        // No other request is answered before the world has begun.
         up.get("/openapi.json").await;
         up.host.settled().await;
         up
     }
 
-    /// One that listens, and applies what is configured meanwhile.
+    /// A daemon that listens already, while it still applies the configuration.
     pub(crate) async fn begun(home: Home, ways: Ways) -> Self {
         let Ways { patience, agent_idle, grace, connections, hosts, before_applying, has_store, sign_ins } = ways;
         let (connections, unauthenticated, head_timeout) = connections;
@@ -217,7 +217,7 @@ impl Up {
         let for_agents: MakeWorld = Box::new(move |id, _| {
             let parts = parts(Some(id));
             Box::pin(
-                async move { Ok(WorldParts { parts, for_agents: None, for_people: None, then: Box::pin(async {}) }) },
+                async move { Ok(WorldParts { parts, for_agents: None, for_members: None, then: Box::pin(async {}) }) },
             )
         });
         let options = Options {
@@ -279,7 +279,7 @@ impl Up {
         .await
     }
 
-    /// Waits until `look` sees something: what the daemon knows, it tells in events too, so that it is looked again after each.
+    /// Waits until `look` returns something. It looks again after each event of the daemon.
     pub(crate) async fn eventually<T>(&self, what: &str, look: impl AsyncFn() -> Option<T>) -> T {
         let waited = timeout(LONG, async {
             let mut events = self.events(None).await;
@@ -287,14 +287,14 @@ impl Up {
                 if let Some(seen) = look().await {
                     return seen;
                 }
-                // Not every change is an event; none takes long to be seen.
+                // Not every change causes an event, so look again after a short time, too.
                 let _ = timeout(Duration::from_millis(50), events.next()).await;
             }
         });
         waited.await.unwrap_or_else(|_| panic!("it did not come to pass: {what}"))
     }
 
-    /// What happens from now on, or after the event `last`.
+    /// The events from now on, or after the event `last`.
     pub(crate) async fn events(&self, last: Option<&str>) -> Events {
         let mut request = self.request(Method::GET, "/api/v1/events");
         if let Some(last) = last {
@@ -305,7 +305,7 @@ impl Up {
         Events::of(response)
     }
 
-    /// The one question that waits.
+    /// The only open question.
     pub(crate) async fn question(&self) -> Value {
         self.eventually("a question waits", async || {
             let open = self.get("/api/v1/approvals").await;
@@ -329,7 +329,7 @@ impl Up {
         self.home.write("toolrack/mcp.json", text);
     }
 
-    /// Tells it to end, and waits for it.
+    /// Ends the daemon, and waits until it has ended.
     pub(crate) async fn down(mut self) -> Home {
         self.end.cancel();
         timeout(LONG, self.running.join_next()).await.expect("the daemon ends").unwrap().unwrap();
@@ -338,7 +338,7 @@ impl Up {
     }
 }
 
-/// The description of the API documents this status for the request, if it has the address.
+/// Checks that the description of the API documents this status for the request, if it has the route.
 fn assert_documented(method: &Method, path: &str, status: StatusCode) {
     static PATHS: LazyLock<Value> =
         LazyLock::new(|| serde_json::from_str::<Value>(&toolrack_daemon::openapi()).unwrap()["paths"].take());
@@ -354,7 +354,7 @@ fn assert_documented(method: &Method, path: &str, status: StatusCode) {
             && template.split('/').zip(path.split('/')).all(|(part, given)| part.starts_with('{') || part == given)
     };
     let all = PATHS.as_object().unwrap().iter().filter(|(template, _)| is_at(template));
-    // Of `/a/b` and `/a/{x}`, the first is meant.
+    // `/a/b` takes precedence over `/a/{x}`.
     let Some((template, found)) = all.min_by_key(|(template, _)| template.matches('{').count()) else { return };
     let Some(operation) = found.get(method.as_str().to_lowercase()) else { return };
     assert!(operation["responses"].get(status.as_str()).is_some(), "{method} {template} has no {status}");

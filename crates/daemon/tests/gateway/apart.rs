@@ -1,4 +1,5 @@
-//! Clients of the older era beside each other, each with its session: what one does, ends or hears is not another's.
+//! Several clients of the older era at the same time, each with its own session. No client sees, ends or receives
+//! anything of another.
 
 use reqwest::{Method, Response};
 use serde_json::{Value, json};
@@ -49,7 +50,7 @@ async fn a_client_cancels_its_own_request_and_not_the_one_that_another_gave_the_
     let (body, cancelled) = (sleep(7), notification("notifications/cancelled", json!({"requestId": 7})));
     let cancel = async {
         until("both run", || effects.read().runs_of("sleep") == 2).await;
-        // Neither another id, nor the same number as a text, is the request.
+        // Another id does not match the request, nor does the same number as a text.
         for odd in [json!(8), json!("7"), json!(7.5), Value::Null, json!({}), json!([7])] {
             let odd = notification("notifications/cancelled", json!({"requestId": odd}));
             assert_eq!(one.post(&odd, &[]).await.status(), 202);
@@ -127,7 +128,7 @@ async fn each_session_hears_of_changes_of_the_servers_that_it_sees_once_and_of_n
         assert_eq!(next(&mut all, &mut left).await.unwrap()["method"], method);
     }
     assert_eq!(next(&mut narrow, &mut String::new()).await.unwrap()["method"], method);
-    // What a session missed before it opened its stream, it hears then.
+    // A session that opens its stream gets the notifications that it missed before.
     let mut late = listen(&late).await;
     assert_eq!(next(&mut late, &mut String::new()).await.unwrap()["method"], method);
     world.gateway.shutdown().await;
@@ -179,7 +180,7 @@ async fn a_session_is_named_once_and_exactly_or_the_request_is_refused() {
         (known.clone(), 200),
     ] {
         let answer = raw.post(&ping, &[("mcp-session-id", &session)]).await;
-        // All digits may be digits alone.
+        // An id of hexadecimal digits may happen to have no letter.
         let status = if session == known { 200 } else { status };
         assert_eq!(answer.status(), status, "{session}");
     }

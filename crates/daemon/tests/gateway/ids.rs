@@ -6,7 +6,7 @@ use toolrack_testkit::SideEffects;
 
 use crate::world::{Raw, World, json_of, messages_of, modern, request, until};
 
-/// Ids as they are written, and whether they are ones.
+/// Ids as clients write them, and whether they are valid.
 fn ids() -> Vec<(String, bool)> {
     let long = |length: usize| format!("\"{}\"", "x".repeat(length));
     let fine =

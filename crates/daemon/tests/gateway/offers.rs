@@ -81,7 +81,7 @@ async fn a_uri_that_two_servers_have_is_named_in_full_and_no_server_stands_in_fo
     let none = modern(&raw, "resources/read", json!({"uri": "toolrack://three/fake://note"})).await;
     assert_eq!(none["error"]["data"]["uri"], "toolrack://three/fake://note");
 
-    // With one of them in view there is no doubt, and the other cannot be reached.
+    // If the view has only one of the servers, the URI is unambiguous, and the other server cannot be reached.
     let one = Raw::new(&world).at("servers=one");
     let read = modern(&one, "resources/read", json!({"uri": "fake://note"})).await;
     assert_eq!(read["result"]["contents"][0]["text"], "a note", "{read}");

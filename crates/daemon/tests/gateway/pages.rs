@@ -44,7 +44,7 @@ async fn the_pages_of_every_list_hold_each_item_once_and_in_order_in_both_eras()
                 assert!(items.len() <= 2 && !items.is_empty(), "{method}: {page}");
                 names.extend(items.iter().map(|item| item[key].as_str().unwrap().to_owned()));
                 pages += 1;
-                // `null` where there is no next page could be taken for a cursor.
+                // Without a next page, `null` could be taken for a cursor.
                 let Some(next) = page.get("nextCursor") else { break };
                 params = json!({ "cursor": next.as_str().unwrap() });
             }
@@ -91,13 +91,13 @@ async fn a_cursor_still_leads_on_after_tools_have_come_and_gone() {
     let first = ask(&raw, true, "tools/list", json!({})).await;
     let cursor = json!({ "cursor": first["result"]["nextCursor"] });
     let second = ask(&raw, true, "tools/list", cursor.clone()).await;
-    // The tool that comes stands before the place that the cursor leads to.
+    // The new tool comes before the place of the cursor.
     let call = Call::from_map("one/tools_changed", object(json!({"add": "aaa"})));
     world.host.call(call).await.unwrap();
     until("it is listed", || world.host.catalog().select("one/aaa").is_ok()).await;
     assert_eq!(names(&ask(&raw, true, "tools/list", cursor.clone()).await), names(&second), "nothing comes twice");
     assert!(names(&ask(&raw, true, "tools/list", json!({})).await).contains(&"mcp__one__aaa".to_owned()));
-    // A client that sees less gets the rest of what it sees.
+    // A client with a smaller view gets the rest of that view.
     let narrow = Raw::new(&world).at("servers=two");
     let rest = names(&ask(&narrow, true, "tools/list", cursor).await);
     assert!(rest.len() == 2 && rest.iter().all(|name| name.starts_with("mcp__two__")), "{rest:?}");

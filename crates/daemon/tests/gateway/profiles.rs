@@ -1,4 +1,4 @@
-//! Profiles: what one group of clients sees, under the names that an operator gave.
+//! Profiles: the tools that a group of clients sees, under the names that an operator gave.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -48,7 +48,7 @@ async fn a_client_of_a_profile_lists_and_calls_a_tool_by_the_name_that_the_profi
         assert!(said.text.contains("hello"), "{said:?}");
         host.shutdown().await;
     }
-    // Its name in the catalog is no name of this profile, and other tools are not there.
+    // The profile does not have the tool under its name in the catalog, nor any other tool.
     for hidden in ["mcp__fake__echo", "fake/echo", "mcp__fake__write"] {
         let refused = json_of(raw.modern(2, "tools/call", json!({"name": hidden})).await).await;
         assert_eq!(refused["error"]["code"], -32602, "{hidden}: {refused}");

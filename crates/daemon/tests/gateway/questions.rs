@@ -1,4 +1,4 @@
-//! Questions of servers and the gate, asked of the client whose call it is.
+//! Questions of servers and the gate, which go to the client whose call caused them.
 
 use std::sync::Arc;
 
@@ -56,7 +56,7 @@ async fn a_client_that_cannot_be_asked_is_not_asked() {
     }
 }
 
-/// Fills in forms, and can do nothing else.
+/// A client that only fills in forms.
 struct Forms;
 
 impl Asker for Forms {
@@ -80,7 +80,9 @@ async fn a_client_without_a_model_refuses_sampling_and_is_no_client_that_does_no
 
 #[tokio::test]
 async fn what_only_clients_can_answer_is_not_offered_in_calls_of_no_client() {
-    for (era, word) in [("legacy", "belongs to no call of a client"), ("modern", "requires the sampling capability")] {
+    for (era, word) in
+        [("legacy", "does not belong to a call of a client"), ("modern", "requires the sampling capability")]
+    {
         let world = World::new(&format!("--era {era}")).await;
         let call = Call::from_map("fake/sample", object(json!({})));
         let refused = match timeout(PATIENCE, world.host.call(call)).await.unwrap() {
@@ -132,7 +134,7 @@ async fn without_a_user_to_ask_a_call_is_denied_in_words() {
     world.end().await;
 }
 
-/// Approves everything, and can do nothing else.
+/// A client that only approves, and approves everything.
 struct Inbox;
 
 impl Asker for Inbox {

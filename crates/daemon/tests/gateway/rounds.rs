@@ -19,7 +19,7 @@ fn elicit() -> Value {
 #[tokio::test]
 async fn a_call_asks_in_one_round_and_continues_in_the_next() {
     let effects = SideEffects::new();
-    // Behind it, a server of the older era: its call waits, and must not be made again.
+    // The server behind it is of the older era: its call waits, and must not be made twice.
     let world = World::new(&format!("--log {} --log-all", effects.path_str())).await;
     let raw = Raw::new(&world);
     let asked = ask(&raw, 1, elicit()).await;

@@ -137,7 +137,7 @@ async fn a_subscription_is_acknowledged_first_and_told_only_what_it_wants() {
     for message in &messages {
         assert_eq!(message["params"]["_meta"]["io.modelcontextprotocol/subscriptionId"], 9);
     }
-    // Its end is told.
+    // The server reports that the session has ended.
     world.gateway.shutdown().await;
     let rest = timeout(PATIENCE, stream.text()).await.expect("the end").unwrap();
     assert!(rest.contains(r#""resultType":"complete""#), "{rest}");

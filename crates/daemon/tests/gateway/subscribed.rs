@@ -42,10 +42,11 @@ async fn clients_of_both_eras_hear_of_what_they_subscribed_to_at_servers_of_both
             let note = listener(&host, NOTE).await;
             touch(&host, NOTE).await;
             hears(&note, NOTE, &about).await;
-            // One more, beside the first.
+            // A second listener, in addition to the first.
             note.subscribe(&host, "rack", "fake://note/ada").await.unwrap();
             touch(&host, "fake://note/ada").await;
-            // What is below another is a change of that too, which may be heard of more than once.
+            // A change of a resource below another counts as a change of that one, too, and may be reported more than
+            // once.
             let mut heard = BTreeSet::new();
             while !heard.contains("fake://note/ada") {
                 heard.insert(timeout(PATIENCE, note.updated()).await.expect(&about).1);
@@ -82,7 +83,7 @@ async fn a_resource_of_two_servers_is_reported_under_the_name_that_the_client_us
     world.end().await;
 }
 
-/// How often the server was asked for this.
+/// How often the gateway sent this request to the server.
 fn asked(effects: &SideEffects, method: &str) -> usize {
     effects.read().count_of(method)
 }
@@ -105,7 +106,7 @@ async fn many_clients_share_one_subscription_which_the_last_of_them_ends() {
     }
     let (_, last, _note) = clients.pop().unwrap();
     for (_, host, note) in clients {
-        // Some end their subscription, and some are just gone.
+        // Some clients end their subscription, and some just disconnect.
         if asked(&effects, "resources/unsubscribe") == 0 {
             drop(note);
         }

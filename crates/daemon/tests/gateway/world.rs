@@ -24,7 +24,7 @@ use toolrack_host::{
 };
 use toolrack_testkit::fake_server_path;
 
-/// Longer than anything here takes on a busy machine.
+/// A time-out that is longer than anything here takes on a busy machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
 pub(crate) fn name(name: &str) -> ServerName {
@@ -74,7 +74,7 @@ impl World {
         Self::of(host, options).await
     }
 
-    /// Whatever is or will be in `host`.
+    /// All present and later servers of `host`.
     pub(crate) async fn of(host: Host, options: GatewayOptions) -> Self {
         let gateway = Gateway::new(host.clone(), options);
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -143,7 +143,7 @@ pub(crate) async fn call(host: &Host, tool: &str, arguments: Value) -> Result<To
     timeout(PATIENCE, host.call(call)).await.expect("the call ends")
 }
 
-/// A person who answers everything, and remembers what was asked.
+/// A user who answers every question, and remembers the questions.
 #[derive(Default)]
 pub(crate) struct Person {
     asked: Mutex<Vec<String>>,
@@ -218,7 +218,7 @@ impl Raw {
         Self { http: reqwest::Client::new(), url: world.url.clone(), session: None }
     }
 
-    /// With a session of 2025-11-25, and these capabilities.
+    /// A client with a session of 2025-11-25, and these capabilities.
     pub(crate) async fn legacy(world: &World, capabilities: Value) -> Self {
         let mut raw = Self::new(world);
         let params = json!({
@@ -310,7 +310,7 @@ pub(crate) async fn messages_of(response: Response) -> Vec<Value> {
     }
 }
 
-/// Waits until something is so.
+/// Waits until a condition holds.
 pub(crate) async fn until(what: &str, is_so: impl Fn() -> bool) {
     let so = async {
         while !is_so() {

@@ -88,7 +88,8 @@ async fn fits(tool: &CatalogTool, arguments: Map<String, Value>) -> Result<(), S
 }
 
 impl Door {
-    /// Uses a remembered answer or asks the user. Returns the arguments to send. Only a question causes an event.
+    /// Uses a remembered answer or asks the user. Returns the arguments to send. Sends an event only if it asks a
+    /// question.
     pub(super) async fn confirm(
         &self,
         running: &mut Running<'_>,

@@ -10,7 +10,7 @@ use crate::{
 /// Counts what each caller uses, and refuses what goes beyond a quota. Must not block.
 ///
 /// The host asks it about a call that the gate, and the user where the gate requires it, have allowed, before it sends
-/// anything. What the gate refuses counts for nothing.
+/// anything. Calls that the gate refuses do not count.
 pub trait Quotas: Send + Sync {
     /// Begins `work` of `caller`.
     ///

@@ -84,7 +84,7 @@ fn about(error: &LinkError, source: &Source) -> Option<String> {
         }
         LinkError::Redirect { next, .. } => format!("{next} {source}"),
         LinkError::NeedsAuth { how: Some(how), .. } => how.clone(),
-        LinkError::NoToken { .. } => "call again later; if it stays so, sign in anew".to_owned(),
+        LinkError::NoToken { .. } => "call again later; if the error stays, sign in again".to_owned(),
         LinkError::Helper { .. } => {
             format!("run the program of `headers_helper` in {source} by hand to see what it says")
         }
@@ -96,7 +96,7 @@ fn about(error: &LinkError, source: &Source) -> Option<String> {
             "it is not known whether the call was carried out; it was not repeated".to_owned()
         }
         LinkError::NotRecorded(_) => {
-            "a recording answers what was asked while it was made: ask the same, or record this as well".to_owned()
+            "a recording answers only the requests that it contains: make the same request, or record this one as well".to_owned()
         }
         LinkError::RateLimited { .. } => "the call was not carried out; call again later".to_owned(),
         _ => return None,

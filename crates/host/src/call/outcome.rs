@@ -124,7 +124,7 @@ pub struct Shaped {
 /// Shapes `content` that `server` returned under `name`.
 pub(crate) async fn shaped(shape: &Shape<'_>, content: Vec<Content>) -> Shaped {
     let mut outcome = ToolOutcome { content, ..ToolOutcome::empty(shape.server.clone(), shape.name.to_owned()) };
-    outcome.text = shape.set_files_aside(&mut outcome).await;
+    outcome.text = shape.store_files(&mut outcome).await;
     shape.cut_text(&mut outcome).await;
     let ToolOutcome { text, content: media, warnings, truncated, artifacts, .. } = outcome;
     Shaped { text, media, warnings, truncated, artifacts }
@@ -159,7 +159,7 @@ impl Shape<'_> {
             }
         }
         self.cut_text(&mut outcome).await;
-        self.set_media_aside(&mut outcome).await;
+        self.store_media(&mut outcome).await;
         outcome
     }
 
@@ -184,7 +184,7 @@ impl Shape<'_> {
         }
     }
 
-    async fn set_media_aside(&self, outcome: &mut ToolOutcome) {
+    async fn store_media(&self, outcome: &mut ToolOutcome) {
         for at in 0..outcome.content.len() {
             let (data, media_type) = match &mut outcome.content[at] {
                 Content::Image { data, mime_type } | Content::Audio { data, mime_type }
@@ -210,7 +210,7 @@ impl Shape<'_> {
 
     /// Removes all blocks except media that a model can see. Returns their text, with a line for each part that is
     /// stored elsewhere.
-    async fn set_files_aside(&self, outcome: &mut ToolOutcome) -> String {
+    async fn store_files(&self, outcome: &mut ToolOutcome) -> String {
         let mut texts = Vec::new();
         for block in std::mem::take(&mut outcome.content) {
             match (file(&block), text_in(&block)) {

@@ -30,7 +30,7 @@ pub enum TypedError {
         /// The place and the difference.
         why: String,
     },
-    /// There is no structured content, and the text is no JSON.
+    /// There is no structured content, and the text is not JSON.
     #[error("{tool} returned no structured content, and its text is not JSON: {text}")]
     NotJson {
         /// `server/tool`.

@@ -141,7 +141,7 @@ impl Template {
             Form::ToolOnly { head, tail } => [head, tail].concat(),
         };
         if literals.chars().any(|c| !is_name_char(c)) {
-            return Err(bad("beside {server} and {tool} only A-Z a-z 0-9 _ - may stand in it"));
+            return Err(bad("apart from {server} and {tool} it may contain only A-Z a-z 0-9 _ -"));
         }
         if literals.len() > LITERAL_MAX {
             return Err(bad("its fixed text is longer than 16 characters"));

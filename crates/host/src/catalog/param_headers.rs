@@ -42,7 +42,7 @@ struct ParamHeader {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum BadAnnotation {
     /// The mark is at a place where it does not identify one argument.
-    #[error("x-mcp-header stands in {place:?}, not on a property that `properties` alone lead to")]
+    #[error("x-mcp-header is in {place:?}, not on a property that can be reached through `properties` alone")]
     Misplaced {
         /// The keyword of the enclosing schema; empty for the schema itself.
         place: String,

@@ -66,7 +66,7 @@ impl FromStr for Provider {
 
 /// The error for a text that names no [`Provider`].
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{given:?} is no schema dialect; use openai, anthropic, gemini or none")]
+#[error("{given:?} is not a schema dialect; use openai, anthropic, gemini or none")]
 pub struct UnknownProvider {
     /// The text.
     pub given: String,

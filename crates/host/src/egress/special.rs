@@ -100,7 +100,7 @@ const NAT64: Ipv6Net = v6([0x64, 0xff9b, 0, 0, 0, 0, 0, 0], 96);
 const SIX_TO_FOUR: Ipv6Net = v6([0x2002, 0, 0, 0, 0, 0, 0, 0], 16);
 
 /// Returns the effective address: the IPv4 address inside a mapped, translated or tunnelled one.
-pub(super) fn led_to(address: IpAddr) -> IpAddr {
+pub(super) fn effective_address(address: IpAddr) -> IpAddr {
     let IpAddr::V6(v6) = address else { return address };
     let [a, b, c, d, ..] = match v6.octets() {
         [.., a, b, c, d] if NAT64.contains(&v6) => [a, b, c, d],
@@ -112,7 +112,7 @@ pub(super) fn led_to(address: IpAddr) -> IpAddr {
 
 /// Returns the kind of `address`.
 pub(super) fn kind(address: IpAddr) -> Kind {
-    match led_to(address) {
+    match effective_address(address) {
         IpAddr::V4(address) => {
             V4.iter().find(|(net, _)| net.contains(&address)).map_or(Kind::Public, |(_, kind)| *kind)
         }

@@ -194,7 +194,7 @@ fn a_refusal_says_which_address_which_profile_where_and_what_to_do() {
     assert_eq!(refused.hint(), "if it is meant, add 8443 to `egress.ports` in /etc/toolrack.toml");
 }
 
-/// Answers with the next of its answers, and with the last for ever.
+/// Gives one of its answers after the other, and then repeats the last.
 struct Answers(Mutex<Vec<Vec<IpAddr>>>);
 
 impl Lookup for Answers {

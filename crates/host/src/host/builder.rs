@@ -36,8 +36,8 @@ use crate::{
 /// The most events that a slow receiver may be behind.
 const EVENTS: usize = 1_024;
 
-/// The same for a host that borrows servers. There may be one for each member of a team, and the room for events is the
-/// most of what it keeps.
+/// The same for a host that borrows servers. There may be such a host for each member of a team, and its buffer for
+/// events is most of its memory.
 const EVENTS_OF_BORROWER: usize = 128;
 const INBOX: usize = 16;
 
@@ -240,7 +240,7 @@ impl HostBuilder {
 
     /// Also offers the servers of `lender` that are [for](crate::ServerSpec::is_for) `principal`, with the gate, asker
     /// and witness of this host. They stay those of `lender`: it starts and stops them, and a change in its set is one
-    /// in this host. A server of this host takes the place of one of the same name. Default: none.
+    /// in this host. A server of this host replaces a lent one of the same name. Default: none.
     pub fn lender(mut self, lender: Host, principal: Principal) -> Self {
         self.lender = Some((lender, principal));
         self

@@ -120,7 +120,7 @@ impl Host {
 
     fn route(&self, call: &Call) -> Result<Routed, RouteError> {
         let catalog = call.catalog().unwrap_or_else(|| self.catalog());
-        // For a tool in quarantine, the door reports why it is not called.
+        // For a tool in quarantine, making the call reports why it is not called.
         let Some(tool) = catalog.tool_named(call.named()) else {
             return Err(RouteError::Missing(call.named().clone(), catalog.unknown(&call.selector())));
         };

@@ -106,7 +106,7 @@ impl LentServers {
         !Arc::ptr_eq(&self.all.load(), &self.seen)
     }
 
-    /// Those that the principal has now.
+    /// Returns the servers that the principal has now.
     fn take(&mut self) -> Arc<Servers> {
         self.seen = self.all.load_full();
         if self.seen.values().all(|server| server.spec.is_for(&self.principal)) {
@@ -120,7 +120,7 @@ impl LentServers {
 
 pub(super) struct Keeper {
     around: Surroundings,
-    /// Those of this host, and the lent ones.
+    /// The servers of this host, and the lent ones.
     servers: Arc<ArcSwap<Servers>>,
     /// Notified of each change in `servers`.
     regrouped: watch::Sender<()>,
@@ -308,7 +308,7 @@ impl Keeper {
         self.regrouped.send_replace(());
     }
 
-    /// Takes over what has changed in the set of the lender.
+    /// Applies the changes in the lender's set of servers.
     fn borrow(&mut self) {
         if self.lender.as_ref().is_some_and(LentServers::have_changed) {
             self.set(self.own());

@@ -118,7 +118,7 @@ impl Host {
     }
 
     /// Returns a whole list of a server, all pages, with each item unchanged except for invisible characters in titles
-    /// and descriptions ([`Invisible`](crate::spec::Invisible)). Items that are no objects are left out.
+    /// and descriptions ([`Invisible`](crate::spec::Invisible)). Items that are not objects are left out.
     ///
     /// # Errors
     /// [`CallError`]. A server that does not support the list has an empty one.
@@ -174,17 +174,17 @@ impl Host {
         let server = ServerName::new(server).map_err(|bad| CallError::UnknownServer { server: bad.name })?;
         self.door.begin(caller, Work::Read).map_err(|over| {
             let what = quote(name);
-            self.door.tell_over_quota(caller, Some(&server), &what, &over);
+            self.door.report_over_quota(caller, Some(&server), &what, &over);
             CallError::OverQuota { server, tool: what, over: Box::new(over) }
         })
     }
 
-    /// Begins work of `caller` that is no call and no request to a server, such as a request to a model. `what` names it
-    /// in the audit log.
+    /// Begins work of `caller` that is no call and no request to a server, such as a request to a model. `what` names
+    /// it in the audit log.
     ///
     /// # Errors
     /// [`OverQuota`]
     pub fn begin(&self, caller: &Caller, work: Work, what: &str) -> Result<Place, OverQuota> {
-        self.door.begin(caller, work).inspect_err(|over| self.door.tell_over_quota(caller, None, what, over))
+        self.door.begin(caller, work).inspect_err(|over| self.door.report_over_quota(caller, None, what, over))
     }
 }

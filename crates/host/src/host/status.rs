@@ -110,7 +110,7 @@ pub struct Why {
     pub steps: Vec<WhyStep>,
 }
 
-/// One step on a tool's way into the catalog.
+/// A step on a tool's way into the catalog.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct WhyStep {

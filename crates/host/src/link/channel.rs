@@ -103,7 +103,7 @@ impl Channel {
 
     /// Sends a subscription as [`Self::ask`] does; also ends when the server revokes it.
     pub(crate) async fn listen<P: Serialize>(&self, ask: Ask<'_, P>) -> Answered {
-        self.stand(self.next_id(), ask).await
+        self.hold_open(self.next_id(), ask).await
     }
 
     /// Sends a subscription as [`Self::listen`] does; the receiver gets the resources that the server agreed to.
@@ -112,10 +112,10 @@ impl Channel {
         ask: Ask<'a, P>,
     ) -> (oneshot::Receiver<Vec<String>>, impl Future<Output = Answered> + 'a) {
         let id = self.next_id();
-        (self.inbound.acknowledgement(id), self.stand(id, ask))
+        (self.inbound.acknowledgement(id), self.hold_open(id, ask))
     }
 
-    async fn stand<P: Serialize>(&self, id: i64, ask: Ask<'_, P>) -> Answered {
+    async fn hold_open<P: Serialize>(&self, id: i64, ask: Ask<'_, P>) -> Answered {
         let revocable = self.inbound.revocable(id);
         tokio::select! {
             answer = self.send(id, ask, None) => answer,

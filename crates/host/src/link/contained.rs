@@ -11,7 +11,7 @@ pub(super) fn explained(error: LinkError) -> LinkError {
     let LinkError::Exited { exit, stderr, noise } = error else { return error };
     let (why, next) = match &*exit {
         "exit status 125" => of_engine(&stderr.to_lowercase()),
-        "exit status 126" => ("its command is in the image, and is no program", "check `command`"),
+        "exit status 126" => ("its command is in the image, and is not a program", "check `command`"),
         "exit status 127" => NO_COMMAND,
         // The init of Podman's containers has no exit status for this.
         "exit status 1" if stderr.contains("failed to exec pid1") => NO_COMMAND,
@@ -50,7 +50,7 @@ fn of_engine(said: &str) -> (&'static str, &'static str) {
         ),
         (
             &["bind source path does not exist", "error stat'ing", "statfs", "mounts denied"],
-            "what it mounts is not there",
+            "the source of a mount does not exist",
             "check `container.mounts`",
         ),
         (
@@ -90,9 +90,9 @@ mod tests {
             ),
             (
                 "docker: Error response from daemon: invalid mount config for type \"bind\": bind source path does not exist: /x",
-                "mounts",
+                "source of a mount",
             ),
-            ("Error: statfs /x: no such file or directory", "mounts"),
+            ("Error: statfs /x: no such file or directory", "source of a mount"),
             ("Error: unable to find network with name or ID x: network not found", "network"),
             ("Error: something new", "refused"),
         ] {

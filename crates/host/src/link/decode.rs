@@ -18,7 +18,7 @@ use crate::{
 pub(crate) struct Page<'a> {
     pub(crate) items: Vec<&'a RawValue>,
     pub(crate) next_cursor: Option<String>,
-    /// There may be more pages, but the cursor is no string.
+    /// There may be more pages, but the cursor is not a string.
     pub(crate) is_cut: bool,
 }
 

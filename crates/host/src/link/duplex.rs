@@ -440,7 +440,7 @@ impl Dispatcher {
                     });
                 }
                 Some(id) => self.answer(Some(id), Err(LinkError::unparsable(bad.to_string()))),
-                None => self.inbound.noise("output that is no MCP message", bytes),
+                None => self.inbound.noise("output that is not an MCP message", bytes),
             },
         });
     }

@@ -42,11 +42,11 @@ pub enum LinkError {
         exit: String,
         /// The end of its stderr, escaped.
         stderr: String,
-        /// Its output that is no MCP message: how often, and the first, escaped.
+        /// Its output that is not an MCP message: how often, and the first, escaped.
         noise: String,
     },
     /// The engine did not run the container of the server.
-    #[error("the server is not started, because its container cannot be had: {why}{}", Tail("; its last words: ", .stderr))]
+    #[error("the server is not started, because its container is not available: {why}{}", Tail("; its last words: ", .stderr))]
     Container {
         /// The problem.
         why: &'static str,
@@ -83,7 +83,7 @@ pub enum LinkError {
         after: Duration,
         /// The end of its stderr, escaped.
         stderr: String,
-        /// Its output that is no MCP message: how often, and the first, escaped.
+        /// Its output that is not an MCP message: how often, and the first, escaped.
         noise: String,
     },
     /// A message is over its bound.
@@ -178,7 +178,7 @@ pub enum LinkError {
         how: Option<String>,
     },
     /// No access token is available at the moment.
-    #[error("no access token can be had: {why}")]
+    #[error("no access token is available: {why}")]
     NoToken {
         /// The problem, escaped.
         why: String,

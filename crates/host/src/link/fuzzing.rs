@@ -186,7 +186,7 @@ pub fn tool_decoder(data: &[u8]) {
         let Ok(tool) = decode::tool(raw) else { continue };
         assert!(!tool.name.is_empty(), "a tool without a name");
         let schema = tool.input_schema.get();
-        assert!(schema.trim_start().starts_with('{'), "the schema is no object: {schema}");
+        assert!(schema.trim_start().starts_with('{'), "the schema is not an object: {schema}");
         if let Some(schema) = serde_json::from_str::<Value>(schema).ok().filter(|_| ParamHeaders::may_be_in(schema)) {
             let headers = ParamHeaders::from_schema(&schema);
             let _ = headers.map(|headers| headers.apply(schema.as_object().unwrap_or(&serde_json::Map::new())));

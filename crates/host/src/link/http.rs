@@ -482,7 +482,7 @@ impl Endpoint {
     /// Explains the HTTP client's error when the other side does not speak HTTP, or TLS.
     fn in_words(&self, why: &str) -> String {
         if self.url.scheme() == "https" && why.contains("InvalidContentType") {
-            format!("what answers there does not speak TLS ({why}); is it http://?")
+            format!("the server there does not speak TLS ({why}); should it be http://?")
         } else if why.contains("unexpected message") || why.contains("invalid HTTP") {
             format!("what answers there does not speak HTTP ({why})")
         } else {

@@ -105,7 +105,7 @@ impl Recording {
         match header.as_ref().and_then(|header| header[HEADER.0].as_u64()) {
             Some(version) if version == HEADER.1 => {}
             Some(_) => return Err(bad(0, "another version of Toolrack wrote this recording")),
-            None => return Err(bad(0, "this is no recording: `toolrack_recording` is missing")),
+            None => return Err(bad(0, "this is not a recording: `toolrack_recording` is missing")),
         }
         let mut tapes = BTreeMap::<ServerName, Tape>::new();
         for (at, line) in lines {
@@ -121,8 +121,8 @@ impl Recording {
         Ok(Self { name: quote(name), tapes, conceal: None })
     }
 
-    /// Passes each request through `conceal` before it is looked up: a value that was hidden when the recording was made
-    /// is found only if it is hidden in the same way.
+    /// Passes each request through `conceal` before it is looked up: a value that was hidden when the recording was
+    /// made is found only if it is hidden in the same way.
     #[must_use]
     pub fn concealing(self, conceal: Conceal) -> Self {
         Self { conceal: Some(conceal), ..self }

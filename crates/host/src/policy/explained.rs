@@ -92,7 +92,7 @@ fn beaten(rule: &Rule, winner: &Rule) -> &'static str {
         (Effect::Deny, Effect::Deny) => "another rule denies it already",
         (Effect::Deny, _) => "a rule that denies wins",
         _ if rule.specificity() < winner.specificity() => "it is less specific",
-        (won, lost) if won == lost => "another rule, as specific, says the same",
+        (won, lost) if won == lost => "another rule, as specific, decides the same",
         _ => "of two that are as specific, the one that confirms wins",
     }
 }

@@ -321,7 +321,7 @@ fn a_hundred_rules_are_judged_quickly() {
     for _ in 0..1_000 {
         judged(&policy, &Caller::default(), &Annotations::default());
     }
-    // A hundred times what it takes, so that a busy machine does not matter.
+    // A hundred times the usual time, so that a busy machine does not matter.
     assert!(began.elapsed().as_millis() < 1_000, "{:?} for a thousand", began.elapsed());
 }
 

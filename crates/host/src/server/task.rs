@@ -261,7 +261,7 @@ impl Task {
                     () = &mut unused => return Some(Ended::Unused),
                     () = async { sleep_until(refresh.unwrap_or_else(Instant::now)).await }, if refresh.is_some() => {}
                     () = link.tools_changed() => {
-                        if pace.is_restless() {
+                        if pace.changes_too_often() {
                             self.warn("its tools change all the time; they are listed less often now");
                         }
                         tokio::select! {
@@ -460,7 +460,7 @@ impl Pace {
     }
 
     /// Returns whether the server has just exceeded the number of calm listings.
-    fn is_restless(&self) -> bool {
+    fn changes_too_often(&self) -> bool {
         self.lists == 4 * MAX_CALM_LISTINGS
     }
 

@@ -100,9 +100,9 @@ bounds! {
     Timeouts {
         /// From the start of the server to a finished handshake.
         StartupTimeout "startup_timeout" startup: Duration = Duration::from_secs(30);
-        /// For one complete list, such as that of the tools, with all of its pages.
+        /// The time for a complete list, such as that of the tools, with all of its pages.
         ListTimeout "list_timeout" list: Duration = Duration::from_secs(30);
-        /// How long the server may be silent during a call. Progress starts it anew.
+        /// How long the server may be silent during a call. Progress restarts the time.
         CallTimeout "call_timeout" call: Duration = Duration::from_secs(60);
         /// The whole time of a call, whatever progress there is, and never less than `call_timeout` unless it is set. A
         /// question to a user stops the clock.
@@ -117,8 +117,8 @@ bounds! {
         MaxMessageBytes "max_message_bytes" message_bytes: usize = 8 * 1024 * 1024, BYTES;
         /// The largest answer to a request for a list, and all pages of one list together.
         MaxListBytes "max_list_bytes" listing_bytes: usize = 64 * 1024 * 1024, BYTES;
-        /// How deep arrays and objects may nest in one item of a list, such as the schema of a tool. A deeper item is set
-        /// aside.
+        /// How deep arrays and objects may nest in one item of a list, such as the schema of a tool. A deeper item is
+        /// set aside.
         MaxSchemaDepth "max_schema_depth" schema_depth: usize = 64, (1, Self::MOST_SCHEMA_DEPTH as u64);
         /// How much text of a result goes to the model; the rest is kept as a file.
         MaxOutputBytes "max_output_bytes" output_bytes: usize = 200_000, (1, BYTES.1);

@@ -6,8 +6,8 @@
 //!     └─► Field ──► the reader of entries, what a user agrees to, the JSON Schema, the reference page
 //! ```
 //!
-//! A field with a row is a flag, a text, a time, a number or one of some words (`words!`). It holds no placeholder and no
-//! secret, and it never decides which program answers.
+//! A field with a row is a flag, a text, a time, a number or one of some words (`words!`). It holds no placeholder and
+//! no secret, and it never decides which program answers.
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ pub struct Field {
     pub key: &'static str,
     /// Its documentation, without the default.
     pub about: &'static str,
-    /// What counts where neither the entry nor `default` has a value.
+    /// The value that applies if neither the entry nor `default` has one.
     pub otherwise: &'static str,
     /// The servers that have it.
     pub servers: Servers,

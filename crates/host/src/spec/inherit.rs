@@ -8,7 +8,7 @@ use std::{
 use super::acts_on_the_client;
 
 /// The variables that a child process inherits by default: folders, the user, and the settings of the network. None of
-/// them is meant to be secret.
+/// them should contain a secret.
 ///
 /// The first eight are the list of the official SDKs; servers behind a company's network need the proxies and
 /// certificate bundles.

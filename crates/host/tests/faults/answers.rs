@@ -68,7 +68,7 @@ rows! { over_legacy_sse: Sse in [legacy] {
     odd_messages_before: "odd-messages" => answers("written").at_once();
 }}
 
-// Only the modern era has kinds of results; before, the member meant nothing.
+// Only the modern era has kinds of results; in the older era, the member has no meaning.
 rows! { kinds_of_results_over_stdio: Stdio in [modern] {
     an_unknown_one: "unknown-result-type" => fails("PROTOCOL_ERROR").at_once().saying("banana");
 }}
@@ -146,7 +146,7 @@ async fn a_late_answer_is_ignored_over_http() {
     a_late_answer_is_ignored(Over::Http, Era::Legacy).await;
 }
 
-/// A line that never ends is not waited for: the connection is given up, and made anew.
+/// The host does not wait for the end of an endless line: it ends the connection, and makes a new one.
 #[tokio::test]
 async fn a_line_that_does_not_end_ends_the_connection() {
     let stage = Stage::new(Over::Stdio, Era::Modern, "huge-line=200000000").await;
@@ -178,8 +178,8 @@ async fn progress_cannot_keep_a_call_for_ever() {
     stage.fall().await;
 }
 
-/// A well-formed result may hold characters that terminals obey, for a model may have them; errors are for people, and
-/// must not.
+/// A well-formed result may contain terminal control characters, because models may get them. Errors are for users, and
+/// must not contain any.
 #[tokio::test]
 async fn what_terminals_obey_is_escaped_in_errors() {
     let stage = Stage::new(Over::Stdio, Era::Legacy, "escape-text").await;

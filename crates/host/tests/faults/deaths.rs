@@ -49,7 +49,7 @@ async fn a_server_that_dies_and_returns(era: Era) {
     });
     let (code, words) = called.within(AT_ONCE).failure();
     assert_eq!(code, "CONNECTION_BROKEN", "{words}");
-    // Until all of it is gone, its port may take another connection.
+    // Its port may accept another connection until all of its processes are gone.
     stage.server.as_mut().unwrap().kill();
     let (code, words) = stage.call("write", json!({})).await.within(AT_ONCE).failure();
     assert_eq!(code, "UNREACHABLE", "{words}");
@@ -105,8 +105,8 @@ async fn a_server_that_dies_in_peace_is_started_again() {
     }
 }
 
-/// Only a server that reads is probed: one that has stopped reading holds up only its own callers, each until its own
-/// deadline, and then it is ended all the same.
+/// Only a server that reads is probed. A server that has stopped reading delays only its own callers, each until its
+/// own deadline, and is then ended as well.
 #[tokio::test]
 async fn a_server_that_stops_reading() {
     for era in [Era::Legacy, Era::Modern] {
@@ -124,8 +124,8 @@ async fn a_server_that_stops_reading() {
     }
 }
 
-/// A server that closes its input and lives on does not announce it, and no call can reach it: the next call finds out,
-/// at once, and the server is started again.
+/// A server that closes its input but keeps running does not announce it, and no call can reach it. The next call
+/// notices that immediately, and the server is restarted.
 #[tokio::test]
 async fn a_server_that_closes_its_input() {
     for era in [Era::Legacy, Era::Modern] {
@@ -141,7 +141,7 @@ async fn a_server_that_closes_its_input() {
     }
 }
 
-/// A server that takes no more input for long is given up and started again.
+/// A server that does not accept input for long is ended and restarted.
 #[tokio::test]
 async fn a_server_that_stops_reading_is_given_up_in_the_end() {
     let mut stage = Stage::new(Over::Stdio, Era::Legacy, "stop-reading-stdin").await;

@@ -1,4 +1,4 @@
-//! HTTP exchanges that are no MCP: statuses, pages, redirects, bodies that break off or never end.
+//! HTTP exchanges that are not MCP: statuses, pages, redirects, bodies that break off or never end.
 
 use std::time::Duration;
 
@@ -86,7 +86,7 @@ async fn a_redirect_elsewhere_in_the_modern_era() {
     a_redirect_elsewhere(Era::Modern).await;
 }
 
-/// A call that is refused for now is not repeated automatically, however soon the server would take it.
+/// A call that the server refuses temporarily is not repeated automatically, even if the server would accept it soon.
 #[tokio::test]
 async fn too_many_requests_are_never_repeated() {
     let stage = Stage::new(Over::Http, Era::Modern, "http-429=0").await;

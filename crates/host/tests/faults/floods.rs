@@ -121,7 +121,7 @@ async fn a_storm_of_changes_over_modern_http() {
     a_storm_of_changes(Over::Http, Era::Modern).await;
 }
 
-/// Says yes to everything, slowly, and counts the questions that are open at once.
+/// Agrees to everything, slowly, and counts the questions that are open at the same time.
 #[derive(Debug, Default)]
 struct Busy {
     now: AtomicUsize,

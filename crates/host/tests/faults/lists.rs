@@ -165,7 +165,7 @@ async fn header_names_that_break_a_rule_cost_their_tools() {
 #[tokio::test]
 async fn thousands_of_tools_are_listed() {
     let mut stage = Stage::new(Over::Stdio, Era::Legacy, "--tools 5000 --page-size 500").await;
-    // The process was not made for speed, and the machine is busy.
+    // This process is not optimized, and the machine is busy.
     stage.spec.timeouts.list = Duration::from_secs(20);
     assert_eq!(stage.rise().await.tools, 5_000 + TOOLS);
     assert_eq!(stage.call("tool_4999", json!({})).await.text(), "tool_4999");
@@ -191,7 +191,7 @@ async fn a_ttl_of_a_moment_is_no_busy_loop() {
     stage.fall().await;
 }
 
-/// After a good list a bad one: the state says so, and no stale list passes for a fresh one.
+/// A bad list after a good one: the state reports it, and the old list does not count as current.
 #[tokio::test]
 async fn a_refresh_that_fails_is_told() {
     for (over, era) in EVERYWHERE {

@@ -16,7 +16,7 @@
 //! than MCP's), `streams` (event streams), `sessions`, `lists`, `messages` (the message observer), `floods`, and
 //! `processes` (hosts that are killed).
 
-// `cfg(test)` says nothing new here but to clippy, which allows `unwrap` in test modules only.
+// `cfg(test)` is only for clippy, which allows `unwrap` in test modules only.
 #[cfg(test)]
 mod answers;
 #[cfg(test)]

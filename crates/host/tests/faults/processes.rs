@@ -1,4 +1,4 @@
-//! Hosts that are killed: within three seconds none of their processes is left, whatever these do against it.
+//! Hosts that are killed: within three seconds none of their processes is left, even if these resist.
 
 use std::{
     io::{BufRead as _, BufReader, Write as _},
@@ -21,7 +21,7 @@ use crate::{
 
 /// How long the processes of a dead host may live on.
 const AFTERLIFE: Duration = Duration::from_secs(3);
-/// What marks the processes of a victim.
+/// The variable that marks the processes of a victim.
 const MARK: &str = "TOOLRACK_FAULT_VICTIM";
 
 /// A host in a process of its own, with one server.

@@ -12,8 +12,8 @@ use std::{
 
 use toolrack_testkit::fake_server_path;
 
-/// The program that children are supervised by: `supervised`, next to the fake server. Built first if it is missing or
-/// older than the host's sources, as after a run of this crate alone.
+/// The supervisor of child processes: `supervised`, next to the fake server. Builds it if it is missing or older than
+/// the host's sources, as when only this crate is tested.
 #[expect(clippy::disallowed_methods, reason = "a stale program would test yesterday's code")]
 pub(crate) fn supervised() -> PathBuf {
     let path = fake_server_path().with_file_name(format!("supervised{}", std::env::consts::EXE_SUFFIX));

@@ -62,7 +62,7 @@ enum Ends {
 enum Afterwards {
     /// The next call goes well.
     Usable,
-    /// It was started again, with the same fault; but returns a prompt.
+    /// It was restarted with the same fault, but returns a prompt.
     StartedAnew,
     /// It never connected.
     Away,
@@ -122,7 +122,7 @@ impl Wanted {
         Self { requests, ..self }
     }
 
-    /// With another entry.
+    /// The server has another entry.
     pub(crate) fn with(self, change: fn(&mut ServerSpec)) -> Self {
         Self { change, ..self }
     }

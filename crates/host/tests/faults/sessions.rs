@@ -131,8 +131,8 @@ async fn a_standing_stream_that_is_not_to_be_had_at_first() {
     stage.fall().await;
 }
 
-/// Over HTTP+SSE each message is a request of its own, and order is kept all the same: no request is sent before the
-/// server has accepted `notifications/initialized`, and no cancellation before its call.
+/// Over HTTP+SSE each message is a request of its own, but the order is kept: no request is sent before the server has
+/// accepted `notifications/initialized`, and no cancellation before its call.
 #[tokio::test]
 async fn messages_over_legacy_sse_come_in_order() {
     let stage = Stage::new(Over::Sse, Era::Legacy, "slow-notices=300").await;
@@ -142,7 +142,7 @@ async fn messages_over_legacy_sse_come_in_order() {
     stage.fall().await;
 }
 
-/// However many calls are given up at once, the server hears of each.
+/// The server learns of each cancelled call, even if very many are cancelled at the same time.
 #[tokio::test]
 async fn every_call_that_is_given_up_is_cancelled() {
     let mut stage = Stage::new(Over::Http, Era::Legacy, "").await;

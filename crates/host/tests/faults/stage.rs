@@ -1,4 +1,4 @@
-//! One host, one healthy neighbour, one server with a fault; and the promises that every test checks.
+//! A host, a healthy neighbour, a server with a fault, and the promises that every test checks.
 
 use std::{
     process::id as own_pid,
@@ -36,7 +36,7 @@ const NEIGHBOURLY: Duration = Duration::from_secs(1);
 const GROWTH_KIB: u64 = 64 << 10;
 /// How long a shutdown may take: both graces, half a second for processes that are left behind, and a margin.
 const SHUTDOWN: Duration = Duration::from_secs(3);
-/// What marks the processes of a stage.
+/// The variable that marks the processes of a stage.
 const MARK: &str = "TOOLRACK_FAULT_STAGE";
 
 /// How the host reaches the server.
@@ -105,7 +105,7 @@ impl Stage {
 
     async fn around(builder: HostBuilder, over: Over, spec: ServerSpec, effects: SideEffects) -> Self {
         let mark = effects.path_str().to_owned();
-        // The same transport, so that both share what it shares.
+        // It uses the same transport, so that both share its state.
         let (neighbour, neighbour_server) = match over {
             Over::Stdio => (stdio(&["stdio".to_owned()], "neighbour"), None),
             Over::Http | Over::Sse => http(Over::Http, &["--era".to_owned(), "both".to_owned()]),
@@ -167,7 +167,7 @@ impl Stage {
     pub(crate) async fn call(&self, tool: &str, arguments: Value) -> Called {
         let mut arguments = arguments.as_object().cloned().unwrap();
         let number = self.calls.fetch_add(1, Ordering::Relaxed);
-        // The number tells the calls apart in the log.
+        // The number distinguishes the calls in the log.
         arguments.insert("call".to_owned(), json!(number));
         let limit = self.spec.timeouts.call_total + SLACK;
         let begun = Instant::now();
@@ -233,7 +233,7 @@ impl Stage {
         self.fall_at_once().await;
     }
 
-    /// The same, at this very moment: without a last look at the neighbour.
+    /// The same, immediately: without a last check of the neighbour.
     pub(crate) async fn fall_at_once(self) {
         for status in self.host.status() {
             assert_safe_value("a status", &status);
@@ -427,7 +427,7 @@ impl Pulse {
         Self { beats, _beating: beating }
     }
 
-    /// Every beat so far, and the one of this moment, came in time.
+    /// Checks that every call so far, and the one that is running, was quick enough.
     async fn is_well(&self) {
         let beats = || self.beats.lock().unwrap().len();
         let (so_far, now) = (beats(), Instant::now());
@@ -436,6 +436,6 @@ impl Pulse {
             sleep(Duration::from_millis(5)).await;
         }
         let slowest = self.beats.lock().unwrap().iter().max().copied().unwrap();
-        assert!(slowest < NEIGHBOURLY, "the neighbour took {slowest:?} (for ever: it failed)");
+        assert!(slowest < NEIGHBOURLY, "the neighbour took {slowest:?} (forever: it failed)");
     }
 }

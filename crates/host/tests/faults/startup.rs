@@ -25,7 +25,7 @@ fn answers_quickly(spec: &mut ServerSpec) {
 }
 
 rows! { noises: Stdio in [legacy modern] {
-    a_banner: "banner" => answers("written").at_once().warning("no MCP message");
+    a_banner: "banner" => answers("written").at_once().warning("not an MCP message");
     a_byte_order_mark: "bom" => answers("written").at_once();
     empty_lines_and_nuls: "empty-lines" => answers("written").at_once();
     carriage_returns: "crlf" => answers("written").at_once();
@@ -89,7 +89,7 @@ rows! { probes_over_http: Http in [legacy] {
     reset: "reset-body --fault-on server/discover" => answers("written").at_once();
 }}
 
-// But a modern server that fails on the probe has failed: its refusal of `initialize` is not the reason.
+// But if a modern server fails on the probe, that is the error: its refusal of `initialize` is not the reason.
 rows! { probes_over_modern_http: Http in [modern] {
     not_a_byte: "hang-discover --fault-times 100"
         => stays_away("TIMED_OUT").with(super::super::answers_quickly).saying("startup_timeout");
@@ -136,7 +136,7 @@ async fn a_modern_server_that_answers_the_probe_late_over_http_is_modern() {
     stage.fall().await;
 }
 
-/// A failed probe that ends well, in so many processes.
+/// A failed probe after which the server connects, with this many processes.
 async fn the_probe(era: Era, script: &str, processes: usize) {
     let stage = Stage::new(Over::Stdio, era, script).await;
     let status = stage.rise().await;
@@ -260,7 +260,7 @@ async fn a_server_that_will_not_end_is_ended() {
     }
 }
 
-/// At whatever point of a start the host is shut down, nothing of it is left.
+/// Whenever the host is shut down during a start, no process is left.
 #[tokio::test]
 async fn a_shutdown_at_any_moment_of_a_start_leaves_nothing() {
     for moment in 0..40 {
@@ -286,7 +286,7 @@ async fn a_start_can_be_given_up() {
     stage.fall().await;
 }
 
-/// A server that has no time for the probe says when to come back, and is probed then.
+/// A server that is too busy for the probe names a time, and is probed then.
 #[tokio::test]
 async fn a_server_that_is_too_busy_for_the_probe_is_asked_again_when_it_says() {
     for era in [Era::Legacy, Era::Modern] {

@@ -1,4 +1,4 @@
-//! Everything that people and programs get to read, and what must never be in it.
+//! Everything that users and programs can read, and what must never be in it.
 
 use std::{
     fmt::Debug,
@@ -151,7 +151,7 @@ fn is_obeyed(char: char) -> bool {
 
 static LEAKS: OnceLock<Mutex<Vec<String>>> = OnceLock::new();
 
-/// Hears every log line of every library at every level, and keeps those that should not be.
+/// Receives every log line of every library at every level, and keeps those that should not exist.
 struct Ears;
 
 impl Subscriber for Ears {

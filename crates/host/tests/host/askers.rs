@@ -13,9 +13,9 @@ use toolrack_host::{
     ask::{AskRefused, Confirm, Confirmed, Elicitation, Elicited, Root},
 };
 
-/// The folder that an eager person shows to servers.
+/// The folder that an eager user shows to servers.
 pub(crate) const ROOT: &str = "file:///workspace";
-/// What an eager person's model says.
+/// The answer of an eager user's model.
 pub(crate) const MODEL_SAYS: &str = "Paris, of course";
 
 /// An asker that answers as set, and remembers what was asked.

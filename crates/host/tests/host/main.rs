@@ -1,6 +1,6 @@
 //! The host as its users meet it: real servers of both eras, and stories of what happens to them.
 //!
-//! One binary, for linking is what costs most. The modules:
+//! All tests are in one binary, because linking takes most of the time. The modules:
 //!
 //! * `story`: what a host promises, told with servers in this process and with the testkit's fake one;
 //! * `modern`: a real server of 2026-07-28, the official Rust SDK's own;

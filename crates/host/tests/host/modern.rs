@@ -97,7 +97,7 @@ async fn a_call_that_is_dropped_is_cancelled_at_the_server(real: Real) {
         outcome = call(&host, "real/wait", json!({})) => panic!("it answered: {outcome:?}"),
         waits = text(&host, "real/waiters", json!({})) => assert_eq!(waits, "a client waits"),
     }
-    // The server answers this only when no client waits any more.
+    // The server sends this answer only when no client waits any more.
     assert_eq!(soon("cancellation", text(&host, "real/cancellations", json!({}))).await, "1");
     host.shutdown().await;
 }

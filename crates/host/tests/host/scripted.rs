@@ -31,7 +31,7 @@ pub(crate) enum Reaction {
     Tell(Vec<Value>, Value),
     /// Answers with an error of this code.
     Refuse(i64),
-    /// Agrees to a subscription, which then stands.
+    /// Accepts a subscription, which then stays open.
     Acknowledge,
     /// Never answers.
     Silence,

@@ -40,7 +40,7 @@ pub(crate) async fn host_of<const N: usize>(entries: [(&str, ServerSpec); N]) ->
     host
 }
 
-/// A call, ready to be sent or dressed further.
+/// A call, to be sent or changed further.
 #[expect(clippy::needless_pass_by_value, reason = "reads as a literal where it is used")]
 pub(crate) fn to_call(selector: &str, arguments: Value) -> Call {
     Call::from_map(selector, members(&arguments))
@@ -73,7 +73,7 @@ pub(crate) fn status(host: &Host, server: &str) -> ServerStatus {
     all.into_iter().find(|status| status.name.as_str() == server).unwrap_or_else(|| panic!("no server {server}"))
 }
 
-/// Waits for what is bound to happen.
+/// Waits for something that must happen.
 pub(crate) async fn soon<T>(what: &str, happens: impl Future<Output = T>) -> T {
     timeout(SOON, happens).await.unwrap_or_else(|_| panic!("not within {SOON:?}: {what}"))
 }

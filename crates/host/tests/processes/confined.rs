@@ -1,4 +1,4 @@
-//! Servers in a sandbox: what they try and may not, and that they cannot get out.
+//! Servers in a sandbox: what they may not do, and that they cannot escape.
 
 use std::fs;
 use std::io;
@@ -28,7 +28,7 @@ use crate::lab::{self, Host, Lab, SOON, TREES, sh};
 const ATTEMPT: &str = "__attempt";
 
 pub(crate) fn trials() -> Vec<Trial> {
-    // The name of the module says what they need.
+    // The name of the module says what these tests need.
     macro_rules! needing_landlock {
         ($($name:ident),* $(,)?) => {
             vec![$(Trial::test(concat!("needs_landlock::", stringify!($name)), || {
@@ -337,7 +337,7 @@ async fn a_link_that_a_server_made_leads_nowhere_at_its_next_start(lab: Lab) {
     // As a virtual environment has one, which leads to where Python is installed.
     symlink(at("home/keys/id"), at("work/python")).unwrap();
     symlink(at("home"), at("work/run")).unwrap();
-    // A program that looks as if its folder were where a Python is installed.
+    // A program whose folder looks like an installation of Python.
     fs::create_dir_all(at("home/code/private/bin")).unwrap();
     fs::write(at("home/code/private/env"), "canary").unwrap();
     lab::write(&at("home/code/private/bin/python-check"), b"#!/bin/sh\n", 0o755);
@@ -621,7 +621,8 @@ async fn no_attack_of_a_confined_server_gets_anything(lab: Lab) {
         println!("bare {is_bare}: {attacks:#?}");
         assert!(attacks.len() > 150, "{out} {:?}", child.stderr.tail(20));
         let got: Vec<&str> = attacks.iter().filter_map(|line| line.strip_suffix(": ok")).collect();
-        // The first process of its namespace is there to be asked about, and is ours: nothing comes of it.
+        // The first process of its namespace exists, so the server can ask about it. It belongs to the supervisor, so
+        // the call has no effect.
         let expected = if is_bare { LEFT_WITHOUT_NAMESPACES } else { &[] };
         assert_eq!(got, expected);
     }

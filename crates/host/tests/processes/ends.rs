@@ -1,4 +1,4 @@
-//! How the end of a program is seen, and that nothing survives it.
+//! How the host notices the end of a program, and that nothing survives it.
 
 use std::time::{Duration, Instant};
 
@@ -11,7 +11,7 @@ use toolrack_host::child::{ChildCommand, Exit, Grace, spawn};
 
 use crate::lab::{self, Host, Lab, SOON, TREES, sh, trials};
 
-/// Graces for servers that will not use them.
+/// Grace periods for servers that do not use them.
 const SHORT: Grace = Grace { stdin: Duration::from_millis(100), term: Duration::from_millis(100) };
 
 pub(crate) fn trials() -> Vec<Trial> {
@@ -268,7 +268,7 @@ async fn a_hundred_cycles_leave_nothing_open(lab: Lab) {
         drop(child.stdin);
         assert_eq!(child.handle.shutdown(Grace::default()).await, Exit::Code(0));
     };
-    // Whatever the runtime keeps, it keeps from the first time on.
+    // The runtime allocates everything that it keeps at the first run.
     cycle().await;
     lab.idle().await;
     let (descriptors, children) = (lab::descriptors(), lab::children());

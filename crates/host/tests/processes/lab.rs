@@ -32,7 +32,7 @@ macro_rules! trials {
 }
 pub(crate) use trials;
 
-/// Trees of processes as servers grow them. Each says a line when it stands, and none ends by itself.
+/// Trees of processes as servers make them. Each prints a line when it is complete, and none ends by itself.
 pub(crate) const TREES: [(&str, &str); 7] = [
     ("a chain of shells", "sh -c 'sh -c \"echo ready; sleep 1000; :\"; :' & sleep 1000; :"),
     ("a child in a session of its own", "setsid sleep 1000 & echo ready; sleep 1000; :"),
@@ -185,7 +185,7 @@ impl Host {
         Self::spawn(command)
     }
 
-    /// Starts a host that something careless started, with signals blocked and ignored, and that starts `words`.
+    /// Starts a host with signals blocked and ignored, as a careless parent leaves them; the host starts `words`.
     pub(crate) fn start_carelessly(lab: &Lab, words: &[&str]) -> Self {
         let mut command = Command::new("env");
         command.args(["--ignore-signal=CHLD,HUP,USR1", "--block-signal=TERM,USR2"]);

@@ -1,4 +1,4 @@
-//! What a program gets when it is started, and why it cannot be started.
+//! What a program inherits when it is started, and why it may fail to start.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -194,7 +194,7 @@ async fn what_a_program_is_given_must_be_possible(lab: Lab) {
         let command = ChildCommand { supervisor, ..lab.command(sh("exit 0")) };
 
         let command_in_file = ChildCommand { cwd: Some(file.clone()), ..command.clone() };
-        let error = spawn(command_in_file, None, &lab.tasks).await.expect_err("a file is no folder");
+        let error = spawn(command_in_file, None, &lab.tasks).await.expect_err("a file is not a folder");
         assert_eq!(error.to_string(), format!("cannot use the working folder {}", file.display()));
 
         let nul = ChildCommand { args: vec!["-c".into(), "a\0b".into()], ..command.clone() };
@@ -224,8 +224,8 @@ async fn a_supervisor_without_the_hook_is_refused(lab: Lab) {
 }
 
 async fn a_supervisor_that_says_nothing_is_given_up(lab: Lab) {
-    // It prints the file that is the command, more than a pipe holds, and waits for a reader. On a clock of its own,
-    // which does not let the ten seconds be waited for.
+    // It prints the file of the command, which is more than a pipe holds, and waits for a reader. The test has its own
+    // clock, so that it need not wait ten seconds.
     let run = move || {
         let runtime = runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
         runtime.block_on(async {

@@ -1,4 +1,4 @@
-//! Child processes, with real ones: how they start, how their end is seen, and that nothing survives.
+//! Real child processes: how they start, how the host notices their end, and that nothing survives.
 //!
 //! This test has a `main` of its own, because it is an embedding program: it calls the supervisor hook first, and then
 //! starts itself again as the supervisor of each server. It also starts itself as a host to be killed.

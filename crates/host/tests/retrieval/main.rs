@@ -90,7 +90,7 @@ fn those(catalog: &Catalog, limit: usize, fit: impl Fn(&str) -> bool) -> Vec<Str
     catalog.tools().filter(|tool| fit(&text(tool))).map(CatalogTool::selector).take(limit).collect()
 }
 
-/// The query as it stands, somewhere in name or description.
+/// The whole query, somewhere in the name or the description.
 fn phrase(catalog: &Catalog, words: &str, limit: usize) -> Vec<String> {
     let words = words.to_lowercase();
     those(catalog, limit, |text| text.contains(&words))

@@ -47,13 +47,13 @@ pub struct Entry {
     /// Its name, for people.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// What the client calls itself. Untrusted.
+    /// The name that the client gives itself. Untrusted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub client: Option<String>,
     /// How a client of the gateway is connected: `http`, `stdio`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub over: Option<String>,
-    /// Tells a client from others of the same name. It is an id, not a credential.
+    /// Distinguishes a client from others of the same name. It is an id, not a credential.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub session: Option<String>,
     /// The conversation whose turn made the call.
@@ -68,7 +68,7 @@ pub struct Entry {
     /// The id of a token that was made or revoked.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub token: Option<String>,
-    /// The name of a value that a person gave or deleted; never the value.
+    /// The name of a value that a user gave or deleted; never the value.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub credential: Option<String>,
     /// The server.
@@ -77,7 +77,7 @@ pub struct Entry {
     /// The tool's own name; for `over_quota`, what was refused. Untrusted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tool: Option<String>,
-    /// The folder of the project that the user trusts or trusts no more.
+    /// The folder of the project that the user trusts or no longer trusts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub project: Option<String>,
     /// The hash of the content that the user trusted, or of the definition of a tool that was called, approved or put
@@ -93,8 +93,8 @@ pub struct Entry {
     /// The arguments, if the log keeps them in full. Untrusted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub arguments: Option<Value>,
-    /// `allowed`, `remembered`, `confirmed`, `edited`, `denied`, `declined`, `unasked`, `unanswered`; `forgotten` of an
-    /// answer that counts no more.
+    /// `allowed`, `remembered`, `confirmed`, `edited`, `denied`, `declined`, `unasked`, `unanswered`; `forgotten` for a
+    /// standing answer that was taken back.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub decision: Option<String>,
     /// The rule or the answer behind the decision; why a connection or a sign-in failed or ended; the issuer of the
@@ -127,15 +127,15 @@ pub struct Entry {
 /// Bad input that a door refused.
 #[derive(Clone, Debug, Default)]
 pub struct DoorRefusal<'a> {
-    /// Which door, in one word: `authorize`, `token`, `register`, `sign-in`.
+    /// The door, in one word: `authorize`, `token`, `register`, `sign-in`.
     pub door: &'a str,
     /// The stable code of the refusal.
     pub code: &'a str,
     /// Why, for people.
     pub why: &'a str,
-    /// What the client calls itself, or its id. Untrusted.
+    /// The name that the client gives itself, or its id. Untrusted.
     pub client: Option<&'a str>,
-    /// The member in whose name it was tried, where that was proved.
+    /// The member in whose name the client tried it, if that was proved.
     pub by: Option<&'a Principal>,
     /// How many earlier refusals have no row of their own.
     pub untold: u64,
@@ -196,7 +196,7 @@ impl Entry {
         Self { token: line(id, MAX_NAME), why: line(label, MAX_WHY), ..Self::of_member(kind, by, member) }
     }
 
-    /// A member allowed a client to act in their name, or that ended.
+    /// A member allowed a client to act in their name, or that permission ended.
     pub(crate) fn of_grant(kind: &str, by: &Caller, member: &Principal, client: &str) -> Self {
         Self { client: line(client, MAX_NAME), ..Self::of_member(kind, by, member) }
     }
@@ -214,7 +214,7 @@ impl Entry {
         }
     }
 
-    /// A person gave a value for servers of their own, or deleted it.
+    /// A user gave a value to their own servers, or deleted it.
     pub(crate) fn of_credential(by: &Caller, name: &str, is_given: bool) -> Self {
         let kind = if is_given { "credential_given" } else { "credential_removed" };
         Self { credential: line(name, MAX_NAME), ..Self::of_kind(kind).by(by) }

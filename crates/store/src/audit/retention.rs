@@ -16,7 +16,7 @@ const MAX_FORGOTTEN: i64 = 20_000;
 /// How long rows are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeepAudit {
-    /// For this many days; `None`: for ever.
+    /// For this many days; `None`: forever.
     pub days: Option<u32>,
     /// At most this many, the newest; `None`: all.
     pub rows: Option<u32>,

@@ -51,7 +51,7 @@ pub enum Break {
         seq: u64,
     },
     /// The store has forgotten the row whose hash was recorded elsewhere, so that they cannot be compared.
-    #[error("row {seq} was forgotten, as the settings say: whether it was the one whose hash was given cannot be told")]
+    #[error("row {seq} was forgotten, as the settings say: so it cannot be compared with the given hash")]
     Forgotten {
         /// The row.
         seq: u64,
@@ -83,7 +83,7 @@ impl Store {
     /// meanwhile.
     ///
     /// # Errors
-    /// [`StoreError`] when the database fails. A broken chain is no error, but a [`Break`].
+    /// [`StoreError`] when the database fails. A broken chain is not an error, but a [`Break`].
     pub async fn verify_audit(&self, known: Option<ChainEnd>) -> Result<Result<Chain, Break>, StoreError> {
         let doing = "verifying the audit log";
         // A transaction, to see all rows as of one moment.

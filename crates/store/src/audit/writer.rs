@@ -39,7 +39,7 @@ type Queued = (i64, InName, Fact);
 struct InName {
     /// The agent that acted.
     agent: Option<Arc<str>>,
-    /// Hides the secrets of the member of a tenant in whose world it happened, in place of what hides those of the log.
+    /// For an event in the world of a member of a tenant: hides the member's secrets. Replaces the function of the log.
     hide: Option<Hide>,
 }
 

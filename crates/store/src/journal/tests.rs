@@ -6,7 +6,7 @@ use std::{
 
 use futures::future::BoxFuture;
 use serde_json::{Map, json};
-use toolrack_agent::{Agent, End, Front, Limits, NotKept, ToolCallData, TurnEvent, model::Scripted};
+use toolrack_agent::{Agent, End, Front, Limits, NotStored, ToolCallData, TurnEvent, model::Scripted};
 use toolrack_host::{
     Abilities, AnswerQuery, Asker, Desired, Host, Policy, Principal, ServerName, ServerSpec,
     ask::{Confirm, Confirmed},
@@ -112,10 +112,10 @@ impl Asker for Agrees {
 struct Keeps(Journal);
 
 impl Front for Keeps {
-    fn happened(&mut self, _: TurnEvent<'_>) {}
+    fn on_event(&mut self, _: TurnEvent<'_>) {}
 
-    fn keep<'a>(&'a mut self, turn: &'a Turn) -> BoxFuture<'a, Result<(), NotKept>> {
-        Box::pin(async move { self.0.keep(turn).await.map_err(|error| NotKept { why: error.to_string() }) })
+    fn store<'a>(&'a mut self, turn: &'a Turn) -> BoxFuture<'a, Result<(), NotStored>> {
+        Box::pin(async move { self.0.keep(turn).await.map_err(|error| NotStored { why: error.to_string() }) })
     }
 }
 

@@ -18,8 +18,8 @@ const RETRY_PAUSE: Duration = Duration::from_millis(25);
 
 const TAKING: &str = "taking a lease";
 
-/// The exclusive right to some work, until [`Self::release`] or until it expires. So a process that dies blocks others
-/// no longer than it had asked for. A dropped lease stays taken until it expires.
+/// The exclusive right to some work, until [`Self::release`] or until it expires. Thus a process that dies blocks
+/// others only for the time that it had asked for. A dropped lease stays taken until it expires.
 pub struct Lease {
     store: Store,
     space: Space,
@@ -142,7 +142,7 @@ impl Store {
     async fn take_lease(&self, space: Space, name: &str, length: Duration) -> Result<Option<Lease>, StoreError> {
         let holder = *Uuid::now_v7().as_bytes();
         let mut transaction = self.begin(TAKING).await?;
-        // Read the clock only now: to begin the transaction may have taken seconds.
+        // Read the clock only now: beginning the transaction may have taken seconds.
         let now = now();
         let taken = sqlx::query(
             "INSERT INTO leases (space, name, holder, ends_at) VALUES (?1, ?2, ?3, ?4) \

@@ -29,7 +29,7 @@ const MAX_QUERY: usize = 4_000;
 
 /// Why the client gets no code.
 enum Stop {
-    /// A page shows the error: the client may not have an answer.
+    /// A page shows the error, because the client may not get an answer.
     PageError(PageError),
     /// A person must sign in first.
     SignIn,
@@ -57,8 +57,8 @@ fn wrong(code: &'static str, why: &str) -> Stop {
 
 /// `GET /oauth/authorize`: shows a person which client asks for what.
 ///
-/// An error is shown as a page, unless the client may have its answer at the address that it names *and* a person has
-/// signed in. So no link to this page redirects a browser by itself (RFC 9700, 4.11.2).
+/// An error is shown as a page, unless the client may get the answer at the address that it names *and* a person has
+/// signed in. Thus a link to this page alone never redirects a browser (RFC 9700, 4.11.2).
 pub(crate) async fn show(State(door): State<Arc<FrontDoor>>, headers: HeaderMap, query: RawQuery) -> Response {
     let query = query.0.unwrap_or_default();
     match read(&door, &headers, &query).await {
@@ -78,7 +78,7 @@ pub(crate) async fn answer(State(door): State<Arc<FrontDoor>>, headers: HeaderMa
 
 /// The request of the client, and the person who is signed in.
 async fn read(door: &FrontDoor, headers: &HeaderMap, query: &str) -> Result<(ConsentRequest, SignedIn), Stop> {
-    // A longer query could neither come back from a sign-in nor be a field of the form.
+    // A longer query would not survive a sign-in, nor fit into a field of the form.
     let Some(parameters) = Parameters::read(query).filter(|_| query.len() <= MAX_QUERY) else {
         return Err(wrong("invalid_request", "the request is longer than 4,000 bytes"));
     };
@@ -139,7 +139,7 @@ async fn allow(door: &FrontDoor, asked: &ConsentRequest, person: &SignedIn) -> R
     Ok(see_other(&reply(door, &asked.to, &[("code", &code)])))
 }
 
-/// The answer to a browser that gets neither the page nor the code.
+/// Answers a browser that gets neither the page nor the code.
 async fn stopped(door: &FrontDoor, stop: Stop, query: &str) -> Response {
     match stop {
         Stop::SignIn => {
@@ -190,8 +190,8 @@ fn tell(door: &FrontDoor, client_error: &ClientError) -> Response {
     see_other(&reply(door, &client_error.to, &[("error", client_error.code), ("error_description", client_error.why)]))
 }
 
-/// The address of the client with an answer, the state that it sent, and the issuer (RFC 9207). The address itself stays
-/// byte by byte as the client wrote it.
+/// The address of the client with an answer, the state that it sent, and the issuer (RFC 9207). The address itself
+/// stays byte by byte as the client wrote it.
 fn reply(door: &FrontDoor, to: &ReplyTo, answer: &[(&str, &str)]) -> String {
     let mut pairs = form_urlencoded::Serializer::new(String::new());
     pairs.extend_pairs(answer);

@@ -24,7 +24,7 @@ const ANSWER_TIME: i64 = 30 * 60;
 pub(super) struct Form<'a> {
     /// The query with which the client asked.
     pub(super) query: &'a str,
-    /// Until when it counts, in seconds since 1970.
+    /// The time until which it is valid, in seconds since 1970.
     pub(super) ends: i64,
 }
 
@@ -33,7 +33,7 @@ impl<'a> Form<'a> {
         Self { query, ends: Utc::now().timestamp().saturating_add(ANSWER_TIME) }
     }
 
-    /// Whether it still counts, and `seal` is that of this form for this client, in this browser.
+    /// Whether the form is still valid, and `seal` is its seal for this client and this browser.
     pub(super) fn is_sealed_by(&self, seal: &str, asked: &ConsentRequest, person: &SignedIn) -> bool {
         let Ok(seal) = HEXLOWER_PERMISSIVE.decode(seal.as_bytes()) else { return false };
         let in_time = self.ends >= Utc::now().timestamp();
@@ -45,7 +45,8 @@ impl<'a> Form<'a> {
         mac.map(|mac| HEXLOWER_PERMISSIVE.encode(&mac)).unwrap_or_default()
     }
 
-    /// The seal, over all that the page shows. Its key is the secret in the browser's cookie, which no other page can read.
+    /// The seal over everything that the page shows. Its key is the secret in the browser's cookie, which no other page
+    /// can read.
     fn mac(&self, asked: &ConsentRequest, person: &SignedIn) -> Option<Hmac<Sha256>> {
         let mut mac = Hmac::<Sha256>::new_from_slice(person.cookie.as_bytes()).ok()?;
         let client = &asked.to.client;
@@ -90,7 +91,7 @@ pub(super) fn ask(door: &FrontDoor, asked: &ConsentRequest, person: &SignedIn, f
     page(StatusCode::OK, "Allow this client?", &body, &forms(door, &asked.to.redirect_uri))
 }
 
-/// The tools that the client may call, for people.
+/// Describes the tools that the client may call.
 fn tools(door: &FrontDoor, asked: &ConsentRequest) -> String {
     match door.endpoint_of(&asked.resource).and_then(Endpoint::profile) {
         Some(profile) => format!("call the tools of the profile “{profile}” that you may call"),
@@ -98,7 +99,7 @@ fn tools(door: &FrontDoor, asked: &ConsentRequest) -> String {
     }
 }
 
-/// Where the answer goes, in words for people, and a warning about it.
+/// Describes the destination of the answer, with a warning about it.
 fn destination(redirect_uri: &str) -> (String, &'static str) {
     match target(redirect_uri) {
         Target::Site(host) => (host, "You are sent to that web site, which can then use your tools."),
@@ -118,8 +119,8 @@ fn local_host(redirect_uri: &str) -> &str {
     host.split(['?', '#', ';', ',']).next().unwrap_or_default()
 }
 
-/// Where the forms may lead, redirects included: to the client, to any https site to which the client redirects further,
-/// and to the provider, at which another person signs in.
+/// The places to which the forms may lead, including redirects: the client, any https site to which the client
+/// redirects further, and the provider, where another person can sign in.
 fn forms(door: &FrontDoor, redirect_uri: &str) -> String {
     let client = match target(redirect_uri) {
         Target::Site(_) => String::new(),

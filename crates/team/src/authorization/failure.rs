@@ -93,7 +93,7 @@ pub(super) async fn answer(door: &FrontDoor, at: &str, result: Result<Response, 
     for_clients(answer)
 }
 
-/// What may stand in an `error_description`: printable ASCII without `"` and `\` (RFC 6749, 5.2).
+/// Makes an `error_description`: printable ASCII without `"` and `\` (RFC 6749, 5.2).
 pub(super) fn description(why: &str) -> String {
     why.chars().map(|c| if matches!(c, ' '..='~') && !matches!(c, '"' | '\\') { c } else { '\'' }).collect()
 }

@@ -1,4 +1,4 @@
-//! What clients read first: the metadata of the resource (RFC 9728) and of the authorization server (RFC 8414).
+//! The metadata of the resource (RFC 9728) and of the authorization server (RFC 8414), which clients read first.
 
 use std::sync::Arc;
 
@@ -62,7 +62,7 @@ pub(crate) async fn server(State(door): State<Arc<FrontDoor>>) -> Response {
     )
 }
 
-/// `OPTIONS` of the addresses that clients in web pages use. No cookie counts there, so any page may use them.
+/// `OPTIONS` of the paths that clients in web pages use. These paths ignore cookies, so any page may use them.
 pub(crate) async fn preflight() -> Response {
     let mut answer = StatusCode::NO_CONTENT.into_response();
     let headers = answer.headers_mut();

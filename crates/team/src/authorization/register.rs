@@ -1,5 +1,5 @@
 //! Clients register themselves (RFC 7591), within bounds: public clients, with a few addresses. A client that no person
-//! uses is removed again, and no number of registrations keeps another client out.
+//! uses is removed later, and no number of registrations can exclude another client.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ use crate::{
 /// The most bytes of a registration.
 const MAX_BYTES: usize = 16 * 1024;
 
-/// What a client says of itself. Other members are ignored (RFC 7591, 2).
+/// A client's description of itself. Other members are ignored (RFC 7591, 2).
 #[derive(Deserialize)]
 struct Registration {
     #[serde(default)]
@@ -45,7 +45,7 @@ async fn registered(door: &FrontDoor, body: &[u8]) -> Result<Response, Failure> 
         return Err(wrong("the registration is longer than 16 KiB"));
     }
     let asked: Registration =
-        serde_json::from_slice(body).map_err(|_| wrong("the registration is no JSON with the members of RFC 7591"))?;
+        serde_json::from_slice(body).map_err(|_| wrong("the registration is not JSON with the members of RFC 7591"))?;
     let name = shown_name(asked.client_name.as_deref());
     check(&asked).map_err(|failure| failure.of_client(Some(&name)))?;
     let client = made(door, name, asked.redirect_uris).await?;
@@ -62,7 +62,7 @@ async fn registered(door: &FrontDoor, body: &[u8]) -> Result<Response, Failure> 
     Ok((StatusCode::CREATED, Json(body)).into_response())
 }
 
-/// Makes the client. The store keeps it, unless very many register at once.
+/// Creates the client. The store keeps it, unless very many clients register at the same time.
 async fn made(door: &FrontDoor, name: String, redirect_uris: Vec<String>) -> Result<RegisteredClient, Failure> {
     if door.registrations.check().is_err() {
         let too_many = || Failure::too_many("too many clients register at once, and this registration is too long");

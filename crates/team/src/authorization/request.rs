@@ -13,7 +13,7 @@ const MAX_STATE: usize = 2 * 1024;
 /// Characters of a challenge of PKCE: 256 bits in base64url (RFC 7636, 4.2).
 const CHALLENGE: usize = 43;
 
-/// Where the answer goes: an address that this client has registered.
+/// The address for the answer, which this client has registered.
 #[derive(Clone, Debug)]
 pub(super) struct ReplyTo {
     pub(super) client: Arc<Client>,
@@ -64,8 +64,8 @@ impl From<NoClient> for PageError {
     }
 }
 
-/// The client, and the address that it asks for, if that is one of its own. `may_fetch` allows a request for its document;
-/// without it, `Ok(None)` says that the document has to be fetched.
+/// The client, and the address that it asks for, if that is one of its own. `may_fetch` allows a request for its
+/// document; without it, `Ok(None)` says that the document has to be fetched.
 pub(super) async fn reply_to(
     clients: &Clients,
     parameters: &Parameters,
@@ -90,7 +90,7 @@ pub(super) async fn reply_to(
     Ok(Some(ReplyTo { client, redirect_uri, state }))
 }
 
-/// What the client asks for: a code, with PKCE by S256.
+/// Reads what the client asks for: a code, with PKCE by S256.
 pub(super) fn asked(door: &FrontDoor, to: ReplyTo, parameters: &Parameters) -> Result<ConsentRequest, ClientError> {
     let checked = check(parameters).and_then(|(scope, challenge)| {
         let endpoint = door.endpoint_in(parameters).map_err(|why| ("invalid_target", why))?;
@@ -133,8 +133,8 @@ fn check(parameters: &Parameters) -> Result<(String, String), (&'static str, &'s
     Ok((scope(parameters.get("scope"))?, challenge.to_owned()))
 }
 
-/// The scope that the client gets: the only one there is. A client may ask for others beside it, and sees in the answer
-/// that it did not get them (RFC 6749, 3.3).
+/// Returns the scope that the client gets: the only one that exists. A client may also ask for others, and sees in the
+/// answer that it did not get them (RFC 6749, 3.3).
 pub(super) fn scope(asked: Option<&str>) -> Result<String, (&'static str, &'static str)> {
     match asked {
         Some(asked) if !asked.split(' ').any(|scope| scope == SCOPE) => {

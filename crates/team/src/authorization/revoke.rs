@@ -1,4 +1,4 @@
-//! `POST /oauth/revoke`: a client gives its tokens back (RFC 7009). With one of them, its whole grant ends.
+//! `POST /oauth/revoke`: a client revokes one of its tokens (RFC 7009), which ends its whole grant.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ use crate::{
     tokens::looks_like_one,
 };
 
-/// `POST /oauth/revoke`. A token that is unknown is revoked already (RFC 7009, 2.2).
+/// `POST /oauth/revoke`. An unknown token counts as revoked (RFC 7009, 2.2).
 pub(crate) async fn revoke(State(door): State<Arc<FrontDoor>>, headers: HeaderMap, body: Bytes) -> Response {
     answer(&door, "revoke", revoked(&door, &headers, &body).await).await
 }

@@ -33,7 +33,7 @@ use crate::{
 
 /// How long an access token counts.
 const ACCESS_TIME: TimeDelta = TimeDelta::hours(1);
-/// The most access tokens of one grant that count at once. A client that renews faster waits.
+/// The most valid access tokens of one grant. A client that renews faster has to wait.
 const MAX_ACCESS: usize = 8;
 /// Bytes of a verifier of PKCE (RFC 7636, 4.1).
 const VERIFIER: std::ops::RangeInclusive<usize> = 43..=128;
@@ -79,7 +79,8 @@ pub(super) fn required<'a>(form: &'a Parameters, name: &str) -> Result<&'a str, 
     form.get(name).ok_or_else(|| Failure::new("invalid_request", format!("the parameter {name} is missing")))
 }
 
-/// Exchanges a code. A code that does not belong to this request was perhaps stolen: the code and its tokens end.
+/// Exchanges a code. If the code does not belong to this request, it was perhaps stolen, so the code and its tokens
+/// end.
 async fn by_code(door: &FrontDoor, form: &Parameters, client: &str) -> Result<Response, Failure> {
     let (code, redirect_uri) = (required(form, "code")?, required(form, "redirect_uri")?);
     let verifier = required(form, "code_verifier")?;
@@ -99,7 +100,7 @@ async fn by_code(door: &FrontDoor, form: &Parameters, client: &str) -> Result<Re
                 Some(why) => (grant, why),
             }
         }
-        Code::Used(grant) => (grant, "the code was used before: all tokens that came of it are revoked"),
+        Code::Used(grant) => (grant, "the code was used before: all tokens that were issued for it are revoked"),
         _ => return Err(Failure::new("invalid_grant", "there is no such code, or it is older than 60 seconds")),
     };
     end(door, &wrong.0, wrong.1).await
@@ -114,7 +115,7 @@ fn mismatch(grant: &Grant, client: &str, redirect_uri: &str, verifier: &str) -> 
     } else if grant.redirect_uri != redirect_uri {
         Some("the code was sent to another redirect_uri")
     } else if !VERIFIER.contains(&verifier.len()) || !verifier.bytes().all(is_plain) {
-        Some("the code_verifier has not 43 to 128 characters of those that PKCE allows")
+        Some("the code_verifier must have 43 to 128 of the characters that PKCE allows")
     } else if !bool::from(challenge.as_bytes().ct_eq(grant.challenge.as_bytes())) {
         Some("the code_verifier does not belong to the code")
     } else {
@@ -122,8 +123,9 @@ fn mismatch(grant: &Grant, client: &str, redirect_uri: &str, verifier: &str) -> 
     }
 }
 
-/// Exchanges a refresh token for the next one. A refresh token that was used before was perhaps stolen, so the grant ends
-/// (OAuth 2.1, 4.3.1), also for a client that repeats its request because it lost the answer: it looks like a thief.
+/// Exchanges a refresh token for the next one. A refresh token that was used before was perhaps stolen, so the grant
+/// ends (OAuth 2.1, 4.3.1). This also hits a client that repeats its request because it lost the answer, because it
+/// cannot be distinguished from a thief.
 async fn by_refresh(door: &FrontDoor, form: &Parameters, client: &str) -> Result<Response, Failure> {
     let unknown = || Failure::new("invalid_grant", "there is no such refresh token, or its grant has ended");
     let old = RefreshToken::read(required(form, "refresh_token")?).ok_or_else(unknown)?;
@@ -142,7 +144,7 @@ async fn by_refresh(door: &FrontDoor, form: &Parameters, client: &str) -> Result
         return end(door, &grant, "the tenant of this member is no longer one of the team").await;
     }
     if door.store.team_tokens(Tokens::Family(&grant.family)).await?.len() >= MAX_ACCESS {
-        let why = "this client renews its tokens too often: the ones that it has count for up to an hour";
+        let why = "this client renews its tokens too often: its present tokens are valid for up to an hour";
         return Err(Failure::too_many(why).of_member(&grant.member));
     }
     let next = old.next()?;
@@ -150,7 +152,7 @@ async fn by_refresh(door: &FrontDoor, form: &Parameters, client: &str) -> Result
         return end(door, &grant, REUSED).await;
     }
     let tokens = access(door, &grant, &next).await?;
-    // The other user of the same token may have ended the grant meanwhile, before the access token was there.
+    // A second use of the same refresh token may have ended the grant before the access token was stored.
     match door.store.find_refresh(next.hash()).await? {
         Refresh::Good(_) => Ok(tokens),
         _ => end(door, &grant, "the grant ended meanwhile").await,
@@ -167,17 +169,18 @@ async fn end(door: &FrontDoor, grant: &Grant, why: &str) -> Result<Response, Fai
     Err(Failure::new("invalid_grant", why).of_member(&grant.member))
 }
 
-/// The MCP endpoint that the client names; `None` when it names none, and so means that of its grant (RFC 8707, 2.2).
+/// The MCP endpoint that the client names; `None` if it names none, which means the endpoint of its grant (RFC 8707,
+/// 2.2).
 fn endpoint_in<'f>(door: &FrontDoor, form: &'f Parameters) -> Result<Option<Endpoint<'f>>, Failure> {
     let is_named = form.all("resource").next().is_some();
     let endpoint = door.endpoint_in(form).map_err(|why| Failure::new("invalid_target", why))?;
     Ok(is_named.then_some(endpoint))
 }
 
-/// Why tokens of `grant` cannot be given for the endpoint that the client names.
+/// Why `grant` allows no tokens for the endpoint that the client names.
 fn other_endpoint(door: &FrontDoor, grant: &Grant, named: Option<Endpoint<'_>>) -> Option<&'static str> {
     let is_other = named.is_some_and(|named| door.endpoint_of(&grant.resource) != Some(named));
-    is_other.then_some("the person allowed another MCP endpoint than the one that the parameter resource names")
+    is_other.then_some("the person allowed another MCP endpoint than the parameter resource names")
 }
 
 /// Makes an access token, and the answer with it.

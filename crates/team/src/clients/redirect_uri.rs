@@ -1,11 +1,11 @@
-//! Where the answer for a client may go (OAuth 2.1, 2.3; RFC 8252, 7 and 8).
+//! The addresses to which the answer for a client may go (OAuth 2.1, 2.3; RFC 8252, 7 and 8).
 
 use url::{Host, Url};
 
 /// The most bytes of an address.
 const MAX_URI: usize = 1024;
 
-/// Schemes of programs that people use and that are no reversed domain names, which RFC 8252 (7.1) asks for.
+/// Schemes of common programs that are not reversed domain names, as RFC 8252 (7.1) asks for.
 const KNOWN_SCHEMES: &[&str] = &[
     "claude",
     "cursor",
@@ -20,7 +20,7 @@ const KNOWN_SCHEMES: &[&str] = &[
     "zed",
 ];
 
-/// What an address leads to, for people.
+/// The target of an address, as a page describes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Target {
     /// A web site.
@@ -59,7 +59,7 @@ pub(crate) fn check(uri: &str) -> Result<(), &'static str> {
         "http" if is_here(&url) => Ok(()),
         "https" | "http" => Err("an address for answers is neither https nor on the person's own machine"),
         scheme if scheme.contains('.') || KNOWN_SCHEMES.contains(&scheme) => Ok(()),
-        _ => Err("an address for answers has a scheme that is no reversed domain name, as `com.example.app`"),
+        _ => Err("an address for answers has a scheme that is not a reversed domain name, as `com.example.app`"),
     }
 }
 
@@ -72,8 +72,8 @@ fn is_here(url: &Url) -> bool {
     }
 }
 
-/// Whether `asked` is the address `own` of a client: byte by byte, but for the port on the person's own machine, which
-/// a program gets from its system (RFC 8252, 7.3).
+/// Whether `asked` is the address `own` of a client, byte by byte. On the person's own machine the port may differ,
+/// because the system assigns it (RFC 8252, 7.3).
 pub(super) fn covers(own: &str, asked: &str) -> bool {
     if own == asked {
         return true;
@@ -87,7 +87,7 @@ pub(super) fn covers(own: &str, asked: &str) -> bool {
     is_reset && one == other
 }
 
-/// What an address leads to.
+/// Returns the target of an address.
 pub(crate) fn target(uri: &str) -> Target {
     match uri.parse::<Url>() {
         Ok(url) if url.scheme() == "http" && is_here(&url) => Target::ThisMachine,

@@ -1,5 +1,6 @@
-//! Clients that register during a flood of registrations: the id of such a client contains what it said, sealed, and the
-//! store keeps nothing of it until a person agrees. So a flood fills no table and keeps no client out.
+//! Clients that register during a flood of registrations. The id of such a client contains its sealed description, and
+//! the store keeps nothing of it until a person agrees. Thus a flood can neither fill a table nor exclude other
+//! clients.
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use chrono::{TimeDelta, Utc};
@@ -12,7 +13,7 @@ use zeroize::Zeroizing;
 use super::MAX_ID;
 use crate::random::{NoRandom, random_text};
 
-/// What such an id begins with.
+/// The prefix of such an id.
 const PREFIX: &str = "trs_";
 /// How long a person may take to agree.
 const TIME: TimeDelta = TimeDelta::hours(24);
@@ -26,9 +27,9 @@ pub(super) struct Sealer {
 struct Said {
     name: String,
     redirect_uris: Vec<String>,
-    /// Until when it counts, in seconds since 1970.
+    /// The time until which it is valid, in seconds since 1970.
     ends: i64,
-    /// Random, so that two clients that say the same have different ids.
+    /// Random, so that two clients with the same description have different ids.
     number: String,
 }
 
@@ -37,7 +38,7 @@ impl Sealer {
         Self { key }
     }
 
-    /// The client, with an id; `None` if what it says does not fit into an id.
+    /// Returns the client with its id; `None` if its description does not fit into an id.
     pub(super) fn seal(&self, name: &str, redirect_uris: &[String]) -> Result<Option<RegisteredClient>, NoRandom> {
         let said = Said {
             name: name.to_owned(),

@@ -46,7 +46,7 @@ fn a_mistake_in_the_file_is_named() {
     assert!(replaced("\"bolt\"\n    home", "\"acme\"\n    home").contains("have the id `acme`"));
     assert!(replaced("/srv/bolt", "/team/tenants/acme").contains("have the home"));
     assert!(replaced("tenants = [\"bolt\"]", "tenants = [\"bold\"]").contains("no tenant `bold`"));
-    assert!(replaced("*@acme.example", "*@*").contains("is no address"));
+    assert!(replaced("*@acme.example", "*@*").contains("is not an address"));
     assert!(replaced("\"acme\"", "\"../acme\"").contains("name of a tenant"));
     assert!(replaced("\"acme\"", "\"local\"").contains("is not `local`"));
     let twice = |file: &str| format!("{file}\n[[issuers]]\nissuer = \"https://tokens.example\"\ntenants = []");

@@ -1,4 +1,4 @@
-//! What was used, kept in the store, so that a restart forgives nothing.
+//! Stores what was used of quotas, so that a restart does not reset it.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -10,10 +10,10 @@ use toolrack_store::{QuotaUse, Store, StoreError};
 
 use super::{Counts, Meter, Meters, TenantQuotas};
 
-/// How often what was used is written. A killed process loses what it counted since.
+/// How often the use is written. A killed process loses what it counted since the last write.
 const ROUND: Duration = Duration::from_secs(10);
 
-/// All members of a tenant, as a holder of quotas in the store.
+/// The name in the store for all members of a tenant as one holder of quotas.
 pub(super) const TENANT: &str = "tenant";
 
 /// A member, by the [key](Principal::key).
@@ -22,10 +22,10 @@ pub(super) const MEMBER: &str = "member ";
 /// A profile, by its name.
 pub(super) const PROFILE: &str = "profile ";
 
-/// What holders have used who have no meters yet.
+/// The stored use of holders that have no meters yet.
 pub(super) type Kept = HashMap<String, Vec<QuotaUse>>;
 
-/// Returns the holder under which the store has what the member with this key used.
+/// Returns the name of the member with this key as a holder of quotas in the store.
 #[must_use]
 pub fn holder_of_member(key: &str) -> String {
     format!("{MEMBER}{key}")
@@ -40,19 +40,19 @@ pub(super) fn of_profile(name: &str) -> String {
 }
 
 impl Meters {
-    /// Counts on from what was kept.
+    /// Continues from the stored amounts.
     pub(super) fn resumed(mut self, kept: Option<&[QuotaUse]>, now: DateTime<Utc>) -> Self {
         for used in kept.unwrap_or_default() {
             let same = |meter: &&mut Meter| meter.is_lasting() && meter.quota().name() == used.quota;
             if let Some(meter) = self.meters.iter_mut().find(same) {
-                // A clock that was wrong must not keep a quota used up for ever.
+                // A wrong clock must not keep a quota used up forever.
                 *meter = Meter::new(meter.quota(), used.used, used.at.min(now));
             }
         }
         self
     }
 
-    /// What must outlive the process.
+    /// Returns the amounts that must outlive the process.
     pub(super) fn to_keep(&self, holder: &str, name: Option<&str>) -> impl Iterator<Item = QuotaUse> {
         self.meters.iter().filter(|meter| meter.is_lasting()).map(move |meter| {
             let ((used, at), quota) = (meter.reading(), meter.quota());
@@ -63,7 +63,7 @@ impl Meters {
 }
 
 impl Counts {
-    /// Does something with each holder's meters, in the words of the store, and the name of the holder for people.
+    /// Calls a function with each holder's meters, its name in the store, and its name for users.
     fn each(&mut self, mut with: impl FnMut(String, Option<&str>, &mut Meters)) {
         with(TENANT.to_owned(), None, &mut self.all);
         for of in self.by_member.values_mut() {
@@ -76,7 +76,7 @@ impl Counts {
 }
 
 impl TenantQuotas {
-    /// Counts on from what `store` has. For the beginning, before anything is counted.
+    /// Continues from the use in `store`. To be called first, before anything is counted.
     ///
     /// # Errors
     /// [`StoreError`] when it cannot be read.
@@ -92,7 +92,7 @@ impl TenantQuotas {
         Ok(())
     }
 
-    /// Writes into `store` what was used since the last time.
+    /// Writes the use since the last call into `store`.
     ///
     /// # Errors
     /// [`StoreError`] when it cannot be written; the next time writes it again.
@@ -113,7 +113,7 @@ impl TenantQuotas {
         saved
     }
 
-    /// Writes into `store` what is used, in batches, until `ending`; then the rest.
+    /// Writes the use into `store` in batches, until `ending`, and then the rest.
     pub async fn keep(self, store: Store, ending: CancellationToken) {
         let mut rounds = interval(ROUND);
         rounds.set_missed_tick_behavior(MissedTickBehavior::Delay);

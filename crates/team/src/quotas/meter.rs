@@ -6,13 +6,13 @@ use chrono::{DateTime, Datelike as _, Days, Months, NaiveTime, TimeDelta, Timeli
 use tokio::time::Instant;
 use toolrack_host::{Quantity, Quota, quota::Window};
 
-/// When work that found no free place may try again.
+/// How soon work that found no free place may try again.
 const NO_PLACE: Duration = Duration::from_secs(1);
 
-/// So much of one may be missing because a fraction is not exact.
+/// The tolerance for fractions that are not exact.
 const INEXACT: f64 = 1e-6;
 
-/// Tells the time of the day. It never goes back, and follows tokio's clock.
+/// A clock for the time of day. It never goes back, and follows tokio's clock.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Clock {
     began: DateTime<Utc>,
@@ -35,14 +35,14 @@ impl Clock {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Meter {
     quota: Quota,
-    /// In a minute, it goes down with the time; in longer windows, the next one begins with nothing.
+    /// In the window of a minute, the amount decreases continuously; a longer window begins with nothing.
     used: f64,
     /// When `used` was true.
     at: DateTime<Utc>,
 }
 
 impl Meter {
-    /// Creates a meter on which `used` was used at this time.
+    /// Creates a meter with the amount `used` at this time.
     #[must_use]
     pub fn new(quota: Quota, used: f64, at: DateTime<Utc>) -> Self {
         Self { quota, used: used.max(0.0), at }
@@ -54,19 +54,19 @@ impl Meter {
         self.quota
     }
 
-    /// Returns how much was used when it was last looked at.
+    /// Returns the amount at the time of the last look.
     #[must_use]
     pub fn used(&self) -> u64 {
         whole(self.used)
     }
 
-    /// Returns the exact amount, and when it was true.
+    /// Returns the exact amount, and the time to which it belongs.
     #[must_use]
     pub fn reading(&self) -> (f64, DateTime<Utc>) {
         (self.used, self.at)
     }
 
-    /// Returns whether the amount outlives the process: that of a window longer than a minute does.
+    /// Returns whether the amount outlives the process, as it does for a window longer than a minute.
     #[must_use]
     pub fn is_lasting(&self) -> bool {
         !matches!(self.quota.window(), Window::AtOnce | Window::Minute)
@@ -85,7 +85,7 @@ impl Meter {
         self.at = now;
     }
 
-    /// Returns how long no more can be used; `None` when it can now. Look first.
+    /// Returns how long to wait before more can be used; `None` if more can be used now. Call [`Self::look`] first.
     #[must_use]
     pub fn wait(&self) -> Option<Duration> {
         let missing = self.used + 1.0 - most(self.quota);
@@ -118,7 +118,7 @@ impl Meter {
         self.used += float(amount);
     }
 
-    /// A place of those that are used at once is free again.
+    /// Frees a place, in a quota of what may be used at the same time.
     pub(super) fn give_back(&mut self) {
         self.used = (self.used - 1.0).max(0.0);
     }
@@ -136,7 +136,7 @@ impl Meter {
     }
 }
 
-/// The end of the window of the clock that has this time.
+/// The end of the window that contains this time.
 fn end(window: Window, at: DateTime<Utc>) -> Option<DateTime<Utc>> {
     let date = at.date_naive();
     let midnight = date.and_time(NaiveTime::MIN).and_utc();

@@ -1,4 +1,4 @@
-//! What is used of the quotas of a tenant, to be shown.
+//! The use of the quotas of a tenant, to be shown.
 
 use std::sync::Arc;
 
@@ -17,11 +17,11 @@ use super::{
 pub enum Holder {
     /// All members of the tenant together.
     Tenant,
-    /// One member.
+    /// A member.
     Member {
         /// The [key](Principal::key) of the member.
         key: String,
-        /// How people call the member; `None` if only the key is known.
+        /// The name of the member; `None` if only the key is known.
         name: Option<String>,
     },
     /// All clients of a profile together.
@@ -47,7 +47,7 @@ impl Holder {
     }
 }
 
-/// What is used of one quota.
+/// The use of a quota.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Usage {
     /// Who shares the quota.
@@ -58,7 +58,7 @@ pub struct Usage {
     pub used: u64,
     /// When more can be used, if it is used up.
     pub free_at: Option<DateTime<Utc>>,
-    /// When all of it can be used again, if some is used and that is known.
+    /// When all of it can be used again, if some of it is used and the time is known.
     pub renews_at: Option<DateTime<Utc>>,
 }
 
@@ -69,7 +69,7 @@ impl Usage {
         self.holder.setting(self.quota)
     }
 
-    /// What a meter of `holder` says at this time.
+    /// The use according to a meter of `holder` at this time.
     #[must_use]
     pub fn of(holder: Holder, mut meter: Meter, now: DateTime<Utc>) -> Self {
         meter.look(now);
@@ -79,8 +79,8 @@ impl Usage {
 }
 
 impl TenantQuotas {
-    /// Returns what all members together, the clients of each profile, and each member of whom something is known have
-    /// used.
+    /// Returns the use of all members together, of the clients of each profile, and of each member about whom something
+    /// is known.
     #[must_use]
     pub fn usage(&self) -> Vec<Usage> {
         let now = self.0.clock.now();
@@ -100,7 +100,7 @@ impl TenantQuotas {
         usage
     }
 
-    /// Returns what all members together, the clients of each profile, and this member have used.
+    /// Returns the use of all members together, of the clients of each profile, and of this member.
     #[must_use]
     pub fn usage_of(&self, member: &Principal) -> Vec<Usage> {
         let now = self.0.clock.now();
@@ -116,8 +116,8 @@ impl TenantQuotas {
 }
 
 impl TenantQuotas {
-    /// Returns what the store had of windows of an hour or longer, also of profiles whose quotas are not set here. For a
-    /// process that only looks.
+    /// Returns the stored use in windows of an hour or longer, including that of profiles whose quotas are not set
+    /// here. For a process that only shows it.
     #[must_use]
     pub fn kept_usage(&self) -> Vec<Usage> {
         let mut usage = self.usage();
@@ -136,7 +136,7 @@ impl TenantQuotas {
 }
 
 impl Inner {
-    /// What is used of the quotas that belong to no one member.
+    /// The use of the quotas that do not belong to a single member.
     fn shared(&self, counts: &Counts, now: DateTime<Utc>) -> Vec<Usage> {
         let mut profiles: Vec<_> = counts.by_profile.iter().collect();
         profiles.sort_by_key(|(name, _)| Arc::clone(name));

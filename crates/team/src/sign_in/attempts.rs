@@ -1,5 +1,5 @@
-//! Sign-ins that are under way. The daemon keeps no table of them that a flood could fill: the browser has a secret in a
-//! cookie, from which the state, the nonce and the verifier of each sign-in are derived.
+//! Sign-ins that are under way. The daemon keeps no table of them that a flood could fill: the browser has a secret in
+//! a cookie, from which the state, the nonce and the verifier of each sign-in are derived.
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use data_encoding::HEXLOWER;
@@ -22,7 +22,7 @@ pub(super) struct Browser(Zeroizing<String>);
 /// A sign-in that came back to the browser in which it began.
 pub(super) struct Way {
     pub(super) attempt: Attempt,
-    /// Where the browser goes now.
+    /// The address to which the browser goes next.
     pub(super) to: String,
 }
 

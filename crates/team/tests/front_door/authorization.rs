@@ -80,7 +80,7 @@ async fn a_code_for_one_endpoint_gives_no_token_for_another() {
     let code = parameter(&stage.allow(&mut ann, &page).await.location().unwrap(), "code").unwrap();
     let answer = stage.exchange(&client, &code, &[]).await;
     assert_eq!((answer.status.as_u16(), &*answer.error()), (400, "invalid_grant"));
-    // Two resources, and one that is no endpoint, are refused before anyone is asked.
+    // Two resources, and one that is not an endpoint, are refused before anyone is asked.
     let [two, none] = [format!("{origin}/p/other/mcp"), format!("{origin}/p/a%2Fb/mcp")];
     let mut both = stage.authorize(&client, &[("resource", &review)]);
     both.query_pairs_mut().append_pair("resource", &two);

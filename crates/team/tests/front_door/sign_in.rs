@@ -76,8 +76,8 @@ async fn what_the_provider_tells_elsewhere_counts_and_a_later_sign_in_brings_wha
 async fn a_person_of_no_tenant_is_told_whom_to_ask() {
     let (provider, stage) = stage().await;
     for (person, told) in [
-        (json!({ "sub": "u-1", "email": "eve@evil.example", "email_verified": true }), "no tenant"),
-        (json!({ "sub": "u-1", "email": "ann@acme.example" }), "no tenant"),
+        (json!({ "sub": "u-1", "email": "eve@evil.example", "email_verified": true }), "do not belong to a tenant"),
+        (json!({ "sub": "u-1", "email": "ann@acme.example" }), "do not belong to a tenant"),
         (
             json!({ "sub": "u-1", "email": "ann@acme.example", "email_verified": true, "groups": ["bolt-staff"] }),
             "more than one",

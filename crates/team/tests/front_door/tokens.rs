@@ -176,7 +176,7 @@ async fn what_a_client_gives_back_ends_with_its_whole_grant() {
     }
     assert_eq!(revoke(&[("token", "unknown"), ("client_id", &client)]).await.status, 200);
     assert_eq!(revoke(&[("client_id", &client)]).await.error(), "invalid_request");
-    // The session of a browser is no token of a client.
+    // The session of a browser is not a token of a client.
     let ann = stage.ann().await;
     let session = ann.cookie(&stage.url, "toolrack").unwrap();
     assert_eq!(revoke(&[("token", session)]).await.status, 200);

@@ -72,7 +72,7 @@ impl Wrong {
 
     /// It sends users to this URL, such as `file:///bin/sh` or `javascript:alert(1)`.
     #[must_use]
-    pub fn sends_people_to(url: &str) -> Self {
+    pub fn sends_users_to(url: &str) -> Self {
         Self::Metadata(json!({ "authorization_endpoint": url }))
     }
 

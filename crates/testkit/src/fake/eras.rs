@@ -24,7 +24,7 @@ pub(crate) async fn dispatch(server: &Arc<Server>, request: &Request) -> Reply {
         return silence().await;
     }
     if request.method == "server/discover" {
-        stumble_over_probe(server, request).await?;
+        fail_on_probe(server, request).await?;
     }
     if request.struck.by(Fault::DiscoverEmpty) {
         return Ok(json!({}));
@@ -40,7 +40,7 @@ pub(crate) async fn silence<T>() -> T {
     std::future::pending().await
 }
 
-async fn stumble_over_probe(server: &Server, request: &Request) -> Result<(), Refusal> {
+async fn fail_on_probe(server: &Server, request: &Request) -> Result<(), Refusal> {
     let wait = |fault| Duration::from_millis(server.options.faults.number(fault).unwrap_or(0));
     if request.struck.by(Fault::ExitOnDiscover) {
         let code = server.options.faults.number(Fault::ExitOnDiscover).unwrap_or(1);

@@ -99,7 +99,7 @@ faults! {
 
     // What the server offers.
     ListFails, "list-fails", Arg::No, LIST, "answers with an internal error";
-    EndlessCursor, "endless-cursor", Arg::No, STANDING, "each page of tools names a new next page, for ever";
+    EndlessCursor, "endless-cursor", Arg::No, STANDING, "each page of tools names a new next page, forever";
     SameCursor, "same-cursor", Arg::No, STANDING, "each page of tools names the same next page";
     OddCursor, "odd-cursor", Arg::No, STANDING, "the cursor after the tools is the number 42";
     EmptyCursor, "empty-cursor", Arg::No, STANDING, "the cursor of the second page is the empty string, which is a valid cursor";
@@ -140,7 +140,7 @@ faults! {
     OddIsError, "odd-is-error", Arg::No, CALL, "`isError` of the result is the text \"true\"";
     StrayProgress, "stray-progress", Arg::No, CALL, "reports progress for a token that was not given, and for this request after its answer";
     OddMessages, "odd-messages", Arg::No, CALL, "sends unknown and malformed messages of each kind before the answer";
-    EndlessInput, "endless-input", Arg::No, CALL, "modern: asks for more input, for ever";
+    EndlessInput, "endless-input", Arg::No, CALL, "modern: asks for more input, forever";
     HugeLine, "huge-line", Arg::Number(9_437_184), CALL, "the answer is one line of this many bytes";
     PingFlood, "ping-flood", Arg::Number(10_000), CALL, "sends this many pings before the answer";
     NotifyFlood, "notify-flood", Arg::Number(10_000), CALL, "sends this many log notifications before the answer";
@@ -166,7 +166,7 @@ faults! {
     NoContentType, "no-content-type", Arg::No, CALL, "HTTP: the right body without a Content-Type";
     RedirectSame, "redirect-same", Arg::Number(307), CALL, "HTTP: this status to another path of the same origin, which works";
     RedirectCross, "redirect-cross", Arg::Text(""), CALL, "HTTP: 307 to this address";
-    RedirectLoop, "redirect-loop", Arg::No, CALL, "HTTP: 307 to itself, for ever";
+    RedirectLoop, "redirect-loop", Arg::No, CALL, "HTTP: 307 to itself, forever";
     HeadersGiant, "headers-giant", Arg::Number(4_194_304), CALL, "HTTP: a header of this many bytes";
     Hang, "hang", Arg::No, CALL, "HTTP: takes the request, does nothing and never sends a byte";
     CloseAtOnce, "close-at-once", Arg::No, CALL, "HTTP: closes the connection without a byte, before the effect";
@@ -195,11 +195,11 @@ faults! {
     SseEmptyLoop, "sse-empty-loop", Arg::Number(0), CALL, "SSE: as sse-resume, but each GET ends at once";
     SseRefusesResume, "sse-refuses-resume", Arg::Number(405), CALL, "SSE: as sse-resume, but each GET gets this status";
     SseUnknownField, "sse-unknown-field", Arg::No, CALL, "SSE: fields that the standard ignores, comments, a bare CR, before the answer";
-    SseNoise, "sse-noise", Arg::No, CALL, "SSE: events that are no messages, one of them not UTF-8, before the answer";
+    SseNoise, "sse-noise", Arg::No, CALL, "SSE: events that are not messages, one of them not UTF-8, before the answer";
     SseEndlessLine, "sse-endless-line", Arg::No, CALL, "SSE: a line that is no data and does not end, instead of the answer";
     SseBadJson, "sse-bad-json", Arg::No, CALL, "SSE: an event whose data is not JSON, instead of the answer";
     SseHugeEvent, "sse-huge-event", Arg::Number(9_437_184), CALL, "SSE: an event of this many bytes";
-    SseEndless, "sse-endless", Arg::No, CALL, "SSE: data lines without an end of the event, for ever";
+    SseEndless, "sse-endless", Arg::No, CALL, "SSE: data lines without an end of the event, forever";
     SseWrongId, "sse-wrong-id", Arg::No, CALL, "SSE: an answer for another id first, then the right one";
     SseSplit, "sse-split", Arg::No, CALL, "SSE: the answer on many data lines, written byte by byte";
     ListenEnds, "listen-ends", Arg::Number(100), STANDING, "modern: each subscription ends with its answer after this many milliseconds";

@@ -208,7 +208,7 @@ async fn metadata_goes_wrong_as_it_is_told() {
     assert_eq!(client.get(of_server).await["issuer"], "https://example.com");
     server.goes_wrong([Wrong::no_pkce()]);
     assert_eq!(client.get(of_server).await.get("code_challenge_methods_supported"), None);
-    server.goes_wrong([Wrong::sends_people_to("file:///bin/sh")]);
+    server.goes_wrong([Wrong::sends_users_to("file:///bin/sh")]);
     assert_eq!(client.get(of_server).await["authorization_endpoint"], "file:///bin/sh");
     server.goes_wrong([Wrong::resource("https://example.com/mcp"), Wrong::HugeMetadata(3_000_000)]);
     let resource = client.get("/.well-known/oauth-protected-resource").await;

@@ -115,7 +115,7 @@ fn only_an_answer_that_was_cut_before_its_first_word_is_left_out() {
         (Message::new(Role::User, ""), true),
         (Message::tool_result("a", ""), true),
     ] {
-        assert_eq!(says_something(&message), is_sent, "{message:?}");
+        assert_eq!(has_content(&message), is_sent, "{message:?}");
     }
 }
 

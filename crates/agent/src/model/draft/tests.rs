@@ -29,7 +29,7 @@ fn signature() -> Map<String, Value> {
     [("signature".to_owned(), json!("c2ln"))].into_iter().collect()
 }
 
-/// Has a draft hear the pieces, and returns what is expected to be sent back.
+/// Feeds the pieces to a draft, and returns what it should send back.
 fn hear(progress: &[Progress], draft: &mut Draft, deltas: &mut Deltas) -> Vec<String> {
     let mut expected = Vec::new();
     for piece in progress {
@@ -226,7 +226,7 @@ fn an_answer_has_so_many_pieces_and_no_more_of_any_kind() {
     let too_many = |result: Result<At, ModelErrorKind>| {
         assert_eq!(
             result.unwrap_err().to_string(),
-            "the answer is no answer of a model: it has more than 2048 pieces; is the base URL right?"
+            "the answer is not one of a model: it has more than 2048 pieces; is the base URL right?"
         );
     };
     too_many(draft.begin_text());

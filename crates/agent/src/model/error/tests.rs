@@ -59,7 +59,7 @@ fn all() -> Vec<(ModelErrorKind, &'static str, &'static str)> {
         (
             ModelErrorKind::Unreadable { why },
             "MODEL_UNREADABLE",
-            "the answer is no answer of a model: w; is the base URL right?",
+            "the answer is not one of a model: w; is the base URL right?",
         ),
     ]
 }

@@ -61,7 +61,7 @@ async fn the_wait_that_a_provider_asks_for_is_waited_for_within_both_bounds() {
 fn a_header_that_cannot_be_sent_is_named_and_its_value_is_not() {
     for name in ["", "a b", "x\n", "caf\u{e9}"] {
         let error = secret_header(name, "sk-secret").unwrap_err();
-        assert!(error.ends_with("is no name of a header") && !error.contains('\n'), "{error}");
+        assert!(error.ends_with("is not a name of a header") && !error.contains('\n'), "{error}");
     }
     for value in ["sk-secret\n", "sk-\0secret"] {
         let error = secret_header("X-Key", value).unwrap_err();

@@ -4,7 +4,7 @@ use tempfile::TempDir;
 
 use super::*;
 
-/// A `secret-tool` that keeps what it is given in files beside it, and notes what it is asked.
+/// A `secret-tool` that stores its items in files beside it, and logs its commands.
 const KEEPING: &str = r#"
 case $1 in
 store) cat > "$(dirname "$0")/item-$6" ;;

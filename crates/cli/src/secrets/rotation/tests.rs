@@ -10,10 +10,10 @@ use crate::{
     tokens::Tokens,
 };
 
-/// Under which a token is kept.
+/// The name under which a token is stored.
 const TOKEN: &str = r#"["t","u","https://example.com/mcp",""]"#;
 
-/// As another process would have it: with a database of its own.
+/// The secrets as another process sees them: with its own connection to the database.
 async fn stored(folder: &Path, variable: Option<&str>) -> Stored {
     let store = Store::open(folder.join("t.db")).await.unwrap();
     Stored::new(Some(store), variable.map(Into::into), folder, Keychain::of(&Environment::default()))
@@ -65,7 +65,7 @@ async fn wherever_it_is_stopped_everything_opens_and_it_can_be_done_again() {
         let (stopped, path, old) = filled(folder.path()).await;
         let held = lock(&path).await.unwrap();
         let vault = stopped.existing().await.unwrap().unwrap();
-        let key = stopped.keep_next(&path, &held).await.unwrap();
+        let key = stopped.store_next(&path, &held).await.unwrap();
         if steps > 0 {
             assert_eq!(vault.change_key(key).await.unwrap(), 2);
         }
@@ -94,7 +94,7 @@ async fn a_key_that_is_moved_while_another_waits_beside_it_is_the_one_in_use() {
     let (stopped, path, _) = filled(folder.path()).await;
     let held = lock(&path).await.unwrap();
     let vault = stopped.existing().await.unwrap().unwrap();
-    let key = stopped.keep_next(&path, &held).await.unwrap();
+    let key = stopped.store_next(&path, &held).await.unwrap();
     let _ = vault.change_key(key).await.unwrap();
     let next = fs::read_to_string(file::next(&path)).unwrap();
     drop(held);
@@ -122,7 +122,7 @@ async fn a_process_that_holds_the_old_key_reads_the_new_one_and_loses_no_token()
     let (_, path, _) = filled(folder.path()).await;
     let tokens = Tokens(stored(folder.path(), None).await.into());
     let key = TokenKey::from_text(TOKEN).unwrap();
-    // It has the old key in its memory from here on, and a new token that its server gives once.
+    // From here on it has the old key in memory, and a new token that its server issues only once.
     let lease = tokens.lease(&key, Duration::from_secs(60)).await.unwrap();
     let vault = tokens.0.vault().await.unwrap();
     stored(folder.path(), None).await.rotate(None).await.unwrap();
@@ -146,7 +146,7 @@ async fn the_key_of_the_variable_is_replaced_by_one_that_is_given() {
     let (old, new) = ("0f".repeat(32), "correct horse battery");
     let running = stored(folder.path(), Some(&old)).await;
     running.set("a", "one").await.unwrap();
-    assert!(running.takes_given_key());
+    assert!(running.requires_given_key());
     let rotate = async |given: &str| {
         let rotating = stored(folder.path(), Some(&old)).await;
         rotating.rotate(Some(given.to_owned())).await

@@ -34,7 +34,7 @@ use args::{AddArgs, AddJsonArgs, AddOptions, Target, TransportKind};
 struct Added<'a> {
     #[serde(flatten)]
     edit: &'a Document,
-    /// The state of the server, unless it was not to be tried.
+    /// The state of the server; `None` if the user did not want to try it.
     server: Option<Server>,
 }
 
@@ -171,7 +171,7 @@ fn new_name(name: &str) -> Result<ServerName, Failure> {
     let better = better.join("-");
     let better = better.trim_start_matches('-');
     let failure = Failure::usage(format!(
-        "`{}` is no name for a server: it has letters, digits and `_-.@:`, and begins with no `-`",
+        "`{}` is not a name for a server: it has letters, digits and `_-.@:`, and begins with no `-`",
         text::for_line(name)
     ));
     Err(if better.is_empty() { failure } else { failure.hint(format!("call it `{better}`")) })
@@ -183,7 +183,9 @@ fn in_words(target: Target, world: &World) -> Result<Target, Failure> {
     let shown = text::for_line(command);
     if args::looks_like_url(command) {
         let message = format!("`{shown}` is an address, and no program");
-        return Err(Failure::usage(message).hint("write it right behind the name, without `--` and without `-t stdio`"));
+        return Err(
+            Failure::usage(message).hint("write it directly after the name, without `--` and without `-t stdio`")
+        );
     }
     let is_there = |program: &str| world.folder.join(program).exists();
     if !command.contains(char::is_whitespace) || is_there(command) {
@@ -206,7 +208,7 @@ fn in_words(target: Target, world: &World) -> Result<Target, Failure> {
 fn runs_a_program(command: &str, world: &World) -> Result<(), Failure> {
     let shown = text::for_line(command);
     if command.contains("://") {
-        let message = format!("`{shown}` is no address of a server: it must begin with http:// or https://");
+        let message = format!("`{shown}` is not an address of a server: it must begin with http:// or https://");
         return Err(Failure::usage(message).hint("a command that looks so goes after `--`"));
     }
     if looks_like_address(command) && !world.folder.join(command).exists() {
@@ -340,13 +342,13 @@ fn seconds(time: Duration) -> Value {
     if time.subsec_nanos() == 0 { json!(time.as_secs()) } else { json!(time.as_secs_f64()) }
 }
 
-/// Connects the new server as every other command would, and returns how it turned out.
+/// Connects the new server as any other command would, and returns the outcome.
 async fn try_it(name: &ServerName, edited: &Edited, world: &World) -> Result<Option<Trial>, Failure> {
     let loaded = world.load().await?;
     let entry = loaded.entry(name.as_str());
     if entry.and_then(|entry| entry.source.path.as_ref()) != Some(&edited.path) {
         let other = entry.map_or_else(|| "nothing".to_owned(), |entry| entry.source.to_string());
-        world.screen.warning(&format!("it is not used here: what counts for `{name}` is {other}"));
+        world.screen.warning(&format!("it is not used here: `{name}` is {other}"));
         return Ok(None);
     }
     let desired = reach::only(&loaded, &[name.to_string()])?;

@@ -30,7 +30,7 @@ pub(crate) enum ConfigVerb {
   toolrack config path
   $EDITOR \"$(toolrack config path --scope user)\"")]
     Path(PathArgs),
-    /// Print what all files add up to, and where each entry comes from
+    /// Print the combined configuration of all files, and where each entry comes from
     #[command(after_help = "Example:
   toolrack config show --json")]
     Show,

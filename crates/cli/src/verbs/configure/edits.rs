@@ -63,7 +63,7 @@ pub(crate) fn entry<'a>(loaded: &'a Loaded, name: &str) -> Result<&'a Entry, Fai
     loaded.entry(name).ok_or_else(|| reach::no_such_server(name, loaded, Exit::Usage))
 }
 
-/// The failure for an entry of a file that was only named on the command line: it is not ours to edit.
+/// The failure for an entry of a file that was only named on the command line, and so must not be edited.
 pub(crate) fn not_ours(entry: &Entry) -> Failure {
     let message = format!("`{}` comes from {}, which was named with --mcp-config", entry.name, entry.source);
     Failure::usage(message).hint("edit that file by hand").server(&*entry.name)
@@ -76,7 +76,7 @@ pub(crate) fn not_ours(entry: &Entry) -> Failure {
 pub(crate) async fn approve_written(name: &str, hash: &str, world: &World) -> Result<(), Failure> {
     let loaded = world.read().await;
     match loaded.entry(name) {
-        // Only what was written just now, and not what another process has put in its place meanwhile.
+        // Approve only the entry that was just written, and not one that another process has written meanwhile.
         Some(entry) if entry.hash == hash => world.approve(entry).await,
         _ => Ok(()),
     }

@@ -165,7 +165,7 @@ fn named<'a>(word: &str, found: &'a Found) -> Result<Choice<'a>, Failure> {
     let Some(offer) = offers.next() else {
         let known = found.offers.iter().map(|offer| offer.name.as_str());
         return Err(Failure::new(Exit::Usage, "UNKNOWN_SERVER", format!("no other program has a server `{name}`"))
-            .meant(closest(name, known), "`toolrack import` shows what there is")
+            .meant(closest(name, known), "`toolrack import` lists the servers")
             .server(name));
     };
     if let Some(rival) = offers.find(|other| other.hash != offer.hash) {
@@ -177,7 +177,7 @@ fn named<'a>(word: &str, found: &'a Found) -> Result<Choice<'a>, Failure> {
     Ok(Choice { offer, name: new.to_owned() })
 }
 
-/// Lets the user choose from what is new.
+/// Lets the user choose from the new servers.
 async fn ask<'a>(offered: &'a [Offered<'a>]) -> Result<Vec<Choice<'a>>, Failure> {
     let new: Vec<&Offered<'_>> =
         offered.iter().filter(|offer| matches!(offer.standing, Standing::New | Standing::Rival)).collect();
@@ -192,7 +192,7 @@ async fn ask<'a>(offered: &'a [Offered<'a>]) -> Result<Vec<Choice<'a>>, Failure>
     .await
     .map_err(|_| Failure::new(Exit::Other, "INTERNAL", "cannot ask"))?;
     let chosen = match asked {
-        // A user who leaves the list has chosen nothing of it.
+        // A user who leaves the list has chosen nothing.
         Err(InquireError::OperationCanceled) => Vec::new(),
         asked => asked.map_err(|error| input::unanswered(&error))?,
     };
@@ -201,7 +201,7 @@ async fn ask<'a>(offered: &'a [Offered<'a>]) -> Result<Vec<Choice<'a>>, Failure>
 }
 
 async fn add(choice: &Choice<'_>, args: &ImportArgs, world: &World) -> Result<Added, Failure> {
-    // A server for one folder must not begin to run in all others.
+    // A server for one folder must not start to run in all other folders.
     let usual = if choice.offer.private_to.is_some() { Scope::Local } else { Scope::default() };
     let place = edits::place(args.write.scope.unwrap_or(usual), world);
     let (mut entry, mut sealed) = (choice.offer.entry.clone(), Sealed::default());

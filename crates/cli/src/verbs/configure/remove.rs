@@ -32,7 +32,7 @@ pub(crate) async fn run(args: RemoveArgs, world: &World) -> Result<Exit, Failure
     let loaded = world.load().await?;
     let entry = edits::entry(&loaded, name)?;
     let place = match args.write.scope {
-        // The entry there may be no more than an `enabled`, which makes no entry.
+        // This file may have only an `enabled`, which is not an entry.
         Some(scope) => edits::place_in(scope, Some(entry), world),
         None => only_place(entry)?,
     };
@@ -55,7 +55,7 @@ pub(crate) async fn run(args: RemoveArgs, world: &World) -> Result<Exit, Failure
     Ok(Exit::Ok)
 }
 
-/// Removes the `enabled` from the user's own file that switched an entry which is gone.
+/// Removes from the user's own file the `enabled` of an entry that is gone.
 async fn forget_switch(entry: &Entry, place: &Place, world: &World) -> Result<(), Failure> {
     let local = edits::place(Scope::Local, world).path;
     let switched_here = entry.switched_by.as_ref().and_then(|source| source.path.as_ref()) == Some(&local);

@@ -19,7 +19,7 @@ use crate::{
 pub(super) async fn keep(sealed: &Sealed, world: &World) -> Result<(), Failure> {
     let stored = world.stored();
     for one in sealed.iter() {
-        stored.set(&one.name, &one.value).await.map_err(|error| not_kept(&error))?;
+        stored.set(&one.name, &one.value).await.map_err(|error| store_failed(&error))?;
     }
     Ok(())
 }
@@ -50,17 +50,17 @@ pub(super) fn tell(sealed: &Sealed, world: &World) {
 /// # Errors
 /// When the store cannot be used.
 pub(super) async fn taken(world: &World) -> Result<Vec<String>, Failure> {
-    world.stored().names().await.map_err(|error| not_kept(&error))
+    world.stored().names().await.map_err(|error| store_failed(&error))
 }
 
-/// The hash that `entry` of `server` has once its secrets are taken out, where none of their names is taken.
+/// The hash that `entry` of `server` has once its secrets are taken out, provided that none of their names is in use.
 pub(super) fn hash_of(server: &str, entry: &Value) -> String {
     let (mut entry, mut sealed) = (entry.clone(), Sealed::default());
     sealed.seal(server, &mut entry, &[]);
     content_hash(&entry)
 }
 
-fn not_kept(error: &SecretsError) -> Failure {
+fn store_failed(error: &SecretsError) -> Failure {
     let message = format!("a secret of the new entry cannot be stored: {}", with_causes(error));
     Failure::new(Exit::Other, "SECRETS", message).hint("`--plain` writes its value into the file instead")
 }

@@ -55,7 +55,7 @@ async fn switch(args: SwitchArgs, enabled: bool, world: &World) -> Result<Exit, 
     let (path, server, dry_run) = (place.path.clone(), name.to_owned(), args.write.dry_run);
     let options = Options { dry_run, ..Options::default() };
     let overrides = entry.switched_by.as_ref().is_some_and(|source| source.path.as_ref() == Some(&path));
-    // A switch in another file is removed where the entry itself already says the wanted state.
+    // A switch in another file is removed if the entry itself already has the wanted state.
     let is_needless = overrides && entry.enabled != enabled && entry.enabled_itself == enabled;
     let edited = edits::run(name, move || {
         if is_needless { edit::remove(&path, &server, options) } else { edit::switch(&path, &server, enabled, options) }

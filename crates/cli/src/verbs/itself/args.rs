@@ -1,11 +1,11 @@
-//! Verbs about the program itself: they look at no configuration and connect to nothing.
+//! Verbs about the program itself: they read no configuration and connect to nothing.
 
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 use serde::Serialize;
 
-/// What the program can say of itself.
+/// The verbs about the program itself.
 #[derive(Debug, Subcommand)]
 pub(crate) enum AboutItself {
     /// Print the script that makes a shell complete words

@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use crate::verbs::Cli;
 
-/// One page of the manual, in the language of `man`.
+/// A page of the manual, in the format of `man`.
 #[derive(Debug, Serialize)]
 pub(crate) struct Page {
     /// The name of its file, such as `toolrack-call.1`.
@@ -60,7 +60,8 @@ fn page(command: &Command) -> io::Result<Page> {
     Ok(Page { file: man.get_filename(), roff })
 }
 
-/// The text below the options: a part with a heading is a section whose lines stay as they are, all else is text.
+/// The text below the options: a part with a heading is a section whose lines stay as they are; everything else is
+/// running text.
 fn sections(text: &str) -> Roff {
     let mut roff = Roff::new();
     for part in text.split("\n\n").map(str::trim_end).filter(|part| !part.is_empty()) {
@@ -101,7 +102,7 @@ mod tests {
     fn examples_keep_their_lines() {
         let text = sections("Examples:\n  a b\n  .c\n\nEvery word counts.").to_roff();
         assert!(text.contains(".SH EXAMPLES\n.nf\n  a b\n"), "{text}");
-        assert!(!text.contains("\n.c"), "a line is no command of roff: {text}");
+        assert!(!text.contains("\n.c"), "a line is not a command of roff: {text}");
         assert!(text.contains(".PP\nEvery word counts."), "{text}");
     }
 }

@@ -1,6 +1,6 @@
 //! The completion scripts, one for each shell.
 //!
-//! They replace the library's scripts, which have faults that matter here. In bash they break `path=` and
+//! They replace the scripts of clap, which have faults that matter here. In bash they break `path=` and
 //! `--mcp-config=FILE` into three words, put names of files into the line without quotes, and expand what is offered
 //! like a glob. In zsh they end `path=` with a blank, and work only where they are sourced. In PowerShell they run the
 //! line up to the cursor to take it apart, so that `toolrack call $(anything)` would do anything when TAB is pressed.
@@ -9,10 +9,10 @@ use std::{borrow::Cow, ffi::OsStr, path::Path};
 
 use super::args::Shell;
 
-/// Names the shell that asks what to offer. Only the scripts set it.
+/// Names the shell that asks for completions. Only the scripts set it.
 pub(crate) const VARIABLE: &str = "TOOLRACK_COMPLETE";
 
-/// The variable in which the scripts pass the index of the word at the cursor. The library chose its name.
+/// The variable in which the scripts pass the index of the word at the cursor. clap chose its name.
 pub(crate) const INDEX: &str = "_CLAP_COMPLETE_INDEX";
 
 /// The name of the command that is completed.
@@ -39,7 +39,7 @@ fn of(shell: Shell, program: &str) -> String {
         Shell::Powershell => (include_str!("scripts/powershell"), in_quotes(program, "''")),
         Shell::Elvish => (include_str!("scripts/elvish"), in_quotes(program, "''")),
     };
-    // The program last: nothing in its path is a placeholder.
+    // Replace the program last, so that nothing in its path is taken for a placeholder.
     let script = script.replace("VARIABLE", VARIABLE).replace("INDEX", INDEX).replace("NAME", COMMAND);
     script.replace("PROGRAM", &program)
 }

@@ -136,11 +136,11 @@ async fn data(world: &World) -> Vec<Check> {
     }]
 }
 
-/// Checks where the key to the stored secrets is, and whether it opens them.
+/// Checks where the key to the stored secrets is, and whether it can open them.
 async fn secrets(world: &World) -> Option<Check> {
     let stored = world.stored();
     let place = stored.place();
-    // Without a database, the check of the database has said so.
+    // Without a database there is nothing to check; another check reports that.
     let names = stored.names().await.ok()?;
     let mut shut = Vec::new();
     for name in &names {
@@ -204,7 +204,7 @@ fn path(world: &World) -> Option<Check> {
     Some(Check::doubtful("path", "PATH", what).hint("take `.` and empty folders out of PATH"))
 }
 
-/// Whether commands that are typed here use the daemon that runs, if one does.
+/// If a daemon runs, whether commands that are typed here use it.
 async fn daemon(world: &World) -> Vec<Check> {
     let Some(misfits) = lending::misfits(world.places.data(), world.screen.terminal()).await else {
         return Vec::new();
@@ -223,7 +223,7 @@ fn egress(world: &World) -> Option<Check> {
         return None;
     }
     let mut what = match rules.profile {
-        Profile::Local => "what is configured may be anywhere; what servers name must be public".to_owned(),
+        Profile::Local => "configured addresses may be anywhere; addresses that servers name must be public".to_owned(),
         Profile::Hosted => "https to public addresses only".to_owned(),
     };
     if !rules.ports.is_empty() && rules.profile == Profile::Hosted {
@@ -252,7 +252,7 @@ async fn entry_checks(entry: &Entry, loaded: &Loaded, named: &[String], world: &
         .filter(|problem| problem.entry.as_ref() == Some(&entry.name))
         .map(Check::of_problem)
         .collect();
-    // One file under two names is no second entry.
+    // The same file under two names is not a second entry.
     let real = |source: &Source| source.path.as_ref().and_then(|path| path.canonicalize().ok());
     let is_other = |shadow: &&Shadowed| real(&shadow.source).is_none_or(|path| real(&entry.source) != Some(path));
     for shadow in entry.shadows.iter().filter(|shadow| shadow.scope != Layer::BuiltIn).filter(is_other) {

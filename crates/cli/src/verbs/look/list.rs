@@ -35,9 +35,9 @@ pub(crate) async fn run(args: ListArgs, world: &World) -> Result<Exit, Failure> 
     let mut servers = render::broken(&loaded, named);
     let mut usable = named.clone();
     usable.retain(|name| loaded.entry(name).is_none_or(|entry| entry.is_valid));
-    // Where only broken entries were named, there is nothing to connect to.
+    // If the user named only broken entries, there is nothing to connect to.
     if named.is_empty() || !usable.is_empty() {
-        let host = reach::looked_at(world, &loaded, &usable).await?;
+        let host = reach::connect_to_show(world, &loaded, &usable).await?;
         servers.extend(host.status().into_iter().map(Server::from));
         if world.screen.json() {
             let findings = host.catalog().findings();

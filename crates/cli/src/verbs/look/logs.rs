@@ -41,7 +41,7 @@ const PAUSE: Duration = Duration::from_millis(200);
 /// Lines that are shown at once while following.
 const BATCH: usize = 1_000;
 
-/// `logs --json`. With `--follow` there is one line of JSON per line of a log instead.
+/// The output of `logs --json`. With `--follow`, each line of a log is one line of JSON instead.
 #[derive(Debug, Serialize)]
 struct Document<'a> {
     lines: Vec<Line<'a>>,

@@ -39,7 +39,7 @@ pub(crate) async fn run(args: WhyArgs, world: &World) -> Result<Exit, Failure> {
         let page = page(&why, world.screen.look());
         world.screen.page(page).await?;
     }
-    // The server that was asked about cannot be used: that is how the command ends, as it does for a call.
+    // The server in question cannot be used, so the command ends with the same exit code as a call.
     let status = host.status().into_iter().find(|status| !why.present && Some(&status.name) == target.server());
     if let Some(failure) = status.and_then(|status| reach::unusable(&host, &status)) {
         return Err(failure);
@@ -47,7 +47,7 @@ pub(crate) async fn run(args: WhyArgs, world: &World) -> Result<Exit, Failure> {
     Ok(if why.known { Exit::Ok } else { Exit::Tool })
 }
 
-/// The verdict, then one line per step from the configuration to the name; the first that failed is the reason.
+/// The verdict, and a line for each step from the configuration to the name. The first step that failed is the reason.
 fn page(why: &Why, look: Look) -> String {
     let rows = steps(&why.steps, look);
     let is_tool = why.selector.contains('/');

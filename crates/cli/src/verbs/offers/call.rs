@@ -68,7 +68,7 @@ pub(crate) struct CallArgs {
     #[arg(long)]
     pub(crate) no_validate: bool,
 
-    /// Write the result into this file as it is, decoded if it is no text; - for stdout
+    /// Write the result into this file as it is, decoded if it is not text; - for stdout
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
 
@@ -77,11 +77,11 @@ pub(crate) struct CallArgs {
 }
 
 pub(crate) async fn run(args: CallArgs, world: &World) -> Result<Exit, Failure> {
-    // Mistakes in what was typed are found before anything is started.
+    // Check the command line before starting anything.
     let as_call = arguments::as_call(&args.selector, &args.arguments);
     let as_words = |failure: Failure| match &as_call {
         Some(words) if failure.code == "BAD_ARGUMENTS" || failure.code.starts_with("UNKNOWN_") => {
-            failure.hint(format!("arguments stand behind the tool: toolrack call {words}"))
+            failure.hint(format!("arguments come after the tool: toolrack call {words}"))
         }
         _ => failure,
     };
@@ -93,7 +93,7 @@ pub(crate) async fn run(args: CallArgs, world: &World) -> Result<Exit, Failure> 
     // The host refuses the call of a tool in quarantine.
     let (host, found) = named(&args.selector, &loaded, world).await.map_err(as_words)?;
     let (server, tool) = (&found.server, found.tool());
-    // Mistakes in the arguments do not matter for a tool that is not called at all.
+    // Report this before mistakes in the arguments, because the tool cannot be called anyway.
     let is_checked = !args.no_validate && host.catalog().in_quarantine(&found.selector()).is_none();
     let schema: Value = serde_json::from_str(tool.input_schema.get()).unwrap_or_default();
     let of_tool = |failure: Failure| {
@@ -118,7 +118,7 @@ pub(crate) async fn run(args: CallArgs, world: &World) -> Result<Exit, Failure> 
     let request = request.on_progress(Arc::new(move |progress| screen.progress(&progress::words(&progress))));
     let failed = |error: CallError| {
         let failure = Failure::of_call(&error).server(server.as_str()).tool(&tool.name);
-        if args.timeout.is_some() && is_silence(&error) {
+        if args.timeout.is_some() && is_timeout(&error) {
             return failure.hint("if it is only slow, give it more `--timeout`; the call was not repeated");
         }
         failure
@@ -135,8 +135,8 @@ fn shows_tool(server: &ServerName, tool: &str, world: &World) -> String {
     }
 }
 
-/// The tool that is called `selector`, which may be in quarantine, and its host, which has only the servers that can
-/// have a tool of this name.
+/// Returns the tool that `selector` names, which may be in quarantine, and a host with only the servers that can have
+/// it.
 ///
 /// # Errors
 /// When there is no such tool, or its server cannot be used.
@@ -175,11 +175,11 @@ pub(crate) async fn named(selector: &str, loaded: &Loaded, world: &World) -> Res
 }
 
 /// Whether the bound of `--timeout` was reached.
-fn is_silence(error: &CallError) -> bool {
+fn is_timeout(error: &CallError) -> bool {
     matches!(error, CallError::Link { error: LinkError::TimedOut { setting: Setting::CallTimeout, .. }, .. })
 }
 
-/// Why `selector` names no tool. If its server cannot be used, that is the better reason.
+/// Returns why `selector` names no tool. If its server cannot be used, that is the reason.
 fn missing(host: &Host, unknown: &Unknown, meant: &Target) -> Failure {
     let named = meant.server();
     for server in host.status() {
@@ -215,7 +215,7 @@ fn missing(host: &Host, unknown: &Unknown, meant: &Target) -> Failure {
     Failure { server: named.map(ToString::to_string), ..failure.hint(hint).tool(tool) }
 }
 
-/// The failure for a tool that its server lists and that the host has set aside, because it cannot be used.
+/// The failure for a tool that its server lists, but that the host has excluded because it cannot be used.
 fn set_aside(host: &Host, selector: &str, meant: &Target) -> Option<Failure> {
     host.status().into_iter().find_map(|status| {
         let server = &status.name;
@@ -267,7 +267,7 @@ impl From<BadArguments> for Failure {
 
 async fn show(outcome: ToolOutcome, output: Option<&Path>, world: &World) -> Result<Exit, Failure> {
     if world.screen.json() {
-        // Its serialised form is the documented shape of `call --json`.
+        // The serialized form is the documented output of `call --json`.
         world.screen.document(&outcome).await?;
     } else {
         // The error text of a tool does not belong in the output file.
@@ -278,7 +278,7 @@ async fn show(outcome: ToolOutcome, output: Option<&Path>, world: &World) -> Res
         for warning in &outcome.warnings {
             world.screen.warning(warning);
         }
-        // A text that was cut says itself where the whole is.
+        // A text that was cut says where the whole text is.
         for artifact in outcome.artifacts.iter().filter(|artifact| !outcome.text.contains(&artifact.handle)) {
             let (bytes, media_type) = (size(artifact.bytes as u64), &artifact.media_type);
             world.screen.note(&format!("{media_type} of {bytes} is kept as {}", artifact.handle));

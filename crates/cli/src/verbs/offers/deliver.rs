@@ -20,21 +20,21 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );
 
-/// The output as a page for people, and for other programs.
+/// The output as a page for users, and for other programs.
 pub(crate) struct Pages {
-    /// The text with characters escaped that would act on a terminal.
+    /// The text, with escapes for characters that a terminal would interpret.
     pub(crate) shown: String,
-    /// Exactly as it came; `None` when it is only for people, such as the words of a tool that failed.
+    /// The text exactly as it came; `None` if it is only for users, such as the message of a tool that failed.
     pub(crate) plain: Option<String>,
 }
 
-/// Shows a result whose pieces look like `pages`, or puts it into `output`.
+/// Shows a result whose pieces are rendered as `pages`, or writes it to `output`.
 ///
-/// A file gets the one piece that is no text, and the text of the others goes to stderr; where all are text, it gets
-/// them. Without a file, a result of bytes alone goes to stdout as it is, unless that is a terminal.
+/// A file gets the only piece that is not text, and the texts go to stderr; if all pieces are text, the file gets them.
+/// Without a file, a result that consists of bytes goes to stdout unchanged, unless stdout is a terminal.
 ///
 /// # Errors
-/// When it cannot be written, or more than one piece is no text: one file cannot hold them. The page is shown even
+/// When it cannot be written, or more than one piece is not text: one file cannot hold them. The page is shown even
 /// then, because a call that was made is not repeated to see its result.
 pub(crate) async fn deliver(
     pieces: &[Raw<'_>],
@@ -56,7 +56,7 @@ pub(crate) async fn deliver(
             pieces => {
                 screen.verbatim(page).await?;
                 if screen.is_terminal() && pieces.iter().any(is_bytes) {
-                    screen.note("`-o FILE` writes what is no text into a file");
+                    screen.note("`-o FILE` writes what is not text into a file");
                 }
                 Ok(())
             }
@@ -99,7 +99,7 @@ fn content(pieces: &[Raw<'_>]) -> Result<Vec<u8>, Failure> {
                 .hint("`--json` shows them as they came")
         }),
         several => {
-            let message = format!("{} pieces of the result are no text, and one file holds one", several.len());
+            let message = format!("{} pieces of the result are not text, and one file holds one", several.len());
             Err(Failure::new(Exit::Other, "SEVERAL_CONTENTS", message).hint("`--json` prints them all, in Base64"))
         }
     }

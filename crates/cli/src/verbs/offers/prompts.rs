@@ -61,7 +61,7 @@ pub(crate) async fn get(args: PromptArgs, world: &World) -> Result<Exit, Failure
     let loaded = world.load().await?;
     let meant = match args.selector.split_once('/') {
         _ if world.once().is_some() => Some(reach::of_once(&args.selector)),
-        // For a server that does not exist, the connection reports it.
+        // If there is no such server, connecting reports that.
         Some((server, prompt)) => Some((server.to_owned(), prompt.to_owned())),
         None => match Target::parse(&args.selector, &loaded)? {
             Target::Tool { server, tool } if !tool.is_empty() => Some((server.to_string(), tool)),

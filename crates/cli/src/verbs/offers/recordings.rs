@@ -1,7 +1,7 @@
-//! `toolrack record` and `toolrack replay`: another verb, with servers that are recorded, or with a recording in the place
-//! of servers.
+//! `toolrack record` and `toolrack replay`: they run another verb, and either record its servers or replace them by a
+//! recording.
 //!
-//! They are a way to type that other verb, and are taken off when the command line is read. The world does the rest
+//! Reading the command line removes them, so that only the other verb runs. The world does the rest
 //! ([`tape`](crate::wire)).
 
 use std::{ffi::OsString, path::PathBuf};
@@ -52,8 +52,8 @@ pub(crate) struct ReplayArgs {
 }
 
 impl Verb {
-    /// The command line behind `record` or `replay`, and what is to be done with its messages.
-    pub(crate) fn behind_tape(&self, program: &OsString) -> Option<(TapeWords, Vec<OsString>)> {
+    /// Returns the command line after `record` or `replay`, and whether to record its messages or to play them.
+    pub(crate) fn inner_command(&self, program: &OsString) -> Option<(TapeWords, Vec<OsString>)> {
         let (tape, words) = match self {
             Self::Record(args) => {
                 (TapeWords::Record { file: args.file.clone(), max_bytes: args.max_size }, &args.words)
@@ -92,7 +92,7 @@ impl Verb {
     }
 }
 
-/// The command line is read as the verb behind it, so that this one is never run.
+/// Never runs: the command line is read as the verb after it.
 fn inner_verb() -> Result<Exit, Failure> {
     Err(Failure::new(Exit::Other, "INTERNAL", "a recorded command was not understood"))
 }

@@ -35,7 +35,7 @@ pub(crate) struct ReadArgs {
     #[arg(value_name = "URI")]
     pub(crate) uri: Option<String>,
 
-    /// Write it into this file as it is, decoded if it is no text; - for stdout
+    /// Write it into this file as it is, decoded if it is not text; - for stdout
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
 
@@ -99,7 +99,7 @@ async fn print(args: &ReadArgs, host: &Host, server: &ServerName, world: &World)
     deliver::deliver(&pieces, pages, args.output.as_deref(), &world.screen).await
 }
 
-/// Prints the resource, and again after each change. The subscription comes first, so that no change is missed.
+/// Prints the resource, and again after each change. Subscribes first, so that no change is missed.
 ///
 /// # Errors
 /// When the server has no subscriptions or refuses this one, and when it is gone for good.
@@ -113,7 +113,7 @@ async fn follow(args: &ReadArgs, host: &Host, server: &ServerName, world: &World
     })?;
     loop {
         print(args, host, server, world).await?;
-        // A daemon holds back what a command shows until the command ends, unless it is told that the user waits for it.
+        // A daemon holds the output of a command back until the command ends, unless the outbox is opened.
         world.screen.outbox().inspect(|outbox| outbox.open());
         tokio::select! {
             _ = subscriptions.updated() => {}
@@ -122,14 +122,14 @@ async fn follow(args: &ReadArgs, host: &Host, server: &ServerName, world: &World
     }
 }
 
-/// Returns once the host makes no further attempt to connect to `server`. A connection that the host makes anew is
-/// subscribed again.
+/// Returns once the host makes no further attempt to connect to `server`. After each reconnect, the host subscribes
+/// again.
 async fn lost(host: &Host, server: &ServerName, events: &mut broadcast::Receiver<Event>) -> Failure {
     loop {
-        // Whatever was missed is in the state, too.
+        // The state below also shows what was missed.
         let is_closed = matches!(events.recv().await, Err(broadcast::error::RecvError::Closed));
         let status = host.status().into_iter().find(|status| status.name == *server);
-        let gone = || Failure::new(Exit::Unreachable, "SERVER_FAILED", format!("`{server}` is not there any more"));
+        let gone = || Failure::new(Exit::Unreachable, "SERVER_FAILED", format!("`{server}` no longer exists"));
         match status {
             Some(status) if !is_over(&status.state) && !is_closed => {}
             Some(status) => return reach::unusable(host, &status).unwrap_or_else(gone),

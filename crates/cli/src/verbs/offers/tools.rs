@@ -27,7 +27,8 @@ use render::Shown;
   toolrack tools https://example.com/mcp
   toolrack tools -- npx -y my-server")]
 pub(crate) struct ToolsArgs {
-    /// Only these servers; the others are not started. Or one tool, to show all of it. Or an address, for this one time
+    /// Only these servers; the others are not started. Or one tool, to show all of it. Or the URL of a server, for this
+    /// one time
     #[arg(value_name = "SERVER | TOOL")]
     pub(crate) servers: Vec<String>,
 
@@ -35,7 +36,7 @@ pub(crate) struct ToolsArgs {
     #[arg(long, value_name = "WORDS")]
     pub(crate) search: Option<String>,
 
-    /// Show at most this many of the tools that are found
+    /// Show at most this many of the tools that it finds
     #[arg(long, value_name = "COUNT", default_value_t = 10, requires = "search")]
     pub(crate) limit: usize,
 
@@ -64,7 +65,7 @@ pub(crate) async fn run(args: ToolsArgs, world: &World) -> Result<Exit, Failure>
             }
         }
     }
-    let host = reach::looked_at(world, &loaded, named).await?;
+    let host = reach::connect_to_show(world, &loaded, named).await?;
     let servers = host.status();
     let complaints = reach::complaints(&host, named);
     let catalog = host.catalog();
@@ -79,7 +80,7 @@ pub(crate) async fn run(args: ToolsArgs, world: &World) -> Result<Exit, Failure>
         warnings.extend(none.filter(|_| args.search.is_some()));
         world.screen.document(&render::document(&found, &servers, &warnings)).await?;
     } else {
-        // For all servers at once, their tools are enough.
+        // Leave the instructions out when all servers are shown.
         let telling = if named.is_empty() { &[] } else { servers.as_slice() };
         let page = match args.search {
             Some(_) => render::ranked(&found, args.schema),
@@ -104,7 +105,7 @@ pub(crate) async fn run(args: ToolsArgs, world: &World) -> Result<Exit, Failure>
     reach::conclude(world, complaints, named)
 }
 
-/// How many tools of these servers are not shown, and why; `None` when all are.
+/// How many tools of these servers are not shown, and why; `None` if all are shown.
 fn unshown(servers: &[ServerStatus]) -> Option<String> {
     let hidden: usize = servers.iter().map(|server| server.tools_hidden).sum();
     let held: usize = servers.iter().map(|server| server.quarantined.iter().filter(|it| !it.usable).count()).sum();
@@ -137,7 +138,7 @@ async fn one(word: &str, args: &ToolsArgs, loaded: &Loaded, world: &World) -> Re
     };
     let selector = found.selector();
     if host.catalog().in_quarantine(&selector).is_some() {
-        let message = format!("`{selector}` is in quarantine: it is not as it is pinned");
+        let message = format!("`{selector}` is in quarantine: it differs from its pin");
         return Err(Failure::new(Exit::NotTrusted, "QUARANTINED", message)
             .hint(out_of_quarantine(&selector))
             .server(found.server.as_str())

@@ -67,7 +67,7 @@ async fn list(args: ListAuditArgs, world: &World) -> Result<Exit, Failure> {
 }
 
 async fn verify(args: VerifyAuditArgs, world: &World) -> Result<Exit, Failure> {
-    // Placeholders, and with them secrets, are of no interest here: nothing of a row is printed.
+    // Needs no secrets to hide, because it prints nothing of a row.
     let found = world.store()?.verify_audit(args.end).await.map_err(|error| database::unusable(&error))?;
     match found {
         Ok(chain) => {
@@ -92,9 +92,7 @@ async fn verify(args: VerifyAuditArgs, world: &World) -> Result<Exit, Failure> {
             let failure = Failure::new(Exit::Other, "AUDIT_BROKEN", message);
             Err(match broken {
                 Break::Forgotten { .. } => failure.hint("give an end that is newer"),
-                _ => failure.hint(
-                    "`toolrack audit export` prints what is there; rows before that one are as they were written",
-                ),
+                _ => failure.hint("`toolrack audit export` prints the rows; those before that one were not changed"),
             })
         }
     }
@@ -125,7 +123,7 @@ async fn export(args: ExportAuditArgs, world: &World) -> Result<Exit, Failure> {
     Ok(Exit::Ok)
 }
 
-/// What asks for the newest rows.
+/// The filter for the newest rows.
 pub(super) fn newest(NewestAudit { only, denied, limit }: NewestAudit, world: &World) -> AuditQuery {
     AuditQuery { denied, limit, ..query(only, world) }
 }

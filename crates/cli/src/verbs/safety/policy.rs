@@ -80,7 +80,7 @@ async fn test(args: TestPolicyArgs, world: &World) -> Result<Exit, Failure> {
     Ok(Exit::Ok)
 }
 
-/// The verdict on a model's call of `tool`, if it had no arguments.
+/// The verdict on a model's call of `tool` without arguments.
 pub(crate) fn of_a_model(tool: &CatalogTool, loaded: &Loaded) -> Judged {
     let (caller, arguments) = (Caller::local(Way::Agent), Map::new());
     let (name, claims) = (&tool.tool().name, &tool.tool().annotations);
@@ -171,7 +171,7 @@ async fn forget(args: ForgetAnswersArgs, world: &World) -> Result<Exit, Failure>
     let forgotten = world.store()?.forget_answers(server, tool, (Whose::All, &Caller::local(Way::Cli))).await;
     let forgotten = forgotten.map_err(|error| database::unusable(&error))?;
     if forgotten == 0 && !args.all {
-        let failure = Failure::new(Exit::Usage, "NO_ANSWER", "no answer stands about this");
+        let failure = Failure::new(Exit::Usage, "NO_ANSWER", "there is no standing answer about this");
         return Err(failure.hint("`toolrack policy answers` shows those that do"));
     }
     if world.screen.json() {

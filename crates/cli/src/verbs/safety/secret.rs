@@ -20,7 +20,7 @@ use crate::{
 use args::{KeyArgs, KeyPlace, RemoveSecretArgs, SecretVerb, SetSecretArgs};
 use render::{List, Named};
 
-/// A shorter value cannot be told from other text, and so is not hidden where a server repeats it.
+/// A shorter value cannot be distinguished from other text, and so is not hidden where a server repeats it.
 const MIN_HIDDEN: usize = 6;
 
 /// `secret set --json`.
@@ -176,7 +176,7 @@ async fn key(args: &KeyArgs, world: &World) -> Result<Exit, Failure> {
     };
     let resealed = match args.rotate {
         true => {
-            let given = if stored.takes_given_key() { Some(new_key(world).await?) } else { None };
+            let given = if stored.requires_given_key() { Some(new_key(world).await?) } else { None };
             stored.rotate(given).await.map_err(|error| failed(&error))?
         }
         false => None,
@@ -215,8 +215,8 @@ fn things(count: usize) -> String {
     }
 }
 
-/// The key that shall take the place of the variable's. What is typed unseen is typed twice: with a key that is not what
-/// was meant, everything would be lost.
+/// The new key, which replaces the one in the variable. The user types it twice, because it is not shown: a key with a
+/// typing error would make everything unreadable.
 async fn new_key(world: &World) -> Result<String, Failure> {
     let key = value_of("new key", world).await?;
     if world.screen.interactive() && input::secret("new key again", true).await? != key {
@@ -229,7 +229,7 @@ async fn new_key(world: &World) -> Result<String, Failure> {
 fn used(loaded: &Loaded) -> BTreeMap<String, Vec<String>> {
     let mut used: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for (server, spec) in &loaded.desired {
-        // For one person, a value of their own is a secret.
+        // For the only user of a machine, `${user:NAME}` is a secret, too.
         for name in secrets_in(spec).into_iter().chain(given_in(spec)) {
             used.entry(name).or_default().push(server.to_string());
         }
@@ -237,7 +237,7 @@ fn used(loaded: &Loaded) -> BTreeMap<String, Vec<String>> {
     used
 }
 
-/// The secrets that entries name and that are not set; none where it cannot be known.
+/// The secrets that entries name and that are not set; empty if that cannot be determined.
 pub(crate) async fn unset(loaded: &Loaded, world: &World) -> Vec<String> {
     let used = used(loaded);
     if used.is_empty() {

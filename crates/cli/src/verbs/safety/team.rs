@@ -24,7 +24,7 @@ use crate::{
 use args::{RemoveMemberArgs, RevokeArgs, TeamVerb, TenantArgs, TokenArgs};
 use render::{Made, MemberToken, Members};
 
-/// The issuer of the members that `team token` makes, who sign in at no provider.
+/// The issuer of members that `team token` makes: they do not sign in at a provider.
 pub(super) const ISSUER: &str = "toolrack";
 
 /// `team revoke --json`.
@@ -94,7 +94,7 @@ async fn token(args: &TokenArgs, world: &World) -> Result<Exit, Failure> {
     Ok(Exit::Ok)
 }
 
-/// The member that the options describe: the one that there is, changed as they say, or a new one.
+/// Returns the member that the options describe: an existing one with the changes of the options, or a new one.
 async fn member_of(args: &TokenArgs, store: &TeamStore) -> Result<Principal, Failure> {
     let owner = TokenOwner { issuer: ISSUER, subject: &args.member };
     let known = store.member(owner).await.map_err(|error| database::unusable(&error))?;

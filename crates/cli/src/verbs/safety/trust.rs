@@ -88,7 +88,7 @@ pub(crate) async fn trust(args: TrustArgs, world: &World) -> Result<Exit, Failur
     if waiting.is_empty() {
         world.screen.note("nothing is pending here");
     } else if !args.yes {
-        world.person_to_ask("what a project brings runs only when a user agrees to it")?;
+        world.require_user("what a project brings runs only when a user agrees to it")?;
         world.screen.say(&render::page(&waiting, world.screen.look()));
         let question = format!("Run {} as shown?", count(waiting.len(), "server"));
         if !world.confirm(&question).await {
@@ -96,7 +96,7 @@ pub(crate) async fn trust(args: TrustArgs, world: &World) -> Result<Exit, Failur
         }
     }
     for waiting in &waiting {
-        // Exactly what was shown: an entry that has changed meanwhile has another hash.
+        // Approve exactly what was shown: an entry that has changed meanwhile has another hash.
         world.approve(waiting.entry()).await?;
     }
     if world.screen.json() {
@@ -125,7 +125,7 @@ async fn refuse(waiting: &[Pending<'_>], world: &World) -> Result<Exit, Failure>
 pub(crate) async fn untrust(args: UntrustArgs, world: &World) -> Result<Exit, Failure> {
     let loaded = world.read().await;
     let mut approvals = world.approvals().await?;
-    // A file in a folder below the project's root has that folder for its project.
+    // For a file in a folder below the project's root, that folder is the project.
     approvals.retain(|approval| approval.project.starts_with(&loaded.project));
     for name in &args.servers {
         if !approvals.iter().any(|approval| approval.name == *name) {

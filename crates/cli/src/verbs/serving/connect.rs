@@ -28,8 +28,8 @@ const PROGRAM: &str = "toolrack";
 /// The default address at which a daemon serves clients.
 const USUAL: &str = "http://127.0.0.1:7717/mcp";
 
-/// How often a change is computed again because the other program has written its file meanwhile, where no user has
-/// seen the first one.
+/// How often a change is computed again if the other program has written its file meanwhile and no user has seen the
+/// first change.
 const ATTEMPTS: usize = 3;
 
 pub(crate) async fn run(args: ConnectArgs, world: &World) -> Result<Exit, Failure> {
@@ -100,7 +100,7 @@ fn place(client: Client, of_project: bool, world: &World) -> Result<Place, Failu
 /// Shows the change and asks for a yes.
 async fn agreed(change: &Change, client: Client, world: &World) -> Result<(), Failure> {
     world
-        .person_to_ask(&format!("the file of {client} changes only when a user agrees to it"))
+        .require_user(&format!("the file of {client} changes only when a user agrees to it"))
         .map_err(|failure| failure.hint("`--dry-run` shows the change, `--yes` agrees to it"))?;
     world.screen.say(change.diff().trim_end());
     if world.confirm(&format!("{}?", render::question(change))).await {
@@ -134,7 +134,7 @@ fn reach(client: Client, args: &ConnectArgs, world: &World) -> Result<Reach, Fai
         let url = if url.is_empty() { usual() } else { url.clone() };
         let is_address = Url::parse(&url).is_ok_and(|url| matches!(url.scheme(), "http" | "https") && url.has_host());
         if !is_address {
-            let message = format!("`{url}` is no address of a daemon: it must begin with http:// or https://");
+            let message = format!("`{url}` is not an address of a daemon: it must begin with http:// or https://");
             return Err(Failure::usage(message).hint(format!("leave it out, or write {USUAL}")));
         }
         return Ok(Reach::Http { url });
@@ -154,7 +154,7 @@ fn reach(client: Client, args: &ConnectArgs, world: &World) -> Result<Reach, Fai
     Ok(Reach::Program { command: program(client, world)?, args })
 }
 
-/// The program as the client finds it: by its name where it is on the path, and otherwise by its own.
+/// The program as the client finds it: by its name if that is on the path, otherwise by its own path.
 fn program(client: Client, world: &World) -> Result<String, Failure> {
     let own = std::env::current_exe()
         .map_err(|_| Failure::new(Exit::Other, "INTERNAL", "the system does not say where this program is"))?;
@@ -167,7 +167,8 @@ fn program(client: Client, world: &World) -> Result<String, Failure> {
         None => own,
     };
     program.into_os_string().into_string().map_err(|_| {
-        Failure::usage("the path of this program is no text, and cannot stand in a file").hint("put it on the PATH")
+        Failure::usage("the path of this program is not text, and cannot be written into a file")
+            .hint("put it on the PATH")
     })
 }
 
@@ -183,7 +184,7 @@ fn is_same(one: &Path, other: &Path) -> bool {
     matches!((one.canonicalize(), other.canonicalize()), (Ok(one), Ok(other)) if one == other)
 }
 
-/// Shows which clients there are and which of them are connected.
+/// Shows which clients exist, and which of them are connected.
 async fn list(world: &World) -> Result<Exit, Failure> {
     let (environment, folder) = (world.environment.clone(), world.folder.clone());
     let rows = tokio::task::spawn_blocking(move || {
@@ -216,7 +217,7 @@ fn failure(error: ConnectError, client: Client, name: &str) -> Failure {
     let failure = Failure::new(exit, code, render::in_one_line(&error));
     match error {
         ConnectError::Edit(EditError::Unreadable(_)) => {
-            failure.hint("nothing was changed in it: mend it, and try again")
+            failure.hint("nothing was changed in it: correct it, and try again")
         }
         ConnectError::Taken { .. } => {
             failure.hint(format!("give Toolrack another name there: toolrack connect {} --name rack", client.id()))

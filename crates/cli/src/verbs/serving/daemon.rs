@@ -58,7 +58,7 @@ Examples:
   toolrack daemon status
   toolrack daemon status --json")]
     Status,
-    /// End the daemon: calls in flight are given their time first
+    /// End the daemon; calls in flight may finish first
     Stop(StopArgs),
     /// Show what a daemon in the background wrote
     Logs(DaemonLogsArgs),
@@ -90,7 +90,7 @@ pub(crate) struct DaemonLogsArgs {
     #[arg(short = 'n', long, value_name = "COUNT", default_value_t = 100)]
     pub(crate) lines: usize,
 
-    /// Go on showing what is written, until Ctrl-C
+    /// Keep showing what is written, until Ctrl-C
     #[arg(short, long)]
     pub(crate) follow: bool,
 }
@@ -101,7 +101,7 @@ const PAUSE: Duration = Duration::from_millis(20);
 /// How often to look for new lines of a log.
 const LOOK: Duration = Duration::from_millis(200);
 
-/// How long a process that was killed takes to be gone.
+/// How long to wait for the end of a process that was killed.
 const KILLED: Duration = Duration::from_secs(5);
 
 /// How long the previous daemon may take to end, as with `daemon stop`.
@@ -111,7 +111,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 #[derive(Debug, Default, Serialize)]
 struct Status {
     running: bool,
-    /// Whether it reports its status. A daemon of another version does not, nor one that hangs.
+    /// Whether it reports its status. A daemon that hangs or has another version does not.
     answers: bool,
     pid: Option<u32>,
     since: Option<String>,
@@ -121,7 +121,8 @@ struct Status {
     version: Option<String>,
     /// How many are in each state.
     servers: BTreeMap<String, usize>,
-    /// Why commands that are typed here do without it: a line for each server that is another one here, or one for all.
+    /// Why commands that are typed here do not use it: a line for each server that differs here, or one for all
+    /// servers.
     unused: Vec<String>,
     log: PathBuf,
 }
@@ -131,7 +132,7 @@ struct Status {
 struct Stopped {
     stopped: bool,
     pid: Option<u32>,
-    /// Whether it was killed because it did not end when it was asked to.
+    /// Whether it was killed because it did not end in time.
     killed: bool,
 }
 
@@ -184,7 +185,7 @@ fn without_parent(args: &ServeArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The running daemon. Removes what a dead one has left.
+/// Returns the running daemon. Removes the files that a dead one has left.
 fn running(world: &World) -> Option<Record> {
     let data = world.places.data();
     let record = Record::read(data)?;
@@ -210,7 +211,7 @@ async fn start(words: &[OsString], world: &World) -> Result<Exit, Failure> {
 /// Starts a daemon with the words behind `daemon VERB`.
 async fn started(verb: &str, words: &[OsString], world: &World) -> Result<Record, Failure> {
     if door::is_in_a_server() {
-        let message = "a daemon that is started by a server ends with that server, and lets in no process of it";
+        let message = "a daemon that is started by a server ends with that server, and refuses its processes";
         return Err(Failure::new(Exit::Other, "IN_A_SERVER", message).hint("start it from a terminal"));
     }
     let record = background::start(verb, words, world.places.data()).await?;
@@ -306,16 +307,16 @@ async fn stopped(patience: Duration, world: &World) -> Result<Stopped, Failure> 
     let Some(record) = running(world) else {
         return Ok(Stopped::default());
     };
-    // Where the system does not tell start times, only a process that answers is surely a daemon.
+    // If the system does not report start times, only a process that answers is certainly the daemon.
     if record.process_start.is_none() && lending::about(world.places.data()).await.is_none() {
         let message = format!("process {} does not answer, and may be another one by now", record.pid);
         return Err(Failure::new(Exit::Other, "NOT_SURE", message).hint("end it yourself if it is the daemon"));
     }
     record.send(Signal::SIGTERM);
-    let killed = timeout(patience, gone(&record)).await.is_err();
+    let killed = timeout(patience, wait_until_gone(&record)).await.is_err();
     if killed {
         record.send(Signal::SIGKILL);
-        if timeout(KILLED, gone(&record)).await.is_err() {
+        if timeout(KILLED, wait_until_gone(&record)).await.is_err() {
             let message = format!("the daemon (process {}) does not end", record.pid);
             return Err(Failure::new(Exit::Other, "NOT_STOPPED", message));
         }
@@ -325,7 +326,7 @@ async fn stopped(patience: Duration, world: &World) -> Result<Stopped, Failure> 
     Ok(Stopped { stopped: true, pid: Some(record.pid), killed })
 }
 
-async fn gone(record: &Record) {
+async fn wait_until_gone(record: &Record) {
     while record.is_alive() {
         sleep(PAUSE).await;
     }

@@ -23,7 +23,7 @@ use crate::{
     error::{Exit, Failure, with_causes},
     verbs::{
         reach,
-        talk::ask::{code, every_tool_of, name_beside, rules, warn_of_idle},
+        talk::ask::{code, every_tool_of, rules, unused_name, warn_of_idle},
     },
     wire::World,
 };
@@ -54,7 +54,7 @@ pub(crate) struct GatewayArgs {
     pub(crate) alone: bool,
 }
 
-/// How long the first list of what scripts can call waits for servers that are slow to start.
+/// How long the first list of tools for scripts waits for servers that are slow to start.
 const START: Duration = Duration::from_secs(5);
 
 /// How long a daemon may take to let this process in.
@@ -95,7 +95,7 @@ async fn alone(
     let ours: Vec<_> = scripts.iter().flat_map(|scripts| [&scripts.discovery, &scripts.code]).collect();
     warn_of_idle(&policy.rules, &loaded, &ours, &world.screen);
     world.guard(Arc::new(rules(&policy.rules, &loaded, &ours)));
-    // The caller is the client and not the user at the terminal; the client is asked, if it can be.
+    // The caller is the client and not the user at the terminal. Questions go to the client, if it can answer.
     world.answers(Arc::new(AnyClient::new()));
     world.stay();
     world.quotas().set_profiles(&loaded.settings.profiles);
@@ -112,8 +112,8 @@ async fn alone(
         Some(scripts) => {
             desired.insert(scripts.discovery.clone(), host.discovery(&scripts.discovery, selection.clone()));
             host.apply(desired.clone()).await;
-            // Last, because it describes the tools of all other servers to the model. It announces later servers when
-            // they come.
+            // Add this last, because it describes the tools of all other servers to the model. It announces servers
+            // that come later.
             let _ = timeout(START, host.settled()).await;
             scripts.added(desired, selection, &host).await
         }
@@ -138,7 +138,7 @@ fn known_profile(name: &str, loaded: &Loaded) -> Result<(), Failure> {
     })
 }
 
-/// The tools that a client gets in place of all others: one that searches them, and one that calls them in scripts.
+/// The tools that a client gets instead of all others: one that searches them, and one that calls them in scripts.
 struct Scripts {
     discovery: ServerName,
     code: ServerName,
@@ -149,7 +149,7 @@ impl Scripts {
     /// Takes names that no other server has.
     fn beside(desired: &Desired) -> Result<Self, Failure> {
         let interpreter = code::interpreter()?;
-        Ok(Self { discovery: name_beside(desired, "toolrack")?, code: name_beside(desired, "code")?, interpreter })
+        Ok(Self { discovery: unused_name(desired, "toolrack")?, code: unused_name(desired, "code")?, interpreter })
     }
 
     /// Adds the server for scripts that call the tools of `callable`; returns the only tools that clients see, while

@@ -49,7 +49,7 @@ pub(crate) struct Up {
     /// The dashboard, with the key to it.
     url: String,
     address: String,
-    /// Where other MCP clients find every tool.
+    /// The address at which other MCP clients find every tool.
     mcp: String,
     token: String,
     pid: u32,
@@ -85,7 +85,7 @@ impl ForAllWorlds {
 pub(crate) async fn run(args: ServeArgs, world: &World) -> Result<Exit, Failure> {
     let mut stop = Stop::new()?;
     if args.detached {
-        // A process that leads its group or session already has left the terminal in another way.
+        // Fails if the process leads its group or session already: it has left the terminal in another way.
         let _ = nix::unistd::setsid();
     }
     let token = match &args.token_file {
@@ -127,7 +127,7 @@ pub(crate) async fn run(args: ServeArgs, world: &World) -> Result<Exit, Failure>
             }
         },
     }
-    // In the background there is no user to show it to, and the log is no place for a key.
+    // In the background there is no user who could see it, and the log must not contain a key.
     if !args.detached {
         show(&record, args.no_open, world).await?;
     }
@@ -180,8 +180,8 @@ fn found(daemon: &mut Daemon, record: &Record, world: &World) -> io::Result<(Uni
     Ok((commands, doorkeeper))
 }
 
-/// Runs until the daemon has ended, with what it does for `commands`, or is told a second time to end. Returns the exit
-/// code of the signal that ended it.
+/// Runs the daemon together with its work for other `commands`, until it has ended or a second signal comes. Returns
+/// the exit code of the signal that ended it.
 async fn serve(daemon: Daemon, commands: impl Future<Output = ()>, stop: &mut Stop, with_parent: bool) -> Exit {
     let end = CancellationToken::new();
     let running = async { tokio::join!(daemon.run(end.clone().cancelled_owned()), commands) };
@@ -201,7 +201,7 @@ async fn serve(daemon: Daemon, commands: impl Future<Output = ()>, stop: &mut St
 /// Returns when the other end of stdin is closed.
 async fn orphaned() {
     let mut ignored = tokio::io::sink();
-    // A stdin that cannot be read has no other end either.
+    // A stdin that cannot be read counts as closed.
     let _ = tokio::io::copy(&mut tokio::io::stdin(), &mut ignored).await;
 }
 
@@ -238,8 +238,8 @@ fn parts(typed: &ForAllWorlds, world: &World, gate: Arc<LiveRules>) -> Parts {
     }
 }
 
-/// What the worlds of agents are built from: a host of their own, and what `world` has. They run the same servers as
-/// the world `of` the machine or a tenant.
+/// The parts of the worlds of agents: a host of their own, and parts of `world`. `of` says whose shared servers they
+/// also run: those of the machine or of a tenant.
 fn for_agents(typed: &ForAllWorlds, world: &World, of: WorldOf) -> MakeWorld {
     let (hosts, model_context, audit) = (world.hosts(), world.model_context(), Arc::new(world.audit_settings()));
     let (request, environment, sign_in) = (world.request(), world.environment.clone(), world.sign_in().clone());
@@ -247,7 +247,7 @@ fn for_agents(typed: &ForAllWorlds, world: &World, of: WorldOf) -> MakeWorld {
     let (vault, quotas) = (Arc::clone(world.stored()), world.quotas().clone());
     Box::new(move |id, _| {
         let questions = Questions::new(typed.patience);
-        // The rules of its files are known before anything of it runs.
+        // Load the rules of its files before any of its servers runs.
         let gate = Arc::new(LiveRules::new(Policy::default()));
         let asker = Arc::new(AnyClient::or(Arc::new(questions.clone())));
         let host = hosts.make(Arc::<LiveRules>::clone(&gate), asker, Some(&id));
@@ -283,7 +283,7 @@ fn for_agents(typed: &ForAllWorlds, world: &World, of: WorldOf) -> MakeWorld {
                 log.close().await;
             }
         };
-        let parts = WorldParts { parts, for_agents: None, for_people: None, then: Box::pin(then) };
+        let parts = WorldParts { parts, for_agents: None, for_members: None, then: Box::pin(then) };
         Box::pin(async move { Ok(parts) })
     })
 }
@@ -338,13 +338,13 @@ pub(crate) async fn show(record: &Record, no_open: bool, world: &World) -> Resul
         world.screen.note(&format!("MCP clients: {} with `Authorization: Bearer {}`", up.mcp, up.token));
     }
     if !no_open && world.screen.interactive() && !world.screen.json() {
-        // Without a browser, the address is still on the screen.
+        // If there is no browser, the user still sees the address on the screen.
         let _ = open::that_detached(&up.url);
     }
     Ok(())
 }
 
-/// When a daemon of the same user listens there, it is as good as a new one.
+/// If a daemon of the same user listens there, the command succeeds: that daemon is as good as a new one.
 async fn in_use(address: &str, args: &ServeArgs, world: &World) -> Result<Exit, Failure> {
     match Record::read(world.places.data()) {
         Some(record) if record.address == address && record.is_alive() => {

@@ -41,11 +41,11 @@ Examples:
   toolrack ask --session last \"And in German?\"
   toolrack ask \"What can you do?\" -- npx -y my-server")]
 pub(crate) struct AskArgs {
-    /// What to ask; what comes from a pipe or file on stdin is added
+    /// The question; input from a pipe or file on stdin is added
     #[arg(value_name = "WORDS")]
     pub(crate) prompt: Vec<String>,
 
-    /// Go on with this conversation: its id, the beginning of its id, or `last`
+    /// Continue this conversation: its id, the beginning of its id, or `last`
     #[arg(short, long, value_name = "SESSION", visible_alias = "resume", visible_short_alias = 'r')]
     pub(crate) session: Option<String>,
 
@@ -57,7 +57,7 @@ pub(crate) struct AskArgs {
     #[arg(long, value_name = "TEXT")]
     pub(crate) system: Option<String>,
 
-    /// Print what happens as it happens, one JSON document a line
+    /// Print events as they happen, one JSON document on each line
     #[arg(long, conflicts_with = "json")]
     pub(crate) stream_json: bool,
 
@@ -106,7 +106,7 @@ pub(crate) async fn run(args: Box<AskArgs>, world: &World) -> Result<Exit, Failu
             let failure = failed(&error);
             Err(match (&error, report.journal.session()) {
                 (AgentError::Model { .. }, Some(session)) => {
-                    failure.hint(format!("`toolrack ask --session {}` goes on from here", session.prefix))
+                    failure.hint(format!("`toolrack ask --session {}` continues this conversation", session.prefix))
                 }
                 _ => failure,
             })
@@ -116,7 +116,7 @@ pub(crate) async fn run(args: Box<AskArgs>, world: &World) -> Result<Exit, Failu
 
 /// The question to the model.
 struct Prompt {
-    /// Typed by the user: resources may be named in it.
+    /// The user typed it, so it may name resources.
     typed: String,
     /// The content of stdin, which may come from any source.
     piped: Option<String>,
@@ -152,14 +152,14 @@ fn turn(opened: Opened, message: Option<Message>, limits: Limits) -> Turn {
 pub(crate) struct Tools {
     host: Host,
     selection: Selection,
-    /// The server through which a model finds tools that it is not shown.
+    /// The server with which a model finds tools that are not in its list.
     discovery: ServerName,
     rules: Arc<LiveRules>,
-    /// The server through which the model reads results that were too long for it.
+    /// The server with which the model reads results that were too long for it.
     artifacts_server: ServerName,
-    /// The server through which the model calls tools in scripts, where that is wanted.
+    /// The server with which the model calls tools in scripts, if the user wants that.
     code: Option<ServerName>,
-    /// Hides from models what servers must not repeat.
+    /// Hides from models the secrets that servers may repeat.
     conceal: Conceal,
     /// Whether the model gets tools at all.
     role: Role,
@@ -185,7 +185,7 @@ impl Tools {
     /// Connects to the servers whose tools may be used. One that fails is only reported.
     async fn connect(policy: &PolicyArgs, loaded: &Loaded, world: &World) -> Result<Self, Failure> {
         let mut desired = reach::only(loaded, &policy.server)?;
-        let (discovery, artifacts_server) = (name_beside(&desired, "toolrack")?, name_beside(&desired, "artifacts")?);
+        let (discovery, artifacts_server) = (unused_name(&desired, "toolrack")?, unused_name(&desired, "artifacts")?);
         let selection = match &*policy.tool {
             [] => Selection::all(),
             only => Selection::all().only(only.iter().cloned().chain(every_tool_of(&artifacts_server))),
@@ -194,19 +194,20 @@ impl Tools {
         let (role, renews_tools) = (settings.role, settings.tools.refresh == Refresh::Turn);
         let wants_code = role == Role::Worker && (policy.code || settings.model.code == Some(true));
         let interpreter = wants_code.then(code::interpreter).transpose()?;
-        let code = interpreter.is_some().then(|| name_beside(&desired, "code")).transpose()?;
+        let code = interpreter.is_some().then(|| unused_name(&desired, "code")).transpose()?;
         let ours: Vec<_> = [&discovery, &artifacts_server].into_iter().chain(&code).collect();
         warn_of_idle(&policy.rules, loaded, &ours, &world.screen);
         let rules = Arc::new(LiveRules::new(rules(&policy.rules, loaded, &ours)));
         world.guard(Arc::<LiveRules>::clone(&rules));
-        // It is there from the beginning, so that it can be used once the number of tools is known.
+        // Add it from the beginning, so that it can be used once the number of tools is known.
         desired.insert(discovery.clone(), world.host().discovery(&discovery, selection.clone()));
         let artifacts = world.artifacts();
         let server = native("artifacts", move || ArtifactServer::new(artifacts.clone()));
         desired.insert(artifacts_server.clone(), ServerSpec::native(server));
         let mut host = world.connect(desired.clone()).await?;
         if let (Some(name), Some(interpreter)) = (&code, interpreter) {
-            // Last, because it tells the model what all the others have. It holds tools and finds them itself.
+            // Add it last, because it describes the tools of all other servers to the model. It can find and call tools
+            // itself.
             let callable = selection.clone().without_servers([discovery.clone()]);
             desired.insert(name.clone(), host.scripts(name, callable, interpreter));
             host = world.connect(desired).await?;
@@ -231,7 +232,7 @@ impl Tools {
     /// No tools at all: no server is started.
     async fn none(world: &World) -> Result<Self, Failure> {
         let desired = Desired::new();
-        let (discovery, artifacts_server) = (name_beside(&desired, "toolrack")?, name_beside(&desired, "artifacts")?);
+        let (discovery, artifacts_server) = (unused_name(&desired, "toolrack")?, unused_name(&desired, "artifacts")?);
         let host = world.connect(desired).await?;
         let (selection, rules) = (Selection::all(), Arc::new(LiveRules::new(Policy::default())));
         Ok(Self {
@@ -247,7 +248,7 @@ impl Tools {
         })
     }
 
-    /// What may run unasked.
+    /// The rules that say which calls run without a question.
     pub(crate) fn rules(&self) -> &LiveRules {
         &self.rules
     }
@@ -287,7 +288,7 @@ impl Tools {
         &self.host
     }
 
-    /// Whether a server is there for the model alone.
+    /// Whether only the model uses the server.
     pub(crate) fn is_own(&self, server: &ServerName) -> bool {
         [&self.discovery, &self.artifacts_server].into_iter().chain(&self.code).any(|own| own == server)
     }
@@ -302,7 +303,7 @@ impl Tools {
         self.selection.clone().without_servers([self.discovery.clone()].into_iter().chain(self.code.clone()))
     }
 
-    /// The model with these tools, and a description of what it has at hand.
+    /// Returns the agent with these tools, and a description of its tools.
     pub(crate) fn agent(self, chosen: &Chosen, system: Option<String>) -> (Agent, String) {
         let (host, model) = (self.host.clone(), Arc::clone(&chosen.model));
         let (findable, (selection, words)) = match self.role {
@@ -320,8 +321,8 @@ impl Tools {
         (agent, words)
     }
 
-    /// The tools that `model` is shown: all of them, as long as they leave room for the conversation; and a
-    /// description.
+    /// Returns the tools that `model` sees, and a description of them. It sees all tools if they leave enough room for
+    /// the conversation.
     fn offered_to(self, model: &dyn Model) -> (Selection, String) {
         let every = self.every();
         let catalog = self.host.catalog();
@@ -347,7 +348,7 @@ impl Tools {
 }
 
 /// A name that no other server has.
-pub(crate) fn name_beside(desired: &Desired, name: &str) -> Result<ServerName, Failure> {
+pub(crate) fn unused_name(desired: &Desired, name: &str) -> Result<ServerName, Failure> {
     let names = std::iter::once(name.to_owned()).chain((2..).map(|number| format!("{name}-{number}")));
     let mut free = names.filter_map(|name| ServerName::new(name).ok()).filter(|name| !desired.contains_key(name));
     free.next().ok_or_else(|| Failure::new(Exit::Other, "INTERNAL", "every name is taken"))
@@ -358,7 +359,7 @@ pub(crate) fn every_tool_of(server: &ServerName) -> Option<Pattern> {
     format!("{server}/*").parse().ok()
 }
 
-/// The rules of the files, with those that were typed, and those for the program's own servers, which only read.
+/// The rules of the files, the rules that the user typed, and rules for the program's own servers, which only read.
 pub(crate) fn rules(args: &RulesArgs, loaded: &Loaded, ours: &[&ServerName]) -> Policy {
     let own = loaded.entries.iter().filter(|entry| entry.scope == Scope::BuiltIn);
     let own = own.filter_map(|entry| ServerName::new(&*entry.name).ok());
@@ -368,7 +369,7 @@ pub(crate) fn rules(args: &RulesArgs, loaded: &Loaded, ours: &[&ServerName]) -> 
     if args.yes_read_only { policy.allow_read_only(true) } else { policy }
 }
 
-/// Warns of typed rules that can match no tool of a server that is there: they would do nothing.
+/// Warns of typed rules that cannot match any tool of the present servers, and so would do nothing.
 pub(crate) fn warn_of_idle(args: &RulesArgs, loaded: &Loaded, ours: &[&ServerName], screen: &Screen) {
     let configured = loaded.entries.iter().map(|entry| &*entry.name);
     let servers: Vec<&str> = configured.chain(ours.iter().map(|name| name.as_str())).collect();

@@ -50,11 +50,11 @@ Examples:
   toolrack chat --resume last"
 )]
 pub(crate) struct ChatArgs {
-    /// What to say first
+    /// The first message
     #[arg(value_name = "WORDS")]
     pub(crate) prompt: Vec<String>,
 
-    /// Go on with this conversation: its id, the beginning of its id, or `last`
+    /// Continue this conversation: its id, the beginning of its id, or `last`
     #[arg(short, long, value_name = "SESSION", visible_alias = "session", visible_short_alias = 's')]
     pub(crate) resume: Option<String>,
 
@@ -106,7 +106,7 @@ async fn begin(args: &ChatArgs, world: &World) -> Result<Begun, Failure> {
     world.samples_with(&chosen);
     let model = chosen.model.name();
     let conversation = match &args.resume {
-        Some(typed) => Conversation::gone_on_with(sessions::resume(typed, model, world).await?),
+        Some(typed) => Conversation::resumed(sessions::resume(typed, model, world).await?),
         None => Conversation {
             journal: Journal::new(world.store().ok().cloned(), model, world.conceal()),
             messages: Vec::new(),
@@ -124,7 +124,7 @@ async fn begin(args: &ChatArgs, world: &World) -> Result<Begun, Failure> {
 
 impl Conversation {
     /// A stored conversation. A turn that was interrupted ends where it was.
-    fn gone_on_with((journal, opened): (Journal, Opened)) -> Self {
+    fn resumed((journal, opened): (Journal, Opened)) -> Self {
         let Opened { messages, open } = opened;
         let messages = match open {
             Some(state) => Turn::resume(messages, state, Limits::default()).into_messages(),
@@ -135,7 +135,7 @@ impl Conversation {
 }
 
 impl ask::Tools {
-    /// Learns what the user's servers have, for as long as the returned value lives.
+    /// Collects the prompts and resources of the user's servers while the returned value exists.
     fn learn(&self, known: &Arc<Known>) -> Learning {
         let tools = self.clone();
         Learning::start(self.host(), known, move |server| !tools.is_own(server))
@@ -160,13 +160,13 @@ struct Chat<'a> {
     /// How the model was chosen.
     model_options: ModelOptions,
     limits: Limits,
-    /// What happens to the servers meanwhile.
+    /// Changes of the servers during the conversation.
     news: News,
     interrupts: Stop,
 }
 
 impl Chat<'_> {
-    /// One turn after another, until the user leaves.
+    /// Runs one turn after another, until the user leaves.
     async fn talk(&mut self, mut conversation: Conversation, mut first: Option<String>) -> Result<Exit, Failure> {
         let known = Arc::<Known>::default();
         let input = Input::of(self.world, &known)?;
@@ -206,7 +206,7 @@ impl Chat<'_> {
             leaving = matches!(outcome, Outcome::Cancelled);
             match outcome {
                 Outcome::Broken(failure) => return Err(failure),
-                // Without a terminal there is no user to decide what follows from it.
+                // Without a terminal, no user can decide how to go on after the failure.
                 Outcome::Ended(Err(failure)) if !input.is_terminal() => return Err(failure),
                 Outcome::Cancelled if !input.is_terminal() => return Ok(Exit::Interrupted),
                 Outcome::Ended(Err(failure)) => self.world.screen.failure(&failure),
@@ -216,9 +216,9 @@ impl Chat<'_> {
         }
     }
 
-    /// Does what the user typed, or reports its failure, unless the user interrupts it with Ctrl-C.
+    /// Runs the command that the user typed, unless the user interrupts it with Ctrl-C, and reports a failure.
     async fn handle(&mut self, typed: &str, now: &mut Conversation) -> Result<After, Failure> {
-        // A receiver of its own, because the command borrows the rest of the conversation.
+        // A separate receiver, because the command borrows the rest of the conversation.
         let mut interrupts = Stop::new()?;
         let done = tokio::select! {
             biased;
@@ -258,12 +258,12 @@ impl Chat<'_> {
     /// Says how to come back.
     fn leave(&self, conversation: &Conversation, exit: Exit) -> Exit {
         if let (true, Some(session)) = (self.world.screen.interactive(), conversation.journal.session()) {
-            self.world.screen.note(&format!("`toolrack chat --resume {}` goes on with this", session.prefix));
+            self.world.screen.note(&format!("`toolrack chat --resume {}` continues this conversation", session.prefix));
         }
         exit
     }
 
-    /// One turn.
+    /// Runs one turn.
     ///
     /// # Errors
     /// When stdout cannot be written.
@@ -275,7 +275,7 @@ impl Chat<'_> {
         let screen = Arc::clone(&self.world.screen);
         let mut live = Live::new(screen, self.agent.host.catalog(), journal, shown);
         let ended = self.play(&mut turn, &mut live).await;
-        // Without a terminal, a turn that its model left stays open: another command can go on with it.
+        // Without a terminal, a turn in which the model failed stays open, so that another command can continue it.
         let goes_on = self.world.screen.interactive();
         let closed = match &ended {
             None => live.cancel(&mut turn).await,
@@ -285,7 +285,7 @@ impl Chat<'_> {
         let report = live.finish(&turn, &self.agent).await?;
         let outcome = match (closed, ended) {
             (Err(not_kept), _) => Outcome::Broken(ask::failed(&not_kept.into())),
-            (_, Some(Err(error @ AgentError::NotKept(_)))) => Outcome::Broken(ask::failed(&error)),
+            (_, Some(Err(error @ AgentError::NotStored(_)))) => Outcome::Broken(ask::failed(&error)),
             (_, Some(Err(error))) => Outcome::Ended(Err(ask::failed(&error))),
             (_, None) => Outcome::Cancelled,
             (_, Some(Ok(end))) => Outcome::Ended(ask::exit_of(&end, &report.unasked).map_err(|failure| match end {

@@ -22,7 +22,7 @@ use args::{
 };
 use render::{Document, List, Titled, replay};
 
-/// Sessions that are searched for the one that may have been meant.
+/// How many sessions are searched for a similar one.
 const NEAR: usize = 500;
 
 /// `sessions rename --json`.
@@ -60,7 +60,7 @@ pub(crate) async fn run(verb: SessionsVerb, world: &World) -> Result<Exit, Failu
 /// The session that `typed` names: an id, the beginning of one, or `last`.
 ///
 /// # Errors
-/// When there is none or more than one, with what may have been meant.
+/// When there is none or more than one. The failure has suggestions.
 pub(crate) async fn named(typed: &str, world: &World) -> Result<Session, Failure> {
     let store = world.store()?;
     match store.find_session(typed, Whose::All).await {
@@ -69,7 +69,7 @@ pub(crate) async fn named(typed: &str, world: &World) -> Result<Session, Failure
     }
 }
 
-/// Opens the conversation that `typed` names, to go on with it with this model.
+/// Opens the conversation that `typed` names, to continue it with this model.
 ///
 /// # Errors
 /// As [`named`], and when it cannot be opened.
@@ -94,7 +94,7 @@ pub(crate) fn failed(error: &StoreError) -> Failure {
     }
 }
 
-/// The failure for `typed` with what may have been meant: a session whose id or title is much like it.
+/// The failure for `typed`, with a suggestion: a session whose id or title is similar.
 async fn unknown(typed: &str, failure: Failure, world: &World) -> Failure {
     let query = SessionQuery { limit: NEAR, ..SessionQuery::default() };
     let newest = match world.store() {
@@ -225,7 +225,7 @@ async fn delete(args: DeleteSessionsArgs, world: &World) -> Result<Exit, Failure
     let conceal = conceal(world).await;
     let about: Vec<_> = chosen.into_iter().map(|session| Titled::new(session, &conceal)).collect();
     if !args.yes {
-        world.person_to_ask("what is deleted does not come back")?;
+        world.require_user("deleted conversations cannot be restored")?;
         world.screen.say(&render::rows(&about).join("\n"));
         if !world.confirm(&format!("Delete {} for good?", count(about.len(), "session"))).await {
             return Err(Failure::new(Exit::Denied, "DENIED", "nothing was deleted"));

@@ -1,4 +1,4 @@
-//! The verbs that are typed most often, understood without the tree of all commands.
+//! Parses the most common verbs without building the tree of all commands.
 
 use std::ffi::OsString;
 
@@ -7,7 +7,7 @@ use clap::{Args, Parser};
 use super::Cli;
 use crate::{args::Global, verbs::Verb};
 
-/// One verb with its options, as if it were a program of its own.
+/// A verb with its options, as if it were a program of its own.
 #[derive(Debug, Parser)]
 #[command(name = "toolrack", disable_version_flag = true)]
 struct Alone<A: Args> {
@@ -18,11 +18,11 @@ struct Alone<A: Args> {
 }
 
 impl Cli {
-    /// What `words` ask for, if they begin with one of a few verbs and can be understood without the others: to build the
-    /// tree of all commands takes a million instructions and 250 pages of memory, more than all else that is done before a
-    /// server is started.
+    /// Parses `words`, if they begin with one of a few verbs and can be understood without the others. Building the
+    /// tree of all commands takes a million instructions and 250 pages of memory, more than everything else that
+    /// happens before a server is started.
     ///
-    /// Help and mistakes are left to the whole tree, which has the words for them.
+    /// Help and errors are left to the whole tree, which has the texts for them.
     pub(super) fn of_a_common_verb(words: &[OsString]) -> Option<Self> {
         let (program, rest) = words.split_first()?;
         let (verb, rest) = rest.split_first()?;

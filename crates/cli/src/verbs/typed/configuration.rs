@@ -1,4 +1,4 @@
-//! The configurations of the command line that stand in no file: JSON that is typed or piped, and the server for one
+//! The configurations of the command line that are not in a file: JSON that is typed or piped, and the server for one
 //! command.
 
 use std::path::PathBuf;
@@ -12,10 +12,10 @@ use crate::{
     verbs::input,
 };
 
-/// Most bytes of one of them: as many as a file may have.
+/// The most bytes of one of them: as many as a file may have.
 const MAX: usize = 4 * 1024 * 1024;
 
-/// Takes what is no file out of the options; stdin is read here, once.
+/// Takes the configurations that are not files out of the options. Reads stdin, once.
 ///
 /// # Errors
 /// When stdin cannot be read, or is to be read twice.

@@ -1,4 +1,4 @@
-//! Finds in the words of a verb the server that it is to use for this one command.
+//! Finds the server for one command among the words of a verb.
 
 use std::ffi::OsString;
 
@@ -15,11 +15,11 @@ use crate::{
 };
 
 impl Cli {
-    /// Takes the server for this one command out of the verb's words, so that the verb sees the words that it has for a
-    /// configured one.
+    /// Takes the server for this one command out of the verb's words, so that the verb sees the same words as for a
+    /// configured server.
     ///
     /// # Errors
-    /// When two servers are named, or what the server is to do is missing.
+    /// When two servers are named, or the name of what is wanted from the server is missing.
     pub(super) fn take_once(&mut self) -> Result<(), Error> {
         let once = self.verb.once()?;
         self.global.once = once;
@@ -73,7 +73,7 @@ fn is_argument(word: &str) -> bool {
 }
 
 /// The words of `call -- COMMAND… TOOL NAME=VALUE…` with the tool and its arguments before the `--`; `None` for other
-/// words. The tool is the last word that is no argument.
+/// words. The tool is the last word that is not an argument.
 pub(super) fn tool_before_command(words: &[OsString]) -> Option<Vec<OsString>> {
     let dashes = words.iter().position(|word| word == "--")?;
     let (before, behind) = (&words[..dashes], &words[dashes + 1..]);
@@ -86,7 +86,7 @@ pub(super) fn tool_before_command(words: &[OsString]) -> Option<Vec<OsString>> {
     Some([before, call, &words[dashes..=dashes], command].concat())
 }
 
-/// For verbs that take the names of servers: one of them may be an address.
+/// For verbs that take the names of servers: one of them may be a URL.
 fn of_servers(servers: &mut Vec<String>, once: &mut OnceArgs) -> Result<Option<Once>, Error> {
     let command = of_command(once, servers);
     let at = servers.iter().position(|word| Once::is_url(word));
@@ -96,13 +96,14 @@ fn of_servers(servers: &mut Vec<String>, once: &mut OnceArgs) -> Result<Option<O
     }
     let once = url.or(command);
     if once.is_some() && servers.is_empty() {
-        // It was asked for by name: it fails the command where it cannot be used.
+        // It counts as named, so the command fails if it cannot be used.
         servers.push(ONCE.to_owned());
     }
     Ok(once)
 }
 
-/// For verbs whose first word names something of a server: it may be the server's address, and then the next word does.
+/// For verbs whose first word names something of a server: that word may be the server's URL, and then the next word is
+/// the name.
 fn of_first(
     first: &mut String,
     rest: &mut Vec<String>,
@@ -117,7 +118,7 @@ fn of_first(
         return Err(two());
     }
     if rest.is_empty() {
-        return Err(refused(&format!("{what} is missing behind the address of the server")));
+        return Err(refused(&format!("{what} is missing after the URL of the server")));
     }
     Ok(Some(Once::Url(std::mem::replace(first, rest.remove(0)))))
 }
@@ -130,7 +131,7 @@ fn refused(why: &str) -> Error {
     Cli::command().error(ErrorKind::ArgumentConflict, why)
 }
 
-/// `error`, with what to write where only the command of a server was typed.
+/// Adds to `error` what to write, for users who typed only the command of a server.
 pub(super) fn explained(mut error: Error, words: &[OsString]) -> Error {
     let is_missing = error.kind() == ErrorKind::MissingRequiredArgument;
     let verb = words.iter().find_map(|word| {
@@ -139,7 +140,7 @@ pub(super) fn explained(mut error: Error, words: &[OsString]) -> Error {
             .find(|(verb, _)| word == verb)
     });
     if let (true, Some((verb, what)), true) = (is_missing, verb, words.iter().any(|word| word == "--")) {
-        let tip = format!("what is wanted stands before `--`: toolrack {verb} {what} -- COMMAND");
+        let tip = format!("the name of what you want comes before `--`: toolrack {verb} {what} -- COMMAND");
         error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![StyledStr::from(tip)]));
     }
     error

@@ -16,7 +16,7 @@ mod needs_podman {
 
     const IMAGE: &str = "localhost/fake:1";
 
-    /// A home with a store of images of its own, in which there is one: the fake server, and what it is linked with.
+    /// A home with its own store of images, which has one image: the fake server with its libraries.
     struct Engine {
         rack: Rack,
     }
@@ -25,7 +25,8 @@ mod needs_podman {
         fn new() -> Self {
             let rack = Rack::new();
             let root = rack.home.root().canonicalize().unwrap();
-            // Root in a sandbox of this system may not raise limits, which Podman would; and not every runtime works everywhere.
+            // Root in a sandbox of this system may not raise limits, which Podman would; and not every runtime works
+            // everywhere.
             let runtime = if is_on_path("runc") { "runtime = \"runc\"\n" } else { "" };
             let containers = format!(
                 "[containers]\ndefault_ulimits = [\"nofile=1024:1024\", \"nproc=1024:1024\"]\n\
@@ -89,7 +90,7 @@ mod needs_podman {
         }
     }
 
-    /// Nothing of a failed test stays.
+    /// Leave nothing behind if the test fails.
     impl Drop for Engine {
         fn drop(&mut self) {
             let mut command = Command::new("podman");

@@ -1,9 +1,9 @@
 //! A container engine for tests that need no real one: a client called `docker`, and a daemon.
 //!
-//! What it has in common with Docker is what matters here. The daemon starts a container, so it is not below the
-//! client: killing the client, or all that is below it, leaves the container behind. The client passes its stdin on,
-//! and `SIGTERM`; it exits as the container does. `--rm` removes a container when it has ended. There are no images and
-//! no bounds: a container is a process of this system with the environment of a container.
+//! It behaves like Docker in the points that matter here. The daemon starts a container, so it is not below the client:
+//! killing the client, or all that is below it, leaves the container behind. The client passes its stdin on, and
+//! `SIGTERM`; it exits as the container does. `--rm` removes a container when it has ended. There are no images and no
+//! bounds: a container is a process of this system with the environment of a container.
 
 use std::{
     fs,
@@ -109,12 +109,12 @@ impl StandIn {
         Self { folder, daemon }
     }
 
-    /// Where `docker` is.
+    /// The folder of `docker`.
     pub(super) fn programs(&self) -> PathBuf {
         self.folder.path().join("bin")
     }
 
-    /// What tells the client where its daemon is.
+    /// The variable that tells the client where its daemon is.
     pub(super) fn state(&self) -> PathBuf {
         self.folder.path().join("state")
     }

@@ -1,11 +1,12 @@
 //! Every defect of the field that Toolrack could have, and the test that shows that it does not.
 //!
 //! From measurements of today's command lines, and from the changelogs and issues of Claude Code, Codex, goose, Gemini
-//! CLI, opencode, mcporter, agentgateway and others. Left out is what Toolrack does not do yet: OAuth, the agent's loop.
+//! CLI, opencode, mcporter, agentgateway and others. It leaves out areas that Toolrack did not have when it was
+//! written: OAuth, the agent's loop.
 
 use std::{fs, path::Path};
 
-/// A defect, and the test that shows it is not one of ours: `file::test`, or the row of a table of tests.
+/// A defect, and the test that shows that Toolrack does not have it: `file::test`, or the row of a table of tests.
 type Row = (&'static str, &'static [(&'static str, &'static str)]);
 
 const CLI: &str = "crates/cli/tests/cli";
@@ -41,7 +42,7 @@ const PROTOCOL: &[Row] = &[
     ),
     ("images are lost beside structured content", &[(STORY, "field.rs::a_picture_beside_structured_content_is_kept")]),
     ("only the first part of an error is shown", &[(STORY, "field.rs::every_part_of_an_error_is_told")]),
-    ("a line that is no JSON ends or hangs the server", &[(FAULTS, "startup.rs::a_banner")]),
+    ("a line that is not JSON ends or hangs the server", &[(FAULTS, "startup.rs::a_banner")]),
     (
         "stdout without end fills the memory",
         &[
@@ -66,7 +67,7 @@ const PROTOCOL: &[Row] = &[
     ("a server that refuses the optional stream is lost", &[("field", "a_server_without_the_optional_stream_works")]),
     ("a stream that breaks during a call hangs it", &[(FAULTS, "streams.rs::cut_before_the_answer")]),
     (
-        "a remote call that says nothing hangs for ever",
+        "a remote call that says nothing hangs forever",
         &[(STORY, "calls.rs::silence_ends_a_call_and_the_error_names_the_setting")],
     ),
     ("what one call hears keeps another alive", &[(STORY, "field.rs::what_one_call_hears_keeps_no_other_call_alive")]),

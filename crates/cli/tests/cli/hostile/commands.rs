@@ -1,4 +1,4 @@
-//! Every command of the binary, and what it is given in a hostile repository.
+//! Every command of the binary, and its arguments in a hostile repository.
 
 use std::sync::LazyLock;
 
@@ -10,13 +10,13 @@ use crate::rack::{Usage, usages};
 pub(super) enum Ends {
     /// With this exit code.
     With(i32),
-    /// As it must for a user who needs the server.
+    /// With the exit code for a user who needs the server.
     Refused,
-    /// As it must for a user who looks for mistakes: a disabled server is not a mistake.
+    /// With the exit code for a user who looks for mistakes. A disabled server is not a mistake.
     Examined,
 }
 
-/// One way to call a command.
+/// A way to call a command.
 #[derive(Debug)]
 pub(super) struct Line {
     /// The command, as `--help` lists it; `config show` for a command below another.
@@ -122,7 +122,7 @@ const TYPED: &[(&str, &[&str], Ends)] = &[
     ("pending", &[], With(0)),
     ("pending", &["--exit-code"], With(7)),
     ("pending", &["@"], With(0)),
-    // Agreeing is one thing, and starting another.
+    // This only agrees, and starts nothing.
     ("trust", &[], With(2)),
     ("trust", &["@", "--yes"], With(0)),
     ("trust diff", &[], With(0)),
@@ -149,8 +149,8 @@ const TYPED: &[(&str, &[&str], Ends)] = &[
 ];
 
 impl Line {
-    /// The words to type for each of `servers` that the line is about, and the exit code to come. Where no server is
-    /// needed, one of every kind is enough.
+    /// The words to type for each of `servers` to which the line applies, with the expected exit code. If the command
+    /// needs no server, one server of every kind is enough.
     pub(super) fn typed(&self, servers: &[(&str, Fate)]) -> Vec<(Vec<String>, i32)> {
         let words = |server: &str| -> Vec<String> {
             let arguments = self.arguments.iter().map(|argument| argument.replace('@', server));

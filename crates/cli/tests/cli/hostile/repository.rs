@@ -1,4 +1,4 @@
-//! A repository that another person wrote, cloned onto this machine, and what must be true of the machine afterwards.
+//! A cloned repository that an attacker wrote, and checks of the machine afterwards.
 
 use std::{
     fs,
@@ -21,7 +21,7 @@ const IN_ENVIRONMENT: &str = "canary-of-the-environment";
 /// A secret that a file of the repository holds: no secret from its author, but Toolrack shows it only to a user who is
 /// to approve what is written there.
 pub(super) const IN_FILE: &str = "canary-of-the-file";
-/// A terminal that obeys any of this is no longer under the user's control.
+/// Sequences with which an attacker takes control of the user's terminal.
 pub(super) const ESCAPES: &str = "\u{1b}]0;owned\u{7}\u{1b}[2J\u{9b}31m\u{202e}\u{200b}\u{e0041}\r\n\u{8}";
 
 /// Enough for a loaded machine. Without it, a command that reads a pipe would hang the test and not fail it.
@@ -36,7 +36,7 @@ pub(super) enum Fate {
     Disabled,
 }
 
-/// The servers of the repository that have a name one can type, and some that only look like one.
+/// The servers of the repository that have a valid name, and some whose name only looks valid.
 pub(super) const SERVERS: &[(&str, Fate)] = &[
     ("touches", Fate::Pending),
     ("calls-home", Fate::Pending),
@@ -49,7 +49,7 @@ pub(super) const SERVERS: &[(&str, Fate)] = &[
     ("spells-the-secret", Fate::Pending),
     ("streams-home", Fate::Pending),
     ("claims-trust", Fate::Pending),
-    // Of the nested folder.
+    // The servers of the nested folder.
     ("nested", Fate::Pending),
     // Names that are paths, properties of an object, or `mine` with a Cyrillic letter.
     ("..", Fate::Pending),
@@ -57,7 +57,7 @@ pub(super) const SERVERS: &[(&str, Fate)] = &[
     ("m\u{456}ne", Fate::Pending),
 ];
 
-/// The first ones, up to this many, are one of every kind.
+/// This many servers at the beginning are one of every kind.
 pub(super) const OF_EVERY_KIND: usize = 4;
 
 /// A home with the repository in it, and a listener that no process may call.
@@ -162,12 +162,12 @@ impl Repository {
         home.write("work/.codex/config.toml", codex);
     }
 
-    /// Where a process that was started leaves a file.
+    /// The folder in which each started process leaves a file.
     fn marks(&self) -> PathBuf {
         self.rack.home.root().join("marks")
     }
 
-    /// An address that counts as contacted when a process connects to it.
+    /// The address of a listener that notices each connection.
     fn url(&self) -> String {
         format!("http://{}/mcp", self.listener.local_addr().unwrap())
     }
@@ -275,7 +275,7 @@ fn says_much(touch: &str) -> Value {
     })
 }
 
-/// What changes a terminal, or what a person sees of a text.
+/// Characters that affect a terminal, or change how a text looks.
 fn obeyed(c: char) -> bool {
     let hides = matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     c.is_control() && c != '\n' || hides || matches!(c, '\u{e0000}'..='\u{e007f}')

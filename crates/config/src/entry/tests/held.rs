@@ -199,7 +199,7 @@ fn what_can_be_a_secret_is_hidden_but_from_a_user_who_is_asked_to_agree() {
                 assert_eq!(redact(&spec).pointer(&place), proposal(&spec).pointer(&place), "{}", case.about());
                 continue;
             }
-            // An address is no program.
+            // An address is not a program.
             Hidden::Parts if case.row.key == "command" => "./x=https://u:canary@h/",
             Hidden::Parts => "https://u:canary@h/",
             Hidden::Whole => "canary",

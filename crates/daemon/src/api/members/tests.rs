@@ -32,7 +32,7 @@ impl Stage {
         Self { _folder: folder, store }
     }
 
-    /// The membership of a member who comes with a new token.
+    /// The membership of a member with a new token.
     async fn with(&self, name: &str, purpose: Purpose) -> Membership {
         self.until(name, purpose, None).await
     }
@@ -59,7 +59,7 @@ impl Stage {
     }
 }
 
-/// A principal with the identity of this member; tenant and role do not count.
+/// A principal with the identity of this member; its tenant and role do not matter.
 fn owner_of(name: &str) -> Principal {
     person("acme", name, Role::User)
 }
@@ -127,7 +127,7 @@ async fn a_member_of_another_tenant_looks_like_one_that_is_not_there() {
         let client = Path((place.0.clone(), "family".to_owned()));
         assert_eq!(refusal(end_client(Ok(ada.clone()), By(by()), client).await), none);
     }
-    // The token of another tenant's member is none of a member of one's own either.
+    // The token of another tenant's member cannot be reached through a member of one's own tenant either.
     let token = Path((id("acme", "ann").0, bobs));
     assert_eq!(refusal(revoke_token(Ok(ada), By(by()), token).await), none);
     assert_eq!((stage.role_of("bob").await, stage.tokens_of("bob").await), (Some(Role::Admin), 1));
@@ -141,7 +141,7 @@ async fn a_tenant_keeps_one_administrator_and_no_role_gives_more_than_the_caller
     assert_eq!(refusal(remove(Ok(ada.clone()), By(by()), id("acme", "ada")).await), refused(409, "LAST_ADMIN"));
     assert_eq!(changes(&ada, id("acme", "ann"), Role::Admin).await, None);
     assert_eq!(changes(&ada, id("acme", "ada"), Role::Operator).await, None);
-    // Whatever the routes say: a member who is no administrator gives no rights beyond their own.
+    // Even if the routes allowed it, a member who is not an administrator could not give rights beyond their own.
     let lowered = stage.with("ada", Purpose::Browser).await;
     for (role, expected) in [
         (Role::Admin, refused(403, "NO_RIGHT")),
@@ -159,7 +159,7 @@ async fn a_removed_member_is_gone_with_all_tokens() {
     let (ada, ann) = (stage.with("ada", Purpose::Browser).await, stage.with("ann", Purpose::Personal).await);
     assert_eq!(refusal(remove(Ok(ada.clone()), By(by()), id("acme", "ann")).await), None);
     assert_eq!((stage.role_of("ann").await, stage.tokens_of("ann").await), (None, 0));
-    // A request of hers that was proved a moment before makes nothing any more.
+    // A request of hers that was proved a moment earlier can no longer make a token.
     assert_eq!(refusal(makes(&ann, json!({})).await), refused(404, "NOT_FOUND"));
     assert_eq!(refusal(remove(Ok(ada), By(by()), id("acme", "ann")).await), refused(404, "NOT_FOUND"));
 }
@@ -192,7 +192,7 @@ async fn a_token_that_is_made_with_a_token_ends_with_it_at_the_latest() {
     makes(&ann, json!({ "days": 3 })).await.unwrap();
     let revoked = access::revoke(Ok(ann.clone()), By(by()), Path(ann.token.id.clone())).await;
     assert_eq!((refusal(revoked), stage.tokens_of("ann").await), (None, 0));
-    // What is made in a browser outlives the session.
+    // A token that is made in a browser outlives the session.
     let browser = stage.until("ann", Purpose::Browser, Some(1)).await;
     makes(&browser, json!({ "days": 30 })).await.unwrap();
     access::revoke(Ok(browser.clone()), By(by()), Path(browser.token.id.clone())).await.unwrap();

@@ -248,7 +248,7 @@ test("a_page_of_another_site_changes_nothing_with_the_cookie_of_a_person", async
       }
     }
   }
-  // A form of its own page is no JSON either.
+  // A form of its own page is not JSON either.
   for (const kind of kinds.slice(1, 4)) {
     const headers = { cookie: olga.cookie, origin: team.origin, "content-type": kind };
     await refused(await fetch(place("/api/v1/calls"), { method: "POST", headers, body: call }), 415, { what: kind });

@@ -161,7 +161,7 @@ test("a_token_opens_nothing_before_its_time_and_after_it", async () => {
     JSON.stringify(claims()).replace(/"exp":\d+/, '"exp":1e400'),
     seal(issuer.rsa),
   );
-  await openNothing({ "an end that is no number": endless });
+  await openNothing({ "an end that is not a number": endless });
 });
 
 test("a_token_ends_while_its_stream_is_open", async () => {

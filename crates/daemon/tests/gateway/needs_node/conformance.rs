@@ -23,7 +23,7 @@ async fn passes(scenario: &str, version: &str) {
 }
 
 async fn passes_in_front_of(server: ServerSpec, scenario: &str, version: &str) {
-    // The suite calls tools by their own names.
+    // The suite calls tools by the names that their server gave them.
     let host = Host::builder()
         .naming((NameStyle::Tool, NameCap::Chars64))
         .asker(std::sync::Arc::new(AnyClient::new()))
@@ -53,7 +53,7 @@ macro_rules! scenarios {
     };
 }
 
-/// The scenarios that both versions have.
+/// The scenarios that both revisions have.
 macro_rules! common {
     ($version:literal) => {
         scenarios! { $version:

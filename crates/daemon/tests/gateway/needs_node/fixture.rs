@@ -1,5 +1,5 @@
-//! A server with everything that the suite's scenarios ask of a server, written by hand in both eras: what the suite sees
-//! of it has gone through the gateway.
+//! A hand-written server of both eras with everything that the suite's scenarios need. The suite sees it only through
+//! the gateway.
 
 use std::{
     collections::HashMap,
@@ -25,7 +25,7 @@ const CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
 
 type Reply = Result<Value, Value>;
 
-/// The server, spoken to in this era.
+/// The server, as a client of this era uses it.
 pub(super) fn server(protocol: Protocol) -> ServerSpec {
     ServerSpec { protocol, ..ServerSpec::native(Native::new("fixture", |io, _stop| serve(io))) }
 }
@@ -63,7 +63,7 @@ struct Peer {
     out: mpsc::UnboundedSender<Value>,
     waiting: Mutex<HashMap<u64, oneshot::Sender<Value>>>,
     next: AtomicU64,
-    /// What its notifications carry, and how many tools have been added.
+    /// The sender of its notifications, and how many tools were added.
     subscription: Mutex<Value>,
     added: AtomicU64,
 }

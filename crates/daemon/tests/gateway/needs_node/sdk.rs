@@ -1,4 +1,4 @@
-//! The client of the official TypeScript SDK 1.x, which is what most programs speak today.
+//! The client of the official TypeScript SDK 1.x, which most programs use today.
 
 use serde_json::{Value, json};
 use tokio::{process::Command, time::timeout};

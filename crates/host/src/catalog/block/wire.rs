@@ -107,7 +107,7 @@ impl FromStr for Wire {
 
 /// The error for a text that names no [`Wire`].
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{given:?} is no wire; use anthropic, openai-chat, openai-responses or gemini")]
+#[error("{given:?} is not a wire; use anthropic, openai-chat, openai-responses or gemini")]
 pub struct UnknownWire {
     /// The text.
     pub given: String,

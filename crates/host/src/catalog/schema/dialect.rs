@@ -184,7 +184,7 @@ impl<'s> Writer<'s, '_> {
         let target = text.strip_prefix('#').and_then(|place| self.root.pointer(&percent_decoded(place)));
         match target {
             None => {
-                self.report.note("removed a `$ref` that leads to nothing in the schema");
+                self.report.note("removed a `$ref` without a target in the schema");
                 Value::Object(Map::new())
             }
             Some(target)

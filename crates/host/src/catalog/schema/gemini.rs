@@ -157,7 +157,7 @@ fn take_shared(schema: Schema, report: &mut Report) -> Schema {
         if SHARED.contains(&keyword.as_str()) && is_small {
             shared.insert(keyword, value);
         } else {
-            report.within(&keyword, |report| report.note("removed, for it cannot stand beside alternatives"));
+            report.within(&keyword, |report| report.note("removed, because it cannot be used beside alternatives"));
         }
     }
     shared

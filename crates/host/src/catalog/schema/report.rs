@@ -1,6 +1,6 @@
 //! The report of the changes of a cleaning.
 
-/// One change of a cleaning.
+/// A change that cleaning made.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Change {
     /// The place, as a JSON Pointer (RFC 6901) from the root, through inlined definitions.

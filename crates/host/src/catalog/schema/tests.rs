@@ -22,7 +22,7 @@ fn notes(schema: &Value, provider: Provider) -> Vec<String> {
     clean(schema, provider).changes.iter().map(|change| format!("{}: {}", change.path, change.what)).collect()
 }
 
-// ---- What providers demand, written down independently of the cleaner.
+// ---- The rules of providers, written independently of the cleaner.
 
 /// Finds keywords where there must be none; looks at subschemas only, not at names or values.
 fn subschemas(schema: &Value) -> Vec<&Map<String, Value>> {
@@ -337,7 +337,7 @@ fn definitions_are_written_out_where_they_are_used() {
     );
     assert!(
         notes(&schema, Provider::OpenAi)
-            .contains(&"/properties/lost: removed a `$ref` that leads to nothing in the schema".to_owned())
+            .contains(&"/properties/lost: removed a `$ref` without a target in the schema".to_owned())
     );
 }
 
@@ -388,7 +388,7 @@ fn definitions_that_multiply_are_bounded_in_number_and_in_bytes() {
     }
 }
 
-/// Copied for each of five thousand references before it is weighed, this takes minutes.
+/// Copying it for each of five thousand references before counting its size would take minutes.
 #[test]
 fn what_definitions_may_not_copy_is_not_copied_first() {
     let list = vec![json!(1); 500_000];
@@ -601,5 +601,5 @@ fn a_provider_is_read_as_it_is_written() {
         assert_eq!(provider.to_string().parse(), Ok(provider));
     }
     let error = "OpenAI".parse::<Provider>().unwrap_err().to_string();
-    assert_eq!(error, r#""OpenAI" is no schema dialect; use openai, anthropic, gemini or none"#);
+    assert_eq!(error, r#""OpenAI" is not a schema dialect; use openai, anthropic, gemini or none"#);
 }

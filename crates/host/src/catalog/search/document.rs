@@ -145,7 +145,7 @@ impl Reader {
     }
 }
 
-/// All properties of a schema, those of nested objects too, with their names.
+/// Collects all properties of a schema, including those of nested objects, with their names.
 fn gather<'a>(schema: &'a Value, depth: usize, found: &mut Vec<(&'a str, &'a Value)>) {
     let (Value::Object(schema), true) = (schema, depth < DEEPEST) else { return };
     if let Some(Value::Object(properties)) = schema.get("properties") {

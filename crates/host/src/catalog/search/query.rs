@@ -13,7 +13,7 @@ pub(super) struct Query {
     pub(super) words: Vec<QueryTerm>,
 }
 
-/// One word of a query.
+/// A word of a query.
 #[derive(Debug)]
 pub(super) struct QueryTerm {
     /// The word as it was typed, in lower case.

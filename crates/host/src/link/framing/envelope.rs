@@ -269,8 +269,11 @@ fn read_batch(text: &str) -> Result<Envelope<'_>, Reason> {
 
 fn read_element(raw: &RawValue) -> Result<Envelope<'_>, Bad> {
     let text = raw.get();
-    let read =
-        if text.starts_with('{') { read_one(text) } else { Err(Reason::Shape("an element of a batch is no object")) };
+    let read = if text.starts_with('{') {
+        read_one(text)
+    } else {
+        Err(Reason::Shape("an element of a batch is not an object"))
+    };
     read.map_err(|reason| Bad { reason, salvaged: salvage(text.as_bytes()) })
 }
 
@@ -438,7 +441,7 @@ mod tests {
         let batch = r#"[{"jsonrpc":"2.0","id":1,"result":{}}, 7, {"jsonrpc":"2.0","id":2,"result":{},"error":{}}, {"jsonrpc":"2.0","method":"x"}]"#;
         assert_eq!(
             word(batch),
-            "result 1 {} + bad: not a JSON-RPC message: an element of a batch is no object \
+            "result 1 {} + bad: not a JSON-RPC message: an element of a batch is not an object \
              + bad: not a JSON-RPC message: both a result and an error + notification x"
         );
         let Ok(Envelope::Batch(all)) = peek(batch.as_bytes()) else { panic!("not a batch") };
@@ -450,7 +453,7 @@ mod tests {
     fn a_batch_is_not_nested_and_not_endless() {
         assert_eq!(
             word(r#"[[{"jsonrpc":"2.0","method":"x"}]]"#),
-            "bad: not a JSON-RPC message: an element of a batch is no object"
+            "bad: not a JSON-RPC message: an element of a batch is not an object"
         );
         let message = r#"{"jsonrpc":"2.0","method":"x"}"#;
         let batch = |length: usize| format!("[{}]", vec![message; length].join(","));

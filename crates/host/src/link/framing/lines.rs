@@ -291,7 +291,7 @@ mod tests {
         }
     }
 
-    /// Sends the same bytes for ever, and counts.
+    /// Sends the same bytes forever, and counts.
     #[derive(Debug)]
     struct Forever(u64);
 

@@ -59,7 +59,7 @@ impl HttpWire {
                 };
             }
             Err(bad) if !whole && bad.salvaged.id.as_ref().and_then(Id::number) != Some(id) => {
-                self.0.inbound.noise("an event that is no MCP message", bytes);
+                self.0.inbound.noise("an event that is not an MCP message", bytes);
             }
             Err(bad) => found = Some(Err(LinkError::unparsable(bad.to_string()))),
         });

@@ -120,7 +120,7 @@ impl Program {
     /// Returns the headers for a request to `url`.
     pub(super) async fn headers(self: &Arc<Self>, url: &Url) -> Outcome {
         loop {
-            let (run, is_ours) = match self.runs.source(|| self.whole_run(url.clone()).boxed()) {
+            let (run, is_ours) = match self.runs.source(|| self.run_to_completion(url.clone()).boxed()) {
                 Source::Kept(given) => return Ok(given),
                 Source::Joined(run) => (run, false),
                 Source::Begun(run) => (run, true),
@@ -135,7 +135,7 @@ impl Program {
     }
 
     /// Runs the program, and stores its output.
-    fn whole_run(self: &Arc<Self>, url: Url) -> impl Future<Output = Outcome> + Send + 'static {
+    fn run_to_completion(self: &Arc<Self>, url: Url) -> impl Future<Output = Outcome> + Send + 'static {
         let program = Arc::clone(self);
         async move {
             let outcome = program.run(&url).await.map(Arc::new);
@@ -229,7 +229,7 @@ fn parse(output: &[u8]) -> Result<(HelperHeaders, Vec<String>), String> {
     let is_timed = printed.get("headers").is_some_and(Value::is_object);
     let (named, expires_in) = if is_timed {
         let timed: Timed = serde_json::from_value(Value::Object(printed))
-            .map_err(|_| "`expires_in` in what it printed is no number of seconds".to_owned())?;
+            .map_err(|_| "`expires_in` in what it printed is not a number of seconds".to_owned())?;
         (timed.headers, timed.expires_in)
     } else {
         (printed, None)
@@ -242,7 +242,7 @@ fn parse(output: &[u8]) -> Result<(HelperHeaders, Vec<String>), String> {
         let name = HeaderName::try_from(name).map_err(|_| "it printed a header with a name that is none".to_owned())?;
         let text = value.as_str().ok_or_else(|| format!("it printed no text for the header `{name}`"))?;
         let value = HeaderValue::try_from(text)
-            .map_err(|_| format!("what it printed for the header `{name}` can be no value"))?;
+            .map_err(|_| format!("the value that it printed for the header `{name}` is invalid"))?;
         headers.push((name, sensitive(value)));
         secrets.push(text.to_owned());
     }

@@ -1,4 +1,4 @@
-//! Which redirects are followed, and what is said of the others.
+//! Decides which redirects are followed, and describes the others in errors.
 
 use reqwest::redirect::{Action, Attempt};
 use url::Url;
@@ -59,7 +59,7 @@ mod tests {
                 Some("https://b.example/secret"),
                 "(HTTP 308) to https://b.example, which is not followed: the headers of",
             ),
-            // The reason that counts is the one that stays when the status is another.
+            // Compare the reason without the status, which may differ.
             (301, Some("http://a.example/mcp"), "to http://a.example, which is not followed: the headers of"),
             (
                 301,

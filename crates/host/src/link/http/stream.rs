@@ -183,7 +183,7 @@ impl HttpWire {
         let response = self.0.check(response).await?;
         match media_type(response.headers()) {
             Media::Events => Ok(response),
-            _ => Err(LinkError::protocol("the answer to GET is no event stream")),
+            _ => Err(LinkError::protocol("the answer to GET is not an event stream")),
         }
     }
 
@@ -234,7 +234,7 @@ impl HttpWire {
                 }
                 Err(EventError::NotUtf8(data)) => {
                     self.0.inbound.received(&data);
-                    self.0.inbound.noise("an event that is no MCP message", &data);
+                    self.0.inbound.noise("an event that is not an MCP message", &data);
                 }
                 Err(EventError::TooLarge(error)) => self.0.inbound.warn(error.to_string()),
             }
@@ -249,7 +249,7 @@ impl HttpWire {
         self.0.inbound.received(event.data.as_bytes());
         messages(event.data.as_bytes(), |message| match message {
             Ok(message) => self.0.inbound.accept(message, None, outlet),
-            Err(_) => self.0.inbound.noise("an event that is no MCP message", event.data.as_bytes()),
+            Err(_) => self.0.inbound.noise("an event that is not an MCP message", event.data.as_bytes()),
         });
     }
 }

@@ -1,5 +1,5 @@
-//! The certificates that this machine trusts, read once for many clients: one set of them is most of what a client
-//! keeps in memory, and each member of a team may have clients.
+//! The certificates that this machine trusts, read once for many clients: a set of them is most of a client's memory,
+//! and each member of a team may have clients.
 
 use std::{sync::Arc, time::Duration};
 
@@ -12,7 +12,8 @@ use rustls::{
 use rustls_platform_verifier::BuilderVerifierExt as _;
 use tokio::time::Instant;
 
-/// How long the certificates count for new clients. Those that the machine trusts later are read after that.
+/// How long the certificates count for new clients. Certificates that the machine trusts later are read after this
+/// time.
 const FRESH: Duration = Duration::from_secs(10 * 60);
 
 /// The servers whose TLS sessions a client can resume.

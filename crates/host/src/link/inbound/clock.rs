@@ -195,7 +195,7 @@ mod tests {
             tokio::select! {
                 error = clock.expired() => assert!(error.to_string().contains("call_timeout"), "{error}"),
                 () = ask => unreachable!(),
-                () = day => panic!("it goes on for ever"),
+                () = day => panic!("it goes on forever"),
             }
             assert_eq!(start.elapsed().as_secs(), 30 * 60 + 10, "what counts of the pauses, 10 s of silence");
         }

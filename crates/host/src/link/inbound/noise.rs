@@ -1,4 +1,4 @@
-//! Counts bytes of a server that are no MCP message.
+//! Counts bytes of a server that are not an MCP message.
 
 use std::sync::{
     OnceLock,

@@ -108,7 +108,7 @@ pub(crate) enum Standing {
 #[derive(Debug, Default)]
 pub(crate) struct Topics {
     state: Mutex<State>,
-    /// Notified when the wanted resources may have changed. One connection at a time waits for it.
+    /// Notified when the wanted resources may have changed. Only one connection at a time waits for it.
     changed: Notify,
 }
 

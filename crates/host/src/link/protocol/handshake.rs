@@ -308,7 +308,7 @@ pub(crate) fn died_of_the_probe(error: &LinkError, protocol: Protocol, first: Er
 }
 
 /// Chooses the error to report for a server that ended because of the probe, and failed again after a second start.
-pub(crate) fn more_telling(on_the_probe: LinkError, on_initialize: LinkError) -> LinkError {
+pub(crate) fn more_informative(on_the_probe: LinkError, on_initialize: LinkError) -> LinkError {
     match on_initialize {
         // The server ends after any message.
         LinkError::Exited { .. } | LinkError::Closed { .. } => on_the_probe,

@@ -51,7 +51,7 @@ impl Link {
         }
     }
 
-    /// Keeps the subscriptions at the server equal to those of the callers, until the connection ends.
+    /// Synchronizes the subscriptions at the server with those of the callers, until the connection ends.
     pub(super) fn stay_subscribed(&self) {
         let inbound = &self.channel().inbound;
         let Some(topics) = inbound.topics() else { return };
@@ -119,7 +119,7 @@ impl Link {
                     topics.record_answer(uri, if stands { Ok(()) } else { Err(refused.clone()) });
                 }
                 tokio::select! {
-                    () = others_than(&wanted, topics) => continue,
+                    () = changed_from(&wanted, topics) => continue,
                     _ = over(&mut standing) => lived = born.elapsed(),
                 }
             }
@@ -132,7 +132,7 @@ impl Link {
             wait = longer(wait, lived);
             tokio::select! {
                 () = sleep(wait) => {}
-                () = async { tokio::join!(sleep(FIRST_WAIT), others_than(&wanted, topics)); } => {}
+                () = async { tokio::join!(sleep(FIRST_WAIT), changed_from(&wanted, topics)); } => {}
                 _ = over(&mut standing) => topics.reset(),
             }
         }
@@ -180,7 +180,7 @@ struct Agreed<'a> {
 }
 
 /// Waits until the wanted resources change.
-async fn others_than(wanted: &Subscriptions, topics: &Topics) {
+async fn changed_from(wanted: &Subscriptions, topics: &Topics) {
     while topics.wanted() == *wanted {
         topics.changed().await;
     }

@@ -95,7 +95,7 @@ impl Recorder {
         buffer.bytes.extend_from_slice(&line);
     }
 
-    /// Returns the message without secrets; as a JSON string if it is no JSON, or no longer valid JSON.
+    /// Returns the message without secrets; as a JSON string if it is not JSON, or no longer valid JSON.
     fn concealed(&self, bytes: &[u8]) -> Option<Box<RawValue>> {
         let text = (self.conceal)(&String::from_utf8_lossy(bytes));
         match serde_json::from_str::<Box<RawValue>>(&text) {

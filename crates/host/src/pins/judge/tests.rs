@@ -15,7 +15,7 @@ fn pinned(set: &ToolSet) -> BTreeMap<String, Pin> {
     set.all().map(|listed| pin(&listed.tool)).collect()
 }
 
-/// Each compared with all, this takes a minute.
+/// Comparing each with all others would take a minute.
 #[test]
 fn thousands_of_new_tools_are_held_against_thousands_that_have_gone() {
     const TOOLS: usize = 30_000;
@@ -40,7 +40,7 @@ fn a_tool_that_has_gone_becomes_one_other_only() {
     assert_eq!(judged.new.len(), 1);
 }
 
-/// Forty words that are all different, the first `others` of them another's.
+/// Forty different words, of which the first `others` differ from those of the other tool.
 fn forty(others: usize) -> String {
     (0..40).map(|n| if n < others { format!("other{n}") } else { format!("word{n}") }).collect::<Vec<_>>().join(" ")
 }
@@ -59,7 +59,7 @@ fn a_tool_under_another_name_is_known_by_most_of_its_words() {
         let renamed = vec![("new".to_owned(), Cause::Renamed { was: "old".to_owned() })];
         assert_eq!((strange == renamed, new.is_empty()), (is_renamed, is_renamed), "{others}: {new:?} {strange:?}");
     }
-    // The case and the order of words are of no account, nor is a title.
+    // The case and the order of words do not matter, nor does a title.
     let mut shouted = made::tool("new", &forty(0).to_uppercase(), &[]);
     shouted["title"] = json!("A wholly different title");
     assert_eq!(one(&[shouted], &before).1.len(), 1);
@@ -93,7 +93,7 @@ fn beyond_the_most_pins_no_tool_is_trusted_at_first_sight() {
     }
 }
 
-/// Lists of a few tools, each of which says one of a few things.
+/// Lists of a few tools, each with one of a few descriptions.
 fn lists() -> impl Strategy<Value = Vec<(String, &'static str)>> {
     let says = prop::sample::select(vec!["reads what is in a file", "sends a letter by post", "counts all the beans"]);
     prop::collection::btree_map("[a-e]", says, 0..5).prop_map(|tools| tools.into_iter().collect())
@@ -129,7 +129,7 @@ proptest! {
                 (None, None) => prop_assert!(new.contains(name)),
             }
         }
-        // No tool that has gone is left for one that is new and says the same.
+        // No removed tool remains unmatched while a new tool has the same description.
         for name in &new {
             let left = first.iter().filter(|(gone, says)| {
                 !second.contains_key(*gone) && !became.contains(*gone) && **says == second[name]

@@ -29,7 +29,7 @@ pub(super) struct ExpectedNumber {
 }
 
 impl ExpectedNumber {
-    /// Parses the number; `None` if `written` is no JSON number.
+    /// Parses the number; `None` if `written` is not a JSON number.
     pub(super) fn read(written: &str) -> Option<Self> {
         let exact = Decimal::read(written)?;
         Some(Self { exact, rounded: read(written).and_then(|number| number.as_f64()) })

@@ -12,7 +12,7 @@ use crate::{
     worlds::{call, host_of, status},
 };
 
-/// The wait that the server sets.
+/// The wait that the server asks for.
 const WAIT: Duration = Duration::from_millis(700);
 
 #[tokio::test]

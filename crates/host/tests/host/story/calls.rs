@@ -1,4 +1,4 @@
-//! Calls: side by side, given up, timed, and never repeated.
+//! Calls: concurrent, cancelled, bounded in time, and never repeated.
 
 use std::{
     sync::{Arc, Mutex},
@@ -58,7 +58,7 @@ async fn calls_over_the_limit_wait_for_their_turn_within_their_own_time() {
     assert_eq!(ended, ["ok", "ok", "ok", "ok", "TIMED_OUT"], "the fifth would have ended after six seconds");
 }
 
-/// Gives a call up once the server has it, and returns the ids of the requests that were cancelled.
+/// Drops a call once the server has received it, and returns the ids of the cancelled requests.
 async fn given_up(spec: ServerSpec, effects: &SideEffects) -> Vec<Value> {
     let host = host_of([("fake", spec)]).await;
     let arrives = async {
@@ -175,7 +175,7 @@ async fn progress_keeps_a_call_alive_up_to_its_whole_time() {
     let start = Instant::now();
     let error = tokio::select! {
         result = call(&host, "server/echo", json!({})) => result.unwrap_err(),
-        () = talk => unreachable!("it talks for ever"),
+        () = talk => unreachable!("it talks forever"),
     };
     assert_eq!(start.elapsed().as_secs(), 130);
     assert!(error.to_string().contains("max_call_time"), "{error}");

@@ -1,4 +1,4 @@
-//! Catalogs: pictures that never change, of tools that do.
+//! Catalogs: immutable pictures of tools that change.
 
 use std::{sync::Arc, time::Duration};
 
@@ -55,7 +55,7 @@ async fn tools_that_are_added_show_up_over_every_wire_and_era() {
             };
             tokio::select! {
                 () = wait => {}
-                () = ask => unreachable!("it asks for ever"),
+                () = ask => unreachable!("it asks forever"),
             }
             assert_eq!(text(&host, &added, json!({})).await, "later", "{era}, {server}");
         }
@@ -263,7 +263,7 @@ async fn a_host_offers_what_another_lends_it_beside_its_own_and_follows_each_cha
     settle(&host, world([("mine", fake(&[]))])).await;
     assert_eq!(text(&host, "shared/echo", json!({"text": "x"})).await, "x");
     assert_eq!(text(&host, "mine/echo", json!({"text": "y"})).await, "y", "its own server of that name");
-    // What the lender starts and stops later comes and goes here, too.
+    // Servers that the lender starts and stops later appear and disappear here, too.
     lender.add("later", fake(&[])).await.unwrap();
     catalog_has(&host, "later/echo", true).await;
     assert!(lender.remove("shared").await);

@@ -36,7 +36,7 @@ fn farm() -> Scripted {
     ])
 }
 
-/// A host with a farm and the discovery of it.
+/// A host with a server with many tools, and the discovery of them.
 async fn host_with(host: Host, selection: Selection) -> Host {
     let discovery = host.discovery(&name("discovery"), selection);
     settle(&host, world([("farm", farm().spec()), ("discovery", discovery)])).await;

@@ -45,7 +45,7 @@ impl Door {
     }
 }
 
-/// A name server that changes its answers: each query gets the next one, and the last for ever.
+/// A name server that changes its answers: each query gets the next one, and later queries the last.
 struct Fickle(Mutex<Vec<Vec<IpAddr>>>);
 
 impl Fickle {
@@ -121,7 +121,7 @@ async fn a_name_that_changes_its_mind_leads_nowhere_else() {
     let lookup = Fickle::new(&[&["127.0.0.1"], &["127.0.0.2"], &["127.0.0.2", "127.0.0.1"]]);
     let egress = Egress::new(rules, lookup);
     let at = |door: &Door| ServerSpec::http(format!("https://mcp.example.com:{}/mcp", door.address.port()));
-    // It hangs up instead of speaking TLS: only the dial counts.
+    // It hangs up instead of speaking TLS, because the test only counts connections.
     let error = outcome(&egress, at(&trusted)).await;
     assert!(trusted.opened() > 0 && !error.contains("the egress rules refuse "), "{error}");
     let error = outcome(&egress, at(&other)).await;

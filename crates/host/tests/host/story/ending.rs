@@ -1,4 +1,4 @@
-//! The end: nothing is left, however it comes.
+//! The end of a host leaves nothing behind, in whichever way it ends.
 
 use std::{sync::Arc, time::Duration};
 

@@ -1,4 +1,4 @@
-//! Eras: found out once, remembered, tried first, and never a trap.
+//! Eras: determined once, remembered, tried first, and corrected if they are wrong.
 
 use std::{
     collections::BTreeMap,
@@ -42,7 +42,7 @@ impl Memory for Notebook {
     }
 }
 
-/// Connects with this memory and goes.
+/// Connects with this memory, and shuts down.
 async fn visit(memory: &Arc<Notebook>, spec: &ServerSpec) -> Era {
     let host = Host::builder().memory(memory.clone()).build();
     settle(&host, world([("server", spec.clone())])).await;

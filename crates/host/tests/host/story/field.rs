@@ -72,7 +72,7 @@ async fn what_one_call_hears_keeps_no_other_call_alive() {
     };
     let error = tokio::select! {
         silent = silent => silent.unwrap_err(),
-        () = chatter => unreachable!("it chatters for ever"),
+        () = chatter => unreachable!("it chatters forever"),
     };
     assert_eq!((error.code(), start.elapsed().as_secs()), ("TIMED_OUT", 60));
 }

@@ -161,7 +161,7 @@ async fn the_gate_judges_by_server_and_tool_whatever_name_a_call_used() {
     assert_eq!(*register.0.lock().unwrap(), ["fs/read"; 4]);
 }
 
-/// Keeps the answers that count for good.
+/// Stores the standing answers.
 #[derive(Debug, Default)]
 struct Diary(std::sync::Mutex<Vec<(String, DefinitionHash, bool)>>);
 

@@ -15,7 +15,7 @@ use toolrack_testkit::authorization::FakeAuthorization;
 
 use crate::worlds::{call, host_of, soon, status};
 
-/// A server that wants a key, and a program that knows where it is.
+/// A server that requires a key, and a program that prints it.
 struct Keyed {
     server: FakeAuthorization,
     folder: TempDir,

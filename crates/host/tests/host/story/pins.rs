@@ -1,4 +1,4 @@
-//! Tools stay as they were approved: one that changes waits, and the rest goes on.
+//! Tools stay as they were approved: a tool that changes waits, and the others can be used.
 
 use std::{
     collections::BTreeMap,

@@ -147,7 +147,7 @@ async fn while_a_person_thinks_the_clocks_of_the_call_stand_still() {
     }
 }
 
-/// The clocks stand still, but not for ever.
+/// The clocks stop, but not forever.
 #[tokio::test(start_paused = true)]
 async fn a_person_who_never_answers_holds_no_call_for_ever() {
     for server in [asking(), Scripted::calling(|_, _| Reaction::Silence)] {
@@ -165,7 +165,7 @@ async fn a_person_who_never_answers_holds_no_call_for_ever() {
     }
 }
 
-/// A legacy server whose tool answers after 555 seconds, of which 550 are a person's.
+/// A legacy server whose tool answers after 555 seconds, of which the user takes 550.
 fn legacy_that_asks() -> Scripted {
     Scripted::calling(|_, _| Reaction::After(Duration::from_secs(555), text_result("done")))
 }

@@ -1,4 +1,4 @@
-//! Messages that are written down, and given as answers without any server.
+//! Messages that are recorded, and later replayed without any server.
 
 use std::sync::{Arc, Mutex};
 
@@ -20,7 +20,7 @@ async fn recording_host(spec: ServerSpec) -> (Host, Arc<Recorder>) {
     (host, recorder)
 }
 
-/// What was written down, once the host has ended.
+/// The recording, once the host has ended.
 async fn ended(host: Host, recorder: &Recorder) -> Recording {
     host.shutdown().await;
     Recording::read("tape.jsonl", &recorder.bytes().unwrap()).unwrap()
@@ -237,7 +237,7 @@ async fn a_recording_has_a_bound_and_is_none_beyond_it() {
 fn what_is_no_recording_is_refused_with_its_line() {
     let read = |text: &str| Recording::read("file", text.as_bytes()).unwrap_err().to_string();
     for none in ["", "{}", "hello", "{\"mcpServers\": {}}"] {
-        assert!(read(none).starts_with("line 1: this is no recording"), "{none}");
+        assert!(read(none).starts_with("line 1: this is not a recording"), "{none}");
     }
     assert!(read("{\"toolrack_recording\": 2}").contains("another version"));
     let bad = read("{\"toolrack_recording\": 1}\n\n{\"server\": \"x\", \"direction\": \"up\", \"message\": {}}");

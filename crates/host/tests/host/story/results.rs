@@ -1,4 +1,4 @@
-//! Results: everything is kept, and a model gets what it can use.
+//! Results: nothing is lost, and a model gets what it can use.
 
 use std::sync::{Arc, Mutex};
 

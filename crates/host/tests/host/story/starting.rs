@@ -1,4 +1,4 @@
-//! Starting: what a child process gets, and the errors when nothing starts.
+//! Starting: the environment of a child process, and the errors if it does not start.
 
 use std::time::Duration;
 
@@ -120,7 +120,7 @@ async fn every_way_not_to_start_says_what_went_wrong() {
     host.shutdown().await;
 }
 
-/// A host that waits for the first attempt must not wait for ever when that ended between handshake and list.
+/// A host that waits for the first attempt must not wait forever when that ended between handshake and list.
 #[tokio::test(start_paused = true)]
 async fn a_server_that_ends_before_it_lists_its_tools_has_settled() {
     let mut spec = ServerSpec::native(Native::new("brief", |io, _| async move {

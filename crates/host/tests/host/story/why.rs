@@ -52,7 +52,7 @@ async fn a_server_that_says_other_things_and_never_connects_is_told_so_with_what
     let why = host.why("noisy");
     let what = &why.steps.last().unwrap().what;
     assert!(what.starts_with("the server did not finish the handshake within 5 s (startup_timeout)"), "{what}");
-    let sent = r#"; 2 times it sent output that is no MCP message: "Listening on\u001b[2J port 3000""#;
+    let sent = r#"; 2 times it sent output that is not an MCP message: "Listening on\u001b[2J port 3000""#;
     assert!(what.contains(sent), "{what}");
 }
 

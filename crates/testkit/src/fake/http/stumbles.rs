@@ -1,4 +1,4 @@
-//! What HTTP says instead of MCP, before anything has run: web pages, errors, redirects, silence.
+//! HTTP answers that come instead of MCP, before anything has run: web pages, errors, redirects, silence.
 
 use std::io;
 
@@ -18,7 +18,7 @@ struct Piece {
     body: &'static str,
 }
 
-/// Writes what strikes this request, if anything does.
+/// Writes the answer of the fault that strikes this request, if there is one.
 pub(in super::super) async fn instead_of_mcp(
     exchange: &mut Exchange,
     server: &Server,

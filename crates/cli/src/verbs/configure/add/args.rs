@@ -1,4 +1,5 @@
-//! The words of `add` and `add-json`. What follows the name is a command with its arguments, or a URL with more options.
+//! The words of `add` and `add-json`. What follows the name is a command with its arguments, or a URL with more
+//! options.
 
 use std::{ffi::OsString, path::PathBuf, time::Duration};
 
@@ -41,7 +42,8 @@ pub(crate) struct AddArgs {
 /// Options of `add`, before or after the name and after a URL.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct AddOptions {
-    /// Where to write it: for you in every folder, for all users of this project, or for you in this project [default: user]
+    /// Where to write it: for you in every folder, for all users of this project, or for you in this project [default:
+    /// user]
     #[arg(short, long, value_name = "SCOPE")]
     pub(crate) scope: Option<Scope>,
 
@@ -49,8 +51,8 @@ pub(crate) struct AddOptions {
     #[arg(short, long, value_name = "TRANSPORT")]
     pub(crate) transport: Option<TransportKind>,
 
-    /// A variable for the server's environment: NAME=VALUE, or NAME to be asked for its value, which is then kept among the
-    /// stored secrets
+    /// A variable for the server's environment: NAME=VALUE, or NAME to be asked for its value, which is then kept among
+    /// the stored secrets
     #[arg(short, long, value_name = "NAME[=VALUE]", value_parser = env_pair)]
     pub(crate) env: Vec<(String, Option<String>)>,
 
@@ -135,7 +137,7 @@ pub(crate) enum TransportKind {
     Sse,
 }
 
-/// What the words after `add NAME` mean.
+/// The meaning of the words after `add NAME`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Target {
     /// A process.
@@ -145,7 +147,7 @@ pub(crate) enum Target {
 }
 
 impl AddArgs {
-    /// Tells a URL from a command.
+    /// Decides whether the words are a URL or a command.
     ///
     /// `after_dashes` is whether the words followed a `--`: then they are a command whatever they look like.
     ///
@@ -155,7 +157,7 @@ impl AddArgs {
         let mut words = self.rest.iter().cloned();
         let first = words.next().unwrap_or_default();
         if !after_dashes && first.starts_with('-') {
-            // Taken for the command because nothing else was left that it could be.
+            // clap took it for the command, because it could be nothing else.
             let error = AfterUrl::command().error(
                 clap::error::ErrorKind::UnknownArgument,
                 format!("unexpected argument '{first}'; a command that begins so goes after `--`"),
@@ -176,14 +178,14 @@ impl AddArgs {
         }
     }
 
-    /// Whether the command came after a `--` of ours in `words`, and not one of its own.
+    /// Whether the command came after the `--` of `add` in `words`, and not after a `--` of its own.
     pub(crate) fn follows_dashes(&self, words: &[OsString]) -> bool {
         let typed = words.iter().filter(|word| *word == "--").count();
         let own = self.rest.iter().filter(|word| *word == "--").count();
         typed > own
     }
 
-    /// Takes the options that follow a URL: those of `add` are its own from now on, those of every command are given back.
+    /// Takes the options that follow a URL. Keeps the options of `add`, and returns the options of every command.
     ///
     /// # Errors
     /// What is wrong with the words after the URL, as clap says it.

@@ -26,7 +26,7 @@ impl File {
     }
 }
 
-/// One line per file, the weakest first.
+/// A line for each file, the weakest first.
 pub(crate) fn page(files: &[File], look: Look) -> String {
     let rows: Vec<_> = files
         .iter()

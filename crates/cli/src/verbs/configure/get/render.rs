@@ -1,4 +1,4 @@
-//! One entry of the configuration: what it says, and where.
+//! An entry of the configuration: its content, and its file.
 
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -21,12 +21,12 @@ pub(crate) struct Document<'a> {
     /// The file of another layer that switched it on or off.
     switched_by: Option<String>,
     trusted: bool,
-    /// What it says, without secrets. `null` when it cannot be used.
+    /// Its content, without secrets; `null` when it cannot be used.
     entry: &'a Value,
     hash: &'a str,
-    /// What it replaces, the strongest first.
+    /// The entries that it replaces, the strongest first.
     shadows: Vec<ShadowedDocument>,
-    /// What is wrong with it.
+    /// Its problems.
     problems: Vec<String>,
 }
 

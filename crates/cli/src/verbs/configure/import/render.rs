@@ -31,7 +31,7 @@ pub(crate) enum Standing {
     Rival,
 }
 
-/// One server that could be added.
+/// A server that could be added.
 #[derive(Debug, Serialize)]
 pub(crate) struct Offered<'a> {
     client: &'static str,
@@ -45,7 +45,7 @@ pub(crate) struct Offered<'a> {
     private_to: Option<String>,
     #[serde(rename = "state")]
     pub(crate) standing: Standing,
-    /// What would be written, without secrets.
+    /// The entry that would be written, without secrets.
     entry: &'a Value,
     notes: &'a [String],
     #[serde(skip)]
@@ -69,7 +69,7 @@ impl<'a> Offered<'a> {
     }
 }
 
-/// One server that was added, or would be.
+/// A server that was added, or would be.
 #[derive(Debug, Serialize)]
 pub(crate) struct Added {
     pub(crate) name: String,
@@ -77,7 +77,7 @@ pub(crate) struct Added {
     pub(crate) scope: &'static str,
     pub(crate) path: PathBuf,
     pub(crate) diff: String,
-    /// What is left to do, such as a variable to set.
+    /// The remaining steps for the user, such as a variable to set.
     #[serde(skip)]
     pub(crate) notes: Vec<String>,
 }
@@ -121,7 +121,7 @@ fn row(offered: &Offered<'_>, look: Look) -> Vec<Cell> {
     ]
 }
 
-/// One offer in a list to choose from.
+/// An offer in a list to choose from.
 pub(crate) fn line(offered: &Offered<'_>) -> String {
     let from = if offered.from_project { ", project" } else { "" };
     let line = format!("{} ({}{from})  {}", offered.name, offered.offer.client.title(), summary(offered.entry));

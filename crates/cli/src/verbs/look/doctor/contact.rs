@@ -1,4 +1,4 @@
-//! Why an endpoint cannot be reached: its name, or its port.
+//! Finds out why an endpoint cannot be reached: because of its name, or of its port.
 
 use std::time::{Duration, Instant};
 
@@ -19,10 +19,10 @@ use crate::{
 /// How long each step may take.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Looks the name up and opens a connection, as the server's own connection did. Nothing is sent.
+/// Looks the name up and opens a connection, as the host did for the server. Sends nothing.
 ///
-/// Returns no checks for a server that is no endpoint, or if there is a proxy or an egress guard: a direct connection
-/// of this machine would then prove nothing.
+/// Returns no checks for a server that is not an endpoint, or if there is a proxy or an egress guard: a direct
+/// connection of this machine would then prove nothing.
 pub(super) async fn checks(name: &ServerName, spec: &ServerSpec, world: &World) -> Vec<Check> {
     let (Transport::Http(http) | Transport::Sse(http)) = &spec.transport else {
         return Vec::new();
@@ -59,7 +59,7 @@ async fn reach(name: &str, host: &str, port: u16) -> Vec<Check> {
     checks.push(match tokio::time::timeout(PATIENCE, TcpStream::connect(&addresses[..])).await {
         Ok(Ok(_)) => {
             let took = begin.elapsed().as_millis();
-            Check::good("tcp", name, format!("port {port} answers in {took} ms: what follows is about TLS or HTTP"))
+            Check::good("tcp", name, format!("port {port} answers in {took} ms: the problem is TLS or HTTP"))
         }
         Ok(Err(error)) => {
             let what = format!("port {port} of {host}: {}", in_words(&error));

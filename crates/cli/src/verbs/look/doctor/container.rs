@@ -13,7 +13,7 @@ use crate::{
     wire::World,
 };
 
-/// Which engines are installed, as long as no entry wants one: they are not started for that.
+/// Returns which engines are installed, if no entry uses one. Starts none of them.
 pub(super) fn engines(loaded: &Loaded, world: &World) -> Option<Check> {
     if loaded.desired.values().any(|spec| of(spec).is_some()) {
         return None;

@@ -16,7 +16,7 @@ pub(crate) struct Document<'a> {
     pub(crate) checks: &'a [Check],
 }
 
-/// One thing that was looked at.
+/// A check.
 #[derive(Debug, Serialize)]
 pub(crate) struct Check {
     /// `file`, `data`, `secrets`, `egress`, `sandbox`, `container`, `config`, `trust`, `variables`, `program`,
@@ -72,7 +72,7 @@ impl Check {
         (is_needed && self.health == Health::Bad).then_some(self.subject.as_str())
     }
 
-    /// The same check, as one that fails the command.
+    /// Makes this a check that fails the command.
     pub(crate) fn fails(self, exit: Exit) -> Self {
         Self { health: Health::Bad, exit, ..self }
     }
@@ -93,7 +93,7 @@ impl Check {
     }
 }
 
-/// A line per check, the next step below it, and the sum at the end.
+/// A line for each check with the next step below it, and a summary at the end.
 pub(crate) fn page(checks: &[Check], look: Look) -> String {
     let row = |check: &Check| {
         let (sign, tone) = match check.health {

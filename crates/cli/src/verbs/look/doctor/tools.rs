@@ -4,7 +4,7 @@ use toolrack_host::{Host, findings::Finding};
 
 use super::render::Check;
 
-/// Findings that are shown; further ones are counted.
+/// The most findings that are shown; further ones are counted.
 const MOST: usize = 30;
 
 /// Returns the checks of tools in quarantine, and of the findings in all definitions.

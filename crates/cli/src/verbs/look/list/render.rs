@@ -22,7 +22,7 @@ pub(crate) struct Document<'a> {
     pub(crate) servers: &'a [Server],
 }
 
-/// One server, in JSON.
+/// A server, in JSON.
 #[derive(Debug, Serialize)]
 pub(crate) struct Server {
     name: String,
@@ -135,7 +135,8 @@ fn path(source: &Source) -> Option<String> {
     source.path.as_ref().map(|path| path.display().to_string())
 }
 
-/// The broken entries among `named` (all of them when none is): they are shown as what they are, not left out.
+/// The broken entries among `named`; all broken entries if `named` is empty. The list shows them as broken instead of
+/// leaving them out.
 pub(crate) fn broken(loaded: &Loaded, named: &[String]) -> Vec<Server> {
     loaded
         .entries
@@ -149,7 +150,8 @@ pub(crate) fn broken(loaded: &Loaded, named: &[String]) -> Vec<Server> {
         .collect()
 }
 
-/// One line per server, and below it where a server that failed was configured and what is odd about its tools.
+/// A line for each server. Below a server that failed, a line shows where it is configured; findings about its tools
+/// follow.
 pub(crate) fn page(servers: &[Server], look: Look) -> String {
     let rows: Vec<_> = servers
         .iter()

@@ -7,7 +7,7 @@ use toolrack_store::LogLine;
 
 use crate::render::{Cell, Tone, columns};
 
-/// One line, in JSON.
+/// A line of a log, in JSON.
 #[derive(Debug, Serialize)]
 pub(crate) struct Line<'a> {
     /// In RFC 3339, UTC.
@@ -26,7 +26,7 @@ impl<'a> From<&'a LogLine> for Line<'a> {
     }
 }
 
-/// A row per line: when, which server, what kind, what it says.
+/// A row for each line: time, server, kind, text.
 pub(crate) fn page(lines: &[LogLine]) -> String {
     let rows: Vec<_> = lines
         .iter()

@@ -13,7 +13,7 @@ pub(crate) struct Document<'a> {
     pub(crate) servers: &'a [Tested],
 }
 
-/// One server that was tried.
+/// A server that was tested.
 #[derive(Debug, Serialize)]
 pub(crate) struct Tested {
     name: String,
@@ -23,11 +23,11 @@ pub(crate) struct Tested {
     era: Option<Era>,
     protocol_version: Option<String>,
     server_info: Option<ServerInfo>,
-    /// What it tells models about itself.
+    /// The server's instructions for models.
     instructions: Option<String>,
     tools: usize,
     tokens: usize,
-    /// Until it was connected, or had failed. `null` when nothing was tried.
+    /// The time until it was connected or had failed; `null` when nothing was tried.
     duration_ms: Option<u64>,
     steps: Vec<WhyStep>,
     error: Option<String>,
@@ -54,7 +54,7 @@ impl Tested {
     }
 }
 
-/// The verdict for each server, and its steps below.
+/// The outcome for each server, with its steps below.
 pub(crate) fn page(tested: &[Tested], look: Look) -> String {
     let blocks: Vec<_> = tested.iter().map(|server| block(server, look)).collect();
     blocks.join("\n\n")
@@ -93,7 +93,7 @@ pub(crate) fn instructions(server: &str, words: Option<&str>, is_full: bool) -> 
     heading.chain(words.into_iter().map(|line| format!("    {line}"))).collect()
 }
 
-/// A row per step; the first that failed is the reason.
+/// A row for each step. The first step that failed is the reason.
 pub(crate) fn steps(steps: &[WhyStep], look: Look) -> Vec<Vec<Cell>> {
     let row = |step: &WhyStep| {
         let (sign, tone) = if step.ok { (Sign::Good, Tone::Good) } else { (Sign::Bad, Tone::Bad) };

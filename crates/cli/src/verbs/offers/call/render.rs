@@ -7,7 +7,7 @@ use toolrack_host::{Content, ToolOutcome, mcp::ResourceContents, text};
 
 use crate::render::{Tone, paint, size};
 
-/// One piece of a result as it is, for a file or another program.
+/// A piece of a result, unchanged, for a file or another program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Raw<'a> {
     Text(Cow<'a, str>),
@@ -15,7 +15,7 @@ pub(crate) enum Raw<'a> {
     Bytes(&'a str),
 }
 
-/// The pieces of a result; structured content is one only where there is no text, as on a [page].
+/// The pieces of a result. Structured content is a piece only if there is no text, as on a [page].
 pub(crate) fn raw(outcome: &ToolOutcome) -> Vec<Raw<'_>> {
     let mut pieces: Vec<_> = outcome.content.iter().map(raw_content).collect();
     if !has_text(outcome)
@@ -45,9 +45,9 @@ pub(crate) fn raw_contents(resource: &ResourceContents) -> Raw<'_> {
     }
 }
 
-/// A result as a person sees it: its text unchanged, and a label for everything else.
+/// A result as users see it: its text unchanged, and a label for everything else.
 ///
-/// Structured content is shown only where there is no text, because it repeats the text in most servers.
+/// Structured content is shown only if there is no text, because most servers repeat the text in it.
 pub(crate) fn page(outcome: &ToolOutcome) -> String {
     let mut parts: Vec<String> = outcome.content.iter().map(content).collect();
     if !has_text(outcome)
@@ -59,8 +59,8 @@ pub(crate) fn page(outcome: &ToolOutcome) -> String {
     parts.join("\n")
 }
 
-/// The result for a file or another program: every text exactly as it came, without an added line end where all is
-/// text.
+/// The result for a file or another program: every text exactly as it came. If there is only text, no line end is
+/// added.
 pub(crate) fn plain(outcome: &ToolOutcome) -> String {
     let exact = |piece: &Content| match piece {
         Content::Text { text } => text.clone(),
@@ -109,7 +109,7 @@ fn has_text(outcome: &ToolOutcome) -> bool {
     outcome.content.iter().any(|content| matches!(content, Content::Text { text } if !text.trim().is_empty()))
 }
 
-/// One piece of content.
+/// A piece of content.
 pub(crate) fn content(content: &Content) -> String {
     match content {
         Content::Text { text } => text::for_terminal(text).into_owned(),

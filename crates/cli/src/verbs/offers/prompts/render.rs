@@ -50,7 +50,7 @@ pub(crate) fn page(offers: &[Offer]) -> String {
     lines.join("\n")
 }
 
-/// `greet(name, style?)`: the arguments of a prompt are all text.
+/// `greet(name, style?)`. It shows no types, because all arguments of prompts are texts.
 fn signature(prompt: &Prompt) -> String {
     let arguments: Vec<_> = prompt
         .arguments
@@ -72,7 +72,7 @@ pub(crate) struct FilledDocument<'a> {
     pub(crate) messages: &'a [PromptMessage],
 }
 
-/// The messages of a prompt, each below the role that says it.
+/// The messages of a prompt, each below its role.
 pub(crate) fn filled_page(result: &PromptResult) -> String {
     let parts: Vec<_> = result
         .messages

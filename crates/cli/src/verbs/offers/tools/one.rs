@@ -1,4 +1,4 @@
-//! One tool, whole.
+//! The page of one tool, with everything that is known about it.
 
 use serde_json::Value;
 use toolrack_host::{CatalogTool, text};
@@ -10,14 +10,14 @@ use crate::{
     verbs::safety::policy::render::{Judged, claimed},
 };
 
-/// Arguments that are shown unless all is wanted.
+/// How many arguments are shown, unless the user wants all.
 const ARGUMENTS: usize = 50;
-/// Bytes of a default or a description of an argument that are shown unless all is wanted.
+/// How many bytes of an argument's default or description are shown, unless the user wants all.
 const FIELD: usize = 300;
 
-/// Everything that its server says of it, and the verdict on a model's call.
+/// Everything that the server says about the tool, and the verdict on a model's call.
 ///
-/// Unless `is_full`, long descriptions are cut, so that what stands above them stays in sight.
+/// Unless `is_full`, long descriptions are cut, so that the lines above them do not scroll away.
 pub(crate) fn page(entry: &CatalogTool, judged: &Judged, (with_schema, is_full): (bool, bool)) -> String {
     let tool = entry.tool();
     let schema: Value = serde_json::from_str(tool.input_schema.get()).unwrap_or_default();

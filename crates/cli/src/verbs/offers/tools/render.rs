@@ -89,7 +89,7 @@ fn as_json<'a>(entry: &'a CatalogTool, score: Option<f32>, policy: Option<&'a Ju
 
 /// The tools of each server below its name: signature, badges, the first line of the description.
 ///
-/// `tools` are in the order of their servers. What each of `servers` tells models about itself stands below its name.
+/// `tools` are in the order of their servers. The instructions of each of `servers` follow its name.
 pub(crate) fn page(tools: &[Shown], servers: &[ServerStatus], (with_schema, is_full): (bool, bool)) -> String {
     let mut lines = Vec::new();
     for of_server in tools.chunk_by(|a, b| a.tool.server == b.tool.server) {
@@ -109,7 +109,7 @@ pub(crate) fn page(tools: &[Shown], servers: &[ServerStatus], (with_schema, is_f
     lines.join("\n")
 }
 
-/// Tools of any server in their order, each with its server.
+/// Tools of any server, in the given order, each with its server.
 pub(crate) fn ranked(tools: &[Shown], with_schema: bool) -> String {
     let lines = tools.iter().flat_map(|Shown { tool, .. }| of_tool(tool, &tool.selector(), "", with_schema));
     lines.collect::<Vec<_>>().join("\n")

@@ -1,4 +1,4 @@
-//! The verbs that look at the audit log.
+//! The verbs that read the audit log.
 
 use std::time::Duration;
 
@@ -91,7 +91,7 @@ pub(crate) struct ExportAuditArgs {
     pub(crate) only: OnlyAudit,
 }
 
-/// How long ago: at most a hundred years, which is before everything.
+/// How long ago, at most a hundred years, which includes everything.
 fn age(word: &str) -> Result<Duration, String> {
     const LONGEST: f64 = 36_500.0 * 86_400.0;
     let seconds = seconds(word).filter(|seconds| *seconds > 0.0);

@@ -8,7 +8,7 @@ use toolrack_store::audit::{AuditRow, Entry, hex};
 
 use crate::render::{Cell, Tone, columns, count};
 
-/// One row as it is stored, so that other programs can check its hash.
+/// A row as it is stored, so that other programs can check its hash.
 #[derive(Debug, Serialize)]
 pub(crate) struct Exported<'a> {
     seq: u64,
@@ -31,7 +31,7 @@ enum Body<'a> {
 impl<'a> From<&'a AuditRow> for Exported<'a> {
     fn from(row: &'a AuditRow) -> Self {
         let json = serde_json::from_str::<&RawValue>(&row.body).ok();
-        // Line breaks between members would make several lines of it.
+        // Line breaks between members would break the row into several lines.
         let json = json.filter(|json| !json.get().contains(char::is_control));
         let body = json.map_or(Body::Text(&row.body), Body::Json);
         Self { seq: row.seq, at: at(row), at_ms: row.at, body, hash: hex(&row.hash) }
@@ -42,7 +42,7 @@ fn at(row: &AuditRow) -> String {
     DateTime::from_timestamp_millis(row.at).unwrap_or_default().to_rfc3339_opts(SecondsFormat::Millis, true)
 }
 
-/// A line per row: when, who, what, how it went, why.
+/// A line for each row: time, caller, event, outcome, reason.
 pub(crate) fn page(rows: &[AuditRow]) -> String {
     let rows: Vec<_> = rows.iter().map(cells).collect();
     columns(&rows).join("\n")

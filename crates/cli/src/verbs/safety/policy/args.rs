@@ -1,4 +1,4 @@
-//! The verbs that look at the rules about calls.
+//! The verbs about the rules for calls.
 
 use clap::{Args, Subcommand};
 
@@ -9,7 +9,7 @@ use clap::{Args, Subcommand};
   toolrack policy list
   toolrack policy answers")]
 pub(crate) enum PolicyVerb {
-    /// Say whether a call would run, which rule says so, and why others do not; calls and starts nothing
+    /// Say whether a call would run, which rule decides that, and why other rules do not; calls and starts nothing
     Test(TestPolicyArgs),
     /// Show every rule, with where it is written
     #[command(after_help = "Examples:

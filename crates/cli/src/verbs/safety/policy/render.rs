@@ -19,7 +19,7 @@ use crate::render::{Cell, Tone, columns, paint};
 #[derive(Debug, Serialize)]
 pub(crate) struct RuleLine {
     effect: Effect,
-    /// As they would be written.
+    /// The conditions as a user would write them.
     conditions: Vec<String>,
     path: Option<PathBuf>,
     line: Option<usize>,
@@ -96,9 +96,9 @@ pub(crate) struct Tested {
     #[serde(flatten)]
     judged: Judged,
     rules: Vec<MatchedLine>,
-    /// What the server claimed of the tool when it was last connected; `null` when that is not known.
+    /// The server's claims about the tool when it was last connected; `null` if they are not known.
     annotations: Option<Annotations>,
-    /// An answer that stands, if the verdict is to ask; only as long as the tool has the same definition.
+    /// A standing answer, if the verdict is to ask. It is valid only as long as the tool has the same definition.
     answer: Option<Shown>,
     #[serde(skip)]
     answered_at: Option<String>,
@@ -139,7 +139,7 @@ fn safe(foreign: &str) -> String {
     text::for_line(foreign).into_owned()
 }
 
-/// The verdict, what it rests on, and every rule for the tool.
+/// The verdict, the facts behind it, and every rule for the tool.
 pub(crate) fn tested(tested: &Tested) -> String {
     let mut lines = vec![tested.judged.line(&format!("{}/{}", tested.server, safe(&tested.tool)))];
     if let Some(at) = &tested.answered_at {
@@ -159,7 +159,7 @@ pub(crate) fn tested(tested: &Tested) -> String {
 pub(crate) fn claimed(annotations: Option<&Annotations>) -> String {
     let claim = |name: &str, value: Option<bool>| value.map(|value| format!("{name} = {value}"));
     let claims = match annotations {
-        None => "what the server claims of it is not known: it counts as if it claimed nothing".to_owned(),
+        None => "the server's claims about it are not known: it counts as a tool without claims".to_owned(),
         Some(Annotations { read_only, destructive, idempotent, open_world, .. }) => {
             let claims = [
                 claim("read_only", *read_only),
@@ -202,7 +202,7 @@ fn rule(line: &RuleLine) -> Vec<Cell> {
     ]
 }
 
-/// Every rule, and what happens to calls that match none.
+/// Every rule, and what happens to calls that match no rule.
 pub(crate) fn listed(rules: &[RuleLine], otherwise: DefaultEffect, allow_read_only: bool) -> String {
     let rows: Vec<_> = rules.iter().map(rule).collect();
     let mut lines = columns(&rows);

@@ -1,4 +1,4 @@
-//! The verbs that look after secrets.
+//! The verbs that manage secrets.
 
 use clap::{Args, Subcommand, ValueEnum};
 
@@ -71,12 +71,12 @@ pub(crate) struct KeyArgs {
     /// Move it there; what it sealed stays as it is
     #[arg(long = "move", value_name = "WHERE", value_enum)]
     pub(crate) to: Option<KeyPlace>,
-    /// Seal everything with a new key, which takes its place
+    /// Seal everything with a new key, which replaces the old one
     #[arg(long, conflicts_with = "to")]
     pub(crate) rotate: bool,
 }
 
-/// Where a key can be moved to.
+/// The places to which a key can be moved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum KeyPlace {
     Keychain,

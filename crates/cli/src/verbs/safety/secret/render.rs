@@ -9,7 +9,7 @@ use crate::render::{Cell, Look, Sign, Tone, columns};
 #[derive(Debug, Serialize)]
 pub(crate) struct List {
     pub(crate) secrets: Vec<Named>,
-    /// Where the key is.
+    /// The place of the key.
     pub(crate) key: String,
 }
 

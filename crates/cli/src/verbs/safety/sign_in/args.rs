@@ -25,7 +25,7 @@ pub(crate) struct LoginArgs {
     #[arg(long)]
     pub(crate) no_browser: bool,
 
-    /// Ask for this instead of what the server names; may be given more than once
+    /// Ask for this scope instead of those that the server names; may be given more than once
     #[arg(long, value_name = "NAME")]
     pub(crate) scope: Vec<String>,
 
@@ -53,7 +53,7 @@ pub(crate) struct LogoutArgs {
 /// Which of several accounts.
 #[derive(Debug, Args)]
 pub(crate) struct AccountArg {
-    /// As this one of several accounts, and not as the one that the entry's `oauth.account` names
+    /// Sign in as this account, instead of the one that the entry's `oauth.account` names
     #[arg(long, value_name = "ACCOUNT")]
     pub(crate) account: Option<String>,
 }

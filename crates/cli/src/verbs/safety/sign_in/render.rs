@@ -17,7 +17,7 @@ pub(crate) struct LoggedIn<'a> {
     #[serde(serialize_with = "as_time")]
     pub(crate) expires_at: Option<u64>,
     pub(crate) renewable: bool,
-    /// How many tools it has; nothing when it was not connected.
+    /// How many tools the server has; empty if it was not connected.
     pub(crate) tools: Option<usize>,
 }
 
@@ -35,7 +35,7 @@ pub(crate) struct Status {
     pub(crate) accounts: Vec<Row>,
 }
 
-/// One sign-in.
+/// A sign-in.
 #[derive(Debug, Serialize)]
 pub(crate) struct Row {
     url: String,

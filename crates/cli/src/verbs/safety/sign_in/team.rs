@@ -11,10 +11,10 @@ use url::{Host, Url};
 
 use crate::{args::Scope, error::Failure, verbs::configure::edits, wire::World};
 
-/// The server whose address is that of the team's gateway; it is added to the user's file if there is none.
+/// Returns the server with the address of the team's gateway. Adds it to the user's file if there is none.
 ///
 /// # Errors
-/// When `to` is no address, the name is taken, or the file cannot be written.
+/// When `to` is not an address, the name is taken, or the file cannot be written.
 pub(super) async fn server_at(to: &str, name: Option<String>, world: &World) -> Result<String, Failure> {
     let url = gateway_at(to)?;
     let loaded = world.read().await;
@@ -46,7 +46,7 @@ pub(super) async fn server_at(to: &str, name: Option<String>, world: &World) -> 
 /// The address of the MCP endpoint of the team at `to`, which may name the team or the endpoint.
 fn gateway_at(to: &str) -> Result<Url, Failure> {
     let refused = || {
-        let message = format!("`{}` is no address of a team", text::for_line(&text::clip(to, 200)));
+        let message = format!("`{}` is not an address of a team", text::for_line(&text::clip(to, 200)));
         Failure::usage(message).hint("it begins with https://, such as https://tools.example")
     };
     let mut url = Url::parse(to).map_err(|_| refused())?;

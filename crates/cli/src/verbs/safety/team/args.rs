@@ -1,4 +1,4 @@
-//! The verbs that look after the members of a team.
+//! The verbs that manage the members of a team.
 
 use std::{path::PathBuf, time::Duration};
 
@@ -34,7 +34,7 @@ pub(crate) enum TeamVerb {
     Remove(RemoveMemberArgs),
     /// Show what happened in the team: at its door, and in the audit logs of its tenants
     Audit(TeamAuditArgs),
-    /// Show what is used of the quotas of tenants, their members and profiles
+    /// Show how much of the quotas of tenants, their members and profiles is used
     Quotas(TeamQuotasArgs),
 }
 
@@ -52,13 +52,13 @@ pub(crate) struct TokenArgs {
     /// The name of the member, unique in the team
     #[arg(value_name = "MEMBER")]
     pub(crate) member: String,
-    /// The tenant that it belongs to, as the team file names it; a new member needs one
+    /// The tenant of the member, as the team file names it; a new member needs one
     #[arg(long, value_name = "TENANT")]
     pub(crate) tenant: Option<String>,
-    /// What it may do; a new member is a user
+    /// The role of the member; a new member is a user
     #[arg(long, value_name = "ROLE", value_enum)]
     pub(crate) role: Option<RoleWord>,
-    /// A group that it is in, in the place of those that it was in; may be given more than once
+    /// A group of the member, which replaces the earlier groups; may be given more than once
     #[arg(long, value_name = "GROUP")]
     pub(crate) group: Vec<String>,
     /// It is a program, and no person
@@ -67,11 +67,11 @@ pub(crate) struct TokenArgs {
     /// What the token is for, in your words
     #[arg(long, value_name = "TEXT", default_value = "")]
     pub(crate) label: String,
-    /// It opens the MCP endpoint of this profile of the tenant, and nothing else
+    /// Make the token valid only for the MCP endpoint of this profile of the tenant
     #[arg(long, value_name = "PROFILE", value_parser = profile)]
     pub(crate) profile: Option<String>,
     /// How long it opens anything: up to 3650d
-    #[arg(long, value_name = "TIME", default_value = "90d", value_parser = lasting)]
+    #[arg(long, value_name = "TIME", default_value = "90d", value_parser = token_life)]
     pub(crate) lasts: Duration,
 }
 
@@ -119,7 +119,7 @@ pub(crate) struct RevokeArgs {
     /// The id of the token, as `toolrack team tokens` shows it
     #[arg(value_name = "TOKEN-ID", required_unless_present = "member")]
     pub(crate) id: Option<String>,
-    /// All tokens of this member: its name; with --issuer, what the issuer calls it
+    /// All tokens of this member: the name; with --issuer, the id at the issuer
     #[arg(long, value_name = "MEMBER", conflicts_with = "id")]
     pub(crate) member: Option<String>,
     /// The provider that vouches for it, for a member that signed in
@@ -133,7 +133,7 @@ pub(crate) struct RevokeArgs {
   toolrack team remove ann
   toolrack team remove u-17 --issuer https://login.example")]
 pub(crate) struct RemoveMemberArgs {
-    /// The name of the member; with --issuer, what the issuer calls it
+    /// The name of the member; with --issuer, the id at the issuer
     #[arg(value_name = "MEMBER")]
     pub(crate) member: String,
     /// The provider that vouches for it, for a member that signed in
@@ -185,7 +185,7 @@ pub(crate) struct TeamQuotasArgs {
 }
 
 /// A time of up to ten years.
-fn lasting(word: &str) -> Result<Duration, String> {
+fn token_life(word: &str) -> Result<Duration, String> {
     let seconds = seconds(word).ok_or("write a time such as 90d, 2w or 12h")?;
     match (60.0..=3650.0 * 86_400.0).contains(&seconds) {
         true => Ok(Duration::from_secs_f64(seconds)),

@@ -67,7 +67,7 @@ pub(super) async fn run(args: &TeamAuditArgs, world: &World) -> Result<Exit, Fai
     Ok(Exit::Ok)
 }
 
-/// The tenants of the file, or the one that is named.
+/// The tenants of the team file; only the named one, if there is one.
 pub(super) fn chosen<'a>(file: &'a TeamFile, named: Option<&str>) -> Result<Vec<&'a Tenant>, Failure> {
     let Some(named) = named else { return Ok(file.tenants.iter().collect()) };
     let tenant = file.tenants.iter().find(|tenant| tenant.id == named);
@@ -103,7 +103,7 @@ async fn of_tenant(tenant: &Tenant, query: &AuditQuery) -> Result<Vec<Found>, Fa
     Ok(rows.into_iter().map(|row| Found { tenant: Some(tenant.id.clone()), row }).collect())
 }
 
-/// A line per row, which begins with the log in which it is, and ends with the member who acted.
+/// A line for each row, which begins with the log that has the row, and ends with the member who acted.
 fn page(found: &[Found]) -> String {
     let line = |Found { tenant, row }: &Found| {
         let mut line = vec![Cell::new(Tone::Plain, tenant.as_deref().unwrap_or("(door)"))];

@@ -1,4 +1,4 @@
-//! `toolrack team quotas`: what is used of the quotas of all tenants.
+//! `toolrack team quotas`: the use of the quotas of all tenants.
 
 use serde::Serialize;
 use toolrack_daemon::shown::{quotas::Shown, seconds};
@@ -21,7 +21,7 @@ struct Listed {
     quotas: Vec<OfTenant>,
 }
 
-/// What is used of one quota of a tenant.
+/// The use of a quota of a tenant.
 #[derive(Debug, Serialize)]
 struct OfTenant {
     tenant: String,
@@ -48,7 +48,7 @@ pub(super) async fn run(args: &TeamQuotasArgs, world: &World) -> Result<Exit, Fa
     Ok(Exit::Ok)
 }
 
-/// What is used of the quotas of a tenant.
+/// The use of the quotas of a tenant.
 async fn of_tenant(tenant: &Tenant) -> Result<Vec<Usage>, Failure> {
     let quotas = TenantQuotas::new(&tenant.id, tenant.limits.clone());
     let path = database_in(&tenant.home);

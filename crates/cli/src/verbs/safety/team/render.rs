@@ -10,11 +10,11 @@ use crate::render::{Cell, Tone, columns};
 /// `team token --json`.
 #[derive(Debug, Serialize)]
 pub(crate) struct Made<'a> {
-    /// The token itself: it is shown nowhere else, and never again.
+    /// The token itself, which is shown only here.
     pub(crate) token: &'a str,
     pub(crate) id: String,
     pub(crate) member: Member,
-    /// The profile whose MCP endpoint it opens, and nothing else.
+    /// The profile, if the token is valid only for the MCP endpoint of that profile.
     pub(crate) profile: Option<&'a str>,
     pub(crate) ends_at: String,
 }

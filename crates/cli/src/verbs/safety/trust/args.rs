@@ -1,4 +1,4 @@
-//! The words of `pending`, `trust` and `untrust`.
+//! The arguments of `pending`, `trust` and `untrust`.
 
 use clap::{Args, Subcommand};
 
@@ -43,7 +43,7 @@ pub(crate) struct TrustArgs {
     #[arg(short, long)]
     pub(crate) yes: bool,
 
-    /// Refuse these servers: they wait no more until their entries change
+    /// Refuse these servers: they no longer wait, until their entries change
     #[arg(long, requires = "servers", conflicts_with = "yes")]
     pub(crate) refuse: bool,
 }

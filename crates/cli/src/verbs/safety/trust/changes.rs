@@ -6,7 +6,7 @@ use toolrack_host::text;
 
 use crate::render::{Tone, paint};
 
-/// One field that has changed.
+/// A field that has changed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Change {
     /// Its path, such as `args[1]` or `env.TOKEN`.

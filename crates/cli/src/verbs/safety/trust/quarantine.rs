@@ -31,7 +31,7 @@ pub(crate) struct Released<'a> {
 pub(crate) struct Shown<'a> {
     server: &'a str,
     tool: &'a str,
-    /// The file that the server is configured in, or what it is instead.
+    /// The file in which the server is configured, or a description if there is none.
     source: &'a str,
     /// `changed`, `renamed` or `too_many`.
     cause: &'static str,
@@ -41,26 +41,26 @@ pub(crate) struct Shown<'a> {
     why: &'a Cause,
     /// In RFC 3339.
     since: Option<String>,
-    /// The hash of the definition as it is now; an approval is for this one.
+    /// The hash of the current definition, to which an approval applies.
     hash: DefinitionHash,
     /// The definition as it is now.
     definition: Value,
-    /// What is trusted; `null` where nothing is pinned.
+    /// The trusted definition; `null` if nothing is pinned.
     pinned: Option<Before<'a>>,
     /// How the two differ, field by field.
     changes: Vec<Change>,
-    /// What to look at in the new definition.
+    /// Findings in the new definition, at which the user should look.
     findings: Vec<Finding>,
 }
 
-/// What is trusted.
+/// The trusted definition.
 #[derive(Debug, Serialize)]
 struct Before<'a> {
     hash: DefinitionHash,
     definition: Value,
     /// In RFC 3339.
     at: Option<String>,
-    /// `cli` or `daemon`; `null` for what was seen first.
+    /// `cli` or `daemon`; `null` for the definition that was seen first.
     approved_by: Option<&'a str>,
     #[serde(skip)]
     day: String,
@@ -114,7 +114,7 @@ fn day(seconds: i64) -> String {
     at.with_timezone(&Local).format("%Y-%m-%d").to_string()
 }
 
-/// Each tool with what has changed, and what to look at.
+/// Each tool with its changes and findings.
 pub(crate) fn page(shown: &[Shown<'_>], look: Look) -> String {
     let blocks: Vec<_> = shown.iter().map(|shown| block(shown, look).join("\n")).collect();
     blocks.join("\n\n")
@@ -125,8 +125,8 @@ fn block(shown: &Shown<'_>, look: Look) -> Vec<String> {
     let from = paint(Tone::Faint, &text::for_line(shown.source));
     let mut lines = vec![format!("{sign} {}  {from}", name(shown))];
     let trusted = shown.pinned.as_ref().map(|pinned| match pinned.approved_by {
-        Some(_) => format!("; what is trusted was approved on {}", pinned.day),
-        None => format!("; what is trusted was first seen on {}", pinned.day),
+        Some(_) => format!("; the trusted definition was approved on {}", pinned.day),
+        None => format!("; the trusted definition was first seen on {}", pinned.day),
     });
     lines.push(paint(Tone::Waiting, &format!("  {}{}", shown.why, trusted.unwrap_or_default())));
     match shown.pinned {
@@ -159,7 +159,7 @@ fn difference(changes: &[Change]) -> Vec<String> {
         }
     }
     if lines.is_empty() {
-        lines.push("    only what is not shown: a secret, or a member that comes twice".to_owned());
+        lines.push("    only something that is not shown: a secret, or a duplicate member".to_owned());
     }
     lines
 }
@@ -186,7 +186,7 @@ pub(crate) fn released(shown: &[Shown<'_>], seen: bool, look: Look) -> String {
         .iter()
         .map(|shown| {
             let sign = paint(Tone::Good, look.sign(Sign::Good));
-            let mut lines = vec![format!("{sign} {}  approved as long as it stays as it is", name(shown))];
+            let mut lines = vec![format!("{sign} {}  approved as long as it does not change", name(shown))];
             if !seen {
                 lines.extend(block(shown, look).into_iter().skip(1));
             }

@@ -17,7 +17,7 @@ use crate::{
 #[derive(Debug, Serialize)]
 pub(crate) struct Document<'a> {
     pub(crate) pending: &'a [Pending<'a>],
-    /// What the user refused; it waits no more until it changes.
+    /// The entries that the user refused. They wait again once they change.
     pub(crate) refused: &'a [Pending<'a>],
 }
 
@@ -32,16 +32,16 @@ pub(crate) struct Pending<'a> {
     /// The folder that an approval is for.
     project: Option<String>,
     enabled: bool,
-    /// What would run, to the last letter.
+    /// Exactly what would run.
     entry: &'a Value,
-    /// What to look at before approving.
+    /// Findings at which the user should look before approving.
     points: Vec<String>,
     hash: &'a str,
-    /// The word of one of the user's own entries that means something else in each folder.
+    /// The word in one of the user's own entries that means something else in each folder.
     depends_on: Option<&'a str>,
     /// When another entry of this name was approved, in RFC 3339.
     approved_at: Option<String>,
-    /// What has changed since then.
+    /// The changes since then.
     changes: Vec<Change>,
     #[serde(skip)]
     configured: &'a Entry,
@@ -80,7 +80,7 @@ impl<'a> Pending<'a> {
     }
 }
 
-/// Everything that would be started or contacted, and how it differs from what was approved.
+/// Everything that would be started or contacted, and its differences from the approved entry.
 pub(crate) fn page(waiting: &[Pending<'_>], look: Look) -> String {
     let blocks: Vec<_> = waiting.iter().map(|pending| block(pending, look).join("\n")).collect();
     blocks.join("\n\n")
@@ -117,7 +117,7 @@ pub(crate) fn agreed(trusted: &[Pending<'_>], seen: bool, look: Look) -> String 
         .map(|pending| {
             let sign = paint(Tone::Good, look.sign(Sign::Good));
             let name = paint(Tone::Strong, &text::for_line(pending.name));
-            let mut lines = vec![format!("{sign} {name}  trusted as long as it stays as it is")];
+            let mut lines = vec![format!("{sign} {name}  trusted as long as it does not change")];
             if !seen {
                 lines.extend(details(pending.entry));
             }
@@ -132,7 +132,7 @@ pub(crate) fn refused(servers: &[Pending<'_>], look: Look) -> String {
     let line = |pending: &Pending<'_>| {
         let sign = paint(Tone::Faint, look.sign(Sign::Paused));
         let name = paint(Tone::Strong, &text::for_line(pending.name));
-        format!("{sign} {name}  refused as long as it stays as it is")
+        format!("{sign} {name}  refused as long as it does not change")
     };
     servers.iter().map(line).collect::<Vec<_>>().join("\n")
 }

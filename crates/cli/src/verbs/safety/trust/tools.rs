@@ -28,7 +28,7 @@ pub(super) async fn diff(args: TrustDiffArgs, world: &World) -> Result<Exit, Fai
         }
         world.screen.page(quarantine::page(&shown, world.screen.look())).await?;
         if !shown.is_empty() {
-            world.screen.note("`toolrack trust approve SERVER/TOOL` uses a tool as it is now");
+            world.screen.note("`toolrack trust approve SERVER/TOOL` approves the present definition of a tool");
         }
     }
     let fails = args.exit_code && !shown.is_empty();
@@ -45,7 +45,7 @@ pub(super) async fn approve(args: TrustApproveArgs, world: &World) -> Result<Exi
         let before = quarantined_tools.len();
         quarantined_tools.retain(|quarantined| quarantined.mismatch.definition.hash == hash);
         if quarantined_tools.is_empty() && before > 0 {
-            return Err(changed("nothing here has that definition any more"));
+            return Err(changed("no tool here has that definition any more"));
         }
     }
     let shown: Vec<_> = quarantined_tools.iter().map(Shown::of).collect();
@@ -54,7 +54,7 @@ pub(super) async fn approve(args: TrustApproveArgs, world: &World) -> Result<Exi
     if shown.is_empty() {
         world.screen.note("none of it is in quarantine here");
     } else if asks {
-        world.person_to_ask("a tool that has changed is used again only when a user approves it")?;
+        world.require_user("a tool that has changed is used again only when a user approves it")?;
         world.screen.say(&quarantine::page(&shown, world.screen.look()));
         let question = format!("Use {} as shown?", count(shown.len(), "tool"));
         if !world.confirm(&question).await {
@@ -62,14 +62,14 @@ pub(super) async fn approve(args: TrustApproveArgs, world: &World) -> Result<Exi
         }
     }
     for QuarantinedTool { pinned_server, mismatch, .. } in &quarantined_tools {
-        // Exactly what was shown: a tool that has changed meanwhile has another hash.
+        // Approve exactly what was shown: a tool that has changed meanwhile has another hash.
         let released = world
             .store()?
             .release(pinned_server, &mismatch.tool, mismatch.definition.hash, &Caller::local(Way::Cli))
             .await;
         if !released.map_err(|error| database::unusable(&error).server(pinned_server.server.as_str()))? {
             let message =
-                format!("`{}/{}` is another by now, or was approved already", pinned_server.server, mismatch.tool);
+                format!("`{}/{}` has changed meanwhile, or was approved already", pinned_server.server, mismatch.tool);
             return Err(changed(&message).server(pinned_server.server.as_str()).tool(&*mismatch.tool));
         }
     }

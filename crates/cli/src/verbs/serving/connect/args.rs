@@ -1,4 +1,4 @@
-//! The words of `connect`.
+//! The arguments of `connect`.
 
 use clap::Args;
 use toolrack_config::import::Client;

@@ -36,7 +36,7 @@ pub(super) struct Document<'a> {
     connected: bool,
     created: bool,
     removed: bool,
-    /// Whether the file has the very bytes that it had before it was connected, or an undo gives them back.
+    /// Whether the file has exactly the bytes that it had before it was connected, or an undo restores them.
     exact: bool,
     dry_run: bool,
     diff: String,
@@ -64,7 +64,7 @@ pub(super) struct Clients<'a> {
     pub(super) clients: &'a [Row],
 }
 
-/// One program.
+/// A program.
 #[derive(Debug, Serialize)]
 pub(super) struct Row {
     pub(super) client: Client,
@@ -75,7 +75,7 @@ pub(super) struct Row {
     path: Option<PathBuf>,
     /// The names that Toolrack has there.
     connected: Vec<String>,
-    /// The names that it has there for this project alone.
+    /// The names that Toolrack has there only for this project.
     connected_here: Vec<String>,
     /// Why its file cannot be read.
     pub(super) problem: Option<String>,
@@ -122,7 +122,7 @@ impl Row {
     }
 }
 
-/// The programs that are there, each on a line, and the others on one.
+/// The installed programs, each on a line, and all others on one line.
 pub(super) fn clients(rows: &[Row], look: Look) -> String {
     let cells = rows.iter().filter(|row| row.is_there()).map(|row| {
         let (sign, tone, state) = row.state();
@@ -158,15 +158,17 @@ pub(super) fn done(done: &Done<'_>, change: &Change) -> String {
     match (done.is_undo, change.is_nothing()) {
         (false, true) => format!("{client} is connected already: {path} has {name} just so"),
         (false, false) => format!("connected {client}: {name} is in {path}"),
-        (true, _) if change.removes() => format!("disconnected {client}: {path} was made for it, and is gone"),
-        (true, _) if change.is_exact() => format!("disconnected {client}: {path} is what it was before, to the byte"),
+        (true, _) if change.removes() => format!("disconnected {client}: {path} was created for it, and is removed"),
+        (true, _) if change.is_exact() => format!("disconnected {client}: {path} is exactly as it was before"),
         (true, _) => {
-            format!("disconnected {client}: {name} was taken out of {path}, which had changed since and keeps the rest")
+            format!(
+                "disconnected {client}: {name} was taken out of {path}, which has changed since and keeps everything else"
+            )
         }
     }
 }
 
-/// What is left to do.
+/// The remaining step for the user.
 pub(super) fn next_step(done: &Done<'_>, change: &Change) -> Option<String> {
     if done.is_undo || change.is_nothing() {
         return None;
@@ -176,7 +178,7 @@ pub(super) fn next_step(done: &Done<'_>, change: &Change) -> Option<String> {
         Some(Reach::Http { .. }) => format!(
             "start the daemon with `toolrack up --token-file FILE`, and {client} with {TOKEN_VARIABLE} set to what FILE holds"
         ),
-        _ => format!("{client} has the tools when it starts anew"),
+        _ => format!("{client} has the tools when it is restarted"),
     };
     let mut undo = vec!["toolrack", "connect", client.id(), "--undo"];
     if done.of_project {

@@ -23,7 +23,7 @@ use crate::{
 /// How long a daemon may take to listen. It starts servers only then.
 const START: Duration = Duration::from_secs(30);
 
-/// Bytes of the log before it is rotated, and of what is shown of it.
+/// The size in bytes at which the log is rotated, and the most bytes of it that are shown.
 pub(super) const MAX_LOG: u64 = 1024 * 1024;
 
 /// The file to which a daemon in the background writes.
@@ -31,10 +31,10 @@ pub(super) fn log(data: &Path) -> PathBuf {
     data.join("daemon.log")
 }
 
-/// Starts `toolrack serve` with the words behind `daemon VERB`, and waits until other commands find it.
+/// Starts `toolrack serve` with the words after `daemon VERB`, and waits until other commands can find it.
 ///
 /// # Errors
-/// When it does not start, with what it said.
+/// When it does not start; the failure has its last message.
 pub(super) async fn start(verb: &str, words: &[OsString], data: &Path) -> Result<Record, Failure> {
     let path = log(data);
     let (file, written) = opened(&path).map_err(|error| unusable(&path, &error))?;
@@ -87,7 +87,7 @@ fn spawned(words: &[OsString], log: File) -> io::Result<Child> {
     command.spawn()
 }
 
-/// The words of `daemon VERB` as those of `serve`, without the program's name.
+/// Turns the words of `daemon VERB` into those of `serve`, without the program's name.
 pub(super) fn as_serve(verb: &str, words: &[OsString]) -> Vec<OsString> {
     let values: Vec<String> = Cli::command()
         .get_arguments()
@@ -97,7 +97,7 @@ pub(super) fn as_serve(verb: &str, words: &[OsString]) -> Vec<OsString> {
     let takes_value = |word: &OsStr| values.iter().any(|option| word == option.as_str());
     let mut serve = Vec::new();
     let mut words = words.iter().skip(1);
-    // Before the options of the command there are only those of every command.
+    // Only the options of every command can come before the options of the verb.
     for name in ["daemon", verb] {
         while let Some(word) = words.next() {
             if word == name {
@@ -110,7 +110,7 @@ pub(super) fn as_serve(verb: &str, words: &[OsString]) -> Vec<OsString> {
         }
     }
     serve.extend(["serve", "--detached", "--no-open"].map(OsString::from));
-    // A detached daemon prints for people: they read its log.
+    // A detached daemon prints for users, who read its log.
     serve.extend(words.filter(|word| !["--no-open", "--json"].iter().any(|own| word == own)).cloned());
     serve.retain(|word| word != "--json");
     serve
@@ -164,7 +164,7 @@ mod tests {
     #[test]
     fn what_a_daemon_said_last_is_why_it_did_not_start() {
         let failure = not_started(Exit::Usage, "error: old\nwarning: x\nerror: in use\nhint: another port\n");
-        assert_eq!(failure.for_people(), "error: the daemon did not start: in use\nhint: another port");
+        assert_eq!(failure.for_users(), "error: the daemon did not start: in use\nhint: another port");
         assert!(not_started(Exit::Other, "").hint.is_some());
     }
 }

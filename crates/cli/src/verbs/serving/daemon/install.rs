@@ -69,7 +69,7 @@ const FOR_SYSTEM: &str = include_str!("install/system.service");
 /// The data folder of the machine's daemon. The unit makes it.
 const SYSTEM_HOME: &str = "/var/lib/toolrack";
 
-/// The variables that a user's daemon gets as they are when it is installed, if they are set.
+/// The variables that the unit copies at installation, if they are set.
 const KEPT: &[&str] = &["TOOLRACK_HOME", "TOOLRACK_MCP_CONFIG", "XDG_CONFIG_HOME", "XDG_DATA_HOME"];
 
 /// `daemon install --json`.
@@ -90,7 +90,7 @@ struct Uninstalled {
     stop: &'static str,
 }
 
-/// Writes the unit, and says how to start it and how to be rid of it.
+/// Writes the unit, and says how to start it and how to remove it.
 pub(super) async fn install(args: &InstallArgs, words: &[OsString], world: &World) -> Result<Exit, Failure> {
     if args.serve.with_parent {
         return Err(
@@ -151,7 +151,7 @@ pub(super) async fn uninstall(args: &UninstallArgs, world: &World) -> Result<Exi
     Ok(Exit::Ok)
 }
 
-/// Where the unit is.
+/// The path of the unit.
 fn file(args: &UnitArgs, environment: &Environment) -> Result<PathBuf, Failure> {
     if let Some(folder) = &args.unit_folder {
         let folder = std::path::absolute(folder).unwrap_or_else(|_| folder.clone());
@@ -195,18 +195,19 @@ fn text(program: &Path, words: &[String], system: bool, environment: &Environmen
     let variables = if system {
         vec![("HOME".to_owned(), SYSTEM_HOME.to_owned()), ("TOOLRACK_HOME".to_owned(), SYSTEM_HOME.to_owned())]
     } else {
-        kept(environment)
+        variables_to_copy(environment)
     };
     let line = |(name, value): (String, String)| format!("Environment={}\n", quoted(&format!("{name}={value}"), false));
     let variables: String = variables.into_iter().map(line).collect();
     let unit = if system { FOR_SYSTEM } else { FOR_USER };
     let unit = unit.replace("@REPOSITORY@", env!("CARGO_PKG_REPOSITORY")).replace("@ENVIRONMENT@", &variables);
-    // The command last: nothing in it is a placeholder.
+    // Replace the command last, so that nothing in it is taken for a placeholder.
     unit.replace("@COMMAND@", &command)
 }
 
-/// The variables of the user that the daemon needs. systemd knows no shell, and so not what a shell adds to `PATH`.
-fn kept(environment: &Environment) -> Vec<(String, String)> {
+/// The variables of the user that the daemon needs. systemd starts no shell, and so does not have what a shell adds to
+/// `PATH`.
+fn variables_to_copy(environment: &Environment) -> Vec<(String, String)> {
     let path = environment.get("PATH").map(|path| {
         let folders = std::env::split_paths(path).filter(|folder| folder.is_absolute());
         std::env::join_paths(folders).unwrap_or_default()

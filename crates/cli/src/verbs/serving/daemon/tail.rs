@@ -1,4 +1,4 @@
-//! Follows a file by its name while other processes write it: rotated, truncated or begun anew.
+//! Follows a file by its name while other processes write, rotate, truncate or recreate it.
 
 use std::{
     fs::{self, File, Metadata},
@@ -10,7 +10,7 @@ use std::{
 /// Bytes that are read at once.
 const CHUNK: usize = 64 * 1024;
 
-/// Bytes of a line. The rest of a longer one is the next line.
+/// The most bytes of a line. The rest of a longer line is the next line.
 const MAX_LINE: usize = 64 * 1024;
 
 /// The file that is read, and the position in it.
@@ -26,7 +26,8 @@ pub(super) struct Tail {
 }
 
 impl Tail {
-    /// Starts at most `last` bytes before the end of the file at `path`, or at its beginning once it is there.
+    /// Starts at most `last` bytes before the end of the file at `path`; if there is no such file yet, at its beginning
+    /// later.
     pub(super) fn of(path: PathBuf, last: u64) -> io::Result<Self> {
         let mut tail = Self { path, file: None, at: 0, begun: Vec::new() };
         tail.open()?;
@@ -42,7 +43,7 @@ impl Tail {
     /// # Errors
     /// When the file cannot be read. It may be tried again.
     pub(super) fn more(&mut self) -> io::Result<Option<Vec<String>>> {
-        // Checked first: what comes into a file until it is rotated is read before the next one is begun.
+        // Check this first: the rest of a rotated file is read before the next file.
         let now = self.named()?;
         let mut lines = Vec::new();
         let Some(file) = &mut self.file else {
@@ -110,7 +111,7 @@ impl Tail {
     }
 }
 
-/// A missing file is no error.
+/// A missing file is not an error.
 fn found<T>(looked: io::Result<T>) -> io::Result<Option<T>> {
     match looked {
         Ok(thing) => Ok(Some(thing)),

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use serde::Deserialize;
 use serde_json::{Value, json, value::RawValue};
 
-/// Requests that only ask for a list or an answer of the gateway itself. They are sent again.
+/// Requests that only read a list or that the gateway itself answers. They can be sent again.
 const HARMLESS: &[&str] = &[
     "initialize",
     "ping",
@@ -22,7 +22,7 @@ const LASTING: &[&str] = &["logging/setLevel", "resources/subscribe"];
 /// The code of an error that an implementation defines (JSON-RPC 2.0, 5.1).
 const LOST: i32 = -32_000;
 
-/// The prefix of the ids that are ours, and no client's.
+/// The prefix of the ids of our own requests, which no client uses.
 const OURS: &str = "toolrack-gateway-";
 
 /// A conversation, from the client's first message on. Lines are without their ends.
@@ -30,11 +30,11 @@ const OURS: &str = "toolrack-gateway-";
 pub(super) struct Conversation {
     /// Requests of the client without a response, by their ids as JSON.
     waiting: HashMap<String, Waiting>,
-    /// The `initialize` request, in the era that has one, once it was answered.
+    /// The `initialize` request, once it was answered. Only the older era has one.
     initialize: Option<Value>,
     /// The client's `initialized` notification.
     initialized: Option<Vec<u8>>,
-    /// Lasting requests that were answered, by what they are about.
+    /// Lasting requests that were answered, by their subject.
     lasting: BTreeMap<String, Value>,
     /// The number of our last id.
     last: u64,
@@ -43,7 +43,7 @@ pub(super) struct Conversation {
 #[derive(Debug)]
 struct Waiting {
     method: String,
-    /// The line itself, where it may be needed again.
+    /// The line itself, if it may be needed again.
     again: Option<Vec<u8>>,
 }
 
@@ -104,8 +104,8 @@ impl Conversation {
         }
     }
 
-    /// The backend is lost: answers the requests that may have been carried out. The harmless ones still wait, and are
-    /// in [`Self::again`].
+    /// Handles the loss of the backend: answers the requests that may have been carried out. Harmless requests still
+    /// wait, and are in [`Self::again`].
     pub(super) fn lost(&mut self) -> Vec<Vec<u8>> {
         let mut answers = Vec::new();
         self.waiting.retain(|id, waiting| {
@@ -125,14 +125,14 @@ impl Conversation {
         answers
     }
 
-    /// The line that restarts the conversation with the next backend, and the id of its response, which comes before
-    /// anything else is sent.
+    /// The line that restarts the conversation with the next backend, and the id of its response. Nothing else may be
+    /// sent before that response.
     pub(super) fn beginning(&mut self) -> Option<(Vec<u8>, String)> {
         let request = self.initialize.clone()?;
         Some(self.as_ours(request))
     }
 
-    /// The requests to send after that: the lasting ones, and those that still wait for an answer.
+    /// The requests to send after that: the lasting requests, and the requests that still wait for an answer.
     pub(super) fn again(&mut self) -> Vec<Vec<u8>> {
         let mut lines: Vec<_> =
             self.initialize.is_some().then(|| self.initialized.clone()).flatten().into_iter().collect();
@@ -143,8 +143,8 @@ impl Conversation {
         lines
     }
 
-    /// The messages to the client once the next backend is there: there may be other tools, resources and prompts now.
-    /// A client of the era without `initialize` has lost its subscriptions, and asks again.
+    /// The messages to the client once there is a new backend, which may have other tools, resources and prompts. A
+    /// client of the era without `initialize` has lost its subscriptions, and makes them again.
     pub(super) fn news(&self) -> Vec<Vec<u8>> {
         let has_begun = self.initialize.is_some() && self.initialized.is_some();
         let lists = ["tools", "resources", "prompts"].iter().filter(|_| has_begun);

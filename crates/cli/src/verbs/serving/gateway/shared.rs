@@ -24,8 +24,8 @@ use crate::{
 /// How long responses may take to come once the client asks nothing any more.
 const LAST_WORDS: Duration = Duration::from_secs(5);
 
-/// How long to wait for the next daemon before this process does the work: longer than `daemon restart` takes as a
-/// rule.
+/// How long to wait for the next daemon before this process does the work itself: longer than `daemon restart` usually
+/// takes.
 const NEXT: Duration = Duration::from_secs(5);
 
 /// How often to look for the next daemon.
@@ -37,14 +37,14 @@ const BEGINNING: Duration = Duration::from_secs(10);
 /// Bytes of one message, in either direction.
 const MAX_LINE: usize = 128 * 1024 * 1024;
 
-/// Bytes between the client and the gateway in this process.
+/// The most bytes that are buffered between the client and the gateway in this process.
 const PIPE: usize = 64 * 1024;
 
 /// The backend that answers the client.
 struct Behind<'a> {
     answers: BufReader<Pin<Box<dyn AsyncRead + 'a>>>,
     asks: Pin<Box<dyn AsyncWrite + 'a>>,
-    /// The work that must go on for it to answer, where it is this process.
+    /// If the backend is this process, the work that must continue for it to answer.
     work: Pin<Box<dyn Future<Output = Result<Exit, Failure>> + 'a>>,
 }
 
@@ -64,7 +64,7 @@ impl<'a> Behind<'a> {
     }
 }
 
-/// The client, and what was said so far.
+/// The client, and the conversation so far.
 struct Front {
     typed: BufReader<Stdin>,
     /// A line of the client that has no end yet.
@@ -75,11 +75,11 @@ struct Front {
 
 /// Why passing on has ended.
 enum Ended {
-    /// The client has sent all that it wants to send, and has its responses.
+    /// The client has closed its end and has all its responses.
     Client,
     /// The backend has ended.
     Behind,
-    /// This process, which was the backend, has ended in this way.
+    /// This process was the backend, and has ended with this result.
     Work(Result<Exit, Failure>),
 }
 
@@ -139,7 +139,7 @@ impl Front {
         let mut here = Behind::this_process(args, world);
         let Behind { answers, asks, work } = &mut here;
         let begun = tokio::select! {
-            begun = timeout(BEGINNING, self.taken_up(answers, asks)) => begun,
+            begun = timeout(BEGINNING, self.restart_conversation(answers, asks)) => begun,
             ended = work.as_mut() => return Err(ended.err().unwrap_or_else(not_begun)),
         };
         match begun {
@@ -149,11 +149,11 @@ impl Front {
     }
 
     async fn begin(&mut self, behind: &mut Behind<'_>) -> bool {
-        matches!(timeout(BEGINNING, self.taken_up(&mut behind.answers, &mut behind.asks)).await, Ok(Ok(())))
+        matches!(timeout(BEGINNING, self.restart_conversation(&mut behind.answers, &mut behind.asks)).await, Ok(Ok(())))
     }
 
     /// Restarts the conversation with the next backend, which then has the state that the client expects.
-    async fn taken_up(
+    async fn restart_conversation(
         &mut self,
         answers: &mut (impl AsyncBufRead + Unpin),
         asks: &mut (impl AsyncWrite + Unpin),
@@ -234,9 +234,9 @@ fn not_begun() -> Failure {
     Failure::new(
         Exit::Unreachable,
         "DAEMON_LOST",
-        "the daemon has ended, and this process could not go on in its place",
+        "the daemon has ended, and this process could not continue in its place",
     )
-    .hint("start the MCP client anew, or `toolrack up` before it")
+    .hint("restart the MCP client, or run `toolrack up` before it")
 }
 
 /// Reads up to the end of a line, which it leaves out; returns whether there was one. Can be dropped and called again.

@@ -1,4 +1,4 @@
-//! The words of `serve`.
+//! The arguments of `serve`.
 
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
@@ -18,7 +18,7 @@ Examples:
   toolrack serve --listen 127.0.0.1:0 --json"
 )]
 pub(crate) struct ServeArgs {
-    /// Where to listen; port 0 takes any that is free
+    /// The address to listen at; port 0 takes any free port
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7717")]
     pub(crate) listen: SocketAddr,
 
@@ -26,11 +26,11 @@ pub(crate) struct ServeArgs {
     #[arg(long)]
     pub(crate) no_open: bool,
 
-    /// End when stdin is closed: for programs that start it and want it gone with them
+    /// End when stdin is closed: for programs that start it and want it to end with them
     #[arg(long)]
     pub(crate) with_parent: bool,
 
-    /// Belong to no terminal: what `daemon start` adds
+    /// Run without a terminal: `daemon start` adds this
     #[arg(long, hide = true, conflicts_with = "with_parent")]
     pub(crate) detached: bool,
 
@@ -38,15 +38,15 @@ pub(crate) struct ServeArgs {
     #[arg(long)]
     pub(crate) allow_remote: bool,
 
-    /// Also answer to this name, such as tools.example:8443 ; may be given more than once
+    /// Also accept requests to this name, such as tools.example:8443 ; may be given more than once
     #[arg(long, value_name = "HOST")]
     pub(crate) allow_host: Vec<String>,
 
-    /// Keep the token in this file, and use it again at the next start, so that other clients and open pages go on with it
+    /// Keep the token in this file, and use it again at the next start, so that clients and open pages can continue
     #[arg(long, value_name = "FILE")]
     pub(crate) token_file: Option<PathBuf>,
 
-    /// Make a new token for --token-file, as with `toolrack daemon restart`; the one before opens nothing any more
+    /// Make a new token for --token-file, as with `toolrack daemon restart`; the old one is no longer valid
     #[arg(long, requires = "token_file")]
     pub(crate) new_token: bool,
 
@@ -60,7 +60,7 @@ pub(crate) struct ServeArgs {
     #[command(flatten)]
     pub(crate) model: ModelArgs,
 
-    /// How long a question waits for an answer before it is a no
+    /// How long a question waits for an answer before it is declined
     #[arg(long, value_name = "TIME", default_value = "10m", value_parser = duration)]
     pub(crate) patience: Duration,
 
@@ -68,7 +68,7 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "TIME", default_value = "3s", value_parser = duration)]
     pub(crate) grace: Duration,
 
-    /// How long the servers of an agent of toolrack.toml, or of a tenant, stay without a request
+    /// How long the servers of an agent of toolrack.toml, or of a tenant, run without a request
     #[arg(long, value_name = "TIME", default_value = "10m", value_parser = duration)]
     pub(crate) agent_idle: Duration,
 }

@@ -1,18 +1,18 @@
-//! How many connections the daemon has descriptors for.
+//! Limits the daemon's connections to the file descriptors that it may open.
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use toolrack_daemon::Options;
 
 use crate::screen::Screen;
 
-/// Open files that a daemon can use: one for each connection, and as many again for its servers.
+/// The open files that a daemon can use: one for each connection, and as many again for its servers.
 const ENOUGH: u64 = 16 * 1024;
 
-/// Open files that are kept for servers, the database and the rest.
+/// The open files that are reserved for servers, the database and everything else.
 const KEPT: u64 = 1_024;
 
-/// `options` with no more connections than there can be descriptors for. Raises the limit of this process as far as it
-/// needs and may; what it starts inherits the limit.
+/// Limits the connections in `options` to the available descriptors. Raises the limit of this process as far as needed
+/// and allowed; child processes inherit the limit.
 pub(super) fn fitted(options: Options, screen: &Screen) -> Options {
     let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE) else { return options };
     let wanted = hard.min(ENOUGH);
@@ -29,7 +29,7 @@ pub(super) fn fitted(options: Options, screen: &Screen) -> Options {
     Options { connections: most, unauthenticated: options.unauthenticated.min(most / 2).max(1), ..options }
 }
 
-/// Connections that `limit` open files are enough for.
+/// How many connections `limit` open files allow.
 fn most(limit: u64) -> usize {
     usize::try_from(limit.saturating_sub(KEPT).max(limit / 2)).unwrap_or(usize::MAX).max(2)
 }

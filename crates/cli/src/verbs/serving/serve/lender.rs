@@ -30,10 +30,10 @@ use crate::{
 /// Commands that run at once. Further ones run in their own processes.
 const MAX_COMMANDS: usize = 64;
 
-/// How long a command may take to say what it wants.
+/// How long a command may take to send its greeting.
 const GREETING: Duration = Duration::from_secs(2);
 
-/// Pause before listening again after the system refused a connection, most likely for want of descriptors.
+/// The pause after a failed accept, which is most likely caused by a lack of file descriptors.
 const REFUSED: Duration = Duration::from_millis(100);
 
 /// The parts of a daemon that it lends.
@@ -47,7 +47,7 @@ struct Lender<'a, R> {
     run: R,
 }
 
-/// Runs commands with `run`, each in its own future, until the daemon ends. Then those at work have `grace` to end.
+/// Runs commands with `run`, each in its own future, until the daemon ends. Running commands then have `grace` to end.
 pub(super) async fn lend(
     (socket, doorkeeper): (Bound, &Doorkeeper),
     world: &World,
@@ -67,7 +67,7 @@ pub(super) async fn lend(
                 Ok((stream, _)) if commands.len() < MAX_COMMANDS => {
                     commands.push(Box::pin(one(stream, &lender)));
                 }
-                // A closed connection sends the command away, and it does the work itself.
+                // If the connection is closed, the command does the work itself.
                 Ok(_) => {}
                 Err(error) => {
                     tracing::warn!("a command could not be served: {error}");
@@ -118,7 +118,7 @@ impl Command {
             return send(&mut self.to, &ToCommand::Misfits(lent.misfits().await)).await;
         }
         send(&mut self.to, &ToCommand::Ready).await?;
-        // The command may have given up by now and do it itself: nothing begins without its `Go`.
+        // The command may have given up by now and be doing the work itself, so nothing begins without its `Go`.
         let Ok(Some(ToDaemon::Go)) = timeout(GREETING, receive(&mut self.from)).await? else {
             return Ok(());
         };
@@ -161,11 +161,11 @@ impl<R> Lender<'_, R> {
     /// The verb that a command wants, and the world to run it in.
     ///
     /// # Errors
-    /// Why the command alone would have another world.
+    /// Why the command alone would have another world, as a text for the user.
     async fn understood(&self, hello: Hello, lines: &FarLines, outbox: &Outbox) -> Result<(Verb, World), String> {
         let Hello { build, words, folder, variables, terminal, args_text } = hello;
         if self.build.as_ref() != Some(&build) {
-            return Err("it is another build of Toolrack: `toolrack daemon restart` starts this one".to_owned());
+            return Err("the daemon is another build of Toolrack: `toolrack daemon restart` starts this one".to_owned());
         }
         let cli = Cli::try_parse_from(words).ok().filter(|cli| cli.verb.way() == Way::Lent);
         let cli = cli.ok_or("it does not do this command")?;
@@ -180,7 +180,7 @@ fn by_name(variables: BTreeMap<String, String>) -> impl Iterator<Item = (OsStrin
     variables.into_iter().map(|(name, value)| (name.into(), value.into()))
 }
 
-/// Reads what is typed until a signal comes, and returns its exit code; `None` when the command is gone.
+/// Reads the typed input until a signal comes, and returns the exit code of the signal; `None` if the command is gone.
 async fn read_until_stop(from: &mut BufReader<OwnedReadHalf>, lines: &FarLines) -> Option<Exit> {
     loop {
         match receive(from).await {
@@ -223,10 +223,10 @@ async fn work(
     true
 }
 
-/// Why the command alone would do something else: it has other servers, or the daemon's rules, which are for callers that
-/// are not at a terminal, forbid what was typed. In both cases, nothing has begun.
+/// Why the command alone would do something else: it has other servers, or the daemon's rules, which are made for
+/// callers without a terminal, forbid what the user typed. In both cases, nothing has begun.
 fn for_itself(result: &Result<Exit, Failure>, world: &World) -> Option<String> {
     let denied = || matches!(result, Err(failure) if failure.code == "DENIED");
     let why = world.elsewhere().map(str::to_owned);
-    why.or_else(|| denied().then(|| "its rules forbid what was typed, and those are for others".to_owned()))
+    why.or_else(|| denied().then(|| "its rules forbid this command, and they are for other callers".to_owned()))
 }

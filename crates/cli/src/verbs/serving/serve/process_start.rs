@@ -1,4 +1,4 @@
-//! Tells processes with the same number apart by their start: the system reuses numbers.
+//! Distinguishes processes with the same number by the times at which they started: the system reuses numbers.
 
 use std::fs;
 
@@ -7,15 +7,15 @@ use serde::{Deserialize, Serialize};
 /// When a process was started.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct ProcessStart {
-    /// The start of the system from which the ticks count.
+    /// The boot from which the ticks count.
     boot: String,
-    /// Clock ticks from there to the start of the process.
+    /// Clock ticks from the boot to the start of the process.
     ticks: u64,
 }
 
 impl ProcessStart {
-    /// Returns the start of the process `pid`; `None` if there is none (a zombie counts as none), or if this system
-    /// does not tell.
+    /// Returns the start of the process `pid`; `None` if there is no such process (a zombie counts as none), or this
+    /// system does not report start times.
     pub(crate) fn of(pid: u32) -> Option<Self> {
         let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?.trim().to_owned();
         let ticks = started(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)?;
@@ -25,7 +25,7 @@ impl ProcessStart {
 
 /// The time of the start in a line of `/proc/PID/stat` (proc(5)), unless the process has ended.
 fn started(line: &str) -> Option<u64> {
-    // The name stands in parentheses and may hold anything.
+    // The name is in parentheses and may contain anything, even parentheses.
     let mut fields = line.get(line.rfind(')')? + 1..)?.split_ascii_whitespace();
     if matches!(fields.next()?, "Z" | "X") {
         return None;

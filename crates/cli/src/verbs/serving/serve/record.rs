@@ -16,13 +16,13 @@ use serde::{Deserialize, Serialize};
 use super::process_start::ProcessStart;
 use crate::door::{Door, Key, folder};
 
-/// A running daemon. For its owner only: the token opens it.
+/// A running daemon. Only its owner may read the record: it has the token.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Record {
     pub(crate) address: String,
     pub(crate) token: String,
     pub(crate) pid: u32,
-    /// Tells the process from others of that number; not known on every system.
+    /// Distinguishes the process from others with the same number; not known on every system.
     #[serde(rename = "birth")]
     pub(crate) process_start: Option<ProcessStart>,
     /// Seconds since 1970.
@@ -57,7 +57,7 @@ impl Record {
         fs::rename(new, file)
     }
 
-    /// Removes the record, unless another daemon has written there since.
+    /// Removes the record, unless another daemon has replaced it since.
     pub(crate) fn forget(&self, data: &Path) {
         if Self::read(data).as_ref() == Some(self) {
             // A stale record names a process that no longer runs.
@@ -69,13 +69,13 @@ impl Record {
         }
     }
 
-    /// Whether its process still runs: that very one, and not another that has its number now.
+    /// Whether its process still runs. Another process that now has its number does not count.
     pub(crate) fn is_alive(&self) -> bool {
         let has_number = i32::try_from(self.pid).is_ok_and(|pid| pid > 0 && kill(Pid::from_raw(pid), None).is_ok());
         has_number && (self.process_start.is_none() || ProcessStart::of(self.pid) == self.process_start)
     }
 
-    /// Sends the process a signal, if it is still that one.
+    /// Sends the process a signal, if it is still the same process.
     pub(crate) fn send(&self, signal: Signal) {
         if self.is_alive()
             && let Ok(pid) = i32::try_from(self.pid)

@@ -87,7 +87,8 @@ pub(crate) fn database_in(home: &Path) -> PathBuf {
     database::file(&Places::under(home))
 }
 
-/// Deletes what removed members gave, in the database and the folder of their tenant, of which `homes` has all.
+/// Deletes the values that removed members gave, in the database of their tenant. `homes` has the folders of all
+/// tenants.
 fn forget(homes: BTreeMap<String, PathBuf>) -> Forget {
     Box::new(move |tenant, member| {
         let home = homes.get(&tenant).cloned();
@@ -117,7 +118,7 @@ async fn forget_in(home: &Path, member: &str) -> Result<(), String> {
     }
 }
 
-/// Deletes the values and the tokens of `member`, and what they used. No key is needed for that.
+/// Deletes the values and the tokens of `member`, and the record of their use. Needs no key.
 async fn forget_from(store: &Store, member: &str) -> Result<(), StoreError> {
     store.forget_given(&format!("{member}/"), &Caller::local(Way::Daemon)).await?;
     store.forget_answers_of(member).await?;
@@ -139,7 +140,7 @@ async fn client_secret(file: &TeamFile, world: &World) -> Result<Option<String>,
     secret.map(Some).map_err(|error| Failure::config(with_causes(&error)).hint("docs/guide/teams.md has an example"))
 }
 
-/// Makes the parts of the worlds of tenants: from their own folders, and with nothing of `world`.
+/// Makes the parts of the worlds of tenants from their own folders, without anything of `world`.
 fn for_tenants(tenants: BTreeMap<String, Tenant>, typed: &ForAllWorlds, world: &World) -> MakeWorld {
     let (environment, typed) = (world.environment.clone(), typed.clone());
     Box::new(move |id, _| {
@@ -174,12 +175,12 @@ async fn begin(tenant: Tenant, environment: Environment, typed: ForAllWorlds) ->
     let keeping = keep_quotas(world.quotas(), world.store()?).await?;
     // The rules of its files are known before anything of it runs.
     let mut parts = parts(&typed, &world, Arc::new(LiveRules::new(Policy::default())));
-    // They read the folder, which has the tenant's database and key.
+    // Leave the program's own servers out: they could read the folder, which has the tenant's database and key.
     parts.request.built_in.clear();
     (parts.of, parts.credentials) = (WorldOf::Tenant, OfMember::of_all(Arc::clone(world.stored())));
     parts.own_servers = own_servers(&tenant, &world).await?;
     let for_agents = Some(for_agents(&typed, &world, WorldOf::AgentOfTenant));
-    let for_people = Some(for_people(&typed, &world, &parts));
+    let for_members = Some(for_members(&typed, &world, &parts));
     let then = async move {
         keeping.end().await;
         world.close().await;
@@ -187,7 +188,7 @@ async fn begin(tenant: Tenant, environment: Environment, typed: ForAllWorlds) ->
             store.close().await;
         }
     };
-    Ok(WorldParts { parts, for_agents, for_people, then: Box::pin(then) })
+    Ok(WorldParts { parts, for_agents, for_members, then: Box::pin(then) })
 }
 
 /// The task that writes what is used of quotas.
@@ -204,7 +205,7 @@ impl KeepingQuotas {
     }
 }
 
-/// Lets `quotas` count on from what the store has, and writes there what is used from now on.
+/// Lets `quotas` continue from the use that the store has, and stores what is used from now on.
 async fn keep_quotas(quotas: &TenantQuotas, store: &Store) -> Result<KeepingQuotas, Failure> {
     quotas.resume(store).await.map_err(|error| database::unusable(&error))?;
     let (ending, task) = (CancellationToken::new(), TaskTracker::new());
@@ -213,7 +214,7 @@ async fn keep_quotas(quotas: &TenantQuotas, store: &Store) -> Result<KeepingQuot
     Ok(KeepingQuotas { ending, task })
 }
 
-/// What members of the tenant may add for themselves, and have added.
+/// The servers that members of the tenant add for themselves.
 async fn own_servers(tenant: &Tenant, world: &World) -> Result<Option<Arc<OwnServers>>, Failure> {
     let Some(allowed) = &tenant.own_servers else { return Ok(None) };
     let added = Arc::new(AddedByMembers::new(Arc::clone(world.stored())));
@@ -223,10 +224,10 @@ async fn own_servers(tenant: &Tenant, world: &World) -> Result<Option<Arc<OwnSer
     Ok(Some(Arc::new(own)))
 }
 
-/// What the worlds of the members of a tenant are built from: a host of their own, to which that of the tenant lends its
-/// servers, and what only the member has.
-fn for_people(typed: &ForAllWorlds, world: &World, of_tenant: &Parts) -> MakeWorld {
-    let (people, typed, model_context) = (Arc::new(world.for_people()), typed.clone(), world.model_context());
+/// The parts of the worlds of a tenant's members: a host of their own, to which the tenant's host lends its servers,
+/// and the parts that only the member has.
+fn for_members(typed: &ForAllWorlds, world: &World, of_tenant: &Parts) -> MakeWorld {
+    let (people, typed, model_context) = (Arc::new(world.for_members()), typed.clone(), world.model_context());
     let of_tenant = OfTenant {
         request: of_tenant.request.clone(),
         store: of_tenant.store.clone(),
@@ -298,7 +299,7 @@ fn of_person(
         }),
     };
     let then = async move { sign_in.settled().await };
-    WorldParts { parts, for_agents: None, for_people: None, then: Box::pin(then) }
+    WorldParts { parts, for_agents: None, for_members: None, then: Box::pin(then) }
 }
 
 /// The environment of a tenant: the variables that say nothing about the user of the daemon, those that the team file

@@ -19,7 +19,7 @@ pub(super) fn made() -> Result<Token, Failure> {
     Token::new().map_err(|error| Failure::new(Exit::Other, "NO_RANDOM", error.to_string()))
 }
 
-/// The token that `file` keeps; a new one where there is no such file, or `anew`. Nothing is written.
+/// Returns the token in `file`, or a new one if there is no such file or `anew` is set. Writes nothing.
 ///
 /// # Errors
 /// When the file cannot be used, holds something else than a token, or can be read by other users.
@@ -44,7 +44,7 @@ pub(super) fn keep(file: &Path, token: &Token) -> Result<(), Failure> {
 /// Returns the token in `file`; `None` if there is no such file.
 fn read(file: &Path) -> Result<Option<Token>, Failure> {
     let refused = |error: &io::Error| unusable(file, &in_words(error));
-    // Opening a pipe would wait for ever.
+    // Opening a pipe would wait forever.
     let opened = OpenOptions::new().read(true).custom_flags(nix::libc::O_NONBLOCK).open(file);
     let opened = match opened {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -72,7 +72,7 @@ fn read(file: &Path) -> Result<Option<Token>, Failure> {
     Ok(Some(Token::given(token)))
 }
 
-/// Writes a new file and puts it in the place of the old one, so that no reader sees half of it.
+/// Writes a new file and replaces the old one by it, so that no reader sees half of it.
 fn write(file: &Path, token: &Token) -> io::Result<()> {
     let mut name = file.file_name().ok_or(io::ErrorKind::InvalidInput)?.to_owned();
     name.push(format!(".{}.new", std::process::id()));

@@ -24,7 +24,7 @@ use crate::{
     },
 };
 
-/// Tools that a search shows, and conversations that are shown.
+/// The most tools that a search shows, and the most conversations that are listed.
 const SHOWN: usize = 20;
 
 /// The next step after a command.
@@ -37,7 +37,7 @@ pub(super) enum After {
 }
 
 impl Chat<'_> {
-    /// Does what `command` says.
+    /// Runs `command`.
     ///
     /// # Errors
     /// When it does not work. The conversation stays as it was.
@@ -78,7 +78,7 @@ impl Chat<'_> {
                 sessions::run(SessionsVerb::List(list), self.world).await?;
             }
             Command::Resume(typed) => *now = self.opened(&typed).await?,
-            Command::New => now.begin_anew(self),
+            Command::New => now.begin_new(self),
             Command::Export(file) => self.export(file, now).await?,
             Command::Cost => self.show_cost(now).await?,
             Command::Clear => self.world.screen.clear_all(),
@@ -87,7 +87,7 @@ impl Chat<'_> {
         Ok(After::Next)
     }
 
-    /// Shows a page for people; what a conversation shows of itself has no JSON form.
+    /// Shows a page for users. There is no JSON form of it.
     pub(super) async fn show(&self, page: String) -> Result<(), Failure> {
         if self.world.screen.json() {
             self.world.screen.say(&page);
@@ -143,13 +143,13 @@ impl Chat<'_> {
     async fn opened(&self, typed: &str) -> Result<Conversation, Failure> {
         let session = sessions::named(typed, self.world).await?;
         let opened = Journal::open(self.world.store()?, session, self.agent.model.name(), self.world.conceal()).await;
-        let conversation = Conversation::gone_on_with(opened.map_err(|error| sessions::failed(&error))?);
+        let conversation = Conversation::resumed(opened.map_err(|error| sessions::failed(&error))?);
         self.greet(&conversation).await?;
         Ok(conversation)
     }
 
     async fn export(&self, file: Option<String>, now: &Conversation) -> Result<(), Failure> {
-        let session = now.journal.id().ok_or_else(nothing_kept)?.to_string();
+        let session = now.journal.id().ok_or_else(nothing_stored)?.to_string();
         let is_json = file.as_deref().is_some_and(|file| file.to_ascii_lowercase().ends_with(".json"));
         let format = if is_json { Format::Json } else { Format::Md };
         let export = ExportSessionArgs { session, format, output: file.map(Into::into) };
@@ -157,24 +157,23 @@ impl Chat<'_> {
     }
 
     async fn show_cost(&self, now: &Conversation) -> Result<(), Failure> {
-        let session = now.journal.id().ok_or_else(nothing_kept)?;
+        let session = now.journal.id().ok_or_else(nothing_stored)?;
         let session = self.world.store()?.session(session).await.map_err(|error| sessions::failed(&error))?;
         let cost = Titled::new(session, &str::to_owned).cost(self.world.screen.look());
-        self.show(cost.unwrap_or_else(|| "the model has not said what it used".to_owned())).await
+        self.show(cost.unwrap_or_else(|| "the model has not reported its usage".to_owned())).await
     }
 }
 
 impl Conversation {
     /// Begins an empty conversation. The one before stays stored.
-    fn begin_anew(&mut self, chat: &Chat<'_>) {
+    fn begin_new(&mut self, chat: &Chat<'_>) {
         let store = chat.world.store().ok().cloned();
-        *self =
-            Self::gone_on_with((Journal::new(store, chat.agent.model.name(), chat.world.conceal()), Opened::default()));
+        *self = Self::resumed((Journal::new(store, chat.agent.model.name(), chat.world.conceal()), Opened::default()));
     }
 }
 
-fn nothing_kept() -> Failure {
-    Failure::new(Exit::Usage, "NO_SESSIONS", "nothing of this conversation is kept yet")
+fn nothing_stored() -> Failure {
+    Failure::new(Exit::Usage, "NO_SESSIONS", "this conversation is not stored yet")
 }
 
 fn help() -> String {

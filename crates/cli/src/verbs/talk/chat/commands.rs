@@ -10,7 +10,7 @@ use crate::error::{Exit, Failure};
 #[derive(Debug)]
 pub(super) struct Known {
     pub(super) name: &'static str,
-    /// Its argument; in brackets where it may be left out.
+    /// Its argument, in brackets if it may be left out.
     pub(super) argument: &'static str,
     pub(super) about: &'static str,
 }
@@ -30,8 +30,8 @@ pub(super) const COMMANDS: &[Known] = &[
     known("deny", "GLOB", "Never run tools that match, until this ends"),
     known("model", "[MODEL]", "Show which model answers, or take another one"),
     known("system", "[TEXT]", "Show the system prompt, or change it"),
-    known("sessions", "", "Show the conversations that are kept"),
-    known("resume", "SESSION", "Go on with another conversation"),
+    known("sessions", "", "Show the stored conversations"),
+    known("resume", "SESSION", "Continue another conversation"),
     known("new", "", "Begin another conversation"),
     known("export", "[FILE]", "Print this conversation, or write it to a file (.md or .json)"),
     known("cost", "", "Show what this conversation has cost"),
@@ -98,7 +98,7 @@ fn prompt(text: &str, servers: &[ServerName]) -> Option<Result<Command, Failure>
         return Some(PromptRequest::parse(server.as_str(), rest).map(Command::Prompt));
     }
     let (server, rest) = text.split_whitespace().next()?.split_once(':')?;
-    // Anything else with a colon in it is no name.
+    // Anything else with a colon in it is not a name.
     if server.is_empty() || rest.is_empty() || [server, rest].iter().any(|part| part.contains(['/', '*', '.'])) {
         return None;
     }

@@ -1,4 +1,4 @@
-//! The line that a person edits, on a thread of its own.
+//! The line that the user edits, on a thread of its own.
 
 use std::{
     borrow::Cow,
@@ -30,10 +30,10 @@ use crate::{
     wire::World,
 };
 
-/// Lines that are remembered from one conversation to the next.
+/// The most lines that are remembered from one conversation to the next.
 const REMEMBERED: usize = 1_000;
 
-/// Lines that wait to be shown above what is edited.
+/// The most lines that wait to be shown above the edited text.
 const NEWS: usize = 64;
 
 /// The name of the menu of completions.
@@ -63,7 +63,7 @@ impl Editor {
         let history = history(&world.places.data().join("chat-history"));
         let history = history.map_err(|(file, error)| {
             let file = file.display();
-            world.screen.warning(&format!("what is typed is not remembered: {file}: {}", in_words(&error)));
+            world.screen.warning(&format!("the input history is not stored: {file}: {}", in_words(&error)));
         });
         let (is_coloured, unicode) = (world.screen.is_coloured(), world.screen.look().unicode);
         let printer = ExternalPrinter::new(NEWS);
@@ -79,7 +79,7 @@ impl Editor {
         Ok(Self { requests: Some(to_thread), thread: Some(thread.map_err(refused)?), leave, above })
     }
 
-    /// Shows a line above what is edited, a moment later.
+    /// Shows a line above the edited text, a moment later.
     pub(super) fn above(&self, line: String) {
         // Lines that come too fast to be read are dropped.
         let _ = self.above.try_send(line);
@@ -100,7 +100,7 @@ impl Editor {
 }
 
 impl Drop for Editor {
-    /// Waits until the terminal is as it was before; the editor checks a few times a second whether it is to leave.
+    /// Waits until the terminal is restored. The editor checks a few times a second whether it has to end.
     fn drop(&mut self) {
         self.leave.store(true, Ordering::Relaxed);
         drop(self.requests.take());
@@ -114,7 +114,8 @@ fn serve(requests: &mpsc::Receiver<Request>, mut editor: Reedline, marks: &Marks
     while let Ok(request) = requests.recv() {
         let typed = match editor.read_line(marks) {
             Ok(Signal::Success(text)) => {
-                // Also when this process is killed before it ends; what cannot be written is only not remembered.
+                // Write the history after each line, in case this process is killed. A failure only means that the line
+                // is not remembered.
                 let _ = editor.sync_history();
                 Ok(Typed::Text(typed::joined(&text)))
             }
@@ -168,7 +169,7 @@ impl Validator for Backslash {
     }
 }
 
-/// Checks nothing: the user does not type in a programming language.
+/// Checks nothing: the user does not write code.
 struct Plain;
 
 impl Highlighter for Plain {

@@ -13,10 +13,10 @@ use toolrack_host::{
     text,
 };
 
-/// Prompts, and resources, that are known of one server.
+/// The most prompts, and the most resources, that are stored for one server.
 const MOST: usize = 1_000;
 
-/// Bytes of a name, a URI, and what is said of it.
+/// The most bytes of a name, a URI and a description.
 const LONGEST: usize = 300;
 const ABOUT: usize = 80;
 
@@ -43,7 +43,7 @@ pub(super) struct KnownPrompt {
     pub(super) arguments: Vec<String>,
 }
 
-/// A resource, or the beginning of those of a template, that can be typed.
+/// A resource that the user can type, or the beginning of a template's resources.
 #[derive(Clone, Debug)]
 pub(super) struct KnownResource {
     pub(super) server: String,
@@ -69,7 +69,7 @@ impl Known {
         self.0.load().iter().flat_map(|has| has.resources.iter().cloned()).collect()
     }
 
-    /// Stores what `server` has. What cannot be typed, or would do something to a terminal, is left out.
+    /// Stores the items of `server`, except those that cannot be typed or would affect a terminal.
     pub(super) fn learn(
         &self,
         server: &ServerName,
@@ -134,14 +134,14 @@ fn in_short(about: &str) -> String {
     text::for_line(&text::clip(about.trim().lines().next().unwrap_or_default(), ABOUT)).into_owned()
 }
 
-/// Learns what the servers have, while a conversation goes on. Ends when it is dropped.
+/// Collects the items of the servers during a conversation. Ends when it is dropped.
 #[derive(Debug)]
 pub(super) struct Learning {
     _task: JoinSet<()>,
 }
 
 impl Learning {
-    /// Asks the servers that are connected, and each that is connected later or anew. `is_wanted` selects them.
+    /// Asks the connected servers that `is_wanted` selects, and again each server that connects later.
     pub(super) fn start(
         host: &Host,
         known: &Arc<Known>,

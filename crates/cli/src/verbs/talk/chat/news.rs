@@ -30,7 +30,7 @@ impl News {
         Self { events: host.events(), look, tools }
     }
 
-    /// The next line; safe to print. Pending for ever when nothing more can happen.
+    /// The next line, safe to print. Never resolves once nothing more can happen.
     pub(super) async fn next(&mut self) -> String {
         loop {
             match self.events.recv().await {
@@ -39,7 +39,7 @@ impl News {
                         return line;
                     }
                 }
-                // The missed events only say how a server was meanwhile.
+                // Missed events do not matter: they only describe earlier states.
                 Err(RecvError::Lagged(_)) => {}
                 Err(RecvError::Closed) => std::future::pending().await,
             }
@@ -85,7 +85,7 @@ impl News {
 
     fn tools(&mut self, server: ServerName, mut tools: Vec<String>) -> Option<String> {
         tools.sort_unstable();
-        // A server that is gone has none until it is back.
+        // A server without a connection has no tools until it is back.
         if tools.is_empty() || self.tools.get(&server) == Some(&tools) {
             return None;
         }

@@ -6,13 +6,13 @@ use reedline::{Completer, CompletionResult, Span, Suggestion};
 
 use super::{commands::COMMANDS, known::Known};
 
-/// Most candidates that are offered at once: a user does not look through more.
+/// The most candidates that are offered at once: users do not look through more.
 const SHOWN: usize = 100;
 
 /// The characters that may precede the `@` of a resource in the same word.
 const BEFORE: &[char] = &['(', '[', '{', '<', '"', '\''];
 
-/// Offers completions of what is typed.
+/// Offers completions of the typed text.
 #[derive(Debug)]
 pub(super) struct Offer {
     pub(super) known: Arc<Known>,

@@ -18,7 +18,7 @@ use crate::{
     verbs::offers::prompts::render,
 };
 
-/// Bytes of what a server says of an argument, in the question for it.
+/// The most bytes of a server's description of an argument, in the question for it.
 const ABOUT: usize = 200;
 
 /// A prompt that the user typed, and its arguments.
@@ -30,8 +30,8 @@ pub(super) struct PromptRequest {
 }
 
 impl PromptRequest {
-    /// Parses what stands behind the server: the name of the prompt, and `name=value` for each argument, with the
-    /// quotes of a shell.
+    /// Parses the text after the server: the name of the prompt, and `name=value` for each argument, with the quotes of
+    /// a shell.
     ///
     /// # Errors
     /// When it cannot be parsed.
@@ -71,7 +71,7 @@ impl Chat<'_> {
         Ok(turn_of(messages))
     }
 
-    /// Asks the person for the required arguments that were not given.
+    /// Asks the user for the required arguments that were not given.
     async fn ask_for_missing(
         &self,
         server: &str,
@@ -131,7 +131,7 @@ fn check(prompt: &Prompt, given: &BTreeMap<String, String>) -> Result<(), Failur
     }
 }
 
-/// A message as it is put into the conversation. A resource in it is data, whatever the role of the message.
+/// A message as it goes into the conversation. A resource in it is marked as data, whatever the role of the message.
 async fn shaped(
     host: &Host,
     server: &str,
@@ -150,9 +150,9 @@ async fn shaped(
     Ok(Message::new(role, words).with_parts(shaped.media))
 }
 
-/// `messages` as the turn of the user. Consecutive messages of the same role become one. Where a model could not go on
-/// from the last one, or the first is not the user's, all of it becomes the user's, with the role of each message in
-/// words.
+/// `messages` as the turn of the user. Consecutive messages of the same role become one. If a model could not continue
+/// after the last one, or the first is not the user's, they all become one message of the user, which names the role of
+/// each.
 fn turn_of(messages: Vec<Message>) -> Vec<Message> {
     let is_persons = |message: Option<&Message>| message.is_some_and(|message| message.role == Role::User);
     let as_told = is_persons(messages.first()) && is_persons(messages.last());

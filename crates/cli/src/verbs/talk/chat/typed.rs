@@ -24,7 +24,7 @@ pub(super) enum Typed {
 pub(super) enum Input {
     /// A user at a terminal.
     Editor(Editor, Arc<Terminal>),
-    /// A pipe, a file, or a terminal at which nothing may be asked.
+    /// A pipe, a file, or a terminal at which the program may not ask anything.
     Lines(Arc<Terminal>),
 }
 
@@ -53,7 +53,7 @@ impl Input {
         }
     }
 
-    /// Waits for what the user types next. Meanwhile no other task reads from the terminal.
+    /// Waits for the next input of the user. Meanwhile, no other task reads from the terminal.
     ///
     /// # Errors
     /// When the terminal cannot be read.

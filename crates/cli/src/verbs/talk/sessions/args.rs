@@ -1,4 +1,4 @@
-//! The verbs that look after conversations.
+//! The verbs that manage conversations.
 
 use std::path::PathBuf;
 
@@ -11,7 +11,7 @@ use clap::{Args, Subcommand, ValueEnum};
   toolrack sessions show last
   toolrack sessions export last -o session.md")]
 pub(crate) enum SessionsVerb {
-    /// Show the stored conversations, the one that was used last first
+    /// Show the stored conversations, the most recently used first
     List(ListSessionsArgs),
     /// Show what happened in a conversation
     Show(ShowSessionArgs),

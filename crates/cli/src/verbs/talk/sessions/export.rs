@@ -56,5 +56,5 @@ pub(super) async fn run(args: ExportSessionArgs, world: &World) -> Result<Exit, 
 
 fn json(document: &Document<'_>) -> Result<String, Failure> {
     let written = serde_json::to_string_pretty(document).map(|json| json + "\n");
-    written.map_err(|error| Failure::new(Exit::Other, "INTERNAL", format!("the session is no JSON: {error}")))
+    written.map_err(|error| Failure::new(Exit::Other, "INTERNAL", format!("the session is not JSON: {error}")))
 }

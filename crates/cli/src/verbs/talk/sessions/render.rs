@@ -17,7 +17,7 @@ pub(crate) struct List {
     pub(crate) totals: Totals,
 }
 
-/// `sessions show --json`, and what is exported as JSON.
+/// The output of `sessions show --json`, and of an export as JSON.
 #[derive(Debug, Serialize)]
 pub(crate) struct Document<'a> {
     pub(crate) session: &'a Titled,
@@ -100,7 +100,7 @@ pub(crate) fn rows(sessions: &[Titled]) -> Vec<String> {
     columns(&rows).iter().map(|line| one_line(line)).collect()
 }
 
-/// A line per session, and one about all of them.
+/// A line for each session, and one with the totals.
 pub(crate) fn list(list: &List, look: Look) -> String {
     let mut lines = rows(&list.sessions);
     if lines.len() > 1 {

@@ -14,7 +14,7 @@ const USUAL_LENGTH: usize = 256;
 /// `result` may be raw JSON (`&RawValue`) as well as any type.
 ///
 /// # Errors
-/// If `result` cannot be JSON, such as a map whose keys are no strings. Raw JSON, `Value` and plain structs always
+/// If `result` cannot be JSON, such as a map whose keys are not strings. Raw JSON, `Value` and plain structs always
 /// succeed.
 pub(crate) fn response<R: Serialize + ?Sized>(id: &Id, result: &R) -> serde_json::Result<Bytes> {
     let mut out = start(Some(id))?;

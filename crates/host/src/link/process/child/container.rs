@@ -104,7 +104,7 @@ fn refuse_too_much(mounts: &[Mount]) -> Result<(), SpawnError> {
         if let Some(link) = links::first_of_a_server(Path::new(source)) {
             let link = link.display();
             let why = format!(
-                "`container.mounts` names {source}, and a server could have made the link {link} itself: name what it is to lead to"
+                "`container.mounts` names {source}, and a server could have made the link {link} itself: name the target instead"
             );
             return Err(SpawnError::NotContained { why });
         }

@@ -113,13 +113,13 @@ pub enum SpawnError {
         program: PathBuf,
     },
     /// The sandbox for the program cannot be set up.
-    #[error("the server is not started, because its sandbox cannot be had: {why}")]
+    #[error("the server is not started, because its sandbox is not available: {why}")]
     NotConfined {
         /// The reason.
         why: String,
     },
     /// The container for the program cannot be used.
-    #[error("the server is not started, because its container cannot be had: {why}")]
+    #[error("the server is not started, because its container is not available: {why}")]
     NotContained {
         /// The reason.
         why: String,

@@ -116,7 +116,7 @@ fn of_call(call: &TranscriptCall, full: bool, look: Look) -> Vec<String> {
     vec![one_line(&indented(&format!("{name} {}", text::for_line(&written))))]
 }
 
-/// A label for content that is no text.
+/// A label for content that is not text.
 fn of_part(part: &Value) -> String {
     let resource = &part["resource"];
     let media_type = part["mimeType"].as_str().or_else(|| resource["mimeType"].as_str());
