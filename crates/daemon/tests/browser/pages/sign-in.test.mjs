@@ -54,7 +54,7 @@ test("a_browser_on_another_machine_ends_up_at_an_address_that_is_pasted", async 
     const field = page.getByTestId("sign-in-address");
     await field.fill(back.replace(/state=[^&]+/, "state=another"));
     await page.getByTestId("sign-in-paste").click();
-    await page.getByText("not the address that the sign-in page leads to").waitFor();
+    await page.getByText("not the redirect address of the sign-in page").waitFor();
     await field.fill(back);
     await page.getByTestId("sign-in-paste").click();
     await page.locator('[data-testid="server"][data-name="far"][data-status="connected"]').waitFor();
