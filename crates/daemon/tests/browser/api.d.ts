@@ -144,6 +144,7 @@ declare namespace Api {
     source: string | null;
     line?: number | null;
     enabled: boolean;
+    own: boolean;
     editable: boolean;
     tools: number;
     tools_hidden: number;
@@ -324,7 +325,9 @@ declare namespace Api {
     definition: string;
     given_for: "tool" | "server";
     way: string;
+    lasting: "always" | "session";
     at: string | null;
+    member: string | null;
   }
 
   interface Pending {

@@ -255,7 +255,6 @@ test("no_role_is_raised_by_what_a_request_says", async () => {
     ["ann", "/api/v1/config/reload", "POST"],
     ["ann", "/api/v1/audit", "GET"],
     ["ann", "/metrics", "GET"],
-    ["ann", "/api/v1/answers", "DELETE"],
     ["olga", "/api/v1/audit", "GET"],
     ["vic", "/api/v1/sessions", "GET"],
     ["ada", "/api/v1/servers", "POST"],
