@@ -1,6 +1,9 @@
 //! The stderr and the log of servers.
 
-use crate::{Store, StoreError};
+use crate::{
+    Store, StoreError,
+    database::{QueryBuilder, query},
+};
 
 /// The most lines of one server. Beyond that, the oldest are removed.
 const MAX_LINES: i64 = 2_000;
@@ -58,41 +61,37 @@ impl Store {
             return Ok(());
         }
         let doing = "keeping the log of a server";
-        let error = || self.error(doing);
         let mut transaction = self.begin(doing).await?;
         for line in lines {
             let end = line.text.floor_char_boundary(MAX_TEXT_BYTES);
-            sqlx::query("INSERT INTO server_log (server, source, at, kind, text) VALUES (?, ?, ?, ?, ?)")
+            query("INSERT INTO server_log (server, source, at, kind, text) VALUES ($1, $2, $3, $4, $5)")
                 .bind(&line.server)
                 .bind(&line.source)
                 .bind(line.at)
                 .bind(&line.kind)
                 .bind(&line.text[..end])
-                .execute(&mut *transaction)
-                .await
-                .map_err(error())?;
+                .execute(&mut transaction)
+                .await?;
         }
         let mut servers: Vec<_> = lines.iter().map(|line| (&line.server, &line.source)).collect();
         servers.sort();
         servers.dedup();
         for (server, source) in servers {
-            sqlx::query(
-                "DELETE FROM server_log WHERE server = ?1 AND source = ?2 AND id <= (SELECT id FROM server_log \
-                 WHERE server = ?1 AND source = ?2 ORDER BY id DESC LIMIT 1 OFFSET ?3)",
+            query(
+                "DELETE FROM server_log WHERE server = $1 AND source = $2 AND id <= (SELECT id FROM server_log \
+                 WHERE server = $1 AND source = $2 ORDER BY id DESC LIMIT 1 OFFSET $3)",
             )
             .bind(server)
             .bind(source)
             .bind(MAX_LINES)
-            .execute(&mut *transaction)
-            .await
-            .map_err(error())?;
+            .execute(&mut transaction)
+            .await?;
         }
-        sqlx::query("DELETE FROM server_log WHERE id <= (SELECT id FROM server_log ORDER BY id DESC LIMIT 1 OFFSET ?)")
+        query("DELETE FROM server_log WHERE id <= (SELECT id FROM server_log ORDER BY id DESC LIMIT 1 OFFSET $1)")
             .bind(MAX_TOTAL_LINES)
-            .execute(&mut *transaction)
-            .await
-            .map_err(error())?;
-        transaction.commit().await.map_err(error())
+            .execute(&mut transaction)
+            .await?;
+        transaction.commit().await
     }
 
     /// The newest lines that match `query`, the oldest of them first.
@@ -100,9 +99,7 @@ impl Store {
     /// # Errors
     /// [`StoreError`] when the database fails.
     pub async fn log(&self, query: &LogQuery) -> Result<Vec<LogLine>, StoreError> {
-        let mut builder = sqlx::QueryBuilder::<sqlx::Sqlite>::new(
-            "SELECT id, server, source, at, kind, text FROM server_log WHERE id > ",
-        );
+        let mut builder = QueryBuilder::new("SELECT id, server, source, at, kind, text FROM server_log WHERE id > ");
         builder.push_bind(query.after);
         for (index, (server, source)) in query.servers.iter().enumerate() {
             builder.push(if index == 0 { " AND (" } else { " OR " });
@@ -112,8 +109,7 @@ impl Store {
             builder.push(")");
         }
         builder.push(" ORDER BY id DESC LIMIT ").push_bind(i64::try_from(query.limit).unwrap_or(i64::MAX));
-        let rows: Vec<Row> =
-            builder.build_query_as().fetch_all(&self.pool).await.map_err(self.error("reading the log of a server"))?;
+        let rows: Vec<Row> = builder.build().fetch_all(&mut self.read("reading the log of a server").await?).await?;
         Ok(rows.into_iter().rev().map(LogLine::from).collect())
     }
 }

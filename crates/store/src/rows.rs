@@ -3,8 +3,14 @@
 /// Reads each column into the field of its name; behind `flatten`, a field that is a row of its own.
 macro_rules! from_row {
     ($row:ident { $($column:ident),+ $(,)? } $(flatten $part:ident)?) => {
-        impl sqlx::FromRow<'_, sqlx::sqlite::SqliteRow> for $row {
-            fn from_row(row: &sqlx::sqlite::SqliteRow) -> sqlx::Result<Self> {
+        $crate::rows::from_row_of!(sqlx::sqlite::SqliteRow, $row { $($column),+ } $(flatten $part)?);
+    };
+}
+
+macro_rules! from_row_of {
+    ($from:ty, $row:ident { $($column:ident),+ } $(flatten $part:ident)?) => {
+        impl sqlx::FromRow<'_, $from> for $row {
+            fn from_row(row: &$from) -> sqlx::Result<Self> {
                 Ok(Self {
                     $($column: sqlx::Row::try_get(row, stringify!($column))?,)+
                     $($part: sqlx::FromRow::from_row(row)?,)?
@@ -14,4 +20,4 @@ macro_rules! from_row {
     };
 }
 
-pub(crate) use from_row;
+pub(crate) use {from_row, from_row_of};

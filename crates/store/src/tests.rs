@@ -168,13 +168,13 @@ async fn a_server_that_has_not_changed_is_not_written_again() {
     let (_folder, store) = new_store().await;
     let seen = "SELECT seen_at FROM servers";
     store.remember_era("x", Era::Modern).await;
-    let first: i64 = sqlx::query_scalar(seen).fetch_one(&store.pool).await.unwrap();
-    sqlx::query("UPDATE servers SET seen_at = seen_at - 10").execute(&store.pool).await.unwrap();
+    let first: i64 = sqlx::query_scalar(seen).fetch_one(&store.file.pool).await.unwrap();
+    sqlx::query("UPDATE servers SET seen_at = seen_at - 10").execute(&store.file.pool).await.unwrap();
     store.remember_era("x", Era::Modern).await;
-    assert_eq!(sqlx::query_scalar::<_, i64>(seen).fetch_one(&store.pool).await.unwrap(), first - 10);
-    sqlx::query("UPDATE servers SET seen_at = seen_at - 100000").execute(&store.pool).await.unwrap();
+    assert_eq!(sqlx::query_scalar::<_, i64>(seen).fetch_one(&store.file.pool).await.unwrap(), first - 10);
+    sqlx::query("UPDATE servers SET seen_at = seen_at - 100000").execute(&store.file.pool).await.unwrap();
     store.remember_era("x", Era::Modern).await;
-    assert!(sqlx::query_scalar::<_, i64>(seen).fetch_one(&store.pool).await.unwrap() >= first);
+    assert!(sqlx::query_scalar::<_, i64>(seen).fetch_one(&store.file.pool).await.unwrap() >= first);
 }
 
 #[tokio::test]
@@ -184,11 +184,11 @@ async fn servers_unseen_for_longest_are_forgotten() {
         "WITH RECURSIVE n (i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i < 10004) \
          INSERT INTO servers SELECT 'f' || i, 'legacy', i FROM n",
     )
-    .execute(&store.pool)
+    .execute(&store.file.pool)
     .await
     .unwrap();
     store.remember_era("new", Era::Modern).await;
-    let count: i64 = sqlx::query_scalar("SELECT count(*) FROM servers").fetch_one(&store.pool).await.unwrap();
+    let count: i64 = sqlx::query_scalar("SELECT count(*) FROM servers").fetch_one(&store.file.pool).await.unwrap();
     assert_eq!(count, 10_000);
     assert_eq!(store.era("f0").await, None);
     assert_eq!(store.era("f10004").await, Some(Era::Legacy));
@@ -243,7 +243,7 @@ async fn a_file_that_cannot_be_used_is_named_and_left_as_it_is() {
     sqlx::query("PRAGMA user_version = 999").execute(&mut connection).await.unwrap();
     connection.close().await.unwrap();
     let error = refused(&file("new.db")).await;
-    let own = format!("schema 999, this one knows {}", migrations::SCHEMA);
+    let own = format!("schema 999, this one knows {}", sqlite::SCHEMA);
     assert!(error.to_string().contains(&own), "{error}");
 
     let mut connection = raw(&file("busy.db")).await;
@@ -385,7 +385,7 @@ async fn a_database_that_may_only_be_read_says_so() {
     let path = folder.path().join("toolrack.db");
     Store::open(&path).await.unwrap().close().await;
     let options = SqliteConnectOptions::new().filename(&path).read_only(true);
-    let store = Store::of(SqlitePool::connect_with(options).await.unwrap(), path);
+    let store = Store::of(sqlite::File::of(sqlx::SqlitePool::connect_with(options).await.unwrap(), &path));
     let error = store.approve(&approval("a", "1"), &Caller::local(Way::Cli)).await.unwrap_err();
     assert!(matches!(error, StoreError::ReadOnly { .. }), "{error:?}");
 }
@@ -471,14 +471,14 @@ async fn a_database_is_opened_as_it_is_only_when_there_is_nothing_to_do() {
 async fn a_store_that_is_left_loses_nothing_and_one_that_erased_leaves_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("toolrack.db");
-    let log = sidecar(&path);
+    let log = sqlite::sidecar(&path);
     let store = Store::open(&path).await.unwrap();
     let session = store.create_session(&NewSession::default()).await.unwrap();
     store.leave().await;
     assert!(log.metadata().is_ok_and(|log| log.len() > 0), "nobody waited for the disk");
 
     // What the next process would have, whatever this one still has open.
-    let (copy, copied) = (folder.path().join("copy.db"), sidecar(&folder.path().join("copy.db")));
+    let (copy, copied) = (folder.path().join("copy.db"), sqlite::sidecar(&folder.path().join("copy.db")));
     std::fs::copy(&path, &copy).unwrap();
     std::fs::copy(&log, &copied).unwrap();
     let next = Store::open(&copy).await.unwrap();

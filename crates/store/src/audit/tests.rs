@@ -115,7 +115,7 @@ async fn what_was_written_can_be_neither_changed_nor_deleted_by_mistake() {
     let (_folder, store) = new_store().await;
     keep(&store, &["a", "b"]).await;
     for statement in ["UPDATE audit SET at = 0", "DELETE FROM audit WHERE seq = 2", "DELETE FROM audit"] {
-        let error = sqlx::query(statement).execute(&store.pool).await.unwrap_err();
+        let error = sqlx::query(statement).execute(&store.file.pool).await.unwrap_err();
         assert!(error.to_string().contains("rows of the audit log are never"), "{error}");
     }
     assert_eq!(chain(&store).await.unwrap().rows, 2);

@@ -51,7 +51,7 @@ async fn of_more_servers_than_are_kept_those_go_whose_tools_changed_the_longest_
         "WITH RECURSIVE n (i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i < 499) \
          INSERT INTO server_tools (fingerprint, tools, kept_at) SELECT 'f' || i, x'78', i FROM n",
     )
-    .execute(&store.pool)
+    .execute(&store.file.pool)
     .await
     .unwrap();
     store.remember_tools("f1", tools("changed")).await;
@@ -67,9 +67,9 @@ async fn tools_that_have_not_changed_are_not_written_again() {
     let (_folder, store) = new_store().await;
     store.remember_tools("a", tools("x")).await;
     let writes = "SELECT total_changes()";
-    let before: i64 = sqlx::query_scalar(writes).fetch_one(&store.pool).await.unwrap();
+    let before: i64 = sqlx::query_scalar(writes).fetch_one(&store.file.pool).await.unwrap();
     store.remember_tools("a", tools("x")).await;
-    assert_eq!(sqlx::query_scalar::<_, i64>(writes).fetch_one(&store.pool).await.unwrap(), before);
+    assert_eq!(sqlx::query_scalar::<_, i64>(writes).fetch_one(&store.file.pool).await.unwrap(), before);
     store.remember_tools("a", tools("y")).await;
-    assert!(sqlx::query_scalar::<_, i64>(writes).fetch_one(&store.pool).await.unwrap() > before);
+    assert!(sqlx::query_scalar::<_, i64>(writes).fetch_one(&store.file.pool).await.unwrap() > before);
 }

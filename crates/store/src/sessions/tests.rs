@@ -5,7 +5,7 @@ use std::path::Path;
 
 use chrono::Duration;
 use futures::future::join_all;
-use sqlx::{SqlitePool, sqlite::SqliteConnectOptions};
+use sqlx::sqlite::SqliteConnectOptions;
 use toolrack_host::{Principal, principal::Kind};
 
 use super::*;
@@ -21,7 +21,7 @@ async fn age(store: &Store, session: &Session, days: i64) {
     sqlx::query("UPDATE sessions SET updated_at = ? WHERE id = ?")
         .bind((Utc::now() - Duration::days(days)).timestamp_millis())
         .bind(session.id.to_string())
-        .execute(&store.pool)
+        .execute(&store.file.pool)
         .await
         .unwrap();
 }
@@ -206,7 +206,7 @@ async fn a_session_is_found_by_any_prefix_that_no_other_shares() {
             .bind(id)
             .bind(format!("number {age}"))
             .bind(100 - age as i64)
-            .execute(&store.pool)
+            .execute(&store.file.pool)
             .await
             .unwrap();
     }
@@ -295,7 +295,7 @@ async fn a_message_that_cannot_be_read_is_never_left_out() {
     let (_folder, store) = new_store().await;
     let session = begin(&store, "x").await;
     store.append(session.id, &step(0, vec![says(Role::User, "a"), says(Role::User, "b")])).await.unwrap();
-    sqlx::query("UPDATE messages SET id = 'x' WHERE position = 0").execute(&store.pool).await.unwrap();
+    sqlx::query("UPDATE messages SET id = 'x' WHERE position = 0").execute(&store.file.pool).await.unwrap();
     let error = store.messages(session.id, 0, 9).await.unwrap_err();
     assert!(matches!(error, StoreError::Corrupt { .. }), "{error:?}");
     assert_eq!(store.messages(session.id, 1, 9).await.unwrap().len(), 1);
@@ -384,7 +384,7 @@ async fn a_session_is_neither_begun_nor_changed_where_nothing_can_be_written() {
     let session = begin(&store, "x").await;
     let path = store.path().to_owned();
     let options = SqliteConnectOptions::new().filename(&path).read_only(true);
-    let reader = Store::of(SqlitePool::connect_with(options).await.unwrap(), path);
+    let reader = Store::of(crate::sqlite::File::of(sqlx::SqlitePool::connect_with(options).await.unwrap(), &path));
     assert_eq!(reader.find_session("last", Whose::All).await.unwrap(), session, "reading works");
     for error in [
         reader.create_session(&NewSession::default()).await.map(drop).unwrap_err(),
@@ -402,9 +402,9 @@ async fn a_full_disk_keeps_nothing_of_a_step_and_all_that_was_before() {
     let session = begin(&store, "x").await;
     store.append(session.id, &step(0, vec![says(Role::User, "before")])).await.unwrap();
     // No page more than the file has.
-    let pages: i64 = sqlx::query_scalar("PRAGMA page_count").fetch_one(&store.pool).await.unwrap();
+    let pages: i64 = sqlx::query_scalar("PRAGMA page_count").fetch_one(&store.file.pool).await.unwrap();
     let limit = format!("PRAGMA max_page_count = {}", pages + 4);
-    sqlx::query(sqlx::AssertSqlSafe(limit)).execute(&store.pool).await.unwrap();
+    sqlx::query(sqlx::AssertSqlSafe(limit)).execute(&store.file.pool).await.unwrap();
     let long = Step {
         open_turn: Some("{}".to_owned()),
         ..step(1, vec![says(Role::Assistant, "short"), says(Role::Tool, &"long".repeat(100_000))])
@@ -425,20 +425,20 @@ async fn a_database_that_is_held_is_waited_for_and_then_named() {
     let error = patient.append(session.id, &step(0, vec![says(Role::User, "x")])).await.unwrap_err();
     assert!(matches!(error, StoreError::Locked { .. }), "{error:?}");
     assert_eq!(patient.session(session.id).await.unwrap(), session, "reading needs no writer's leave");
-    holding.rollback().await.unwrap();
+    drop(holding);
     patient.append(session.id, &step(0, vec![says(Role::User, "x")])).await.unwrap();
 }
 
 #[tokio::test]
 async fn a_step_waits_for_the_disk_and_other_writes_do_not() {
     let (_folder, store) = new_store().await;
-    let level = async || sqlx::query_scalar::<_, i64>("PRAGMA synchronous").fetch_one(&store.pool).await.unwrap();
+    let level = async || sqlx::query_scalar::<_, i64>("PRAGMA synchronous").fetch_one(&store.file.pool).await.unwrap();
     let (normal, full) = (1, 2);
     assert_eq!(level().await, normal);
     let session = begin(&store, "x").await;
     store.append(session.id, &step(0, vec![says(Role::User, "x")])).await.unwrap();
     assert_eq!(level().await, full);
-    store.begin("writing something else").await.unwrap().rollback().await.unwrap();
+    drop(store.begin("writing something else").await.unwrap());
     assert_eq!(level().await, normal);
 }
 

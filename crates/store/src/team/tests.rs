@@ -98,7 +98,7 @@ async fn a_token_that_has_ended_proves_nothing_and_its_row_goes_with_the_next_on
     store.keep_token(ANN, &NewToken { ends_at, ..new("t-1") }, &by()).await.unwrap();
     assert!(store.team_token(TokenHash::of("t-1")).await.unwrap().is_none());
     store.keep_token(ANN, &new("t-2"), &by()).await.unwrap();
-    let rows: i64 = sqlx::query_scalar("SELECT count(*) FROM team_tokens").fetch_one(&store.pool).await.unwrap();
+    let rows: i64 = sqlx::query_scalar("SELECT count(*) FROM team_tokens").fetch_one(&store.file.pool).await.unwrap();
     assert_eq!(rows, 1);
 }
 
@@ -118,7 +118,7 @@ async fn only_a_file_with_a_team_has_its_tables_and_a_newer_one_is_left_alone() 
     let store = Store::open(folder.path().join("toolrack.db")).await.unwrap();
     let tables = async || -> i64 {
         let count = "SELECT count(*) FROM sqlite_schema WHERE name LIKE 'team%'";
-        sqlx::query_scalar(count).fetch_one(&store.pool).await.unwrap()
+        sqlx::query_scalar(count).fetch_one(&store.file.pool).await.unwrap()
     };
     assert_eq!(tables().await, 0);
     let team = store.with_team().await.unwrap();
@@ -126,7 +126,7 @@ async fn only_a_file_with_a_team_has_its_tables_and_a_newer_one_is_left_alone() 
     assert!(tables().await > 0);
     let again = store.with_team().await.unwrap();
     assert_eq!(again.members(None).await.unwrap(), [ann()]);
-    sqlx::query("UPDATE team_schema SET version = 99").execute(&store.pool).await.unwrap();
+    sqlx::query("UPDATE team_schema SET version = 99").execute(&store.file.pool).await.unwrap();
     assert!(matches!(store.with_team().await, Err(StoreError::Newer { found: 99, .. })));
 }
 
@@ -187,15 +187,15 @@ async fn a_team_of_an_older_version_keeps_its_members_and_tokens() {
         let folder = tempfile::tempdir().unwrap();
         let store = Store::open(folder.path().join("toolrack.db")).await.unwrap();
         for script in &SCRIPTS[..version] {
-            sqlx::raw_sql(*script).execute(&store.pool).await.unwrap();
+            sqlx::raw_sql(*script).execute(&store.file.pool).await.unwrap();
         }
         let hash = TokenHash::of("t-1");
         let row = "INSERT INTO team_members (issuer, subject, kind, tenant, name, groups, role, changed_at) \
                    VALUES ('https://login.example', 'ann', 'person', 'acme', 'Ann', '[\"eng\"]', 'operator', 1)";
-        sqlx::query(row).execute(&store.pool).await.unwrap();
+        sqlx::query(row).execute(&store.file.pool).await.unwrap();
         let token = "INSERT INTO team_tokens (hash, id, issuer, subject, purpose, label, made_at) \
                      VALUES (?, 'id', 'https://login.example', 'ann', 'personal', 'my laptop', 1)";
-        sqlx::query(token).bind(hash.0.to_vec()).execute(&store.pool).await.unwrap();
+        sqlx::query(token).bind(hash.0.to_vec()).execute(&store.file.pool).await.unwrap();
 
         let team = store.with_team().await.unwrap();
         let found = team.team_token(hash).await.unwrap().unwrap();
@@ -216,7 +216,7 @@ async fn a_row_of_a_newer_version_gives_no_right_that_this_one_does_not_know() {
     store.keep_token(ANN, &new("t-1"), &by()).await.unwrap().unwrap();
     let change = async |what: &str| {
         let text = format!("UPDATE team_members SET {what}");
-        sqlx::query(sqlx::AssertSqlSafe(text)).execute(&store.pool).await.unwrap();
+        sqlx::query(sqlx::AssertSqlSafe(text)).execute(&store.file.pool).await.unwrap();
         store.member(ANN).await.unwrap()
     };
     assert_eq!(change("role = 'owner'").await.unwrap().role(), Role::Scraper);
@@ -225,7 +225,7 @@ async fn a_row_of_a_newer_version_gives_no_right_that_this_one_does_not_know() {
     assert_eq!(change("tenant = '../etc'").await, None, "no principal can have this tenant");
     assert!(store.team_token(TokenHash::of("t-1")).await.unwrap().is_none());
     assert!(change("tenant = 'acme'").await.is_some());
-    sqlx::query("UPDATE team_tokens SET purpose = 'root'").execute(&store.pool).await.unwrap();
+    sqlx::query("UPDATE team_tokens SET purpose = 'root'").execute(&store.file.pool).await.unwrap();
     assert!(store.team_token(TokenHash::of("t-1")).await.unwrap().is_none());
 }
 

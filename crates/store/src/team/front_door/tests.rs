@@ -70,7 +70,7 @@ async fn a_code_is_valid_once_and_only_for_a_minute() {
     assert_eq!(store.take_code(hash("other")).await.unwrap(), Code::Unknown);
 
     store.begin_grant(&grant("late"), &by()).await.unwrap();
-    sqlx::query("UPDATE team_grants SET code_ends_at = 1").execute(&store.pool).await.unwrap();
+    sqlx::query("UPDATE team_grants SET code_ends_at = 1").execute(&store.file.pool).await.unwrap();
     assert_eq!(store.take_code(hash("late")).await.unwrap(), Code::Unknown);
 }
 
@@ -114,7 +114,7 @@ async fn a_grant_and_its_tokens_end_together_whichever_is_revoked() {
 async fn an_access_token_that_has_ended_leaves_its_grant() {
     let (_folder, store) = store().await;
     exchanged(&store).await;
-    sqlx::query("UPDATE team_tokens SET ends_at = 1").execute(&store.pool).await.unwrap();
+    sqlx::query("UPDATE team_tokens SET ends_at = 1").execute(&store.file.pool).await.unwrap();
     // The next token removes the rows of those that have ended.
     let other = NewToken { hash: hash("other"), family: None, ..access(&exchanged_row(&store).await) };
     store.keep_token(ANN, &other, &by()).await.unwrap();
@@ -130,9 +130,9 @@ async fn exchanged_row(store: &TeamStore) -> Grant {
 async fn a_grant_ends_for_good_whatever_renews_it() {
     let (_folder, store) = store().await;
     exchanged(&store).await;
-    sqlx::query("UPDATE team_grants SET ends_for_good_at = ?").bind(now() + 5).execute(&store.pool).await.unwrap();
+    sqlx::query("UPDATE team_grants SET ends_for_good_at = ?").bind(now() + 5).execute(&store.file.pool).await.unwrap();
     assert!(store.rotate_refresh(refresh("r-1"), hash("r-2")).await.unwrap());
-    let ends: i64 = sqlx::query_scalar("SELECT ends_at FROM team_grants").fetch_one(&store.pool).await.unwrap();
+    let ends: i64 = sqlx::query_scalar("SELECT ends_at FROM team_grants").fetch_one(&store.file.pool).await.unwrap();
     assert!(ends <= now() + 5);
 }
 
@@ -148,17 +148,18 @@ async fn clients_that_no_person_uses_make_room_and_those_in_use_stay() {
          (id, name, redirect_uris, made_at, ends_at) SELECT 'flood-' || i, '', '[]', i, ? FROM n",
     )
     .bind(now() + 60)
-    .execute(&store.pool)
+    .execute(&store.file.pool)
     .await
     .unwrap();
     store.put_client(&client("c-2".to_owned())).await.unwrap();
-    let clients: i64 = sqlx::query_scalar("SELECT count(*) FROM team_clients").fetch_one(&store.pool).await.unwrap();
+    let clients: i64 =
+        sqlx::query_scalar("SELECT count(*) FROM team_clients").fetch_one(&store.file.pool).await.unwrap();
     assert_eq!(clients, 2_001, "2,000 that are not used, and the one that is");
     assert!(store.registered_client("flood-1").await.unwrap().is_none());
     for id in ["c-1", "c-2", "flood-2"] {
         assert!(store.registered_client(id).await.unwrap().is_some(), "{id}");
     }
-    sqlx::query("UPDATE team_clients SET ends_at = 1 WHERE id = 'c-2'").execute(&store.pool).await.unwrap();
+    sqlx::query("UPDATE team_clients SET ends_at = 1 WHERE id = 'c-2'").execute(&store.file.pool).await.unwrap();
     assert!(store.registered_client("c-2").await.unwrap().is_none());
 }
 
