@@ -23,7 +23,7 @@ pub use retention::KeepAudit;
 pub use verify::{Break, Chain};
 pub use writer::{AuditLog, AuditWriter, Hide};
 
-use crate::{Store, StoreError, database::QueryBuilder};
+use crate::{Store, StoreError, database::QueryBuilder, rows::TextBytes};
 
 /// The most rows that one query returns.
 const MAX_ROWS: usize = 10_000;
@@ -66,10 +66,10 @@ pub struct AuditQuery {
 }
 
 /// The body is bytes, because another program may have stored something there that is not text.
-type Row = (i64, i64, Vec<u8>, Vec<u8>);
+type Row = (i64, i64, TextBytes, Vec<u8>);
 
 impl From<Row> for AuditRow {
-    fn from((seq, at, body, hash): Row) -> Self {
+    fn from((seq, at, TextBytes(body), hash): Row) -> Self {
         let body = String::from_utf8_lossy(&body).into_owned();
         let entry = serde_json::from_str(&body).unwrap_or_default();
         Self { seq: u64::try_from(seq).unwrap_or_default(), at, entry, body, hash }

@@ -16,7 +16,10 @@
 //! [`ArtifactFolder`] stores results that are too long for a model as files (the host's
 //! [`Artifacts`](toolrack_host::Artifacts)).
 //!
-//! This crate knows nothing of how a host or an agent behaves, and has no network.
+//! With the feature `postgres`, [`Database`](https://docs.rs/toolrack-store/latest/toolrack_store/struct.Database.html) has the same for many
+//! tenants and processes, in Postgres: a [`Store`] for each tenant, with rows that no other tenant can see.
+//!
+//! This crate knows nothing of how a host or an agent behaves, and has no network but to that database.
 //!
 //! ```text
 //!   journal, transcript                               a conversation of an agent; a stored message to show
@@ -97,12 +100,14 @@ use std::{
     time::Duration,
 };
 
-use database::sqlite;
+use database::{Backend, sqlite};
 
 pub use answers::StandingAnswer;
 pub use approvals::Approval;
 pub use artifacts::{ArtifactBounds, ArtifactFolder, Piece, ReadError};
-pub use error::StoreError;
+#[cfg(feature = "postgres")]
+pub use database::postgres::{Database, DatabaseSettings};
+pub use error::{DatabaseProblem, StoreError};
 pub use log::{LogLine, LogQuery};
 pub use owner::{Owner, Whose};
 pub use pins::{Pinned, QuarantinedTool};
@@ -134,7 +139,7 @@ const BRIEF_PATIENCE: Duration = Duration::from_millis(200);
 /// their own ([`toolrack_host::owned`]), so that a future which its owner stops polling never holds the connection.
 #[derive(Clone, Debug)]
 pub struct Store {
-    file: sqlite::File,
+    backend: Backend,
     claims: sessions::Claims,
 }
 
@@ -164,19 +169,41 @@ impl Store {
     }
 
     fn of(file: sqlite::File) -> Self {
-        Self { file, claims: sessions::Claims::default() }
+        Self::at(Backend::Sqlite(file))
     }
 
-    /// The path of the database file.
+    /// The pool of SQLite, for tests that look into the file.
+    #[cfg(test)]
+    fn pool(&self) -> &sqlx::SqlitePool {
+        match &self.backend {
+            Backend::Sqlite(file) => &file.pool,
+            #[cfg(feature = "postgres")]
+            Backend::Postgres(_) => panic!("not a file"),
+        }
+    }
+
+    fn at(backend: Backend) -> Self {
+        Self { backend, claims: sessions::Claims::default() }
+    }
+
+    /// The path of the database file, or the host and the name of the database.
     #[must_use]
     pub fn path(&self) -> &Path {
-        &self.file.path
+        match &self.backend {
+            Backend::Sqlite(file) => &file.path,
+            #[cfg(feature = "postgres")]
+            Backend::Postgres(tenant) => Path::new(&**tenant.name()),
+        }
     }
 
     /// Waits for the running statement and closes the file. A store that is merely dropped loses nothing, but leaves
-    /// the write-ahead log beside the file.
+    /// the write-ahead log beside the file. The connections of a [`Database`] stay open, for its other stores.
     pub async fn close(&self) {
-        self.file.pool.close().await;
+        match &self.backend {
+            Backend::Sqlite(file) => file.pool.close().await,
+            #[cfg(feature = "postgres")]
+            Backend::Postgres(_) => {}
+        }
     }
 
     /// Closes the store of a process that is about to exit. Waits for the running statement, and leaves a short
@@ -185,7 +212,11 @@ impl Store {
     ///
     /// The store is of no use afterwards; its thread and its open files remain until the process exits.
     pub async fn leave(&self) {
-        self.file.leave().await;
+        match &self.backend {
+            Backend::Sqlite(file) => file.leave().await,
+            #[cfg(feature = "postgres")]
+            Backend::Postgres(_) => {}
+        }
     }
 }
 

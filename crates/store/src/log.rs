@@ -117,7 +117,7 @@ impl Store {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tests::new_store;
+    use crate::tests::{Stage, on_both};
 
     fn line(server: &str, text: impl Into<String>) -> LogLine {
         let (server, text) = (server.to_owned(), text.into());
@@ -128,9 +128,8 @@ mod tests {
         store.log(&query).await.unwrap().into_iter().map(|line| line.text).collect()
     }
 
-    #[tokio::test]
-    async fn the_newest_lines_of_a_server_come_back_in_order() {
-        let (_folder, store) = new_store().await;
+    async fn the_newest_lines_of_a_server_come_back_in_order(stage: &Stage) {
+        let store = stage.store().await;
         let lines = [line("a", "1"), line("b", "x"), line("a", "2"), line("a", "3")];
         store.keep_log(&lines).await.unwrap();
         let of = |server: &str, source: &str| LogQuery {
@@ -146,9 +145,8 @@ mod tests {
         assert_eq!(texts(&store, newer).await, ["3"]);
     }
 
-    #[tokio::test]
-    async fn old_lines_go_and_long_ones_are_cut() {
-        let (_folder, store) = new_store().await;
+    async fn old_lines_go_and_long_ones_are_cut(stage: &Stage) {
+        let store = stage.store().await;
         store.keep_log(&[line("quiet", "ä".repeat(MAX_TEXT_BYTES))]).await.unwrap();
         let flood: Vec<_> = (0..MAX_LINES + 10).map(|number| line("loud", number.to_string())).collect();
         store.keep_log(&flood).await.unwrap();
@@ -157,4 +155,6 @@ mod tests {
         assert_eq!(all[0].len(), MAX_TEXT_BYTES);
         assert_eq!(all[1], "10");
     }
+
+    on_both!(the_newest_lines_of_a_server_come_back_in_order, old_lines_go_and_long_ones_are_cut);
 }

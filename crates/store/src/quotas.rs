@@ -88,16 +88,15 @@ impl Store {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tests::{Stage, on_both};
 
     fn used(holder: &str, quota: &str, used: f64, at: DateTime<Utc>) -> QuotaUse {
         let at = DateTime::from_timestamp_millis(at.timestamp_millis()).unwrap();
         QuotaUse { holder: holder.to_owned(), name: None, quota: quota.to_owned(), most: 10, used, at }
     }
 
-    #[tokio::test]
-    async fn what_was_used_is_read_as_it_was_written_last_and_old_rows_go() {
-        let folder = tempfile::tempdir().unwrap();
-        let store = Store::open(folder.path().join("toolrack.db")).await.unwrap();
+    async fn what_was_used_is_read_as_it_was_written_last_and_old_rows_go(stage: &Stage) {
+        let store = stage.store().await;
         let now = Utc::now();
         let (ann, bob) = (used("member a", "calls_per_day", 1.5, now), used("member b", "calls_per_day", 2.0, now));
         let old = used("member c", "calls_per_day", 2.0, now - TimeDelta::days(33));
@@ -109,4 +108,6 @@ mod tests {
         assert_eq!(store.quota_uses().await.unwrap(), [bob]);
         store.close().await;
     }
+
+    on_both!(what_was_used_is_read_as_it_was_written_last_and_old_rows_go);
 }

@@ -4,6 +4,8 @@
 macro_rules! from_row {
     ($row:ident { $($column:ident),+ $(,)? } $(flatten $part:ident)?) => {
         $crate::rows::from_row_of!(sqlx::sqlite::SqliteRow, $row { $($column),+ } $(flatten $part)?);
+        #[cfg(feature = "postgres")]
+        $crate::rows::from_row_of!(sqlx::postgres::PgRow, $row { $($column),+ } $(flatten $part)?);
     };
 }
 
@@ -21,3 +23,37 @@ macro_rules! from_row_of {
 }
 
 pub(crate) use {from_row, from_row_of};
+
+/// The bytes of a text, whatever they are.
+#[derive(Debug)]
+pub(crate) struct TextBytes(pub(crate) Vec<u8>);
+
+impl sqlx::Type<sqlx::Sqlite> for TextBytes {
+    fn type_info() -> sqlx::sqlite::SqliteTypeInfo {
+        <Vec<u8> as sqlx::Type<sqlx::Sqlite>>::type_info()
+    }
+
+    fn compatible(kind: &sqlx::sqlite::SqliteTypeInfo) -> bool {
+        <Vec<u8> as sqlx::Type<sqlx::Sqlite>>::compatible(kind)
+    }
+}
+
+impl<'r> sqlx::Decode<'r, sqlx::Sqlite> for TextBytes {
+    fn decode(value: sqlx::sqlite::SqliteValueRef<'r>) -> Result<Self, sqlx::error::BoxDynError> {
+        <Vec<u8> as sqlx::Decode<'r, sqlx::Sqlite>>::decode(value).map(Self)
+    }
+}
+
+#[cfg(feature = "postgres")]
+impl sqlx::Type<sqlx::Postgres> for TextBytes {
+    fn type_info() -> sqlx::postgres::PgTypeInfo {
+        <String as sqlx::Type<sqlx::Postgres>>::type_info()
+    }
+}
+
+#[cfg(feature = "postgres")]
+impl<'r> sqlx::Decode<'r, sqlx::Postgres> for TextBytes {
+    fn decode(value: sqlx::postgres::PgValueRef<'r>) -> Result<Self, sqlx::error::BoxDynError> {
+        value.as_bytes().map(|bytes| Self(bytes.to_owned()))
+    }
+}

@@ -20,6 +20,8 @@ use uuid::Uuid;
 pub use self::administration::{MemberChange, MemberChanged};
 pub use self::front_door::{Code, Grant, Grants, NewGrant, Refresh, RefreshHash, RegisteredClient};
 pub use self::removed::RemovedMember;
+#[cfg(feature = "postgres")]
+use crate::{Database, database::Backend};
 use crate::{
     Store, StoreError,
     audit::{Entry, append},
@@ -284,6 +286,10 @@ impl Store {
     /// # Errors
     /// [`StoreError::Newer`] when a newer version has made them; others when the database fails.
     pub async fn with_team(&self) -> Result<TeamStore, StoreError> {
+        #[cfg(feature = "postgres")]
+        if let Backend::Postgres(tenant) = &self.backend {
+            return tenant.database().team().await;
+        }
         let doing = "making the tables of a team";
         let mut transaction = self.begin(doing).await?;
         let is_there: bool = query_scalar("SELECT EXISTS (SELECT 1 FROM sqlite_schema WHERE name = 'team_schema')")
@@ -302,6 +308,17 @@ impl Store {
         }
         transaction.commit().await?;
         Ok(TeamStore { store: self.clone() })
+    }
+}
+
+#[cfg(feature = "postgres")]
+impl Database {
+    /// The store of the members of a team, of their tokens, and of what they allowed clients.
+    ///
+    /// # Errors
+    /// [`StoreError::Database`] when the database fails.
+    pub async fn team(&self) -> Result<TeamStore, StoreError> {
+        Ok(TeamStore { store: self.front_door().await? })
     }
 }
 

@@ -93,6 +93,20 @@ pub(super) async fn head(connection: &mut Transaction) -> Result<Option<Head>, S
 }
 
 impl Store {
+    /// Begins a chain without rows, unless there is one.
+    #[cfg(feature = "postgres")]
+    pub(crate) async fn begin_audit(&self) -> Result<(), StoreError> {
+        let doing = "beginning the audit log";
+        if head(&mut self.read(doing).await?).await?.is_some() {
+            return Ok(());
+        }
+        let begin = query(
+            "INSERT INTO audit_head (id, seq, hash, kept_from, forgot_at) \
+             SELECT 1, 0, $1, 1, 0 WHERE NOT EXISTS (SELECT 1 FROM audit) ON CONFLICT DO NOTHING",
+        );
+        self.write(begin.bind(&NOTHING[..]), doing).await.map(drop)
+    }
+
     /// Adds `entry`, in a transaction of its own.
     pub(crate) async fn record(&self, entry: Entry) -> Result<(), StoreError> {
         let doing = "writing the audit log";

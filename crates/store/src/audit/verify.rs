@@ -7,6 +7,7 @@ use super::{
 use crate::{
     Store, StoreError,
     database::{Transaction, query, query_scalar},
+    rows::TextBytes,
 };
 
 /// How many rows one query reads.
@@ -146,10 +147,11 @@ fn differs(head: &Head, walk: &Walk, first: i64) -> bool {
 /// The first row that was not forgotten, and the hash before it. Both come from the newest `forgot` row, which is
 /// itself a part of the chain; `None` when no row was forgotten.
 async fn base(connection: &mut Transaction) -> Result<Option<(i64, [u8; 32])>, StoreError> {
-    let body: Option<Vec<u8>> = query_scalar("SELECT body FROM audit WHERE kind = 'forgot' ORDER BY seq DESC LIMIT 1")
-        .fetch_optional(connection)
-        .await?;
-    let entry = body.and_then(|body| serde_json::from_slice::<Entry>(&body).ok());
+    let body: Option<TextBytes> =
+        query_scalar("SELECT body FROM audit WHERE kind = 'forgot' ORDER BY seq DESC LIMIT 1")
+            .fetch_optional(connection)
+            .await?;
+    let entry = body.and_then(|TextBytes(body)| serde_json::from_slice::<Entry>(&body).ok());
     Ok(entry.and_then(|entry| {
         let first = i64::try_from(entry.through?).ok()?.checked_add(1)?;
         Some((first, unhex(entry.base.as_deref()?)?))
@@ -172,7 +174,7 @@ impl Walk {
         if *seq > self.next {
             return Err(Break::Missing { from: count(self.next), to: count(*seq - 1) });
         }
-        let sealed = seal(&self.hash, *seq, *at, body);
+        let sealed = seal(&self.hash, *seq, *at, &body.0);
         if *seq < self.next || sealed[..] != hash[..] {
             return Err(Break::Changed { seq: count(*seq) });
         }

@@ -4,14 +4,27 @@
 //! sqlx does it for either database.
 
 use sqlx::{AssertSqlSafe, FromRow, SqlSafeStr as _, SqlStr, Sqlite, sqlite::SqliteRow};
+#[cfg(feature = "postgres")]
+use sqlx::{Postgres, postgres::PgRow};
 
+#[cfg(feature = "postgres")]
+use super::postgres::{with_tenant, within, without_nul};
 use super::{Connection, Transaction};
 use crate::StoreError;
 
 /// What a statement returns for each row.
+#[cfg(not(feature = "postgres"))]
 pub(crate) trait Row: for<'r> FromRow<'r, SqliteRow> + Send + Unpin {}
 
+#[cfg(not(feature = "postgres"))]
 impl<R: for<'r> FromRow<'r, SqliteRow> + Send + Unpin> Row for R {}
+
+/// What a statement returns for each row, of either database.
+#[cfg(feature = "postgres")]
+pub(crate) trait Row: for<'r> FromRow<'r, SqliteRow> + for<'r> FromRow<'r, PgRow> + Send + Unpin {}
+
+#[cfg(feature = "postgres")]
+impl<R: for<'r> FromRow<'r, SqliteRow> + for<'r> FromRow<'r, PgRow> + Send + Unpin> Row for R {}
 
 /// A value for a placeholder. Each has its type also where it is null, which Postgres wants to know.
 #[derive(Debug)]
@@ -75,11 +88,14 @@ impl Bind for &Option<String> {
 /// Binds values to a statement of sqlx.
 macro_rules! bound {
     ($query:expr, $values:expr) => {
+        bound!($query, $values, std::convert::identity)
+    };
+    ($query:expr, $values:expr, $text:expr) => {
         $values.into_iter().fold($query, |query, value| match value {
             Value::Integer(value) => query.bind(value),
             Value::Real(value) => query.bind(value),
             Value::Bool(value) => query.bind(value),
-            Value::Text(value) => query.bind(value),
+            Value::Text(value) => query.bind(value.map($text)),
             Value::Bytes(value) => query.bind(value),
         })
     };
@@ -113,10 +129,17 @@ impl Query {
     /// Runs the statement, and returns how many rows it has changed.
     pub(crate) async fn execute(self, on: &mut Transaction) -> Result<u64, StoreError> {
         let done = match on.connection() {
-            Connection::Sqlite(connection) => bound!(sqlx::query::<Sqlite>(self.sql), self.values)
-                .execute(connection)
-                .await
-                .map(|done| done.rows_affected()),
+            Connection::Sqlite(connection) => {
+                let query = bound!(sqlx::query::<Sqlite>(self.sql), self.values);
+                query.execute(connection).await.map(|done| done.rows_affected())
+            }
+            #[cfg(feature = "postgres")]
+            Connection::Postgres(session) => {
+                let query = bound!(sqlx::query::<Postgres>(of_tenants(self.sql)), self.values, without_nul);
+                let (connection, limit, keeps) = session.start();
+                let done = within(limit, query.persistent(keeps).execute(connection)).await;
+                session.end(done).map(|done| done.rows_affected())
+            }
         };
         done.map_err(|error| on.place().error(error))
     }
@@ -125,6 +148,13 @@ impl Query {
         let rows = match on.connection() {
             Connection::Sqlite(connection) => {
                 bound!(sqlx::query_as::<Sqlite, R>(self.sql), self.values).fetch_all(connection).await
+            }
+            #[cfg(feature = "postgres")]
+            Connection::Postgres(session) => {
+                let query = bound!(sqlx::query_as::<Postgres, R>(of_tenants(self.sql)), self.values, without_nul);
+                let (connection, limit, keeps) = session.start();
+                let done = within(limit, query.persistent(keeps).fetch_all(connection)).await;
+                session.end(done)
             }
         };
         rows.map_err(|error| on.place().error(error))
@@ -135,6 +165,13 @@ impl Query {
             Connection::Sqlite(connection) => {
                 bound!(sqlx::query_as::<Sqlite, R>(self.sql), self.values).fetch_optional(connection).await
             }
+            #[cfg(feature = "postgres")]
+            Connection::Postgres(session) => {
+                let query = bound!(sqlx::query_as::<Postgres, R>(of_tenants(self.sql)), self.values, without_nul);
+                let (connection, limit, keeps) = session.start();
+                let done = within(limit, query.persistent(keeps).fetch_optional(connection)).await;
+                session.end(done)
+            }
         };
         row.map_err(|error| on.place().error(error))
     }
@@ -142,6 +179,15 @@ impl Query {
     pub(crate) async fn fetch_one<R: Row>(self, on: &mut Transaction) -> Result<R, StoreError> {
         let row = self.fetch_optional(on).await?;
         row.ok_or_else(|| on.place().error(sqlx::Error::RowNotFound))
+    }
+}
+
+/// The statement for tables that all tenants share.
+#[cfg(feature = "postgres")]
+fn of_tenants(sql: SqlStr) -> SqlStr {
+    match with_tenant(sql.as_str()) {
+        Some(of_tenants) => AssertSqlSafe(of_tenants).into_sql_str(),
+        None => sql,
     }
 }
 
