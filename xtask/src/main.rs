@@ -21,6 +21,7 @@ mod keychain;
 mod landlock;
 mod packages;
 mod peers;
+mod postgres;
 mod proxies;
 mod published;
 mod report;
@@ -85,6 +86,7 @@ fn main() -> ExitCode {
             peers::install(&mut report);
             shells::install(&mut report);
             proxies::install(&mut report);
+            postgres::install(&mut report);
             keychain::install(&mut report);
             engines::install(&mut report);
             Ok(())

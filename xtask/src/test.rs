@@ -5,7 +5,8 @@ use crate::report::{Report, Step};
 use crate::run::{cargo, output, show};
 use crate::tools::NEXTEST;
 use crate::{
-    book, check, embedder, engines, fuzz, ipv6, keychain, landlock, proxies, published, rig, shells, steady, systemd,
+    book, check, embedder, engines, fuzz, ipv6, keychain, landlock, postgres, proxies, published, rig, shells, steady,
+    systemd,
 };
 
 /// Installs, checks, fuzzes, counts and tests; the tests come last, so that their summary ends the output.
@@ -16,6 +17,7 @@ pub(crate) fn all(report: &mut Report, arguments: &[String]) {
     if !quick {
         shells::install(report);
         proxies::install(report);
+        postgres::install(report);
         keychain::install(report);
         engines::install(report);
         check::all(report);
@@ -44,6 +46,7 @@ fn run(peers: &Peers, arguments: &[&str]) -> Step {
         .missing()
         .chain(shells::missing())
         .chain(proxies::missing())
+        .chain(postgres::missing())
         .chain(keychain::missing())
         .chain(engines::missing())
         .chain(landlock::missing())

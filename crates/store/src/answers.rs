@@ -7,6 +7,7 @@ use toolrack_host::{AnswerQuery, Answers, Caller, DefinitionHash, NewAnswer, Pri
 use crate::{
     Owner, Store, StoreError, Whose,
     audit::{Entry, append},
+    database::query,
 };
 
 /// A standing answer: calls of this tool run without a question, as long as it has this definition.
@@ -42,14 +43,13 @@ impl Store {
     /// # Errors
     /// [`StoreError`] when the database fails.
     pub async fn answers(&self, whose: Whose<'_>) -> Result<Vec<StandingAnswer>, StoreError> {
-        let rows: Vec<Row> = sqlx::query_as(
+        let rows: Vec<Row> = query(
             "SELECT server, tool, definition, of_server, way, answered_at, owner, owner_name FROM answers \
-             WHERE (?1 IS NULL OR owner IN ('', ?1)) ORDER BY server, tool, answered_at, owner",
+             WHERE ($1 IS NULL OR owner IN ('', $1)) ORDER BY server, tool, answered_at, owner",
         )
         .bind(whose.key())
-        .fetch_all(&self.pool)
-        .await
-        .map_err(self.error("reading answers"))?;
+        .fetch_all(&mut self.read("reading answers").await?)
+        .await?;
         let standing =
             rows.into_iter().filter_map(|(server, tool, definition, of_server, way, answered_at, owner, name)| {
                 let definition = DefinitionHash::from_bytes(definition.try_into().ok()?);
@@ -73,20 +73,19 @@ impl Store {
     ) -> Result<usize, StoreError> {
         let doing = "taking answers back";
         let mut transaction = self.begin(doing).await?;
-        let gone: Vec<(String, String)> = sqlx::query_as(
-            "DELETE FROM answers WHERE (?1 IS NULL OR server = ?1) AND (?2 IS NULL OR tool = ?2) \
-             AND (?3 IS NULL OR owner = ?3) RETURNING server, tool",
+        let gone: Vec<(String, String)> = query(
+            "DELETE FROM answers WHERE ($1 IS NULL OR server = $1) AND ($2 IS NULL OR tool = $2) \
+             AND ($3 IS NULL OR owner = $3) RETURNING server, tool",
         )
         .bind(server)
         .bind(tool)
         .bind(whose.key())
-        .fetch_all(&mut *transaction)
-        .await
-        .map_err(self.error(doing))?;
+        .fetch_all(&mut transaction)
+        .await?;
         let now = Utc::now().timestamp_millis();
         let rows: Vec<_> = gone.iter().map(|(server, tool)| (now, Entry::of_forgotten(caller, server, tool))).collect();
-        append(&mut transaction, &rows).await.map_err(self.error(doing))?;
-        transaction.commit().await.map_err(self.error(doing))?;
+        append(&mut transaction, &rows).await?;
+        transaction.commit().await?;
         Ok(gone.len())
     }
 
@@ -97,24 +96,23 @@ impl Store {
     pub async fn forget_answers_of(&self, key: &str) -> Result<(), StoreError> {
         let doing = "taking answers back";
         let mut transaction = self.begin(doing).await?;
-        let deleted = sqlx::query("DELETE FROM answers WHERE owner = ? AND owner <> ''").bind(key);
-        deleted.execute(&mut *transaction).await.map_err(self.error(doing))?;
-        transaction.commit().await.map_err(self.error(doing))
+        let deleted = query("DELETE FROM answers WHERE owner = $1 AND owner <> ''").bind(key);
+        deleted.execute(&mut transaction).await?;
+        transaction.commit().await
     }
 
     async fn recalled(&self, about: AnswerQuery<'_>) -> Result<Option<String>, StoreError> {
-        let row: Option<(bool, i64)> = sqlx::query_as(
-            "SELECT of_server, answered_at FROM answers WHERE server = ? AND fingerprint = ? AND tool = ? AND definition = ? \
-             AND owner IN ('', ?) ORDER BY owner LIMIT 1",
+        let row: Option<(bool, i64)> = query(
+            "SELECT of_server, answered_at FROM answers WHERE server = $1 AND fingerprint = $2 AND tool = $3 AND definition = $4 \
+             AND owner IN ('', $5) ORDER BY owner LIMIT 1",
         )
         .bind(about.server.as_str())
         .bind(about.fingerprint)
         .bind(about.tool)
         .bind(&about.definition.as_bytes()[..])
         .bind(key_of(about.principal))
-        .fetch_optional(&self.pool)
-        .await
-        .map_err(self.error("reading an answer"))?;
+        .fetch_optional(&mut self.read("reading an answer").await?)
+        .await?;
         Ok(row.map(|(of_server, at)| {
             let date = DateTime::from_timestamp(at, 0).map(|at| at.format("%Y-%m-%d").to_string()).unwrap_or_default();
             let what = if of_server { "all tools of this server" } else { "this tool" };
@@ -129,9 +127,9 @@ impl Store {
         let (key, name) = owner.map_or_else(Default::default, |owner| (owner.key, Some(owner.name)));
         let mut transaction = self.begin(doing).await?;
         for (tool, definition) in answer.tools {
-            sqlx::query(
+            query(
                 "INSERT INTO answers (server, fingerprint, tool, definition, of_server, way, answered_at, owner, owner_name) \
-                 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (server, fingerprint, tool, owner) DO UPDATE SET \
+                 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9) ON CONFLICT (server, fingerprint, tool, owner) DO UPDATE SET \
                  definition = excluded.definition, of_server = excluded.of_server, way = excluded.way, \
                  answered_at = excluded.answered_at, owner_name = excluded.owner_name",
             )
@@ -144,11 +142,10 @@ impl Store {
             .bind(now)
             .bind(&key)
             .bind(&name)
-            .execute(&mut *transaction)
-            .await
-            .map_err(self.error(doing))?;
+            .execute(&mut transaction)
+            .await?;
         }
-        transaction.commit().await.map_err(self.error(doing))
+        transaction.commit().await
     }
 }
 

@@ -8,6 +8,7 @@ use toolrack_host::Caller;
 use crate::{
     Store, StoreError,
     audit::{Entry, append},
+    database::query,
 };
 
 /// A user's agreement to run one entry of a project. It holds as long as the entry's content has this hash.
@@ -51,8 +52,8 @@ impl Store {
         let doing = "writing an approval";
         let project = text(&approval.project)?;
         let mut transaction = self.begin(doing).await?;
-        sqlx::query(
-            "INSERT INTO approvals (project, name, hash, shown, approved_at) VALUES (?, ?, ?, ?, ?) \
+        query(
+            "INSERT INTO approvals (project, name, hash, shown, approved_at) VALUES ($1, $2, $3, $4, $5) \
              ON CONFLICT (project, name) DO UPDATE SET \
              hash = excluded.hash, shown = excluded.shown, approved_at = excluded.approved_at",
         )
@@ -61,18 +62,16 @@ impl Store {
         .bind(&approval.hash)
         .bind(&approval.shown)
         .bind(approval.approved_at)
-        .execute(&mut *transaction)
-        .await
-        .map_err(self.error(doing))?;
-        sqlx::query("DELETE FROM refusals WHERE project = ? AND name = ?")
+        .execute(&mut transaction)
+        .await?;
+        query("DELETE FROM refusals WHERE project = $1 AND name = $2")
             .bind(project)
             .bind(&approval.name)
-            .execute(&mut *transaction)
-            .await
-            .map_err(self.error(doing))?;
+            .execute(&mut transaction)
+            .await?;
         let said = Entry::of_trust("trusted", caller, (project, &approval.name), Some(&approval.hash));
-        append(&mut transaction, &[(Utc::now().timestamp_millis(), said)]).await.map_err(self.error(doing))?;
-        transaction.commit().await.map_err(self.error(doing))
+        append(&mut transaction, &[(Utc::now().timestamp_millis(), said)]).await?;
+        transaction.commit().await
     }
 
     /// Takes an approval back, and records that in the [audit log](crate::audit) as done by `caller`. Returns whether
@@ -84,18 +83,17 @@ impl Store {
         let doing = "taking an approval back";
         let project = text(project)?;
         let mut transaction = self.begin(doing).await?;
-        let deleted = sqlx::query("DELETE FROM approvals WHERE project = ? AND name = ?")
+        let deleted = query("DELETE FROM approvals WHERE project = $1 AND name = $2")
             .bind(project)
             .bind(name)
-            .execute(&mut *transaction)
-            .await
-            .map_err(self.error(doing))?;
-        let was_there = deleted.rows_affected() > 0;
+            .execute(&mut transaction)
+            .await?;
+        let was_there = deleted > 0;
         if was_there {
             let said = Entry::of_trust("untrusted", caller, (project, name), None);
-            append(&mut transaction, &[(Utc::now().timestamp_millis(), said)]).await.map_err(self.error(doing))?;
+            append(&mut transaction, &[(Utc::now().timestamp_millis(), said)]).await?;
         }
-        transaction.commit().await.map_err(self.error(doing))?;
+        transaction.commit().await?;
         Ok(was_there)
     }
 
@@ -105,10 +103,9 @@ impl Store {
     /// [`StoreError`] when the database fails.
     pub async fn approvals(&self) -> Result<Vec<Approval>, StoreError> {
         let rows: Vec<Row> =
-            sqlx::query_as("SELECT project, name, hash, shown, approved_at FROM approvals ORDER BY project, name")
-                .fetch_all(&self.pool)
-                .await
-                .map_err(self.error("reading approvals"))?;
+            query("SELECT project, name, hash, shown, approved_at FROM approvals ORDER BY project, name")
+                .fetch_all(&mut self.read("reading approvals").await?)
+                .await?;
         Ok(rows.into_iter().map(Approval::from).collect())
     }
 }

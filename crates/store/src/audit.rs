@@ -14,7 +14,6 @@ mod retention;
 mod verify;
 mod writer;
 
-use sqlx::QueryBuilder;
 use toolrack_host::Decision;
 
 pub(crate) use chain::append;
@@ -24,7 +23,7 @@ pub use retention::KeepAudit;
 pub use verify::{Break, Chain};
 pub use writer::{AuditLog, AuditWriter, Hide};
 
-use crate::{Store, StoreError};
+use crate::{Store, StoreError, database::QueryBuilder, rows::TextBytes};
 
 /// The most rows that one query returns.
 const MAX_ROWS: usize = 10_000;
@@ -67,10 +66,10 @@ pub struct AuditQuery {
 }
 
 /// The body is bytes, because another program may have stored something there that is not text.
-type Row = (i64, i64, Vec<u8>, Vec<u8>);
+type Row = (i64, i64, TextBytes, Vec<u8>);
 
 impl From<Row> for AuditRow {
-    fn from((seq, at, body, hash): Row) -> Self {
+    fn from((seq, at, TextBytes(body), hash): Row) -> Self {
         let body = String::from_utf8_lossy(&body).into_owned();
         let entry = serde_json::from_str(&body).unwrap_or_default();
         Self { seq: u64::try_from(seq).unwrap_or_default(), at, entry, body, hash }
@@ -100,9 +99,8 @@ impl Store {
         self.audit_rows(query, "ASC").await
     }
 
-    async fn audit_rows(&self, query: &AuditQuery, order: &str) -> Result<Vec<AuditRow>, StoreError> {
-        let mut builder =
-            QueryBuilder::<sqlx::Sqlite>::new("SELECT seq, at, CAST(body AS BLOB), hash FROM audit WHERE seq > ");
+    async fn audit_rows(&self, query: &AuditQuery, order: &'static str) -> Result<Vec<AuditRow>, StoreError> {
+        let mut builder = QueryBuilder::new("SELECT seq, at, body, hash FROM audit WHERE seq > ");
         builder.push_bind(number(query.after));
         if let Some(before) = query.before {
             builder.push(" AND seq < ").push_bind(number(before));
@@ -121,16 +119,11 @@ impl Store {
         }
         if query.denied {
             builder.push(" AND kind = 'call' AND decision NOT IN (");
-            let mut words = builder.separated(", ");
-            for yes in Decision::YES {
-                words.push_bind(yes.word());
-            }
-            builder.push(")");
+            builder.push_list(Decision::YES.iter().map(|yes| yes.word())).push(")");
         }
         builder.push(" ORDER BY seq ").push(order).push(" LIMIT ");
         builder.push_bind(i64::try_from(query.limit.min(MAX_ROWS)).unwrap_or(i64::MAX));
-        let rows: Vec<Row> =
-            builder.build_query_as().fetch_all(&self.pool).await.map_err(self.error("reading the audit log"))?;
+        let rows: Vec<Row> = builder.build().fetch_all(&mut self.read("reading the audit log").await?).await?;
         Ok(rows.into_iter().map(AuditRow::from).collect())
     }
 }

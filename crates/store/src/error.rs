@@ -1,10 +1,14 @@
 //! The errors of the database.
 
+mod problem;
+
 use std::{
     error::Error,
     io,
     path::{Path, PathBuf},
 };
+
+pub use self::problem::DatabaseProblem;
 
 /// Why the database cannot be used. The failed operation has changed nothing in it.
 #[derive(Debug, thiserror::Error)]
@@ -112,6 +116,17 @@ pub enum StoreError {
         path: PathBuf,
         /// The reason. Safe to print.
         why: String,
+    },
+    /// A database server does not do what it should.
+    #[error("{database} {problem}")]
+    Database {
+        /// Its host and name.
+        database: String,
+        /// What is in the way, and what to do.
+        problem: DatabaseProblem,
+        /// What the server or the system said.
+        #[source]
+        source: Option<Box<dyn Error + Send + Sync>>,
     },
     /// Anything else.
     #[error("{} failed at {doing}", path.display())]

@@ -16,7 +16,10 @@
 //! [`ArtifactFolder`] stores results that are too long for a model as files (the host's
 //! [`Artifacts`](toolrack_host::Artifacts)).
 //!
-//! This crate knows nothing of how a host or an agent behaves, and has no network.
+//! With the feature `postgres`, [`Database`](https://docs.rs/toolrack-store/latest/toolrack_store/struct.Database.html) has the same for many
+//! tenants and processes, in Postgres: a [`Store`] for each tenant, with rows that no other tenant can see.
+//!
+//! This crate knows nothing of how a host or an agent behaves, and has no network but to that database.
 //!
 //! ```text
 //!   journal, transcript                               a conversation of an agent; a stored message to show
@@ -32,8 +35,8 @@
 //!      │      │          │         │                  was used of quotas
 //!      └──────┴─────┬────┴─────────┘
 //!                   ▼
-//!                 Store ──► open                      one connection; the file, brought to the newest schema
-//!                   │
+//!                 Store ──► database                  transactions and statements; the file, brought to the newest
+//!                   │                                 schema
 //!                   ▼
 //!                 error      artifacts                why the database fails; files beside the database
 //! ```
@@ -77,11 +80,10 @@ mod answers;
 mod approvals;
 mod artifacts;
 pub mod audit;
+mod database;
 mod error;
 pub mod journal;
 mod log;
-mod migrations;
-mod open;
 mod owner;
 mod pins;
 mod quotas;
@@ -95,19 +97,17 @@ mod vault;
 
 use std::{
     path::{Path, PathBuf},
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
     time::Duration,
 };
 
-use sqlx::{Sqlite, SqlitePool, Transaction};
+use database::{Backend, sqlite};
 
 pub use answers::StandingAnswer;
 pub use approvals::Approval;
 pub use artifacts::{ArtifactBounds, ArtifactFolder, Piece, ReadError};
-pub use error::StoreError;
+#[cfg(feature = "postgres")]
+pub use database::postgres::{Database, DatabaseSettings};
+pub use error::{DatabaseProblem, StoreError};
 pub use log::{LogLine, LogQuery};
 pub use owner::{Owner, Whose};
 pub use pins::{Pinned, QuarantinedTool};
@@ -130,9 +130,6 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// How long to wait for it where the caller can do without the database.
 const BRIEF_PATIENCE: Duration = Duration::from_millis(200);
 
-/// Up to this size in bytes, the next process reads the write-ahead log faster than this one moves it into the file.
-const MAX_LEFT_LOG_BYTES: u64 = 256 * 1024;
-
 /// The database. Clones share it.
 ///
 /// One connection does everything, one statement after another; other processes may use the same file at the same time
@@ -142,10 +139,7 @@ const MAX_LEFT_LOG_BYTES: u64 = 256 * 1024;
 /// their own ([`toolrack_host::owned`]), so that a future which its owner stops polling never holds the connection.
 #[derive(Clone, Debug)]
 pub struct Store {
-    pool: SqlitePool,
-    path: PathBuf,
-    /// Whether this store has deleted something that must not remain in the files.
-    has_erased: Arc<AtomicBool>,
+    backend: Backend,
     claims: sessions::Claims,
 }
 
@@ -166,29 +160,50 @@ impl Store {
     /// As [`Self::open`].
     pub async fn open_as_it_is(path: impl Into<PathBuf>) -> Result<Option<Self>, StoreError> {
         let path = path.into();
-        let pool = open::open_as_it_is(&path, BRIEF_PATIENCE).await?;
-        Ok(pool.map(|pool| Self::of(pool, path)))
+        let file = sqlite::File::open_as_it_is(&path, BRIEF_PATIENCE).await?;
+        Ok(file.map(Self::of))
     }
 
     async fn open_within(path: PathBuf, patience: Duration) -> Result<Self, StoreError> {
-        let pool = open::open(&path, patience).await?;
-        Ok(Self::of(pool, path))
+        Ok(Self::of(sqlite::File::open(&path, patience).await?))
     }
 
-    fn of(pool: SqlitePool, path: PathBuf) -> Self {
-        Self { pool, path, has_erased: Arc::default(), claims: sessions::Claims::default() }
+    fn of(file: sqlite::File) -> Self {
+        Self::at(Backend::Sqlite(file))
     }
 
-    /// The path of the database file.
+    /// The pool of SQLite, for tests that look into the file.
+    #[cfg(test)]
+    fn pool(&self) -> &sqlx::SqlitePool {
+        match &self.backend {
+            Backend::Sqlite(file) => &file.pool,
+            #[cfg(feature = "postgres")]
+            Backend::Postgres(_) => panic!("not a file"),
+        }
+    }
+
+    fn at(backend: Backend) -> Self {
+        Self { backend, claims: sessions::Claims::default() }
+    }
+
+    /// The path of the database file, or the host and the name of the database.
     #[must_use]
     pub fn path(&self) -> &Path {
-        &self.path
+        match &self.backend {
+            Backend::Sqlite(file) => &file.path,
+            #[cfg(feature = "postgres")]
+            Backend::Postgres(tenant) => Path::new(&**tenant.name()),
+        }
     }
 
     /// Waits for the running statement and closes the file. A store that is merely dropped loses nothing, but leaves
-    /// the write-ahead log beside the file.
+    /// the write-ahead log beside the file. The connections of a [`Database`] stay open, for its other stores.
     pub async fn close(&self) {
-        self.pool.close().await;
+        match &self.backend {
+            Backend::Sqlite(file) => file.pool.close().await,
+            #[cfg(feature = "postgres")]
+            Backend::Postgres(_) => {}
+        }
     }
 
     /// Closes the store of a process that is about to exit. Waits for the running statement, and leaves a short
@@ -197,57 +212,17 @@ impl Store {
     ///
     /// The store is of no use afterwards; its thread and its open files remain until the process exits.
     pub async fn leave(&self) {
-        let log = std::fs::metadata(sidecar(&self.path)).map_or(0, |log| log.len());
-        if self.has_erased.load(Ordering::Relaxed) || log > MAX_LEFT_LOG_BYTES {
-            return self.close().await;
+        match &self.backend {
+            Backend::Sqlite(file) => file.leave().await,
+            #[cfg(feature = "postgres")]
+            Backend::Postgres(_) => {}
         }
-        if let Ok(connection) = self.pool.acquire().await {
-            // To drop the connection would close it, and move the log into the file.
-            Box::leak(Box::new(connection.leak()));
-        }
-    }
-
-    /// Begins a write transaction. A power cut can undo it after its commit; a crash of this process cannot.
-    async fn begin(&self, doing: &'static str) -> Result<Transaction<'static, Sqlite>, StoreError> {
-        self.pool.begin_with("PRAGMA synchronous = NORMAL; BEGIN IMMEDIATE").await.map_err(self.error(doing))
-    }
-
-    /// Begins a write transaction whose commit waits until all of it is on the disk
-    /// (<https://www.sqlite.org/pragma.html#pragma_synchronous>).
-    async fn begin_durably(&self, doing: &'static str) -> Result<Transaction<'static, Sqlite>, StoreError> {
-        self.pool.begin_with("PRAGMA synchronous = FULL; BEGIN IMMEDIATE").await.map_err(self.error(doing))
-    }
-
-    /// Begins a write transaction that overwrites what it deletes
-    /// (<https://www.sqlite.org/pragma.html#pragma_secure_delete>), so that the file does not keep it.
-    async fn begin_erasing(&self, doing: &'static str) -> Result<Transaction<'static, Sqlite>, StoreError> {
-        self.has_erased.store(true, Ordering::Relaxed);
-        self.pool.begin_with("PRAGMA secure_delete = ON; BEGIN IMMEDIATE").await.map_err(self.error(doing))
-    }
-
-    /// Begins a write transaction that overwrites what it deletes, and whose commit waits until it is on the disk.
-    async fn begin_erasing_durably(&self, doing: &'static str) -> Result<Transaction<'static, Sqlite>, StoreError> {
-        self.has_erased.store(true, Ordering::Relaxed);
-        let begin = "PRAGMA secure_delete = ON; PRAGMA synchronous = FULL; BEGIN IMMEDIATE";
-        self.pool.begin_with(begin).await.map_err(self.error(doing))
-    }
-
-    fn error(&self, doing: &'static str) -> impl FnOnce(sqlx::Error) -> StoreError {
-        let path = self.path.clone();
-        move |error| StoreError::from_sqlx(doing, &path, error)
     }
 }
 
 /// Seconds since 1970.
 fn now() -> i64 {
     chrono::Utc::now().timestamp()
-}
-
-/// The write-ahead log of a database.
-fn sidecar(path: &Path) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push("-wal");
-    name.into()
 }
 
 // Compiles the examples of the page that registries show.

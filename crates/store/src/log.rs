@@ -1,6 +1,9 @@
 //! The stderr and the log of servers.
 
-use crate::{Store, StoreError};
+use crate::{
+    Store, StoreError,
+    database::{QueryBuilder, query},
+};
 
 /// The most lines of one server. Beyond that, the oldest are removed.
 const MAX_LINES: i64 = 2_000;
@@ -58,41 +61,37 @@ impl Store {
             return Ok(());
         }
         let doing = "keeping the log of a server";
-        let error = || self.error(doing);
         let mut transaction = self.begin(doing).await?;
         for line in lines {
             let end = line.text.floor_char_boundary(MAX_TEXT_BYTES);
-            sqlx::query("INSERT INTO server_log (server, source, at, kind, text) VALUES (?, ?, ?, ?, ?)")
+            query("INSERT INTO server_log (server, source, at, kind, text) VALUES ($1, $2, $3, $4, $5)")
                 .bind(&line.server)
                 .bind(&line.source)
                 .bind(line.at)
                 .bind(&line.kind)
                 .bind(&line.text[..end])
-                .execute(&mut *transaction)
-                .await
-                .map_err(error())?;
+                .execute(&mut transaction)
+                .await?;
         }
         let mut servers: Vec<_> = lines.iter().map(|line| (&line.server, &line.source)).collect();
         servers.sort();
         servers.dedup();
         for (server, source) in servers {
-            sqlx::query(
-                "DELETE FROM server_log WHERE server = ?1 AND source = ?2 AND id <= (SELECT id FROM server_log \
-                 WHERE server = ?1 AND source = ?2 ORDER BY id DESC LIMIT 1 OFFSET ?3)",
+            query(
+                "DELETE FROM server_log WHERE server = $1 AND source = $2 AND id <= (SELECT id FROM server_log \
+                 WHERE server = $1 AND source = $2 ORDER BY id DESC LIMIT 1 OFFSET $3)",
             )
             .bind(server)
             .bind(source)
             .bind(MAX_LINES)
-            .execute(&mut *transaction)
-            .await
-            .map_err(error())?;
+            .execute(&mut transaction)
+            .await?;
         }
-        sqlx::query("DELETE FROM server_log WHERE id <= (SELECT id FROM server_log ORDER BY id DESC LIMIT 1 OFFSET ?)")
+        query("DELETE FROM server_log WHERE id <= (SELECT id FROM server_log ORDER BY id DESC LIMIT 1 OFFSET $1)")
             .bind(MAX_TOTAL_LINES)
-            .execute(&mut *transaction)
-            .await
-            .map_err(error())?;
-        transaction.commit().await.map_err(error())
+            .execute(&mut transaction)
+            .await?;
+        transaction.commit().await
     }
 
     /// The newest lines that match `query`, the oldest of them first.
@@ -100,9 +99,7 @@ impl Store {
     /// # Errors
     /// [`StoreError`] when the database fails.
     pub async fn log(&self, query: &LogQuery) -> Result<Vec<LogLine>, StoreError> {
-        let mut builder = sqlx::QueryBuilder::<sqlx::Sqlite>::new(
-            "SELECT id, server, source, at, kind, text FROM server_log WHERE id > ",
-        );
+        let mut builder = QueryBuilder::new("SELECT id, server, source, at, kind, text FROM server_log WHERE id > ");
         builder.push_bind(query.after);
         for (index, (server, source)) in query.servers.iter().enumerate() {
             builder.push(if index == 0 { " AND (" } else { " OR " });
@@ -112,8 +109,7 @@ impl Store {
             builder.push(")");
         }
         builder.push(" ORDER BY id DESC LIMIT ").push_bind(i64::try_from(query.limit).unwrap_or(i64::MAX));
-        let rows: Vec<Row> =
-            builder.build_query_as().fetch_all(&self.pool).await.map_err(self.error("reading the log of a server"))?;
+        let rows: Vec<Row> = builder.build().fetch_all(&mut self.read("reading the log of a server").await?).await?;
         Ok(rows.into_iter().rev().map(LogLine::from).collect())
     }
 }
@@ -121,7 +117,7 @@ impl Store {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tests::new_store;
+    use crate::tests::{Stage, on_both};
 
     fn line(server: &str, text: impl Into<String>) -> LogLine {
         let (server, text) = (server.to_owned(), text.into());
@@ -132,9 +128,8 @@ mod tests {
         store.log(&query).await.unwrap().into_iter().map(|line| line.text).collect()
     }
 
-    #[tokio::test]
-    async fn the_newest_lines_of_a_server_come_back_in_order() {
-        let (_folder, store) = new_store().await;
+    async fn the_newest_lines_of_a_server_come_back_in_order(stage: &Stage) {
+        let store = stage.store().await;
         let lines = [line("a", "1"), line("b", "x"), line("a", "2"), line("a", "3")];
         store.keep_log(&lines).await.unwrap();
         let of = |server: &str, source: &str| LogQuery {
@@ -150,9 +145,8 @@ mod tests {
         assert_eq!(texts(&store, newer).await, ["3"]);
     }
 
-    #[tokio::test]
-    async fn old_lines_go_and_long_ones_are_cut() {
-        let (_folder, store) = new_store().await;
+    async fn old_lines_go_and_long_ones_are_cut(stage: &Stage) {
+        let store = stage.store().await;
         store.keep_log(&[line("quiet", "ä".repeat(MAX_TEXT_BYTES))]).await.unwrap();
         let flood: Vec<_> = (0..MAX_LINES + 10).map(|number| line("loud", number.to_string())).collect();
         store.keep_log(&flood).await.unwrap();
@@ -161,4 +155,6 @@ mod tests {
         assert_eq!(all[0].len(), MAX_TEXT_BYTES);
         assert_eq!(all[1], "10");
     }
+
+    on_both!(the_newest_lines_of_a_server_come_back_in_order, old_lines_go_and_long_ones_are_cut);
 }

@@ -4,7 +4,6 @@ use std::{collections::BTreeMap, time::Duration};
 
 use chrono::Utc;
 use futures::future::BoxFuture;
-use sqlx::{QueryBuilder, Sqlite, Transaction};
 use toolrack_host::{
     Caller, DefinitionHash, ServerName, Way, owned,
     pins::{Cause, Definition, Pin, PinComparison, PinMismatch, PinnedServer, Pins, PinsUnreadable, StoredPins},
@@ -13,6 +12,7 @@ use toolrack_host::{
 use crate::{
     Store, StoreError,
     audit::{Entry, append},
+    database::{QueryBuilder, Transaction, query, query_scalar, values},
     now,
 };
 
@@ -93,16 +93,15 @@ impl Store {
     /// # Errors
     /// [`StoreError`] when the database fails.
     pub async fn quarantine(&self) -> Result<Vec<QuarantinedTool>, StoreError> {
-        let rows: Vec<QuarantineRow> = sqlx::query_as(
+        let rows: Vec<QuarantineRow> = query(
             "SELECT q.source, q.server, q.tool, q.hash, q.definition, q.cause, q.was, q.since, \
              p.hash, p.definition, p.pinned_at, p.approved_by \
              FROM quarantine q LEFT JOIN pins p \
              ON p.source = q.source AND p.server = q.server AND p.tool = coalesce(q.was, q.tool) \
              ORDER BY q.server, q.tool, q.source",
         )
-        .fetch_all(&self.pool)
-        .await
-        .map_err(self.error("reading the quarantine"))?;
+        .fetch_all(&mut self.read("reading the quarantine").await?)
+        .await?;
         Ok(rows.into_iter().filter_map(quarantined).collect())
     }
 
@@ -120,49 +119,45 @@ impl Store {
         caller: &Caller,
     ) -> Result<bool, StoreError> {
         let doing = "approving a tool";
-        let error = || self.error(doing);
         let mut transaction = self.begin(doing).await?;
-        let row: Option<(String, Option<String>)> = sqlx::query_as(
-            "DELETE FROM quarantine WHERE source = ? AND server = ? AND tool = ? AND hash = ? RETURNING definition, was",
+        let row: Option<(String, Option<String>)> = query(
+            "DELETE FROM quarantine WHERE source = $1 AND server = $2 AND tool = $3 AND hash = $4 RETURNING definition, was",
         )
         .bind(&of.source)
         .bind(of.server.as_str())
         .bind(tool)
         .bind(&shown.as_bytes()[..])
-        .fetch_optional(&mut *transaction)
-        .await
-        .map_err(error())?;
+        .fetch_optional(&mut transaction)
+        .await?;
         let Some((text, was)) = row else {
             return Ok(false);
         };
         if let Some(was) = was {
-            sqlx::query("UPDATE pins SET renamed_to = ? WHERE source = ? AND server = ? AND tool = ?")
+            query("UPDATE pins SET renamed_to = $1 WHERE source = $2 AND server = $3 AND tool = $4")
                 .bind(tool)
                 .bind(&of.source)
                 .bind(of.server.as_str())
                 .bind(was)
-                .execute(&mut *transaction)
-                .await
-                .map_err(error())?;
+                .execute(&mut transaction)
+                .await?;
         }
         let definition = Definition { hash: shown, text };
-        pin(&mut transaction, of, &[(tool.to_owned(), definition)], Some(caller.way())).await.map_err(error())?;
-        forget_checked_list(&mut transaction, of).await.map_err(error())?;
+        pin(&mut transaction, of, &[(tool.to_owned(), definition)], Some(caller.way())).await?;
+        forget_checked_list(&mut transaction, of).await?;
         let audited = Entry::of_release(caller, of, tool, shown);
-        append(&mut transaction, &[(Utc::now().timestamp_millis(), audited)]).await.map_err(error())?;
-        transaction.commit().await.map_err(error())?;
+        append(&mut transaction, &[(Utc::now().timestamp_millis(), audited)]).await?;
+        transaction.commit().await?;
         Ok(true)
     }
 
     async fn read_pins(&self, of: &PinnedServer, list: &[u8; 32]) -> Result<StoredPins, StoreError> {
         let doing = "reading pins";
         let row: Option<(i64, Option<Vec<u8>>)> =
-            sqlx::query_as("SELECT generation, list FROM pinned_servers WHERE source = ? AND server = ?")
+            query("SELECT generation, list FROM pinned_servers WHERE source = $1 AND server = $2")
                 .bind(&of.source)
                 .bind(of.server.as_str())
-                .fetch_optional(&self.pool)
-                .await
-                .map_err(self.error(doing))?;
+                .fetch_optional(&mut self.read(doing).await?)
+                .await?;
         let Some((generation, known)) = row else {
             return Ok(StoredPins::Pins { generation: 0, pins: BTreeMap::new() });
         };
@@ -171,12 +166,11 @@ impl Store {
         }
         // If another process adds a pin between the two queries, the older generation makes the host check again.
         let rows: Vec<(String, Vec<u8>, String, Option<String>)> =
-            sqlx::query_as("SELECT tool, hash, definition, renamed_to FROM pins WHERE source = ? AND server = ?")
+            query("SELECT tool, hash, definition, renamed_to FROM pins WHERE source = $1 AND server = $2")
                 .bind(&of.source)
                 .bind(of.server.as_str())
-                .fetch_all(&self.pool)
-                .await
-                .map_err(self.error(doing))?;
+                .fetch_all(&mut self.read(doing).await?)
+                .await?;
         let pins = rows.into_iter().filter_map(|(tool, bytes, text, renamed_to)| {
             Some((tool, Pin { definition: Definition { hash: hash(bytes)?, text }, renamed_to }))
         });
@@ -185,78 +179,73 @@ impl Store {
 
     async fn write_seen(&self, of: &PinnedServer, seen: &PinComparison) -> Result<(), StoreError> {
         let doing = "writing pins";
-        let error = || self.error(doing);
         let mut transaction = self.begin(doing).await?;
-        sqlx::query("INSERT OR IGNORE INTO pinned_servers (source, server, generation) VALUES (?, ?, 0)")
+        query("INSERT INTO pinned_servers (source, server, generation) VALUES ($1, $2, 0) ON CONFLICT DO NOTHING")
             .bind(&of.source)
             .bind(of.server.as_str())
-            .execute(&mut *transaction)
-            .await
-            .map_err(error())?;
+            .execute(&mut transaction)
+            .await?;
         for some in seen.new.chunks(PINS_PER_INSERT) {
-            pin(&mut transaction, of, some, None).await.map_err(error())?;
+            pin(&mut transaction, of, some, None).await?;
         }
-        replace_quarantine(&mut transaction, of, &seen.mismatches).await.map_err(error())?;
+        replace_quarantine(&mut transaction, of, &seen.mismatches).await?;
         let generation = i64::try_from(seen.generation).unwrap_or(i64::MAX);
         // The hash of a list without findings saves the next comparison, unless pins have changed meanwhile.
         let list = seen.mismatches.is_empty().then_some(&seen.list[..]);
-        sqlx::query(
-            "UPDATE pinned_servers SET generation = generation + ?, list = CASE WHEN generation = ? THEN ? END \
-             WHERE source = ? AND server = ?",
+        query(
+            "UPDATE pinned_servers SET generation = generation + $1, list = CASE WHEN generation = $2 THEN $3 END \
+             WHERE source = $4 AND server = $5",
         )
         .bind(i64::from(!seen.new.is_empty()))
         .bind(generation)
         .bind(list)
         .bind(&of.source)
         .bind(of.server.as_str())
-        .execute(&mut *transaction)
-        .await
-        .map_err(error())?;
-        transaction.commit().await.map_err(error())
+        .execute(&mut transaction)
+        .await?;
+        transaction.commit().await
     }
 
     async fn read_generation(&self, of: &PinnedServer) -> Result<Option<u64>, StoreError> {
         let found: Option<i64> =
-            sqlx::query_scalar("SELECT generation FROM pinned_servers WHERE source = ? AND server = ?")
+            query_scalar("SELECT generation FROM pinned_servers WHERE source = $1 AND server = $2")
                 .bind(&of.source)
                 .bind(of.server.as_str())
-                .fetch_optional(&self.pool)
-                .await
-                .map_err(self.error("reading pins"))?;
+                .fetch_optional(&mut self.read("reading pins").await?)
+                .await?;
         Ok(Some(found.unwrap_or_default().unsigned_abs()))
     }
 }
 
 /// Pins tools. Replaces an earlier pin only if a user approved the tool (`by`).
 async fn pin(
-    transaction: &mut Transaction<'static, Sqlite>,
+    transaction: &mut Transaction,
     of: &PinnedServer,
     tools: &[(String, Definition)],
     by: Option<Way>,
-) -> sqlx::Result<()> {
+) -> Result<(), StoreError> {
     let now = now();
-    let mut builder = QueryBuilder::<Sqlite>::new(
-        "INSERT INTO pins (source, server, tool, hash, definition, pinned_at, approved_by) ",
-    );
-    builder.push_values(tools, |mut row, (tool, definition)| {
-        row.push_bind(&of.source).push_bind(of.server.as_str()).push_bind(tool);
-        row.push_bind(&definition.hash.as_bytes()[..]).push_bind(&definition.text);
-        row.push_bind(now).push_bind(by.map(Way::word));
-    });
+    let mut builder =
+        QueryBuilder::new("INSERT INTO pins (source, server, tool, hash, definition, pinned_at, approved_by) ");
+    builder.push_values(tools.iter().map(|(tool, definition)| {
+        let (source, server, approved_by) = (&of.source, of.server.as_str(), by.map(Way::word));
+        let Definition { hash, text } = definition;
+        values![source, server, tool, &hash.as_bytes()[..], text, now, approved_by]
+    }));
     builder.push(
         " ON CONFLICT (source, server, tool) DO UPDATE SET hash = excluded.hash, definition = excluded.definition, \
          pinned_at = excluded.pinned_at, approved_by = excluded.approved_by, renamed_to = NULL \
          WHERE excluded.approved_by IS NOT NULL",
     );
-    builder.build().execute(&mut **transaction).await.map(drop)
+    builder.build().execute(transaction).await.map(drop)
 }
 
 /// Forgets the hash of the checked list of `of`, whose pins have changed.
-async fn forget_checked_list(transaction: &mut Transaction<'static, Sqlite>, of: &PinnedServer) -> sqlx::Result<()> {
-    sqlx::query("UPDATE pinned_servers SET generation = generation + 1, list = NULL WHERE source = ? AND server = ?")
+async fn forget_checked_list(transaction: &mut Transaction, of: &PinnedServer) -> Result<(), StoreError> {
+    query("UPDATE pinned_servers SET generation = generation + 1, list = NULL WHERE source = $1 AND server = $2")
         .bind(&of.source)
         .bind(of.server.as_str())
-        .execute(&mut **transaction)
+        .execute(transaction)
         .await
         .map(drop)
 }
@@ -264,23 +253,23 @@ async fn forget_checked_list(transaction: &mut Transaction<'static, Sqlite>, of:
 /// Sets the quarantine of `of` to `mismatches`. Tools that were in it before keep their time; new ones get a row in the
 /// audit log.
 async fn replace_quarantine(
-    transaction: &mut Transaction<'static, Sqlite>,
+    transaction: &mut Transaction,
     of: &PinnedServer,
     mismatches: &[PinMismatch],
-) -> sqlx::Result<()> {
+) -> Result<(), StoreError> {
     let known: Vec<(String, Vec<u8>, i64)> =
-        sqlx::query_as("SELECT tool, hash, since FROM quarantine WHERE source = ? AND server = ?")
+        query("SELECT tool, hash, since FROM quarantine WHERE source = $1 AND server = $2")
             .bind(&of.source)
             .bind(of.server.as_str())
-            .fetch_all(&mut **transaction)
+            .fetch_all(transaction)
             .await?;
     if known.is_empty() && mismatches.is_empty() {
         return Ok(());
     }
-    sqlx::query("DELETE FROM quarantine WHERE source = ? AND server = ?")
+    query("DELETE FROM quarantine WHERE source = $1 AND server = $2")
         .bind(&of.source)
         .bind(of.server.as_str())
-        .execute(&mut **transaction)
+        .execute(transaction)
         .await?;
     let since: BTreeMap<_, _> = known.iter().map(|(tool, hash, since)| ((tool.as_str(), &hash[..]), *since)).collect();
     let mut audited = Vec::new();
@@ -295,9 +284,9 @@ async fn replace_quarantine(
             Cause::TooMany => ("too_many", None),
             _ => ("changed", None),
         };
-        sqlx::query(
+        query(
             "INSERT INTO quarantine (source, server, tool, hash, definition, cause, was, since) \
-             VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+             VALUES ($1, $2, $3, $4, $5, $6, $7, $8)",
         )
         .bind(&of.source)
         .bind(of.server.as_str())
@@ -307,7 +296,7 @@ async fn replace_quarantine(
         .bind(word)
         .bind(was)
         .bind(known.unwrap_or_else(now))
-        .execute(&mut **transaction)
+        .execute(transaction)
         .await?;
     }
     if audited.is_empty() {

@@ -2,7 +2,7 @@
 
 use chrono::{DateTime, TimeDelta, Utc};
 
-use crate::{Store, StoreError};
+use crate::{Store, StoreError, database::query};
 
 /// How long a row says anything: a month has at most 31 days.
 const KEPT: TimeDelta = TimeDelta::days(32);
@@ -36,8 +36,8 @@ impl Store {
         let doing = "writing what was used of quotas";
         let mut transaction = self.begin(doing).await?;
         for used in uses {
-            sqlx::query(
-                "INSERT INTO quota_uses (holder, name, quota, most, used, used_at) VALUES (?, ?, ?, ?, ?, ?) \
+            query(
+                "INSERT INTO quota_uses (holder, name, quota, most, used, used_at) VALUES ($1, $2, $3, $4, $5, $6) \
                  ON CONFLICT (holder, quota) DO UPDATE SET name = excluded.name, most = excluded.most, \
                  used = excluded.used, used_at = excluded.used_at",
             )
@@ -47,16 +47,14 @@ impl Store {
             .bind(i64::try_from(used.most).unwrap_or(i64::MAX))
             .bind(used.used)
             .bind(used.at.timestamp_millis())
-            .execute(&mut *transaction)
-            .await
-            .map_err(self.error(doing))?;
+            .execute(&mut transaction)
+            .await?;
         }
-        sqlx::query("DELETE FROM quota_uses WHERE used_at < ?")
+        query("DELETE FROM quota_uses WHERE used_at < $1")
             .bind((Utc::now() - KEPT).timestamp_millis())
-            .execute(&mut *transaction)
-            .await
-            .map_err(self.error(doing))?;
-        transaction.commit().await.map_err(self.error(doing))
+            .execute(&mut transaction)
+            .await?;
+        transaction.commit().await
     }
 
     /// Returns all uses, by holder and quota.
@@ -65,10 +63,9 @@ impl Store {
     /// [`StoreError`] when the database fails.
     pub async fn quota_uses(&self) -> Result<Vec<QuotaUse>, StoreError> {
         let rows: Vec<Row> =
-            sqlx::query_as("SELECT holder, name, quota, most, used, used_at FROM quota_uses ORDER BY holder, quota")
-                .fetch_all(&self.pool)
-                .await
-                .map_err(self.error("reading what was used of quotas"))?;
+            query("SELECT holder, name, quota, most, used, used_at FROM quota_uses ORDER BY holder, quota")
+                .fetch_all(&mut self.read("reading what was used of quotas").await?)
+                .await?;
         let used = |(holder, name, quota, most, used, at): Row| {
             let (most, at) = (u64::try_from(most).unwrap_or_default(), DateTime::from_timestamp_millis(at)?);
             Some(QuotaUse { holder, name, quota, most, used, at })
@@ -83,28 +80,23 @@ impl Store {
     pub async fn forget_quota_uses(&self, holder: &str) -> Result<(), StoreError> {
         let doing = "forgetting what was used of quotas";
         let mut transaction = self.begin(doing).await?;
-        sqlx::query("DELETE FROM quota_uses WHERE holder = ?")
-            .bind(holder)
-            .execute(&mut *transaction)
-            .await
-            .map_err(self.error(doing))?;
-        transaction.commit().await.map_err(self.error(doing))
+        query("DELETE FROM quota_uses WHERE holder = $1").bind(holder).execute(&mut transaction).await?;
+        transaction.commit().await
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tests::{Stage, on_both};
 
     fn used(holder: &str, quota: &str, used: f64, at: DateTime<Utc>) -> QuotaUse {
         let at = DateTime::from_timestamp_millis(at.timestamp_millis()).unwrap();
         QuotaUse { holder: holder.to_owned(), name: None, quota: quota.to_owned(), most: 10, used, at }
     }
 
-    #[tokio::test]
-    async fn what_was_used_is_read_as_it_was_written_last_and_old_rows_go() {
-        let folder = tempfile::tempdir().unwrap();
-        let store = Store::open(folder.path().join("toolrack.db")).await.unwrap();
+    async fn what_was_used_is_read_as_it_was_written_last_and_old_rows_go(stage: &Stage) {
+        let store = stage.store().await;
         let now = Utc::now();
         let (ann, bob) = (used("member a", "calls_per_day", 1.5, now), used("member b", "calls_per_day", 2.0, now));
         let old = used("member c", "calls_per_day", 2.0, now - TimeDelta::days(33));
@@ -116,4 +108,6 @@ mod tests {
         assert_eq!(store.quota_uses().await.unwrap(), [bob]);
         store.close().await;
     }
+
+    on_both!(what_was_used_is_read_as_it_was_written_last_and_old_rows_go);
 }

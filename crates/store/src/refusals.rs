@@ -9,6 +9,7 @@ use crate::{
     Store, StoreError,
     approvals::text,
     audit::{Entry, append},
+    database::query,
 };
 
 /// A user's refusal of one entry of a project: it is not proposed again, as long as its content has this hash.
@@ -41,20 +42,19 @@ impl Store {
         let project = text(&refusal.project)?;
         let now = Utc::now();
         let mut transaction = self.begin(doing).await?;
-        sqlx::query(
-            "INSERT INTO refusals (project, name, hash, refused_at) VALUES (?, ?, ?, ?) \
+        query(
+            "INSERT INTO refusals (project, name, hash, refused_at) VALUES ($1, $2, $3, $4) \
              ON CONFLICT (project, name) DO UPDATE SET hash = excluded.hash, refused_at = excluded.refused_at",
         )
         .bind(project)
         .bind(&refusal.name)
         .bind(&refusal.hash)
         .bind(now.timestamp())
-        .execute(&mut *transaction)
-        .await
-        .map_err(self.error(doing))?;
+        .execute(&mut transaction)
+        .await?;
         let said = Entry::of_trust("refused", caller, (project, &refusal.name), Some(&refusal.hash));
-        append(&mut transaction, &[(now.timestamp_millis(), said)]).await.map_err(self.error(doing))?;
-        transaction.commit().await.map_err(self.error(doing))
+        append(&mut transaction, &[(now.timestamp_millis(), said)]).await?;
+        transaction.commit().await
     }
 
     /// All refusals, by project and name.
@@ -63,10 +63,9 @@ impl Store {
     /// [`StoreError`] when the database fails.
     pub async fn refusals(&self) -> Result<Vec<Refusal>, StoreError> {
         let rows: Vec<(String, String, String)> =
-            sqlx::query_as("SELECT project, name, hash FROM refusals ORDER BY project, name")
-                .fetch_all(&self.pool)
-                .await
-                .map_err(self.error("reading refusals"))?;
+            query("SELECT project, name, hash FROM refusals ORDER BY project, name")
+                .fetch_all(&mut self.read("reading refusals").await?)
+                .await?;
         Ok(rows.into_iter().map(|(project, name, hash)| Refusal { project: project.into(), name, hash }).collect())
     }
 }

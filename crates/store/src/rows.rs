@@ -3,8 +3,16 @@
 /// Reads each column into the field of its name; behind `flatten`, a field that is a row of its own.
 macro_rules! from_row {
     ($row:ident { $($column:ident),+ $(,)? } $(flatten $part:ident)?) => {
-        impl sqlx::FromRow<'_, sqlx::sqlite::SqliteRow> for $row {
-            fn from_row(row: &sqlx::sqlite::SqliteRow) -> sqlx::Result<Self> {
+        $crate::rows::from_row_of!(sqlx::sqlite::SqliteRow, $row { $($column),+ } $(flatten $part)?);
+        #[cfg(feature = "postgres")]
+        $crate::rows::from_row_of!(sqlx::postgres::PgRow, $row { $($column),+ } $(flatten $part)?);
+    };
+}
+
+macro_rules! from_row_of {
+    ($from:ty, $row:ident { $($column:ident),+ } $(flatten $part:ident)?) => {
+        impl sqlx::FromRow<'_, $from> for $row {
+            fn from_row(row: &$from) -> sqlx::Result<Self> {
                 Ok(Self {
                     $($column: sqlx::Row::try_get(row, stringify!($column))?,)+
                     $($part: sqlx::FromRow::from_row(row)?,)?
@@ -14,4 +22,38 @@ macro_rules! from_row {
     };
 }
 
-pub(crate) use from_row;
+pub(crate) use {from_row, from_row_of};
+
+/// The bytes of a text, whatever they are.
+#[derive(Debug)]
+pub(crate) struct TextBytes(pub(crate) Vec<u8>);
+
+impl sqlx::Type<sqlx::Sqlite> for TextBytes {
+    fn type_info() -> sqlx::sqlite::SqliteTypeInfo {
+        <Vec<u8> as sqlx::Type<sqlx::Sqlite>>::type_info()
+    }
+
+    fn compatible(kind: &sqlx::sqlite::SqliteTypeInfo) -> bool {
+        <Vec<u8> as sqlx::Type<sqlx::Sqlite>>::compatible(kind)
+    }
+}
+
+impl<'r> sqlx::Decode<'r, sqlx::Sqlite> for TextBytes {
+    fn decode(value: sqlx::sqlite::SqliteValueRef<'r>) -> Result<Self, sqlx::error::BoxDynError> {
+        <Vec<u8> as sqlx::Decode<'r, sqlx::Sqlite>>::decode(value).map(Self)
+    }
+}
+
+#[cfg(feature = "postgres")]
+impl sqlx::Type<sqlx::Postgres> for TextBytes {
+    fn type_info() -> sqlx::postgres::PgTypeInfo {
+        <String as sqlx::Type<sqlx::Postgres>>::type_info()
+    }
+}
+
+#[cfg(feature = "postgres")]
+impl<'r> sqlx::Decode<'r, sqlx::Postgres> for TextBytes {
+    fn decode(value: sqlx::postgres::PgValueRef<'r>) -> Result<Self, sqlx::error::BoxDynError> {
+        value.as_bytes().map(|bytes| Self(bytes.to_owned()))
+    }
+}

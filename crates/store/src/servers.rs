@@ -4,10 +4,13 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures::future::BoxFuture;
-use sqlx::{Sqlite, Transaction};
 use toolrack_host::{Memory, owned, spec::Era};
 
-use crate::{Store, StoreError, now};
+use crate::{
+    Store, StoreError,
+    database::{Transaction, query},
+    now,
+};
 
 /// How long a query may take before the host continues without its answer.
 const QUERY_TIMEOUT: Duration = Duration::from_millis(500);
@@ -24,11 +27,10 @@ const DAY: i64 = 24 * 60 * 60;
 
 impl Store {
     async fn read_era(&self, fingerprint: &str) -> Result<Option<(Era, i64)>, StoreError> {
-        let row: Option<(String, i64)> = sqlx::query_as("SELECT era, seen_at FROM servers WHERE fingerprint = ?")
+        let row: Option<(String, i64)> = query("SELECT era, seen_at FROM servers WHERE fingerprint = $1")
             .bind(fingerprint)
-            .fetch_optional(&self.pool)
-            .await
-            .map_err(self.error("reading a server"))?;
+            .fetch_optional(&mut self.read("reading a server").await?)
+            .await?;
         Ok(row.and_then(|(era, seen_at)| Some((parse(&era)?, seen_at))))
     }
 
@@ -41,29 +43,26 @@ impl Store {
             return Ok(());
         }
         let doing = "remembering a server";
-        let error = || self.error(doing);
         let mut transaction = self.begin(doing).await?;
-        sqlx::query(
-            "INSERT INTO servers (fingerprint, era, seen_at) VALUES (?, ?, ?) \
+        query(
+            "INSERT INTO servers (fingerprint, era, seen_at) VALUES ($1, $2, $3) \
              ON CONFLICT (fingerprint) DO UPDATE SET era = excluded.era, seen_at = excluded.seen_at",
         )
         .bind(fingerprint)
         .bind(era.to_string())
         .bind(now)
-        .execute(&mut *transaction)
-        .await
-        .map_err(error())?;
+        .execute(&mut transaction)
+        .await?;
         let forget = "DELETE FROM servers WHERE fingerprint IN \
-                      (SELECT fingerprint FROM servers ORDER BY seen_at DESC LIMIT -1 OFFSET ?)";
-        self.forget_beyond(MAX_SERVERS, forget, transaction, doing).await
+                      (SELECT fingerprint FROM servers ORDER BY seen_at DESC LIMIT 9223372036854775807 OFFSET $1)";
+        self.forget_beyond(MAX_SERVERS, forget, transaction).await
     }
 
     async fn read_tools(&self, fingerprint: &str) -> Result<Option<Bytes>, StoreError> {
-        let row: Option<(Vec<u8>,)> = sqlx::query_as("SELECT tools FROM server_tools WHERE fingerprint = ?")
+        let row: Option<(Vec<u8>,)> = query("SELECT tools FROM server_tools WHERE fingerprint = $1")
             .bind(fingerprint)
-            .fetch_optional(&self.pool)
-            .await
-            .map_err(self.error("reading a server's tools"))?;
+            .fetch_optional(&mut self.read("reading a server's tools").await?)
+            .await?;
         Ok(row.map(|(tools,)| tools.into()))
     }
 
@@ -72,18 +71,19 @@ impl Store {
             return Ok(());
         }
         let doing = "remembering a server's tools";
-        let error = || self.error(doing);
         let mut transaction = self.begin(doing).await?;
-        sqlx::query("INSERT OR REPLACE INTO server_tools (fingerprint, tools, kept_at) VALUES (?, ?, ?)")
-            .bind(fingerprint)
-            .bind(tools)
-            .bind(now())
-            .execute(&mut *transaction)
-            .await
-            .map_err(error())?;
+        query(
+            "INSERT INTO server_tools (fingerprint, tools, kept_at) VALUES ($1, $2, $3) \
+             ON CONFLICT (fingerprint) DO UPDATE SET tools = excluded.tools, kept_at = excluded.kept_at",
+        )
+        .bind(fingerprint)
+        .bind(tools)
+        .bind(now())
+        .execute(&mut transaction)
+        .await?;
         let forget = "DELETE FROM server_tools WHERE fingerprint IN \
-                      (SELECT fingerprint FROM server_tools ORDER BY kept_at DESC LIMIT -1 OFFSET ?)";
-        self.forget_beyond(MAX_TOOL_LISTS, forget, transaction, doing).await
+                      (SELECT fingerprint FROM server_tools ORDER BY kept_at DESC LIMIT 9223372036854775807 OFFSET $1)";
+        self.forget_beyond(MAX_TOOL_LISTS, forget, transaction).await
     }
 
     /// Deletes the oldest rows beyond `most` with the statement `forget`, and commits.
@@ -91,11 +91,10 @@ impl Store {
         &self,
         most: i64,
         forget: &'static str,
-        mut transaction: Transaction<'static, Sqlite>,
-        doing: &'static str,
+        mut transaction: Transaction,
     ) -> Result<(), StoreError> {
-        sqlx::query(forget).bind(most).execute(&mut *transaction).await.map_err(self.error(doing))?;
-        transaction.commit().await.map_err(self.error(doing))
+        query(forget).bind(most).execute(&mut transaction).await?;
+        transaction.commit().await
     }
 }
 

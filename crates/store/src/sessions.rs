@@ -11,11 +11,15 @@ mod retention;
 
 use chrono::{DateTime, Utc};
 use serde::{Serialize, Serializer, ser::SerializeStruct as _};
-use sqlx::{Sqlite, SqliteConnection};
 use toolrack_host::{Caller, text};
 use uuid::Uuid;
 
-use crate::{Owner, Store, StoreError, Whose, audit::Entry, rows::from_row};
+use crate::{
+    Owner, Store, StoreError, Whose,
+    audit::Entry,
+    database::{QueryBuilder, Transaction, query},
+    rows::from_row,
+};
 
 pub use claim::Claim;
 pub(crate) use claim::Claims;
@@ -275,7 +279,7 @@ fn kept_title(title: &str) -> &str {
 }
 
 /// Restricts a query for sessions.
-fn only(whose: Whose<'_>, builder: &mut sqlx::QueryBuilder<Sqlite>) {
+fn only(whose: Whose<'_>, builder: &mut QueryBuilder) {
     if let Some(key) = whose.key() {
         builder.push(" AND owner = ").push_bind(key);
     }
@@ -295,9 +299,9 @@ impl Store {
         let doing = "beginning a session";
         let now = Utc::now().timestamp_millis();
         let mut transaction = self.begin_durably(doing).await?;
-        sqlx::query(
+        query(
             "INSERT INTO sessions (id, title, model, agent, owner, owner_name, created_at, updated_at) \
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?7) ON CONFLICT (id) DO NOTHING",
+             VALUES ($1, $2, $3, $4, $5, $6, $7, $7) ON CONFLICT (id) DO NOTHING",
         )
         .bind(id.to_string())
         .bind(kept_title(&new.title))
@@ -306,11 +310,10 @@ impl Store {
         .bind(new.owner.as_ref().map_or("", |owner| &owner.key))
         .bind(new.owner.as_ref().map(|owner| &owner.name))
         .bind(now)
-        .execute(&mut *transaction)
-        .await
-        .map_err(self.error(doing))?;
+        .execute(&mut transaction)
+        .await?;
         let session = self.read_session(id, &mut transaction).await?;
-        transaction.commit().await.map_err(self.error(doing))?;
+        transaction.commit().await?;
         Ok(session)
     }
 
@@ -319,15 +322,14 @@ impl Store {
     /// # Errors
     /// [`StoreError::UnknownSession`] when there is none; others when the database fails.
     pub async fn session(&self, id: Uuid) -> Result<Session, StoreError> {
-        let mut connection = self.pool.acquire().await.map_err(self.error("reading a session"))?;
+        let mut connection = self.read("reading a session").await?;
         self.read_session(id, &mut connection).await
     }
 
-    async fn read_session(&self, id: Uuid, connection: &mut SqliteConnection) -> Result<Session, StoreError> {
-        let mut builder = sqlx::QueryBuilder::<Sqlite>::new(SELECT);
+    async fn read_session(&self, id: Uuid, connection: &mut Transaction) -> Result<Session, StoreError> {
+        let mut builder = QueryBuilder::new(SELECT);
         builder.push(" WHERE id = ").push_bind(id.to_string());
-        let row: Option<SessionRow> =
-            builder.build_query_as().fetch_optional(connection).await.map_err(self.error("reading a session"))?;
+        let row: Option<SessionRow> = builder.build().fetch_optional(connection).await?;
         let session = row.and_then(SessionRow::into_session);
         session.ok_or_else(|| self.unknown_session(&id.to_string()))
     }
@@ -337,12 +339,13 @@ impl Store {
     /// # Errors
     /// [`StoreError`] when the database fails.
     pub async fn sessions(&self, query: &SessionQuery<'_>) -> Result<Vec<Session>, StoreError> {
-        let mut builder = sqlx::QueryBuilder::<Sqlite>::new(SELECT);
+        let mut builder = QueryBuilder::new(SELECT);
         builder.push(" WHERE TRUE");
         only(query.whose, &mut builder);
-        if let Some(search) = &query.search {
-            // `instr` and not `LIKE`, whose wildcards would need escaping.
-            builder.push(" AND instr(lower(title), lower(").push_bind(search).push(")) > 0");
+        if let Some(search) = query.search.as_ref().filter(|search| !search.is_empty()) {
+            // `replace` and not `LIKE`, whose wildcards would need escaping.
+            builder.push(" AND replace(lower(title), ").push_bind(search.to_ascii_lowercase());
+            builder.push(", '') <> lower(title)");
         }
         if let Some((at, id)) = query.after {
             builder.push(" AND (updated_at, id) < (").push_bind(at.timestamp_millis());
@@ -350,8 +353,7 @@ impl Store {
         }
         builder.push(" ORDER BY updated_at DESC, id DESC LIMIT ");
         builder.push_bind(i64::try_from(query.limit).unwrap_or(i64::MAX));
-        let rows: Vec<SessionRow> =
-            builder.build_query_as().fetch_all(&self.pool).await.map_err(self.error("listing sessions"))?;
+        let rows: Vec<SessionRow> = builder.build().fetch_all(&mut self.read("listing sessions").await?).await?;
         Ok(rows.into_iter().filter_map(SessionRow::into_session).collect())
     }
 
@@ -368,13 +370,12 @@ impl Store {
         let Some(start) = start_of_id(typed) else {
             return Err(self.unknown_session(typed));
         };
-        let mut builder = sqlx::QueryBuilder::<Sqlite>::new(SELECT);
+        let mut builder = QueryBuilder::new(SELECT);
         // The end of the range sorts after every id with this prefix. A range lets the query use the index of ids.
         builder.push(" WHERE id >= ").push_bind(&start).push(" AND id < ").push_bind(format!("{start}g"));
         only(whose, &mut builder);
         builder.push(" ORDER BY updated_at DESC, id DESC LIMIT ").push_bind(MAX_CANDIDATES as i64 + 1);
-        let rows: Vec<SessionRow> =
-            builder.build_query_as().fetch_all(&self.pool).await.map_err(self.error("looking for a session"))?;
+        let rows: Vec<SessionRow> = builder.build().fetch_all(&mut self.read("looking for a session").await?).await?;
         let mut found: Vec<Session> = rows.into_iter().filter_map(SessionRow::into_session).collect();
         match (found.pop(), found.is_empty()) {
             (Some(only), true) => Ok(only),
@@ -392,13 +393,9 @@ impl Store {
     /// # Errors
     /// [`StoreError::UnknownSession`] when there is none; others when the database fails.
     pub async fn rename_session(&self, id: Uuid, title: &str) -> Result<(), StoreError> {
-        let renamed = sqlx::query("UPDATE sessions SET title = ? WHERE id = ?")
-            .bind(kept_title(title))
-            .bind(id.to_string())
-            .execute(&self.pool)
-            .await
-            .map_err(self.error("renaming a session"))?;
-        if renamed.rows_affected() == 0 { Err(self.unknown_session(&id.to_string())) } else { Ok(()) }
+        let rename = query("UPDATE sessions SET title = $1 WHERE id = $2").bind(kept_title(title)).bind(id.to_string());
+        let renamed = self.write(rename, "renaming a session").await?;
+        if renamed == 0 { Err(self.unknown_session(&id.to_string())) } else { Ok(()) }
     }
 
     /// Deletes the session `id` with all its messages. Once all processes have closed the database, its files hold
@@ -409,13 +406,10 @@ impl Store {
     pub async fn delete_session(&self, id: Uuid) -> Result<(), StoreError> {
         let doing = "deleting a session";
         let mut transaction = self.begin_erasing(doing).await?;
-        let deleted = sqlx::query("DELETE FROM sessions WHERE id = ?")
-            .bind(id.to_string())
-            .execute(&mut *transaction)
-            .await
-            .map_err(self.error(doing))?;
-        transaction.commit().await.map_err(self.error(doing))?;
-        if deleted.rows_affected() == 0 { Err(self.unknown_session(&id.to_string())) } else { Ok(()) }
+        let deleted =
+            query("DELETE FROM sessions WHERE id = $1").bind(id.to_string()).execute(&mut transaction).await?;
+        transaction.commit().await?;
+        if deleted == 0 { Err(self.unknown_session(&id.to_string())) } else { Ok(()) }
     }
 
     /// How many sessions of `whose` there are, and what they have cost.
@@ -423,24 +417,23 @@ impl Store {
     /// # Errors
     /// [`StoreError`] when the database fails.
     pub async fn session_totals(&self, whose: Whose<'_>) -> Result<SessionTotals, StoreError> {
-        let (error, key) = (|| self.error("counting sessions"), whose.key());
-        let (sessions, messages): (i64, i64) = sqlx::query_as(
-            "SELECT (SELECT count(*) FROM sessions WHERE ?1 IS NULL OR owner = ?1), (SELECT count(*) FROM messages \
-             WHERE ?1 IS NULL OR session_id IN (SELECT id FROM sessions WHERE owner = ?1))",
+        let (doing, key) = ("counting sessions", whose.key());
+        let mut connection = self.read(doing).await?;
+        let (sessions, messages): (i64, i64) = query(
+            "SELECT (SELECT count(*) FROM sessions WHERE $1 IS NULL OR owner = $1), (SELECT count(*) FROM messages \
+             WHERE $1 IS NULL OR session_id IN (SELECT id FROM sessions WHERE owner = $1))",
         )
         .bind(&key)
-        .fetch_one(&self.pool)
-        .await
-        .map_err(error())?;
+        .fetch_one(&mut connection)
+        .await?;
         // Added up here, because SQL fails on a sum that overflows.
-        let spent: Vec<SpentRow> = sqlx::query_as(
+        let spent: Vec<SpentRow> = query(
             "SELECT input, output, cached_read, cache_write, reasoning, cost FROM sessions \
-             WHERE ?1 IS NULL OR owner = ?1",
+             WHERE $1 IS NULL OR owner = $1",
         )
         .bind(&key)
-        .fetch_all(&self.pool)
-        .await
-        .map_err(error())?;
+        .fetch_all(&mut connection)
+        .await?;
         Ok(SessionTotals {
             sessions: u64::try_from(sessions).unwrap_or_default(),
             messages: u64::try_from(messages).unwrap_or_default(),

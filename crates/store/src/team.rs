@@ -11,7 +11,6 @@ use std::ops::Deref;
 
 use chrono::{DateTime, Utc};
 use sha2::{Digest as _, Sha256};
-use sqlx::{QueryBuilder, Sqlite, SqliteConnection, sqlite::SqliteRow};
 use toolrack_host::{
     Caller, Principal,
     principal::{BadPrincipal, Kind, Role},
@@ -21,9 +20,12 @@ use uuid::Uuid;
 pub use self::administration::{MemberChange, MemberChanged};
 pub use self::front_door::{Code, Grant, Grants, NewGrant, Refresh, RefreshHash, RegisteredClient};
 pub use self::removed::RemovedMember;
+#[cfg(feature = "postgres")]
+use crate::{Database, database::Backend};
 use crate::{
     Store, StoreError,
     audit::{Entry, append},
+    database::{QueryBuilder, Transaction, query, query_scalar},
     now,
     rows::from_row,
 };
@@ -172,7 +174,7 @@ struct MemberRow {
     name: String,
     groups: String,
     role: String,
-    membership: u32,
+    membership: i64,
 }
 
 from_row!(MemberRow { issuer, subject, kind, tenant, name, groups, role, membership });
@@ -200,7 +202,7 @@ impl MemberRow {
             .named(&self.name)?
             .in_groups(groups.iter().map(String::as_str))
             .map(|principal| principal.with_role(self.role.parse().unwrap_or(Role::Scraper)))
-            .map(|principal| principal.in_membership(self.membership))
+            .map(|principal| principal.in_membership(removed::number(self.membership)))
     }
 }
 
@@ -227,7 +229,7 @@ impl TokenRow {
 
 impl Tokens<'_> {
     /// The condition on the rows `t` of tokens and `m` of their members. One condition for each, so that each has its index.
-    fn condition(self, query: &mut QueryBuilder<Sqlite>) {
+    fn condition(self, query: &mut QueryBuilder) {
         match self {
             Self::All => query.push("TRUE"),
             Self::OfTenant(tenant) => query.push("m.tenant = ").push_bind(tenant.to_owned()),
@@ -237,18 +239,14 @@ impl Tokens<'_> {
                 .push(" AND t.subject = ")
                 .push_bind(owner.subject.to_owned()),
             Self::Id(id) => query
-                .push("t.id IN (WITH RECURSIVE made (id) AS (VALUES (")
+                .push("t.id IN (WITH RECURSIVE made (id) AS (SELECT id FROM team_tokens WHERE id = ")
                 .push_bind(id.to_owned())
-                .push(") UNION SELECT child.id FROM team_tokens child JOIN made ON child.family = ")
+                .push(" UNION SELECT child.id FROM team_tokens child JOIN made ON child.family = ")
                 .push_bind(MADE_WITH)
                 .push(" || made.id) SELECT id FROM made)"),
             Self::Hash(hash) => query.push("t.hash = ").push_bind(hash.0.to_vec()),
             Self::Hashes(hashes) => {
-                let mut list = query.push("t.hash IN (").separated(", ");
-                for hash in hashes {
-                    list.push_bind(hash.0.to_vec());
-                }
-                query.push(")")
+                query.push("t.hash IN (").push_list(hashes.iter().map(|hash| &hash.0[..])).push(")")
             }
             Self::Family(family) => query.push("t.family = ").push_bind(family.to_owned()),
         };
@@ -288,27 +286,39 @@ impl Store {
     /// # Errors
     /// [`StoreError::Newer`] when a newer version has made them; others when the database fails.
     pub async fn with_team(&self) -> Result<TeamStore, StoreError> {
+        #[cfg(feature = "postgres")]
+        if let Backend::Postgres(tenant) = &self.backend {
+            return tenant.database().team().await;
+        }
         let doing = "making the tables of a team";
         let mut transaction = self.begin(doing).await?;
-        let is_there: bool =
-            sqlx::query_scalar("SELECT EXISTS (SELECT 1 FROM sqlite_schema WHERE name = 'team_schema')")
-                .fetch_one(&mut *transaction)
-                .await
-                .map_err(self.error(doing))?;
+        let is_there: bool = query_scalar("SELECT EXISTS (SELECT 1 FROM sqlite_schema WHERE name = 'team_schema')")
+            .fetch_one(&mut transaction)
+            .await?;
         let found: i64 = match is_there {
-            true => sqlx::query_scalar("SELECT version FROM team_schema").fetch_one(&mut *transaction).await,
+            true => query_scalar("SELECT version FROM team_schema").fetch_one(&mut transaction).await,
             false => Ok(0),
-        }
-        .map_err(self.error(doing))?;
+        }?;
         let known = SCRIPTS.len() as i64;
         if found > known {
             return Err(StoreError::Newer { path: self.path().to_owned(), found, known });
         }
         for script in SCRIPTS.into_iter().skip(usize::try_from(found).unwrap_or_default()) {
-            sqlx::raw_sql(script).execute(&mut *transaction).await.map_err(self.error(doing))?;
+            transaction.run_script(script).await?;
         }
-        transaction.commit().await.map_err(self.error(doing))?;
+        transaction.commit().await?;
         Ok(TeamStore { store: self.clone() })
+    }
+}
+
+#[cfg(feature = "postgres")]
+impl Database {
+    /// The store of the members of a team, of their tokens, and of what they allowed clients.
+    ///
+    /// # Errors
+    /// [`StoreError::Database`] when the database fails.
+    pub async fn team(&self) -> Result<TeamStore, StoreError> {
+        Ok(TeamStore { store: self.front_door().await? })
     }
 }
 
@@ -335,19 +345,19 @@ impl TeamStore {
         let groups = serde_json::to_string(&new.groups().collect::<Vec<_>>()).unwrap_or_default();
         let owner = TokenOwner { issuer: new.issuer(), subject: new.subject() };
         let mut transaction = self.begin(doing).await?;
-        let before = member(&mut transaction, owner).await.map_err(self.error(doing))?;
+        let before = member(&mut transaction, owner).await?;
         let role = match given_role_stays {
-            true => given_role(&mut transaction, owner, new.tenant()).await.map_err(self.error(doing))?,
+            true => given_role(&mut transaction, owner, new.tenant()).await?,
             false => None,
         };
-        let membership = removed::membership(&mut transaction, new).await.map_err(self.error(doing))?;
+        let membership = removed::membership(&mut transaction, new).await?;
         let after = new.clone().with_role(role.unwrap_or(new.role())).in_membership(membership);
-        let changed = sqlx::query(
+        let changed = query(
             "INSERT INTO team_members (issuer, subject, kind, tenant, name, groups, role, changed_at, role_is_given, \
-             membership) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (issuer, subject) DO UPDATE SET kind = excluded.kind, \
+             membership) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) ON CONFLICT (issuer, subject) DO UPDATE SET kind = excluded.kind, \
              tenant = excluded.tenant, name = excluded.name, groups = excluded.groups, role = excluded.role, \
              changed_at = excluded.changed_at, role_is_given = excluded.role_is_given, membership = excluded.membership \
-             WHERE (kind, tenant, name, groups, role) IS NOT \
+             WHERE (team_members.kind, team_members.tenant, team_members.name, team_members.groups, team_members.role) <> \
              (excluded.kind, excluded.tenant, excluded.name, excluded.groups, excluded.role)",
         )
         .bind(after.issuer())
@@ -360,17 +370,16 @@ impl TeamStore {
         .bind(now())
         .bind(role.is_some())
         .bind(membership)
-        .execute(&mut *transaction)
-        .await
-        .map_err(self.error(doing))?;
+        .execute(&mut transaction)
+        .await?;
         if let Some(before) = before.filter(|before| before.tenant() != after.tenant()) {
-            removed::note(&mut transaction, &before).await.map_err(self.error(doing))?;
+            removed::note(&mut transaction, &before).await?;
         }
-        if changed.rows_affected() > 0 {
+        if changed > 0 {
             let entry = Entry::of_member("member_changed", caller, &after);
-            append(&mut transaction, &[(Utc::now().timestamp_millis(), entry)]).await.map_err(self.error(doing))?;
+            append(&mut transaction, &[(Utc::now().timestamp_millis(), entry)]).await?;
         }
-        transaction.commit().await.map_err(self.error(doing))
+        transaction.commit().await
     }
 
     /// The members of one tenant, or of all, by tenant and name.
@@ -378,14 +387,13 @@ impl TeamStore {
     /// # Errors
     /// [`StoreError`] when the database fails.
     pub async fn members(&self, tenant: Option<&str>) -> Result<Vec<Principal>, StoreError> {
-        let rows: Vec<MemberRow> = sqlx::query_as(
+        let rows: Vec<MemberRow> = query(
             "SELECT issuer, subject, kind, tenant, name, groups, role, membership FROM team_members \
-             WHERE (?1 IS NULL OR tenant = ?1) ORDER BY tenant, name, issuer, subject",
+             WHERE ($1 IS NULL OR tenant = $1) ORDER BY tenant, name, issuer, subject",
         )
         .bind(tenant)
-        .fetch_all(&self.pool)
-        .await
-        .map_err(self.error("reading the members of the team"))?;
+        .fetch_all(&mut self.read("reading the members of the team").await?)
+        .await?;
         Ok(rows.into_iter().filter_map(|row| row.principal().ok()).collect())
     }
 
@@ -394,8 +402,8 @@ impl TeamStore {
     /// # Errors
     /// [`StoreError`] when the database fails.
     pub async fn member(&self, owner: TokenOwner<'_>) -> Result<Option<Principal>, StoreError> {
-        let mut connection = self.pool.acquire().await.map_err(self.error("reading a member of the team"))?;
-        member(&mut connection, owner).await.map_err(self.error("reading a member of the team"))
+        let mut connection = self.read("reading a member of the team").await?;
+        member(&mut connection, owner).await
     }
 
     /// Stores a token of `owner`, records that in the audit log, and returns its id; `None` when there is no such
@@ -411,16 +419,12 @@ impl TeamStore {
     ) -> Result<Option<String>, StoreError> {
         let doing = "writing a token of the team";
         let mut transaction = self.begin(doing).await?;
-        let Some(member) = member(&mut transaction, owner).await.map_err(self.error(doing))? else { return Ok(None) };
+        let Some(member) = member(&mut transaction, owner).await? else { return Ok(None) };
         let id = Uuid::now_v7().simple().to_string();
-        sqlx::query("DELETE FROM team_tokens WHERE ends_at <= ?")
-            .bind(now())
-            .execute(&mut *transaction)
-            .await
-            .map_err(self.error(doing))?;
-        sqlx::query(
+        query("DELETE FROM team_tokens WHERE ends_at <= $1").bind(now()).execute(&mut transaction).await?;
+        query(
             "INSERT INTO team_tokens (hash, id, issuer, subject, purpose, label, client, family, profile, made_at, \
-             ends_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+             ends_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)",
         )
         .bind(&token.hash.0[..])
         .bind(&id)
@@ -433,12 +437,11 @@ impl TeamStore {
         .bind(&token.profile)
         .bind(now())
         .bind(token.ends_at.map(|at| at.timestamp()))
-        .execute(&mut *transaction)
-        .await
-        .map_err(self.error(doing))?;
+        .execute(&mut transaction)
+        .await?;
         let entry = Entry::of_token("token_made", caller, (&member, &id), &token.label);
-        append(&mut transaction, &[(Utc::now().timestamp_millis(), entry)]).await.map_err(self.error(doing))?;
-        transaction.commit().await.map_err(self.error(doing))?;
+        append(&mut transaction, &[(Utc::now().timestamp_millis(), entry)]).await?;
+        transaction.commit().await?;
         Ok(Some(id))
     }
 
@@ -455,8 +458,7 @@ impl TeamStore {
         which.condition(&mut query);
         query.push(" AND (t.ends_at IS NULL OR t.ends_at > ").push_bind(now());
         query.push(") ORDER BY m.tenant, m.name, t.made_at, t.id");
-        let rows: Vec<TokenRow> =
-            query.build_query_as().fetch_all(&self.pool).await.map_err(self.error("reading tokens of the team"))?;
+        let rows: Vec<TokenRow> = query.build().fetch_all(&mut self.read("reading tokens of the team").await?).await?;
         Ok(rows.into_iter().filter_map(TokenRow::token).collect())
     }
 
@@ -478,18 +480,14 @@ impl TeamStore {
         let mut transaction = self.begin(doing).await?;
         let mut rows = Vec::new();
         for token in &tokens {
-            let gone = sqlx::query("DELETE FROM team_tokens WHERE id = ?")
-                .bind(&token.id)
-                .execute(&mut *transaction)
-                .await
-                .map_err(self.error(doing))?;
-            if gone.rows_affected() > 0 {
+            let gone = query("DELETE FROM team_tokens WHERE id = $1").bind(&token.id).execute(&mut transaction).await?;
+            if gone > 0 {
                 let entry = Entry::of_token("token_revoked", caller, (&token.member, &token.id), &token.label);
                 rows.push((Utc::now().timestamp_millis(), entry));
             }
         }
-        append(&mut transaction, &rows).await.map_err(self.error(doing))?;
-        transaction.commit().await.map_err(self.error(doing))?;
+        append(&mut transaction, &rows).await?;
+        transaction.commit().await?;
         Ok(rows.len())
     }
 
@@ -498,21 +496,20 @@ impl TeamStore {
     /// # Errors
     /// [`StoreError`] when the database fails.
     pub async fn team_version(&self) -> Result<i64, StoreError> {
-        sqlx::query_scalar("SELECT version FROM team_version")
-            .fetch_one(&self.pool)
+        query_scalar("SELECT version FROM team_version")
+            .fetch_one(&mut self.read("reading the version of the team").await?)
             .await
-            .map_err(self.error("reading the version of the team"))
     }
 }
 
 /// The role that an administrator of `tenant` gave to the member.
 async fn given_role(
-    connection: &mut SqliteConnection,
+    connection: &mut Transaction,
     owner: TokenOwner<'_>,
     tenant: &str,
-) -> Result<Option<Role>, sqlx::Error> {
-    let word: Option<String> = sqlx::query_scalar(
-        "SELECT role FROM team_members WHERE issuer = ? AND subject = ? AND tenant = ? AND role_is_given",
+) -> Result<Option<Role>, StoreError> {
+    let word: Option<String> = query_scalar(
+        "SELECT role FROM team_members WHERE issuer = $1 AND subject = $2 AND tenant = $3 AND role_is_given",
     )
     .bind(owner.issuer)
     .bind(owner.subject)
@@ -522,16 +519,15 @@ async fn given_role(
     Ok(word.and_then(|word| word.parse().ok()))
 }
 
-async fn member(connection: &mut SqliteConnection, owner: TokenOwner<'_>) -> Result<Option<Principal>, sqlx::Error> {
-    let row: Option<SqliteRow> = sqlx::query(
+async fn member(connection: &mut Transaction, owner: TokenOwner<'_>) -> Result<Option<Principal>, StoreError> {
+    let row: Option<MemberRow> = query(
         "SELECT issuer, subject, kind, tenant, name, groups, role, membership FROM team_members \
-         WHERE issuer = ? AND subject = ?",
+         WHERE issuer = $1 AND subject = $2",
     )
     .bind(owner.issuer)
     .bind(owner.subject)
     .fetch_optional(connection)
     .await?;
-    let row = row.as_ref().map(<MemberRow as sqlx::FromRow<SqliteRow>>::from_row).transpose()?;
     Ok(row.and_then(|row| row.principal().ok()))
 }
 

@@ -1,4 +1,7 @@
 mod failures;
+#[cfg(feature = "postgres")]
+mod server;
+mod stage;
 
 use std::{
     fs,
@@ -15,6 +18,9 @@ use toolrack_host::{
 };
 
 use super::*;
+use crate::database::{query, query_scalar};
+
+pub(crate) use stage::{Stage, on_both};
 
 /// A new store, and the folder of its file.
 pub(crate) async fn new_store() -> (tempfile::TempDir, Store) {
@@ -47,9 +53,8 @@ async fn what_is_remembered_survives_a_restart() {
     assert_eq!(store.era("y").await, Some(Era::Modern));
 }
 
-#[tokio::test]
-async fn an_answer_of_a_member_covers_and_shows_their_calls_alone_and_goes_with_them() {
-    let (_folder, store) = new_store().await;
+async fn an_answer_of_a_member_covers_and_shows_their_calls_alone_and_goes_with_them(stage: &Stage) {
+    let store = stage.store().await;
     let fs = ServerName::new("fs").unwrap();
     let [ann, bob] = ["ann", "bob"].map(|name| Principal::new(Kind::Person, "acme", "i", name).unwrap());
     let tools = [("write".to_owned(), DefinitionHash::from_bytes([1; 32]))];
@@ -84,9 +89,8 @@ async fn an_answer_of_a_member_covers_and_shows_their_calls_alone_and_goes_with_
     assert!(left.len() == 1 && left[0].owner.is_none(), "{left:?}");
 }
 
-#[tokio::test]
-async fn an_answer_counts_for_the_same_definition_of_the_same_server_until_it_is_taken_back() {
-    let (_folder, store) = new_store().await;
+async fn an_answer_counts_for_the_same_definition_of_the_same_server_until_it_is_taken_back(stage: &Stage) {
+    let store = stage.store().await;
     let (fs, one, two) =
         (ServerName::new("fs").unwrap(), DefinitionHash::from_bytes([1; 32]), DefinitionHash::from_bytes([2; 32]));
     let about = |fingerprint, tool, definition| AnswerQuery {
@@ -151,9 +155,8 @@ async fn the_file_and_its_companions_are_for_their_owner_only() {
     assert_eq!(mode(&path), 0o600, "a copied file is closed to others");
 }
 
-#[tokio::test]
-async fn approvals_are_per_entry_and_can_be_taken_back() {
-    let (_folder, store) = new_store().await;
+async fn approvals_are_per_entry_and_can_be_taken_back(stage: &Stage) {
+    let store = stage.store().await;
     store.approve(&approval("a", "1"), &Caller::local(Way::Cli)).await.unwrap();
     store.approve(&approval("b", "1"), &Caller::local(Way::Cli)).await.unwrap();
     store.approve(&approval("a", "2"), &Caller::local(Way::Cli)).await.unwrap();
@@ -163,42 +166,48 @@ async fn approvals_are_per_entry_and_can_be_taken_back() {
     assert_eq!(store.approvals().await.unwrap(), [approval("b", "1")]);
 }
 
-#[tokio::test]
-async fn a_server_that_has_not_changed_is_not_written_again() {
-    let (_folder, store) = new_store().await;
+async fn a_server_that_has_not_changed_is_not_written_again(stage: &Stage) {
+    let store = stage.store().await;
     let seen = "SELECT seen_at FROM servers";
     store.remember_era("x", Era::Modern).await;
-    let first: i64 = sqlx::query_scalar(seen).fetch_one(&store.pool).await.unwrap();
-    sqlx::query("UPDATE servers SET seen_at = seen_at - 10").execute(&store.pool).await.unwrap();
+    let first: i64 = query_scalar(seen).fetch_one::<i64>(&mut store.read("testing").await.unwrap()).await.unwrap();
+    store.write(query("UPDATE servers SET seen_at = seen_at - 10"), "testing").await.unwrap();
     store.remember_era("x", Era::Modern).await;
-    assert_eq!(sqlx::query_scalar::<_, i64>(seen).fetch_one(&store.pool).await.unwrap(), first - 10);
-    sqlx::query("UPDATE servers SET seen_at = seen_at - 100000").execute(&store.pool).await.unwrap();
+    assert_eq!(
+        query_scalar(seen).fetch_one::<i64>(&mut store.read("testing").await.unwrap()).await.unwrap(),
+        first - 10
+    );
+    store.write(query("UPDATE servers SET seen_at = seen_at - 100000"), "testing").await.unwrap();
     store.remember_era("x", Era::Modern).await;
-    assert!(sqlx::query_scalar::<_, i64>(seen).fetch_one(&store.pool).await.unwrap() >= first);
+    assert!(query_scalar(seen).fetch_one::<i64>(&mut store.read("testing").await.unwrap()).await.unwrap() >= first);
 }
 
-#[tokio::test]
-async fn servers_unseen_for_longest_are_forgotten() {
-    let (_folder, store) = new_store().await;
-    sqlx::query(
-        "WITH RECURSIVE n (i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i < 10004) \
-         INSERT INTO servers SELECT 'f' || i, 'legacy', i FROM n",
-    )
-    .execute(&store.pool)
-    .await
-    .unwrap();
+async fn servers_unseen_for_longest_are_forgotten(stage: &Stage) {
+    let store = stage.store().await;
+    store
+        .write(
+            query(
+                "WITH RECURSIVE n (i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i < 10004) \
+         INSERT INTO servers (fingerprint, era, seen_at) SELECT 'f' || i, 'legacy', i FROM n",
+            ),
+            "testing",
+        )
+        .await
+        .unwrap();
     store.remember_era("new", Era::Modern).await;
-    let count: i64 = sqlx::query_scalar("SELECT count(*) FROM servers").fetch_one(&store.pool).await.unwrap();
+    let count: i64 = query_scalar("SELECT count(*) FROM servers")
+        .fetch_one::<i64>(&mut store.read("testing").await.unwrap())
+        .await
+        .unwrap();
     assert_eq!(count, 10_000);
     assert_eq!(store.era("f0").await, None);
     assert_eq!(store.era("f10004").await, Some(Era::Legacy));
     assert_eq!(store.era("new").await, Some(Era::Modern));
 }
 
-#[tokio::test]
-async fn memory_without_a_database_is_empty_and_quiet() {
-    let (_folder, store) = new_store().await;
-    store.close().await;
+async fn memory_without_a_database_is_empty_and_quiet(stage: &Stage) {
+    let store = stage.store().await;
+    stage.close(&store).await;
     store.remember_era("x", Era::Modern).await;
     assert_eq!(store.era("x").await, None);
     assert!(store.approvals().await.is_err());
@@ -243,7 +252,7 @@ async fn a_file_that_cannot_be_used_is_named_and_left_as_it_is() {
     sqlx::query("PRAGMA user_version = 999").execute(&mut connection).await.unwrap();
     connection.close().await.unwrap();
     let error = refused(&file("new.db")).await;
-    let own = format!("schema 999, this one knows {}", migrations::SCHEMA);
+    let own = format!("schema 999, this one knows {}", sqlite::SCHEMA);
     assert!(error.to_string().contains(&own), "{error}");
 
     let mut connection = raw(&file("busy.db")).await;
@@ -385,7 +394,7 @@ async fn a_database_that_may_only_be_read_says_so() {
     let path = folder.path().join("toolrack.db");
     Store::open(&path).await.unwrap().close().await;
     let options = SqliteConnectOptions::new().filename(&path).read_only(true);
-    let store = Store::of(SqlitePool::connect_with(options).await.unwrap(), path);
+    let store = Store::of(sqlite::File::of(sqlx::SqlitePool::connect_with(options).await.unwrap(), &path));
     let error = store.approve(&approval("a", "1"), &Caller::local(Way::Cli)).await.unwrap_err();
     assert!(matches!(error, StoreError::ReadOnly { .. }), "{error:?}");
 }
@@ -471,14 +480,14 @@ async fn a_database_is_opened_as_it_is_only_when_there_is_nothing_to_do() {
 async fn a_store_that_is_left_loses_nothing_and_one_that_erased_leaves_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("toolrack.db");
-    let log = sidecar(&path);
+    let log = sqlite::sidecar(&path);
     let store = Store::open(&path).await.unwrap();
     let session = store.create_session(&NewSession::default()).await.unwrap();
     store.leave().await;
     assert!(log.metadata().is_ok_and(|log| log.len() > 0), "nobody waited for the disk");
 
     // What the next process would have, whatever this one still has open.
-    let (copy, copied) = (folder.path().join("copy.db"), sidecar(&folder.path().join("copy.db")));
+    let (copy, copied) = (folder.path().join("copy.db"), sqlite::sidecar(&folder.path().join("copy.db")));
     std::fs::copy(&path, &copy).unwrap();
     std::fs::copy(&log, &copied).unwrap();
     let next = Store::open(&copy).await.unwrap();
@@ -487,3 +496,12 @@ async fn a_store_that_is_left_loses_nothing_and_one_that_erased_leaves_nothing()
     next.leave().await;
     assert!(!copied.exists(), "what was deleted is in no file any more");
 }
+
+on_both!(
+    an_answer_of_a_member_covers_and_shows_their_calls_alone_and_goes_with_them,
+    an_answer_counts_for_the_same_definition_of_the_same_server_until_it_is_taken_back,
+    approvals_are_per_entry_and_can_be_taken_back,
+    a_server_that_has_not_changed_is_not_written_again,
+    servers_unseen_for_longest_are_forgotten,
+    memory_without_a_database_is_empty_and_quiet
+);

@@ -12,7 +12,6 @@ mod seal;
 use std::fmt;
 
 use chrono::Utc;
-use sqlx::{Sqlite, Transaction};
 use toolrack_host::{Caller, owned};
 use zeroize::Zeroizing;
 
@@ -22,6 +21,7 @@ pub use seal::VaultKey;
 use crate::{
     Store, StoreError,
     audit::{Entry, append},
+    database::{Transaction, query, query_scalar},
     now,
 };
 use seal::Sealer;
@@ -219,13 +219,13 @@ impl Vault {
     /// As [`Self::put`], and [`VaultError::LeaseLost`].
     pub async fn put_under(&self, lease: &Lease, value: &[u8]) -> Result<(), VaultError> {
         let mut transaction = self.store.begin_durably(WRITING).await?;
-        lease.check(&self.store, &mut transaction).await?;
+        lease.check(&mut transaction).await?;
         self.put_in(transaction, lease.space(), lease.name(), value).await
     }
 
     async fn put_in(
         &self,
-        mut transaction: Transaction<'static, Sqlite>,
+        mut transaction: Transaction,
         space: Space,
         name: &str,
         value: &[u8],
@@ -236,9 +236,8 @@ impl Vault {
         check_name(space, name)?;
         self.check_key(&mut transaction).await?;
         let (nonce, sealed) = self.sealer.seal(space, name, value)?;
-        let error = || self.store.error(WRITING);
-        sqlx::query(
-            "INSERT INTO vault (space, name, key_id, nonce, sealed, changed_at) VALUES (?, ?, ?, ?, ?, ?) \
+        query(
+            "INSERT INTO vault (space, name, key_id, nonce, sealed, changed_at) VALUES ($1, $2, $3, $4, $5, $6) \
              ON CONFLICT (space, name) DO UPDATE SET key_id = excluded.key_id, nonce = excluded.nonce, \
              sealed = excluded.sealed, changed_at = excluded.changed_at",
         )
@@ -248,10 +247,9 @@ impl Vault {
         .bind(nonce)
         .bind(sealed)
         .bind(now())
-        .execute(&mut *transaction)
-        .await
-        .map_err(error())?;
-        transaction.commit().await.map_err(error())?;
+        .execute(&mut transaction)
+        .await?;
+        transaction.commit().await?;
         Ok(())
     }
 
@@ -277,7 +275,7 @@ impl Vault {
         if row.as_ref().is_none_or(|(key_id, ..)| key_id == self.sealer.key_id()) {
             return Ok(row);
         }
-        let mut connection = self.store.pool.acquire().await.map_err(self.store.error("reading the vault"))?;
+        let mut connection = self.store.read("reading the vault").await?;
         self.check_key(&mut connection).await?;
         Err(VaultError::OtherKey { space, name: name.to_owned() })
     }
@@ -296,7 +294,7 @@ impl Vault {
     /// [`VaultError::LeaseLost`], or the database fails.
     pub async fn remove_under(&self, lease: &Lease) -> Result<bool, VaultError> {
         let mut transaction = self.store.begin_erasing(REMOVING).await?;
-        lease.check(&self.store, &mut transaction).await?;
+        lease.check(&mut transaction).await?;
         Ok(self.store.remove_in(transaction, lease.space(), lease.name()).await?)
     }
 
@@ -312,12 +310,11 @@ impl Vault {
 /// Operations that need no key.
 impl Store {
     async fn read_sealed(&self, space: Space, name: &str) -> Result<Option<Row>, StoreError> {
-        sqlx::query_as("SELECT key_id, nonce, sealed FROM vault WHERE space = ? AND name = ?")
+        query("SELECT key_id, nonce, sealed FROM vault WHERE space = $1 AND name = $2")
             .bind(space.as_str())
             .bind(name)
-            .fetch_optional(&self.pool)
+            .fetch_optional(&mut self.read("reading the vault").await?)
             .await
-            .map_err(self.error("reading the vault"))
     }
 
     /// Like [`Vault::remove`], without a key.
@@ -329,20 +326,14 @@ impl Store {
         self.remove_in(transaction, space, name).await
     }
 
-    async fn remove_in(
-        &self,
-        mut transaction: Transaction<'static, Sqlite>,
-        space: Space,
-        name: &str,
-    ) -> Result<bool, StoreError> {
-        let done = sqlx::query("DELETE FROM vault WHERE space = ? AND name = ?")
+    async fn remove_in(&self, mut transaction: Transaction, space: Space, name: &str) -> Result<bool, StoreError> {
+        let done = query("DELETE FROM vault WHERE space = $1 AND name = $2")
             .bind(space.as_str())
             .bind(name)
-            .execute(&mut *transaction)
-            .await
-            .map_err(self.error(REMOVING))?;
-        transaction.commit().await.map_err(self.error(REMOVING))?;
-        Ok(done.rows_affected() > 0)
+            .execute(&mut transaction)
+            .await?;
+        transaction.commit().await?;
+        Ok(done > 0)
     }
 
     /// Like [`Vault::names`], without a key: names are not sealed.
@@ -350,11 +341,10 @@ impl Store {
     /// # Errors
     /// When the database fails.
     pub async fn sealed_names(&self, space: Space) -> Result<Vec<String>, StoreError> {
-        sqlx::query_scalar("SELECT name FROM vault WHERE space = ? ORDER BY name")
+        query_scalar("SELECT name FROM vault WHERE space = $1 ORDER BY name")
             .bind(space.as_str())
-            .fetch_all(&self.pool)
+            .fetch_all(&mut self.read("reading the vault").await?)
             .await
-            .map_err(self.error("reading the vault"))
     }
 }
 
@@ -390,15 +380,14 @@ impl Store {
         let store = self.clone();
         // A call that waits for its client must hold no connection meanwhile.
         owned(async move {
-            sqlx::query_as(
-                "SELECT substr(name, length(?2) + 1), changed_at FROM vault \
-                 WHERE space = ?1 AND substr(name, 1, length(?2)) = ?2 ORDER BY name",
+            query(
+                "SELECT substr(name, length($2) + 1), changed_at FROM vault \
+                 WHERE space = $1 AND substr(name, 1, length($2)) = $2 ORDER BY name",
             )
             .bind(space.as_str())
             .bind(prefix)
-            .fetch_all(&store.pool)
+            .fetch_all(&mut store.read("reading the vault").await?)
             .await
-            .map_err(store.error("reading the vault"))
         })
         .await
     }
@@ -410,24 +399,23 @@ impl Store {
     /// When the database fails.
     pub async fn forget_given(&self, member: &str, by: &Caller) -> Result<usize, StoreError> {
         let mut transaction = self.begin_erasing(REMOVING).await?;
-        let gone: Vec<(String, String)> = sqlx::query_as(
-            "DELETE FROM vault WHERE space IN (?1, ?2) AND substr(name, 1, length(?3)) = ?3 \
-             RETURNING space, substr(name, length(?3) + 1)",
+        let gone: Vec<(String, String)> = query(
+            "DELETE FROM vault WHERE space IN ($1, $2) AND substr(name, 1, length($3)) = $3 \
+             RETURNING space, substr(name, length($3) + 1)",
         )
         .bind(Space::Person.as_str())
         .bind(Space::OwnServer.as_str())
         .bind(member)
-        .fetch_all(&mut *transaction)
-        .await
-        .map_err(self.error(REMOVING))?;
+        .fetch_all(&mut transaction)
+        .await?;
         let at = Utc::now().timestamp_millis();
         let entry = |(space, name): &(String, String)| match space == Space::Person.as_str() {
             true => Entry::of_credential(by, name, false),
             false => Entry::of_own_server(by, name, false),
         };
         let rows: Vec<_> = gone.iter().map(|one| (at, entry(one).because_of_removal())).collect();
-        append(&mut transaction, &rows).await.map_err(self.error(REMOVING))?;
-        transaction.commit().await.map_err(self.error(REMOVING))?;
+        append(&mut transaction, &rows).await?;
+        transaction.commit().await?;
         Ok(gone.len())
     }
 

@@ -5,6 +5,7 @@
 //! * [`SideEffects`]: which tools that server really ran, so that a test can prove that none ran twice.
 //! * [`FakeAuthorization`]: an authorization server with scripted faults, in front of an MCP server.
 //! * [`FakeModel`]: a scripted model provider over HTTP, which records its requests.
+//! * [`Postgres`]: a database server of a test's own, on a socket in a temporary folder.
 //! * [`LockedDatabase`]: a database that another process seems to hold.
 //! * [`Home`]: a temporary home in which a program sees no files or variables of the machine's user.
 //! * [`rmcp_native`]: a server in this process, written with `rmcp`.
@@ -25,7 +26,7 @@
 //!   effects ◄───────────reads─────────── a file
 //!
 //!   authorization ──► launch     tokens in front of a fake server
-//!   model, native, locks, home, processes, memory     independent; bin/rmcp-server, bin/supervised
+//!   model, native, postgres, locks, home, processes, memory     independent; bin/rmcp-server, bin/supervised
 //! ```
 //!
 //! ```no_run
@@ -48,6 +49,7 @@ mod home;
 mod launch;
 mod locks;
 mod native;
+mod postgres;
 
 pub use authorization::FakeAuthorization;
 pub use effects::{Effect, Effects, SideEffects};
@@ -56,3 +58,4 @@ pub use launch::{FakeHttp, fake_server_path};
 pub use locks::LockedDatabase;
 pub use model::FakeModel;
 pub use native::rmcp_native;
+pub use postgres::Postgres;

@@ -5,10 +5,12 @@ use std::{fmt, str::FromStr};
 use chrono::Utc;
 use data_encoding::{HEXLOWER, HEXLOWER_PERMISSIVE};
 use sha2::{Digest as _, Sha256};
-use sqlx::{QueryBuilder, SqliteConnection};
 
 use super::Entry;
-use crate::{Store, StoreError};
+use crate::{
+    Store, StoreError,
+    database::{QueryBuilder, Transaction, query, query_scalar, values},
+};
 
 /// How many rows one statement adds. The remainder goes in row by row, so that only two statements are ever prepared.
 const ROWS_PER_INSERT: usize = 32;
@@ -82,27 +84,41 @@ pub(super) struct Head {
     pub(super) forgot_at: i64,
 }
 
-pub(super) async fn head(connection: &mut SqliteConnection) -> sqlx::Result<Option<Head>> {
+pub(super) async fn head(connection: &mut Transaction) -> Result<Option<Head>, StoreError> {
     let row: Option<(i64, Vec<u8>, i64, i64)> =
-        sqlx::query_as("SELECT seq, hash, kept_from, forgot_at FROM audit_head").fetch_optional(connection).await?;
+        query("SELECT seq, hash, kept_from, forgot_at FROM audit_head").fetch_optional(connection).await?;
     Ok(row.and_then(|(seq, hash, kept_from, forgot_at)| {
         Some(Head { seq, hash: hash.try_into().ok()?, kept_from, forgot_at })
     }))
 }
 
 impl Store {
+    /// Begins a chain without rows, unless there is one.
+    #[cfg(feature = "postgres")]
+    pub(crate) async fn begin_audit(&self) -> Result<(), StoreError> {
+        let doing = "beginning the audit log";
+        if head(&mut self.read(doing).await?).await?.is_some() {
+            return Ok(());
+        }
+        let begin = query(
+            "INSERT INTO audit_head (id, seq, hash, kept_from, forgot_at) \
+             SELECT 1, 0, $1, 1, 0 WHERE NOT EXISTS (SELECT 1 FROM audit) ON CONFLICT DO NOTHING",
+        );
+        self.write(begin.bind(&NOTHING[..]), doing).await.map(drop)
+    }
+
     /// Adds `entry`, in a transaction of its own.
     pub(crate) async fn record(&self, entry: Entry) -> Result<(), StoreError> {
         let doing = "writing the audit log";
         let mut transaction = self.begin(doing).await?;
-        append(&mut transaction, &[(Utc::now().timestamp_millis(), entry)]).await.map_err(self.error(doing))?;
-        transaction.commit().await.map_err(self.error(doing))
+        append(&mut transaction, &[(Utc::now().timestamp_millis(), entry)]).await?;
+        transaction.commit().await
     }
 }
 
 /// Adds `entries`, each with its time, to the end of the chain. The caller must hold a write transaction, so that no
 /// other process adds rows meanwhile.
-pub(crate) async fn append(connection: &mut SqliteConnection, entries: &[(i64, Entry)]) -> sqlx::Result<()> {
+pub(crate) async fn append(connection: &mut Transaction, entries: &[(i64, Entry)]) -> Result<(), StoreError> {
     // Without its stored end, the chain is broken, as verifying reports. New entries are stored all the same.
     let Head { mut seq, mut hash, .. } = match head(connection).await? {
         Some(head) => head,
@@ -110,7 +126,8 @@ pub(crate) async fn append(connection: &mut SqliteConnection, entries: &[(i64, E
     };
     let mut rows = Vec::with_capacity(entries.len());
     for (at, entry) in entries {
-        let body = serde_json::to_string(entry).map_err(|error| sqlx::Error::Encode(Box::new(error)))?;
+        let body = serde_json::to_string(entry)
+            .map_err(|error| connection.place().error(sqlx::Error::Encode(Box::new(error))))?;
         seq += 1;
         hash = seal(&hash, seq, *at, body.as_bytes());
         rows.push((seq, *at, body, hash));
@@ -122,25 +139,25 @@ pub(crate) async fn append(connection: &mut SqliteConnection, entries: &[(i64, E
     for row in many.remainder() {
         insert(connection, std::slice::from_ref(row)).await?;
     }
-    sqlx::query("UPDATE audit_head SET seq = ?, hash = ?").bind(seq).bind(&hash[..]).execute(connection).await?;
+    query("UPDATE audit_head SET seq = $1, hash = $2").bind(seq).bind(&hash[..]).execute(connection).await?;
     Ok(())
 }
 
-async fn insert(connection: &mut SqliteConnection, rows: &[(i64, i64, String, [u8; 32])]) -> sqlx::Result<()> {
-    let mut builder = QueryBuilder::<sqlx::Sqlite>::new("INSERT INTO audit (seq, at, body, hash) ");
-    builder.push_values(rows, |mut values, (seq, at, body, hash)| {
-        values.push_bind(*seq).push_bind(*at).push_bind(body).push_bind(&hash[..]);
-    });
+async fn insert(connection: &mut Transaction, rows: &[(i64, i64, String, [u8; 32])]) -> Result<(), StoreError> {
+    let mut builder = QueryBuilder::new("INSERT INTO audit (seq, at, body, hash) ");
+    builder.push_values(rows.iter().map(|(seq, at, body, hash)| values![*seq, *at, body, &hash[..]]));
     builder.build().execute(connection).await.map(drop)
 }
 
 /// Continues after the newest row, but not from its seal, so that the break stays visible.
-async fn restart(connection: &mut SqliteConnection) -> sqlx::Result<Head> {
-    let seq: i64 = sqlx::query_scalar("SELECT coalesce(max(seq), 0) FROM audit").fetch_one(&mut *connection).await?;
-    sqlx::query(
-        "INSERT OR REPLACE INTO audit_head (id, seq, hash, kept_from, forgot_at) VALUES (1, ?, zeroblob(32), 1, 0)",
+async fn restart(connection: &mut Transaction) -> Result<Head, StoreError> {
+    let seq: i64 = query_scalar("SELECT coalesce(max(seq), 0) FROM audit").fetch_one(connection).await?;
+    query(
+        "INSERT INTO audit_head (id, seq, hash, kept_from, forgot_at) VALUES (1, $1, $2, 1, 0) ON CONFLICT (id) \
+         DO UPDATE SET seq = excluded.seq, hash = excluded.hash, kept_from = 1, forgot_at = 0",
     )
     .bind(seq)
+    .bind(&NOTHING[..])
     .execute(connection)
     .await?;
     Ok(Head { seq, hash: NOTHING, kept_from: 1, forgot_at: 0 })

@@ -1,12 +1,13 @@
 //! Forgets the oldest rows of the audit log.
 
-use sqlx::SqliteConnection;
-
 use super::{
     Entry,
     chain::{self, Head, hex},
 };
-use crate::{Store, StoreError};
+use crate::{
+    Store, StoreError,
+    database::{Transaction, query, query_scalar},
+};
 
 const DAY: i64 = 24 * 60 * 60 * 1_000;
 
@@ -34,22 +35,21 @@ impl Store {
     pub(super) async fn forget_old_audit(&self, keep: KeepAudit, now: i64) -> Result<(), StoreError> {
         let doing = "forgetting old rows of the audit log";
         let mut transaction = self.begin_erasing(doing).await?;
-        forget(&mut transaction, keep, now).await.map_err(self.error(doing))?;
-        transaction.commit().await.map_err(self.error(doing))
+        forget(&mut transaction, keep, now).await?;
+        transaction.commit().await
     }
 
     /// Whether it is time to look for old rows.
     pub(super) async fn has_old_audit(&self, now: i64) -> Result<bool, StoreError> {
-        let looked_at: Option<i64> = sqlx::query_scalar("SELECT forgot_at FROM audit_head")
-            .fetch_optional(&self.pool)
-            .await
-            .map_err(self.error("reading the audit log"))?;
+        let looked_at: Option<i64> = query_scalar("SELECT forgot_at FROM audit_head")
+            .fetch_optional(&mut self.read("reading the audit log").await?)
+            .await?;
         // A time in the future comes from a clock that was wrong then.
         Ok(looked_at.is_some_and(|looked_at| !(now - DAY..=now).contains(&looked_at)))
     }
 }
 
-async fn forget(connection: &mut SqliteConnection, keep: KeepAudit, now: i64) -> sqlx::Result<()> {
+async fn forget(connection: &mut Transaction, keep: KeepAudit, now: i64) -> Result<(), StoreError> {
     let Some(Head { seq, kept_from, forgot_at, .. }) = chain::head(connection).await? else {
         return Ok(());
     };
@@ -61,9 +61,9 @@ async fn forget(connection: &mut SqliteConnection, keep: KeepAudit, now: i64) ->
         let oldest = now.saturating_sub(DAY.saturating_mul(i64::from(days)));
         // The first row that is young enough ends the search, even if a clock that was set back gave later rows older
         // times: only rows at the front of the chain can be forgotten.
-        let first: Option<i64> = sqlx::query_scalar("SELECT seq FROM audit WHERE at >= ? ORDER BY seq LIMIT 1")
+        let first: Option<i64> = query_scalar("SELECT seq FROM audit WHERE at >= $1 ORDER BY seq LIMIT 1")
             .bind(oldest)
-            .fetch_optional(&mut *connection)
+            .fetch_optional(connection)
             .await?;
         from = from.max(first.unwrap_or(seq + 1));
     }
@@ -73,19 +73,17 @@ async fn forget(connection: &mut SqliteConnection, keep: KeepAudit, now: i64) ->
     let (wanted, from) = (from, from.min(kept_from + MAX_FORGOTTEN));
     // If rows are left to forget, the next write looks again.
     let looked_at = if wanted == from { now } else { 0 };
-    sqlx::query("UPDATE audit_head SET kept_from = ?, forgot_at = ?")
+    query("UPDATE audit_head SET kept_from = $1, forgot_at = $2")
         .bind(from)
         .bind(looked_at)
-        .execute(&mut *connection)
+        .execute(connection)
         .await?;
     if from == kept_from {
         return Ok(());
     }
-    let base: Option<Vec<u8>> = sqlx::query_scalar("SELECT hash FROM audit WHERE seq = ?")
-        .bind(from - 1)
-        .fetch_optional(&mut *connection)
-        .await?;
-    sqlx::query("DELETE FROM audit WHERE seq < ?").bind(from).execute(&mut *connection).await?;
+    let base: Option<Vec<u8>> =
+        query_scalar("SELECT hash FROM audit WHERE seq = $1").bind(from - 1).fetch_optional(connection).await?;
+    query("DELETE FROM audit WHERE seq < $1").bind(from).execute(connection).await?;
     let said =
         Entry { through: u64::try_from(from - 1).ok(), base: base.map(|base| hex(&base)), ..Entry::of_kind("forgot") };
     chain::append(connection, &[(now, said)]).await

@@ -15,9 +15,10 @@ use tempfile::TempDir;
 use toolrack_host::{Caller, Fact, ServerName, Way, Witness as _};
 
 use super::*;
+use crate::database::query;
 use crate::{
     Approval,
-    tests::{new_store, raw},
+    tests::{Stage, new_store, on_both, raw},
 };
 
 const DAY: i64 = 24 * 60 * 60 * 1_000;
@@ -54,9 +55,8 @@ async fn tamper(path: &Path, statements: &str) {
     connection.close().await.unwrap();
 }
 
-#[tokio::test]
-async fn an_untouched_chain_is_whole_and_is_read_in_order() {
-    let (_folder, store) = new_store().await;
+async fn an_untouched_chain_is_whole_and_is_read_in_order(stage: &Stage) {
+    let store = stage.store().await;
     assert_eq!(chain(&store).await.unwrap(), Chain { rows: 0, first: 1, end: ChainEnd { seq: 0, hash: [0; 32] } });
     keep(&store, &["a", "b", "bad", "d"]).await;
     // Rows of one batch, which is split over several statements.
@@ -88,9 +88,8 @@ async fn an_untouched_chain_is_whole_and_is_read_in_order() {
     assert_eq!(first[0].seq, 3);
 }
 
-#[tokio::test]
-async fn those_that_were_denied_are_all_that_did_not_run_and_no_others() {
-    let (_folder, store) = new_store().await;
+async fn those_that_were_denied_are_all_that_did_not_run_and_no_others(stage: &Stage) {
+    let store = stage.store().await;
     let all = [
         Decision::Allowed,
         Decision::Remembered,
@@ -110,13 +109,12 @@ async fn those_that_were_denied_are_all_that_did_not_run_and_no_others() {
     assert_eq!(denied, expected);
 }
 
-#[tokio::test]
-async fn what_was_written_can_be_neither_changed_nor_deleted_by_mistake() {
-    let (_folder, store) = new_store().await;
+async fn what_was_written_can_be_neither_changed_nor_deleted_by_mistake(stage: &Stage) {
+    let store = stage.store().await;
     keep(&store, &["a", "b"]).await;
     for statement in ["UPDATE audit SET at = 0", "DELETE FROM audit WHERE seq = 2", "DELETE FROM audit"] {
-        let error = sqlx::query(statement).execute(&store.pool).await.unwrap_err();
-        assert!(error.to_string().contains("rows of the audit log are never"), "{error}");
+        let error = format!("{:?}", store.write(query(statement), "testing").await.unwrap_err());
+        assert!(error.contains("rows of the audit log are never"), "{error}");
     }
     assert_eq!(chain(&store).await.unwrap().rows, 2);
 }
@@ -258,9 +256,8 @@ fn connected(tools: usize) -> Fact {
     Fact::Connected { server: ServerName::new("fs").unwrap(), tools }
 }
 
-#[tokio::test]
-async fn what_a_witness_is_told_is_written_in_order_and_without_secrets() {
-    let (_folder, store) = new_store().await;
+async fn what_a_witness_is_told_is_written_in_order_and_without_secrets(stage: &Stage) {
+    let store = stage.store().await;
     let (log, writer) = AuditLog::new(store.clone(), Arc::new(|text| text.replace("hunter2", "***")));
     for tools in 0..1_000 {
         log.saw(connected(tools));
@@ -278,9 +275,8 @@ async fn what_a_witness_is_told_is_written_in_order_and_without_secrets() {
     chain(&store).await.unwrap();
 }
 
-#[tokio::test]
-async fn rows_of_a_member_have_no_secret_that_only_the_member_knows() {
-    let (_folder, store) = new_store().await;
+async fn rows_of_a_member_have_no_secret_that_only_the_member_knows(stage: &Stage) {
+    let store = stage.store().await;
     let (log, writer) = AuditLog::new(store.clone(), Arc::new(str::to_owned));
     let log = Arc::new(log);
     let ann = log.of_member(Arc::new(|text| text.replace("of-ann", "***")));
@@ -294,9 +290,8 @@ async fn rows_of_a_member_have_no_secret_that_only_the_member_knows() {
     assert_eq!(why, ["with ***", "with of-ann"]);
 }
 
-#[tokio::test]
-async fn rows_name_the_agent_in_whose_name_they_are_and_are_found_by_it() {
-    let (_folder, store) = new_store().await;
+async fn rows_name_the_agent_in_whose_name_they_are_and_are_found_by_it(stage: &Stage) {
+    let store = stage.store().await;
     let (log, writer) = AuditLog::new(store.clone(), Arc::new(str::to_owned));
     let log = Arc::new(log);
     let coder = log.of_agent("a\ncoder");
@@ -319,9 +314,8 @@ async fn rows_name_the_agent_in_whose_name_they_are_and_are_found_by_it() {
     chain(&store).await.unwrap();
 }
 
-#[tokio::test]
-async fn what_could_not_be_written_is_counted_and_no_caller_waits() {
-    let (_folder, store) = new_store().await;
+async fn what_could_not_be_written_is_counted_and_no_caller_waits(stage: &Stage) {
+    let store = stage.store().await;
     let (log, writer) = AuditLog::new(store.clone(), Arc::new(str::to_owned));
     for tools in 0..9_000 {
         log.saw(connected(tools));
@@ -335,9 +329,8 @@ async fn what_could_not_be_written_is_counted_and_no_caller_waits() {
     assert_eq!((lost.entry.kind.as_str(), lost.entry.count), ("lost", Some(said)));
 }
 
-#[tokio::test]
-async fn a_log_that_goes_on_writes_now_and_then() {
-    let (_folder, store) = new_store().await;
+async fn a_log_that_goes_on_writes_now_and_then(stage: &Stage) {
+    let store = stage.store().await;
     let (log, writer) = AuditLog::new(store.clone(), Arc::new(str::to_owned));
     let written = async {
         log.saw(connected(1));
@@ -501,3 +494,14 @@ async fn processes_that_write_at_once_make_one_chain() {
         assert_eq!(numbers, (0..EACH as u64).collect::<Vec<_>>(), "what one process writes stays in its order");
     }
 }
+
+on_both!(
+    an_untouched_chain_is_whole_and_is_read_in_order,
+    those_that_were_denied_are_all_that_did_not_run_and_no_others,
+    what_was_written_can_be_neither_changed_nor_deleted_by_mistake,
+    what_a_witness_is_told_is_written_in_order_and_without_secrets,
+    rows_of_a_member_have_no_secret_that_only_the_member_knows,
+    rows_name_the_agent_in_whose_name_they_are_and_are_found_by_it,
+    what_could_not_be_written_is_counted_and_no_caller_waits,
+    a_log_that_goes_on_writes_now_and_then
+);

@@ -1,13 +1,17 @@
 //! Verifies that the chain is whole.
 
-use futures::TryStreamExt as _;
-use sqlx::SqliteConnection;
-
 use super::{
     Entry, Row,
     chain::{self, ChainEnd, Head, NOTHING, seal, unhex},
 };
-use crate::{Store, StoreError};
+use crate::{
+    Store, StoreError,
+    database::{Transaction, query, query_scalar},
+    rows::TextBytes,
+};
+
+/// How many rows one query reads.
+const PAGE_ROWS: i64 = 1_000;
 
 /// A chain that passed the check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,31 +91,35 @@ impl Store {
     pub async fn verify_audit(&self, known: Option<ChainEnd>) -> Result<Result<Chain, Break>, StoreError> {
         let doing = "verifying the audit log";
         // A transaction, to see all rows as of one moment.
-        let mut transaction = self.pool.begin().await.map_err(self.error(doing))?;
-        verify(&mut transaction, known).await.map_err(self.error(doing))
+        let mut transaction = self.read_at_once(doing).await?;
+        verify(&mut transaction, known).await
     }
 }
 
-async fn verify(connection: &mut SqliteConnection, known: Option<ChainEnd>) -> sqlx::Result<Result<Chain, Break>> {
+async fn verify(connection: &mut Transaction, known: Option<ChainEnd>) -> Result<Result<Chain, Break>, StoreError> {
     let head = chain::head(connection).await?;
     let base = base(connection).await?;
     let mut walk = Walk { next: base.map_or(1, |(first, _)| first), hash: base.map_or(NOTHING, |(_, hash)| hash) };
     let first = walk.next;
     let mut has_passed = known.is_none_or(|known| known.seq == 0);
-    let mut rows = sqlx::query_as::<_, Row>("SELECT seq, at, CAST(body AS BLOB), hash FROM audit ORDER BY seq")
-        .fetch(&mut *connection);
-    while let Some(row) = rows.try_next().await? {
-        if let Err(broken) = walk.step(&row) {
-            return Ok(Err(broken));
-        }
-        if let Some(known) = known.filter(|known| known.seq == count(row.0)) {
-            if known.hash != walk.hash {
-                return Ok(Err(Break::Other { seq: known.seq }));
+    let mut after = i64::MIN;
+    loop {
+        let page = query("SELECT seq, at, body, hash FROM audit WHERE seq > $1 ORDER BY seq LIMIT $2");
+        let rows: Vec<Row> = page.bind(after).bind(PAGE_ROWS).fetch_all(connection).await?;
+        let Some((newest, ..)) = rows.last() else { break };
+        after = *newest;
+        for row in &rows {
+            if let Err(broken) = walk.step(row) {
+                return Ok(Err(broken));
             }
-            has_passed = true;
+            if let Some(known) = known.filter(|known| known.seq == count(row.0)) {
+                if known.hash != walk.hash {
+                    return Ok(Err(Break::Other { seq: known.seq }));
+                }
+                has_passed = true;
+            }
         }
     }
-    drop(rows);
     let last = count(walk.next - 1);
     let Some(head) = head else {
         return Ok(Err(Break::End { seq: last }));
@@ -138,12 +146,12 @@ fn differs(head: &Head, walk: &Walk, first: i64) -> bool {
 
 /// The first row that was not forgotten, and the hash before it. Both come from the newest `forgot` row, which is
 /// itself a part of the chain; `None` when no row was forgotten.
-async fn base(connection: &mut SqliteConnection) -> sqlx::Result<Option<(i64, [u8; 32])>> {
-    let body: Option<Vec<u8>> =
-        sqlx::query_scalar("SELECT CAST(body AS BLOB) FROM audit WHERE kind = 'forgot' ORDER BY seq DESC LIMIT 1")
+async fn base(connection: &mut Transaction) -> Result<Option<(i64, [u8; 32])>, StoreError> {
+    let body: Option<TextBytes> =
+        query_scalar("SELECT body FROM audit WHERE kind = 'forgot' ORDER BY seq DESC LIMIT 1")
             .fetch_optional(connection)
             .await?;
-    let entry = body.and_then(|body| serde_json::from_slice::<Entry>(&body).ok());
+    let entry = body.and_then(|TextBytes(body)| serde_json::from_slice::<Entry>(&body).ok());
     Ok(entry.and_then(|entry| {
         let first = i64::try_from(entry.through?).ok()?.checked_add(1)?;
         Some((first, unhex(entry.base.as_deref()?)?))
@@ -166,7 +174,7 @@ impl Walk {
         if *seq > self.next {
             return Err(Break::Missing { from: count(self.next), to: count(*seq - 1) });
         }
-        let sealed = seal(&self.hash, *seq, *at, body);
+        let sealed = seal(&self.hash, *seq, *at, &body.0);
         if *seq < self.next || sealed[..] != hash[..] {
             return Err(Break::Changed { seq: count(*seq) });
         }

@@ -225,7 +225,7 @@ impl Store {
     pub(super) async fn keep_audit(&self, entries: &[(i64, Entry)]) -> Result<(), StoreError> {
         let doing = "writing the audit log";
         let mut transaction = self.begin(doing).await?;
-        chain::append(&mut transaction, entries).await.map_err(self.error(doing))?;
-        transaction.commit().await.map_err(self.error(doing))
+        chain::append(&mut transaction, entries).await?;
+        transaction.commit().await
     }
 }

@@ -14,7 +14,8 @@ use toolrack_host::{
 use toolrack_testkit::fake_server_path;
 
 use super::*;
-use crate::{SessionQuery, Whose, tests::new_store};
+use crate::tests::{Stage, on_both};
+use crate::{SessionQuery, Whose};
 
 /// Hides nothing.
 fn shown() -> Conceal {
@@ -41,9 +42,8 @@ async fn polled<F: Future>(mut work: Pin<&mut F>, mut times: usize) -> Option<F:
     .await
 }
 
-#[tokio::test]
-async fn a_step_that_was_dropped_anywhere_while_it_was_written_is_kept_once() {
-    let (_folder, store) = new_store().await;
+async fn a_step_that_was_dropped_anywhere_while_it_was_written_is_kept_once(stage: &Stage) {
+    let store = stage.store().await;
     let mut drops = 0;
     loop {
         let mut journal = Journal::new(Some(store.clone()), "some/model", shown());
@@ -64,9 +64,8 @@ async fn a_step_that_was_dropped_anywhere_while_it_was_written_is_kept_once() {
     assert!(drops > 2, "it was dropped in the middle: {drops}");
 }
 
-#[tokio::test]
-async fn what_another_process_has_added_is_not_taken_for_a_step_that_was_dropped() {
-    let (_folder, store) = new_store().await;
+async fn what_another_process_has_added_is_not_taken_for_a_step_that_was_dropped(stage: &Stage) {
+    let store = stage.store().await;
     let mut journal = Journal::new(Some(store.clone()), "some/model", shown());
     let mut turn = said("one");
     journal.keep(&turn).await.unwrap();
@@ -79,9 +78,8 @@ async fn what_another_process_has_added_is_not_taken_for_a_step_that_was_dropped
     assert!(matches!(refused, Err(StoreError::SessionMoved { expected: 1, found: 2, .. })), "{refused:?}");
 }
 
-#[tokio::test]
-async fn a_conversation_is_claimed_once_and_again_when_the_claim_is_dropped() {
-    let (_folder, store) = new_store().await;
+async fn a_conversation_is_claimed_once_and_again_when_the_claim_is_dropped(stage: &Stage) {
+    let store = stage.store().await;
     let mut journal = Journal::new(Some(store.clone()), "some/model", shown());
     let claim = journal.claim().unwrap();
     journal.keep(&said("one")).await.unwrap();
@@ -123,9 +121,8 @@ const ROUNDS: usize = 200;
 const AT_ONCE: usize = 8;
 
 /// Each call looks up a standing answer in the database, while the results of the others are written there.
-#[tokio::test]
-async fn calls_that_need_a_decision_and_the_conversation_share_one_database() {
-    let (_folder, store) = new_store().await;
+async fn calls_that_need_a_decision_and_the_conversation_share_one_database(stage: &Stage) {
+    let store = stage.store().await;
     let host = Host::builder().gate(Arc::new(Policy::default())).answers(Arc::new(store.clone())).build();
     let spec = ServerSpec::stdio(fake_server_path().to_str().unwrap(), ["stdio"]);
     host.apply(Desired::from([(ServerName::new("rooms").unwrap(), spec)])).await;
@@ -152,9 +149,8 @@ async fn calls_that_need_a_decision_and_the_conversation_share_one_database() {
     agent.host.shutdown().await;
 }
 
-#[tokio::test]
-async fn a_question_to_the_database_that_is_not_polled_any_more_keeps_no_other_waiting() {
-    let (_folder, store) = new_store().await;
+async fn a_question_to_the_database_that_is_not_polled_any_more_keeps_no_other_waiting(stage: &Stage) {
+    let store = stage.store().await;
     let server = ServerName::new("fs").unwrap();
     let definition = toolrack_host::DefinitionHash::from_bytes([1; 32]);
     let about =
@@ -167,9 +163,8 @@ async fn a_question_to_the_database_that_is_not_polled_any_more_keeps_no_other_w
     drop(unpolled);
 }
 
-#[tokio::test]
-async fn what_a_model_says_and_wants_called_is_kept_without_secrets_and_goes_on() {
-    let (_folder, store) = new_store().await;
+async fn what_a_model_says_and_wants_called_is_kept_without_secrets_and_goes_on(stage: &Stage) {
+    let store = stage.store().await;
     let conceal: Conceal = Arc::new(|text| text.replace("canary-7", "***"));
     let mut journal = Journal::new(Some(store.clone()), "some/model", Arc::clone(&conceal));
     let mut turn = said("is canary-7 the key?");
@@ -215,3 +210,12 @@ async fn what_a_model_says_and_wants_called_is_kept_without_secrets_and_goes_on(
     let resumed = Turn::resume(opened.messages, opened.open.unwrap(), Limits::default());
     assert_eq!(resumed.messages().len(), 5, "each call has its result");
 }
+
+on_both!(
+    a_step_that_was_dropped_anywhere_while_it_was_written_is_kept_once,
+    what_another_process_has_added_is_not_taken_for_a_step_that_was_dropped,
+    a_conversation_is_claimed_once_and_again_when_the_claim_is_dropped,
+    calls_that_need_a_decision_and_the_conversation_share_one_database,
+    a_question_to_the_database_that_is_not_polled_any_more_keeps_no_other_waiting,
+    what_a_model_says_and_wants_called_is_kept_without_secrets_and_goes_on
+);

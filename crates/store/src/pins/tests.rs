@@ -1,7 +1,7 @@
 use toolrack_host::{ServerName, pins::PinnedServer};
 
 use super::*;
-use crate::tests::new_store;
+use crate::tests::{Stage, on_both};
 
 fn server(source: &str) -> PinnedServer {
     PinnedServer { server: ServerName::new("fs").unwrap(), source: source.to_owned() }
@@ -33,9 +33,8 @@ async fn is_as_before(store: &Store, of: &PinnedServer, list: u8) -> bool {
     matches!(store.recall(of, &[list; 32]).await.unwrap(), StoredPins::Unchanged)
 }
 
-#[tokio::test]
-async fn the_first_definition_is_pinned_and_the_same_list_is_recognised_by_its_hash() {
-    let (_folder, store) = new_store().await;
+async fn the_first_definition_is_pinned_and_the_same_list_is_recognised_by_its_hash(stage: &Stage) {
+    let store = stage.store().await;
     let of = server("/a/mcp.json");
     assert_eq!(pins(&store, &of, 1).await, (0, vec![]));
     store
@@ -49,9 +48,8 @@ async fn the_first_definition_is_pinned_and_the_same_list_is_recognised_by_its_h
     assert_eq!(pins(&store, &of, 2).await.1, [("a".to_owned(), 1), ("b".to_owned(), 2)]);
 }
 
-#[tokio::test]
-async fn a_release_is_of_one_definition_and_every_list_is_compared_in_full_after_it() {
-    let (_folder, store) = new_store().await;
+async fn a_release_is_of_one_definition_and_every_list_is_compared_in_full_after_it(stage: &Stage) {
+    let store = stage.store().await;
     let of = server("/a/mcp.json");
     store.saw(&of, PinComparison { list: [1; 32], generation: 0, new: new(&[("a", 1)]), mismatches: vec![] }).await;
     let generation = store.generation(&of).await.unwrap();
@@ -88,9 +86,8 @@ async fn a_release_is_of_one_definition_and_every_list_is_compared_in_full_after
     assert_eq!(kinds, [("quarantined".to_owned(), content.clone()), ("approved".to_owned(), content)]);
 }
 
-#[tokio::test]
-async fn a_tool_that_was_renamed_keeps_its_old_name_for_itself() {
-    let (_folder, store) = new_store().await;
+async fn a_tool_that_was_renamed_keeps_its_old_name_for_itself(stage: &Stage) {
+    let store = stage.store().await;
     let of = server("/a/mcp.json");
     store.saw(&of, PinComparison { list: [1; 32], generation: 0, new: new(&[("a", 1)]), mismatches: vec![] }).await;
     let cause = Cause::Renamed { was: "a".to_owned() };
@@ -108,12 +105,18 @@ async fn a_tool_that_was_renamed_keeps_its_old_name_for_itself() {
     assert_eq!((pins["b"].definition.hash, &pins["b"].renamed_to), (definition(2).hash, &None));
 }
 
-#[tokio::test]
-async fn thousands_of_tools_are_pinned_at_once() {
-    let (_folder, store) = new_store().await;
+async fn thousands_of_tools_are_pinned_at_once(stage: &Stage) {
+    let store = stage.store().await;
     let of = server("/a/mcp.json");
     let many: Vec<_> = (0..5_050).map(|number| (format!("tool_{number}"), definition(1))).collect();
     store.saw(&of, PinComparison { list: [1; 32], generation: 0, new: many, mismatches: vec![] }).await;
     assert_eq!(pins(&store, &of, 2).await.1.len(), 5_050);
     assert!(is_as_before(&store, &of, 1).await);
 }
+
+on_both!(
+    the_first_definition_is_pinned_and_the_same_list_is_recognised_by_its_hash,
+    a_release_is_of_one_definition_and_every_list_is_compared_in_full_after_it,
+    a_tool_that_was_renamed_keeps_its_old_name_for_itself,
+    thousands_of_tools_are_pinned_at_once
+);

@@ -1,7 +1,8 @@
 use toolrack_host::Way;
 
 use super::*;
-use crate::{Approval, audit::AuditQuery, tests::new_store};
+use crate::tests::{Stage, on_both};
+use crate::{Approval, audit::AuditQuery};
 
 fn refusal(project: &str, name: &str, hash: &str) -> Refusal {
     Refusal { project: project.into(), name: name.to_owned(), hash: hash.to_owned() }
@@ -12,9 +13,8 @@ async fn kinds(store: &Store) -> Vec<(String, Option<String>, Option<String>)> {
     rows.into_iter().map(|row| (row.entry.kind, row.entry.server, row.entry.content)).collect()
 }
 
-#[tokio::test]
-async fn a_refusal_covers_one_content_of_one_entry_of_one_project_and_the_last_one_applies() {
-    let (_folder, store) = new_store().await;
+async fn a_refusal_covers_one_content_of_one_entry_of_one_project_and_the_last_one_applies(stage: &Stage) {
+    let store = stage.store().await;
     for (project, name, hash) in [("/b", "x", "1"), ("/a", "y", "1"), ("/a", "x", "1"), ("/a", "x", "2")] {
         store.refuse(&refusal(project, name, hash), &Caller::local(Way::Cli)).await.unwrap();
     }
@@ -34,9 +34,8 @@ async fn a_refusal_covers_one_content_of_one_entry_of_one_project_and_the_last_o
     }
 }
 
-#[tokio::test]
-async fn an_approval_takes_a_refusal_back_and_both_are_in_the_log() {
-    let (_folder, store) = new_store().await;
+async fn an_approval_takes_a_refusal_back_and_both_are_in_the_log(stage: &Stage) {
+    let store = stage.store().await;
     store.refuse(&refusal("/a", "x", "1"), &Caller::local(Way::Daemon)).await.unwrap();
     store.refuse(&refusal("/a", "y", "1"), &Caller::local(Way::Daemon)).await.unwrap();
     let (project, shown) = (PathBuf::from("/a"), "{}".to_owned());
@@ -50,14 +49,19 @@ async fn an_approval_takes_a_refusal_back_and_both_are_in_the_log() {
 }
 
 #[cfg(unix)]
-#[tokio::test]
-async fn a_project_whose_path_is_not_utf_8_is_named_and_nothing_is_stored() {
+async fn a_project_whose_path_is_not_utf_8_is_named_and_nothing_is_stored(stage: &Stage) {
     use std::os::unix::ffi::OsStrExt as _;
 
-    let (_folder, store) = new_store().await;
+    let store = stage.store().await;
     let project = PathBuf::from(std::ffi::OsStr::from_bytes(b"/a/\xff"));
     let odd = Refusal { project, ..refusal("", "x", "1") };
     let error = store.refuse(&odd, &Caller::local(Way::Cli)).await.unwrap_err();
     assert!(matches!(error, StoreError::Path { .. }), "{error:?}");
     assert_eq!((store.refusals().await.unwrap(), kinds(&store).await), (vec![], vec![]));
 }
+
+on_both!(
+    a_refusal_covers_one_content_of_one_entry_of_one_project_and_the_last_one_applies,
+    an_approval_takes_a_refusal_back_and_both_are_in_the_log,
+    a_project_whose_path_is_not_utf_8_is_named_and_nothing_is_stored
+);

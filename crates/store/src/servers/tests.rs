@@ -2,7 +2,7 @@ use bytes::Bytes;
 use toolrack_host::Memory;
 
 use super::*;
-use crate::tests::new_store;
+use crate::tests::{Stage, new_store, on_both};
 
 fn tools(text: &str) -> Bytes {
     Bytes::copy_from_slice(text.as_bytes())
@@ -34,9 +34,8 @@ async fn the_tools_of_a_server_are_remembered_for_its_fingerprint_and_survive_a_
     assert_eq!(store.era("a").await, None, "that it has tools says nothing of its era");
 }
 
-#[tokio::test]
-async fn tools_that_are_too_many_to_be_kept_leave_what_was_known() {
-    let (_folder, store) = new_store().await;
+async fn tools_that_are_too_many_to_be_kept_leave_what_was_known(stage: &Stage) {
+    let store = stage.store().await;
     store.remember_tools("a", tools("few")).await;
     store.write_tools("a", &vec![b'x'; MAX_LIST_BYTES + 1]).await.unwrap();
     assert_eq!(store.tools("a").await, Some(tools("few")));
@@ -51,7 +50,7 @@ async fn of_more_servers_than_are_kept_those_go_whose_tools_changed_the_longest_
         "WITH RECURSIVE n (i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i < 499) \
          INSERT INTO server_tools (fingerprint, tools, kept_at) SELECT 'f' || i, x'78', i FROM n",
     )
-    .execute(&store.pool)
+    .execute(store.pool())
     .await
     .unwrap();
     store.remember_tools("f1", tools("changed")).await;
@@ -67,9 +66,11 @@ async fn tools_that_have_not_changed_are_not_written_again() {
     let (_folder, store) = new_store().await;
     store.remember_tools("a", tools("x")).await;
     let writes = "SELECT total_changes()";
-    let before: i64 = sqlx::query_scalar(writes).fetch_one(&store.pool).await.unwrap();
+    let before: i64 = sqlx::query_scalar(writes).fetch_one(store.pool()).await.unwrap();
     store.remember_tools("a", tools("x")).await;
-    assert_eq!(sqlx::query_scalar::<_, i64>(writes).fetch_one(&store.pool).await.unwrap(), before);
+    assert_eq!(sqlx::query_scalar::<_, i64>(writes).fetch_one(store.pool()).await.unwrap(), before);
     store.remember_tools("a", tools("y")).await;
-    assert!(sqlx::query_scalar::<_, i64>(writes).fetch_one(&store.pool).await.unwrap() > before);
+    assert!(sqlx::query_scalar::<_, i64>(writes).fetch_one(store.pool()).await.unwrap() > before);
 }
+
+on_both!(tools_that_are_too_many_to_be_kept_leave_what_was_known);

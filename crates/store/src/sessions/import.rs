@@ -20,7 +20,11 @@ use super::{
     kept_title,
     messages::{NewMessage, Placed, Role},
 };
-use crate::{PATIENCE, Store, StoreError, rows::from_row};
+use crate::{
+    PATIENCE, Store, StoreError,
+    database::{Transaction, query, query_scalar},
+    rows::from_row,
+};
 
 /// The most characters of a title that the import makes of the first message.
 const MAX_TITLE_CHARS: usize = 80;
@@ -248,13 +252,11 @@ impl Store {
             let id = Uuid::try_parse(&session.id).map_err(|_| source.unexpected("session's id", &session.id))?;
             let messages = source.messages(&session).await?;
             let key = id.to_string();
-            let is_new = insert(&key, &session, &messages, &mut transaction).await.map_err(self.error(doing))?;
-            let here: Vec<String> =
-                sqlx::query_scalar("SELECT id FROM messages WHERE session_id = ? ORDER BY position")
-                    .bind(&key)
-                    .fetch_all(&mut *transaction)
-                    .await
-                    .map_err(self.error(doing))?;
+            let is_new = insert(&key, &session, &messages, &mut transaction).await?;
+            let here: Vec<String> = query_scalar("SELECT id FROM messages WHERE session_id = $1 ORDER BY position")
+                .bind(&key)
+                .fetch_all(&mut transaction)
+                .await?;
             imported.sessions += u64::from(is_new);
             imported.known += u64::from(!is_new);
             let there = messages.iter().map(|(_, id, _)| id.to_string());
@@ -264,19 +266,18 @@ impl Store {
             }
             for (position, (at, id, message)) in messages.iter().enumerate().skip(here.len()) {
                 let placed = Placed { id: *id, at: at.timestamp_millis(), position: position as u64, message };
-                placed.insert(&key, &mut transaction).await.map_err(self.error(doing))?;
+                placed.insert(&key, &mut transaction).await?;
                 imported.messages += 1;
             }
             if let (false, Some((last, ..))) = (is_new, messages.last()) {
-                sqlx::query("UPDATE sessions SET updated_at = max(updated_at, ?) WHERE id = ?")
+                query("UPDATE sessions SET updated_at = $1 WHERE id = $2 AND updated_at < $1")
                     .bind(last.timestamp_millis())
                     .bind(&key)
-                    .execute(&mut *transaction)
-                    .await
-                    .map_err(self.error(doing))?;
+                    .execute(&mut transaction)
+                    .await?;
             }
         }
-        transaction.commit().await.map_err(self.error(doing))?;
+        transaction.commit().await?;
         Ok(imported)
     }
 }
@@ -286,8 +287,8 @@ async fn insert(
     key: &str,
     session: &OldSession,
     messages: &[(DateTime<Utc>, Uuid, NewMessage)],
-    connection: &mut SqliteConnection,
-) -> sqlx::Result<bool> {
+    transaction: &mut Transaction,
+) -> Result<bool, StoreError> {
     let named = [&session.title, &session.name].into_iter().flatten().find(|title| !title.trim().is_empty());
     let title = named.map_or_else(|| title_of(messages), |title| title.trim().to_owned());
     let model = match (&session.provider, &session.model) {
@@ -297,8 +298,8 @@ async fn insert(
     let said = [messages.first(), messages.last()].map(|message| message.map(|(at, ..)| *at));
     let created = parse_time(session.created_at.as_deref()).or(said[0]).unwrap_or_else(Utc::now);
     let updated = parse_time(session.updated_at.as_deref()).or(said[1]).unwrap_or(created);
-    let inserted = sqlx::query(
-        "INSERT INTO sessions (id, title, model, created_at, updated_at) VALUES (?, ?, ?, ?, ?) \
+    let inserted = query(
+        "INSERT INTO sessions (id, title, model, created_at, updated_at) VALUES ($1, $2, $3, $4, $5) \
          ON CONFLICT (id) DO NOTHING",
     )
     .bind(key)
@@ -306,9 +307,9 @@ async fn insert(
     .bind(model)
     .bind(created.timestamp_millis())
     .bind(updated.timestamp_millis())
-    .execute(connection)
+    .execute(transaction)
     .await?;
-    Ok(inserted.rows_affected() > 0)
+    Ok(inserted > 0)
 }
 
 #[cfg(test)]

@@ -1,13 +1,16 @@
 //! The messages of a conversation.
 
-use std::{fmt, ops::DerefMut};
+use std::fmt;
 
 use chrono::{DateTime, Utc};
-use sqlx::SqliteConnection;
 use uuid::Uuid;
 
 use super::{Spent, SpentRow, time};
-use crate::{Store, StoreError, rows::from_row};
+use crate::{
+    Store, StoreError,
+    database::{Transaction, query, query_scalar},
+    rows::from_row,
+};
 
 /// The author of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -182,12 +185,12 @@ pub(super) struct Placed<'a> {
 
 impl Placed<'_> {
     /// Adds the message to `session`, inside of a transaction.
-    pub(super) async fn insert(&self, session: &str, connection: &mut SqliteConnection) -> sqlx::Result<()> {
+    pub(super) async fn insert(&self, session: &str, connection: &mut Transaction) -> Result<(), StoreError> {
         let message = self.message;
         let spent = message.spent.map(SpentRow::from);
-        sqlx::query(
+        query(
             "INSERT INTO messages (id, session_id, role, content, tool_calls, tool_results, timestamp, position, body, \
-             input, output, cached_read, cache_write, reasoning, cost) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+             input, output, cached_read, cache_write, reasoning, cost) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)",
         )
         .bind(self.id.to_string())
         .bind(session)
@@ -233,14 +236,14 @@ impl Store {
         let (key, mut next, mut spent) = (id.to_string(), step.position, session.spent);
         for message in &step.messages {
             let placed = Placed { id: Uuid::now_v7(), at, position: next, message };
-            placed.insert(&key, &mut transaction).await.map_err(self.error(doing))?;
+            placed.insert(&key, &mut transaction).await?;
             spent = message.spent.map_or(spent, |more| spent.plus(more));
             next += 1;
         }
         let spent = SpentRow::from(spent);
-        sqlx::query(
-            "UPDATE sessions SET updated_at = max(updated_at, ?), open_turn = ?, model = coalesce(?, model), \
-             input = ?, output = ?, cached_read = ?, cache_write = ?, reasoning = ?, cost = ? WHERE id = ?",
+        query(
+            "UPDATE sessions SET updated_at = CASE WHEN updated_at > $1 THEN updated_at ELSE $1 END, open_turn = $2, model = coalesce($3, model), \
+             input = $4, output = $5, cached_read = $6, cache_write = $7, reasoning = $8, cost = $9 WHERE id = $10",
         )
         .bind(at)
         .bind(&step.open_turn)
@@ -252,10 +255,9 @@ impl Store {
         .bind(spent.reasoning)
         .bind(spent.cost)
         .bind(&key)
-        .execute(transaction.deref_mut())
-        .await
-        .map_err(self.error(doing))?;
-        transaction.commit().await.map_err(self.error(doing))?;
+        .execute(&mut transaction)
+        .await?;
+        transaction.commit().await?;
         Ok(next)
     }
 
@@ -265,19 +267,18 @@ impl Store {
     /// # Errors
     /// [`StoreError`] when the database fails; [`StoreError::Corrupt`] when one of them cannot be read.
     pub async fn messages(&self, id: Uuid, from: u64, limit: usize) -> Result<Vec<StoredMessage>, StoreError> {
-        let rows: Vec<MessageRow> = sqlx::query_as(
+        let rows: Vec<MessageRow> = query(
             "SELECT id, role, content, tool_calls, tool_results, timestamp, position, body, \
              input, output, cached_read, cache_write, reasoning, cost FROM messages \
-             WHERE session_id = ? AND position >= ? ORDER BY position LIMIT ?",
+             WHERE session_id = $1 AND position >= $2 ORDER BY position LIMIT $3",
         )
         .bind(id.to_string())
         .bind(i64::try_from(from).unwrap_or(i64::MAX))
         .bind(i64::try_from(limit).unwrap_or(i64::MAX))
-        .fetch_all(&self.pool)
-        .await
-        .map_err(self.error("reading a session"))?;
+        .fetch_all(&mut self.read("reading a session").await?)
+        .await?;
         // To skip it would shift the positions of all that follow.
-        let damaged = || StoreError::Corrupt { path: self.path.clone() };
+        let damaged = || StoreError::Corrupt { path: self.path().to_owned() };
         rows.into_iter().map(|row| row.into_message(id).ok_or_else(damaged)).collect()
     }
 
@@ -286,11 +287,10 @@ impl Store {
     /// # Errors
     /// [`StoreError::UnknownSession`] when there is no such session; others when the database fails.
     pub async fn open_turn(&self, id: Uuid) -> Result<Option<String>, StoreError> {
-        let found: Option<Option<String>> = sqlx::query_scalar("SELECT open_turn FROM sessions WHERE id = ?")
+        let found: Option<Option<String>> = query_scalar("SELECT open_turn FROM sessions WHERE id = $1")
             .bind(id.to_string())
-            .fetch_optional(&self.pool)
-            .await
-            .map_err(self.error("reading a session"))?;
+            .fetch_optional(&mut self.read("reading a session").await?)
+            .await?;
         found.ok_or_else(|| self.unknown_session(&id.to_string()))
     }
 }

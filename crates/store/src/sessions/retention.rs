@@ -3,7 +3,10 @@
 use chrono::{DateTime, Duration, Utc};
 use uuid::Uuid;
 
-use crate::{Store, StoreError};
+use crate::{
+    Store, StoreError,
+    database::{query, query_scalar},
+};
 
 /// Names this work in the table `chores`, which records when it was last done.
 const CHORE: &str = "forget old sessions";
@@ -39,37 +42,34 @@ impl Store {
             return Ok(0);
         }
         // Check without a lock first: all calls but one a day have nothing to do.
-        let was_done = "SELECT done_at FROM chores WHERE name = ?";
-        let done: Option<i64> =
-            sqlx::query_scalar(was_done).bind(CHORE).fetch_optional(&self.pool).await.map_err(self.error(doing))?;
+        let was_done = "SELECT done_at FROM chores WHERE name = $1";
+        let done: Option<i64> = query_scalar(was_done).bind(CHORE).fetch_optional(&mut self.read(doing).await?).await?;
         // A time in the future comes from a clock that was wrong then.
         let is_recent = |done: i64| ((now - day).timestamp_millis()..=now.timestamp_millis()).contains(&done);
         if done.is_some_and(is_recent) {
             return Ok(0);
         }
         let mut transaction = self.begin_erasing(doing).await?;
-        sqlx::query("INSERT INTO chores (name, done_at) VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET done_at = excluded.done_at")
+        query("INSERT INTO chores (name, done_at) VALUES ($1, $2) ON CONFLICT (name) DO UPDATE SET done_at = excluded.done_at")
             .bind(CHORE)
             .bind(now.timestamp_millis())
-            .execute(&mut *transaction)
-            .await
-            .map_err(self.error(doing))?;
+            .execute(&mut transaction)
+            .await?;
         let oldest = retention.keep_days.map(|days| (now - day * clamped(days)).timestamp_millis());
         // Without a limit of days, the comparison with null deletes nothing. An offset must not be null.
-        let deleted = sqlx::query(
-            "DELETE FROM sessions WHERE updated_at < ?1 AND id <> ?2 AND (updated_at < ?3 OR id IN \
-             (SELECT id FROM sessions WHERE ?4 IS NOT NULL ORDER BY updated_at DESC, id DESC \
-              LIMIT -1 OFFSET coalesce(?4, 0)))",
+        let deleted = query(
+            "DELETE FROM sessions WHERE updated_at < $1 AND id <> $2 AND (updated_at < $3 OR id IN \
+             (SELECT id FROM sessions WHERE $4 IS NOT NULL ORDER BY updated_at DESC, id DESC \
+              LIMIT 9223372036854775807 OFFSET coalesce($4, 0)))",
         )
         .bind((now - day).timestamp_millis())
         .bind(in_use.unwrap_or_default().to_string())
         .bind(oldest)
         .bind(retention.keep_sessions.map(i64::from))
-        .execute(&mut *transaction)
-        .await
-        .map_err(self.error(doing))?;
-        transaction.commit().await.map_err(self.error(doing))?;
-        Ok(deleted.rows_affected())
+        .execute(&mut transaction)
+        .await?;
+        transaction.commit().await?;
+        Ok(deleted)
     }
 }
 

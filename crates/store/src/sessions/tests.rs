@@ -5,11 +5,11 @@ use std::path::Path;
 
 use chrono::Duration;
 use futures::future::join_all;
-use sqlx::{SqlitePool, sqlite::SqliteConnectOptions};
+use sqlx::sqlite::SqliteConnectOptions;
 use toolrack_host::{Principal, principal::Kind};
 
 use super::*;
-use crate::tests::new_store;
+use crate::tests::{Stage, new_store, on_both};
 
 async fn begin(store: &Store, title: &str) -> Session {
     let new = NewSession { title: title.to_owned(), model: Some("mock/one".to_owned()), agent: None, owner: None };
@@ -18,10 +18,13 @@ async fn begin(store: &Store, title: &str) -> Session {
 
 /// Backdates the session: nothing was added to it for so many days.
 async fn age(store: &Store, session: &Session, days: i64) {
-    sqlx::query("UPDATE sessions SET updated_at = ? WHERE id = ?")
-        .bind((Utc::now() - Duration::days(days)).timestamp_millis())
-        .bind(session.id.to_string())
-        .execute(&store.pool)
+    store
+        .write(
+            query("UPDATE sessions SET updated_at = $1 WHERE id = $2")
+                .bind((Utc::now() - Duration::days(days)).timestamp_millis())
+                .bind(session.id.to_string()),
+            "testing",
+        )
         .await
         .unwrap();
 }
@@ -42,14 +45,13 @@ fn spent(input: u64, cost: Option<u64>) -> Spent {
     Spent { input, output: 2, cached_read: 3, cache_write: 4, reasoning: 5, cost }
 }
 
-#[tokio::test]
-async fn a_conversation_comes_back_as_it_was_said() {
-    let (_folder, store) = new_store().await;
+async fn a_conversation_comes_back_as_it_was_said(stage: &Stage) {
+    let store = stage.store().await;
     let session = begin(&store, "Files").await;
     assert_eq!((session.messages, session.has_open_turn, session.spent), (0, false, Spent::default()));
     assert_eq!(session.id.get_version_num(), 7);
 
-    let question = says(Role::User, "which file is largest? ☕\0\u{1b}[2J");
+    let question = says(Role::User, "which file is largest? ☕\u{1}\u{1b}[2J");
     let call = NewMessage {
         tool_calls: Some(r#"[{"id":"c1","name":"fs__list","input":{"path":"."}}]"#.to_owned()),
         body: Some(r#"{"role":"assistant","content":"","blocks":[1,2]}"#.to_owned()),
@@ -105,9 +107,8 @@ async fn every_role_has_its_own_word() {
     assert_eq!(Role::from_word("Tool"), None);
 }
 
-#[tokio::test]
-async fn an_open_turn_is_kept_with_the_messages_of_its_step() {
-    let (_folder, store) = new_store().await;
+async fn an_open_turn_is_kept_with_the_messages_of_its_step(stage: &Stage) {
+    let store = stage.store().await;
     let session = begin(&store, "").await;
     let open = |position, messages, turn: Option<&str>| Step {
         open_turn: turn.map(str::to_owned),
@@ -129,11 +130,10 @@ async fn an_open_turn_is_kept_with_the_messages_of_its_step() {
     assert!(matches!(unknown, Err(StoreError::UnknownSession { .. })), "{unknown:?}");
 }
 
-#[tokio::test]
-async fn adding_to_a_session_that_has_grown_meanwhile_fails() {
-    let (_folder, store) = new_store().await;
+async fn adding_to_a_session_that_has_grown_meanwhile_fails(stage: &Stage) {
+    let store = stage.store().await;
     let session = begin(&store, "").await;
-    let other = Store::open(store.path()).await.unwrap();
+    let other = stage.elsewhere().await;
     store.append(session.id, &step(0, vec![says(Role::User, "mine")])).await.unwrap();
     let error = other.append(session.id, &step(0, vec![says(Role::User, "theirs")])).await.unwrap_err();
     assert_eq!(
@@ -153,9 +153,8 @@ async fn adding_to_a_session_that_has_grown_meanwhile_fails() {
     assert_eq!(store.session_totals(Whose::All).await.unwrap(), SessionTotals::default());
 }
 
-#[tokio::test]
-async fn sessions_are_listed_by_page_with_the_newest_first() {
-    let (_folder, store) = new_store().await;
+async fn sessions_are_listed_by_page_with_the_newest_first(stage: &Stage) {
+    let store = stage.store().await;
     for (number, title) in ["one", "100% two", "THREE", "four_", "five"].into_iter().enumerate() {
         let session = begin(&store, title).await;
         age(&store, &session, 10 - number as i64).await;
@@ -179,9 +178,8 @@ async fn sessions_are_listed_by_page_with_the_newest_first() {
     assert_eq!(titles(&store, search("'; DROP TABLE sessions; --")).await, [] as [&str; 0]);
 }
 
-#[tokio::test]
-async fn a_new_message_brings_a_session_to_the_top_and_a_new_title_does_not() {
-    let (_folder, store) = new_store().await;
+async fn a_new_message_brings_a_session_to_the_top_and_a_new_title_does_not(stage: &Stage) {
+    let store = stage.store().await;
     let old = begin(&store, "old").await;
     age(&store, &old, 2).await;
     let newer = begin(&store, "newer").await;
@@ -193,20 +191,22 @@ async fn a_new_message_brings_a_session_to_the_top_and_a_new_title_does_not() {
     assert_eq!(titles(&store, all()).await, ["renamed", "newer"]);
 }
 
-#[tokio::test]
-async fn a_session_is_found_by_any_prefix_that_no_other_shares() {
-    let (_folder, store) = new_store().await;
+async fn a_session_is_found_by_any_prefix_that_no_other_shares(stage: &Stage) {
+    let store = stage.store().await;
     let ids = [
         "0190aaaa-1111-7000-8000-000000000001",
         "0190aaaa-1112-7000-8000-000000000002",
         "0190bbbb-0000-7000-8000-000000000003",
     ];
     for (age, id) in ids.iter().enumerate() {
-        sqlx::query("INSERT INTO sessions (id, title, created_at, updated_at) VALUES (?, ?, 0, ?)")
-            .bind(id)
-            .bind(format!("number {age}"))
-            .bind(100 - age as i64)
-            .execute(&store.pool)
+        store
+            .write(
+                query("INSERT INTO sessions (id, title, created_at, updated_at) VALUES ($1, $2, 0, $3)")
+                    .bind(id)
+                    .bind(format!("number {age}"))
+                    .bind(100 - age as i64),
+                "testing",
+            )
             .await
             .unwrap();
     }
@@ -235,9 +235,8 @@ async fn a_session_is_found_by_any_prefix_that_no_other_shares() {
     assert_eq!(odd.to_string(), r"there is no session `a\u{1b}[2J\nb`");
 }
 
-#[tokio::test]
-async fn sessions_that_begin_in_the_same_moment_have_prefixes_of_their_own() {
-    let (_folder, store) = new_store().await;
+async fn sessions_that_begin_in_the_same_moment_have_prefixes_of_their_own(stage: &Stage) {
+    let store = stage.store().await;
     for number in 0..20 {
         begin(&store, &number.to_string()).await;
     }
@@ -247,9 +246,8 @@ async fn sessions_that_begin_in_the_same_moment_have_prefixes_of_their_own() {
     }
 }
 
-#[tokio::test]
-async fn a_session_goes_with_all_its_messages() {
-    let (_folder, store) = new_store().await;
+async fn a_session_goes_with_all_its_messages(stage: &Stage) {
+    let store = stage.store().await;
     let (gone, stays) = (begin(&store, "gone").await, begin(&store, "stays").await);
     for session in [&gone, &stays] {
         store.append(session.id, &step(0, vec![says(Role::User, "x"), says(Role::Assistant, "y")])).await.unwrap();
@@ -290,29 +288,26 @@ async fn nothing_of_a_deleted_session_is_left_in_the_file() {
     }
 }
 
-#[tokio::test]
-async fn a_message_that_cannot_be_read_is_never_left_out() {
-    let (_folder, store) = new_store().await;
+async fn a_message_that_cannot_be_read_is_never_left_out(stage: &Stage) {
+    let store = stage.store().await;
     let session = begin(&store, "x").await;
     store.append(session.id, &step(0, vec![says(Role::User, "a"), says(Role::User, "b")])).await.unwrap();
-    sqlx::query("UPDATE messages SET id = 'x' WHERE position = 0").execute(&store.pool).await.unwrap();
+    store.write(query("UPDATE messages SET id = 'x' WHERE position = 0"), "testing").await.unwrap();
     let error = store.messages(session.id, 0, 9).await.unwrap_err();
     assert!(matches!(error, StoreError::Corrupt { .. }), "{error:?}");
     assert_eq!(store.messages(session.id, 1, 9).await.unwrap().len(), 1);
 }
 
-#[tokio::test]
-async fn long_titles_are_cut_between_characters() {
-    let (_folder, store) = new_store().await;
+async fn long_titles_are_cut_between_characters(stage: &Stage) {
+    let store = stage.store().await;
     let session = begin(&store, &"ä".repeat(300)).await;
     assert_eq!(session.title, "ä".repeat(250));
     store.rename_session(session.id, &format!("a{}", "ä".repeat(300))).await.unwrap();
     assert_eq!(store.session(session.id).await.unwrap().title.len(), 499);
 }
 
-#[tokio::test]
-async fn what_was_spent_is_added_up_and_never_overflows() {
-    let (_folder, store) = new_store().await;
+async fn what_was_spent_is_added_up_and_never_overflows(stage: &Stage) {
+    let store = stage.store().await;
     let session = begin(&store, "").await;
     let costing = |spent: Spent| NewMessage { spent: Some(spent), ..says(Role::Assistant, "x") };
     let unknown = vec![costing(spent(1, None)), says(Role::Assistant, "free")];
@@ -330,8 +325,7 @@ async fn what_was_spent_is_added_up_and_never_overflows() {
     assert!(totals.input >= i64::MAX as u64 && totals.cost == Some(i64::MAX as u64), "{totals:?}");
 }
 
-#[tokio::test]
-async fn old_sessions_are_forgotten_by_age_and_by_number() {
+async fn old_sessions_are_forgotten_by_age_and_by_number(stage: &Stage) {
     let days = |days| Retention { keep_days: Some(days), keep_sessions: None };
     let number = |number| Retention { keep_days: None, keep_sessions: Some(number) };
     for (retention, kept) in [
@@ -344,7 +338,9 @@ async fn old_sessions_are_forgotten_by_age_and_by_number() {
         (number(9), vec!["0", "2", "40", "400"]),
         (Retention { keep_days: Some(3), keep_sessions: Some(1) }, vec!["0", "400"]),
     ] {
-        let (_folder, store) = new_store().await;
+        let store = stage.store().await;
+        store.write(query("DELETE FROM sessions"), "testing").await.unwrap();
+        store.write(query("DELETE FROM chores"), "testing").await.unwrap();
         let mut in_use = None;
         for old in [0, 2, 40, 400] {
             let session = begin(&store, &old.to_string()).await;
@@ -360,9 +356,8 @@ async fn old_sessions_are_forgotten_by_age_and_by_number() {
     }
 }
 
-#[tokio::test]
-async fn old_sessions_are_looked_for_once_a_day() {
-    let (_folder, store) = new_store().await;
+async fn old_sessions_are_looked_for_once_a_day(stage: &Stage) {
+    let store = stage.store().await;
     let retention = Retention { keep_days: Some(30), keep_sessions: None };
     let now = Utc::now();
     let old = async || {
@@ -384,7 +379,7 @@ async fn a_session_is_neither_begun_nor_changed_where_nothing_can_be_written() {
     let session = begin(&store, "x").await;
     let path = store.path().to_owned();
     let options = SqliteConnectOptions::new().filename(&path).read_only(true);
-    let reader = Store::of(SqlitePool::connect_with(options).await.unwrap(), path);
+    let reader = Store::of(crate::sqlite::File::of(sqlx::SqlitePool::connect_with(options).await.unwrap(), &path));
     assert_eq!(reader.find_session("last", Whose::All).await.unwrap(), session, "reading works");
     for error in [
         reader.create_session(&NewSession::default()).await.map(drop).unwrap_err(),
@@ -402,9 +397,9 @@ async fn a_full_disk_keeps_nothing_of_a_step_and_all_that_was_before() {
     let session = begin(&store, "x").await;
     store.append(session.id, &step(0, vec![says(Role::User, "before")])).await.unwrap();
     // No page more than the file has.
-    let pages: i64 = sqlx::query_scalar("PRAGMA page_count").fetch_one(&store.pool).await.unwrap();
+    let pages: i64 = sqlx::query_scalar("PRAGMA page_count").fetch_one(store.pool()).await.unwrap();
     let limit = format!("PRAGMA max_page_count = {}", pages + 4);
-    sqlx::query(sqlx::AssertSqlSafe(limit)).execute(&store.pool).await.unwrap();
+    sqlx::query(sqlx::AssertSqlSafe(limit)).execute(store.pool()).await.unwrap();
     let long = Step {
         open_turn: Some("{}".to_owned()),
         ..step(1, vec![says(Role::Assistant, "short"), says(Role::Tool, &"long".repeat(100_000))])
@@ -425,26 +420,25 @@ async fn a_database_that_is_held_is_waited_for_and_then_named() {
     let error = patient.append(session.id, &step(0, vec![says(Role::User, "x")])).await.unwrap_err();
     assert!(matches!(error, StoreError::Locked { .. }), "{error:?}");
     assert_eq!(patient.session(session.id).await.unwrap(), session, "reading needs no writer's leave");
-    holding.rollback().await.unwrap();
+    drop(holding);
     patient.append(session.id, &step(0, vec![says(Role::User, "x")])).await.unwrap();
 }
 
 #[tokio::test]
 async fn a_step_waits_for_the_disk_and_other_writes_do_not() {
     let (_folder, store) = new_store().await;
-    let level = async || sqlx::query_scalar::<_, i64>("PRAGMA synchronous").fetch_one(&store.pool).await.unwrap();
+    let level = async || sqlx::query_scalar::<_, i64>("PRAGMA synchronous").fetch_one(store.pool()).await.unwrap();
     let (normal, full) = (1, 2);
     assert_eq!(level().await, normal);
     let session = begin(&store, "x").await;
     store.append(session.id, &step(0, vec![says(Role::User, "x")])).await.unwrap();
     assert_eq!(level().await, full);
-    store.begin("writing something else").await.unwrap().rollback().await.unwrap();
+    drop(store.begin("writing something else").await.unwrap());
     assert_eq!(level().await, normal);
 }
 
-#[tokio::test]
-async fn a_step_that_is_given_up_leaves_the_session_whole() {
-    let (_folder, store) = new_store().await;
+async fn a_step_that_is_given_up_leaves_the_session_whole(stage: &Stage) {
+    let store = stage.store().await;
     let session = begin(&store, "x").await;
     let messages: Vec<_> = (0..50).map(|number| says(Role::Tool, &number.to_string())).collect();
     for polls in 0..40 {
@@ -513,9 +507,8 @@ async fn open(path: &Path) -> Store {
     Store::open(path).await.unwrap()
 }
 
-#[tokio::test]
-async fn a_query_for_one_principal_finds_the_conversations_of_no_other() {
-    let (_folder, store) = new_store().await;
+async fn a_query_for_one_principal_finds_the_conversations_of_no_other(stage: &Stage) {
+    let store = stage.store().await;
     let [ann, bob] = ["ann", "bob"].map(|subject| Principal::new(Kind::Person, "acme", "https://i", subject).unwrap());
     let again = ann.clone().in_membership(1);
     for (owner, title) in [(&Principal::LOCAL, "of the machine"), (&ann, "of ann"), (&bob, "of bob")] {
@@ -543,3 +536,21 @@ async fn a_query_for_one_principal_finds_the_conversations_of_no_other() {
     }
     assert_eq!(store.session_totals(Whose::All).await.unwrap().sessions, 3);
 }
+
+on_both!(
+    a_conversation_comes_back_as_it_was_said,
+    an_open_turn_is_kept_with_the_messages_of_its_step,
+    adding_to_a_session_that_has_grown_meanwhile_fails,
+    sessions_are_listed_by_page_with_the_newest_first,
+    a_new_message_brings_a_session_to_the_top_and_a_new_title_does_not,
+    a_session_is_found_by_any_prefix_that_no_other_shares,
+    sessions_that_begin_in_the_same_moment_have_prefixes_of_their_own,
+    a_session_goes_with_all_its_messages,
+    a_message_that_cannot_be_read_is_never_left_out,
+    long_titles_are_cut_between_characters,
+    what_was_spent_is_added_up_and_never_overflows,
+    old_sessions_are_forgotten_by_age_and_by_number,
+    old_sessions_are_looked_for_once_a_day,
+    a_step_that_is_given_up_leaves_the_session_whole,
+    a_query_for_one_principal_finds_the_conversations_of_no_other
+);

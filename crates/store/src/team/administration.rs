@@ -1,13 +1,13 @@
 //! Changes that an administrator makes to the members of their own tenant.
 
 use chrono::Utc;
-use sqlx::{Sqlite, Transaction};
 use toolrack_host::{Caller, Principal, principal::Role};
 
 use super::{TokenOwner, given_role, member, removed};
 use crate::{
     StoreError, TeamStore,
     audit::{Entry, append},
+    database::{Transaction, query, query_scalar},
     now,
 };
 
@@ -48,30 +48,30 @@ impl TeamStore {
     ) -> Result<MemberChanged, StoreError> {
         let doing = "changing a member of the team";
         let mut transaction = self.begin(doing).await?;
-        let found = member(&mut transaction, owner).await.map_err(self.error(doing))?;
+        let found = member(&mut transaction, owner).await?;
         let Some(found) = found.filter(|found| found.tenant() == tenant) else { return Ok(MemberChanged::NoMember) };
         let stays_admin = change == MemberChange::Role(Role::Admin);
         if found.role() == Role::Admin && !stays_admin {
-            let admins = count_admins(&mut transaction, tenant).await.map_err(self.error(doing))?;
+            let admins = count_admins(&mut transaction, tenant).await?;
             if admins <= 1 {
                 return Ok(MemberChanged::LastAdmin);
             }
         }
-        let given = given_role(&mut transaction, owner, tenant).await.map_err(self.error(doing))?;
+        let given = given_role(&mut transaction, owner, tenant).await?;
         let entry = match change {
             MemberChange::Role(role) if given == Some(role) => return Ok(MemberChanged::Done),
             // Also where the role is the same: the provider no longer decides about it.
             MemberChange::Role(role) => {
-                give_role(&mut transaction, owner, role).await.map_err(self.error(doing))?;
+                give_role(&mut transaction, owner, role).await?;
                 Entry::of_member("member_changed", caller, &found.with_role(role))
             }
             MemberChange::Remove => {
-                remove(&mut transaction, &found).await.map_err(self.error(doing))?;
+                remove(&mut transaction, &found).await?;
                 Entry::of_member("member_removed", caller, &found)
             }
         };
-        append(&mut transaction, &[(Utc::now().timestamp_millis(), entry)]).await.map_err(self.error(doing))?;
-        transaction.commit().await.map_err(self.error(doing))?;
+        append(&mut transaction, &[(Utc::now().timestamp_millis(), entry)]).await?;
+        transaction.commit().await?;
         Ok(MemberChanged::Done)
     }
 
@@ -83,45 +83,43 @@ impl TeamStore {
     pub async fn remove_member(&self, owner: TokenOwner<'_>, caller: &Caller) -> Result<bool, StoreError> {
         let doing = "removing a member of the team";
         let mut transaction = self.begin(doing).await?;
-        let Some(member) = member(&mut transaction, owner).await.map_err(self.error(doing))? else { return Ok(false) };
-        remove(&mut transaction, &member).await.map_err(self.error(doing))?;
+        let Some(member) = member(&mut transaction, owner).await? else { return Ok(false) };
+        remove(&mut transaction, &member).await?;
         let entry = Entry::of_member("member_removed", caller, &member);
-        append(&mut transaction, &[(Utc::now().timestamp_millis(), entry)]).await.map_err(self.error(doing))?;
-        transaction.commit().await.map_err(self.error(doing))?;
+        append(&mut transaction, &[(Utc::now().timestamp_millis(), entry)]).await?;
+        transaction.commit().await?;
         Ok(true)
     }
 }
 
-async fn count_admins(transaction: &mut Transaction<'static, Sqlite>, tenant: &str) -> Result<i64, sqlx::Error> {
-    sqlx::query_scalar("SELECT count(*) FROM team_members WHERE tenant = ? AND role = ?")
+async fn count_admins(transaction: &mut Transaction, tenant: &str) -> Result<i64, StoreError> {
+    query_scalar("SELECT count(*) FROM team_members WHERE tenant = $1 AND role = $2")
         .bind(tenant)
         .bind(Role::Admin.word())
-        .fetch_one(&mut **transaction)
+        .fetch_one(transaction)
         .await
 }
 
-async fn give_role(
-    transaction: &mut Transaction<'static, Sqlite>,
-    owner: TokenOwner<'_>,
-    role: Role,
-) -> Result<(), sqlx::Error> {
-    sqlx::query("UPDATE team_members SET role = ?, role_is_given = 1, changed_at = ? WHERE issuer = ? AND subject = ?")
-        .bind(role.word())
-        .bind(now())
-        .bind(owner.issuer)
-        .bind(owner.subject)
-        .execute(&mut **transaction)
-        .await?;
+async fn give_role(transaction: &mut Transaction, owner: TokenOwner<'_>, role: Role) -> Result<(), StoreError> {
+    query(
+        "UPDATE team_members SET role = $1, role_is_given = TRUE, changed_at = $2 WHERE issuer = $3 AND subject = $4",
+    )
+    .bind(role.word())
+    .bind(now())
+    .bind(owner.issuer)
+    .bind(owner.subject)
+    .execute(transaction)
+    .await?;
     Ok(())
 }
 
 /// Its tokens and grants go with it, by their foreign keys.
-async fn remove(transaction: &mut Transaction<'static, Sqlite>, member: &Principal) -> Result<(), sqlx::Error> {
+async fn remove(transaction: &mut Transaction, member: &Principal) -> Result<(), StoreError> {
     removed::note(transaction, member).await?;
-    sqlx::query("DELETE FROM team_members WHERE issuer = ? AND subject = ?")
+    query("DELETE FROM team_members WHERE issuer = $1 AND subject = $2")
         .bind(member.issuer())
         .bind(member.subject())
-        .execute(&mut **transaction)
+        .execute(transaction)
         .await?;
     Ok(())
 }

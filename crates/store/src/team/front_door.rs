@@ -2,7 +2,6 @@
 //! that it refused.
 
 use chrono::{TimeDelta, Utc};
-use sqlx::{QueryBuilder, Sqlite, Transaction};
 use toolrack_host::{Caller, Principal};
 use uuid::Uuid;
 
@@ -10,6 +9,7 @@ use super::{MemberRow, TokenHash, TokenOwner, member};
 use crate::{
     StoreError, TeamStore,
     audit::{DoorRefusal, Entry, append},
+    database::{QueryBuilder, Transaction, query, query_scalar},
     now,
     rows::from_row,
 };
@@ -175,6 +175,8 @@ const GRANTS: &str = "SELECT g.family, g.client, g.client_name, g.redirect_uri, 
     g.made_at, g.renewed_at, g.ends_at, m.issuer, m.subject, m.kind, m.tenant, m.name, m.groups, m.role, m.membership \
     FROM team_grants g JOIN team_members m ON m.issuer = g.issuer AND m.subject = g.subject WHERE ";
 
+const WRITING_REFRESH: &str = "writing a refresh token of the team";
+
 fn after(time: TimeDelta) -> i64 {
     now().saturating_add(time.num_seconds())
 }
@@ -189,17 +191,16 @@ impl TeamStore {
         let doing = "writing a client of the team";
         let uris = serde_json::to_string(&client.redirect_uris).unwrap_or_default();
         let mut transaction = self.begin(doing).await?;
-        make_room(&mut transaction).await.map_err(self.error(doing))?;
-        sqlx::query("INSERT INTO team_clients (id, name, redirect_uris, made_at, ends_at) VALUES (?, ?, ?, ?, ?)")
+        make_room(&mut transaction).await?;
+        query("INSERT INTO team_clients (id, name, redirect_uris, made_at, ends_at) VALUES ($1, $2, $3, $4, $5)")
             .bind(&client.id)
             .bind(&client.name)
             .bind(uris)
             .bind(now())
             .bind(after(UNUSED_CLIENT))
-            .execute(&mut *transaction)
-            .await
-            .map_err(self.error(doing))?;
-        transaction.commit().await.map_err(self.error(doing))
+            .execute(&mut transaction)
+            .await?;
+        transaction.commit().await
     }
 
     /// The client that registered under `id`, unless it has ended.
@@ -208,12 +209,11 @@ impl TeamStore {
     /// [`StoreError`] when the database fails.
     pub async fn registered_client(&self, id: &str) -> Result<Option<RegisteredClient>, StoreError> {
         let row: Option<(String, String, String)> =
-            sqlx::query_as("SELECT id, name, redirect_uris FROM team_clients WHERE id = ? AND ends_at > ?")
+            query("SELECT id, name, redirect_uris FROM team_clients WHERE id = $1 AND ends_at > $2")
                 .bind(id)
                 .bind(now())
-                .fetch_optional(&self.pool)
-                .await
-                .map_err(self.error("reading a client of the team"))?;
+                .fetch_optional(&mut self.read("reading a client of the team").await?)
+                .await?;
         Ok(row.and_then(|(id, name, uris)| {
             Some(RegisteredClient { id, name, redirect_uris: serde_json::from_str(&uris).ok()? })
         }))
@@ -227,13 +227,13 @@ impl TeamStore {
     pub async fn begin_grant(&self, grant: &NewGrant<'_>, by: &Caller) -> Result<bool, StoreError> {
         let doing = "writing a grant of the team";
         let mut transaction = self.begin(doing).await?;
-        let Some(member) = member(&mut transaction, grant.owner).await.map_err(self.error(doing))? else {
+        let Some(member) = member(&mut transaction, grant.owner).await? else {
             return Ok(false);
         };
-        insert(&mut transaction, grant).await.map_err(self.error(doing))?;
+        insert(&mut transaction, grant).await?;
         let entry = Entry::of_grant("client_allowed", by, &member, grant.client_name);
-        append(&mut transaction, &[(Utc::now().timestamp_millis(), entry)]).await.map_err(self.error(doing))?;
-        transaction.commit().await.map_err(self.error(doing))?;
+        append(&mut transaction, &[(Utc::now().timestamp_millis(), entry)]).await?;
+        transaction.commit().await?;
         Ok(true)
     }
 
@@ -243,17 +243,13 @@ impl TeamStore {
     /// [`StoreError`] when the database fails.
     pub async fn take_code(&self, code: TokenHash) -> Result<Code, StoreError> {
         let doing = "reading a code of the team";
-        let taken = sqlx::query(
-            "UPDATE team_grants SET code_used_at = ?1 WHERE code = ?2 AND code_used_at IS NULL AND code_ends_at > ?1",
-        )
-        .bind(now())
-        .bind(&code.0[..])
-        .execute(&self.pool)
-        .await
-        .map_err(self.error(doing))?;
-        let grant = self.grant_where("g.code = ?1 AND g.code_used_at IS NOT NULL", &code).await?;
+        let take = query(
+            "UPDATE team_grants SET code_used_at = $1 WHERE code = $2 AND code_used_at IS NULL AND code_ends_at > $1",
+        );
+        let taken = self.write(take.bind(now()).bind(&code.0[..]), doing).await?;
+        let grant = self.grant_where("g.code_used_at IS NOT NULL AND g.code = ", &code).await?;
         Ok(match grant {
-            Some(grant) if taken.rows_affected() > 0 => Code::Good(Box::new(grant)),
+            Some(grant) if taken > 0 => Code::Good(Box::new(grant)),
             Some(grant) => Code::Used(Box::new(grant)),
             None => Code::Unknown,
         })
@@ -264,19 +260,17 @@ impl TeamStore {
     /// # Errors
     /// [`StoreError`] when the database fails.
     pub async fn first_refresh(&self, family: &str, new: RefreshHash) -> Result<bool, StoreError> {
-        let set = sqlx::query(
-            "UPDATE team_grants SET handle = ?1, refresh = ?2, renewed_at = ?3, ends_at = min(?4, ends_for_good_at) \
-             WHERE family = ?5 AND handle IS NULL",
+        let set = query(
+            "UPDATE team_grants SET handle = $1, refresh = $2, renewed_at = $3, \
+             ends_at = CASE WHEN ends_for_good_at < $4 THEN ends_for_good_at ELSE $4 END \
+             WHERE family = $5 AND handle IS NULL",
         )
         .bind(&new.handle.0[..])
         .bind(&new.token.0[..])
         .bind(now())
         .bind(after(IDLE_GRANT))
-        .bind(family)
-        .execute(&self.pool)
-        .await
-        .map_err(self.error("writing a refresh token of the team"))?;
-        Ok(set.rows_affected() > 0)
+        .bind(family);
+        Ok(self.write(set, WRITING_REFRESH).await? > 0)
     }
 
     /// The grant of a refresh token, if the token is the current one; [`Refresh::Used`] if it was an earlier one.
@@ -284,12 +278,11 @@ impl TeamStore {
     /// # Errors
     /// [`StoreError`] when the database fails.
     pub async fn find_refresh(&self, old: RefreshHash) -> Result<Refresh, StoreError> {
-        let Some(grant) = self.grant_where("g.handle = ?1", &old.handle).await? else { return Ok(Refresh::Unknown) };
-        let current: Option<Vec<u8>> = sqlx::query_scalar("SELECT refresh FROM team_grants WHERE family = ?")
+        let Some(grant) = self.grant_where("g.handle = ", &old.handle).await? else { return Ok(Refresh::Unknown) };
+        let current: Option<Vec<u8>> = query_scalar("SELECT refresh FROM team_grants WHERE family = $1")
             .bind(&grant.family)
-            .fetch_optional(&self.pool)
-            .await
-            .map_err(self.error("reading a refresh token of the team"))?;
+            .fetch_optional(&mut self.read("reading a refresh token of the team").await?)
+            .await?;
         let is_current = current.is_some_and(|current| current == old.token.0);
         Ok(if is_current { Refresh::Good(Box::new(grant)) } else { Refresh::Used(Box::new(grant)) })
     }
@@ -300,19 +293,17 @@ impl TeamStore {
     /// # Errors
     /// [`StoreError`] when the database fails.
     pub async fn rotate_refresh(&self, old: RefreshHash, new: TokenHash) -> Result<bool, StoreError> {
-        let set = sqlx::query(
-            "UPDATE team_grants SET refresh = ?1, renewed_at = ?2, ends_at = min(?3, ends_for_good_at) \
-             WHERE handle = ?4 AND refresh = ?5 AND ends_at > ?2",
+        let set = query(
+            "UPDATE team_grants SET refresh = $1, renewed_at = $2, \
+             ends_at = CASE WHEN ends_for_good_at < $3 THEN ends_for_good_at ELSE $3 END \
+             WHERE handle = $4 AND refresh = $5 AND ends_at > $2",
         )
         .bind(&new.0[..])
         .bind(now())
         .bind(after(IDLE_GRANT))
         .bind(&old.handle.0[..])
-        .bind(&old.token.0[..])
-        .execute(&self.pool)
-        .await
-        .map_err(self.error("writing a refresh token of the team"))?;
-        Ok(set.rows_affected() > 0)
+        .bind(&old.token.0[..]);
+        Ok(self.write(set, WRITING_REFRESH).await? > 0)
     }
 
     /// Ends a grant with its refresh token and its access tokens, and records that in the audit log, in one
@@ -323,20 +314,14 @@ impl TeamStore {
     pub async fn end_grant(&self, family: &str, by: &Caller) -> Result<bool, StoreError> {
         let doing = "ending a grant of the team";
         let mut transaction = self.begin(doing).await?;
-        let row: Option<GrantRow> = sqlx::query_as(sqlx::AssertSqlSafe(format!("{GRANTS} g.family = ?1")))
-            .bind(family)
-            .fetch_optional(&mut *transaction)
-            .await
-            .map_err(self.error(doing))?;
+        let mut select = QueryBuilder::new(GRANTS);
+        select.push("g.family = ").push_bind(family);
+        let row: Option<GrantRow> = select.build().fetch_optional(&mut transaction).await?;
         let Some(grant) = row.and_then(GrantRow::grant) else { return Ok(false) };
-        sqlx::query("DELETE FROM team_grants WHERE family = ?")
-            .bind(family)
-            .execute(&mut *transaction)
-            .await
-            .map_err(self.error(doing))?;
+        query("DELETE FROM team_grants WHERE family = $1").bind(family).execute(&mut transaction).await?;
         let entry = Entry::of_grant("client_ended", by, &grant.member, &grant.client_name);
-        append(&mut transaction, &[(Utc::now().timestamp_millis(), entry)]).await.map_err(self.error(doing))?;
-        transaction.commit().await.map_err(self.error(doing))?;
+        append(&mut transaction, &[(Utc::now().timestamp_millis(), entry)]).await?;
+        transaction.commit().await?;
         Ok(true)
     }
 
@@ -354,8 +339,7 @@ impl TeamStore {
         };
         query.push(" AND g.handle IS NOT NULL AND g.ends_at > ").push_bind(now());
         query.push(" ORDER BY g.made_at DESC, g.family DESC");
-        let rows: Vec<GrantRow> =
-            query.build_query_as().fetch_all(&self.pool).await.map_err(self.error("reading grants of the team"))?;
+        let rows: Vec<GrantRow> = query.build().fetch_all(&mut self.read("reading grants of the team").await?).await?;
         Ok(rows.into_iter().filter_map(GrantRow::grant).collect())
     }
 
@@ -367,56 +351,54 @@ impl TeamStore {
         let doing = "writing what the door refused";
         let mut transaction = self.begin(doing).await?;
         let entry = Entry::of_door(refusal);
-        append(&mut transaction, &[(Utc::now().timestamp_millis(), entry)]).await.map_err(self.error(doing))?;
-        transaction.commit().await.map_err(self.error(doing))
+        append(&mut transaction, &[(Utc::now().timestamp_millis(), entry)]).await?;
+        transaction.commit().await
     }
 
-    async fn grant_where(&self, condition: &str, hash: &TokenHash) -> Result<Option<Grant>, StoreError> {
-        let row: Option<GrantRow> =
-            sqlx::query_as(sqlx::AssertSqlSafe(format!("{GRANTS} {condition} AND g.ends_at > ?2")))
-                .bind(&hash.0[..])
-                .bind(now())
-                .fetch_optional(&self.pool)
-                .await
-                .map_err(self.error("reading a grant of the team"))?;
+    /// The grant for which `column`, the end of a condition, has this hash.
+    async fn grant_where(&self, column: &'static str, hash: &TokenHash) -> Result<Option<Grant>, StoreError> {
+        let mut select = QueryBuilder::new(GRANTS);
+        select.push(column).push_bind(&hash.0[..]).push(" AND g.ends_at > ").push_bind(now());
+        let mut connection = self.read("reading a grant of the team").await?;
+        let row: Option<GrantRow> = select.build().fetch_optional(&mut connection).await?;
         Ok(row.and_then(GrantRow::grant))
     }
 }
 
 /// Removes the clients that have ended, and the oldest beyond the bounds.
-async fn make_room(transaction: &mut Transaction<'static, Sqlite>) -> Result<(), sqlx::Error> {
-    sqlx::query("DELETE FROM team_clients WHERE ends_at <= ?").bind(now()).execute(&mut **transaction).await?;
-    sqlx::query(
+async fn make_room(transaction: &mut Transaction) -> Result<(), StoreError> {
+    query("DELETE FROM team_clients WHERE ends_at <= $1").bind(now()).execute(transaction).await?;
+    query(
         "DELETE FROM team_clients WHERE used_at IS NULL AND id NOT IN (SELECT id FROM team_clients \
-         WHERE used_at IS NULL ORDER BY made_at DESC, id DESC LIMIT ?)",
+         WHERE used_at IS NULL ORDER BY made_at DESC, id DESC LIMIT $1)",
     )
     .bind(MAX_UNUSED_CLIENTS - 1)
-    .execute(&mut **transaction)
+    .execute(transaction)
     .await?;
-    sqlx::query(
+    query(
         "DELETE FROM team_clients WHERE id NOT IN (SELECT id FROM team_clients \
-         ORDER BY coalesce(used_at, made_at) DESC, id DESC LIMIT ?)",
+         ORDER BY coalesce(used_at, made_at) DESC, id DESC LIMIT $1)",
     )
     .bind(MAX_CLIENTS - 1)
-    .execute(&mut **transaction)
+    .execute(transaction)
     .await?;
     Ok(())
 }
 
-async fn insert(transaction: &mut Transaction<'static, Sqlite>, grant: &NewGrant<'_>) -> Result<(), sqlx::Error> {
-    sqlx::query("DELETE FROM team_grants WHERE ends_at <= ?").bind(now()).execute(&mut **transaction).await?;
-    sqlx::query(
-        "DELETE FROM team_grants WHERE issuer = ?1 AND subject = ?2 AND family NOT IN (SELECT family \
-         FROM team_grants WHERE issuer = ?1 AND subject = ?2 ORDER BY made_at DESC, family DESC LIMIT ?3)",
+async fn insert(transaction: &mut Transaction, grant: &NewGrant<'_>) -> Result<(), StoreError> {
+    query("DELETE FROM team_grants WHERE ends_at <= $1").bind(now()).execute(transaction).await?;
+    query(
+        "DELETE FROM team_grants WHERE issuer = $1 AND subject = $2 AND family NOT IN (SELECT family \
+         FROM team_grants WHERE issuer = $1 AND subject = $2 ORDER BY made_at DESC, family DESC LIMIT $3)",
     )
     .bind(grant.owner.issuer)
     .bind(grant.owner.subject)
     .bind(MAX_GRANTS - 1)
-    .execute(&mut **transaction)
+    .execute(transaction)
     .await?;
-    sqlx::query(
+    query(
         "INSERT INTO team_grants (family, issuer, subject, client, client_name, redirect_uri, challenge, resource, \
-         scope, code, code_ends_at, made_at, ends_at, ends_for_good_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+         scope, code, code_ends_at, made_at, ends_at, ends_for_good_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)",
     )
     .bind(Uuid::now_v7().simple().to_string())
     .bind(grant.owner.issuer)
@@ -432,13 +414,13 @@ async fn insert(transaction: &mut Transaction<'static, Sqlite>, grant: &NewGrant
     .bind(now())
     .bind(after(LATE_CODE))
     .bind(after(GRANT))
-    .execute(&mut **transaction)
+    .execute(transaction)
     .await?;
-    sqlx::query("UPDATE team_clients SET used_at = ?, ends_at = ? WHERE id = ?")
+    query("UPDATE team_clients SET used_at = $1, ends_at = $2 WHERE id = $3")
         .bind(now())
         .bind(after(USED_CLIENT))
         .bind(grant.client)
-        .execute(&mut **transaction)
+        .execute(transaction)
         .await?;
     Ok(())
 }

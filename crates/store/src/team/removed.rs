@@ -3,10 +3,12 @@
 
 use std::collections::HashMap;
 
-use sqlx::{QueryBuilder, Sqlite, SqliteConnection, Transaction};
 use toolrack_host::Principal;
 
-use crate::{StoreError, TeamStore, rows::from_row};
+use crate::{
+    StoreError, TeamStore,
+    database::{QueryBuilder, Transaction, query, query_scalar},
+};
 
 /// A member who was removed, or who moved to another tenant.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,8 +20,6 @@ pub struct RemovedMember {
     /// The number of the membership that ended.
     pub membership: u32,
 }
-
-from_row!(RemovedMember { tenant, person, membership });
 
 impl RemovedMember {
     /// The membership of `member`, which has ended.
@@ -35,19 +35,22 @@ impl RemovedMember {
     }
 }
 
+const READING: &str = "reading the removed members of the team";
+
 impl TeamStore {
     /// The members whose values are still to be deleted.
     ///
     /// # Errors
     /// [`StoreError`] when the database fails.
     pub async fn removed_members(&self) -> Result<Vec<RemovedMember>, StoreError> {
-        sqlx::query_as(
-            "SELECT tenant, person, membership FROM team_departures WHERE is_forgotten = 0 \
+        let rows: Vec<(String, String, i64)> = query(
+            "SELECT tenant, person, membership FROM team_departures WHERE is_forgotten = FALSE \
              ORDER BY tenant, person, membership",
         )
-        .fetch_all(&self.pool)
-        .await
-        .map_err(self.error("reading the removed members of the team"))
+        .fetch_all(&mut self.read(READING).await?)
+        .await?;
+        let removed = |(tenant, person, membership)| RemovedMember { tenant, person, membership: number(membership) };
+        Ok(rows.into_iter().map(removed).collect())
     }
 
     /// The values of this member have been deleted.
@@ -55,12 +58,10 @@ impl TeamStore {
     /// # Errors
     /// [`StoreError`] when the database fails.
     pub async fn forgot_member(&self, removed: &RemovedMember) -> Result<(), StoreError> {
-        sqlx::query("UPDATE team_departures SET is_forgotten = 1 WHERE person = ? AND membership = ?")
+        let done = query("UPDATE team_departures SET is_forgotten = TRUE WHERE person = $1 AND membership = $2")
             .bind(&removed.person)
-            .bind(removed.membership)
-            .execute(&self.pool)
-            .await
-            .map_err(self.error("writing the removed members of the team"))?;
+            .bind(removed.membership);
+        self.write(done, "writing the removed members of the team").await?;
         Ok(())
     }
 
@@ -70,43 +71,35 @@ impl TeamStore {
     /// # Errors
     /// [`StoreError`] when the database fails.
     pub async fn memberships(&self, people: &[String]) -> Result<HashMap<String, u32>, StoreError> {
-        let mut query = QueryBuilder::<Sqlite>::new("SELECT person, count(*) FROM team_departures WHERE person IN (");
-        let mut list = query.separated(", ");
-        for person in people {
-            list.push_bind(person);
-        }
-        query.push(") GROUP BY person");
-        let rows: Vec<(String, u32)> = query
-            .build_query_as()
-            .fetch_all(&self.pool)
-            .await
-            .map_err(self.error("reading the removed members of the team"))?;
-        Ok(rows.into_iter().collect())
+        let mut query = QueryBuilder::new("SELECT person, count(*) FROM team_departures WHERE person IN (");
+        query.push_list(people).push(") GROUP BY person");
+        let rows: Vec<(String, i64)> = query.build().fetch_all(&mut self.read(READING).await?).await?;
+        Ok(rows.into_iter().map(|(person, count)| (person, number(count))).collect())
     }
 }
 
 /// The number of the membership that `person` has now, or would have.
-pub(super) async fn membership(connection: &mut SqliteConnection, person: &Principal) -> Result<u32, sqlx::Error> {
-    sqlx::query_scalar("SELECT count(*) FROM team_departures WHERE person = ?")
-        .bind(person.person_key())
-        .fetch_one(connection)
-        .await
+pub(super) async fn membership(connection: &mut Transaction, person: &Principal) -> Result<u32, StoreError> {
+    let ended = query_scalar("SELECT count(*) FROM team_departures WHERE person = $1");
+    Ok(number(ended.bind(person.person_key()).fetch_one(connection).await?))
+}
+
+/// The number of a membership, as the database has it.
+pub(super) fn number(stored: i64) -> u32 {
+    u32::try_from(stored).unwrap_or(u32::MAX)
 }
 
 /// Notes that the membership of `member` has ended, and that its values are to be deleted.
-pub(super) async fn note(
-    transaction: &mut Transaction<'static, Sqlite>,
-    member: &Principal,
-) -> Result<(), sqlx::Error> {
+pub(super) async fn note(transaction: &mut Transaction, member: &Principal) -> Result<(), StoreError> {
     let RemovedMember { tenant, person, membership } = RemovedMember::of(member);
-    sqlx::query(
-        "INSERT INTO team_departures (person, membership, tenant, is_forgotten) VALUES (?, ?, ?, 0) \
+    query(
+        "INSERT INTO team_departures (person, membership, tenant, is_forgotten) VALUES ($1, $2, $3, FALSE) \
          ON CONFLICT DO NOTHING",
     )
     .bind(person)
     .bind(membership)
     .bind(tenant)
-    .execute(&mut **transaction)
+    .execute(transaction)
     .await?;
     Ok(())
 }

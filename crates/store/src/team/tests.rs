@@ -4,6 +4,7 @@ use toolrack_host::Way;
 
 use super::*;
 use crate::audit::AuditQuery;
+use crate::tests::{Stage, on_both};
 
 const ANN: TokenOwner<'static> = TokenOwner { issuer: "https://login.example", subject: "ann" };
 
@@ -31,9 +32,8 @@ async fn kinds(store: &TeamStore) -> Vec<String> {
     rows.into_iter().map(|row| row.entry.kind).collect()
 }
 
-#[tokio::test]
-async fn a_token_proves_the_member_as_it_is_now() {
-    let (_folder, store) = store().await;
+async fn a_token_proves_the_member_as_it_is_now(stage: &Stage) {
+    let store = stage.team().await;
     assert_eq!(store.keep_token(ANN, &new("t-1"), &by()).await.unwrap(), None, "there is no such member yet");
     store.put_member(&ann(), &by()).await.unwrap();
     let id = store.keep_token(ANN, &new("t-1"), &by()).await.unwrap().unwrap();
@@ -49,18 +49,16 @@ async fn a_token_proves_the_member_as_it_is_now() {
     assert!(store.team_token(TokenHash::of("t-2")).await.unwrap().is_none());
 }
 
-#[tokio::test]
-async fn nothing_is_written_when_nothing_changes() {
-    let (_folder, store) = store().await;
+async fn nothing_is_written_when_nothing_changes(stage: &Stage) {
+    let store = stage.team().await;
     store.put_member(&ann(), &by()).await.unwrap();
     let (version, rows) = (store.team_version().await.unwrap(), kinds(&store).await);
     store.put_member(&ann(), &by()).await.unwrap();
     assert_eq!((store.team_version().await.unwrap(), kinds(&store).await), (version, rows));
 }
 
-#[tokio::test]
-async fn revoked_tokens_and_those_of_removed_members_prove_nothing_and_the_audit_log_says_who_did_it() {
-    let (_folder, store) = store().await;
+async fn revoked_tokens_and_those_of_removed_members_prove_nothing_and_the_audit_log_says_who_did_it(stage: &Stage) {
+    let store = stage.team().await;
     store.put_member(&ann(), &by()).await.unwrap();
     let first = store.keep_token(ANN, &new("t-1"), &by()).await.unwrap().unwrap();
     store.keep_token(ANN, &new("t-2"), &by()).await.unwrap();
@@ -90,15 +88,17 @@ async fn revoked_tokens_and_those_of_removed_members_prove_nothing_and_the_audit
     assert_eq!(kinds(&store).await, expected);
 }
 
-#[tokio::test]
-async fn a_token_that_has_ended_proves_nothing_and_its_row_goes_with_the_next_one() {
-    let (_folder, store) = store().await;
+async fn a_token_that_has_ended_proves_nothing_and_its_row_goes_with_the_next_one(stage: &Stage) {
+    let store = stage.team().await;
     store.put_member(&ann(), &by()).await.unwrap();
     let ends_at = Utc::now().checked_sub_signed(chrono::Duration::from_std(Duration::from_secs(1)).unwrap());
     store.keep_token(ANN, &NewToken { ends_at, ..new("t-1") }, &by()).await.unwrap();
     assert!(store.team_token(TokenHash::of("t-1")).await.unwrap().is_none());
     store.keep_token(ANN, &new("t-2"), &by()).await.unwrap();
-    let rows: i64 = sqlx::query_scalar("SELECT count(*) FROM team_tokens").fetch_one(&store.pool).await.unwrap();
+    let rows: i64 = query_scalar("SELECT count(*) FROM team_tokens")
+        .fetch_one::<i64>(&mut store.read("testing").await.unwrap())
+        .await
+        .unwrap();
     assert_eq!(rows, 1);
 }
 
@@ -118,7 +118,7 @@ async fn only_a_file_with_a_team_has_its_tables_and_a_newer_one_is_left_alone() 
     let store = Store::open(folder.path().join("toolrack.db")).await.unwrap();
     let tables = async || -> i64 {
         let count = "SELECT count(*) FROM sqlite_schema WHERE name LIKE 'team%'";
-        sqlx::query_scalar(count).fetch_one(&store.pool).await.unwrap()
+        sqlx::query_scalar(count).fetch_one(store.pool()).await.unwrap()
     };
     assert_eq!(tables().await, 0);
     let team = store.with_team().await.unwrap();
@@ -126,13 +126,12 @@ async fn only_a_file_with_a_team_has_its_tables_and_a_newer_one_is_left_alone() 
     assert!(tables().await > 0);
     let again = store.with_team().await.unwrap();
     assert_eq!(again.members(None).await.unwrap(), [ann()]);
-    sqlx::query("UPDATE team_schema SET version = 99").execute(&store.pool).await.unwrap();
+    sqlx::query("UPDATE team_schema SET version = 99").execute(store.pool()).await.unwrap();
     assert!(matches!(store.with_team().await, Err(StoreError::Newer { found: 99, .. })));
 }
 
-#[tokio::test]
-async fn an_administrator_changes_only_members_of_their_own_tenant_and_never_the_last_of_them() {
-    let (_folder, store) = store().await;
+async fn an_administrator_changes_only_members_of_their_own_tenant_and_never_the_last_of_them(stage: &Stage) {
+    let store = stage.team().await;
     store.put_member(&ann().with_role(Role::Admin), &by()).await.unwrap();
     let change = |tenant, change| {
         let store = store.clone();
@@ -153,9 +152,8 @@ async fn an_administrator_changes_only_members_of_their_own_tenant_and_never_the
     assert_eq!(kinds(&store).await[3..], ["member_changed", "member_removed"]);
 }
 
-#[tokio::test]
-async fn a_role_that_an_administrator_gave_stays_when_the_member_signs_in_again() {
-    let (_folder, store) = store().await;
+async fn a_role_that_an_administrator_gave_stays_when_the_member_signs_in_again(stage: &Stage) {
+    let store = stage.team().await;
     let role = async || store.member(ANN).await.unwrap().unwrap().role();
     store.put_signed_in(&ann(), &by()).await.unwrap();
     store.change_member("acme", ANN, MemberChange::Role(Role::Viewer), &by()).await.unwrap();
@@ -168,9 +166,8 @@ async fn a_role_that_an_administrator_gave_stays_when_the_member_signs_in_again(
     assert_eq!(role().await, Role::Operator);
 }
 
-#[tokio::test]
-async fn a_role_that_is_given_counts_also_where_the_provider_gave_the_same_before() {
-    let (_folder, store) = store().await;
+async fn a_role_that_is_given_counts_also_where_the_provider_gave_the_same_before(stage: &Stage) {
+    let store = stage.team().await;
     store.put_signed_in(&ann().with_role(Role::User), &by()).await.unwrap();
     let give = async || store.change_member("acme", ANN, MemberChange::Role(Role::User), &by()).await.unwrap();
     assert_eq!(give().await, MemberChanged::Done);
@@ -187,15 +184,15 @@ async fn a_team_of_an_older_version_keeps_its_members_and_tokens() {
         let folder = tempfile::tempdir().unwrap();
         let store = Store::open(folder.path().join("toolrack.db")).await.unwrap();
         for script in &SCRIPTS[..version] {
-            sqlx::raw_sql(*script).execute(&store.pool).await.unwrap();
+            sqlx::raw_sql(*script).execute(store.pool()).await.unwrap();
         }
         let hash = TokenHash::of("t-1");
         let row = "INSERT INTO team_members (issuer, subject, kind, tenant, name, groups, role, changed_at) \
                    VALUES ('https://login.example', 'ann', 'person', 'acme', 'Ann', '[\"eng\"]', 'operator', 1)";
-        sqlx::query(row).execute(&store.pool).await.unwrap();
+        sqlx::query(row).execute(store.pool()).await.unwrap();
         let token = "INSERT INTO team_tokens (hash, id, issuer, subject, purpose, label, made_at) \
                      VALUES (?, 'id', 'https://login.example', 'ann', 'personal', 'my laptop', 1)";
-        sqlx::query(token).bind(hash.0.to_vec()).execute(&store.pool).await.unwrap();
+        sqlx::query(token).bind(hash.0.to_vec()).execute(store.pool()).await.unwrap();
 
         let team = store.with_team().await.unwrap();
         let found = team.team_token(hash).await.unwrap().unwrap();
@@ -216,7 +213,7 @@ async fn a_row_of_a_newer_version_gives_no_right_that_this_one_does_not_know() {
     store.keep_token(ANN, &new("t-1"), &by()).await.unwrap().unwrap();
     let change = async |what: &str| {
         let text = format!("UPDATE team_members SET {what}");
-        sqlx::query(sqlx::AssertSqlSafe(text)).execute(&store.pool).await.unwrap();
+        sqlx::query(sqlx::AssertSqlSafe(text)).execute(store.pool()).await.unwrap();
         store.member(ANN).await.unwrap()
     };
     assert_eq!(change("role = 'owner'").await.unwrap().role(), Role::Scraper);
@@ -225,13 +222,12 @@ async fn a_row_of_a_newer_version_gives_no_right_that_this_one_does_not_know() {
     assert_eq!(change("tenant = '../etc'").await, None, "no principal can have this tenant");
     assert!(store.team_token(TokenHash::of("t-1")).await.unwrap().is_none());
     assert!(change("tenant = 'acme'").await.is_some());
-    sqlx::query("UPDATE team_tokens SET purpose = 'root'").execute(&store.pool).await.unwrap();
+    store.write(query("UPDATE team_tokens SET purpose = 'root'"), "testing").await.unwrap();
     assert!(store.team_token(TokenHash::of("t-1")).await.unwrap().is_none());
 }
 
-#[tokio::test]
-async fn a_change_of_a_member_with_several_tenants_in_the_team_touches_only_the_right_one() {
-    let (_folder, store) = store().await;
+async fn a_change_of_a_member_with_several_tenants_in_the_team_touches_only_the_right_one(stage: &Stage) {
+    let store = stage.team().await;
     store.put_member(&ann().with_role(Role::Admin), &by()).await.unwrap();
     let eve =
         Principal::new(Kind::Person, "bolt", ANN.issuer, "eve").unwrap().named("Eve").unwrap().with_role(Role::Admin);
@@ -249,9 +245,8 @@ async fn a_change_of_a_member_with_several_tenants_in_the_team_touches_only_the_
     assert_eq!(store.revoke_tokens(ours, &by()).await.unwrap(), 1);
 }
 
-#[tokio::test]
-async fn a_token_takes_those_along_that_were_made_with_it() {
-    let (_folder, store) = store().await;
+async fn a_token_takes_those_along_that_were_made_with_it(stage: &Stage) {
+    let store = stage.team().await;
     store.put_member(&ann(), &by()).await.unwrap();
     let keep = async |token: NewToken| store.keep_token(ANN, &token, &by()).await.unwrap().unwrap();
     let first = keep(new("t-1")).await;
@@ -266,9 +261,8 @@ async fn a_token_takes_those_along_that_were_made_with_it() {
     assert!(store.team_token(TokenHash::of("t-4")).await.unwrap().is_some());
 }
 
-#[tokio::test]
-async fn a_removed_member_is_noted_until_its_values_are_deleted() {
-    let (_folder, store) = store().await;
+async fn a_removed_member_is_noted_until_its_values_are_deleted(stage: &Stage) {
+    let store = stage.team().await;
     let noted = async || store.removed_members().await.unwrap();
     store.put_member(&ann(), &by()).await.unwrap();
     assert_eq!(noted().await, []);
@@ -282,9 +276,8 @@ async fn a_removed_member_is_noted_until_its_values_are_deleted() {
     assert_eq!(noted().await, [of(&moved)]);
 }
 
-#[tokio::test]
-async fn a_person_who_was_removed_or_moved_and_comes_back_has_a_new_membership() {
-    let (_folder, store) = store().await;
+async fn a_person_who_was_removed_or_moved_and_comes_back_has_a_new_membership(stage: &Stage) {
+    let store = stage.team().await;
     let key = async || store.member(ANN).await.unwrap().unwrap().key();
     let memberships = async |person: &Principal| {
         let person = person.person_key();
@@ -313,3 +306,17 @@ async fn a_person_who_was_removed_or_moved_and_comes_back_has_a_new_membership()
     }
     assert_eq!((store.removed_members().await.unwrap(), memberships(&ann()).await), (Vec::new(), 2));
 }
+
+on_both!(
+    a_token_proves_the_member_as_it_is_now,
+    nothing_is_written_when_nothing_changes,
+    revoked_tokens_and_those_of_removed_members_prove_nothing_and_the_audit_log_says_who_did_it,
+    a_token_that_has_ended_proves_nothing_and_its_row_goes_with_the_next_one,
+    an_administrator_changes_only_members_of_their_own_tenant_and_never_the_last_of_them,
+    a_role_that_an_administrator_gave_stays_when_the_member_signs_in_again,
+    a_role_that_is_given_counts_also_where_the_provider_gave_the_same_before,
+    a_change_of_a_member_with_several_tenants_in_the_team_touches_only_the_right_one,
+    a_token_takes_those_along_that_were_made_with_it,
+    a_removed_member_is_noted_until_its_values_are_deleted,
+    a_person_who_was_removed_or_moved_and_comes_back_has_a_new_membership
+);

@@ -78,15 +78,15 @@ async fn a_full_disk_is_named_by_every_write_and_nothing_of_it_stays() {
     for writes in ALL.into_iter().filter(|writes| grows(*writes)) {
         let (_folder, store) = filled().await;
         let before = content(&store).await;
-        let pages: i64 = sqlx::query_scalar("PRAGMA page_count").fetch_one(&store.pool).await.unwrap();
+        let pages: i64 = sqlx::query_scalar("PRAGMA page_count").fetch_one(store.pool()).await.unwrap();
         let limit = |pages: i64| sqlx::AssertSqlSafe(format!("PRAGMA max_page_count = {pages}"));
-        sqlx::query(limit(pages)).execute(&store.pool).await.unwrap();
+        sqlx::query(limit(pages)).execute(store.pool()).await.unwrap();
         let error = writes.done(&store).await.unwrap_err();
         assert!(matches!(error, StoreError::Full { .. }), "{writes:?}: {error:?}");
         assert!(error.to_string().contains("the disk is full"), "{error}");
         assert_eq!(content(&store).await, before, "{writes:?}");
         // There is room again.
-        sqlx::query(limit(pages * 100)).execute(&store.pool).await.unwrap();
+        sqlx::query(limit(pages * 100)).execute(store.pool()).await.unwrap();
         writes.done(&store).await.unwrap_or_else(|error| panic!("{writes:?}: {error:?}"));
         assert_ne!(content(&store).await, before, "{writes:?}");
     }
@@ -103,7 +103,7 @@ async fn a_database_that_another_process_holds_is_named_by_every_write_and_nothi
         assert!(matches!(error, StoreError::Locked { .. }), "{writes:?}: {error:?}");
         assert!(error.to_string().contains("toolrack.db is in use by another process"), "{error}");
         assert_eq!(content(&patient).await, before, "{writes:?}: reading needs no leave");
-        holding.rollback().await.unwrap();
+        drop(holding);
         writes.done(&patient).await.unwrap();
         assert_ne!(content(&store).await, before, "{writes:?}: the other process sees it");
     }
@@ -117,7 +117,7 @@ async fn a_database_that_may_only_be_read_is_named_by_every_write() {
         let path = store.path().to_owned();
         store.close().await;
         let options = SqliteConnectOptions::new().filename(&path).read_only(true);
-        let reader = Store::of(SqlitePool::connect_with(options).await.unwrap(), path);
+        let reader = Store::of(sqlite::File::of(sqlx::SqlitePool::connect_with(options).await.unwrap(), &path));
         let error = writes.done(&reader).await.unwrap_err();
         assert!(matches!(error, StoreError::ReadOnly { .. }), "{writes:?}: {error:?}");
         assert!(error.to_string().contains("check its permissions"), "{error}");

@@ -3,12 +3,14 @@
 use std::{fmt, time::Duration};
 
 use chrono::Utc;
-use sqlx::{Sqlite, Transaction};
 use tokio::time::{Instant, sleep};
 use uuid::Uuid;
 
 use super::{Space, Vault, VaultError, check_name};
-use crate::{Store, StoreError};
+use crate::{
+    Store, StoreError,
+    database::{Transaction, query, query_scalar},
+};
 
 /// The longest lease. One that seems to end later was taken before the clock was set back, and counts as expired.
 const MAX_LEASE: Duration = Duration::from_secs(10 * 60);
@@ -92,31 +94,25 @@ impl Lease {
     pub async fn release(self) -> Result<(), VaultError> {
         let doing = "giving a lease back";
         let mut transaction = self.store.begin(doing).await?;
-        sqlx::query("DELETE FROM leases WHERE space = ? AND name = ? AND holder = ?")
+        query("DELETE FROM leases WHERE space = $1 AND name = $2 AND holder = $3")
             .bind(self.space.as_str())
             .bind(&self.name)
             .bind(&self.holder[..])
-            .execute(&mut *transaction)
-            .await
-            .map_err(self.store.error(doing))?;
-        transaction.commit().await.map_err(self.store.error(doing))?;
+            .execute(&mut transaction)
+            .await?;
+        transaction.commit().await?;
         Ok(())
     }
 
     /// Fails if the lease is lost. Call it in the transaction whose write depends on the lease.
-    pub(super) async fn check(
-        &self,
-        store: &Store,
-        transaction: &mut Transaction<'static, Sqlite>,
-    ) -> Result<(), VaultError> {
+    pub(super) async fn check(&self, transaction: &mut Transaction) -> Result<(), VaultError> {
         let holder: Option<Vec<u8>> =
-            sqlx::query_scalar("SELECT holder FROM leases WHERE space = ? AND name = ? AND ends_at > ?")
+            query_scalar("SELECT holder FROM leases WHERE space = $1 AND name = $2 AND ends_at > $3")
                 .bind(self.space.as_str())
                 .bind(&self.name)
                 .bind(now())
-                .fetch_optional(&mut **transaction)
-                .await
-                .map_err(store.error(TAKING))?;
+                .fetch_optional(transaction)
+                .await?;
         if holder.as_deref() == Some(&self.holder[..]) {
             return Ok(());
         }
@@ -127,16 +123,15 @@ impl Lease {
 impl Store {
     async fn is_leased(&self, space: Space, name: &str) -> Result<bool, StoreError> {
         let now = now();
-        sqlx::query_scalar(
-            "SELECT EXISTS (SELECT 1 FROM leases WHERE space = ? AND name = ? AND ends_at > ? AND ends_at <= ?)",
+        query_scalar(
+            "SELECT EXISTS (SELECT 1 FROM leases WHERE space = $1 AND name = $2 AND ends_at > $3 AND ends_at <= $4)",
         )
         .bind(space.as_str())
         .bind(name)
         .bind(now)
         .bind(now + milliseconds(MAX_LEASE))
-        .fetch_one(&self.pool)
+        .fetch_one(&mut self.read(TAKING).await?)
         .await
-        .map_err(self.error(TAKING))
     }
 
     async fn take_lease(&self, space: Space, name: &str, length: Duration) -> Result<Option<Lease>, StoreError> {
@@ -144,10 +139,10 @@ impl Store {
         let mut transaction = self.begin(TAKING).await?;
         // Read the clock only now: beginning the transaction may have taken seconds.
         let now = now();
-        let taken = sqlx::query(
-            "INSERT INTO leases (space, name, holder, ends_at) VALUES (?1, ?2, ?3, ?4) \
+        let taken = query(
+            "INSERT INTO leases (space, name, holder, ends_at) VALUES ($1, $2, $3, $4) \
              ON CONFLICT (space, name) DO UPDATE SET holder = excluded.holder, ends_at = excluded.ends_at \
-             WHERE leases.ends_at <= ?5 OR leases.ends_at > ?6",
+             WHERE leases.ends_at <= $5 OR leases.ends_at > $6",
         )
         .bind(space.as_str())
         .bind(name)
@@ -155,12 +150,11 @@ impl Store {
         .bind(now + milliseconds(length))
         .bind(now)
         .bind(now + milliseconds(MAX_LEASE))
-        .execute(&mut *transaction)
-        .await
-        .map_err(self.error(TAKING))?;
-        transaction.commit().await.map_err(self.error(TAKING))?;
+        .execute(&mut transaction)
+        .await?;
+        transaction.commit().await?;
         let lease = Lease { store: self.clone(), space, name: name.to_owned(), holder };
-        Ok((taken.rows_affected() > 0).then_some(lease))
+        Ok((taken > 0).then_some(lease))
     }
 }
 

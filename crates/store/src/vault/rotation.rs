@@ -3,10 +3,12 @@
 //! One transaction seals all rows with the new key and records that the old one is retired. From then on, a vault with
 //! the old key gets [`VaultError::Retired`] before it writes, and when it reads a row that it cannot open.
 
-use sqlx::{Sqlite, SqliteConnection, Transaction};
-
 use super::{Row, Space, Vault, VaultError, VaultKey, seal::Sealer};
-use crate::{Store, StoreError, now};
+use crate::{
+    Store, StoreError,
+    database::{Transaction, query, query_scalar},
+    now,
+};
 
 const CHANGING: &str = "changing the key of the vault";
 const CHECKING: &str = "looking which key the vault has";
@@ -31,41 +33,38 @@ impl Vault {
         }
         let mut count = 0;
         for space in Space::ALL {
-            let names: Vec<String> = sqlx::query_scalar("SELECT name FROM vault WHERE space = ? ORDER BY name")
+            let names: Vec<String> = query_scalar("SELECT name FROM vault WHERE space = $1 ORDER BY name")
                 .bind(space.as_str())
-                .fetch_all(&mut *transaction)
-                .await
-                .map_err(self.store.error(CHANGING))?;
+                .fetch_all(&mut transaction)
+                .await?;
             for name in &names {
                 self.seal_anew(&mut transaction, &new, space, name).await?;
             }
             count += names.len();
         }
-        sqlx::query("INSERT INTO vault_retired (key_id, successor, retired_at) VALUES (?, ?, ?)")
+        query("INSERT INTO vault_retired (key_id, successor, retired_at) VALUES ($1, $2, $3)")
             .bind(self.sealer.key_id())
             .bind(new.key_id())
             .bind(now())
-            .execute(&mut *transaction)
-            .await
-            .map_err(self.store.error(CHANGING))?;
-        transaction.commit().await.map_err(self.store.error(CHANGING))?;
+            .execute(&mut transaction)
+            .await?;
+        transaction.commit().await?;
         Ok(count)
     }
 
     async fn seal_anew(
         &self,
-        transaction: &mut Transaction<'static, Sqlite>,
+        transaction: &mut Transaction,
         new: &Sealer,
         space: Space,
         name: &str,
     ) -> Result<(), VaultError> {
         let (key_id, nonce, sealed): Row =
-            sqlx::query_as("SELECT key_id, nonce, sealed FROM vault WHERE space = ? AND name = ?")
+            query("SELECT key_id, nonce, sealed FROM vault WHERE space = $1 AND name = $2")
                 .bind(space.as_str())
                 .bind(name)
-                .fetch_one(&mut **transaction)
-                .await
-                .map_err(self.store.error(CHANGING))?;
+                .fetch_one(transaction)
+                .await?;
         if key_id != self.sealer.key_id() {
             return Err(VaultError::OtherKey { space, name: name.to_owned() });
         }
@@ -73,15 +72,14 @@ impl Vault {
         let value = value.ok_or_else(|| VaultError::Damaged { space, name: name.to_owned() })?;
         let (nonce, sealed) = new.seal(space, name, &value)?;
         // `changed_at` stays: the value has not changed.
-        sqlx::query("UPDATE vault SET key_id = ?, nonce = ?, sealed = ? WHERE space = ? AND name = ?")
+        query("UPDATE vault SET key_id = $1, nonce = $2, sealed = $3 WHERE space = $4 AND name = $5")
             .bind(new.key_id())
             .bind(nonce)
             .bind(sealed)
             .bind(space.as_str())
             .bind(name)
-            .execute(&mut **transaction)
-            .await
-            .map_err(self.store.error(CHANGING))?;
+            .execute(transaction)
+            .await?;
         Ok(())
     }
 
@@ -90,18 +88,19 @@ impl Vault {
     /// # Errors
     /// When the database fails.
     pub async fn is_successor(&self) -> Result<bool, VaultError> {
-        let found = sqlx::query_scalar(
-            "SELECT EXISTS (SELECT 1 FROM vault_retired WHERE successor = ?1) \
-             AND NOT EXISTS (SELECT 1 FROM vault_retired WHERE key_id = ?1)",
+        let mut connection = self.store.read(CHECKING).await?;
+        let found = query_scalar(
+            "SELECT EXISTS (SELECT 1 FROM vault_retired WHERE successor = $1) \
+             AND NOT EXISTS (SELECT 1 FROM vault_retired WHERE key_id = $1)",
         )
         .bind(self.sealer.key_id())
-        .fetch_one(&self.store.pool)
+        .fetch_one(&mut connection)
         .await;
-        Ok(found.map_err(self.store.error(CHECKING))?)
+        Ok(found?)
     }
 
     /// Fails if another key has replaced this vault's.
-    pub(super) async fn check_key(&self, connection: &mut SqliteConnection) -> Result<(), VaultError> {
+    pub(super) async fn check_key(&self, connection: &mut Transaction) -> Result<(), VaultError> {
         match self.store.is_retired(connection, self.sealer.key_id()).await? {
             true => Err(VaultError::Retired),
             false => Ok(()),
@@ -110,12 +109,11 @@ impl Vault {
 }
 
 impl Store {
-    async fn is_retired(&self, connection: &mut SqliteConnection, key_id: &[u8]) -> Result<bool, StoreError> {
-        sqlx::query_scalar("SELECT EXISTS (SELECT 1 FROM vault_retired WHERE key_id = ?)")
+    async fn is_retired(&self, connection: &mut Transaction, key_id: &[u8]) -> Result<bool, StoreError> {
+        query_scalar("SELECT EXISTS (SELECT 1 FROM vault_retired WHERE key_id = $1)")
             .bind(key_id)
             .fetch_one(connection)
             .await
-            .map_err(self.error(CHECKING))
     }
 
     /// When the key of the vault was changed last, in seconds since 1970; `None` when it never was.
@@ -123,10 +121,7 @@ impl Store {
     /// # Errors
     /// When the database fails.
     pub async fn key_changed_at(&self) -> Result<Option<i64>, StoreError> {
-        sqlx::query_scalar("SELECT MAX(retired_at) FROM vault_retired")
-            .fetch_one(&self.pool)
-            .await
-            .map_err(self.error(CHECKING))
+        query_scalar("SELECT MAX(retired_at) FROM vault_retired").fetch_one(&mut self.read(CHECKING).await?).await
     }
 }
 

@@ -11,7 +11,10 @@ use sha2::{Digest, Sha256};
 use zeroize::Zeroizing;
 
 use super::{Space, VaultError};
-use crate::Store;
+use crate::{
+    Store,
+    database::{query, query_scalar},
+};
 
 /// Bytes of a key.
 const KEY_BYTES: usize = 32;
@@ -99,14 +102,12 @@ async fn salt(store: &Store) -> Result<Vec<u8>, VaultError> {
     let doing = "reading the salt of the vault";
     let fresh: [u8; SALT_BYTES] = random()?;
     let mut transaction = store.begin_durably(doing).await?;
-    sqlx::query("INSERT OR IGNORE INTO vault_salt (only, salt) VALUES (1, ?)")
+    query("INSERT INTO vault_salt (\"only\", salt) VALUES (1, $1) ON CONFLICT DO NOTHING")
         .bind(&fresh[..])
-        .execute(&mut *transaction)
-        .await
-        .map_err(store.error(doing))?;
-    let salt = sqlx::query_scalar("SELECT salt FROM vault_salt").fetch_one(&mut *transaction).await;
-    let salt = salt.map_err(store.error(doing))?;
-    transaction.commit().await.map_err(store.error(doing))?;
+        .execute(&mut transaction)
+        .await?;
+    let salt = query_scalar("SELECT salt FROM vault_salt").fetch_one(&mut transaction).await?;
+    transaction.commit().await?;
     Ok(salt)
 }
 

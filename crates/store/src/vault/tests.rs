@@ -7,7 +7,7 @@ use std::{
 };
 
 use super::*;
-use crate::tests::raw;
+use crate::tests::{Stage, on_both, raw};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -17,6 +17,10 @@ fn key(byte: u8) -> VaultKey {
 
 async fn vault_at(path: &Path) -> Vault {
     Vault::open(&Store::open(path).await.unwrap(), key(1)).await.unwrap()
+}
+
+async fn vault(stage: &Stage) -> Vault {
+    Vault::open(&stage.store().await, key(1)).await.unwrap()
 }
 
 fn text(found: Option<Sealed>) -> Option<String> {
@@ -46,10 +50,8 @@ async fn what_was_put_is_got_by_its_space_and_name() {
     assert_eq!(vault.names(Space::Token).await.unwrap(), ["b"]);
 }
 
-#[tokio::test]
-async fn another_key_is_a_clear_error_and_never_garbage() {
-    let folder = tempfile::tempdir().unwrap();
-    let vault = vault_at(&folder.path().join("t.db")).await;
+async fn another_key_is_a_clear_error_and_never_garbage(stage: &Stage) {
+    let vault = vault(stage).await;
     vault.put(Space::Secret, "a", b"canary").await.unwrap();
     let other = Vault::open(&vault.store, key(2)).await.unwrap();
     let error = other.get(Space::Secret, "a").await.unwrap_err();
@@ -105,10 +107,8 @@ async fn no_byte_of_a_value_is_in_the_files_or_in_any_debug() {
     assert!(sizes > 4096, "nothing was looked through");
 }
 
-#[tokio::test]
-async fn names_and_values_have_bounds() {
-    let folder = tempfile::tempdir().unwrap();
-    let vault = vault_at(&folder.path().join("t.db")).await;
+async fn names_and_values_have_bounds(stage: &Stage) {
+    let vault = vault(stage).await;
     vault.put(Space::Token, &"n".repeat(MAX_NAME_BYTES), &vec![0; MAX_VALUE_BYTES]).await.unwrap();
     for name in [String::new(), "n".repeat(MAX_NAME_BYTES + 1)] {
         assert!(matches!(vault.put(Space::Token, &name, b"x").await, Err(VaultError::Name { .. })));
@@ -136,11 +136,8 @@ async fn a_passphrase_is_the_same_key_each_time_and_another_one_in_another_datab
     assert!(matches!(open("a.db", "eleven char").await, Err(VaultError::Passphrase)));
 }
 
-#[tokio::test]
-async fn a_lease_is_held_by_one_until_it_is_given_back_or_runs_out() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("t.db");
-    let (one, other) = (vault_at(&path).await, vault_at(&path).await);
+async fn a_lease_is_held_by_one_until_it_is_given_back_or_runs_out(stage: &Stage) {
+    let (one, other) = (vault(stage).await, Vault::open(&stage.elsewhere().await, key(1)).await.unwrap());
     let held = one.try_lease(Space::Token, "a", MINUTE).await.unwrap().unwrap();
     assert!(other.try_lease(Space::Token, "a", MINUTE).await.unwrap().is_none());
     assert!(other.try_lease(Space::Secret, "a", MINUTE).await.unwrap().is_some(), "another space is another lease");
@@ -154,15 +151,12 @@ async fn a_lease_is_held_by_one_until_it_is_given_back_or_runs_out() {
 
     // The clock is set back: a lease that seems to last for years is over.
     let distant = "UPDATE leases SET ends_at = ends_at + 86400000";
-    sqlx::query(distant).execute(&mut raw(&path).await).await.unwrap();
+    other.store.write(query(distant), "testing").await.unwrap();
     assert!(other.try_lease(Space::Token, "a", MINUTE).await.unwrap().is_some());
 }
 
-#[tokio::test]
-async fn a_process_that_lost_a_lease_overwrites_nothing() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("t.db");
-    let vault = vault_at(&path).await;
+async fn a_process_that_lost_a_lease_overwrites_nothing(stage: &Stage) {
+    let vault = vault(stage).await;
     let lost = vault.try_lease(Space::Token, "a", Duration::ZERO).await.unwrap().unwrap();
     let error = vault.put_under(&lost, b"late").await.unwrap_err();
     assert!(matches!(error, VaultError::LeaseLost { .. }), "{error:?}");
@@ -226,10 +220,8 @@ async fn of_twenty_processes_one_refreshes_and_all_see_its_token() {
     assert_eq!(text(vault.get(Space::Token, "t").await.unwrap()).as_deref(), Some("new"));
 }
 
-#[tokio::test]
-async fn what_a_removed_member_gave_is_deleted_and_nothing_else() {
-    let folder = tempfile::tempdir().unwrap();
-    let store = Store::open(folder.path().join("t.db")).await.unwrap();
+async fn what_a_removed_member_gave_is_deleted_and_nothing_else(stage: &Stage) {
+    let store = stage.store().await;
     let vault = Vault::open(&store, key(1)).await.unwrap();
     let others = [(Space::Person, "anna/A"), (Space::Secret, "ann/A")];
     for (space, name) in [(Space::Person, "ann/A"), (Space::Person, "ann/B")].into_iter().chain(others) {
@@ -243,3 +235,11 @@ async fn what_a_removed_member_gave_is_deleted_and_nothing_else() {
     let deleted: Vec<_> = rows.iter().map(|row| (row.entry.kind.as_str(), row.entry.credential.as_deref())).collect();
     assert_eq!(deleted, [("credential_removed", Some("A")), ("credential_removed", Some("B"))]);
 }
+
+on_both!(
+    another_key_is_a_clear_error_and_never_garbage,
+    names_and_values_have_bounds,
+    a_lease_is_held_by_one_until_it_is_given_back_or_runs_out,
+    a_process_that_lost_a_lease_overwrites_nothing,
+    what_a_removed_member_gave_is_deleted_and_nothing_else
+);

@@ -3,7 +3,8 @@ use std::fs;
 use sqlx::SqliteConnection;
 
 use super::*;
-use crate::{Role, SessionQuery, Step, Whose, tests::new_store};
+use crate::tests::{Stage, new_store, on_both};
+use crate::{Role, SessionQuery, Step, Whose};
 
 /// What the program's design says of its tables before it knew tools.
 const FIRST: &str = "CREATE TABLE sessions (id TEXT PRIMARY KEY NOT NULL, name TEXT, provider TEXT NOT NULL, \
@@ -114,8 +115,7 @@ async fn sessions_from_before_there_were_tools_are_taken_over() {
     assert!(messages.iter().all(|message| message.tool_calls.is_none() && message.body.is_none()));
 }
 
-#[tokio::test]
-async fn calls_and_results_come_with_the_columns_of_the_second_schema() {
+async fn calls_and_results_come_with_the_columns_of_the_second_schema(stage: &Stage) {
     let mut old = Old::new(&[FIRST]).await;
     old.session(SESSION, "").await;
     old.says(1, SESSION, "user", "from before").await;
@@ -125,7 +125,7 @@ async fn calls_and_results_come_with_the_columns_of_the_second_schema() {
     let calls = r#"[{"id":"call_1","name":"list","input":{"path":"."}}]"#;
     old.run(&format!("UPDATE messages SET tool_calls = '{calls}' WHERE role = 'assistant'")).await;
     old.run(r#"UPDATE messages SET tool_results = '{"tool_call_id":"call_1"}' WHERE role = 'tool'"#).await;
-    let (_folder, store) = new_store().await;
+    let store = stage.store().await;
     assert_eq!(store.import_sessions(&old.path()).await.unwrap(), imported(1, 3, 0));
     let messages = store.messages(Uuid::try_parse(SESSION).unwrap(), 0, 9).await.unwrap();
     assert_eq!((&messages[0].tool_calls, &messages[0].tool_results), (&None, &None), "old rows stay as they were");
@@ -134,12 +134,11 @@ async fn calls_and_results_come_with_the_columns_of_the_second_schema() {
     assert_eq!(messages[2].tool_results.as_deref(), Some(r#"{"tool_call_id":"call_1"}"#));
 }
 
-#[tokio::test]
-async fn importing_again_brings_only_what_is_new() {
+async fn importing_again_brings_only_what_is_new(stage: &Stage) {
     let mut old = Old::new(&[FIRST, SECOND]).await;
     old.session(SESSION, "one").await;
     old.says(1, SESSION, "user", "1").await;
-    let (_folder, store) = new_store().await;
+    let store = stage.store().await;
     store.import_sessions(&old.path()).await.unwrap();
     assert_eq!(store.import_sessions(&old.path()).await.unwrap(), imported(0, 0, 1));
 
@@ -256,8 +255,7 @@ async fn what_holds_no_sessions_is_refused_with_the_reason() {
     assert_eq!(refused(&store, &odd.path()).await, format!("…/sessions.db {reason} a message's id is `1`"));
 }
 
-#[tokio::test]
-async fn missing_columns_and_other_formats_are_read_as_well_as_possible() {
+async fn missing_columns_and_other_formats_are_read_as_well_as_possible(stage: &Stage) {
     let mut old = Old::new(&[
         "CREATE TABLE sessions (id BLOB PRIMARY KEY, model TEXT)",
         "CREATE TABLE messages (id BLOB, session_id BLOB, role TEXT, content TEXT, timestamp)",
@@ -269,7 +267,7 @@ async fn missing_columns_and_other_formats_are_read_as_well_as_possible() {
         let message = message_id(number as u32).replace('-', "");
         old.run(&format!("INSERT INTO messages VALUES (x'{message}', x'{id}', 'user', {number}, {at})")).await;
     }
-    let (_folder, store) = new_store().await;
+    let store = stage.store().await;
     assert_eq!(store.import_sessions(&old.path()).await.unwrap(), imported(1, 4, 0));
     let session = store.find_session(SESSION, Whose::All).await.unwrap();
     assert_eq!((session.title.as_str(), session.model.as_deref()), ("0", Some("gpt-4")));
@@ -278,14 +276,13 @@ async fn missing_columns_and_other_formats_are_read_as_well_as_possible() {
     assert_eq!(contents(&store, SESSION).await, ["0", "1", "2", "3"]);
 }
 
-#[tokio::test]
-async fn a_file_that_another_program_is_writing_to_is_named() {
+async fn a_file_that_another_program_is_writing_to_is_named(stage: &Stage) {
     let mut old = Old::new(&[FIRST]).await;
     old.run("BEGIN EXCLUSIVE").await;
     let error = Source::open(&old.path(), Duration::from_millis(50)).await.err().unwrap();
     assert!(matches!(&error, StoreError::Locked { path } if *path == old.path()), "{error:?}");
     old.run("ROLLBACK").await;
-    let (_folder, store) = new_store().await;
+    let store = stage.store().await;
     assert_eq!(store.import_sessions(&old.path()).await.unwrap(), imported(0, 0, 0));
 }
 
@@ -306,3 +303,10 @@ async fn sessions_of_another_toolrack_come_with_their_bodies() {
     assert_eq!((here.title, here.model, here.created_at), (there.title, there.model, there.created_at));
     assert_eq!(store.messages(session.id, 0, 9).await.unwrap(), theirs.messages(session.id, 0, 9).await.unwrap());
 }
+
+on_both!(
+    calls_and_results_come_with_the_columns_of_the_second_schema,
+    importing_again_brings_only_what_is_new,
+    missing_columns_and_other_formats_are_read_as_well_as_possible,
+    a_file_that_another_program_is_writing_to_is_named
+);

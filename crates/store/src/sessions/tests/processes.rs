@@ -101,7 +101,7 @@ async fn what_was_kept_is_there_after_kill_9_and_never_half_a_step() {
         is_whole(&store, session, now.messages as usize).await;
         let turn = store.open_turn(session).await.unwrap().unwrap();
         assert_eq!(turn, format!("{{\"round\":{}}}", now.messages / 3 - 1), "the turn is the one of the last step");
-        let check: String = sqlx::query_scalar("PRAGMA integrity_check").fetch_one(&store.pool).await.unwrap();
+        let check: String = sqlx::query_scalar("PRAGMA integrity_check").fetch_one(store.pool()).await.unwrap();
         assert_eq!(check, "ok");
         store.close().await;
     }

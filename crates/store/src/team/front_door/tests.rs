@@ -1,6 +1,7 @@
 use toolrack_host::{Way, principal::Kind};
 
 use super::*;
+use crate::tests::{Stage, on_both};
 use crate::{NewToken, Purpose, Store, Tokens, audit::AuditQuery};
 
 const ANN: TokenOwner<'static> = TokenOwner { issuer: "https://login.example", subject: "ann" };
@@ -30,12 +31,12 @@ fn grant(code: &str) -> NewGrant<'static> {
     }
 }
 
-async fn store() -> (tempfile::TempDir, TeamStore) {
-    let folder = tempfile::tempdir().unwrap();
-    let store = Store::open(folder.path().join("toolrack.db")).await.unwrap().with_team().await.unwrap();
+/// The store of a team with one member.
+async fn team(stage: &Stage) -> TeamStore {
+    let store = stage.team().await;
     let ann = Principal::new(Kind::Person, "acme", ANN.issuer, ANN.subject).unwrap();
     store.put_member(&ann, &by()).await.unwrap();
-    (folder, store)
+    store
 }
 
 /// A grant with the refresh token `r-1` and an access token.
@@ -59,9 +60,8 @@ fn access(grant: &Grant) -> NewToken {
     }
 }
 
-#[tokio::test]
-async fn a_code_is_valid_once_and_only_for_a_minute() {
-    let (_folder, store) = store().await;
+async fn a_code_is_valid_once_and_only_for_a_minute(stage: &Stage) {
+    let store = team(stage).await;
     store.begin_grant(&grant("code"), &by()).await.unwrap();
     let Code::Good(first) = store.take_code(hash("code")).await.unwrap() else { panic!("it counts") };
     assert_eq!((first.member.subject(), &*first.challenge), ("ann", "challenge"));
@@ -70,13 +70,12 @@ async fn a_code_is_valid_once_and_only_for_a_minute() {
     assert_eq!(store.take_code(hash("other")).await.unwrap(), Code::Unknown);
 
     store.begin_grant(&grant("late"), &by()).await.unwrap();
-    sqlx::query("UPDATE team_grants SET code_ends_at = 1").execute(&store.pool).await.unwrap();
+    store.write(query("UPDATE team_grants SET code_ends_at = 1"), "testing").await.unwrap();
     assert_eq!(store.take_code(hash("late")).await.unwrap(), Code::Unknown);
 }
 
-#[tokio::test]
-async fn of_two_uses_of_one_refresh_token_one_succeeds_and_the_other_is_known_as_reuse() {
-    let (_folder, store) = store().await;
+async fn of_two_uses_of_one_refresh_token_one_succeeds_and_the_other_is_known_as_reuse(stage: &Stage) {
+    let store = team(stage).await;
     let family = exchanged(&store).await.family;
     assert!(!store.first_refresh(&family, refresh("r-0")).await.unwrap(), "a grant gets one first token");
     let Refresh::Good(found) = store.find_refresh(refresh("r-1")).await.unwrap() else { panic!("it counts") };
@@ -89,9 +88,8 @@ async fn of_two_uses_of_one_refresh_token_one_succeeds_and_the_other_is_known_as
     assert_eq!(store.find_refresh(other).await.unwrap(), Refresh::Unknown);
 }
 
-#[tokio::test]
-async fn a_grant_and_its_tokens_end_together_whichever_is_revoked() {
-    let (_folder, store) = store().await;
+async fn a_grant_and_its_tokens_end_together_whichever_is_revoked(stage: &Stage) {
+    let store = team(stage).await;
     let first = exchanged(&store).await;
     assert_eq!(store.grants(Grants::Of(ANN)).await.unwrap().len(), 1);
     assert!(store.end_grant(&first.family, &by()).await.unwrap());
@@ -110,11 +108,10 @@ async fn a_grant_and_its_tokens_end_together_whichever_is_revoked() {
     assert!(!store.begin_grant(&grant("code"), &by()).await.unwrap(), "there is no such member");
 }
 
-#[tokio::test]
-async fn an_access_token_that_has_ended_leaves_its_grant() {
-    let (_folder, store) = store().await;
+async fn an_access_token_that_has_ended_leaves_its_grant(stage: &Stage) {
+    let store = team(stage).await;
     exchanged(&store).await;
-    sqlx::query("UPDATE team_tokens SET ends_at = 1").execute(&store.pool).await.unwrap();
+    store.write(query("UPDATE team_tokens SET ends_at = 1"), "testing").await.unwrap();
     // The next token removes the rows of those that have ended.
     let other = NewToken { hash: hash("other"), family: None, ..access(&exchanged_row(&store).await) };
     store.keep_token(ANN, &other, &by()).await.unwrap();
@@ -126,45 +123,42 @@ async fn exchanged_row(store: &TeamStore) -> Grant {
     store.grants(Grants::OfTenant("acme")).await.unwrap().remove(0)
 }
 
-#[tokio::test]
-async fn a_grant_ends_for_good_whatever_renews_it() {
-    let (_folder, store) = store().await;
+async fn a_grant_ends_for_good_whatever_renews_it(stage: &Stage) {
+    let store = team(stage).await;
     exchanged(&store).await;
-    sqlx::query("UPDATE team_grants SET ends_for_good_at = ?").bind(now() + 5).execute(&store.pool).await.unwrap();
+    store.write(query("UPDATE team_grants SET ends_for_good_at = $1").bind(now() + 5), "testing").await.unwrap();
     assert!(store.rotate_refresh(refresh("r-1"), hash("r-2")).await.unwrap());
-    let ends: i64 = sqlx::query_scalar("SELECT ends_at FROM team_grants").fetch_one(&store.pool).await.unwrap();
+    let ends: i64 = query_scalar("SELECT ends_at FROM team_grants")
+        .fetch_one::<i64>(&mut store.read("testing").await.unwrap())
+        .await
+        .unwrap();
     assert!(ends <= now() + 5);
 }
 
-#[tokio::test]
-async fn clients_that_no_person_uses_make_room_and_those_in_use_stay() {
-    let (_folder, store) = store().await;
+async fn clients_that_no_person_uses_make_room_and_those_in_use_stay(stage: &Stage) {
+    let store = team(stage).await;
     let client =
         |id: String| RegisteredClient { id, name: "A client".to_owned(), redirect_uris: vec!["x:/".to_owned()] };
     store.put_client(&client("c-1".to_owned())).await.unwrap();
     store.begin_grant(&grant("code"), &by()).await.unwrap();
-    sqlx::query(
-        "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 2000) INSERT INTO team_clients \
-         (id, name, redirect_uris, made_at, ends_at) SELECT 'flood-' || i, '', '[]', i, ? FROM n",
-    )
-    .bind(now() + 60)
-    .execute(&store.pool)
-    .await
-    .unwrap();
+    store.write(query("WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 2000) INSERT INTO team_clients \
+         (id, name, redirect_uris, made_at, ends_at) SELECT 'flood-' || i, '', '[]', i, $1 FROM n").bind(now() + 60), "testing").await.unwrap();
     store.put_client(&client("c-2".to_owned())).await.unwrap();
-    let clients: i64 = sqlx::query_scalar("SELECT count(*) FROM team_clients").fetch_one(&store.pool).await.unwrap();
+    let clients: i64 = query_scalar("SELECT count(*) FROM team_clients")
+        .fetch_one::<i64>(&mut store.read("testing").await.unwrap())
+        .await
+        .unwrap();
     assert_eq!(clients, 2_001, "2,000 that are not used, and the one that is");
     assert!(store.registered_client("flood-1").await.unwrap().is_none());
     for id in ["c-1", "c-2", "flood-2"] {
         assert!(store.registered_client(id).await.unwrap().is_some(), "{id}");
     }
-    sqlx::query("UPDATE team_clients SET ends_at = 1 WHERE id = 'c-2'").execute(&store.pool).await.unwrap();
+    store.write(query("UPDATE team_clients SET ends_at = 1 WHERE id = 'c-2'"), "testing").await.unwrap();
     assert!(store.registered_client("c-2").await.unwrap().is_none());
 }
 
-#[tokio::test]
-async fn what_a_door_refused_is_a_row_on_one_line() {
-    let (_folder, store) = store().await;
+async fn what_a_door_refused_is_a_row_on_one_line(stage: &Stage) {
+    let store = team(stage).await;
     let refusal = DoorRefusal {
         door: "token",
         code: "invalid_grant",
@@ -182,7 +176,9 @@ async fn what_a_door_refused_is_a_row_on_one_line() {
 
 #[tokio::test]
 async fn the_file_has_no_code_and_no_refresh_token() {
-    let (folder, store) = store().await;
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::open(folder.path().join("toolrack.db")).await.unwrap().with_team().await.unwrap();
+    store.put_member(&Principal::new(Kind::Person, "acme", ANN.issuer, ANN.subject).unwrap(), &by()).await.unwrap();
     store.begin_grant(&grant("5ecret-code"), &by()).await.unwrap();
     let Code::Good(grant) = store.take_code(hash("5ecret-code")).await.unwrap() else { panic!("it counts") };
     store.first_refresh(&grant.family, refresh("5ecret-refresh")).await.unwrap();
@@ -190,3 +186,13 @@ async fn the_file_has_no_code_and_no_refresh_token() {
     let bytes = std::fs::read(folder.path().join("toolrack.db")).unwrap();
     assert!(!bytes.windows(6).any(|window| window == b"5ecret"));
 }
+
+on_both!(
+    a_code_is_valid_once_and_only_for_a_minute,
+    of_two_uses_of_one_refresh_token_one_succeeds_and_the_other_is_known_as_reuse,
+    a_grant_and_its_tokens_end_together_whichever_is_revoked,
+    an_access_token_that_has_ended_leaves_its_grant,
+    a_grant_ends_for_good_whatever_renews_it,
+    clients_that_no_person_uses_make_room_and_those_in_use_stay,
+    what_a_door_refused_is_a_row_on_one_line
+);

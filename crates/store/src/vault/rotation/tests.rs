@@ -7,7 +7,7 @@ use std::{
 use sqlx::SqliteConnection;
 
 use super::*;
-use crate::tests::raw;
+use crate::tests::{Stage, on_both, raw};
 
 fn key(byte: u8) -> VaultKey {
     VaultKey::from_bytes([byte; 32])
@@ -15,6 +15,10 @@ fn key(byte: u8) -> VaultKey {
 
 async fn vault_at(path: &Path, byte: u8) -> Vault {
     Vault::open(&Store::open(path).await.unwrap(), key(byte)).await.unwrap()
+}
+
+async fn vault(stage: &Stage, byte: u8) -> Vault {
+    Vault::open(&stage.elsewhere().await, key(byte)).await.unwrap()
 }
 
 async fn text(vault: &Vault, space: Space, name: &str) -> String {
@@ -30,25 +34,24 @@ async fn content(connection: &mut SqliteConnection) -> Vec<(String, String, Vec<
     sqlx::query_as(rows).fetch_all(connection).await.unwrap()
 }
 
-#[tokio::test]
-async fn all_rows_are_sealed_with_the_new_key_and_keep_when_they_changed() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("t.db");
-    let old = vault_at(&path, 1).await;
+async fn all_rows_are_sealed_with_the_new_key_and_keep_when_they_changed(stage: &Stage) {
+    let old = vault(stage, 1).await;
     for (space, name) in [(Space::Secret, "a"), (Space::Secret, "b"), (Space::Token, "a")] {
         old.put(space, name, format!("{space} {name}").as_bytes()).await.unwrap();
     }
-    sqlx::query("UPDATE vault SET changed_at = 7").execute(&mut raw(&path).await).await.unwrap();
+    old.store.write(query("UPDATE vault SET changed_at = 7"), "testing").await.unwrap();
     assert_eq!(old.store.key_changed_at().await.unwrap(), None);
     assert_eq!(old.change_key(key(2)).await.unwrap(), 3);
-    let new = vault_at(&path, 2).await;
+    let new = vault(stage, 2).await;
     assert!(new.is_successor().await.unwrap() && !old.is_successor().await.unwrap());
     assert!(old.store.key_changed_at().await.unwrap().unwrap() > 1_600_000_000);
     for (space, name) in [(Space::Secret, "a"), (Space::Secret, "b"), (Space::Token, "a")] {
         assert_eq!(text(&new, space, name).await, format!("{space} {name}"));
     }
     let kept = "SELECT count(*) FROM vault WHERE changed_at = 7";
-    assert_eq!(sqlx::query_scalar::<_, i64>(kept).fetch_one(&mut raw(&path).await).await.unwrap(), 3);
+    let mut connection = new.store.read("testing").await.unwrap();
+    assert_eq!(query_scalar(kept).fetch_one::<i64>(&mut connection).await.unwrap(), 3);
+    drop(connection);
 
     for again in [1, 2] {
         assert!(matches!(new.change_key(key(again)).await, Err(VaultError::NotNew)), "a key that is known is none");
@@ -57,11 +60,8 @@ async fn all_rows_are_sealed_with_the_new_key_and_keep_when_they_changed() {
     assert!(!new.is_successor().await.unwrap(), "it was one");
 }
 
-#[tokio::test]
-async fn a_vault_that_still_has_the_old_key_is_told_and_seals_nothing_with_it() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("t.db");
-    let (rotating, old) = (vault_at(&path, 1).await, vault_at(&path, 1).await);
+async fn a_vault_that_still_has_the_old_key_is_told_and_seals_nothing_with_it(stage: &Stage) {
+    let (rotating, old) = (vault(stage, 1).await, vault(stage, 1).await);
     rotating.put(Space::Token, "a", b"first").await.unwrap();
     let minute = Duration::from_secs(60);
     let lease = old.try_lease(Space::Token, "a", minute).await.unwrap().unwrap();
@@ -71,39 +71,34 @@ async fn a_vault_that_still_has_the_old_key_is_told_and_seals_nothing_with_it() 
     assert!(matches!(old.put(Space::Secret, "new", b"late").await, Err(VaultError::Retired)));
     assert!(matches!(old.put_under(&lease, b"late").await, Err(VaultError::Retired)));
     assert!(matches!(old.change_key(key(3)).await, Err(VaultError::Retired)));
-    let new = vault_at(&path, 2).await;
+    let new = vault(stage, 2).await;
     assert_eq!(text(&new, Space::Token, "a").await, "first");
     // The lease is held still, and what depends on it is written with the new key.
     new.put_under(&lease, b"second").await.unwrap();
     assert_eq!(text(&new, Space::Token, "a").await, "second");
     // A key that never was in use here is told as before.
-    let quarantined = vault_at(&path, 9).await;
+    let quarantined = vault(stage, 9).await;
     assert!(matches!(quarantined.get(Space::Token, "a").await, Err(VaultError::OtherKey { .. })));
 }
 
-#[tokio::test]
-async fn a_process_of_an_older_version_cannot_seal_with_the_old_key_either() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("t.db");
-    let old = vault_at(&path, 1).await;
+async fn a_process_of_an_older_version_cannot_seal_with_the_old_key_either(stage: &Stage) {
+    let old = vault(stage, 1).await;
     old.put(Space::Secret, "a", b"first").await.unwrap();
     old.change_key(key(2)).await.unwrap();
     // As it writes, without a look at what is retired.
     for name in ["a", "b"] {
-        let written = sqlx::query(
-            "INSERT INTO vault (space, name, key_id, nonce, sealed, changed_at) VALUES ('secret', ?, ?, x'00', x'00', 1) \
+        let write = query(
+            "INSERT INTO vault (space, name, key_id, nonce, sealed, changed_at) VALUES ('secret', $1, $2, $3, $3, 1) \
              ON CONFLICT (space, name) DO UPDATE SET key_id = excluded.key_id, nonce = excluded.nonce, \
              sealed = excluded.sealed, changed_at = excluded.changed_at",
-        )
-        .bind(name)
-        .bind(old.sealer.key_id())
-        .execute(&mut raw(&path).await)
-        .await;
-        assert!(written.unwrap_err().to_string().contains("another key"), "{name}");
+        );
+        let write = write.bind(name).bind(old.sealer.key_id()).bind(&[0][..]);
+        let refused = format!("{:?}", old.store.write(write, "testing").await.unwrap_err());
+        assert!(refused.contains("another key"), "{name}: {refused}");
     }
-    let update = sqlx::query("UPDATE vault SET key_id = ?").bind(old.sealer.key_id());
-    assert!(update.execute(&mut raw(&path).await).await.is_err());
-    assert_eq!(text(&vault_at(&path, 2).await, Space::Secret, "a").await, "first");
+    let update = query("UPDATE vault SET key_id = $1").bind(old.sealer.key_id());
+    assert!(old.store.write(update, "testing").await.is_err());
+    assert_eq!(text(&vault(stage, 2).await, Space::Secret, "a").await, "first");
 }
 
 #[tokio::test]
@@ -179,3 +174,9 @@ async fn whenever_a_process_that_changes_the_key_is_killed_one_key_opens_all_row
         }
     }
 }
+
+on_both!(
+    a_process_of_an_older_version_cannot_seal_with_the_old_key_either,
+    all_rows_are_sealed_with_the_new_key_and_keep_when_they_changed,
+    a_vault_that_still_has_the_old_key_is_told_and_seals_nothing_with_it
+);

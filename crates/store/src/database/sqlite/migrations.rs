@@ -13,20 +13,20 @@ pub(crate) const SCHEMA: i64 = MIGRATIONS.len() as i64;
 
 /// The migrations, each with the description that sqlx records, in the order of their numbers, which begin at one.
 const MIGRATIONS: [(&str, &str); 14] = [
-    ("start", include_str!("../migrations/0001_start.sql")),
-    ("server log", include_str!("../migrations/0002_server_log.sql")),
-    ("sessions", include_str!("../migrations/0003_sessions.sql")),
-    ("server tools", include_str!("../migrations/0004_server_tools.sql")),
-    ("vault", include_str!("../migrations/0005_vault.sql")),
-    ("audit", include_str!("../migrations/0006_audit.sql")),
-    ("pins", include_str!("../migrations/0007_pins.sql")),
-    ("answers", include_str!("../migrations/0008_answers.sql")),
-    ("audit agents", include_str!("../migrations/0009_audit_agents.sql")),
-    ("refusals", include_str!("../migrations/0010_refusals.sql")),
-    ("vault keys", include_str!("../migrations/0011_vault_keys.sql")),
-    ("owners", include_str!("../migrations/0012_owners.sql")),
-    ("quotas", include_str!("../migrations/0013_quotas.sql")),
-    ("answers of members", include_str!("../migrations/0014_answers_of_members.sql")),
+    ("start", include_str!("../../../migrations/0001_start.sql")),
+    ("server log", include_str!("../../../migrations/0002_server_log.sql")),
+    ("sessions", include_str!("../../../migrations/0003_sessions.sql")),
+    ("server tools", include_str!("../../../migrations/0004_server_tools.sql")),
+    ("vault", include_str!("../../../migrations/0005_vault.sql")),
+    ("audit", include_str!("../../../migrations/0006_audit.sql")),
+    ("pins", include_str!("../../../migrations/0007_pins.sql")),
+    ("answers", include_str!("../../../migrations/0008_answers.sql")),
+    ("audit agents", include_str!("../../../migrations/0009_audit_agents.sql")),
+    ("refusals", include_str!("../../../migrations/0010_refusals.sql")),
+    ("vault keys", include_str!("../../../migrations/0011_vault_keys.sql")),
+    ("owners", include_str!("../../../migrations/0012_owners.sql")),
+    ("quotas", include_str!("../../../migrations/0013_quotas.sql")),
+    ("answers of members", include_str!("../../../migrations/0014_answers_of_members.sql")),
 ];
 
 pub(crate) fn migrator() -> Migrator {

@@ -1,9 +1,15 @@
-//! Opens the file, and brings it to the newest schema.
+//! SQLite: one file, opened and brought to the newest schema.
+
+mod migrations;
 
 use std::{
     fs::{DirBuilder, OpenOptions},
     io,
-    path::Path,
+    path::{Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
@@ -14,10 +20,10 @@ use sqlx::{
 };
 use tokio::time::{Instant, sleep};
 
-use crate::{
-    StoreError,
-    migrations::{SCHEMA, migrator},
-};
+pub(crate) use self::migrations::SCHEMA;
+use self::migrations::migrator;
+use super::Writing;
+use crate::StoreError;
 
 /// The pause between tries while another process has the database to itself.
 const RETRY_PAUSE: Duration = Duration::from_millis(20);
@@ -25,34 +31,86 @@ const RETRY_PAUSE: Duration = Duration::from_millis(20);
 /// How many prepared statements the connection caches.
 const STATEMENT_CACHE: usize = 32;
 
-pub(crate) async fn open(path: &Path, patience: Duration) -> Result<SqlitePool, StoreError> {
-    prepare_file(path)?;
-    let pool = pool(path, patience).await?;
-    let error = |error| StoreError::from_sqlx("opening", path, error);
-    let mut connection = pool.acquire().await.map_err(error)?;
-    let result = migrate_if_needed(&mut connection, path, patience).await;
-    drop(connection);
-    if result.is_err() {
-        pool.close().await;
-    }
-    result.map(|()| pool)
+/// Up to this size in bytes, the next process reads the write-ahead log faster than this one moves it into the file.
+const MAX_LEFT_LOG_BYTES: u64 = 256 * 1024;
+
+/// An open file. Clones share its one connection.
+#[derive(Clone, Debug)]
+pub(crate) struct File {
+    pub(crate) pool: SqlitePool,
+    pub(crate) path: Arc<Path>,
+    /// Whether something was deleted that must not remain in the files.
+    has_erased: Arc<AtomicBool>,
 }
 
-/// Opens the database if it exists with the newest schema, without creating or migrating it.
-pub(crate) async fn open_as_it_is(path: &Path, patience: Duration) -> Result<Option<SqlitePool>, StoreError> {
-    if !path.is_file() {
-        return Ok(None);
+impl File {
+    /// Opens the file, creates it if there is none, and brings it to the newest schema.
+    pub(crate) async fn open(path: &Path, patience: Duration) -> Result<Self, StoreError> {
+        prepare_file(path)?;
+        let pool = pool(path, patience).await?;
+        let error = |error| StoreError::from_sqlx("opening", path, error);
+        let mut connection = pool.acquire().await.map_err(error)?;
+        let result = migrate_if_needed(&mut connection, path, patience).await;
+        drop(connection);
+        if result.is_err() {
+            pool.close().await;
+        }
+        result.map(|()| Self::of(pool, path))
     }
-    let pool = pool(path, patience).await?;
-    let error = |error| StoreError::from_sqlx("opening", path, error);
-    let mut connection = pool.acquire().await.map_err(error)?;
-    let found = schema(&mut connection).await;
-    drop(connection);
-    if matches!(found, Ok(SCHEMA)) {
-        return Ok(Some(pool));
+
+    /// Opens the file if it exists with the newest schema, without creating or migrating it.
+    pub(crate) async fn open_as_it_is(path: &Path, patience: Duration) -> Result<Option<Self>, StoreError> {
+        if !path.is_file() {
+            return Ok(None);
+        }
+        let pool = pool(path, patience).await?;
+        let error = |error| StoreError::from_sqlx("opening", path, error);
+        let mut connection = pool.acquire().await.map_err(error)?;
+        let found = schema(&mut connection).await;
+        drop(connection);
+        if matches!(found, Ok(SCHEMA)) {
+            return Ok(Some(Self::of(pool, path)));
+        }
+        pool.close().await;
+        found.map(|_| None).map_err(|error| StoreError::from_sqlx("reading the schema", path, error))
     }
-    pool.close().await;
-    found.map(|_| None).map_err(|error| StoreError::from_sqlx("reading the schema", path, error))
+
+    pub(crate) fn of(pool: SqlitePool, path: &Path) -> Self {
+        Self { pool, path: path.into(), has_erased: Arc::default() }
+    }
+
+    /// How a write transaction begins (<https://www.sqlite.org/pragma.html#pragma_synchronous> and
+    /// <https://www.sqlite.org/pragma.html#pragma_secure_delete>).
+    pub(crate) fn begin(&self, writing: Writing) -> &'static str {
+        if writing.erasing {
+            self.has_erased.store(true, Ordering::Relaxed);
+        }
+        match (writing.durably, writing.erasing) {
+            (false, false) => "PRAGMA synchronous = NORMAL; BEGIN IMMEDIATE",
+            (true, false) => "PRAGMA synchronous = FULL; BEGIN IMMEDIATE",
+            (false, true) => "PRAGMA secure_delete = ON; BEGIN IMMEDIATE",
+            (true, true) => "PRAGMA secure_delete = ON; PRAGMA synchronous = FULL; BEGIN IMMEDIATE",
+        }
+    }
+
+    /// Closes the file, or leaves a short write-ahead log beside it, and the connection open until the process exits.
+    pub(crate) async fn leave(&self) {
+        let log = std::fs::metadata(sidecar(&self.path)).map_or(0, |log| log.len());
+        if self.has_erased.load(Ordering::Relaxed) || log > MAX_LEFT_LOG_BYTES {
+            return self.pool.close().await;
+        }
+        if let Ok(connection) = self.pool.acquire().await {
+            // To drop the connection would close it, and move the log into the file.
+            Box::leak(Box::new(connection.leak()));
+        }
+    }
+}
+
+/// The write-ahead log of a database.
+pub(crate) fn sidecar(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push("-wal");
+    name.into()
 }
 
 async fn pool(path: &Path, patience: Duration) -> Result<SqlitePool, StoreError> {

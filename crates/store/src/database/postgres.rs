@@ -1,0 +1,319 @@
+//! Postgres: the rows of many tenants in one database, each tenant's behind row-level security.
+//!
+//! Every transaction begins with one message, which says whose rows it is about and how long it may last. Nothing depends
+//! on what a session remembers, so that a pooler between transactions (PgBouncer) may stand in front.
+
+mod migrations;
+mod settings;
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use sha2::{Digest as _, Sha256};
+use sqlx::{
+    AssertSqlSafe, ConnectOptions as _, Connection as _, PgConnection, PgPool, Postgres, SqlSafeStr as _,
+    pool::PoolConnection,
+    postgres::{PgConnectOptions, PgPoolOptions, PgTransactionManager},
+};
+use sqlx_core::transaction::TransactionManager as _;
+use tokio::time::{Instant, timeout};
+
+pub use self::settings::DatabaseSettings;
+use super::{Backend, Place, Writing};
+use crate::{Store, StoreError, error::DatabaseProblem};
+
+/// The oldest version of Postgres that works.
+const OLDEST: i64 = 15;
+
+/// How much longer than the database this side waits for the end of a statement.
+const GRACE: Duration = Duration::from_secs(2);
+
+/// The tenant of the tables that are read before a tenant is known: those of a team's members and tokens.
+const FRONT_DOOR: &str = "*";
+
+/// How many prepared statements a connection keeps where the settings allow any.
+const STATEMENT_CACHE: usize = 100;
+
+/// A Postgres database, for all tenants of this process. Clones share its connections.
+#[derive(Clone)]
+pub struct Database(Arc<Shared>);
+
+struct Shared {
+    pool: PgPool,
+    name: Arc<str>,
+    settings: DatabaseSettings,
+}
+
+impl fmt::Debug for Database {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Database").field("name", &self.0.name).finish_non_exhaustive()
+    }
+}
+
+impl Database {
+    /// Connects to a database, and brings it to the newest schema. Replicas that start together wait for one another.
+    ///
+    /// # Errors
+    /// [`StoreError::Database`] says what is in the way, and what to do. No error has the URL, which may hold a password.
+    pub async fn connect(settings: DatabaseSettings) -> Result<Self, StoreError> {
+        let options = options(&settings)?;
+        let name: Arc<str> = name(&options).into();
+        prepare(&options, &name, &settings).await?;
+        let pool = PgPoolOptions::new()
+            .max_connections(settings.most_connections.max(1))
+            .acquire_timeout(settings.acquire_timeout)
+            // `begin` notices a connection that is gone, without a question before each transaction.
+            .test_before_acquire(false)
+            .connect_lazy_with(options);
+        Ok(Self(Arc::new(Shared { pool, name, settings })))
+    }
+
+    /// The host and the name of the database.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.0.name
+    }
+
+    /// The store of a tenant. Open it once: turns of a conversation exclude each other only on one store and its clones.
+    ///
+    /// # Errors
+    /// [`StoreError::Database`] when `tenant` is no name of a tenant, or the database fails.
+    pub async fn store(&self, tenant: &str) -> Result<Store, StoreError> {
+        if tenant.is_empty() || tenant == FRONT_DOOR || tenant.contains('\0') {
+            return Err(StoreError::of_database(&self.0.name, DatabaseProblem::Tenant, None));
+        }
+        self.store_of(tenant).await
+    }
+
+    /// The store of what is read before a tenant is known.
+    pub(crate) async fn front_door(&self) -> Result<Store, StoreError> {
+        self.store_of(FRONT_DOOR).await
+    }
+
+    async fn store_of(&self, tenant: &str) -> Result<Store, StoreError> {
+        let store = Store::at(Backend::Postgres(Tenant::new(self, tenant)));
+        store.begin_audit().await?;
+        Ok(store)
+    }
+
+    /// Waits for the running statements and closes all connections, of all stores.
+    pub async fn close(&self) {
+        self.0.pool.close().await;
+    }
+}
+
+/// The rows of one tenant.
+#[derive(Clone, Debug)]
+pub(crate) struct Tenant {
+    database: Database,
+    /// What follows `BEGIN`: whose rows these are, and how long a statement may take.
+    scope: Arc<str>,
+    /// The number of the lock that the tenant's writers take, one after another.
+    lock: i64,
+}
+
+impl Tenant {
+    fn new(database: &Database, tenant: &str) -> Self {
+        let DatabaseSettings { statement_timeout, lock_timeout, idle_transaction_timeout, .. } = &database.0.settings;
+        let scope = format!(
+            "SET LOCAL toolrack.tenant = '{}'; SET LOCAL statement_timeout = {}; SET LOCAL lock_timeout = {}; \
+             SET LOCAL idle_in_transaction_session_timeout = {}",
+            tenant.replace('\'', "''"),
+            milliseconds(*statement_timeout),
+            milliseconds(*lock_timeout),
+            milliseconds(*idle_transaction_timeout),
+        );
+        Self { database: database.clone(), scope: scope.into(), lock: lock(tenant) }
+    }
+
+    pub(crate) fn name(&self) -> &Arc<str> {
+        &self.database.0.name
+    }
+
+    pub(crate) fn database(&self) -> &Database {
+        &self.database
+    }
+
+    pub(crate) async fn read(&self, place: &Place) -> Result<Session, StoreError> {
+        self.begin(format!("BEGIN READ ONLY; {}", self.scope), place).await
+    }
+
+    pub(crate) async fn read_at_once(&self, place: &Place) -> Result<Session, StoreError> {
+        self.begin(format!("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; {}", self.scope), place).await
+    }
+
+    pub(crate) async fn write(&self, writing: Writing, place: &Place) -> Result<Session, StoreError> {
+        let (scope, lock) = (&self.scope, self.lock);
+        let waits = if writing.durably { "on" } else { "off" };
+        let begin =
+            format!("BEGIN; {scope}; SET LOCAL synchronous_commit = {waits}; SELECT pg_advisory_xact_lock({lock})");
+        self.begin(begin, place).await
+    }
+
+    /// Begins a transaction with one message. A connection that has died since its last use is replaced: nothing has
+    /// been done on it yet.
+    async fn begin(&self, begin: String, place: &Place) -> Result<Session, StoreError> {
+        let Shared { pool, settings, .. } = &*self.database.0;
+        let limit = settings.statement_timeout.max(settings.lock_timeout) + GRACE;
+        let deadline = Instant::now() + settings.acquire_timeout;
+        loop {
+            let connection = pool.acquire().await.map_err(|error| self.unconnected(error, place))?;
+            let keeps_statements = settings.prepared_statements;
+            let mut session = Session { connection, limit, keeps_statements, is_unsure: false };
+            match session.begin(&begin).await {
+                Ok(()) => return Ok(session),
+                Err(error) if is_gone(&error) && Instant::now() < deadline => {}
+                Err(error) => return Err(place.error(error)),
+            }
+        }
+    }
+
+    /// Why there is no connection: all are in use, or there are none.
+    fn unconnected(&self, error: sqlx::Error, place: &Place) -> StoreError {
+        let Shared { pool, settings, name } = &*self.database.0;
+        let all_in_use = pool.size() >= settings.most_connections && pool.num_idle() == 0;
+        match error {
+            sqlx::Error::PoolTimedOut if !all_in_use => {
+                StoreError::of_database(name, DatabaseProblem::Unreachable, None)
+            }
+            error => place.error(error),
+        }
+    }
+}
+
+/// A connection with a transaction. Dropping it undoes what it has written.
+pub(crate) struct Session {
+    connection: PoolConnection<Postgres>,
+    limit: Duration,
+    keeps_statements: bool,
+    /// Whether a statement was begun whose end has not been seen.
+    is_unsure: bool,
+}
+
+impl Session {
+    async fn begin(&mut self, begin: &str) -> sqlx::Result<()> {
+        self.is_unsure = true;
+        let statement = Some(AssertSqlSafe(begin.to_owned()).into_sql_str());
+        let begun = within(self.limit, PgTransactionManager::begin(&mut self.connection, statement)).await;
+        // After an error, the connection may be in a transaction that has failed: it is not used again.
+        self.is_unsure = begun.is_err();
+        begun
+    }
+
+    /// The connection, how long a statement on it may take, and whether the connection keeps it prepared.
+    pub(crate) fn start(&mut self) -> (&mut PgConnection, Duration, bool) {
+        self.is_unsure = true;
+        (&mut self.connection, self.limit, self.keeps_statements)
+    }
+
+    /// Notes that the statement has ended.
+    pub(crate) fn end<T>(&mut self, done: sqlx::Result<T>) -> sqlx::Result<T> {
+        self.is_unsure = done.as_ref().is_err_and(|error| error.as_database_error().is_none());
+        done
+    }
+
+    pub(crate) async fn commit(mut self) -> sqlx::Result<()> {
+        let (connection, limit, _) = self.start();
+        let done = within(limit, PgTransactionManager::commit(connection)).await;
+        self.end(done)
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        if self.is_unsure {
+            self.connection.close_on_drop();
+        } else {
+            PgTransactionManager::start_rollback(&mut self.connection);
+        }
+    }
+}
+
+/// Waits no longer for a statement than the database itself would let it run.
+pub(crate) async fn within<T>(limit: Duration, done: impl Future<Output = sqlx::Result<T>>) -> sqlx::Result<T> {
+    timeout(limit, done).await.unwrap_or_else(|_| Err(sqlx::Error::Io(std::io::ErrorKind::TimedOut.into())))
+}
+
+/// The columns of a tenant's tables begin with its name, and so do the keys to which an `ON CONFLICT` refers: the one
+/// difference between the statements of both databases.
+pub(crate) fn with_tenant(sql: &str) -> Option<String> {
+    sql.contains("ON CONFLICT (").then(|| sql.replace("ON CONFLICT (", "ON CONFLICT (of_tenant, "))
+}
+
+/// Postgres has no NUL in texts: U+FFFD stands in its place.
+pub(crate) fn without_nul(text: String) -> String {
+    if text.contains('\0') { text.replace('\0', "\u{fffd}") } else { text }
+}
+
+fn options(settings: &DatabaseSettings) -> Result<PgConnectOptions, StoreError> {
+    // The error is dropped: it may repeat the URL.
+    let parsed: Result<PgConnectOptions, _> = settings.url.parse();
+    let options = parsed.map_err(|_| StoreError::of_database("the database", DatabaseProblem::Url, None))?;
+    let cache = if settings.prepared_statements { STATEMENT_CACHE } else { 0 };
+    Ok(options.application_name("toolrack").statement_cache_capacity(cache))
+}
+
+fn name(options: &PgConnectOptions) -> String {
+    let database = options.get_database().unwrap_or(options.get_username());
+    match options.get_socket() {
+        Some(socket) => format!("{}/{database}", socket.display()),
+        None => format!("{}:{}/{database}", options.get_host(), options.get_port()),
+    }
+}
+
+/// Checks, with a connection of its own, that the database is fit for use, and brings it to the newest schema.
+async fn prepare(options: &PgConnectOptions, name: &Arc<str>, settings: &DatabaseSettings) -> Result<(), StoreError> {
+    let place = Place::of_server(name, "connecting");
+    let Ok(connected) = timeout(settings.connect_timeout, options.connect()).await else {
+        return Err(StoreError::of_database(name, DatabaseProblem::Unreachable, None));
+    };
+    let mut connection = connected.map_err(|error| place.error(error))?;
+    let checked = check(&mut connection, name, &place).await;
+    let prepared = match checked {
+        Ok(()) => migrations::run(&mut connection, name, settings).await,
+        refused => refused,
+    };
+    // What was done is done: that the connection does not close well changes nothing.
+    let _ = timeout(GRACE, connection.close()).await;
+    prepared
+}
+
+/// Refuses a role that row-level security does not bind: the second fence between tenants would not stand.
+async fn check(connection: &mut PgConnection, name: &str, place: &Place) -> Result<(), StoreError> {
+    let (version, is_above): (i64, bool) = sqlx::query_as(
+        "SELECT current_setting('server_version_num')::bigint, \
+         EXISTS (SELECT 1 FROM pg_roles WHERE rolname IN (current_user, session_user) AND (rolsuper OR rolbypassrls))",
+    )
+    .persistent(false)
+    .fetch_one(connection)
+    .await
+    .map_err(|error| place.error(error))?;
+    let found = version / 10_000;
+    if found < OLDEST {
+        return Err(StoreError::of_database(name, DatabaseProblem::Version { found }, None));
+    }
+    if is_above {
+        return Err(StoreError::of_database(name, DatabaseProblem::Role, None));
+    }
+    Ok(())
+}
+
+/// Whether the connection was lost, and not the statement refused.
+fn is_gone(error: &sqlx::Error) -> bool {
+    match error {
+        sqlx::Error::Io(error) => error.kind() != std::io::ErrorKind::TimedOut,
+        sqlx::Error::Protocol(_) => true,
+        sqlx::Error::Database(error) => {
+            error.code().is_some_and(|code| code.starts_with("08") || matches!(&*code, "57P01" | "57P02" | "57P03"))
+        }
+        _ => false,
+    }
+}
+
+fn milliseconds(time: Duration) -> i32 {
+    i32::try_from(time.as_millis()).unwrap_or(i32::MAX).max(1)
+}
+
+fn lock(tenant: &str) -> i64 {
+    let hash = Sha256::new().chain_update("toolrack tenant ").chain_update(tenant).finalize();
+    hash.iter().take(8).fold(0, |number, byte| number << 8 | i64::from(*byte))
+}

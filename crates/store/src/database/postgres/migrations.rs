@@ -1,0 +1,94 @@
+//! The steps that lead from an empty database to the newest schema, forward only.
+//!
+//! The schema has two numbers: its own, and that of the oldest program that still works with it. A program that is older
+//! than the schema, but not than that, uses it as it is: old and new replicas live side by side for one version.
+
+use std::sync::Arc;
+
+use sqlx::{Connection as _, PgConnection};
+use tokio::time::timeout;
+
+use super::{DatabaseSettings, FRONT_DOOR};
+use crate::{StoreError, database::Place, error::DatabaseProblem};
+
+/// The migrations in the order of their numbers, which begin at one.
+const MIGRATIONS: [&str; 2] = [
+    include_str!("../../../postgres_migrations/0001_start.sql"),
+    include_str!("../../../postgres_migrations/0002_team.sql"),
+];
+
+/// The newest schema: the number of the last migration.
+pub(super) const SCHEMA: i64 = MIGRATIONS.len() as i64;
+
+/// The lock of all programs that migrate this database: "toolrack" in ASCII.
+const LOCK: i64 = 0x746f_6f6c_7261_636b;
+
+const DOING: &str = "bringing the schema up to date";
+
+/// Runs the missing migrations, unless another program does, for which it waits.
+pub(super) async fn run(
+    connection: &mut PgConnection,
+    name: &Arc<str>,
+    settings: &DatabaseSettings,
+) -> Result<(), StoreError> {
+    let place = Place::of_server(name, DOING);
+    let found = found(connection).await.map_err(|error| place.error(error))?;
+    if is_current(name, found)? {
+        return Ok(());
+    }
+    let limit = settings.migration_timeout;
+    match timeout(limit, migrate(connection, name, &place)).await {
+        Ok(done) => done,
+        Err(_) => Err(StoreError::of_database(name, DatabaseProblem::Migrating, None)),
+    }
+}
+
+/// Whether a schema with these numbers needs no migration.
+fn is_current(name: &str, (version, least): (i64, i64)) -> Result<bool, StoreError> {
+    match version {
+        version if version > SCHEMA && least > SCHEMA => {
+            Err(StoreError::Newer { path: name.into(), found: version, known: SCHEMA })
+        }
+        version => Ok(version >= SCHEMA),
+    }
+}
+
+async fn found(connection: &mut PgConnection) -> sqlx::Result<(i64, i64)> {
+    let is_there = sqlx::query_scalar("SELECT to_regclass('toolrack_schema') IS NOT NULL").persistent(false);
+    match is_there.fetch_one(&mut *connection).await? {
+        true => {
+            sqlx::query_as("SELECT version, least FROM toolrack_schema").persistent(false).fetch_one(connection).await
+        }
+        false => Ok((0, 0)),
+    }
+}
+
+async fn migrate(connection: &mut PgConnection, name: &Arc<str>, place: &Place) -> Result<(), StoreError> {
+    let error = |error| place.error(error);
+    let mut transaction = connection.begin().await.map_err(error)?;
+    let begin = format!("SELECT pg_advisory_xact_lock({LOCK}); SET LOCAL toolrack.tenant = '{FRONT_DOOR}'");
+    sqlx::raw_sql(sqlx::AssertSqlSafe(begin)).execute(&mut *transaction).await.map_err(error)?;
+    // Another program may have migrated meanwhile.
+    let now = found(&mut transaction).await.map_err(error)?;
+    if is_current(name, now)? {
+        return Ok(());
+    }
+    for script in MIGRATIONS.into_iter().skip(usize::try_from(now.0).unwrap_or_default()) {
+        sqlx::raw_sql(script).execute(&mut *transaction).await.map_err(error)?;
+    }
+    transaction.commit().await.map_err(error)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_newer_schema_is_used_if_it_says_so_and_else_refused() {
+        assert!(!is_current("db", (0, 0)).unwrap());
+        assert!(is_current("db", (SCHEMA, 1)).unwrap());
+        assert!(is_current("db", (SCHEMA + 1, SCHEMA)).unwrap());
+        let error = is_current("db", (SCHEMA + 2, SCHEMA + 1)).unwrap_err();
+        assert!(error.to_string().contains("was made by a newer Toolrack"), "{error}");
+    }
+}

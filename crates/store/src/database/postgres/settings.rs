@@ -1,0 +1,58 @@
+//! How a Postgres database is reached, and how long anything there may take.
+
+use std::{fmt, time::Duration};
+
+/// How a database is reached. Every time here bounds a wait, and the error after it names the setting.
+#[derive(Clone)]
+pub struct DatabaseSettings {
+    /// Where it is: `postgres://USER:PASSWORD@HOST:PORT/NAME?sslmode=verify-full`, or with `?host=FOLDER` for a socket.
+    /// What it leaves out, libpq's variables (`PGHOST`, …) and its file of passwords say. Nothing shows it.
+    pub url: String,
+    /// The most connections of this process.
+    pub most_connections: u32,
+    /// How long the first connection may take.
+    pub connect_timeout: Duration,
+    /// How long an operation waits for a free connection, or for the database to come back.
+    pub acquire_timeout: Duration,
+    /// How long the schema may take to be brought up to date, by this program or another one.
+    pub migration_timeout: Duration,
+    /// How long one statement may take.
+    pub statement_timeout: Duration,
+    /// How long a writer waits for other writers of its tenant.
+    pub lock_timeout: Duration,
+    /// After this time without a statement, the database ends a transaction: a frozen process holds no lock for ever.
+    pub idle_transaction_timeout: Duration,
+    /// Whether connections keep prepared statements, which saves a round trip each. Poolers between transactions must
+    /// know how to follow them (PgBouncer 1.21, with `max_prepared_statements`).
+    pub prepared_statements: bool,
+}
+
+impl DatabaseSettings {
+    /// The default settings for the database at `url`.
+    #[must_use]
+    pub fn new(url: impl Into<String>) -> Self {
+        let seconds = Duration::from_secs;
+        Self {
+            url: url.into(),
+            most_connections: 20,
+            connect_timeout: seconds(5),
+            acquire_timeout: seconds(5),
+            migration_timeout: seconds(60),
+            statement_timeout: seconds(15),
+            lock_timeout: seconds(5),
+            idle_transaction_timeout: seconds(30),
+            prepared_statements: false,
+        }
+    }
+}
+
+impl fmt::Debug for DatabaseSettings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { most_connections, statement_timeout, lock_timeout, .. } = self;
+        f.debug_struct("DatabaseSettings")
+            .field("most_connections", most_connections)
+            .field("statement_timeout", statement_timeout)
+            .field("lock_timeout", lock_timeout)
+            .finish_non_exhaustive()
+    }
+}

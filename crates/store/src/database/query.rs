@@ -1,0 +1,283 @@
+//! Statements, each written once for both databases.
+//!
+//! They keep to the SQL that both have, and their placeholders are `$1`, `$2`, …. A row is read by its columns, as
+//! sqlx does it for either database.
+
+use sqlx::{AssertSqlSafe, FromRow, SqlSafeStr as _, SqlStr, Sqlite, sqlite::SqliteRow};
+#[cfg(feature = "postgres")]
+use sqlx::{Postgres, postgres::PgRow};
+
+#[cfg(feature = "postgres")]
+use super::postgres::{with_tenant, within, without_nul};
+use super::{Connection, Transaction};
+use crate::StoreError;
+
+/// What a statement returns for each row.
+#[cfg(not(feature = "postgres"))]
+pub(crate) trait Row: for<'r> FromRow<'r, SqliteRow> + Send + Unpin {}
+
+#[cfg(not(feature = "postgres"))]
+impl<R: for<'r> FromRow<'r, SqliteRow> + Send + Unpin> Row for R {}
+
+/// What a statement returns for each row, of either database.
+#[cfg(feature = "postgres")]
+pub(crate) trait Row: for<'r> FromRow<'r, SqliteRow> + for<'r> FromRow<'r, PgRow> + Send + Unpin {}
+
+#[cfg(feature = "postgres")]
+impl<R: for<'r> FromRow<'r, SqliteRow> + for<'r> FromRow<'r, PgRow> + Send + Unpin> Row for R {}
+
+/// A value for a placeholder. Each has its type also where it is null, which Postgres wants to know.
+#[derive(Debug)]
+pub(crate) enum Value {
+    Integer(Option<i64>),
+    Real(Option<f64>),
+    Bool(Option<bool>),
+    Text(Option<String>),
+    Bytes(Option<Vec<u8>>),
+}
+
+/// What can be given for a placeholder.
+pub(crate) trait Bind {
+    const NULL: Value;
+
+    fn value(self) -> Value;
+}
+
+macro_rules! binds {
+    ($($type:ty => $kind:ident($this:ident $value:expr)),+ $(,)?) => {$(
+        impl Bind for $type {
+            const NULL: Value = Value::$kind(None);
+
+            fn value(self) -> Value {
+                let $this = self;
+                Value::$kind(Some($value))
+            }
+        }
+    )+};
+}
+
+binds! {
+    i64 => Integer(it it),
+    u32 => Integer(it it.into()),
+    f64 => Real(it it),
+    bool => Bool(it it),
+    String => Text(it it),
+    &str => Text(it it.to_owned()),
+    &String => Text(it it.clone()),
+    &&str => Text(it (*it).to_owned()),
+    Vec<u8> => Bytes(it it),
+    &[u8] => Bytes(it it.to_owned()),
+}
+
+impl<T: Bind> Bind for Option<T> {
+    const NULL: Value = T::NULL;
+
+    fn value(self) -> Value {
+        self.map_or(Self::NULL, T::value)
+    }
+}
+
+impl Bind for &Option<String> {
+    const NULL: Value = Value::Text(None);
+
+    fn value(self) -> Value {
+        Value::Text(self.clone())
+    }
+}
+
+/// Binds values to a statement of sqlx.
+macro_rules! bound {
+    ($query:expr, $values:expr) => {
+        bound!($query, $values, std::convert::identity)
+    };
+    ($query:expr, $values:expr, $text:expr) => {
+        $values.into_iter().fold($query, |query, value| match value {
+            Value::Integer(value) => query.bind(value),
+            Value::Real(value) => query.bind(value),
+            Value::Bool(value) => query.bind(value),
+            Value::Text(value) => query.bind(value.map($text)),
+            Value::Bytes(value) => query.bind(value),
+        })
+    };
+}
+
+/// A statement with the values of its placeholders.
+#[derive(Debug)]
+pub(crate) struct Query {
+    sql: SqlStr,
+    values: Vec<Value>,
+}
+
+/// A statement that returns one column.
+#[derive(Debug)]
+pub(crate) struct ScalarQuery(Query);
+
+pub(crate) fn query(sql: &'static str) -> Query {
+    Query { sql: SqlStr::from_static(sql), values: Vec::new() }
+}
+
+pub(crate) fn query_scalar(sql: &'static str) -> ScalarQuery {
+    ScalarQuery(query(sql))
+}
+
+impl Query {
+    pub(crate) fn bind(mut self, value: impl Bind) -> Self {
+        self.values.push(value.value());
+        self
+    }
+
+    /// Runs the statement, and returns how many rows it has changed.
+    pub(crate) async fn execute(self, on: &mut Transaction) -> Result<u64, StoreError> {
+        let done = match on.connection() {
+            Connection::Sqlite(connection) => {
+                let query = bound!(sqlx::query::<Sqlite>(self.sql), self.values);
+                query.execute(connection).await.map(|done| done.rows_affected())
+            }
+            #[cfg(feature = "postgres")]
+            Connection::Postgres(session) => {
+                let query = bound!(sqlx::query::<Postgres>(of_tenants(self.sql)), self.values, without_nul);
+                let (connection, limit, keeps) = session.start();
+                let done = within(limit, query.persistent(keeps).execute(connection)).await;
+                session.end(done).map(|done| done.rows_affected())
+            }
+        };
+        done.map_err(|error| on.place().error(error))
+    }
+
+    pub(crate) async fn fetch_all<R: Row>(self, on: &mut Transaction) -> Result<Vec<R>, StoreError> {
+        let rows = match on.connection() {
+            Connection::Sqlite(connection) => {
+                bound!(sqlx::query_as::<Sqlite, R>(self.sql), self.values).fetch_all(connection).await
+            }
+            #[cfg(feature = "postgres")]
+            Connection::Postgres(session) => {
+                let query = bound!(sqlx::query_as::<Postgres, R>(of_tenants(self.sql)), self.values, without_nul);
+                let (connection, limit, keeps) = session.start();
+                let done = within(limit, query.persistent(keeps).fetch_all(connection)).await;
+                session.end(done)
+            }
+        };
+        rows.map_err(|error| on.place().error(error))
+    }
+
+    pub(crate) async fn fetch_optional<R: Row>(self, on: &mut Transaction) -> Result<Option<R>, StoreError> {
+        let row = match on.connection() {
+            Connection::Sqlite(connection) => {
+                bound!(sqlx::query_as::<Sqlite, R>(self.sql), self.values).fetch_optional(connection).await
+            }
+            #[cfg(feature = "postgres")]
+            Connection::Postgres(session) => {
+                let query = bound!(sqlx::query_as::<Postgres, R>(of_tenants(self.sql)), self.values, without_nul);
+                let (connection, limit, keeps) = session.start();
+                let done = within(limit, query.persistent(keeps).fetch_optional(connection)).await;
+                session.end(done)
+            }
+        };
+        row.map_err(|error| on.place().error(error))
+    }
+
+    pub(crate) async fn fetch_one<R: Row>(self, on: &mut Transaction) -> Result<R, StoreError> {
+        let row = self.fetch_optional(on).await?;
+        row.ok_or_else(|| on.place().error(sqlx::Error::RowNotFound))
+    }
+}
+
+/// The statement for tables that all tenants share.
+#[cfg(feature = "postgres")]
+fn of_tenants(sql: SqlStr) -> SqlStr {
+    match with_tenant(sql.as_str()) {
+        Some(of_tenants) => AssertSqlSafe(of_tenants).into_sql_str(),
+        None => sql,
+    }
+}
+
+impl ScalarQuery {
+    pub(crate) fn bind(self, value: impl Bind) -> Self {
+        Self(self.0.bind(value))
+    }
+
+    pub(crate) async fn fetch_all<T>(self, on: &mut Transaction) -> Result<Vec<T>, StoreError>
+    where
+        (T,): Row,
+    {
+        Ok(self.0.fetch_all::<(T,)>(on).await?.into_iter().map(|(value,)| value).collect())
+    }
+
+    pub(crate) async fn fetch_optional<T>(self, on: &mut Transaction) -> Result<Option<T>, StoreError>
+    where
+        (T,): Row,
+    {
+        Ok(self.0.fetch_optional::<(T,)>(on).await?.map(|(value,)| value))
+    }
+
+    pub(crate) async fn fetch_one<T>(self, on: &mut Transaction) -> Result<T, StoreError>
+    where
+        (T,): Row,
+    {
+        Ok(self.0.fetch_one::<(T,)>(on).await?.0)
+    }
+}
+
+/// The values of one row.
+macro_rules! values {
+    ($($value:expr),+ $(,)?) => {
+        [$($crate::database::Bind::value($value)),+]
+    };
+}
+
+pub(crate) use values;
+
+/// Puts a statement together. What is pushed is text of this program, and what is bound comes from anywhere.
+#[derive(Debug)]
+pub(crate) struct QueryBuilder {
+    sql: String,
+    values: Vec<Value>,
+}
+
+impl QueryBuilder {
+    pub(crate) fn new(sql: &'static str) -> Self {
+        Self { sql: sql.to_owned(), values: Vec::new() }
+    }
+
+    pub(crate) fn push(&mut self, sql: &'static str) -> &mut Self {
+        self.sql.push_str(sql);
+        self
+    }
+
+    pub(crate) fn push_bind(&mut self, value: impl Bind) -> &mut Self {
+        self.values.push(value.value());
+        self.sql.push('$');
+        self.sql.push_str(&self.values.len().to_string());
+        self
+    }
+
+    /// Pushes placeholders for all `values`, between commas, or a null, which equals nothing.
+    pub(crate) fn push_list<T: Bind>(&mut self, values: impl IntoIterator<Item = T>) -> &mut Self {
+        let mut is_empty = true;
+        for value in values {
+            self.push(if is_empty { "" } else { ", " }).push_bind(value);
+            is_empty = false;
+        }
+        self.push(if is_empty { "NULL" } else { "" })
+    }
+
+    /// Pushes `VALUES` and a row of placeholders for each of `rows`.
+    pub(crate) fn push_values<const N: usize>(&mut self, rows: impl IntoIterator<Item = [Value; N]>) -> &mut Self {
+        for (index, row) in rows.into_iter().enumerate() {
+            self.push(if index == 0 { "VALUES (" } else { ", (" }).push_list(row).push(")");
+        }
+        self
+    }
+
+    pub(crate) fn build(self) -> Query {
+        Query { sql: AssertSqlSafe(self.sql).into_sql_str(), values: self.values }
+    }
+}
+
+impl Bind for Value {
+    const NULL: Value = Value::Text(None);
+
+    fn value(self) -> Value {
+        self
+    }
+}

@@ -1,0 +1,154 @@
+//! What is in the way at a database server, and what to do about it.
+
+#[cfg(feature = "postgres")]
+use std::io::ErrorKind;
+
+#[cfg(feature = "postgres")]
+use super::StoreError;
+
+/// Why a database server does not do what it should. Each error names the setting that bounds it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum DatabaseProblem {
+    /// Its URL cannot be read.
+    #[error("has a URL that cannot be read: write it as postgres://USER:PASSWORD@HOST/NAME")]
+    Url,
+    /// No tenant can have this name.
+    #[error("has no rows for a tenant without a name, with a NUL in it, or named `*`")]
+    Tenant,
+    /// It does not answer.
+    #[error("cannot be reached: check its URL, that it runs, and `connect_timeout` and `acquire_timeout`")]
+    Unreachable,
+    /// It refuses the user or the password.
+    #[error("refuses the user or the password of its URL")]
+    Credentials,
+    /// There is no such database.
+    #[error("does not exist: make it with `CREATE DATABASE`")]
+    Missing,
+    /// Its user lacks a right.
+    #[error(
+        "denies its user a right: make that user the owner of the database and its tables, or `GRANT CREATE ON SCHEMA public`"
+    )]
+    Rights,
+    /// Row-level security does not bind its user.
+    #[error(
+        "has a user that row-level security does not bind: take another one (`CREATE ROLE toolrack LOGIN NOSUPERUSER NOBYPASSRLS`)"
+    )]
+    Role,
+    /// It is too old.
+    #[error("is Postgres {found}: take version 15 or newer")]
+    Version {
+        /// Its version.
+        found: i64,
+    },
+    /// Another program brings its schema up to date.
+    #[error("is being brought to the newest schema for longer than `migration_timeout`: look at the other replicas")]
+    Migrating,
+    /// It has no connection left.
+    #[error("has no free connection within `acquire_timeout`: raise `most_connections`, or its own `max_connections`")]
+    Connections,
+    /// It ended a statement.
+    #[error("took longer for a statement than `statement_timeout`")]
+    Slow,
+    /// Other writers were first.
+    #[error("has other writers of the same tenant, for longer than `lock_timeout`: try again")]
+    Busy,
+    /// Another transaction was in the way.
+    #[error("undid a change because of another one at the same time: try again")]
+    Conflict,
+    /// It ended a transaction in which nothing happened.
+    #[error("ended a transaction that stood still for longer than `idle_transaction_timeout`: try again")]
+    Idle,
+    /// It takes no writes.
+    #[error("takes no writes, as a standby does: have its URL name the primary")]
+    Standby,
+    /// It lacks memory or another resource.
+    #[error("lacks memory or reached a limit of its own: look at its log")]
+    Resources,
+}
+
+#[cfg(feature = "postgres")]
+impl StoreError {
+    /// A problem of the database server `name`.
+    pub(crate) fn of_database(name: &str, problem: DatabaseProblem, source: Option<sqlx::Error>) -> Self {
+        let source = source.map(|source| Box::new(source) as _);
+        Self::Database { database: name.to_owned(), problem, source }
+    }
+
+    /// What an error of Postgres means (<https://www.postgresql.org/docs/current/errcodes-appendix.html>).
+    pub(crate) fn from_postgres(doing: &'static str, name: &str, error: sqlx::Error) -> Self {
+        match problem(&error) {
+            Some(problem) => Self::of_database(name, problem, Some(error)),
+            None if code(&error) == Some("53100") => Self::Full { path: name.into() },
+            None => Self::Other { path: name.into(), doing, source: Box::new(error) },
+        }
+    }
+}
+
+#[cfg(feature = "postgres")]
+fn code(error: &sqlx::Error) -> Option<&str> {
+    let error = error.as_database_error()?.try_downcast_ref::<sqlx::postgres::PgDatabaseError>()?;
+    Some(error.code())
+}
+
+#[cfg(feature = "postgres")]
+fn problem(error: &sqlx::Error) -> Option<DatabaseProblem> {
+    match error {
+        sqlx::Error::PoolTimedOut => return Some(DatabaseProblem::Connections),
+        sqlx::Error::Io(error) if error.kind() == ErrorKind::TimedOut => return Some(DatabaseProblem::Slow),
+        sqlx::Error::Io(_) | sqlx::Error::Protocol(_) | sqlx::Error::Tls(_) | sqlx::Error::PoolClosed => {
+            return Some(DatabaseProblem::Unreachable);
+        }
+        _ => {}
+    }
+    of_code(code(error)?)
+}
+
+#[cfg(feature = "postgres")]
+fn of_code(code: &str) -> Option<DatabaseProblem> {
+    Some(match code {
+        "25006" => DatabaseProblem::Standby,
+        "25P03" => DatabaseProblem::Idle,
+        "3D000" => DatabaseProblem::Missing,
+        "40001" | "40P01" => DatabaseProblem::Conflict,
+        "42501" => DatabaseProblem::Rights,
+        "53300" => DatabaseProblem::Connections,
+        "53000" | "53200" | "53400" => DatabaseProblem::Resources,
+        "55P03" => DatabaseProblem::Busy,
+        "57014" => DatabaseProblem::Slow,
+        "57P01" | "57P02" | "57P03" | "57P05" => DatabaseProblem::Unreachable,
+        code if code.starts_with("08") => DatabaseProblem::Unreachable,
+        code if code.starts_with("28") => DatabaseProblem::Credentials,
+        _ => return None,
+    })
+}
+
+#[cfg(all(test, feature = "postgres"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_code_of_postgres_says_what_to_do() {
+        for (code, says) in [
+            ("57P01", "cannot be reached"),
+            ("57P03", "cannot be reached"),
+            ("08006", "cannot be reached"),
+            ("53300", "`most_connections`"),
+            ("53200", "lacks memory"),
+            ("40001", "try again"),
+            ("40P01", "try again"),
+            ("55P03", "`lock_timeout`"),
+            ("57014", "`statement_timeout`"),
+            ("25P03", "`idle_transaction_timeout`"),
+            ("25006", "standby"),
+            ("28P01", "the password"),
+            ("28000", "the password"),
+            ("3D000", "CREATE DATABASE"),
+            ("42501", "GRANT"),
+        ] {
+            let problem = of_code(code).map(|problem| problem.to_string()).unwrap_or_default();
+            assert!(problem.contains(says), "{code}: {problem}");
+        }
+        assert_eq!(of_code("23505"), None);
+    }
+}

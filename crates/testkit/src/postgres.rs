@@ -1,0 +1,205 @@
+//! A Postgres of a test's own: in a temporary folder, on a socket there, without a network.
+
+#![expect(clippy::expect_used, reason = "a test that cannot go on panics with a reason")]
+
+use std::{
+    fs,
+    io::{BufRead as _, BufReader},
+    os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown},
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    thread,
+};
+
+use nix::{
+    sys::signal::{Signal, kill},
+    unistd::{Pid, Uid},
+};
+use tempfile::TempDir;
+
+/// The user as whom it runs where the test runs as root, which Postgres refuses.
+const SERVANT: u32 = 65534;
+
+/// What its log says once it can be used.
+const READY: &str = "database system is ready to accept connections";
+
+/// Makes the files of a database once, with the role `toolrack` and its database, and a role that stands above all.
+const MAKE: &str = r#"
+"$BIN/initdb" -D data -U postgres --auth=trust --no-sync -E UTF8 --locale=C --wal-segsize=1 >log 2>&1 &&
+"$BIN/postgres" --single -D data postgres >>log 2>&1 <<'SQL'
+CREATE ROLE toolrack LOGIN NOSUPERUSER NOBYPASSRLS
+CREATE ROLE above LOGIN BYPASSRLS
+CREATE DATABASE toolrack OWNER toolrack
+SQL
+"#;
+
+/// Copies the files, and becomes the server.
+const RUN: &str = r#"
+cp -R "$MADE" data && exec "$BIN/postgres" -D data -c listen_addresses= -c unix_socket_directories="$PWD" \
+    -c fsync=off -c shared_buffers=16MB -c max_connections=60 -c autovacuum=off -c max_prepared_transactions=0
+"#;
+
+/// A running Postgres. It ends, at once and with all that it holds, when this is dropped or the test dies.
+#[derive(Debug)]
+pub struct Postgres {
+    folder: TempDir,
+    server: Child,
+}
+
+impl Postgres {
+    /// Starts one, and returns when it can be used.
+    ///
+    /// # Panics
+    /// When Postgres is not installed (Debian's package `postgresql`), or does not start.
+    #[must_use]
+    pub fn start() -> Self {
+        let programs = programs();
+        let made = files(&programs);
+        let folder = folder();
+        let mut run = script(RUN, folder.path(), &programs);
+        run.env("MADE", made).stderr(Stdio::piped());
+        let mut server = run.spawn().expect("starting Postgres");
+        wait_for(&mut server, READY);
+        Self { folder, server }
+    }
+
+    /// The URL of its database, for the role that owns it.
+    #[must_use]
+    pub fn url(&self) -> String {
+        self.url_of("toolrack", "toolrack")
+    }
+
+    /// The URL of a database for a role: `toolrack`, `above` (which row-level security does not bind), or `postgres`.
+    #[must_use]
+    pub fn url_of(&self, role: &str, database: &str) -> String {
+        let socket: String = self.folder.path().to_str().expect("a path of UTF-8").replace('/', "%2F");
+        format!("postgres://{role}@{socket}/{database}")
+    }
+
+    /// The folder of its socket.
+    #[must_use]
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+}
+
+impl Postgres {
+    /// Starts a PgBouncer in front, which gives its two connections to another client after each transaction.
+    ///
+    /// # Panics
+    /// When PgBouncer is not installed (Debian's package `pgbouncer`), or does not start.
+    #[must_use]
+    pub fn pooler(&self) -> Pooler {
+        let folder = folder();
+        let socket = folder.path().to_str().expect("a path of UTF-8");
+        let behind = self.folder.path().to_str().expect("a path of UTF-8");
+        let settings = format!(
+            "[databases]\ntoolrack = host={behind} port=5432 dbname=toolrack user=toolrack\n[pgbouncer]\n\
+             listen_addr =\nunix_socket_dir = {socket}\nauth_type = any\npool_mode = transaction\n\
+             default_pool_size = 2\nignore_startup_parameters = extra_float_digits\n",
+        );
+        let file = folder.path().join("pgbouncer.ini");
+        fs::write(&file, settings).expect("writing the settings of PgBouncer");
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).expect("settings that can be read");
+        let mut run = script("exec /usr/sbin/pgbouncer pgbouncer.ini", folder.path(), Path::new(""));
+        let mut server = run.stderr(Stdio::piped()).spawn().expect("starting PgBouncer");
+        wait_for(&mut server, "process up");
+        Pooler { folder, server }
+    }
+}
+
+/// A running PgBouncer. It ends when this is dropped or the test dies.
+#[derive(Debug)]
+pub struct Pooler {
+    folder: TempDir,
+    server: Child,
+}
+
+impl Pooler {
+    /// The URL of the database behind it.
+    #[must_use]
+    pub fn url(&self) -> String {
+        let socket: String = self.folder.path().to_str().expect("a path of UTF-8").replace('/', "%2F");
+        format!("postgres://toolrack@{socket}:6432/toolrack")
+    }
+}
+
+impl Drop for Pooler {
+    fn drop(&mut self) {
+        let _ = kill(Pid::from_raw(self.server.id().cast_signed()), Signal::SIGTERM);
+        let _ = self.server.wait();
+    }
+}
+
+/// Reads the log of a server until it says `ready`, and the rest in a thread, so that the server never waits for a reader.
+fn wait_for(server: &mut Child, ready: &str) {
+    let mut log = BufReader::new(server.stderr.take().expect("a piped log")).lines();
+    let mut said = Vec::new();
+    loop {
+        match log.next() {
+            Some(Ok(line)) if line.contains(ready) => break,
+            Some(Ok(line)) => said.push(line),
+            _ => panic!("the server did not start:\n{}", said.join("\n")),
+        }
+    }
+    thread::spawn(move || log.for_each(drop));
+}
+
+impl Drop for Postgres {
+    fn drop(&mut self) {
+        // At once, but not by force: that would leave its shared memory behind.
+        let _ = kill(Pid::from_raw(self.server.id().cast_signed()), Signal::SIGQUIT);
+        let _ = self.server.wait();
+    }
+}
+
+/// The folder of the server's programs, of the newest version that is installed.
+fn programs() -> PathBuf {
+    let versions = fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
+    let folders = versions.filter_map(|version| Some((version.file_name().to_str()?.parse::<u32>().ok()?, version)));
+    let newest = folders.max_by_key(|(version, _)| *version);
+    let (_, newest) = newest.expect("Postgres is not installed: `apt-get install postgresql`");
+    newest.path().join("bin")
+}
+
+/// The files of a new database. They are made once, and copied for each test.
+fn files(programs: &Path) -> PathBuf {
+    let owner = if Uid::effective().is_root() { SERVANT } else { Uid::effective().as_raw() };
+    let version = programs.parent().and_then(Path::file_name).and_then(|name| name.to_str()).unwrap_or_default();
+    let made = tempfile::env::temp_dir().join(format!("toolrack-test-postgres-{version}-{owner}"));
+    if fs::metadata(&made).is_ok_and(|made| made.uid() == owner) {
+        return made.join("data");
+    }
+    let folder = folder();
+    let status = script(MAKE, folder.path(), programs).status().expect("making the files of a database");
+    let log = fs::read_to_string(folder.path().join("log")).unwrap_or_default();
+    assert!(status.success(), "the files of a database cannot be made:\n{log}");
+    // Where another test was first, its files are there, and these go.
+    if fs::rename(folder.path(), &made).is_ok() {
+        let _ = folder.keep();
+    }
+    made.join("data")
+}
+
+/// A temporary folder of the user as whom Postgres runs.
+fn folder() -> TempDir {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    if Uid::effective().is_root() {
+        chown(folder.path(), Some(SERVANT), Some(SERVANT)).expect("giving a folder away");
+    }
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o700)).expect("a folder of its own");
+    folder
+}
+
+/// A script of the shell in `folder`, as a user whom Postgres accepts. It ends when the test's thread does.
+fn script(script: &str, folder: &Path, programs: &Path) -> Command {
+    let mut command = Command::new("setpriv");
+    command.args(["--pdeathsig", "QUIT"]);
+    if Uid::effective().is_root() {
+        let servant = SERVANT.to_string();
+        command.args(["--reuid", &servant, "--regid", &servant, "--clear-groups"]);
+    }
+    command.args(["sh", "-c", script]).current_dir(folder).env("BIN", programs).env_remove("PGDATA");
+    command.stdin(Stdio::null()).stdout(Stdio::null());
+    command
+}
