@@ -132,6 +132,8 @@ mod team_removed;
 #[cfg(test)]
 mod team_servers;
 #[cfg(test)]
+mod team_shares;
+#[cfg(test)]
 mod terminal;
 #[cfg(test)]
 mod tool_settings;

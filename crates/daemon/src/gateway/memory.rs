@@ -29,11 +29,12 @@ struct Remembered {
 
 impl Memory {
     pub(super) fn new(bounds: &Bounds) -> Self {
-        let state = Remembered { sessions: Sessions::new(bounds), parked: Parked::new(bounds.parked) };
+        let state = Remembered { sessions: Sessions::new(bounds), parked: Parked::new(bounds.shares(bounds.parked)) };
         Self { state: Mutex::new(state), longest: bounds.parked_for }
     }
 
-    /// Adds a session; if there are too many, ends the one that has been idle for longest.
+    /// Adds a session; if there are too many, ends the one of those that the same member, or who has the most of all, left
+    /// idle for longest.
     pub(super) fn begin(&self, session: Arc<Session>) -> Result<(), Refusal> {
         let replaced = self.state.lock().sessions.insert(session)?;
         replaced.iter().for_each(|session| session.over.cancel());

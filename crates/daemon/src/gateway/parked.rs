@@ -6,7 +6,6 @@
 
 use std::{
     collections::{BTreeMap, HashMap},
-    mem,
     sync::Arc,
     time::Duration,
 };
@@ -22,6 +21,7 @@ use super::{
     refusal::Refusal,
     view::View,
 };
+use crate::shares::{Place, Shares};
 
 /// The identity of a request, apart from its round.
 #[derive(Clone, Debug)]
@@ -57,44 +57,43 @@ pub(super) struct Waiting {
 
 /// All calls that wait for their clients, and since when.
 pub(super) struct Parked {
-    all: HashMap<String, (Instant, Waiting)>,
-    most: usize,
+    all: HashMap<String, (Instant, Place, Waiting)>,
+    shares: Shares,
 }
 
 impl Parked {
-    pub(super) fn new(most: usize) -> Self {
-        Self { all: HashMap::new(), most }
+    pub(super) fn new(shares: Shares) -> Self {
+        Self { all: HashMap::new(), shares }
     }
 
     /// Parks a call; returns the key to it.
     pub(super) fn insert(&mut self, waiting: Waiting) -> Result<String, Refusal> {
-        if self.all.len() >= self.most {
-            return Err(Refusal::busy("too many calls wait for answers", "parked"));
-        }
+        let place = self.shares.take(&waiting.origin.principal);
+        let place = place.map_err(|full| Refusal::full("calls that wait for answers", full, "parked"))?;
         let state = format!("{:032x}", rand::rng().random::<u128>());
-        self.all.insert(state.clone(), (Instant::now(), waiting));
+        self.all.insert(state.clone(), (Instant::now(), place, waiting));
         Ok(state)
     }
 
     /// The request whose call is parked under `state`, and since when.
     pub(super) fn origin(&self, state: &str) -> Option<(Instant, Origin)> {
-        self.all.get(state).map(|(since, waiting)| (*since, waiting.origin.clone()))
+        self.all.get(state).map(|(since, _, waiting)| (*since, waiting.origin.clone()))
     }
 
     pub(super) fn take(&mut self, state: &str) -> Option<(Instant, Waiting)> {
-        self.all.remove(state)
+        self.all.remove(state).map(|(since, _, waiting)| (since, waiting))
     }
 
     /// Removes the calls that have waited for more than `longest`, and those whose questions are over.
     pub(super) fn remove_late(&mut self, longest: Duration) -> Vec<Waiting> {
-        let late = self.all.extract_if(|_, (since, waiting)| {
+        let late = self.all.extract_if(|_, (since, _, waiting)| {
             since.elapsed() > longest || waiting.questions.values().all(|question| question.reply.is_closed())
         });
-        late.map(|(_, (_, waiting))| waiting).collect()
+        late.map(|(_, (_, _, waiting))| waiting).collect()
     }
 
-    pub(super) fn remove_all(&mut self) -> HashMap<String, (Instant, Waiting)> {
-        mem::take(&mut self.all)
+    pub(super) fn remove_all(&mut self) -> Vec<Waiting> {
+        self.all.drain().map(|(_, (_, _, waiting))| waiting).collect()
     }
 }
 
@@ -172,6 +171,24 @@ mod tests {
         let again = |subject| Origin { principal: person(subject), ..origin(r#"{"name":"a"}"#) };
         assert!(parked.resume(&state, &again("bob")).is_err());
         assert!(parked.resume(&state, &again("ann")).is_ok());
+    }
+
+    #[tokio::test]
+    async fn a_member_whose_calls_wait_keeps_no_other_from_being_asked() {
+        let person = |subject| Principal::new(Kind::Person, "acme", "https://login.example", subject).unwrap();
+        let bounds = Bounds { parked: 3, places_for_one: 2, ..Bounds::default() };
+        let parked = Memory::new(&bounds);
+        let park = |subject| {
+            let (mut one, _, answer) = waiting();
+            one.origin.principal = person(subject);
+            (parked.park(one).map(|result| state_of(&result)), answer)
+        };
+        let (first, _answer) = park("bob");
+        assert!(park("bob").0.unwrap_err().message.contains("of this member"));
+        assert!(park("ann").0.is_ok());
+        let again = Origin { principal: person("bob"), ..origin(r#"{"name":"a"}"#) };
+        assert!(parked.resume(&first.unwrap(), &again).is_ok());
+        assert!(park("bob").0.is_ok(), "who comes back has room for another call");
     }
 
     fn state_of(result: &Bytes) -> String {
