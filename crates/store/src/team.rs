@@ -314,7 +314,8 @@ impl Store {
 
 impl TeamStore {
     /// Adds a member of a team, or changes its name, groups, role and tenant, and records that in the [audit
-    /// log](crate::audit), in one transaction. Does nothing when nothing would change.
+    /// log](crate::audit), in one transaction. What a member has been given in another tenant opens this one no door: its
+    /// tokens, sessions and grants end with the move. Does nothing when nothing would change.
     ///
     /// # Errors
     /// [`StoreError`] when the database fails.
@@ -365,6 +366,7 @@ impl TeamStore {
         .map_err(self.error(doing))?;
         if let Some(before) = before.filter(|before| before.tenant() != after.tenant()) {
             removed::note(&mut transaction, &before).await.map_err(self.error(doing))?;
+            removed::shut_out(&mut transaction, owner).await.map_err(self.error(doing))?;
         }
         if changed.rows_affected() > 0 {
             let entry = Entry::of_member("member_changed", caller, &after);

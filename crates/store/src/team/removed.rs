@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use sqlx::{QueryBuilder, Sqlite, SqliteConnection, Transaction};
 use toolrack_host::Principal;
 
-use crate::{StoreError, TeamStore, rows::from_row};
+use crate::{StoreError, TeamStore, TokenOwner, rows::from_row};
 
 /// A member who was removed, or who moved to another tenant.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -108,5 +108,19 @@ pub(super) async fn note(
     .bind(tenant)
     .execute(&mut **transaction)
     .await?;
+    Ok(())
+}
+
+/// Ends all tokens, sessions and grants of `owner`: they were given for a membership that has ended.
+pub(super) async fn shut_out(
+    transaction: &mut Transaction<'static, Sqlite>,
+    owner: TokenOwner<'_>,
+) -> Result<(), sqlx::Error> {
+    for delete in [
+        "DELETE FROM team_grants WHERE issuer = $1 AND subject = $2",
+        "DELETE FROM team_tokens WHERE issuer = $1 AND subject = $2",
+    ] {
+        sqlx::query(delete).bind(owner.issuer).bind(owner.subject).execute(&mut **transaction).await?;
+    }
     Ok(())
 }
