@@ -41,9 +41,10 @@ impl Memory {
         Ok(())
     }
 
-    /// The session of this id that `principal` began, which is in use now.
+    /// The session of this id that `principal` began in the same membership, which is in use now. It outlives a change of
+    /// role or groups: each request in it is judged by the principal that sends it.
     pub(super) fn session(&self, id: &str, principal: &Principal) -> Option<Arc<Session>> {
-        let session = self.state.lock().sessions.get(id).filter(|session| session.principal.is_same(principal))?;
+        let session = self.state.lock().sessions.get(id).filter(|session| session.is_of(principal))?;
         session.touch();
         Some(session)
     }

@@ -34,7 +34,8 @@ pub(super) struct Origin {
 }
 
 impl Origin {
-    /// Returns whether `other` is the same request again: all its effective parts are equal.
+    /// Returns whether `other` is the same request again: all its effective parts are equal. The principal is compared as a
+    /// whole, because the call was begun with its role, groups and membership.
     pub(super) fn is(&self, other: &Self) -> bool {
         let salient = |origin: &Self| {
             let mut params: Map<String, Value> = serde_json::from_slice(&origin.params).unwrap_or_default();
@@ -42,7 +43,7 @@ impl Origin {
             params
         };
         self.method == other.method
-            && self.principal.is_same(&other.principal)
+            && self.principal == other.principal
             && self.view.is(&other.view)
             && salient(self) == salient(other)
     }
@@ -104,7 +105,7 @@ mod tests {
     use futures::FutureExt as _;
     use serde_json::json;
     use tokio::{sync::oneshot, time::advance};
-    use toolrack_host::principal::Kind;
+    use toolrack_host::principal::{Kind, Role};
 
     use super::*;
     use crate::gateway::{
@@ -171,6 +172,22 @@ mod tests {
         let again = |subject| Origin { principal: person(subject), ..origin(r#"{"name":"a"}"#) };
         assert!(parked.resume(&state, &again("bob")).is_err());
         assert!(parked.resume(&state, &again("ann")).is_ok());
+    }
+
+    #[tokio::test]
+    async fn a_call_that_was_begun_with_a_role_a_group_or_in_a_membership_does_not_go_on_without_it() {
+        let ann = || Principal::new(Kind::Person, "acme", "https://login.example", "ann").unwrap();
+        let (parked, (mut of_ann, ..)) = (memory(), waiting());
+        let was = ann().with_role(Role::Operator).in_groups(["dba"]).unwrap();
+        of_ann.origin.principal = was.clone();
+        let state = state_of(&parked.park(of_ann).unwrap());
+        let of = |principal| Origin { principal, ..origin(r#"{"name":"a"}"#) };
+        for now in
+            [was.clone().with_role(Role::User), was.clone().in_groups(["eng"]).unwrap(), was.clone().in_membership(1)]
+        {
+            assert!(parked.resume(&state, &of(now)).is_err());
+        }
+        assert!(parked.resume(&state, &of(was)).is_ok());
     }
 
     #[tokio::test]

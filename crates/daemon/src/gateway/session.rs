@@ -51,7 +51,7 @@ pub(super) struct Agreed {
 pub(super) struct Session {
     pub(super) id: String,
     mark: Arc<str>,
-    /// The principal that began it; no other one can use it.
+    /// The principal that began it, as it was then; no other one can use it.
     pub(super) principal: Principal,
     pub(super) view: Arc<View>,
     pub(super) agreed: OnceLock<Agreed>,
@@ -126,6 +126,11 @@ impl Session {
     /// Returns a short mark that distinguishes the session for users: the beginning of its id, which grants no access.
     pub(super) fn mark(&self) -> Arc<str> {
         Arc::clone(&self.mark)
+    }
+
+    /// Whether `principal` began it, in the membership that it has now.
+    pub(super) fn is_of(&self, principal: &Principal) -> bool {
+        self.principal.is_same(principal) && self.principal.membership() == principal.membership()
     }
 
     pub(super) fn touch(&self) {
@@ -353,6 +358,7 @@ mod tests {
         sessions.begin(of_ann.clone()).unwrap();
         assert!(sessions.session(&of_ann.id, &person("bob")).is_none());
         assert!(sessions.session(&of_ann.id, &Principal::LOCAL).is_none());
+        assert!(sessions.session(&of_ann.id, &person("ann").in_membership(1)).is_none(), "she was removed meanwhile");
         assert!(sessions.session(&of_ann.id, &person("ann").in_groups(["new"]).unwrap()).is_some());
     }
 
