@@ -202,7 +202,7 @@ impl Exchange {
                 self.work = Work::Ended;
                 return Out::Answer(Ok(result));
             };
-            for news in heard.iter().filter(|news| news.concerns(&self.caller.view)) {
+            for news in heard.iter().filter(|news| news.concerns(&self.caller.view, &self.caller.principal)) {
                 if let News::Changed(list, _) = news
                     && filter.wants(*list)
                 {

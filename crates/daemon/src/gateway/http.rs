@@ -318,7 +318,7 @@ async fn listened(Extension(gateway): Extension<Gateway>, request: Request) -> R
         }
         let place = gateway.0.streams.take(&principal);
         let place = place.map_err(|full| legacy(Refusal::full("streams", full, "streams")))?;
-        Ok(events::standing(&gateway, session, place))
+        Ok(events::standing(&gateway, session, principal, place))
     };
     open().unwrap_or_else(|refused| refused.response(&gateway))
 }

@@ -11,6 +11,7 @@ use axum::{
 use bytes::Bytes;
 use futures::stream::{Stream, unfold};
 use tokio::time::timeout;
+use toolrack_host::Principal;
 
 use super::super::{
     Gateway,
@@ -104,6 +105,8 @@ enum StandingEvent {
 struct Standing {
     gateway: Gateway,
     session: Arc<Session>,
+    /// Who opened it.
+    principal: Principal,
     /// Taken when it ends.
     stream: Option<OpenStream>,
     to_say: Vec<Bytes>,
@@ -140,17 +143,17 @@ impl Standing {
                 }
                 Err(_) => return Some(COMMENT),
             };
-            let concerned = heard?.into_iter().filter(|news| news.concerns(&self.session.view));
+            let concerned = heard?.into_iter().filter(|news| news.concerns(&self.session.view, &self.principal));
             self.to_say.extend(concerned.filter_map(|news| self.session.notification(&news)));
         }
     }
 }
 
 /// Opens the standing stream of a session, replacing an earlier one.
-pub(super) fn standing(gateway: &Gateway, session: Arc<Session>, place: Place) -> Response {
+pub(super) fn standing(gateway: &Gateway, session: Arc<Session>, principal: Principal, place: Place) -> Response {
     let stream = session.open_stream(|| gateway.0.news.subscribe());
     let gateway = gateway.clone();
-    let standing = Standing { gateway, session, stream: Some(stream), to_say: Vec::new(), _place: place };
+    let standing = Standing { gateway, session, principal, stream: Some(stream), to_say: Vec::new(), _place: place };
     // A first comment sends the headers on their way.
     let opened = futures::stream::once(std::future::ready(Bytes::from_static(b": listening\n\n")));
     let events = unfold(standing, async |mut standing| Some((standing.next().await?, standing)));
