@@ -32,6 +32,8 @@ pub(crate) enum Room {
 pub(crate) enum Audience {
     /// The members who have this server.
     Server(String),
+    /// The members of them who do not operate it, and read less about it than those who do.
+    Members(String),
     /// The principal who made the call, and the principals who operate the servers.
     Caller(Principal),
     /// The principal whose call needs an approval, and the principals who approve for the tenant.

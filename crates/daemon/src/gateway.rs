@@ -49,7 +49,6 @@ use std::{
 use bytes::Bytes;
 use tokio::{
     io::{AsyncRead, AsyncWrite},
-    sync::Semaphore,
     time::{Instant, timeout, timeout_at},
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
@@ -69,6 +68,7 @@ use self::{
     view::Views,
     words::META_SERVER,
 };
+use crate::shares::Shares;
 
 /// How long a client that lists waits for servers that start with the gateway: many clients list once and never again.
 const START: Duration = Duration::from_secs(5);
@@ -97,9 +97,9 @@ struct Inner {
     memory: Memory,
     news: NewsSender,
     /// Requests under way, of all clients.
-    calls: Arc<Semaphore>,
+    calls: Shares,
     /// Standing streams, of all clients.
-    streams: Arc<Semaphore>,
+    streams: Shares,
     tasks: TaskTracker,
     stop: CancellationToken,
     born: Instant,
@@ -160,8 +160,8 @@ impl Gateway {
             directory: Directory::default(),
             memory: Memory::new(bounds),
             news: NewsSender::default(),
-            calls: Arc::new(Semaphore::new(bounds.calls)),
-            streams: Arc::new(Semaphore::new(bounds.streams)),
+            calls: bounds.shares(bounds.calls),
+            streams: bounds.shares(bounds.streams),
             tasks: TaskTracker::new(),
             stop: CancellationToken::new(),
             born: Instant::now(),

@@ -28,7 +28,7 @@ pub(crate) use self::{
     members::Members,
     unauthenticated::{Connection, Unauthenticated},
 };
-use crate::{error::ApiError, membership::Membership};
+use crate::{error::ApiError, membership::Membership, shares::Full};
 
 /// The rate limit of requests with a valid token: per second, and as a burst. It is far more than the clients of one
 /// gateway can send.
@@ -278,17 +278,23 @@ fn too_many(message: &str) -> ApiError {
     ApiError::new(StatusCode::TOO_MANY_REQUESTS, "TOO_MANY_REQUESTS", message).hint("wait a second").retry_after(WAIT)
 }
 
+fn too_many_connections(full: Full) -> ApiError {
+    let message = format!("too many connections {}", full.of_whom());
+    ApiError::new(StatusCode::TOO_MANY_REQUESTS, "TOO_MANY_CONNECTIONS", message)
+        .hint("end streams and connections that are not needed (`member_connections` in `[serve]`)")
+        .retry_after(WAIT)
+}
+
 /// Lets a request through, or answers it.
 pub(crate) async fn check(State(guard): State<Arc<Guard>>, mut request: Request, next: Next) -> Response {
     let connection = request.extensions().get::<Arc<Connection>>().cloned();
     let _busy = connection.as_ref().map(Connection::asks);
     let (proved, refusal) = guard.judge(request.method(), request.uri(), request.headers()).await;
-    if proved.is_some()
-        && let Some(connection) = &connection
-    {
-        connection.is_known();
-    }
-    if let Some(refusal) = refusal {
+    let has_room = match (&proved, &connection) {
+        (Some(proved), Some(connection)) => connection.is_of(&proved.principal()),
+        _ => Ok(()),
+    };
+    if let Some(refusal) = refusal.or_else(|| has_room.err().map(too_many_connections)) {
         return refused(refusal, guard.challenge(request.uri().path(), request.headers()));
     }
     if let Some(proved) = &proved {

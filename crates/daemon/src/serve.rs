@@ -43,7 +43,9 @@ use crate::{
     people::{self, People},
     removals::{Forget, Removals},
     rights::Right,
-    routes, streams,
+    routes,
+    shares::PLACES_FOR_ONE,
+    streams,
     tenants::{self, Tenants},
     unread,
     world::{MemberWorlds, Parts, World},
@@ -117,6 +119,9 @@ pub struct Options {
     /// The most HTTP connections at once. Beyond, a new one replaces one that has shown no valid token, or waits if
     /// there is none. 4,096 by default. Each takes a file descriptor.
     pub connections: usize,
+    /// The most connections that have shown valid tokens of one member of a team. Beyond, the daemon refuses requests of
+    /// that member on new ones. An eighth of `connections` by default.
+    pub member_connections: Option<usize>,
     /// The most connections that have not shown a valid token. Beyond, the daemon ends the one that was silent the
     /// longest. 512 by default.
     pub unauthenticated: usize,
@@ -140,6 +145,7 @@ impl Options {
             grace: Duration::from_secs(3),
             agent_idle: Duration::from_mins(10),
             connections: MAX_CONNECTIONS,
+            member_connections: None,
             unauthenticated: MAX_UNAUTHENTICATED,
             head_timeout: HEAD_TIMEOUT,
             idle_timeout: IDLE_TIMEOUT,
@@ -229,6 +235,7 @@ impl Daemon {
         let Options { listen, token, mut hosts, remote, grace, agent_idle, .. } = options;
         let bounds = connections::Bounds {
             most: options.connections,
+            of_member: options.member_connections.unwrap_or(options.connections / PLACES_FOR_ONE).max(1),
             unauthenticated: options.unauthenticated,
             head_timeout: options.head_timeout,
             idle_timeout: options.idle_timeout,

@@ -314,6 +314,11 @@ impl World {
         self.loaded.load().desired.get(server).map_or_else(operates, |spec| spec.is_for(principal))
     }
 
+    /// Whether the server of this name is of one person: what it writes has nothing of others.
+    pub(crate) fn is_of_one(&self, server: &str) -> bool {
+        matches!(self.of, WorldOf::Machine) || self.runs_for_one_member(server)
+    }
+
     /// Returns the problems of the running configuration, and the reason why the current files are rejected.
     pub(crate) fn problems(&self) -> Vec<Problem> {
         let rejected = self.rejected.load();

@@ -324,7 +324,8 @@ impl Database {
 
 impl TeamStore {
     /// Adds a member of a team, or changes its name, groups, role and tenant, and records that in the [audit
-    /// log](crate::audit), in one transaction. Does nothing when nothing would change.
+    /// log](crate::audit), in one transaction. What a member has been given in another tenant opens this one no door: its
+    /// tokens, sessions and grants end with the move. Does nothing when nothing would change.
     ///
     /// # Errors
     /// [`StoreError`] when the database fails.
@@ -374,6 +375,7 @@ impl TeamStore {
         .await?;
         if let Some(before) = before.filter(|before| before.tenant() != after.tenant()) {
             removed::note(&mut transaction, &before).await?;
+            removed::shut_out(&mut transaction, owner).await?;
         }
         if changed > 0 {
             let entry = Entry::of_member("member_changed", caller, &after);

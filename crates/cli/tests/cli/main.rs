@@ -126,11 +126,14 @@ mod team_admin;
 mod team_approvals;
 #[cfg(test)]
 mod team_own;
+#[cfg(test)]
 mod team_person;
 #[cfg(test)]
 mod team_removed;
 #[cfg(test)]
 mod team_servers;
+#[cfg(test)]
+mod team_shares;
 #[cfg(test)]
 mod terminal;
 #[cfg(test)]

@@ -257,6 +257,8 @@ pub(crate) const SERVE: &Table = &Table {
     is_closed: false,
     rows: &[
         Row::new("connections", Whole { least: 2, most: u32::MAX as u64 }, "Connections at once.").otherwise("4096"),
+        Row::new("member_connections", SOME, "Those among them with tokens of one member of a team.")
+            .otherwise("an eighth of `connections`"),
         Row::new(
             "unauthenticated_connections",
             SOME,

@@ -14,6 +14,8 @@ use crate::{
 pub struct ServeSettings {
     /// The most connections at once (`connections`), 2 or more.
     pub connections: Option<usize>,
+    /// The most of them that have sent valid tokens of one member of a team (`member_connections`), 1 or more.
+    pub member_connections: Option<usize>,
     /// The most of them that have not sent a valid token (`unauthenticated_connections`), 1 or more.
     pub unauthenticated_connections: Option<usize>,
     /// How long a connection without a valid token may take to send the head of a request (`head_timeout`, in seconds).
@@ -51,6 +53,8 @@ impl ServeSettings {
         let time = "a number of seconds above 0, at most 86400";
         let settings = Self {
             connections: number("connections", "a whole number, 2 or more", |n| is_count(n, 2.0)).and_then(count),
+            member_connections: number("member_connections", "a whole number, 1 or more", |n| is_count(n, 1.0))
+                .and_then(count),
             unauthenticated_connections: number("unauthenticated_connections", "a whole number, 1 or more", |n| {
                 is_count(n, 1.0)
             })
@@ -84,10 +88,10 @@ mod tests {
     #[test]
     fn bounds_of_connections_are_settings() {
         assert_eq!(read(""), (ServeSettings::default(), Vec::new()));
-        let text =
-            "[serve]\nconnections = 9000\nunauthenticated_connections = 64\nhead_timeout = 2.5\nidle_timeout = 60\n";
+        let text = "[serve]\nconnections = 9000\nmember_connections = 900\nunauthenticated_connections = 64\nhead_timeout = 2.5\nidle_timeout = 60\n";
         let wanted = ServeSettings {
             connections: Some(9_000),
+            member_connections: Some(900),
             unauthenticated_connections: Some(64),
             head_timeout: Some(Duration::from_millis(2_500)),
             idle_timeout: Some(Duration::from_mins(1)),
@@ -101,6 +105,7 @@ mod tests {
             ("connections = 1", "serve.connections"),
             ("connections = 2.5", "serve.connections"),
             ("connections = \"many\"", "serve.connections"),
+            ("member_connections = 0", "serve.member_connections"),
             ("unauthenticated_connections = 0", "serve.unauthenticated_connections"),
             ("head_timeout = 0", "serve.head_timeout"),
             ("idle_timeout = 86401", "serve.idle_timeout"),

@@ -139,6 +139,7 @@ impl Reader {
             _ if is_of_tenant && !operates => false,
             Audience::Caller(caller) => operates || caller.is_same(&self.principal),
             Audience::Server(name) => operates || self.world.shows(name, &self.principal),
+            Audience::Members(name) => !operates && self.world.shows(name, &self.principal),
             Audience::Operators => operates,
         }
     }

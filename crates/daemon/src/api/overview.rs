@@ -4,6 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use axum::{Extension, Json};
 use serde::Serialize;
+use toolrack_host::Principal;
 use utoipa::ToSchema;
 
 use super::{State, agents::Known, questions, servers};
@@ -24,7 +25,7 @@ pub(super) struct Overview {
     calls: Calls,
     /// Open questions, including those of the worlds of agents.
     approvals: usize,
-    /// The last calls, the newest first.
+    /// The last calls, the newest first: the caller's own, or those of all for who operates the servers.
     recent: Vec<Call>,
 }
 
@@ -64,7 +65,11 @@ impl From<Recent> for Call {
 
 /// The daemon at a glance.
 #[utoipa::path(get, path = "/api/v1/overview", tag = "overview", responses((status = 200, body = Overview)))]
-pub(super) async fn get(Extension(world): State, Extension(agents): Known) -> Json<Overview> {
+pub(super) async fn get(
+    Extension(world): State,
+    Extension(agents): Known,
+    Extension(principal): Extension<Principal>,
+) -> Json<Overview> {
     let mut by_state = BTreeMap::new();
     for (_, state) in servers::states_of(&world) {
         *by_state.entry(state).or_default() += 1;
@@ -81,6 +86,6 @@ pub(super) async fn get(Extension(world): State, Extension(agents): Known) -> Js
         tools_with_findings: findings,
         calls: Calls { total, errors, denied: world.tally.denied(), per_minute: world.tally.last_minute() },
         approvals: questions::count(&world, &agents),
-        recent: world.tally.recent().into_iter().map(Call::from).collect(),
+        recent: world.tally.recent(&principal).into_iter().map(Call::from).collect(),
     })
 }

@@ -13,7 +13,7 @@ use toolrack_config::{
     Entry, Loaded, Scope,
     edit::{Edited as Written, Place},
 };
-use toolrack_host::{Caller, ServerStatus, State as HostState};
+use toolrack_host::{Caller, LinkError, Principal, ServerStatus, State as HostState};
 use utoipa::{IntoParams, ToSchema};
 
 use super::{Answer, ApiError, Body, By, Path, Query, State};
@@ -28,7 +28,7 @@ use crate::{
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct Servers {
     servers: Vec<Server>,
-    /// The problems of the configuration.
+    /// The problems of the configuration, for who operates the servers.
     problems: Vec<Problem>,
 }
 
@@ -40,7 +40,7 @@ pub(crate) struct Server {
     /// `connected`, `tools_failed`, `reconnecting`, `needs_auth`, `failed`, or `broken` for an entry that cannot be
     /// used as it is written.
     state: &'static str,
-    /// Why it is not connected.
+    /// Why it is not connected; what the server wrote last is for its own user and for who operates the servers.
     error: Option<String>,
     /// Failed attempts so far, while `reconnecting`.
     attempt: Option<u32>,
@@ -61,7 +61,7 @@ pub(crate) struct Server {
     server_info: Option<toolrack_host::mcp::ServerInfo>,
     /// `built in`, `user`, `project`, `local` or `command line`.
     scope: String,
-    /// The file that it is configured in.
+    /// The file that it is configured in, for who operates the servers.
     source: Option<String>,
     line: Option<usize>,
     enabled: bool,
@@ -75,6 +75,7 @@ pub(crate) struct Server {
     tools_hidden: usize,
     /// The tokens of its tool definitions for a model; an estimate.
     tokens: usize,
+    /// For its own user and for who operates the servers: they can contain what it wrote.
     warnings: Vec<String>,
     /// Tools that differ from their pins; `GET /api/v1/trust` shows the differences.
     quarantined: Vec<String>,
@@ -134,6 +135,20 @@ impl Server {
         server
     }
 
+    /// What `reader` may see of it. What a server that members share writes can contain texts of each of them, and the
+    /// places of files are those of the machine.
+    fn seen_by(mut self, reader: &Principal, world: &World) -> Self {
+        if Right::Operate.is_of(reader) {
+            return self;
+        }
+        (self.source, self.line) = (None, None);
+        if !world.is_of_one(&self.name) {
+            self.error = self.error.map(|error| LinkError::without_output(&error).to_owned());
+            self.warnings.clear();
+        }
+        self
+    }
+
     fn fill(&mut self, status: ServerStatus, is_held: bool) {
         self.error = status.state.error().map(str::to_owned);
         self.state = shown(status.state.word(), is_held);
@@ -162,13 +177,13 @@ fn shown(word: &'static str, is_held: bool) -> &'static str {
     if is_held && word == HostState::Disabled.word() { "disconnected" } else { word }
 }
 
-/// Every configured server.
-fn all(world: &World) -> Vec<Server> {
+/// Every configured server, as `reader` may see it.
+fn all(world: &World, reader: &Principal) -> Vec<Server> {
     let loaded = world.loaded();
     let status = world.host.status().into_iter().map(|status| (status.name.to_string(), status));
     let mut status: BTreeMap<_, _> = status.collect();
     let shown = loaded.entries.iter().filter(|entry| world.has(&entry.name));
-    shown.map(|entry| Server::new(entry, status.remove(&entry.name), world)).collect()
+    shown.map(|entry| Server::new(entry, status.remove(&entry.name), world).seen_by(reader, world)).collect()
 }
 
 /// The name and the state of each configured server.
@@ -188,32 +203,37 @@ pub(super) fn entry<'a>(world: &World, loaded: &'a Loaded, name: &str) -> Result
     loaded.entry(name).filter(|_| world.has(name)).ok_or_else(|| ApiError::no_server(name))
 }
 
-fn one(world: &World, name: &str) -> Result<Server, ApiError> {
+fn one(world: &World, name: &str, reader: &Principal) -> Result<Server, ApiError> {
     let loaded = world.loaded();
     let entry = entry(world, &loaded, name)?;
     let status = world.host.status().into_iter().find(|status| status.name.as_str() == name);
-    Ok(Server::new(entry, status, world))
+    Ok(Server::new(entry, status, world).seen_by(reader, world))
 }
 
-fn accepted(world: &World, name: &str) -> Result<Response, ApiError> {
-    Ok((StatusCode::ACCEPTED, Json(one(world, name)?)).into_response())
+fn accepted(world: &World, name: &str, caller: &Caller) -> Result<Response, ApiError> {
+    Ok((StatusCode::ACCEPTED, Json(one(world, name, caller.principal())?)).into_response())
 }
 
 /// All servers and their states.
 #[utoipa::path(get, path = "/api/v1/servers", tag = "servers", responses((status = 200, body = Servers)))]
-pub(super) async fn list(Extension(world): State) -> Json<Servers> {
+pub(super) async fn list(Extension(world): State, Extension(principal): Extension<Principal>) -> Json<Servers> {
     world.findings_cache.at(world.host.catalog()).await;
-    let problems = world.problems().iter().map(Problem::from).collect();
-    Json(Servers { servers: all(&world), problems })
+    let problems = if Right::Operate.is_of(&principal) { world.problems() } else { Vec::new() };
+    let problems = problems.iter().map(Problem::from).collect();
+    Json(Servers { servers: all(&world, &principal), problems })
 }
 
 /// A server; its `ETag` is for `If-Match`.
 #[utoipa::path(get, path = "/api/v1/servers/{name}", tag = "servers",
     params(("name" = String, Path)),
     responses((status = 200, body = Server), (status = 404, body = ApiError)))]
-pub(super) async fn get(Extension(world): State, Path(name): Path<String>) -> Result<Response, ApiError> {
+pub(super) async fn get(
+    Extension(world): State,
+    Extension(principal): Extension<Principal>,
+    Path(name): Path<String>,
+) -> Result<Response, ApiError> {
     world.findings_cache.at(world.host.catalog()).await;
-    let server = one(&world, &name)?;
+    let server = one(&world, &name, &principal)?;
     let tag = format!("\"{}\"", server.version);
     Ok(([(header::ETAG, tag)], Json(server)).into_response())
 }
@@ -445,7 +465,7 @@ pub(super) async fn connect(
     if is_idle {
         world.host.reconnect(&name)?;
     }
-    accepted(&world, &name)
+    accepted(&world, &name, &caller)
 }
 
 /// Stops a server until a user connects it again, or the daemon restarts. Changes no file. One that runs for others, too,
@@ -460,7 +480,7 @@ pub(super) async fn disconnect(
     may_steer(&world, &name, &caller)?;
     entry(&world, &world.loaded(), &name)?;
     world.hold(&name, true).await?;
-    accepted(&world, &name)
+    accepted(&world, &name, &caller)
 }
 
 /// Ends the connection of a server and makes a new one. One that runs for others, too, needs the right `operate`.
@@ -477,7 +497,7 @@ pub(super) async fn reconnect(
         true => world.hold(&name, false).await?,
         false => world.host.reconnect(&name)?,
     }
-    accepted(&world, &name)
+    accepted(&world, &name, &caller)
 }
 
 /// Refuses a caller who may not start and stop the server: a member may do that with their own, and who operates the
@@ -537,8 +557,8 @@ pub(super) async fn test(Extension(world): State, Path(name): Path<String>) -> A
 
 /// The states of all servers, for programs that use only this part of the API.
 #[utoipa::path(get, path = "/api/agents/mcp", tag = "agents", responses((status = 200, body = Servers)))]
-pub(super) async fn states(world: State) -> Json<Servers> {
-    list(world).await
+pub(super) async fn states(world: State, principal: Extension<Principal>) -> Json<Servers> {
+    list(world, principal).await
 }
 
 /// The server to reconnect.

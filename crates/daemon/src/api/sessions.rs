@@ -29,7 +29,7 @@ pub(super) struct SessionsQuery {
     /// `me` (the default), or `all` for those of all members, which only an administrator may list.
     #[serde(default)]
     of: Whom,
-    /// Words that the title or the text contains.
+    /// Words that the title contains.
     q: Option<String>,
     /// The id of the last session of the page before this one.
     after: Option<String>,

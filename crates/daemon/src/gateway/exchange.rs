@@ -19,6 +19,7 @@ use super::{
     subscribed::Subscribed,
     words::META_SUBSCRIPTION,
 };
+use crate::shares::Place;
 
 /// The next message to send back.
 #[derive(Debug)]
@@ -35,7 +36,9 @@ pub(super) struct Exchange {
     caller: Caller,
     id: Id,
     work: Work,
-    _permits: Vec<OwnedSemaphorePermit>,
+    _place: Place,
+    /// The one of its session, if it has one.
+    _slot: Option<OwnedSemaphorePermit>,
 }
 
 enum Work {
@@ -60,14 +63,14 @@ pub(super) enum Opened {
 impl Gateway {
     /// Begins to handle a request.
     pub(super) async fn open(&self, caller: &Caller, id: &Id, request: ClientRequest<'_>) -> Result<Opened, Refusal> {
-        let mut permits = Vec::with_capacity(2);
-        let all = if request.method == "subscriptions/listen" { &self.0.streams } else { &self.0.calls };
-        let busy = |_| Refusal::busy("too many requests of all clients", "calls");
-        permits.push(all.clone().try_acquire_owned().map_err(busy)?);
-        if let Some(session) = &caller.session {
-            let busy = |_| Refusal::busy("too many requests of this client", "calls_per_session");
-            permits.push(session.slots.clone().try_acquire_owned().map_err(busy)?);
-        }
+        let place = if request.method == "subscriptions/listen" {
+            self.0.streams.take(&caller.principal).map_err(|full| Refusal::full("streams", full, "streams"))?
+        } else {
+            self.0.calls.take(&caller.principal).map_err(|full| Refusal::full("requests", full, "calls"))?
+        };
+        let slot = caller.session.as_ref().map(|session| session.slots.clone().try_acquire_owned());
+        let busy = |_| Refusal::busy("too many requests of this client", "calls_per_session");
+        let slot = slot.transpose().map_err(busy)?;
         let work = match self.handle(caller, request).await? {
             Reply::Now(result) => return Ok(Opened::Answered(result)),
             Reply::Call(later) => Work::Call(later),
@@ -79,7 +82,7 @@ impl Gateway {
             }
         };
         let (gateway, caller, id) = (self.clone(), caller.clone(), id.clone());
-        Ok(Opened::Exchange(Exchange { gateway, caller, id, work, _permits: permits }))
+        Ok(Opened::Exchange(Exchange { gateway, caller, id, work, _place: place, _slot: slot }))
     }
 }
 
@@ -199,7 +202,7 @@ impl Exchange {
                 self.work = Work::Ended;
                 return Out::Answer(Ok(result));
             };
-            for news in heard.iter().filter(|news| news.concerns(&self.caller.view)) {
+            for news in heard.iter().filter(|news| news.concerns(&self.caller.view, &self.caller.principal)) {
                 if let News::Changed(list, _) = news
                     && filter.wants(*list)
                 {

@@ -318,9 +318,9 @@ async fn handle_get(Extension(gateway): Extension<Gateway>, request: Request) ->
             let refusal = Refusal::invalid_request("accept text/event-stream");
             return Err(refusal.status(StatusCode::NOT_ACCEPTABLE).into());
         }
-        let permit = gateway.0.streams.clone().try_acquire_owned();
-        let permit = permit.map_err(|_| legacy(Refusal::busy("too many streams", "streams")))?;
-        Ok(events::standing(&gateway, session, permit))
+        let place = gateway.0.streams.take(&principal);
+        let place = place.map_err(|full| legacy(Refusal::full("streams", full, "streams")))?;
+        Ok(events::standing(&gateway, session, principal, place))
     };
     open().unwrap_or_else(|refused| refused.response(&gateway))
 }

@@ -29,20 +29,22 @@ struct Remembered {
 
 impl Memory {
     pub(super) fn new(bounds: &Bounds) -> Self {
-        let state = Remembered { sessions: Sessions::new(bounds), parked: Parked::new(bounds.parked) };
+        let state = Remembered { sessions: Sessions::new(bounds), parked: Parked::new(bounds.shares(bounds.parked)) };
         Self { state: Mutex::new(state), longest: bounds.parked_for }
     }
 
-    /// Adds a session; if there are too many, ends the one that has been idle for longest.
+    /// Adds a session; if there are too many, ends the one of those that the same member, or who has the most of all, left
+    /// idle for longest.
     pub(super) fn begin(&self, session: Arc<Session>) -> Result<(), Refusal> {
         let replaced = self.state.lock().sessions.insert(session)?;
         replaced.iter().for_each(|session| session.over.cancel());
         Ok(())
     }
 
-    /// Returns the session of this id that `principal` began, and marks it as used now.
+    /// Returns the session of this id that `principal` began in the same membership, and marks it as used now. It outlives a
+    /// change of role or groups: each request in it is judged by the principal that sends it.
     pub(super) fn session(&self, id: &str, principal: &Principal) -> Option<Arc<Session>> {
-        let session = self.state.lock().sessions.get(id).filter(|session| session.principal.is_same(principal))?;
+        let session = self.state.lock().sessions.get(id).filter(|session| session.is_of(principal))?;
         session.touch();
         Some(session)
     }

@@ -289,7 +289,8 @@ impl Gateway {
         });
         let entry = found.await.ok_or_else(|| Refusal::invalid_params(format!("there is no {key} {}", words(name))))?;
         params.insert("ref".into(), json!({"type": of["type"], key: entry.theirs}));
-        let result = self.0.host.relay(entry.server.as_str(), Relay::completion(params)).await;
+        let relay = Relay::completion(params).caller(caller.who(&self.0, &About::default()));
+        let result = self.0.host.relay(entry.server.as_str(), relay).await;
         let result = result.map_err(|error| Refusal::of(error, caller.era))?;
         Ok(self.completed(caller.era, result, false))
     }

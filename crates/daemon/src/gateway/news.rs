@@ -5,11 +5,12 @@ use std::sync::OnceLock;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::sync::broadcast;
-use toolrack_host::{Event, ServerName};
+use toolrack_host::{Event, Principal, ServerName};
 
 use bytes::Bytes;
 
 use super::{message, view::View, words::META_SUBSCRIPTION};
+use crate::rights::Right;
 
 /// How many news a slow client may lag behind. If it lags further, it learns that everything has changed.
 const BEHIND: usize = 256;
@@ -52,11 +53,12 @@ pub(super) enum News {
 }
 
 impl News {
-    /// Returns whether a client with this view may receive the news.
-    pub(super) fn concerns(&self, view: &View) -> bool {
+    /// Returns whether a client of `principal` with this view may receive the news. What a server logs can contain texts of any
+    /// caller.
+    pub(super) fn concerns(&self, view: &View, principal: &Principal) -> bool {
         match self {
             Self::Changed(_, server) => server.as_ref().is_none_or(|server| view.may_have(server)),
-            Self::Log { server, .. } => view.may_have(server),
+            Self::Log { server, .. } => Right::Operate.is_of(principal) && view.may_have(server),
         }
     }
 }
@@ -175,7 +177,10 @@ pub(super) async fn next(from: &mut broadcast::Receiver<News>) -> Option<Vec<New
 
 #[cfg(test)]
 mod tests {
+    use toolrack_host::principal::{Kind, Role};
+
     use super::*;
+    use crate::gateway::{options::GatewayOptions, view::Views};
 
     #[test]
     fn an_acknowledgement_names_what_is_honoured_and_nothing_else() {
@@ -186,6 +191,19 @@ mod tests {
         assert_eq!(told["params"]["notifications"], honoured);
         assert_eq!(told["params"]["_meta"][META_SUBSCRIPTION], "a");
         assert!(filter.wants(List::Tools) && !filter.wants(List::Prompts));
+    }
+
+    #[test]
+    fn what_a_server_logs_is_for_who_operates_it_and_what_has_changed_for_all() {
+        let view = Views::new(&GatewayOptions::default()).default_view();
+        let server = ServerName::new("git").unwrap();
+        let log = News::Log { server: server.clone(), level: 1, message: "of another member".to_owned() };
+        let ann = |role| Principal::new(Kind::Person, "acme", "https://login.example", "ann").unwrap().with_role(role);
+        assert!(log.concerns(&view, &Principal::LOCAL) && log.concerns(&view, &ann(Role::Operator)));
+        for role in [Role::User, Role::Viewer, Role::Auditor] {
+            assert!(!log.concerns(&view, &ann(role)), "{role:?}");
+            assert!(News::Changed(List::Tools, Some(server.clone())).concerns(&view, &ann(role)));
+        }
     }
 
     #[tokio::test]

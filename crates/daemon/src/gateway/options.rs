@@ -6,7 +6,11 @@ use serde_json::{Value, json};
 use toolrack_config::Interpolate;
 use toolrack_host::{Principal, Selection, SharedAsker};
 
-use crate::{missing::Missing, profiles::Profiles};
+use crate::{
+    missing::Missing,
+    profiles::Profiles,
+    shares::{PLACES_FOR_ONE, Shares},
+};
 
 /// The options of a [`Gateway`](super::Gateway). Each has a default.
 #[derive(Clone, Debug)]
@@ -91,10 +95,20 @@ pub struct Bounds {
     pub subscriptions: usize,
     /// Calls that wait for a client of 2026-07-28 to come back with answers. Default: 256.
     pub parked: usize,
+    /// Of as many sessions, calls, streams and parked calls, one member of a team may have one, but one of each in any
+    /// case. Default: 8, so an eighth of each. It does not concern the user of the machine.
+    pub places_for_one: usize,
     /// How long each of them waits. Default: 10 minutes.
     pub parked_for: Duration,
     /// Items on one page of a list. Default: 1,000.
     pub page: usize,
+}
+
+impl Bounds {
+    /// The places of a table of which all clients have `most`.
+    pub(super) fn shares(&self, most: usize) -> Shares {
+        Shares::new(most, (most / self.places_for_one.max(1)).max(1))
+    }
 }
 
 impl Default for Bounds {
@@ -108,6 +122,7 @@ impl Default for Bounds {
             streams: 1_024,
             subscriptions: 256,
             parked: 256,
+            places_for_one: PLACES_FOR_ONE,
             parked_for: Duration::from_secs(10 * 60),
             page: 1_000,
         }

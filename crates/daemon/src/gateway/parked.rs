@@ -6,7 +6,6 @@
 
 use std::{
     collections::{BTreeMap, HashMap},
-    mem,
     sync::Arc,
     time::Duration,
 };
@@ -22,6 +21,7 @@ use super::{
     refusal::Refusal,
     view::View,
 };
+use crate::shares::{Place, Shares};
 
 /// The identity of a request, apart from its round.
 #[derive(Clone, Debug)]
@@ -34,7 +34,8 @@ pub(super) struct Origin {
 }
 
 impl Origin {
-    /// Returns whether `other` is the same request again: all its effective parts are equal.
+    /// Returns whether `other` is the same request again: all its effective parts are equal. The principal is compared as a
+    /// whole, because the call was begun with its role, groups and membership.
     pub(super) fn is(&self, other: &Self) -> bool {
         let salient = |origin: &Self| {
             let mut params: Map<String, Value> = serde_json::from_slice(&origin.params).unwrap_or_default();
@@ -42,7 +43,7 @@ impl Origin {
             params
         };
         self.method == other.method
-            && self.principal.is_same(&other.principal)
+            && self.principal == other.principal
             && self.view.is(&other.view)
             && salient(self) == salient(other)
     }
@@ -57,44 +58,43 @@ pub(super) struct Waiting {
 
 /// All calls that wait for their clients, with the time at which each began to wait.
 pub(super) struct Parked {
-    all: HashMap<String, (Instant, Waiting)>,
-    most: usize,
+    all: HashMap<String, (Instant, Place, Waiting)>,
+    shares: Shares,
 }
 
 impl Parked {
-    pub(super) fn new(most: usize) -> Self {
-        Self { all: HashMap::new(), most }
+    pub(super) fn new(shares: Shares) -> Self {
+        Self { all: HashMap::new(), shares }
     }
 
     /// Parks a call; returns the key to it.
     pub(super) fn insert(&mut self, waiting: Waiting) -> Result<String, Refusal> {
-        if self.all.len() >= self.most {
-            return Err(Refusal::busy("too many calls wait for answers", "parked"));
-        }
+        let place = self.shares.take(&waiting.origin.principal);
+        let place = place.map_err(|full| Refusal::full("calls that wait for answers", full, "parked"))?;
         let state = format!("{:032x}", rand::rng().random::<u128>());
-        self.all.insert(state.clone(), (Instant::now(), waiting));
+        self.all.insert(state.clone(), (Instant::now(), place, waiting));
         Ok(state)
     }
 
     /// The request whose call is parked under `state`, and the time at which it was parked.
     pub(super) fn origin(&self, state: &str) -> Option<(Instant, Origin)> {
-        self.all.get(state).map(|(since, waiting)| (*since, waiting.origin.clone()))
+        self.all.get(state).map(|(since, _, waiting)| (*since, waiting.origin.clone()))
     }
 
     pub(super) fn take(&mut self, state: &str) -> Option<(Instant, Waiting)> {
-        self.all.remove(state)
+        self.all.remove(state).map(|(since, _, waiting)| (since, waiting))
     }
 
     /// Removes the calls that have waited for more than `longest`, and the calls whose questions are closed.
     pub(super) fn remove_late(&mut self, longest: Duration) -> Vec<Waiting> {
-        let late = self.all.extract_if(|_, (since, waiting)| {
+        let late = self.all.extract_if(|_, (since, _, waiting)| {
             since.elapsed() > longest || waiting.questions.values().all(|question| question.reply.is_closed())
         });
-        late.map(|(_, (_, waiting))| waiting).collect()
+        late.map(|(_, (_, _, waiting))| waiting).collect()
     }
 
-    pub(super) fn remove_all(&mut self) -> HashMap<String, (Instant, Waiting)> {
-        mem::take(&mut self.all)
+    pub(super) fn remove_all(&mut self) -> Vec<Waiting> {
+        self.all.drain().map(|(_, (_, _, waiting))| waiting).collect()
     }
 }
 
@@ -105,7 +105,7 @@ mod tests {
     use futures::FutureExt as _;
     use serde_json::json;
     use tokio::{sync::oneshot, time::advance};
-    use toolrack_host::principal::Kind;
+    use toolrack_host::principal::{Kind, Role};
 
     use super::*;
     use crate::gateway::{
@@ -172,6 +172,40 @@ mod tests {
         let again = |subject| Origin { principal: person(subject), ..origin(r#"{"name":"a"}"#) };
         assert!(parked.resume(&state, &again("bob")).is_err());
         assert!(parked.resume(&state, &again("ann")).is_ok());
+    }
+
+    #[tokio::test]
+    async fn a_call_that_was_begun_with_a_role_a_group_or_in_a_membership_does_not_go_on_without_it() {
+        let ann = || Principal::new(Kind::Person, "acme", "https://login.example", "ann").unwrap();
+        let (parked, (mut of_ann, ..)) = (memory(), waiting());
+        let was = ann().with_role(Role::Operator).in_groups(["dba"]).unwrap();
+        of_ann.origin.principal = was.clone();
+        let state = state_of(&parked.park(of_ann).unwrap());
+        let of = |principal| Origin { principal, ..origin(r#"{"name":"a"}"#) };
+        for now in
+            [was.clone().with_role(Role::User), was.clone().in_groups(["eng"]).unwrap(), was.clone().in_membership(1)]
+        {
+            assert!(parked.resume(&state, &of(now)).is_err());
+        }
+        assert!(parked.resume(&state, &of(was)).is_ok());
+    }
+
+    #[tokio::test]
+    async fn a_member_whose_calls_wait_keeps_no_other_from_being_asked() {
+        let person = |subject| Principal::new(Kind::Person, "acme", "https://login.example", subject).unwrap();
+        let bounds = Bounds { parked: 3, places_for_one: 2, ..Bounds::default() };
+        let parked = Memory::new(&bounds);
+        let park = |subject| {
+            let (mut one, _, answer) = waiting();
+            one.origin.principal = person(subject);
+            (parked.park(one).map(|result| state_of(&result)), answer)
+        };
+        let (first, _answer) = park("bob");
+        assert!(park("bob").0.unwrap_err().message.contains("of this member"));
+        assert!(park("ann").0.is_ok());
+        let again = Origin { principal: person("bob"), ..origin(r#"{"name":"a"}"#) };
+        assert!(parked.resume(&first.unwrap(), &again).is_ok());
+        assert!(park("bob").0.is_ok(), "who comes back has room for another call");
     }
 
     fn state_of(result: &Bytes) -> String {

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use toolrack_host::{CallError, Era, OverQuota};
 
 use super::words::{MODERN, VERSIONS};
+use crate::shares::Full;
 
 pub(super) const PARSE_ERROR: i64 = -32700;
 pub(super) const INVALID_REQUEST: i64 = -32600;
@@ -85,6 +86,15 @@ impl Refusal {
     pub(super) fn busy(what: &str, setting: &str) -> Self {
         Self::new(INTERNAL, format!("{what} at once; try again in a moment ({setting})"))
             .status(StatusCode::TOO_MANY_REQUESTS)
+    }
+
+    /// Returns the error for a table that has no place for another one of `what`.
+    pub(super) fn full(what: &str, full: Full, setting: &str) -> Self {
+        let setting = match full {
+            Full::Share => format!("{setting}, places_for_one"),
+            Full::Table => setting.to_owned(),
+        };
+        Self::busy(&format!("too many {what} {}", full.of_whom()), &setting)
     }
 
     /// Returns the error for what a quota refused.

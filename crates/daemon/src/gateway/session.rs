@@ -26,6 +26,7 @@ use super::{
     subscribed::Subscribed,
     view::View,
 };
+use crate::shares::{Full, Place, Shares};
 
 /// Questions to one client that wait for its answer.
 const MOST_QUESTIONS: usize = 64;
@@ -50,7 +51,7 @@ pub(super) struct Agreed {
 pub(super) struct Session {
     pub(super) id: String,
     mark: Arc<str>,
-    /// The principal that began it; no other one can use it.
+    /// The principal that began it, as it was then; no other one can use it.
     pub(super) principal: Principal,
     pub(super) view: Arc<View>,
     pub(super) agreed: OnceLock<Agreed>,
@@ -125,6 +126,11 @@ impl Session {
     /// Returns a short mark that distinguishes the session for users: the beginning of its id, which grants no access.
     pub(super) fn mark(&self) -> Arc<str> {
         Arc::clone(&self.mark)
+    }
+
+    /// Whether `principal` began it, in the membership that it has now.
+    pub(super) fn is_of(&self, principal: &Principal) -> bool {
+        self.principal.is_same(principal) && self.principal.membership() == principal.membership()
     }
 
     pub(super) fn touch(&self) {
@@ -271,44 +277,56 @@ impl Drop for Running {
 
 /// All sessions over HTTP.
 pub(super) struct Sessions {
-    all: HashMap<String, Arc<Session>>,
-    most: usize,
+    all: HashMap<String, (Arc<Session>, Place)>,
+    shares: Shares,
     idle: Duration,
 }
 
 impl Sessions {
     pub(super) fn new(bounds: &Bounds) -> Self {
-        Self { all: HashMap::new(), most: bounds.sessions, idle: bounds.session_idle }
+        Self { all: HashMap::new(), shares: bounds.shares(bounds.sessions), idle: bounds.session_idle }
     }
 
-    /// Adds a session; returns the one that has to end to make room for it, if there is one.
+    /// Adds a session; returns the one that has to end to make room for it, if there is one: of the same principal when
+    /// that has its share, and otherwise of the principal with the most sessions.
     pub(super) fn insert(&mut self, session: Arc<Session>) -> Result<Option<Arc<Session>>, Refusal> {
         let mut replaced = None;
-        if self.all.len() >= self.most {
-            let idlest = self.all.values().max_by_key(|session| session.idle()).cloned();
-            let Some(idlest) = idlest.filter(|session| session.idle() >= NOT_IDLE) else {
-                return Err(Refusal::busy("too many sessions", "sessions"));
+        let mut place = self.shares.take(&session.principal);
+        if let Err(full) = place {
+            let greedy = match full {
+                Full::Share => Some(session.principal.clone()),
+                Full::Table => self.shares.greediest(),
             };
-            replaced = self.all.remove(&idlest.id);
+            replaced = greedy.and_then(|greedy| self.remove_idlest_of(&greedy));
+            place = self.shares.take(&session.principal);
         }
-        self.all.insert(session.id.clone(), session);
+        let place = place.map_err(|full| Refusal::full("sessions", full, "sessions"))?;
+        self.all.insert(session.id.clone(), (session, place));
         Ok(replaced)
     }
 
+    /// Removes the session that `principal` has left idle for longest, if that is long enough.
+    fn remove_idlest_of(&mut self, principal: &Principal) -> Option<Arc<Session>> {
+        let own = self.all.values().filter(|(_, place)| place.is_of(principal)).map(|(session, _)| session);
+        let idlest = own.max_by_key(|session| session.idle()).filter(|session| session.idle() >= NOT_IDLE)?.clone();
+        self.remove(&idlest.id)
+    }
+
     pub(super) fn get(&self, id: &str) -> Option<Arc<Session>> {
-        self.all.get(id).cloned()
+        self.all.get(id).map(|(session, _)| session.clone())
     }
 
     pub(super) fn remove(&mut self, id: &str) -> Option<Arc<Session>> {
-        self.all.remove(id)
+        self.all.remove(id).map(|(session, _)| session)
     }
 
     pub(super) fn remove_idle(&mut self) -> Vec<Arc<Session>> {
-        self.all.extract_if(|_, session| session.idle() >= self.idle).map(|(_, session)| session).collect()
+        let idle = self.all.extract_if(|_, (session, _)| session.idle() >= self.idle);
+        idle.map(|(_, (session, _))| session).collect()
     }
 
     pub(super) fn remove_all(&mut self) -> Vec<Arc<Session>> {
-        self.all.drain().map(|(_, session)| session).collect()
+        self.all.drain().map(|(_, (session, _))| session).collect()
     }
 }
 
@@ -344,6 +362,7 @@ mod tests {
         sessions.begin(of_ann.clone()).unwrap();
         assert!(sessions.session(&of_ann.id, &person("bob")).is_none());
         assert!(sessions.session(&of_ann.id, &Principal::LOCAL).is_none());
+        assert!(sessions.session(&of_ann.id, &person("ann").in_membership(1)).is_none(), "she was removed meanwhile");
         assert!(sessions.session(&of_ann.id, &person("ann").in_groups(["new"]).unwrap()).is_some());
     }
 
@@ -358,6 +377,36 @@ mod tests {
         sessions.begin(session()).unwrap();
         assert!(old.over.is_cancelled() && !busy.over.is_cancelled());
         assert!(sessions.session(&old.id, &Principal::LOCAL).is_none());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_member_with_too_many_sessions_ends_their_own_and_no_other_member_s() {
+        let bounds = Bounds { sessions: 3, places_for_one: 1, ..Bounds::default() };
+        let (shared, halved) =
+            (Memory::new(&bounds), Memory::new(&Bounds { sessions: 4, places_for_one: 2, ..bounds }));
+        let of = |sessions: &Memory, subject: &str| {
+            let person = Principal::new(Kind::Person, "acme", "https://login.example", subject).unwrap();
+            let view = Views::new(&GatewayOptions::default()).default_view();
+            let session = Session::new(person, view, NewsSender::default().subscribe(), &Bounds::default());
+            sessions.begin(session.clone()).map(|()| session)
+        };
+        let of_ann = of(&halved, "ann").unwrap();
+        advance(NOT_IDLE).await;
+        let of_bob = [(); 2].map(|()| of(&halved, "bob").unwrap());
+        assert!(of(&halved, "bob").is_err(), "his were used a moment ago, and hers is not his");
+        advance(NOT_IDLE).await;
+        of(&halved, "bob").unwrap();
+        assert_eq!(of_bob.iter().filter(|session| session.over.is_cancelled()).count(), 1);
+        assert!(!of_ann.over.is_cancelled());
+        // When the table is full, the one with the most makes room, however long others were idle.
+        let (of_ann, of_bob) = (of(&shared, "ann").unwrap(), [(); 2].map(|()| of(&shared, "bob").unwrap()));
+        advance(NOT_IDLE).await;
+        of_bob.iter().for_each(|session| session.touch());
+        assert!(of(&shared, "eve").is_err());
+        advance(NOT_IDLE).await;
+        of(&shared, "eve").unwrap();
+        assert_eq!(of_bob.iter().filter(|session| session.over.is_cancelled()).count(), 1);
+        assert!(!of_ann.over.is_cancelled());
     }
 
     #[tokio::test(start_paused = true)]

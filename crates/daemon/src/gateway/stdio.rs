@@ -130,7 +130,7 @@ impl Connection<'_> {
         if self.session.agreed.get().is_none() {
             return;
         }
-        for news in heard.iter().filter(|news| news.concerns(&self.session.view)) {
+        for news in heard.iter().filter(|news| news.concerns(&self.session.view, &self.session.principal)) {
             if let Some(message) = self.session.notification(news) {
                 self.say(message).await;
             }

@@ -2,10 +2,14 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
+use parking_lot::Mutex;
 use tokio::{
     sync::{mpsc, watch},
     time::{Instant, sleep_until},
 };
+use toolrack_host::Principal;
+
+use crate::shares::{Full, Place, Shares};
 
 /// How many of the oldest connections are compared to find one to end. The search must be quick while very many clients
 /// connect.
@@ -22,6 +26,8 @@ pub(crate) struct Unauthenticated {
     /// the next connection is accepted.
     left: mpsc::UnboundedReceiver<u64>,
     leaves: mpsc::UnboundedSender<u64>,
+    /// Those that are known.
+    known: Shares,
 }
 
 /// An HTTP connection, as the handlers of its requests know it.
@@ -30,6 +36,9 @@ pub(crate) struct Connection {
     number: u64,
     state: watch::Sender<State>,
     leaves: mpsc::UnboundedSender<u64>,
+    known: Shares,
+    /// The one among the known connections, of the principal that sent the last request.
+    place: Mutex<Option<Place>>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -57,14 +66,13 @@ impl Drop for Busy {
     }
 }
 
-impl Default for Unauthenticated {
-    fn default() -> Self {
-        let (leaves, left) = mpsc::unbounded_channel();
-        Self { next: 0, by_number: BTreeMap::new(), left, leaves }
-    }
-}
-
 impl Unauthenticated {
+    /// `known` has a place for each connection that has shown a right token.
+    pub(crate) fn new(known: Shares) -> Self {
+        let (leaves, left) = mpsc::unbounded_channel();
+        Self { next: 0, by_number: BTreeMap::new(), left, leaves, known }
+    }
+
     /// Returns the connections that are here now, after removing those that have left.
     fn here(&mut self) -> &mut BTreeMap<u64, Arc<Connection>> {
         while let Ok(number) = self.left.try_recv() {
@@ -80,9 +88,10 @@ impl Unauthenticated {
     /// Registers a new connection.
     pub(crate) fn enter(&mut self) -> Arc<Connection> {
         let state = State { is_known: false, is_over: false, requests: 0, silent: Instant::now() };
-        let (number, leaves) = (self.next, self.leaves.clone());
+        let (number, leaves, known) = (self.next, self.leaves.clone(), self.known.clone());
         self.next += 1;
-        let connection = Arc::new(Connection { number, state: watch::Sender::new(state), leaves });
+        let place = Mutex::new(None);
+        let connection = Arc::new(Connection { number, state: watch::Sender::new(state), leaves, known, place });
         self.here().insert(number, Arc::clone(&connection));
         connection
     }
@@ -116,12 +125,23 @@ impl Connection {
         let _ = self.leaves.send(self.number);
     }
 
-    /// Marks a connection that has shown a valid token, so that it is never ended to make room.
-    pub(crate) fn is_known(&self) {
+    /// Gives the connection to the principal that a valid token on it has proved. From now on it is not ended to make
+    /// room. A proxy has requests of several principals on one connection: it is that of the last one.
+    ///
+    /// # Errors
+    /// [`Full`] when the principal has too many connections; then it stays whose it was.
+    pub(crate) fn is_of(&self, principal: &Principal) -> Result<(), Full> {
+        let mut place = self.place.lock();
+        if place.as_ref().is_some_and(|place| place.is_of(principal)) {
+            return Ok(());
+        }
+        *place = Some(self.known.take(principal)?);
+        drop(place);
         if !self.state.borrow().is_known {
             self.leaves();
             self.change(|state| state.is_known = true);
         }
+        Ok(())
     }
 
     /// Waits until the connection must end: it has not shown a valid token, and either another connection needs its
@@ -159,16 +179,37 @@ impl Connection {
 mod tests {
     use futures::FutureExt as _;
     use tokio::time::advance;
+    use toolrack_host::principal::Kind;
 
     use super::*;
 
     const HEADS: Duration = Duration::from_secs(10);
 
+    fn unauthenticated() -> Unauthenticated {
+        Unauthenticated::new(Shares::new(8, 2))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_member_has_a_share_of_the_connections_and_one_that_another_member_uses_is_that_member_s() {
+        let person = |subject| Principal::new(Kind::Person, "acme", "https://login.example", subject).unwrap();
+        let (ann, bob) = (person("ann"), person("bob"));
+        let mut unauthenticated = unauthenticated();
+        let [first, second, third] = [(); 3].map(|()| unauthenticated.enter());
+        assert_eq!([&first, &second, &third].map(|one| one.is_of(&bob)), [Ok(()), Ok(()), Err(Full::Share)]);
+        assert_eq!(first.is_of(&bob), Ok(()), "one of his carries as many requests as he sends");
+        assert_eq!(unauthenticated.len(), 1, "the third has shown a right token, and makes room all the same");
+        assert_eq!(third.is_of(&ann), Ok(()));
+        // A proxy sends hers on a connection that was his.
+        assert_eq!((second.is_of(&ann), unauthenticated.enter().is_of(&bob)), (Ok(()), Ok(())));
+        let of_the_machine: Vec<_> = (0..4).map(|_| unauthenticated.enter()).collect();
+        assert!(of_the_machine.iter().all(|one| one.is_of(&Principal::LOCAL).is_ok()));
+    }
+
     #[tokio::test(start_paused = true)]
     async fn the_one_that_was_silent_the_longest_makes_room_and_none_that_is_known() {
-        let mut unauthenticated = Unauthenticated::default();
+        let mut unauthenticated = unauthenticated();
         let known = unauthenticated.enter();
-        known.is_known();
+        known.is_of(&Principal::LOCAL).unwrap();
         let busy = unauthenticated.enter();
         let request = busy.asks();
         advance(Duration::from_secs(1)).await;
@@ -188,9 +229,9 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_head_is_due_in_time_unless_the_token_was_shown_or_an_answer_is_due() {
-        let mut unauthenticated = Unauthenticated::default();
+        let mut unauthenticated = unauthenticated();
         let (silent, known, busy) = (unauthenticated.enter(), unauthenticated.enter(), unauthenticated.enter());
-        known.is_known();
+        known.is_of(&Principal::LOCAL).unwrap();
         let request = busy.asks();
         let began = Instant::now();
         silent.must_close(HEADS).await;

@@ -22,7 +22,10 @@ use tokio_util::sync::CancellationToken;
 use tower::Layer as _;
 
 use super::REFUSED;
-use crate::guard::{Connection, Unauthenticated};
+use crate::{
+    guard::{Connection, Unauthenticated},
+    shares::Shares,
+};
 
 /// How often at most the log reports connections that were ended to make room.
 const REPORT_EVERY: Duration = Duration::from_mins(1);
@@ -32,6 +35,8 @@ const REPORT_EVERY: Duration = Duration::from_mins(1);
 pub(super) struct Bounds {
     /// The most connections at once.
     pub(super) most: usize,
+    /// The most of them that have shown valid tokens of one member of a team.
+    pub(super) of_member: usize,
     /// The most of them that have not shown a valid token.
     pub(super) unauthenticated: usize,
     /// How long such a connection may take to send the head of each request.
@@ -45,7 +50,7 @@ pub(super) struct Bounds {
 pub(super) async fn serve(listener: TcpListener, router: Router, bounds: Bounds, ending: CancellationToken) {
     let shared =
         Arc::new(Shared { router, bounds, places: Arc::new(Semaphore::new(bounds.most)), ending: ending.clone() });
-    let mut unauthenticated = Unauthenticated::default();
+    let mut unauthenticated = Unauthenticated::new(Shares::new(bounds.most, bounds.of_member));
     let mut connections = JoinSet::new();
     let mut evicted = Evicted::default();
     loop {
@@ -168,6 +173,7 @@ mod tests {
 
     const BOUNDS: Bounds = Bounds {
         most: 8,
+        of_member: 8,
         unauthenticated: 1,
         head_timeout: Duration::from_secs(10),
         idle_timeout: Duration::from_secs(10),

@@ -7,7 +7,7 @@ use std::{
 };
 
 use chrono::{DateTime, Utc};
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::{
     sync::{
         broadcast::{self, error::RecvError},
@@ -15,10 +15,10 @@ use tokio::{
     },
     time::Instant,
 };
-use toolrack_host::{CallEnd, Event, ServerName, State};
+use toolrack_host::{CallEnd, Event, LinkError, Principal, ServerName, State};
 
 use super::World;
-use crate::event_log::Audience;
+use crate::{event_log::Audience, rights::Right};
 
 /// Ended calls that are remembered one by one.
 const RECENT: usize = 20;
@@ -47,6 +47,7 @@ pub(crate) struct Recent {
     pub(crate) end: CallEnd,
     pub(crate) duration: Duration,
     pub(crate) at: DateTime<Utc>,
+    pub(crate) by: Principal,
 }
 
 /// The counts, as everything but their one task reads them.
@@ -103,9 +104,12 @@ impl Tally {
         ends.len() - ends.partition_point(is_old)
     }
 
-    /// The last calls, the newest first.
-    pub(crate) fn recent(&self) -> Vec<Recent> {
-        self.0.borrow().recent.iter().rev().cloned().collect()
+    /// Those of the last calls that `reader` may see, the newest first: their own, or all of them for who operates the
+    /// servers.
+    pub(crate) fn recent(&self, reader: &Principal) -> Vec<Recent> {
+        let operates = Right::Operate.is_of(reader);
+        let counted = self.0.borrow();
+        counted.recent.iter().rev().filter(|recent| operates || recent.by.is_same(reader)).cloned().collect()
     }
 
     /// Returns when the next attempt to connect `server` begins, if it is known; the time may have passed.
@@ -130,14 +134,14 @@ impl Counted {
         }
     }
 
-    fn add(&mut self, server: String, tool: String, end: CallEnd, duration: Duration) {
-        let mut key = (server.clone(), end.word());
+    fn add(&mut self, ended: Recent) {
+        let mut key = (ended.server.clone(), ended.end.word());
         if !self.by_server.contains_key(&key) && self.by_server.len() >= MAX_SERVERS {
             key.0 = "(others)".to_owned();
         }
         let count = self.by_server.entry(key).or_default();
         count.calls += 1;
-        count.time += duration;
+        count.time += ended.duration;
         self.ends.drain(..self.ends.partition_point(is_old));
         if self.ends.len() < MAX_PER_MINUTE {
             self.ends.push_back(Instant::now());
@@ -145,7 +149,7 @@ impl Counted {
         if self.recent.len() == RECENT {
             self.recent.pop_front();
         }
-        self.recent.push_back(Recent { server, tool, end, duration, at: Utc::now() });
+        self.recent.push_back(ended);
     }
 }
 
@@ -188,14 +192,33 @@ fn audience(event: &Event) -> Audience {
     }
 }
 
+/// The same event without what the server wrote; `None` where it has nothing of that.
+fn without_output(logged: &Value) -> Option<Value> {
+    let mut less = logged.clone();
+    for place in ["/error", "/reason", "/state/error"] {
+        if let Some(Value::String(text)) = less.pointer_mut(place) {
+            text.truncate(LinkError::without_output(text).len());
+        }
+    }
+    (less != *logged).then_some(less)
+}
+
 fn note(world: &World, counts: &Counts, event: Event) {
     let logged = serde_json::to_value(&event).unwrap_or_default();
     if let Some(name) = logged["event"].as_str() {
-        world.log.add(name, audience(&event), &logged);
+        let audience = match (audience(&event), without_output(&logged)) {
+            (Audience::Server(server), Some(less)) if !world.is_of_one(&server) => {
+                world.log.add(name, Audience::Members(server), &less);
+                Audience::Operators
+            }
+            (audience, _) => audience,
+        };
+        world.log.add(name, audience, &logged);
     }
     match event {
-        Event::ToolCompleted { server, tool, outcome, duration, .. } => {
-            counts.send_modify(|counted| counted.add(server.to_string(), tool, outcome, duration));
+        Event::ToolCompleted { call, server, tool, outcome: end, duration, .. } => {
+            let (server, by) = (server.to_string(), call.principal);
+            counts.send_modify(|counted| counted.add(Recent { server, tool, end, duration, at: Utc::now(), by }));
         }
         Event::McpServerState { server, state, .. } => {
             counts.send_modify(|counted| counted.note_state(&server, &state))
@@ -208,6 +231,7 @@ fn note(world: &World, counts: &Counts, event: Event) {
 #[cfg(test)]
 mod tests {
     use tokio::time::advance;
+    use toolrack_host::principal::{Kind, Role};
 
     use super::*;
 
@@ -218,7 +242,12 @@ mod tests {
     }
 
     fn add(counts: &Counts, server: &str, end: CallEnd, ms: u64) {
-        counts.send_modify(|counted| counted.add(server.to_owned(), "tool".to_owned(), end, Duration::from_millis(ms)));
+        add_of(counts, server, end, ms, Principal::LOCAL);
+    }
+
+    fn add_of(counts: &Counts, server: &str, end: CallEnd, ms: u64, by: Principal) {
+        let (server, tool, duration) = (server.to_owned(), "tool".to_owned(), Duration::from_millis(ms));
+        counts.send_modify(|counted| counted.add(Recent { server, tool, end, duration, at: Utc::now(), by }));
     }
 
     #[test]
@@ -260,8 +289,32 @@ mod tests {
         for number in 0..RECENT + 5 {
             add(&counts, &format!("s{number}"), CallEnd::Ok, 1);
         }
-        let recent = tally.recent();
+        let recent = tally.recent(&Principal::LOCAL);
         assert_eq!((recent.len(), &*recent[0].server, &*recent[RECENT - 1].server), (RECENT, "s24", "s5"));
+    }
+
+    #[test]
+    fn a_member_sees_their_own_last_calls_and_an_operator_those_of_all() {
+        let (counts, tally) = counted();
+        let person = |subject| Principal::new(Kind::Person, "acme", "https://login.example", subject).unwrap();
+        add_of(&counts, "git", CallEnd::Ok, 1, person("ann"));
+        add_of(&counts, "db", CallEnd::Ok, 1, person("bob").with_role(Role::Operator));
+        let seen = |reader: &Principal| tally.recent(reader).into_iter().map(|one| one.server).collect::<Vec<_>>();
+        assert_eq!(seen(&person("ann").with_role(Role::Viewer)), ["git"]);
+        assert_eq!(seen(&person("bob").with_role(Role::Operator)), ["db", "git"]);
+        assert!(seen(&person("eve")).is_empty());
+    }
+
+    #[test]
+    fn members_read_that_a_server_has_ended_and_not_what_it_wrote() {
+        let error = "the server process ended (exit status 3); its last words: of a caller; 2 times it sent more";
+        let told = |event: Value| without_output(&event);
+        let less = "the server process ended (exit status 3)";
+        assert_eq!(told(json!({ "error": error })), Some(json!({ "error": less })));
+        assert_eq!(told(json!({ "reason": error, "server": "s" })), Some(json!({ "reason": less, "server": "s" })));
+        let state = |error: &str| json!({ "state": { "state": "failed", "error": error } });
+        assert_eq!(told(state(error)), Some(state(less)));
+        assert_eq!(told(state(less)), None);
     }
 
     #[test]

@@ -36,7 +36,7 @@ pub enum LinkError {
         why: String,
     },
     /// The child process ended.
-    #[error("the server process ended ({exit}){}{}", Tail("; its last words: ", .stderr), Tail("; ", .noise))]
+    #[error("the server process ended ({exit}){}{}", Tail(LAST_WORDS, .stderr), Tail(NOISE, .noise))]
     Exited {
         /// `exit status 3`, `killed by signal 9 (SIGKILL)`.
         exit: String,
@@ -46,7 +46,7 @@ pub enum LinkError {
         noise: String,
     },
     /// The engine did not run the container of the server.
-    #[error("the server is not started, because its container is not available: {why}{}", Tail("; its last words: ", .stderr))]
+    #[error("the server is not started, because its container is not available: {why}{}", Tail(LAST_WORDS, .stderr))]
     Container {
         /// The problem.
         why: &'static str,
@@ -56,7 +56,7 @@ pub enum LinkError {
         stderr: String,
     },
     /// The other side closed the connection.
-    #[error("the connection was closed: {why}{}", Tail("; its last words: ", .stderr))]
+    #[error("the connection was closed: {why}{}", Tail(LAST_WORDS, .stderr))]
     Closed {
         /// The observed event.
         why: String,
@@ -77,7 +77,7 @@ pub enum LinkError {
         setting: Setting,
     },
     /// The handshake did not end in time.
-    #[error("the server did not finish the handshake within {} ({}){}{}", Seconds(*.after), Setting::StartupTimeout, Tail("; its last words: ", .stderr), Tail("; ", .noise))]
+    #[error("the server did not finish the handshake within {} ({}){}{}", Seconds(*.after), Setting::StartupTimeout, Tail(LAST_WORDS, .stderr), Tail(NOISE, .noise))]
     SlowStart {
         /// The bound.
         after: Duration,
@@ -184,7 +184,7 @@ pub enum LinkError {
         why: String,
     },
     /// The program of `headers_helper` printed no headers.
-    #[error("the program of headers_helper gave no headers: {why}{}", Tail("; its last words: ", .stderr))]
+    #[error("the program of headers_helper gave no headers: {why}{}", Tail(LAST_WORDS, .stderr))]
     Helper {
         /// The problem.
         why: String,
@@ -331,6 +331,26 @@ impl fmt::Display for Code<'_> {
             return Ok(());
         }
         write!(f, " (error {code})")
+    }
+}
+
+/// Before the end of a server's stderr.
+const LAST_WORDS: &str = "; its last words: ";
+
+/// Before a server's output that is no MCP message.
+const NOISE: &str = "; ";
+
+/// In a server's output that is no MCP message, before what it wrote.
+const SENT: &str = "it sent ";
+
+impl LinkError {
+    /// Returns the text of an error without what the server wrote, for people who may know that it has failed and not
+    /// what it writes.
+    #[must_use]
+    pub fn without_output(shown: &str) -> &str {
+        let noise = shown.find(SENT).and_then(|at| shown[..at].rfind(NOISE));
+        let end = shown.find(LAST_WORDS).into_iter().chain(noise).min();
+        &shown[..end.unwrap_or(shown.len())]
     }
 }
 

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use toolrack_host::Principal;
 
 use crate::{
-    StoreError, TeamStore,
+    StoreError, TeamStore, TokenOwner,
     database::{QueryBuilder, Transaction, query, query_scalar},
 };
 
@@ -101,5 +101,16 @@ pub(super) async fn note(transaction: &mut Transaction, member: &Principal) -> R
     .bind(tenant)
     .execute(transaction)
     .await?;
+    Ok(())
+}
+
+/// Ends all tokens, sessions and grants of `owner`: they were given for a membership that has ended.
+pub(super) async fn shut_out(transaction: &mut Transaction, owner: TokenOwner<'_>) -> Result<(), StoreError> {
+    for delete in [
+        "DELETE FROM team_grants WHERE issuer = $1 AND subject = $2",
+        "DELETE FROM team_tokens WHERE issuer = $1 AND subject = $2",
+    ] {
+        query(delete).bind(owner.issuer).bind(owner.subject).execute(transaction).await?;
+    }
     Ok(())
 }

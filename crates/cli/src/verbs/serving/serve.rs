@@ -157,6 +157,7 @@ fn options(args: &ServeArgs, bounds: &ServeSettings, token: Token) -> Options {
         grace: args.grace,
         agent_idle: args.agent_idle,
         connections: bounds.connections.unwrap_or(usual.connections),
+        member_connections: bounds.member_connections.or(usual.member_connections),
         unauthenticated: bounds.unauthenticated_connections.unwrap_or(usual.unauthenticated),
         head_timeout: bounds.head_timeout.unwrap_or(usual.head_timeout),
         idle_timeout: bounds.idle_timeout.unwrap_or(usual.idle_timeout),

@@ -10,7 +10,8 @@ use axum::{
 };
 use bytes::Bytes;
 use futures::stream::{Stream, unfold};
-use tokio::{sync::OwnedSemaphorePermit, time::timeout};
+use tokio::time::timeout;
+use toolrack_host::Principal;
 
 use super::super::{
     Gateway,
@@ -19,6 +20,7 @@ use super::super::{
     news::{self, News},
     session::{OpenStream, Running, Session},
 };
+use crate::shares::Place;
 
 /// Silence after which a request is answered with a stream, so that nothing between here and the client gives up on it.
 const FIRST_SILENCE: Duration = Duration::from_secs(10);
@@ -103,10 +105,12 @@ enum StandingEvent {
 struct Standing {
     gateway: Gateway,
     session: Arc<Session>,
+    /// Who opened it.
+    principal: Principal,
     /// Taken when it ends.
     stream: Option<OpenStream>,
     to_say: Vec<Bytes>,
-    _permit: OwnedSemaphorePermit,
+    _place: Place,
 }
 
 impl Drop for Standing {
@@ -139,17 +143,17 @@ impl Standing {
                 }
                 Err(_) => return Some(COMMENT),
             };
-            let concerned = heard?.into_iter().filter(|news| news.concerns(&self.session.view));
+            let concerned = heard?.into_iter().filter(|news| news.concerns(&self.session.view, &self.principal));
             self.to_say.extend(concerned.filter_map(|news| self.session.notification(&news)));
         }
     }
 }
 
 /// Opens the standing stream of a session, replacing an earlier one.
-pub(super) fn standing(gateway: &Gateway, session: Arc<Session>, permit: OwnedSemaphorePermit) -> Response {
+pub(super) fn standing(gateway: &Gateway, session: Arc<Session>, principal: Principal, place: Place) -> Response {
     let stream = session.open_stream(|| gateway.0.news.subscribe());
     let gateway = gateway.clone();
-    let standing = Standing { gateway, session, stream: Some(stream), to_say: Vec::new(), _permit: permit };
+    let standing = Standing { gateway, session, principal, stream: Some(stream), to_say: Vec::new(), _place: place };
     // A first comment sends the headers on their way.
     let opened = futures::stream::once(std::future::ready(Bytes::from_static(b": listening\n\n")));
     let events = unfold(standing, async |mut standing| Some((standing.next().await?, standing)));

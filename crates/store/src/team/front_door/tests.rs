@@ -60,6 +60,32 @@ fn access(grant: &Grant) -> NewToken {
     }
 }
 
+async fn what_opened_one_tenant_opens_no_other_to_which_its_member_moves(stage: &Stage) {
+    let store = team(stage).await;
+    let grant = exchanged(&store).await;
+    let of = |purpose, token: &str| NewToken::new(hash(token), purpose);
+    store.keep_token(ANN, &of(Purpose::Personal, "personal"), &by()).await.unwrap();
+    store.keep_token(ANN, &of(Purpose::Browser, "browser"), &by()).await.unwrap();
+    store.begin_grant(&NewGrant { code: hash("unused"), ..self::grant("unused") }, &by()).await.unwrap();
+    let in_acme = store.member(ANN).await.unwrap().unwrap();
+    // Another role ends nothing.
+    store.put_signed_in(&in_acme.with_role(toolrack_host::principal::Role::Viewer), &by()).await.unwrap();
+    assert_eq!(store.team_tokens(Tokens::Of(ANN)).await.unwrap().len(), 3);
+
+    let in_bolt = Principal::new(Kind::Person, "bolt", ANN.issuer, ANN.subject).unwrap();
+    store.put_signed_in(&in_bolt, &by()).await.unwrap();
+    let access = format!("access of {}", grant.family);
+    for token in ["personal", "browser", &access] {
+        assert!(store.team_token(hash(token)).await.unwrap().is_none(), "{token}");
+    }
+    assert_eq!(store.take_code(hash("unused")).await.unwrap(), Code::Unknown);
+    assert_eq!(store.find_refresh(refresh("r-1")).await.unwrap(), Refresh::Unknown);
+    // The session of the sign-in that moved her begins after it.
+    store.keep_token(ANN, &of(Purpose::Browser, "new"), &by()).await.unwrap().unwrap();
+    let session = store.team_token(hash("new")).await.unwrap().unwrap();
+    assert_eq!(session.member.tenant(), "bolt");
+}
+
 async fn a_code_is_valid_once_and_only_for_a_minute(stage: &Stage) {
     let store = team(stage).await;
     store.begin_grant(&grant("code"), &by()).await.unwrap();
@@ -188,6 +214,7 @@ async fn the_file_has_no_code_and_no_refresh_token() {
 }
 
 on_both!(
+    what_opened_one_tenant_opens_no_other_to_which_its_member_moves,
     a_code_is_valid_once_and_only_for_a_minute,
     of_two_uses_of_one_refresh_token_one_succeeds_and_the_other_is_known_as_reuse,
     a_grant_and_its_tokens_end_together_whichever_is_revoked,

@@ -1,0 +1,112 @@
+//! What one member of a team can take of all others: places, and the sight of what they do.
+
+use std::{
+    fs,
+    io::{BufRead as _, BufReader, Read as _},
+    net::TcpStream,
+    time::Instant,
+};
+
+use serde_json::{Value, json};
+
+use crate::{
+    rack::fake,
+    team::{SOON, Team},
+};
+
+/// The status of an answer whose body is not read.
+fn status_of(mut stream: &TcpStream) -> u16 {
+    let mut head = [0; 12];
+    stream.read_exact(&mut head).unwrap();
+    str::from_utf8(&head[9..]).unwrap().parse().unwrap()
+}
+
+#[test]
+fn a_member_who_holds_all_connections_that_they_can_keeps_no_other_member_out() {
+    let team = Team::with(|_| vec![("shared", fake(&[]))]);
+    let [ann, bob] = ["ann", "bob"].map(|name| team.token(name, "acme", "viewer").0);
+    let settings = "[serve]\nconnections = 8\nmember_connections = 3\n";
+    fs::write(team.rack.home.root().join("toolrack/toolrack.toml"), settings).unwrap();
+    let team = team.restarted();
+    let hold = || {
+        let stream = team.send("GET", "/api/v1/events", &bob, "");
+        (status_of(&stream), stream)
+    };
+    let held = [hold(), hold(), hold()];
+    assert!(held.iter().all(|(status, _)| *status == 200));
+    let (status, body) = team.ask("GET", "/api/v1/me", &bob, "");
+    assert_eq!(status, 429, "{body}");
+    assert!(body.contains("TOO_MANY_CONNECTIONS") && body.contains("member_connections"), "{body}");
+    assert_eq!(team.status("GET", "/api/v1/me", &ann), 200);
+    assert_eq!(team.status("GET", "/api/v1/servers", &team.daemon.token), 200);
+    drop(held);
+    let from = Instant::now();
+    while team.status("GET", "/api/v1/me", &bob) != 200 {
+        assert!(from.elapsed() < SOON, "the places are not free again");
+    }
+}
+
+/// What the server `broken` says before it ends.
+const WORDS: &str = "of-a-caller-of-the-server";
+
+/// The first event of this name in a stream.
+fn event(stream: TcpStream, name: &str) -> String {
+    let mut lines = BufReader::new(stream).lines().map(Result::unwrap);
+    lines.find(|line| line == &format!("event: {name}")).unwrap();
+    lines.next().unwrap()
+}
+
+/// The server of this name, as soon as `is_there` is true of it.
+fn server(team: &Team, token: &str, name: &str, is_there: fn(&Value) -> bool) -> Value {
+    let from = Instant::now();
+    loop {
+        let (status, body) = team.ask("GET", &format!("/api/v1/servers/{name}"), token, "");
+        let server: Value = serde_json::from_str(&body).unwrap();
+        if status == 200 && is_there(&server) {
+            return server;
+        }
+        assert!(from.elapsed() < 3 * SOON, "{body}");
+    }
+}
+
+#[test]
+fn the_last_words_of_a_shared_server_and_its_file_are_for_operators_alone() {
+    let broken = json!({ "command": "sh", "args": ["-c", format!("echo {WORDS} >&2; exit 3")] });
+    let team = Team::with(|_| vec![("broken", broken.clone())]);
+    let [bob, eve] = [("bob", "user"), ("eve", "operator")].map(|(name, role)| team.token(name, "acme", role).0);
+    let failed = |token| server(&team, token, "broken", |server| server["error"].is_string());
+    let (of_bob, of_eve) = (failed(&bob), failed(&eve));
+    let error = of_bob["error"].as_str().unwrap();
+    assert!(error.contains("exit status 3") && !error.contains("last words"), "{error}");
+    assert!(of_eve["error"].as_str().unwrap().contains(WORDS), "{of_eve}");
+    assert!(of_bob["source"].is_null() && of_bob["line"].is_null(), "{of_bob}");
+    assert!(of_eve["source"].as_str().unwrap().ends_with("mcp.json"), "{of_eve}");
+    let (_, list) = team.ask("GET", "/api/v1/servers", &bob, "");
+    let list: Value = serde_json::from_str(&list).unwrap();
+    assert!(!list["servers"][0]["error"].as_str().unwrap_or_default().contains(WORDS), "{list}");
+
+    let streams = [&bob, &eve].map(|token| team.send("GET", "/api/v1/events", token, ""));
+    assert!(streams.iter().all(|stream| status_of(stream) == 200));
+    assert_eq!(team.status("POST", "/api/v1/servers/broken/reconnect", &eve), 202);
+    let [to_bob, to_eve] = streams.map(|stream| event(stream, "mcp_server_error"));
+    assert!(to_bob.contains("exit status 3") && !to_bob.contains(WORDS), "{to_bob}");
+    assert!(to_eve.contains(WORDS), "{to_eve}");
+}
+
+#[test]
+fn the_overview_of_a_member_has_their_own_calls_and_that_of_an_operator_those_of_all() {
+    let team = Team::with(|_| vec![("shared", fake(&[]))]);
+    let [ann, vic, eve] =
+        [("ann", "user"), ("vic", "viewer"), ("eve", "operator")].map(|(name, role)| team.token(name, "acme", role).0);
+    let call = json!({ "tool": "shared/echo", "arguments": { "text": "x" } }).to_string();
+    assert_eq!(team.ask("POST", "/api/v1/calls", &ann, &call).0, 200);
+    let recent = |token| {
+        let (_, body) = team.ask("GET", "/api/v1/overview", token, "");
+        serde_json::from_str::<Value>(&body).unwrap()["recent"].as_array().unwrap().len()
+    };
+    let from = Instant::now();
+    while recent(&eve) == 0 {
+        assert!(from.elapsed() < SOON);
+    }
+    assert_eq!((recent(&ann), recent(&vic)), (1, 0));
+}

@@ -1,0 +1,165 @@
+//! Bounded tables of which each member of a team has only a share.
+//!
+//! An entry of such a table holds its [`Place`], which only [`Shares::take`] gives. So a table cannot grow beyond its
+//! bound, one member cannot fill it, and a place is free again as soon as its entry is dropped. The user of the machine
+//! may take all places.
+
+use std::{
+    collections::{HashMap, hash_map::Entry},
+    hash::{Hash, Hasher},
+    sync::Arc,
+};
+
+use parking_lot::Mutex;
+use toolrack_host::Principal;
+
+/// Of as many places, one member of a team has one, unless a setting says otherwise.
+pub(crate) const PLACES_FOR_ONE: usize = 8;
+
+/// The places of one table. Clones share them.
+#[derive(Clone, Debug)]
+pub(crate) struct Shares(Arc<Table>);
+
+#[derive(Debug)]
+struct Table {
+    most: usize,
+    most_of_member: usize,
+    taken: Mutex<Taken>,
+}
+
+#[derive(Debug, Default)]
+struct Taken {
+    all: usize,
+    by: HashMap<Owner, usize>,
+}
+
+/// A principal, whatever its role, groups and membership are at the time.
+#[derive(Clone, Debug)]
+struct Owner(Principal);
+
+impl PartialEq for Owner {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.is_same(&other.0)
+    }
+}
+
+impl Eq for Owner {}
+
+impl Hash for Owner {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (self.0.tenant(), self.0.issuer(), self.0.subject()).hash(state);
+    }
+}
+
+/// A place that is taken, until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Place {
+    table: Arc<Table>,
+    owner: Owner,
+}
+
+/// The reason why there is no place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Full {
+    /// The principal has taken its share.
+    Share,
+    /// All places are taken.
+    Table,
+}
+
+impl Full {
+    /// Whose the things are that are too many, for a message: "too many calls of …".
+    pub(crate) fn of_whom(self) -> &'static str {
+        match self {
+            Self::Share => "of this member",
+            Self::Table => "of all clients",
+        }
+    }
+}
+
+impl Shares {
+    /// A table of `most` places; a member of a team takes at most `most_of_member` of them.
+    pub(crate) fn new(most: usize, most_of_member: usize) -> Self {
+        Self(Arc::new(Table { most, most_of_member, taken: Mutex::default() }))
+    }
+
+    /// Takes a place for `principal`.
+    ///
+    /// # Errors
+    /// [`Full`]
+    pub(crate) fn take(&self, principal: &Principal) -> Result<Place, Full> {
+        let owner = Owner(principal.clone());
+        let mut taken = self.0.taken.lock();
+        let of_owner = taken.by.get(&owner).copied().unwrap_or_default();
+        if !principal.is_local() && of_owner >= self.0.most_of_member {
+            return Err(Full::Share);
+        }
+        if taken.all >= self.0.most {
+            return Err(Full::Table);
+        }
+        taken.all += 1;
+        taken.by.insert(owner.clone(), of_owner + 1);
+        Ok(Place { table: Arc::clone(&self.0), owner })
+    }
+
+    /// The principal with the most places.
+    pub(crate) fn greediest(&self) -> Option<Principal> {
+        let taken = self.0.taken.lock();
+        taken.by.iter().max_by_key(|(_, places)| **places).map(|(owner, _)| owner.0.clone())
+    }
+}
+
+impl Place {
+    /// Whether `principal` took it.
+    pub(crate) fn is_of(&self, principal: &Principal) -> bool {
+        self.owner.0.is_same(principal)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut taken = self.table.taken.lock();
+        taken.all = taken.all.saturating_sub(1);
+        if let Entry::Occupied(mut places) = taken.by.entry(self.owner.clone()) {
+            *places.get_mut() -= 1;
+            if *places.get() == 0 {
+                places.remove();
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use toolrack_host::principal::{Kind, Role};
+
+    use super::*;
+
+    fn person(subject: &str) -> Principal {
+        Principal::new(Kind::Person, "acme", "https://login.example", subject).unwrap()
+    }
+
+    #[test]
+    fn a_member_takes_a_share_whatever_their_role_and_leaves_the_rest_to_others() {
+        let shares = Shares::new(3, 2);
+        let first = shares.take(&person("ann")).unwrap();
+        let _second = shares.take(&person("ann").with_role(Role::Admin).in_membership(1)).unwrap();
+        assert_eq!(shares.take(&person("ann")).unwrap_err(), Full::Share);
+        let _of_bob = shares.take(&person("bob")).unwrap();
+        assert_eq!(shares.take(&person("eve")).unwrap_err(), Full::Table);
+        assert!(shares.greediest().unwrap().is_same(&person("ann")));
+        assert!(first.is_of(&person("ann")) && !first.is_of(&person("bob")));
+        drop(first);
+        assert!(shares.take(&person("ann")).is_ok(), "a place is free again as soon as its entry is dropped");
+        assert_eq!(shares.0.taken.lock().by.len(), 2, "no name is kept without a place");
+    }
+
+    #[test]
+    fn the_user_of_the_machine_may_take_all_places() {
+        let shares = Shares::new(3, 1);
+        let places: Vec<_> = (0..3).map(|_| shares.take(&Principal::LOCAL).unwrap()).collect();
+        assert_eq!(shares.take(&Principal::LOCAL).unwrap_err(), Full::Table);
+        drop(places);
+        assert!(shares.greediest().is_none());
+    }
+}
