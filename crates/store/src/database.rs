@@ -1,7 +1,7 @@
 //! Where the rows are: the one room that knows which database it is.
 //!
 //! Every transaction begins here, and every statement goes through [`query`]. What really differs between databases is
-//! in a file for each.
+//! in a file for each. Futures of Postgres are large, and boxed, so that a program on SQLite does not copy them around.
 
 #[cfg(feature = "postgres")]
 pub(crate) mod postgres;
@@ -105,7 +105,7 @@ impl Transaction {
             #[cfg(feature = "postgres")]
             Connection::Postgres(session) => {
                 let (connection, limit, _) = session.start();
-                let done = postgres::within(limit, sqlx::raw_sql(script).execute(connection)).await;
+                let done = Box::pin(postgres::within(limit, sqlx::raw_sql(script).execute(connection))).await;
                 session.end(done).map(drop)
             }
         };
@@ -117,7 +117,7 @@ impl Transaction {
             On::Reading(_) => Ok(()),
             On::Writing(transaction) => transaction.commit().await,
             #[cfg(feature = "postgres")]
-            On::Postgres(session) => session.commit().await,
+            On::Postgres(session) => Box::pin(session.commit()).await,
         };
         done.map_err(|error| self.place.error(error))
     }
@@ -133,7 +133,9 @@ impl Store {
                 Err(error) => Err(place.error(error)),
             },
             #[cfg(feature = "postgres")]
-            Backend::Postgres(tenant) => Ok(Transaction { on: On::Postgres(tenant.read(&place).await?), place }),
+            Backend::Postgres(tenant) => {
+                Ok(Transaction { on: On::Postgres(Box::pin(tenant.read(&place)).await?), place })
+            }
         }
     }
 
@@ -144,7 +146,7 @@ impl Store {
             Backend::Sqlite(file) => begin_with("BEGIN", file, place).await,
             #[cfg(feature = "postgres")]
             Backend::Postgres(tenant) => {
-                Ok(Transaction { on: On::Postgres(tenant.read_at_once(&place).await?), place })
+                Ok(Transaction { on: On::Postgres(Box::pin(tenant.read_at_once(&place)).await?), place })
             }
         }
     }
@@ -183,7 +185,7 @@ impl Store {
             Backend::Sqlite(file) => begin_with(file.begin(writing), file, place).await,
             #[cfg(feature = "postgres")]
             Backend::Postgres(tenant) => {
-                Ok(Transaction { on: On::Postgres(tenant.write(writing, &place).await?), place })
+                Ok(Transaction { on: On::Postgres(Box::pin(tenant.write(writing, &place)).await?), place })
             }
         }
     }

@@ -137,7 +137,7 @@ impl Query {
             Connection::Postgres(session) => {
                 let query = bound!(sqlx::query::<Postgres>(of_tenants(self.sql)), self.values, without_nul);
                 let (connection, limit, keeps) = session.start();
-                let done = within(limit, query.persistent(keeps).execute(connection)).await;
+                let done = Box::pin(within(limit, query.persistent(keeps).execute(connection))).await;
                 session.end(done).map(|done| done.rows_affected())
             }
         };
@@ -153,7 +153,7 @@ impl Query {
             Connection::Postgres(session) => {
                 let query = bound!(sqlx::query_as::<Postgres, R>(of_tenants(self.sql)), self.values, without_nul);
                 let (connection, limit, keeps) = session.start();
-                let done = within(limit, query.persistent(keeps).fetch_all(connection)).await;
+                let done = Box::pin(within(limit, query.persistent(keeps).fetch_all(connection))).await;
                 session.end(done)
             }
         };
@@ -169,7 +169,7 @@ impl Query {
             Connection::Postgres(session) => {
                 let query = bound!(sqlx::query_as::<Postgres, R>(of_tenants(self.sql)), self.values, without_nul);
                 let (connection, limit, keeps) = session.start();
-                let done = within(limit, query.persistent(keeps).fetch_optional(connection)).await;
+                let done = Box::pin(within(limit, query.persistent(keeps).fetch_optional(connection))).await;
                 session.end(done)
             }
         };
