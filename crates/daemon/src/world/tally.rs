@@ -206,12 +206,16 @@ fn without_output(logged: &Value) -> Option<Value> {
 fn note(world: &World, counts: &Counts, event: Event) {
     let logged = serde_json::to_value(&event).unwrap_or_default();
     if let Some(name) = logged["event"].as_str() {
-        let audience = match (audience(&event), without_output(&logged)) {
-            (Audience::Server(server), Some(less)) if !world.is_of_one(&server) => {
-                world.log.add(name, Audience::Members(server), &less);
-                Audience::Operators
-            }
-            (audience, _) => audience,
+        let audience = match audience(&event) {
+            // Of a server that several share, its members read less than those who operate it.
+            Audience::Server(server) if !world.is_of_one(&server) => match without_output(&logged) {
+                Some(less) => {
+                    world.log.add(name, Audience::Members(server), &less);
+                    Audience::Operators
+                }
+                None => Audience::Server(server),
+            },
+            audience => audience,
         };
         world.log.add(name, audience, &logged);
     }
