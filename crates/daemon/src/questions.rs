@@ -77,7 +77,7 @@ struct Waiting {
     question: Question,
     /// The question of an approval, which can check changed arguments.
     approval: Option<Confirm>,
-    answer: oneshot::Sender<(Answer, Callers)>,
+    answer: oneshot::Sender<(Answer, Principal)>,
 }
 
 /// A question as it is shown.
@@ -368,16 +368,14 @@ impl Questions {
                 }
                 question.check(arguments.clone()).await.map_err(AnswerRefused::Arguments)?;
             }
-            question.answered_by(Caller::of(principal.clone(), Way::Daemon));
         }
-        let callers = answer.answer.callers(principal);
         let waiting = self.inner.open.lock().waiting.remove(&number).ok_or(AnswerRefused::Over)?;
         // An error means that the asker was dropped at this moment.
-        waiting.answer.send((answer, callers)).map_err(|_| AnswerRefused::Over)
+        waiting.answer.send((answer, principal.clone())).map_err(|_| AnswerRefused::Over)
     }
 
     /// Asks, and waits for the answer.
-    async fn ask(&self, about: About, approval: Option<Confirm>) -> Result<(Answer, Callers), Unanswered> {
+    async fn ask(&self, about: About, approval: Option<Confirm>) -> Result<(Answer, Principal), Unanswered> {
         let (answer, answered) = oneshot::channel();
         let caller = approval.as_ref().map(|approval| &approval.caller).or(self.caller.as_ref()).cloned();
         let principal = caller.as_ref().map(|caller| caller.principal().clone()).unwrap_or_default();
@@ -463,7 +461,7 @@ impl Inner {
         about: About,
         (caller, principal): (Option<Caller>, &Principal),
         approval: Option<Confirm>,
-        answer: oneshot::Sender<(Answer, Callers)>,
+        answer: oneshot::Sender<(Answer, Principal)>,
     ) -> Option<(u64, Audience)> {
         let mut open = self.open.lock();
         if !open.has_room_for(principal) {
@@ -544,7 +542,7 @@ impl Asker for Questions {
 
     fn confirm(&self, question: Confirm) -> BoxFuture<'_, Confirmed> {
         Box::pin(async move {
-            let asked = question.clone();
+            let (asked, answered) = (question.clone(), question.clone());
             let about = About::Approval {
                 server: question.server.to_string(),
                 tool: question.tool,
@@ -556,11 +554,12 @@ impl Asker for Questions {
                 findings: question.findings.into_iter().map(Finding::from).collect(),
                 lasting: lasting_name(question.lasting).to_owned(),
             };
-            let (answer, callers) = match self.ask(about, Some(asked)).await {
+            let (answer, by) = match self.ask(about, Some(asked)).await {
                 Ok(answer) => answer,
                 Err(unanswered) => return Confirmed::No { why: Some(unanswered.why()) },
             };
-            let arguments = answer.arguments;
+            let (arguments, callers) = (answer.arguments, answer.answer.callers(&by));
+            answered.answered_by(Caller::of(by, Way::Daemon));
             match answer.answer {
                 Word::Once => arguments.map_or(Confirmed::Yes, Confirmed::Edited),
                 Word::Session => Confirmed::Kept { keep: Keep::Session, callers, arguments },
