@@ -66,7 +66,7 @@ use crate::{
     resolve::{Answers, Artifacts},
     server::{Server, Snapshot},
     spec::{ServerName, ValidateArgs},
-    text::{Conceal, quote},
+    text::{Conceal, for_line, quote},
     trace::{TraceContext, Tracer},
     witness::{Caller, Decision, Fact, Witness},
 };
@@ -291,6 +291,14 @@ pub(crate) struct Door {
     pub(crate) answered: Arc<Answered>,
 }
 
+/// Refuses a caller for whom the server is not, as if it were not there.
+pub(crate) fn admit(server: &Server, name: &str, caller: &Caller) -> Result<(), CallError> {
+    if server.spec.is_for(caller.principal()) {
+        return Ok(());
+    }
+    Err(CallError::UnknownServer { server: for_line(name).into_owned() })
+}
+
 impl Door {
     /// Returns a door with another gate and asker. A call may still bring its own asker.
     pub(crate) fn with(&self, asker: SharedAsker, gate: Arc<dyn Gate>) -> Self {
@@ -330,9 +338,7 @@ impl Door {
     ) -> Result<ToolOutcome, CallError> {
         let number = self.calls.fetch_add(1, Ordering::Relaxed) + 1;
         let asker = call.asker.clone().unwrap_or_else(|| self.asker.clone());
-        if !server.spec.is_for(call.caller.principal()) {
-            return Err(CallError::UnknownServer { server: tool.server.to_string() });
-        }
+        admit(server, tool.server.as_str(), &call.caller)?;
         let mut running = Running::new(self, number, tool, call.caller.clone());
         // Check cheaply first: most servers have no tool in quarantine.
         if server.may_be_quarantined(&tool.tool().name)

@@ -6,10 +6,10 @@ use arc_swap::ArcSwap;
 use tokio::time::Instant;
 
 use crate::{
+    ask::Callers,
     catalog::CatalogTool,
     definition::DefinitionHash,
     principal::Principal,
-    server::Server,
     spec::ServerName,
     witness::{Caller, Way},
 };
@@ -80,19 +80,19 @@ impl Answered {
     /// Adds an answer about `tools` of a server to a question about a call of `caller`: for calls of its principal, or of all.
     pub(super) fn add(
         &self,
-        (name, server): (&ServerName, &Server),
+        (name, fingerprint): (&ServerName, &str),
         tools: Vec<(String, DefinitionHash)>,
-        (caller, is_for_all): (&Caller, bool),
+        (caller, callers): (&Caller, Callers),
         is_kept_here: bool,
     ) {
         let (at, given_at) = (Instant::now(), SystemTime::now());
         let since = Since { at, is_kept_here, given_at, caller: caller.clone() };
-        let (fingerprint, principal) = (server.spec.fingerprint(), (!is_for_all).then(|| caller.principal().key()));
+        let principal = (callers == Callers::Same).then(|| caller.principal().key());
         self.0.rcu(|all| {
             let mut all = HashMap::clone(all);
             for (tool, definition) in &tools {
                 let (server, tool, principal) = (name.clone(), tool.clone(), principal.clone());
-                let fingerprint = fingerprint.clone();
+                let fingerprint = fingerprint.to_owned();
                 if all.len() < MAX_ANSWERS {
                     let covered = Covered { server, fingerprint, tool, definition: *definition, principal };
                     all.insert(covered, since.clone());

@@ -41,6 +41,16 @@ struct UnderReview {
     by: OnceLock<Caller>,
 }
 
+impl UnderReview {
+    /// The rule that now denies the call with these arguments.
+    fn denial(&self, arguments: &Map<String, Value>) -> Option<String> {
+        match self.gate.judge(&GateRequest::of(&self.tool, arguments).by(&self.caller)) {
+            Verdict::Deny { why } => Some(why.to_string()),
+            _ => None,
+        }
+    }
+}
+
 impl Review for UnderReview {
     fn is_answered(&self) -> bool {
         let mut answers = self.answered.find((&self.tool, &self.fingerprint), self.caller.principal());
@@ -54,8 +64,7 @@ impl Review for UnderReview {
 
     fn check(self: Arc<Self>, arguments: Map<String, Value>) -> BoxFuture<'static, Result<(), String>> {
         Box::pin(async move {
-            let request = GateRequest::of(&self.tool, &arguments).by(&self.caller);
-            if let Verdict::Deny { why } = self.gate.judge(&request) {
+            if let Some(why) = self.denial(&arguments) {
                 return Err(format!("it is not allowed: {why}"));
             }
             fits(&self.tool, arguments).await
@@ -97,7 +106,9 @@ impl Door {
         asker: &SharedAsker,
         (why, lasting): (String, bool),
     ) -> Result<Map<String, Value>, CallError> {
-        if lasting && let Some(answer) = self.recall(running.tool, server, call.caller.principal()).await {
+        let fingerprint = server.spec.fingerprint();
+        let entry = (running.tool, &*fingerprint);
+        if lasting && let Some(answer) = self.recall(entry, call.caller.principal()).await {
             running.decided(Decision::Remembered, answer);
             return Ok(call.arguments.clone());
         }
@@ -110,7 +121,7 @@ impl Door {
             let why = format!("it needs a person's approval ({why}), and no person can be asked");
             return Err(running.refused(Decision::Unasked, why));
         }
-        let arguments = self.ask(running, (call, server), asker, (why, lasting)).await?;
+        let arguments = self.ask(running, (call, server, fingerprint), asker, (why, lasting)).await?;
         if server.still_has(running.tool) {
             return Ok(arguments);
         }
@@ -119,15 +130,14 @@ impl Door {
     }
 
     /// Returns the remembered answer that covers this call.
-    async fn recall(&self, tool: &CatalogTool, server: &Server, principal: &Principal) -> Option<String> {
-        let fingerprint = server.spec.fingerprint();
-        if self.answered.find((tool, &fingerprint), principal).any(|since| since.is_kept_here) {
+    async fn recall(&self, (tool, fingerprint): (&CatalogTool, &str), principal: &Principal) -> Option<String> {
+        if self.answered.find((tool, fingerprint), principal).any(|since| since.is_kept_here) {
             return Some("a person allowed it until the program ends".to_owned());
         }
         let answers = self.answers.as_ref()?;
         let about = AnswerQuery {
             server: &tool.server,
-            fingerprint: &fingerprint,
+            fingerprint,
             tool: &tool.tool().name,
             definition: tool.definition(),
             principal,
@@ -139,7 +149,7 @@ impl Door {
     async fn ask(
         &self,
         running: &mut Running<'_>,
-        (call, server): (&Call, &Server),
+        (call, server, fingerprint): (&Call, &Server, String),
         asker: &SharedAsker,
         (why, lasting): (String, bool),
     ) -> Result<Map<String, Value>, CallError> {
@@ -154,7 +164,7 @@ impl Door {
             answered: Arc::clone(&self.answered),
             gate: Arc::clone(&self.gate),
             tool: tool.clone(),
-            fingerprint: server.spec.fingerprint(),
+            fingerprint,
             caller: call.caller.clone(),
             asked: Instant::now(),
             by: OnceLock::new(),
@@ -175,7 +185,7 @@ impl Door {
         let decision = if arguments.is_some() { Decision::Edited } else { Decision::Confirmed };
         let why = match keep {
             Keep::Once => why,
-            keep if lasting => format!("{why}; {}", self.keep((keep, callers), tool, server, &call.caller).await),
+            keep if lasting => format!("{why}; {}", self.keep((keep, callers), &review, server).await),
             _ => why,
         };
         running.was_answered(decision, &why, review.by.get());
@@ -185,8 +195,7 @@ impl Door {
         };
         let Some(arguments) = arguments else {
             // The rules may have changed while the user decided.
-            let request = GateRequest::of(tool, &call.arguments).by(&call.caller);
-            if let Verdict::Deny { why } = self.gate.judge(&request) {
+            if let Some(why) = review.denial(&call.arguments) {
                 return Err(running.refused(Decision::Denied, why));
             }
             running.decided(decision, why);
@@ -220,13 +229,8 @@ impl Door {
     }
 
     /// Remembers that calls like this one may run, and returns for how long, as text.
-    async fn keep(
-        &self,
-        (keep, callers): (Keep, Callers),
-        tool: &CatalogTool,
-        server: &Server,
-        caller: &Caller,
-    ) -> &'static str {
+    async fn keep(&self, (keep, callers): (Keep, Callers), review: &UnderReview, server: &Server) -> &'static str {
+        let UnderReview { tool, fingerprint, caller, .. } = review;
         let principal = (callers == Callers::Same).then(|| caller.principal());
         let of_server = keep == Keep::Server;
         let tools: Vec<_> = match of_server {
@@ -238,14 +242,12 @@ impl Door {
         };
         let stored = match (&self.answers, keep) {
             (Some(answers), Keep::Tool | Keep::Server) => {
-                let fingerprint = server.spec.fingerprint();
-                let (server, by) = (&tool.server, caller.way());
-                let tools = &tools;
-                answers.remember(NewAnswer { server, fingerprint: &fingerprint, tools, of_server, principal, by }).await
+                let (server, tools, by) = (&tool.server, &tools, caller.way());
+                answers.remember(NewAnswer { server, fingerprint, tools, of_server, principal, by }).await
             }
             _ => false,
         };
-        self.answered.add((&tool.server, server), tools, (caller, callers == Callers::All), !stored);
+        self.answered.add((&tool.server, fingerprint), tools, (caller, callers), !stored);
         match (stored, of_server) {
             (true, false) => "always, for this tool",
             (true, true) => "always, for all tools of this server",

@@ -8,7 +8,7 @@ use super::Host;
 use crate::{
     ask::SharedAsker,
     call::{
-        CallError,
+        CallError, admit,
         counting::{Place, Work},
     },
     link::{
@@ -17,7 +17,7 @@ use crate::{
     },
     quota::{OverQuota, Quantity},
     spec::ServerName,
-    text::{for_line, quote},
+    text::quote,
     trace::TraceContext,
     witness::Caller,
 };
@@ -134,9 +134,7 @@ impl Host {
     /// [`CallError`].
     pub async fn relay(&self, server: &str, request: Relay) -> Result<Bytes, CallError> {
         let Relay { method, name, params, asker, caller, trace } = request;
-        if !self.server(server)?.spec.is_for(caller.principal()) {
-            return Err(CallError::UnknownServer { server: for_line(server).into_owned() });
-        }
+        admit(self.server(server)?.as_ref(), server, &caller)?;
         let place = self.place(server, (method, &name), &caller)?;
         let asker = asker.unwrap_or_else(|| self.door.asker.clone());
         let result = self.on_link(server, &name, |link: Link| {
