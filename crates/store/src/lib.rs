@@ -197,7 +197,7 @@ impl Store {
     }
 
     /// Waits for the running statement and closes the file. A store that is merely dropped loses nothing, but leaves
-    /// the write-ahead log beside the file. The connections of a [`Database`] stay open, for its other stores.
+    /// the write-ahead log beside the file. On Postgres, the connections stay open for the other stores of the database.
     pub async fn close(&self) {
         match &self.backend {
             Backend::Sqlite(file) => file.pool.close().await,
