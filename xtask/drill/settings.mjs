@@ -2,11 +2,12 @@
 
 import { mkdirSync, mkdtempSync } from "node:fs";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { join, resolve } from "node:path";
 
 const [binary, ...words] = process.argv.slice(2);
 if (binary === undefined) throw new Error("the first argument is the program `toolrack`");
-export const BINARY = binary;
+// Its processes have a working folder of their own.
+export const BINARY = resolve(binary);
 
 const option = (/** @type {string} */ name, /** @type {number} */ usual) => {
   const at = words.indexOf(`--${name}`);

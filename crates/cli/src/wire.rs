@@ -515,7 +515,7 @@ impl World {
             tape: self.tape.clone(),
             quotas: self.quotas.clone(),
             on_message: self.on_message(),
-            member: None,
+            loan: None,
         }
     }
 

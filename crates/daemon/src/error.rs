@@ -97,6 +97,11 @@ impl ApiError {
         }
     }
 
+    /// The message for users.
+    pub(crate) fn message(&self) -> &str {
+        &self.error.message
+    }
+
     pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
         self.error.hint = Some(hint.into());
         self

@@ -70,6 +70,8 @@ use self::{
 };
 use crate::shares::Shares;
 
+pub(crate) use self::http::{SESSION as SESSION_HEADER, begins_session, has_sessions};
+
 /// How long a client that lists waits for servers that start with the gateway: many clients list once and never again.
 const START: Duration = Duration::from_secs(5);
 

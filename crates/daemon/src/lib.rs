@@ -50,6 +50,7 @@ mod removals;
 mod rights;
 mod routes;
 mod serve;
+mod session_worlds;
 mod shares;
 pub mod shown;
 mod streams;

@@ -6,7 +6,7 @@ use toolrack_config::{given_in, is_secret_word};
 use toolrack_host::{Principal, ServerName};
 use url::Url;
 
-use crate::{credentials::WorldOf, world::World};
+use crate::world::World;
 
 /// Finds the values that a member still has to give to their own servers, and the page on which they give them.
 #[derive(Clone)]
@@ -25,8 +25,7 @@ impl fmt::Debug for Missing {
 impl Missing {
     /// The missing values of the member whose world is `world`; `None` for another world.
     pub(crate) fn of_member(world: &Arc<World>, dashboard: Option<&Url>) -> Option<Self> {
-        let is_of_member = matches!(world.of, WorldOf::Person(_));
-        let dashboard = dashboard.filter(|_| is_of_member)?.clone();
+        let dashboard = dashboard.filter(|_| world.of.member().is_some())?.clone();
         Some(Self { world: Arc::clone(world), dashboard })
     }
 

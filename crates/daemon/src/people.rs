@@ -8,7 +8,7 @@ use axum::{
     extract::Request,
     http::{Method, StatusCode},
     middleware::Next,
-    response::{IntoResponse as _, Response},
+    response::Response,
 };
 use toolrack_host::{Principal, ServerSpec};
 
@@ -16,11 +16,8 @@ use crate::{
     error::ApiError,
     guard,
     world::World,
-    worlds::{Common, Worlds},
+    worlds::{Common, Most, Worlds},
 };
-
-/// The most worlds of members at once, in one tenant.
-const MAX_WORLDS: usize = 1_000;
 
 /// The paths that the member's own world answers. The tenant's world answers all others.
 const MEMBER_PATHS: [&str; 13] = [
@@ -91,15 +88,18 @@ impl People {
         let (own, key) = (member.key(), key_of(member));
         // The member had another role or other groups then, and perhaps other servers.
         self.worlds.stop_where(|id| is_of(id, &own) && id != key);
-        if self.worlds.count() >= MAX_WORLDS && !self.worlds.is_running(&key) {
-            let message = format!("{MAX_WORLDS} members of the tenant use servers of their own already");
-            return ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "TOO_MANY_WORLDS", message)
-                .hint("try again in some minutes")
-                .into_response();
-        }
         self.worlds.answer(&key, request).await
     }
 }
+
+/// The most worlds of members at once, in one tenant.
+pub(crate) const MOST: Most = Most {
+    worlds: 1_000,
+    refusal: |most| {
+        let message = format!("{most} members of the tenant use servers of their own already");
+        ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "TOO_MANY_WORLDS", message).hint("try again in some minutes")
+    },
+};
 
 /// Whether `id` is the id of a world of the member with this key.
 fn is_of(id: &str, member: &str) -> bool {
@@ -114,7 +114,7 @@ fn key_of(member: &Principal) -> String {
 }
 
 /// Whether `path` is one of `places`, or below one.
-fn is_below(path: &str, places: &[&str]) -> bool {
+pub(crate) fn is_below(path: &str, places: &[&str]) -> bool {
     places.iter().any(|below| path.strip_prefix(below).is_some_and(|rest| rest.is_empty() || rest.starts_with('/')))
 }
 

@@ -1,6 +1,8 @@
 //! The daemon itself: its address, its routes, and its shutdown.
 
 mod connections;
+mod local;
+mod services;
 
 use std::{
     collections::BTreeSet,
@@ -9,54 +11,49 @@ use std::{
     io,
     net::SocketAddr,
     pin::pin,
-    sync::{Arc, LazyLock, Weak},
+    sync::{Arc, LazyLock},
     time::Duration,
 };
 
 use axum::{
     Extension, Router,
     extract::{DefaultBodyLimit, Request},
-    http::Extensions,
     middleware::{self, Next},
     response::Response,
 };
 use futures::future::BoxFuture;
 use tokio::{
     net::{TcpListener, TcpSocket, UnixListener, UnixStream},
-    sync::Semaphore,
-    time::{sleep, timeout},
+    time::timeout,
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use toolrack_config::Loaded;
 use toolrack_team::{Authority, FrontDoor};
-use tower::ServiceExt as _;
 use tower_http::catch_panic::CatchPanicLayer;
 use url::Url;
 
+use self::{
+    local::Clients,
+    services::{Services, Site, agents_of, gateway_options, sessions_of, tenants_of},
+};
 use crate::{
-    agents::{self, Agents},
-    api, dashboard, endpoint,
-    gateway::{Gateway, GatewayOptions},
+    agents, api, dashboard, endpoint,
+    gateway::Gateway,
     guard,
     guard::{Guard, Members, Token},
-    missing::Missing,
-    people::{self, People},
+    people,
     removals::{Forget, Removals},
     rights::Right,
     routes,
+    session_worlds::{self, SessionWorlds},
     shares::PLACES_FOR_ONE,
-    streams,
-    tenants::{self, Tenants},
-    unread,
-    world::{MemberWorlds, Parts, World},
-    worlds::{Answers, Common, MakeWorld, Serve, Times},
+    streams, tenants, unread,
+    world::{Parts, World},
+    worlds::{MakeWorld, Times},
 };
 
 /// The most bytes of a request's body.
 const MAX_BODY: usize = 4 * 1024 * 1024;
-
-/// The most local programs that are served concurrently through the socket.
-const MAX_LOCAL: usize = 256;
 
 /// The most HTTP connections that are served concurrently. A client has a few, and each event stream that it listens to
 /// is one.
@@ -64,6 +61,9 @@ const MAX_CONNECTIONS: usize = 4_096;
 
 /// The most HTTP connections that have not shown a valid token yet.
 const MAX_UNAUTHENTICATED: usize = 512;
+
+/// The most sessions of one user with servers of their own, by default.
+const MAX_SESSION_WORLDS: usize = 32;
 
 /// How long a connection without a valid token may take to send the head of a request.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
@@ -114,8 +114,11 @@ pub struct Options {
     pub remote: bool,
     /// How long running calls may continue at the end.
     pub grace: Duration,
-    /// How long the world of an agent or a tenant runs without a request.
+    /// How long the world of an agent, a tenant, a member or a session runs without a request.
     pub agent_idle: Duration,
+    /// The most sessions of one user that have servers of their own (`share = "session"`). Beyond, the daemon refuses a
+    /// new session. 32 by default.
+    pub session_worlds: usize,
     /// The most HTTP connections at once. Beyond, a new one replaces one that has shown no valid token, or waits if
     /// there is none. 4,096 by default. Each takes a file descriptor.
     pub connections: usize,
@@ -144,6 +147,7 @@ impl Options {
             remote: false,
             grace: Duration::from_secs(3),
             agent_idle: Duration::from_mins(10),
+            session_worlds: MAX_SESSION_WORLDS,
             connections: MAX_CONNECTIONS,
             member_connections: None,
             unauthenticated: MAX_UNAUTHENTICATED,
@@ -206,6 +210,7 @@ pub struct Daemon {
     token: Token,
     router: Router,
     gateway: Gateway,
+    sessions: Option<Arc<SessionWorlds>>,
     local: Option<(UnixListener, Admit)>,
     world: Arc<World>,
     tasks: TaskTracker,
@@ -221,18 +226,20 @@ impl fmt::Debug for Daemon {
 
 impl Daemon {
     /// Binds the address, loads the configuration and begins to start its servers. `for_agents` makes the parts of an
-    /// agent's world at the first request to that agent. With a `team`, it also serves the members of the team: each
-    /// reaches the world of their own tenant, and never the daemon's own world.
+    /// agent's world at the first request to that agent, and `for_sessions` those of a session that has servers of its
+    /// own. With a `team`, it also serves the members of the team: each reaches the world of their own tenant, and
+    /// never the daemon's own world.
     ///
     /// # Errors
     /// [`StartError`]; nothing was started then.
     pub async fn start(
         parts: Parts,
         for_agents: MakeWorld,
+        for_sessions: Option<MakeWorld>,
         team: Option<Team>,
         options: Options,
     ) -> Result<Self, StartError> {
-        let Options { listen, token, mut hosts, remote, grace, agent_idle, .. } = options;
+        let Options { listen, token, mut hosts, remote, grace, agent_idle, session_worlds, .. } = options;
         let bounds = connections::Bounds {
             most: options.connections,
             of_member: options.member_connections.unwrap_or(options.connections / PLACES_FOR_ONE).max(1),
@@ -253,14 +260,21 @@ impl Daemon {
         let tasks = TaskTracker::new();
         let world = World::start(parts, None, &tasks, CancellationToken::new()).await;
         let of_team = team.as_ref().map(|team| team.door.url().clone());
-        let site = Arc::new(Site { hosts, address, of_team, times: Times { idle: agent_idle, grace } });
+        let times = Times { idle: agent_idle, grace };
+        let site = Arc::new(Site { hosts, address, of_team, times, session_worlds });
         let gateway = Gateway::new(world.host.clone(), gateway_options(&world, &site));
         let agents = agents_of(&site, &world, for_agents, &tasks);
+        let sessions = for_sessions.map(|make| sessions_of(&site, &world, make, &tasks));
         let of_agents = Arc::clone(&agents);
         let others = move |path: &str, token: &str| of_agents.opens(path, token);
         let mut guard = Guard::new(token.clone(), address, &site.hosts, Box::new(others));
-        let services =
-            Services { world: Arc::clone(&world), gateway: gateway.clone(), agents: Some(agents), people: None };
+        let services = Services {
+            world: Arc::clone(&world),
+            gateway: gateway.clone(),
+            agents: Some(agents),
+            people: None,
+            sessions: sessions.clone(),
+        };
         let pages = dashboard::router().layer(middleware::from_fn(once_applied));
         let mut router = ROUTES.clone().merge(pages).layer(middleware::map_request(move |mut request: Request| {
             services.add_to(request.extensions_mut());
@@ -280,7 +294,7 @@ impl Daemon {
             .layer(middleware::map_response(streams::passed_on))
             .layer(middleware::from_fn_with_state(Arc::new(guard), guard::check))
             .layer(middleware::from_fn(unread::read));
-        Ok(Self { listener, address, token, router, gateway, local: None, world, tasks, bounds, grace })
+        Ok(Self { listener, address, token, router, gateway, sessions, local: None, world, tasks, bounds, grace })
     }
 
     /// The address that it listens on.
@@ -315,14 +329,14 @@ impl Daemon {
     /// Serves until `until` is ready. Then it accepts nothing new, streams end, and calls in flight have
     /// [`Options::grace`]. The host is not shut down.
     pub async fn run(self, until: impl Future<Output = ()>) {
-        let Self { listener, router, gateway, local, world, tasks, bounds, grace, .. } = self;
+        let Self { listener, router, gateway, sessions, local, world, tasks, bounds, grace, .. } = self;
         let ending = world.ending.clone();
         if let Some(local) = local {
-            let (gateway, within) = (gateway.clone(), tasks.clone());
+            let (clients, within) = (Clients { gateway: gateway.clone(), sessions }, tasks.clone());
             let (world, ending) = (Arc::clone(&world), ending.clone());
             tasks.spawn(async move {
                 world.once_applied().await;
-                serve_local(local, gateway, within, ending).await;
+                local::serve(local, clients, within, ending).await;
             });
         }
         let mut serving = pin!(connections::serve(listener, router, bounds, ending.clone()));
@@ -359,6 +373,7 @@ static ROUTES: LazyLock<Router> = LazyLock::new(|| {
     api::router()
         .merge(agents::router())
         .merge(endpoints())
+        .layer(middleware::from_fn(session_worlds::to_session_world))
         .layer(middleware::from_fn(people::to_member_world))
         .layer(middleware::from_fn(once_applied))
         .layer(DefaultBodyLimit::max(MAX_BODY))
@@ -381,191 +396,8 @@ fn endpoints() -> Router {
     Router::new().nest(endpoint::ALL, all).nest(endpoint::OF_PROFILE, of_profile)
 }
 
-/// The addresses of a daemon, for its worlds.
-struct Site {
-    /// The names that requests may have in `Host`.
-    hosts: Vec<String>,
-    address: SocketAddr,
-    /// The address of the dashboard for the members of a team.
-    of_team: Option<Url>,
-    times: Times,
-}
-
-/// What the routes find in the extensions of a request to a world.
-#[derive(Clone)]
-struct Services {
-    world: Arc<World>,
-    gateway: Gateway,
-    agents: Option<Arc<Agents>>,
-    people: Option<Arc<People>>,
-}
-
-impl Services {
-    fn add_to(&self, extensions: &mut Extensions) {
-        extensions.insert(Arc::clone(&self.world));
-        extensions.insert(self.gateway.clone());
-        extensions.insert(self.agents.as_ref().map_or_else(Weak::new, Arc::downgrade));
-        if let Some(people) = &self.people {
-            extensions.insert(Arc::clone(people));
-        }
-    }
-
-    fn into_answers(self) -> Answers {
-        Arc::new(move |mut request| {
-            self.add_to(request.extensions_mut());
-            Box::pin(async move {
-                let Ok(response) = ROUTES.clone().oneshot(request).await;
-                response
-            })
-        })
-    }
-}
-
-/// Makes the services of a world: the control API, the MCP endpoint, and the worlds of its agents, if it has any.
-fn services(site: &Arc<Site>) -> Serve {
-    let site = Arc::clone(site);
-    Arc::new(move |world, within, tasks| {
-        let gateway = Gateway::new(world.host.clone(), gateway_options(world, &site));
-        let agents = within.for_agents.map(|make| agents_of(&site, world, make, tasks));
-        let people = within.for_members.map(|make| people_of(&site, world, make, tasks));
-        if let Some(people) = &people {
-            // Set here and nowhere else.
-            let _ = world.members.set(worlds_of(people));
-        }
-        let services = Services { world: Arc::clone(world), gateway: gateway.clone(), agents, people };
-        (services.into_answers(), gateway)
-    })
-}
-
-/// The agents of `world`. Their worlds end with it.
-fn agents_of(site: &Arc<Site>, world: &Arc<World>, make: MakeWorld, tasks: &TaskTracker) -> Arc<Agents> {
-    let common = Common {
-        make,
-        serve: services(site),
-        times: site.times,
-        ending: world.ending.clone(),
-        tasks: tasks.clone(),
-        base: None,
-        // The event log of a world also gets the questions from the worlds of its agents.
-        log: Some(Arc::clone(&world.log)),
-    };
-    Agents::new(Arc::clone(world), common)
-}
-
-/// The members of the tenant whose world `tenant` is. Their worlds end with it.
-fn people_of(site: &Arc<Site>, tenant: &Arc<World>, make: MakeWorld, tasks: &TaskTracker) -> Arc<People> {
-    let common = Common {
-        make,
-        serve: services(site),
-        times: site.times,
-        ending: tenant.ending.clone(),
-        tasks: tasks.clone(),
-        base: Some(Arc::clone(tenant)),
-        log: None,
-    };
-    People::new(Arc::clone(tenant), common)
-}
-
-/// The worlds of members, as long as there are any.
-fn worlds_of(people: &Arc<People>) -> MemberWorlds {
-    let (ends, reloads) = (Arc::downgrade(people), Arc::downgrade(people));
-    MemberWorlds {
-        end: Box::new(move |member| {
-            let people = ends.upgrade();
-            Box::pin(async move {
-                if let Some(people) = people {
-                    people.end(&member).await;
-                }
-            })
-        }),
-        reload: Box::new(move |member| {
-            let people = reloads.upgrade();
-            Box::pin(async move {
-                if let Some(people) = people {
-                    people.reload(&member).await;
-                }
-            })
-        }),
-    }
-}
-
-/// The tenants `ids` of a team. Their worlds end with `world`, and tell it nothing.
-fn tenants_of(
-    site: &Arc<Site>,
-    ids: BTreeSet<String>,
-    make: MakeWorld,
-    world: &World,
-    tasks: &TaskTracker,
-) -> Arc<Tenants> {
-    let common = Common {
-        make,
-        serve: services(site),
-        times: site.times,
-        ending: world.ending.clone(),
-        tasks: tasks.clone(),
-        base: None,
-        log: None,
-    };
-    Tenants::new(ids, common)
-}
-
 /// The `Host` of requests to `url`.
 fn host_of(url: &Url) -> String {
     let host = url.host_str().unwrap_or_default();
     url.port().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"))
-}
-
-/// Serves local programs, one connection each, until the daemon ends.
-async fn serve_local(
-    (socket, admit): (UnixListener, Admit),
-    gateway: Gateway,
-    tasks: TaskTracker,
-    ending: CancellationToken,
-) {
-    let places = Arc::new(Semaphore::new(MAX_LOCAL));
-    loop {
-        let accepted = tokio::select! {
-            () = ending.cancelled() => return,
-            accepted = socket.accept() => accepted,
-        };
-        match (accepted, Arc::clone(&places).try_acquire_owned()) {
-            (Ok((stream, _)), Ok(place)) => {
-                let (gateway, admitted) = (gateway.clone(), admit(stream));
-                tasks.spawn(async move {
-                    if let Some(stream) = admitted.await {
-                        serve_one(stream, &gateway).await;
-                    }
-                    drop(place);
-                });
-            }
-            (Ok(_), Err(_)) => tracing::warn!("a program was turned away: {MAX_LOCAL} are served already"),
-            (Err(error), _) => {
-                tracing::warn!("a program could not be served: {error}");
-                sleep(REFUSED).await;
-            }
-        }
-    }
-}
-
-async fn serve_one(stream: UnixStream, gateway: &Gateway) {
-    let (reader, writer) = stream.into_split();
-    if let Err(error) = gateway.serve_stdio(reader, writer).await {
-        tracing::info!("{error}");
-    }
-}
-
-/// The options of the gateway. If its client cannot be asked, a question waits with the others.
-fn gateway_options(world: &Arc<World>, site: &Site) -> GatewayOptions {
-    // The gateway compares only names, for any port.
-    let name = |host: &String| host.rsplit_once(':').map_or(host.as_str(), |(name, _)| name).to_owned();
-    GatewayOptions {
-        asker: Some(Arc::new(world.questions.clone())),
-        agent: world.questions.agent().map(Arc::from),
-        secrets: Some(Arc::clone(&world.secrets)),
-        profiles: world.profiles.clone(),
-        missing: Missing::of_member(world, site.of_team.as_ref()),
-        unproven: None,
-        hosts: site.hosts.iter().map(name).chain([site.address.ip().to_string()]).collect(),
-        ..GatewayOptions::default()
-    }
 }

@@ -141,6 +141,9 @@ pub(crate) struct MemberWorlds {
 /// An operation on the worlds of the member with a key.
 pub(crate) type OfMember = Box<dyn Fn(String) -> BoxFuture<'static, ()> + Send + Sync>;
 
+/// Finds the worlds of the sessions that run now.
+pub(crate) type WorldsOfSessions = Box<dyn Fn() -> Vec<Arc<World>> + Send + Sync>;
+
 /// The state that everything in the daemon reads. One task changes it ([`keeper`]); readers never wait.
 pub(crate) struct World {
     pub(crate) host: Host,
@@ -161,6 +164,8 @@ pub(crate) struct World {
     pub(crate) credentials: CredentialsOf,
     /// The worlds of members, if this is the world of a tenant.
     pub(crate) members: OnceLock<MemberWorlds>,
+    /// Finds the worlds of its sessions, if it has any.
+    pub(crate) sessions: OnceLock<WorldsOfSessions>,
     /// The servers that members add for themselves; present in the world of a tenant and in the worlds of its members.
     pub(crate) own_servers: Option<Arc<OwnServers>>,
     /// Tasks that run beside requests.
@@ -252,6 +257,7 @@ impl World {
             of,
             credentials,
             members: OnceLock::new(),
+            sessions: OnceLock::new(),
             own_servers,
             tasks: tasks.clone(),
             under_way: UnderWay::default(),
@@ -304,7 +310,7 @@ impl World {
     /// Returns whether this is the world of one member, and the server of this name runs in it.
     pub(crate) fn runs_for_one_member(&self, server: &str) -> bool {
         let runs = || self.loaded.load().desired.get(server).is_some_and(|spec| self.of.runs(spec));
-        matches!(self.of, WorldOf::Person(_)) && runs()
+        self.of.member().is_some() && runs()
     }
 
     /// Returns whether `principal` may read what is stored about the server of this name. A server without an entry may
@@ -316,7 +322,7 @@ impl World {
 
     /// Whether the server of this name is of one person: what it writes has nothing of others.
     pub(crate) fn is_of_one(&self, server: &str) -> bool {
-        matches!(self.of, WorldOf::Machine) || self.runs_for_one_member(server)
+        matches!(self.of, WorldOf::Machine | WorldOf::Session(None)) || self.runs_for_one_member(server)
     }
 
     /// Returns the problems of the running configuration, and the reason why the current files are rejected.
@@ -367,13 +373,16 @@ impl World {
         self.given.subscribe()
     }
 
-    /// Restarts `servers`, because a value that they need has changed.
+    /// Restarts `servers`, also those of its sessions, because a value that they need has changed.
     pub(crate) fn restart_for_values(&self, servers: &BTreeSet<String>) {
-        for server in servers {
-            // A server that was removed meanwhile has nothing to end.
-            let _ = self.host.reconnect(server);
+        let of_sessions = self.sessions.get().map(|running| running()).unwrap_or_default();
+        for world in of_sessions.iter().map(|world| &**world).chain([self]) {
+            for server in servers {
+                // A server that was removed meanwhile has nothing to end.
+                let _ = world.host.reconnect(server);
+            }
+            world.given.send_replace(());
         }
-        self.given.send_replace(());
     }
 
     /// Returns a receiver that notices each time the configuration is applied.

@@ -46,6 +46,8 @@ pub struct WorldParts {
     pub for_agents: Option<MakeWorld>,
     /// Makes the worlds of the members of a tenant.
     pub for_members: Option<MakeWorld>,
+    /// Makes the worlds of the sessions of MCP clients, for servers that run once for each session.
+    pub for_sessions: Option<MakeWorld>,
     /// Done once that world has ended.
     pub then: BoxFuture<'static, ()>,
 }
@@ -68,8 +70,8 @@ pub struct NoWorld {
 /// Answers the requests to a world.
 pub(crate) type Answers = Arc<dyn Fn(Request) -> BoxFuture<'static, Response> + Send + Sync>;
 
-/// Makes what answers the requests to a world, and the worlds in it; and the gateway, which ends with the world.
-pub(crate) type Serve = Arc<dyn Fn(&Arc<World>, Within, &TaskTracker) -> (Answers, Gateway) + Send + Sync>;
+/// Makes what answers the requests to a world, and the worlds in it. The gateway ends with the world.
+pub(crate) type Serve = Arc<dyn Fn(&Arc<World>, Within, &TaskTracker) -> Serving + Send + Sync>;
 
 /// The makers of the worlds in a world.
 pub(crate) struct Within {
@@ -77,6 +79,8 @@ pub(crate) struct Within {
     pub(crate) for_agents: Option<MakeWorld>,
     /// Makes the worlds of its members.
     pub(crate) for_members: Option<MakeWorld>,
+    /// Makes the worlds of its sessions.
+    pub(crate) for_sessions: Option<MakeWorld>,
 }
 
 /// Times of a world.
@@ -97,11 +101,21 @@ pub(crate) struct Common {
     pub(crate) ending: CancellationToken,
     /// Their tasks.
     pub(crate) tasks: TaskTracker,
-    /// For the worlds of members: the world whose configuration they use, in addition to the servers that each member
-    /// has added.
+    /// For the worlds of members and sessions: the world whose configuration they use, in addition to the servers that
+    /// each member has added.
     pub(crate) base: Option<Arc<World>>,
     /// This log also gets the events of their questions.
     pub(crate) log: Option<Arc<EventLog>>,
+    /// How many there may be at once; `None` if the configuration names each of them.
+    pub(crate) most: Option<Most>,
+}
+
+/// The most worlds of a kind at once.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Most {
+    pub(crate) worlds: usize,
+    /// Makes the answer to the request that would begin one more.
+    pub(crate) refusal: fn(usize) -> ApiError,
 }
 
 /// Worlds, by their ids.
@@ -120,11 +134,20 @@ struct OnDemand {
     phase: watch::Sender<Phase>,
 }
 
+/// How a world answers.
+#[derive(Clone)]
+pub(crate) struct Serving {
+    /// Answers requests over HTTP.
+    pub(crate) answers: Answers,
+    /// Serves MCP.
+    pub(crate) gateway: Gateway,
+}
+
 /// The state of a world.
 enum Phase {
     Starting,
     /// It answers requests.
-    Running(Arc<World>, Answers),
+    Running(Arc<World>, Serving),
     /// It cannot begin.
     Failed(NoWorld),
     /// The world accepts no new request. Requests under way have their grace period.
@@ -148,14 +171,14 @@ impl OnDemand {
     ///
     /// # Errors
     /// The answer to send instead, if the world cannot begin or has to end.
-    async fn answers(&self) -> Result<Answers, ApiError> {
+    async fn serving(&self) -> Result<Serving, ApiError> {
         let mut phases = self.phase.subscribe();
         let phase = tokio::select! {
             phase = phases.wait_for(|phase| !matches!(phase, Phase::Starting)) => phase,
             () = self.stop.cancelled() => return Err(ending("ask once more")),
         };
         match phase.as_deref() {
-            Ok(Phase::Running(_, answers)) => Ok(Arc::clone(answers)),
+            Ok(Phase::Running(_, serving)) => Ok(serving.clone()),
             Ok(Phase::Failed(why)) => Err(cannot_begin(why)),
             _ => Err(ending("ask once more")),
         }
@@ -168,8 +191,29 @@ impl OnDemand {
     }
 }
 
-/// A request to a world, until its answer has been sent.
-struct InUse(Arc<OnDemand>);
+/// A use of a world: a request, until its answer has been sent, or a connection. The world does not end for lack of
+/// requests before it is dropped.
+pub(crate) struct InUse(Arc<OnDemand>);
+
+impl InUse {
+    /// The caller holds the lock of the map, so that the world cannot end in between.
+    fn of(world: &Arc<OnDemand>) -> Self {
+        world.users.send_modify(|users| *users += 1);
+        Self(Arc::clone(world))
+    }
+
+    /// Waits until the world has begun and applied its configuration, and returns its gateway.
+    ///
+    /// # Errors
+    /// The answer to send instead, if the world cannot begin or has to end.
+    pub(crate) async fn gateway(&self) -> Result<Gateway, ApiError> {
+        let gateway = self.0.serving().await?.gateway;
+        if let Some(world) = self.0.world() {
+            world.once_applied().await;
+        }
+        Ok(gateway)
+    }
+}
 
 impl Drop for InUse {
     fn drop(&mut self) {
@@ -188,7 +232,8 @@ impl Worlds {
     }
 
     /// How many worlds have begun and not ended.
-    pub(crate) fn count(&self) -> usize {
+    #[cfg(test)]
+    fn count(&self) -> usize {
         self.running.lock().len()
     }
 
@@ -231,9 +276,16 @@ impl Worlds {
 
     /// Lets the world `id` answer `request`, and starts it if it does not run.
     pub(crate) async fn answer(self: &Arc<Self>, id: &str, request: Request) -> Response {
-        let in_use = self.enter(id, request.extensions().get());
-        let answers = match in_use.0.answers().await {
-            Ok(answers) => answers,
+        match self.enter(id, request.extensions().get()) {
+            Ok(in_use) => Self::answer_in(in_use, request).await,
+            Err(refused) => refused.into_response(),
+        }
+    }
+
+    /// Lets a world answer `request`.
+    pub(crate) async fn answer_in(in_use: InUse, request: Request) -> Response {
+        let Serving { answers, .. } = match in_use.0.serving().await {
+            Ok(serving) => serving,
             Err(refused) => return refused.into_response(),
         };
         // Keep only the principal of the extensions: the path parameters of the outer router are not valid in the inner
@@ -254,12 +306,25 @@ impl Worlds {
         }
     }
 
+    /// Returns the world `id`, if it has begun and not ended.
+    pub(crate) fn enter_running(&self, id: &str) -> Option<InUse> {
+        let running = self.running.lock();
+        running.get(id).map(InUse::of)
+    }
+
     /// Returns the world `id`, and starts it if it does not run.
-    fn enter(self: &Arc<Self>, id: &str, by: Option<&Principal>) -> InUse {
+    ///
+    /// # Errors
+    /// The answer to send instead, if there are too many worlds.
+    pub(crate) fn enter(self: &Arc<Self>, id: &str, by: Option<&Principal>) -> Result<InUse, ApiError> {
         let mut running = self.running.lock();
+        let full = self.common.most.filter(|most| running.len() >= most.worlds);
         let world = match running.entry(id.to_owned()) {
             Entry::Occupied(world) => Arc::clone(world.get()),
             Entry::Vacant(place) => {
+                if let Some(most) = full {
+                    return Err((most.refusal)(most.worlds));
+                }
                 let stop = self.common.ending.child_token();
                 let world = OnDemand { users: watch::Sender::new(0), stop, phase: watch::Sender::new(Phase::Starting) };
                 let world = place.insert(Arc::new(world));
@@ -268,8 +333,7 @@ impl Worlds {
                 Arc::clone(world)
             }
         };
-        world.users.send_modify(|users| *users += 1);
-        InUse(world)
+        Ok(InUse::of(&world))
     }
 
     /// A world, from its beginning to its end.
@@ -282,14 +346,15 @@ impl Worlds {
                 return;
             }
         };
-        let WorldParts { parts, for_agents, for_members, then } = made;
+        let WorldParts { parts, for_agents, for_members, for_sessions, then } = made;
         if let Some(log) = &self.common.log {
             parts.questions.log_to_daemon(&id, Arc::clone(log));
         }
         let tasks = TaskTracker::new();
         let world = World::start(parts, self.common.base.as_ref(), &tasks, running.stop.child_token()).await;
-        let (answers, gateway) = (self.common.serve)(&world, Within { for_agents, for_members }, &tasks);
-        running.phase.send_replace(Phase::Running(Arc::clone(&world), answers));
+        let serving = (self.common.serve)(&world, Within { for_agents, for_members, for_sessions }, &tasks);
+        let gateway = serving.gateway.clone();
+        running.phase.send_replace(Phase::Running(Arc::clone(&world), serving));
         if self.common.base.is_some() {
             // The member may have added servers while the world began. The tenant's world reports errors.
             drop(world.reload().await);
@@ -374,7 +439,7 @@ pub(crate) mod tests {
         let times = Times { idle: Duration::from_secs(60), grace: Duration::from_secs(1) };
         let serve: Serve = Arc::new(|_, _, _| unreachable!("no world runs in these tests"));
         let (ending, tasks) = (CancellationToken::new(), TaskTracker::new());
-        Common { make, serve, base: None, times, ending, tasks, log: None }
+        Common { make, serve, base: None, times, ending, tasks, log: None, most: None }
     }
 
     /// The error of a world that cannot begin.

@@ -147,8 +147,8 @@ spec! {
         /// What happens to invisible characters in the texts of the server.
         invisible: Option<Invisible> = None, otherwise = "`invisible` in `[tools]`, which is `remove`",
             detail = "A host does what [`Invisible::Remove`] says if it is not set.";
-        /// Who shares the server, in a team: all members of the tenant, or each member has one of their own. It changes
-        /// nothing for one person.
+        /// Who shares the server: all members of a tenant, or each member or each session of an MCP client has one of
+        /// its own.
         share: Option<Share> = None,
             otherwise = "`user` if a placeholder `${user:NAME}` is in the entry, else `tenant`",
             detail = "A host pays no attention to it.";
@@ -166,6 +166,8 @@ words! {
         Tenant "tenant",
         /// One for each member who uses it.
         User "user",
+        /// One for each session of an MCP client.
+        Session "session",
     }
 }
 

@@ -33,16 +33,16 @@ pub(crate) struct Hosts {
     pub(super) quotas: TenantQuotas,
     /// Shows messages.
     pub(super) on_message: Option<OnMessage>,
-    /// Set for the hosts of a member of a tenant.
-    pub(super) member: Option<Member>,
+    /// Set for the hosts of a member of a tenant, and of a session.
+    pub(super) loan: Option<Loan>,
 }
 
-/// The parts that differ for the hosts of a member of a tenant.
+/// The servers that a host borrows from another one.
 #[derive(Clone, Debug)]
-pub(super) struct Member {
-    /// The host of the tenant, which lends its servers.
+pub(super) struct Loan {
+    /// The host that lends its servers.
     pub(super) lender: Host,
-    /// The member, who has what is for them.
+    /// The principal for whom the servers must be.
     pub(super) principal: Principal,
 }
 
@@ -65,6 +65,11 @@ impl World {
 }
 
 impl Hosts {
+    /// The parts of the hosts of sessions: `lender` lends them the servers that `principal` has.
+    pub(crate) fn borrowing(&self, lender: Host, principal: Principal) -> Self {
+        Self { loan: Some(Loan { lender, principal }), ..self.clone() }
+    }
+
     /// Makes a host without servers. `gate` decides which calls run, but a secret of one server goes to another only if
     /// the user says so; `asker` answers its questions; the audit log names `agent`, if the host is for one alone.
     pub(crate) fn make(&self, gate: Arc<dyn Gate>, asker: SharedAsker, agent: Option<&str>) -> Host {
@@ -82,17 +87,17 @@ impl Hosts {
         if let Some(tape) = &self.tape {
             builder = tape.on(builder);
         }
-        if let Some(member) = &self.member {
-            builder = builder.lender(member.lender.clone(), member.principal.clone());
+        if let Some(loan) = &self.loan {
+            builder = builder.lender(loan.lender.clone(), loan.principal.clone());
         }
         if let Some(on_message) = &self.on_message {
             builder = builder.on_message(Arc::clone(on_message));
         }
         if let Some(store) = self.remembering() {
             let memory = Arc::new(Concealing::new(store.clone(), secrets()));
-            if self.tape.is_none() && self.member.is_none() {
+            if self.tape.is_none() && self.loan.is_none() {
                 // Use no stored lists: a recording must contain everything that the server says, even if the database
-                // knows it; and the tools that a server offers to one member are not for others.
+                // knows it; and the tools that a server offers to one member or session are not for others.
                 builder = builder.memory(Arc::<Concealing<Store>>::clone(&memory));
             }
             builder = builder.pins(memory);

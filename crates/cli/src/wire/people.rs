@@ -6,7 +6,7 @@ use toolrack_auth::SignIn;
 use toolrack_config::{Environment, Interpolate, Unset};
 use toolrack_host::{Host, Principal};
 
-use super::{Hosts, World, hosts::Member, sign_in};
+use super::{Hosts, World, hosts::Loan, sign_in};
 use crate::{credentials::OfMember, secrets::Stored};
 
 /// The parts that the members of a tenant share.
@@ -75,7 +75,7 @@ impl ForMembers {
             secrets: Arc::clone(&secrets),
             sign_in: sign_in.clone(),
             audit,
-            member: Some(Member { lender: self.lender.clone(), principal: member.clone() }),
+            loan: Some(Loan { lender: self.lender.clone(), principal: member.clone() }),
             ..self.hosts.clone()
         };
         Ok(Person { environment, secrets, sign_in, hosts, credentials })

@@ -20,7 +20,7 @@ use crate::{
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// An MCP client of the older era.
-struct Client {
+pub(crate) struct Client {
     child: Child,
     stdin: Option<ChildStdin>,
     lines: Receiver<Value>,
@@ -28,7 +28,7 @@ struct Client {
 }
 
 impl Client {
-    fn of(rack: &Rack) -> Self {
+    pub(crate) fn of(rack: &Rack) -> Self {
         let mut command = rack.command(&["gateway"]);
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
         let stdout = BufReader::new(child.stdout.take().unwrap());
@@ -54,7 +54,7 @@ impl Client {
         writeln!(self.stdin.as_mut().unwrap(), "{message}").unwrap();
     }
 
-    fn call(&mut self, id: u32, tool: &str, arguments: &Value) {
+    pub(crate) fn call(&mut self, id: u32, tool: &str, arguments: &Value) {
         let params = json!({ "name": format!("mcp__fake__{tool}"), "arguments": arguments });
         self.say(&json!({ "id": id, "method": "tools/call", "params": params }));
     }
@@ -72,7 +72,7 @@ impl Client {
         }
     }
 
-    fn answer(&self, id: u32) -> Value {
+    pub(crate) fn answer(&self, id: u32) -> Value {
         self.until(|message| message["id"] == id)
     }
 

@@ -109,6 +109,8 @@ mod sandbox;
 #[cfg(test)]
 mod secret;
 #[cfg(test)]
+mod session_servers;
+#[cfg(test)]
 mod sessions;
 #[cfg(test)]
 mod shapes;

@@ -312,6 +312,7 @@ fn an_operator_who_is_asked_about_a_call_of_another_member_does_not_see_their_va
 }
 
 /// A client of 2025-11-25 that talks to the endpoint itself.
+#[derive(Clone)]
 pub(crate) struct Client<'t> {
     team: &'t Team,
     token: String,
@@ -354,7 +355,7 @@ impl<'t> Client<'t> {
             "clientInfo": { "name": "test", "version": "1" } });
         let body = json!({ "jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params }).to_string();
         let mut answer = String::new();
-        client.sent(&body).read_to_string(&mut answer).unwrap();
+        client.sent("POST", &body).read_to_string(&mut answer).unwrap();
         let head = answer.split("\r\n\r\n").next().unwrap();
         let session =
             head.lines().find_map(|line| line.to_ascii_lowercase().strip_prefix("mcp-session-id: ").map(str::to_owned));
@@ -363,14 +364,20 @@ impl<'t> Client<'t> {
         client
     }
 
-    fn sent(&self, body: &str) -> TcpStream {
+    /// A client that has learned the id of the session of this one, and has another token.
+    pub(crate) fn with_token(&self, token: &str) -> Self {
+        Self { token: token.to_owned(), ..self.clone() }
+    }
+
+    /// Sends a request in the session.
+    pub(crate) fn sent(&self, method: &str, body: &str) -> TcpStream {
         let mut stream = TcpStream::connect(&self.team.daemon.address).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
         let session =
             if self.session.is_empty() { String::new() } else { format!("Mcp-Session-Id: {}\r\n", self.session) };
         write!(
             stream,
-            "POST /mcp HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer {}\r\nConnection: close\r\n{session}\
+            "{method} /mcp HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer {}\r\nConnection: close\r\n{session}\
              Content-Type: application/json\r\nAccept: application/json, text/event-stream\r\nContent-Length: {}\r\n\r\n{body}",
             self.team.daemon.address,
             self.token,
@@ -381,7 +388,7 @@ impl<'t> Client<'t> {
     }
 
     fn post(&self, message: &Value) -> Messages {
-        Messages(BufReader::new(self.sent(&message.to_string())))
+        Messages(BufReader::new(self.sent("POST", &message.to_string())))
     }
 
     pub(crate) fn call(&self, tool: &str, arguments: &Value) -> Messages {

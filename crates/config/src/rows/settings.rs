@@ -272,6 +272,7 @@ pub(crate) const SERVE: &Table = &Table {
         )
         .otherwise("10"),
         Row::new("idle_timeout", SECONDS, "The same for a connection with a right token.").otherwise("120"),
+        Row::new("session_worlds", SOME, "Sessions of one user that have servers of their own.").otherwise("32"),
     ],
 };
 

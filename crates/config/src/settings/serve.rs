@@ -22,6 +22,8 @@ pub struct ServeSettings {
     pub head_timeout: Option<Duration>,
     /// The same for a connection with a valid token (`idle_timeout`, in seconds).
     pub idle_timeout: Option<Duration>,
+    /// The most sessions of one user that have servers of their own (`session_worlds`), 1 or more.
+    pub session_worlds: Option<usize>,
 }
 
 /// The longest time-out that counts: a day.
@@ -61,6 +63,7 @@ impl ServeSettings {
             .and_then(count),
             head_timeout: number("head_timeout", time, is_time).map(Duration::from_secs_f64),
             idle_timeout: number("idle_timeout", time, is_time).map(Duration::from_secs_f64),
+            session_worlds: number("session_worlds", "a whole number, 1 or more", |n| is_count(n, 1.0)).and_then(count),
         };
         (settings, problems)
     }
@@ -88,13 +91,14 @@ mod tests {
     #[test]
     fn bounds_of_connections_are_settings() {
         assert_eq!(read(""), (ServeSettings::default(), Vec::new()));
-        let text = "[serve]\nconnections = 9000\nmember_connections = 900\nunauthenticated_connections = 64\nhead_timeout = 2.5\nidle_timeout = 60\n";
+        let text = "[serve]\nconnections = 9000\nmember_connections = 900\nunauthenticated_connections = 64\nhead_timeout = 2.5\nidle_timeout = 60\nsession_worlds = 4\n";
         let wanted = ServeSettings {
             connections: Some(9_000),
             member_connections: Some(900),
             unauthenticated_connections: Some(64),
             head_timeout: Some(Duration::from_millis(2_500)),
             idle_timeout: Some(Duration::from_mins(1)),
+            session_worlds: Some(4),
         };
         assert_eq!(read(text), (wanted, Vec::new()));
     }
@@ -107,6 +111,7 @@ mod tests {
             ("connections = \"many\"", "serve.connections"),
             ("member_connections = 0", "serve.member_connections"),
             ("unauthenticated_connections = 0", "serve.unauthenticated_connections"),
+            ("session_worlds = 0", "serve.session_worlds"),
             ("head_timeout = 0", "serve.head_timeout"),
             ("idle_timeout = 86401", "serve.idle_timeout"),
             ("idle_timeout = nan", "serve.idle_timeout"),

@@ -31,10 +31,11 @@ use super::{
     relay,
     session::{Agreed, Running, Session},
     view::profile_in,
-    words::LEGACY,
+    words::{LEGACY, MODERN},
 };
 
-const SESSION: &str = "mcp-session-id";
+/// The header with the id of a session of the older eras.
+pub(crate) const SESSION: &str = "mcp-session-id";
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
 /// The endpoint of the gateway that a request has in its extensions.
@@ -278,6 +279,16 @@ pub(super) fn answer(
         let message = error["message"].as_str().unwrap_or("the client refused");
         toolrack_host::text::clip(message, 500).into_owned()
     })
+}
+
+/// Whether the client has sessions, as far as the headers tell: one of 2026-07-28 has none.
+pub(crate) fn has_sessions(headers: &HeaderMap) -> bool {
+    headers.get(checks::VERSION).is_none_or(|version| version != MODERN)
+}
+
+/// Whether this is the message with which a client of the older era begins a session.
+pub(crate) fn begins_session(body: &[u8]) -> bool {
+    matches!(message::read(body), Ok(Incoming::Request { method, .. }) if method == "initialize")
 }
 
 impl Gateway {

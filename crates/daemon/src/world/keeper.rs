@@ -16,7 +16,7 @@ use toolrack_config::{Loaded, Problem, Rejected, Request, Watch, reload, trust::
 use toolrack_store::Approval;
 
 use super::{NotReloaded, World};
-use crate::{event_log::Audience, own_servers::with_own, shown};
+use crate::{credentials::WorldOf, event_log::Audience, own_servers::with_own, shown};
 
 /// How long a missing file may take to reappear: some editors delete a file and write it again.
 const GRACE: Duration = Duration::from_secs(1);
@@ -103,6 +103,10 @@ impl Keeper {
 
     /// Makes the host run what should run.
     async fn apply(&self) {
+        if let (WorldOf::Session(_), Some(base)) = (&self.world.of, &self.base) {
+            // A server that the user stops also stops in the user's sessions.
+            self.world.held.store(base.world.held_names());
+        }
         (self.before_applying)(&self.world.loaded());
         self.world.profiles.set(self.world.loaded().settings.profiles.clone());
         self.world.host.apply(self.world.desired()).await;

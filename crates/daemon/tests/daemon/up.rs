@@ -216,9 +216,15 @@ impl Up {
         let host = base.host.clone();
         let for_agents: MakeWorld = Box::new(move |id, _| {
             let parts = parts(Some(id));
-            Box::pin(
-                async move { Ok(WorldParts { parts, for_agents: None, for_members: None, then: Box::pin(async {}) }) },
-            )
+            Box::pin(async move {
+                Ok(WorldParts {
+                    parts,
+                    for_agents: None,
+                    for_members: None,
+                    for_sessions: None,
+                    then: Box::pin(async {}),
+                })
+            })
         });
         let options = Options {
             agent_idle,
@@ -229,7 +235,7 @@ impl Up {
             hosts,
             ..Options::local(0, Token::given("key"))
         };
-        let daemon = Daemon::start(base, for_agents, None, options).await.unwrap();
+        let daemon = Daemon::start(base, for_agents, None, None, options).await.unwrap();
         let url = format!("http://{}", daemon.address());
         let end = CancellationToken::new();
         let mut running = JoinSet::new();

@@ -5,6 +5,7 @@ mod descriptors;
 mod lender;
 mod process_start;
 pub(crate) mod record;
+mod sessions;
 pub(crate) mod team;
 mod token_file;
 
@@ -22,7 +23,10 @@ use toolrack_daemon::{
 use toolrack_host::{Destination, Policy, Resolver as _};
 use url::Url;
 
-use self::record::{Record, listen, make_folder};
+use self::{
+    record::{Record, listen, make_folder},
+    sessions::{OfUser, for_sessions},
+};
 use crate::{
     args::{LimitArgs, ModelArgs, RulesArgs},
     browser::Visitor,
@@ -102,12 +106,13 @@ pub(crate) async fn run(args: ServeArgs, world: &World) -> Result<Exit, Failure>
         None => None,
     };
     let parts = parts(&typed, world, gate);
-    let mut daemon =
-        match Daemon::start(parts, for_agents(&typed, world, WorldOf::Machine), team, options.clone()).await {
-            Ok(daemon) => daemon,
-            Err(StartError::InUse(address)) => return in_use(&address.to_string(), &args, world).await,
-            Err(error) => return Err(not_started(&error)),
-        };
+    let for_sessions = for_sessions(OfUser::of_machine(&typed, world, &parts));
+    let for_agents = for_agents(&typed, world, WorldOf::Machine);
+    let mut daemon = match Daemon::start(parts, for_agents, Some(for_sessions), team, options.clone()).await {
+        Ok(daemon) => daemon,
+        Err(StartError::InUse(address)) => return in_use(&address.to_string(), &args, world).await,
+        Err(error) => return Err(not_started(&error)),
+    };
     if let Some(file) = &args.token_file {
         token_file::keep(file, &options.token)?;
     }
@@ -156,6 +161,7 @@ fn options(args: &ServeArgs, bounds: &ServeSettings, token: Token) -> Options {
         remote: args.allow_remote,
         grace: args.grace,
         agent_idle: args.agent_idle,
+        session_worlds: bounds.session_worlds.unwrap_or(usual.session_worlds),
         connections: bounds.connections.unwrap_or(usual.connections),
         member_connections: bounds.member_connections.or(usual.member_connections),
         unauthenticated: bounds.unauthenticated_connections.unwrap_or(usual.unauthenticated),
@@ -284,7 +290,7 @@ fn for_agents(typed: &ForAllWorlds, world: &World, of: WorldOf) -> MakeWorld {
                 log.close().await;
             }
         };
-        let parts = WorldParts { parts, for_agents: None, for_members: None, then: Box::pin(then) };
+        let parts = WorldParts { parts, for_agents: None, for_members: None, for_sessions: None, then: Box::pin(then) };
         Box::pin(async move { Ok(parts) })
     })
 }

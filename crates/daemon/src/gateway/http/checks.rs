@@ -17,7 +17,7 @@ use super::super::{
     words::{LEGACY, META_CAPABILITIES, META_VERSION, MODERN},
 };
 
-const VERSION: &str = "mcp-protocol-version";
+pub(super) const VERSION: &str = "mcp-protocol-version";
 const METHOD: &str = "mcp-method";
 const NAME: &str = "mcp-name";
 

@@ -25,7 +25,11 @@ use toolrack_host::{
 use toolrack_store::{Space, Store, StoreError};
 use toolrack_team::{Authority, FrontDoor, Issuers, TeamFile, Tenant, TenantQuotas, holder_of_member};
 
-use super::{ForAllWorlds, for_agents, models, parts, sign_ins};
+use super::{
+    ForAllWorlds, for_agents, models, parts,
+    sessions::{OfUser, for_sessions},
+    sign_ins,
+};
 use crate::{
     args::Global,
     credentials::{AddedByMembers, OfMember},
@@ -188,7 +192,7 @@ async fn begin(tenant: Tenant, environment: Environment, typed: ForAllWorlds) ->
             store.close().await;
         }
     };
-    Ok(WorldParts { parts, for_agents, for_members, then: Box::pin(then) })
+    Ok(WorldParts { parts, for_agents, for_members, for_sessions: None, then: Box::pin(then) })
 }
 
 /// The task that writes what is used of quotas.
@@ -279,6 +283,24 @@ fn of_person(
     let asker = Arc::new(AnyClient::or(Arc::new(questions.clone())));
     let host = hosts.make(Arc::<LiveRules>::clone(&gate), asker, None);
     let (named, typed_rules) = (host.clone(), typed.rules.clone());
+    let for_sessions = for_sessions(OfUser {
+        typed: typed.clone(),
+        model_context: model_context.clone(),
+        hosts: hosts.borrowing(host.clone(), member.clone()),
+        sign_in: sign_in.clone(),
+        credentials: Arc::new({
+            let credentials = Arc::clone(&credentials);
+            move || Arc::clone(&credentials).of_this_one()
+        }),
+        member: Some(member.clone()),
+        request: request.clone(),
+        environment: environment.clone(),
+        store: store.clone(),
+        secrets: Arc::clone(&secrets),
+        vault: Arc::clone(&vault),
+        questions: questions.clone(),
+        quotas: quotas.clone(),
+    });
     let parts = Parts {
         host,
         request,
@@ -299,7 +321,8 @@ fn of_person(
         }),
     };
     let then = async move { sign_in.settled().await };
-    WorldParts { parts, for_agents: None, for_members: None, then: Box::pin(then) }
+    let for_sessions = Some(for_sessions);
+    WorldParts { parts, for_agents: None, for_members: None, for_sessions, then: Box::pin(then) }
 }
 
 /// The environment of a tenant: the variables that say nothing about the user of the daemon, those that the team file

@@ -1,0 +1,112 @@
+//! The worlds of the sessions of MCP clients: a host for the servers that run once for each session, and parts of the
+//! world of their user.
+
+use std::sync::Arc;
+
+use toolrack_auth::SignIn;
+use toolrack_config::{Environment, Interpolate, Loaded, Request};
+use toolrack_daemon::{
+    CredentialsOf, MakeWorld, Parts, Questions, Vault, WorldOf, WorldParts, discovery_name, gateway::AnyClient,
+};
+use toolrack_host::{Policy, Principal};
+use toolrack_store::Store;
+use toolrack_team::TenantQuotas;
+
+use super::{ForAllWorlds, models, sign_ins};
+use crate::{
+    credentials::OfMachine,
+    log_keeper::LogKeeper,
+    models::ModelContext,
+    rules::LiveRules,
+    secrets::Stored,
+    verbs::talk::ask::rules,
+    wire::{Hosts, World},
+};
+
+/// The parts that the sessions of one user share.
+pub(super) struct OfUser {
+    pub(super) typed: ForAllWorlds,
+    pub(super) model_context: ModelContext,
+    /// They borrow from the host of the user.
+    pub(super) hosts: Hosts,
+    pub(super) sign_in: SignIn,
+    pub(super) credentials: Arc<dyn Fn() -> CredentialsOf + Send + Sync>,
+    /// The user, if a member of a tenant.
+    pub(super) member: Option<Principal>,
+    pub(super) request: Request,
+    pub(super) environment: Environment,
+    pub(super) store: Option<Store>,
+    pub(super) secrets: Arc<Interpolate>,
+    pub(super) vault: Arc<dyn Vault>,
+    pub(super) questions: Questions,
+    pub(super) quotas: TenantQuotas,
+}
+
+impl OfUser {
+    /// The parts of the only user of the machine.
+    pub(super) fn of_machine(typed: &ForAllWorlds, world: &World, parts: &Parts) -> Self {
+        let stored = Arc::clone(world.stored());
+        Self {
+            typed: typed.clone(),
+            model_context: world.model_context(),
+            hosts: world.hosts().borrowing(parts.host.clone(), Principal::LOCAL),
+            sign_in: world.sign_in().clone(),
+            credentials: Arc::new(move || OfMachine::of(Arc::<Stored>::clone(&stored))),
+            member: None,
+            request: parts.request.clone(),
+            environment: parts.environment.clone(),
+            store: parts.store.clone(),
+            secrets: Arc::clone(&parts.secrets),
+            vault: Arc::clone(&parts.vault),
+            questions: parts.questions.clone(),
+            quotas: parts.quotas.clone(),
+        }
+    }
+
+    fn world(&self) -> WorldParts {
+        // The rules of its files are known before anything of it runs.
+        let gate = Arc::new(LiveRules::new(Policy::default()));
+        let asker = Arc::new(AnyClient::or(Arc::new(self.questions.clone())));
+        let host = self.hosts.make(Arc::<LiveRules>::clone(&gate), asker, None);
+        // The log lines of a member's servers are stored nowhere.
+        let log = self.member.is_none().then(|| self.hosts.log_of(&host)).flatten();
+        let (named, sources, typed_rules) =
+            (host.clone(), log.as_ref().map(LogKeeper::sources), self.typed.rules.clone());
+        let parts = Parts {
+            host,
+            request: self.request.clone(),
+            environment: self.environment.clone(),
+            store: self.store.clone(),
+            secrets: Arc::clone(&self.secrets),
+            vault: Arc::clone(&self.vault),
+            questions: self.questions.clone(),
+            quotas: self.quotas.clone(),
+            models: models(self.typed.model.clone(), self.model_context.clone()),
+            sign_ins: sign_ins(self.sign_in.clone(), Arc::clone(&self.secrets)),
+            of: WorldOf::Session(self.member.clone()),
+            credentials: (self.credentials)(),
+            own_servers: None,
+            before_applying: Box::new(move |loaded: &Loaded| {
+                gate.replace(rules(&typed_rules, loaded, &[&discovery_name(&loaded.desired)]));
+                if let Some(sources) = &sources {
+                    sources.expect(&loaded.desired);
+                }
+                named.set_naming(loaded.settings.tools.naming.clone());
+            }),
+        };
+        let then = async move {
+            if let Some(log) = log {
+                log.close().await;
+            }
+        };
+        WorldParts { parts, for_agents: None, for_members: None, for_sessions: None, then: Box::pin(then) }
+    }
+}
+
+/// Makes the worlds of the sessions of a user.
+pub(super) fn for_sessions(of_user: OfUser) -> MakeWorld {
+    Box::new(move |_, _| {
+        let world = of_user.world();
+        Box::pin(async move { Ok(world) })
+    })
+}

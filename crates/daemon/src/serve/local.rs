@@ -1,0 +1,73 @@
+//! The clients on this machine, which the daemon serves on a socket, without HTTP.
+
+use std::sync::Arc;
+
+use tokio::{
+    net::{UnixListener, UnixStream},
+    sync::Semaphore,
+    time::sleep,
+};
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+
+use super::{Admit, REFUSED};
+use crate::{gateway::Gateway, session_worlds::SessionWorlds};
+
+/// The most local programs that are served at once.
+const MAX_LOCAL: usize = 256;
+
+/// Serves local programs, one connection each, until the daemon ends.
+pub(super) async fn serve(
+    (socket, admit): (UnixListener, Admit),
+    clients: Clients,
+    tasks: TaskTracker,
+    ending: CancellationToken,
+) {
+    let places = Arc::new(Semaphore::new(MAX_LOCAL));
+    loop {
+        let accepted = tokio::select! {
+            () = ending.cancelled() => return,
+            accepted = socket.accept() => accepted,
+        };
+        match (accepted, Arc::clone(&places).try_acquire_owned()) {
+            (Ok((stream, _)), Ok(place)) => {
+                let (clients, admitted) = (clients.clone(), admit(stream));
+                tasks.spawn(async move {
+                    if let Some(stream) = admitted.await {
+                        clients.serve(stream).await;
+                    }
+                    drop(place);
+                });
+            }
+            (Ok(_), Err(_)) => tracing::warn!("a program was turned away: {MAX_LOCAL} are served already"),
+            (Err(error), _) => {
+                tracing::warn!("a program could not be served: {error}");
+                sleep(REFUSED).await;
+            }
+        }
+    }
+}
+
+/// Serves the clients of the socket. Each connection is a session.
+#[derive(Clone)]
+pub(super) struct Clients {
+    pub(super) gateway: Gateway,
+    pub(super) sessions: Option<Arc<SessionWorlds>>,
+}
+
+impl Clients {
+    async fn serve(&self, stream: UnixStream) {
+        let (reader, writer) = stream.into_split();
+        let session = match &self.sessions {
+            Some(sessions) => sessions.of_connection().await,
+            None => Ok(None),
+        };
+        let served = match session {
+            Ok(Some(session)) => session.gateway().serve_stdio(reader, writer).await,
+            Ok(None) => self.gateway.serve_stdio(reader, writer).await,
+            Err(refused) => return tracing::warn!("a program was turned away: {}", refused.message()),
+        };
+        if let Err(error) = served {
+            tracing::info!("{error}");
+        }
+    }
+}

@@ -1,0 +1,205 @@
+//! What answers the requests to a world, and what makes the worlds in it.
+
+use std::{
+    collections::BTreeSet,
+    net::SocketAddr,
+    sync::{Arc, Weak},
+};
+
+use axum::{extract::Request, http::Extensions, response::Response};
+use futures::future::BoxFuture;
+use tokio_util::task::TaskTracker;
+use tower::ServiceExt as _;
+use url::Url;
+
+use super::ROUTES;
+use crate::{
+    agents::Agents,
+    gateway::{Gateway, GatewayOptions},
+    missing::Missing,
+    people::{self, People},
+    session_worlds::{self, SessionWorlds},
+    tenants::Tenants,
+    world::{MemberWorlds, World},
+    worlds::{Common, MakeWorld, Serve, Serving, Times},
+};
+
+/// The addresses of a daemon, for its worlds.
+pub(super) struct Site {
+    /// The names that requests may have in `Host`.
+    pub(super) hosts: Vec<String>,
+    pub(super) address: SocketAddr,
+    /// The address of the dashboard for the members of a team.
+    pub(super) of_team: Option<Url>,
+    pub(super) times: Times,
+    /// The most sessions of one user that have a world.
+    pub(super) session_worlds: usize,
+}
+
+/// What the routes find in the extensions of a request to a world.
+#[derive(Clone)]
+pub(super) struct Services {
+    pub(super) world: Arc<World>,
+    pub(super) gateway: Gateway,
+    pub(super) agents: Option<Arc<Agents>>,
+    pub(super) people: Option<Arc<People>>,
+    pub(super) sessions: Option<Arc<SessionWorlds>>,
+}
+
+impl Services {
+    pub(super) fn add_to(&self, extensions: &mut Extensions) {
+        extensions.insert(Arc::clone(&self.world));
+        extensions.insert(self.gateway.clone());
+        extensions.insert(self.agents.as_ref().map_or_else(Weak::new, Arc::downgrade));
+        if let Some(people) = &self.people {
+            extensions.insert(Arc::clone(people));
+        }
+        if let Some(sessions) = &self.sessions {
+            extensions.insert(Arc::clone(sessions));
+        }
+    }
+
+    fn into_serving(self) -> Serving {
+        let gateway = self.gateway.clone();
+        let answers = Arc::new(move |mut request: Request| -> BoxFuture<'static, Response> {
+            self.add_to(request.extensions_mut());
+            Box::pin(async move {
+                let Ok(response) = ROUTES.clone().oneshot(request).await;
+                response
+            })
+        });
+        Serving { answers, gateway }
+    }
+}
+
+/// Makes the services of a world: the control API, the MCP endpoint, and the worlds of its agents, if it has any.
+pub(super) fn services(site: &Arc<Site>) -> Serve {
+    let site = Arc::clone(site);
+    Arc::new(move |world, within, tasks| {
+        let gateway = Gateway::new(world.host.clone(), gateway_options(world, &site));
+        let agents = within.for_agents.map(|make| agents_of(&site, world, make, tasks));
+        let people = within.for_members.map(|make| people_of(&site, world, make, tasks));
+        if let Some(people) = &people {
+            // Set here and nowhere else.
+            let _ = world.members.set(worlds_of(people));
+        }
+        let sessions = within.for_sessions.map(|make| sessions_of(&site, world, make, tasks));
+        Services { world: Arc::clone(world), gateway, agents, people, sessions }.into_serving()
+    })
+}
+
+/// The agents of `world`. Their worlds end with it.
+pub(super) fn agents_of(site: &Arc<Site>, world: &Arc<World>, make: MakeWorld, tasks: &TaskTracker) -> Arc<Agents> {
+    let common = Common {
+        make,
+        serve: services(site),
+        times: site.times,
+        ending: world.ending.clone(),
+        tasks: tasks.clone(),
+        base: None,
+        // The event log of a world also gets the questions from the worlds of its agents.
+        log: Some(Arc::clone(&world.log)),
+        most: None,
+    };
+    Agents::new(Arc::clone(world), common)
+}
+
+/// The members of the tenant whose world `tenant` is. Their worlds end with it.
+fn people_of(site: &Arc<Site>, tenant: &Arc<World>, make: MakeWorld, tasks: &TaskTracker) -> Arc<People> {
+    let common = Common {
+        make,
+        serve: services(site),
+        times: site.times,
+        ending: tenant.ending.clone(),
+        tasks: tasks.clone(),
+        base: Some(Arc::clone(tenant)),
+        log: None,
+        most: Some(people::MOST),
+    };
+    People::new(Arc::clone(tenant), common)
+}
+
+/// The sessions of the clients of `user`, whose world that is. Their worlds end with it.
+pub(super) fn sessions_of(
+    site: &Arc<Site>,
+    user: &Arc<World>,
+    make: MakeWorld,
+    tasks: &TaskTracker,
+) -> Arc<SessionWorlds> {
+    let common = Common {
+        make,
+        serve: services(site),
+        times: site.times,
+        ending: user.ending.clone(),
+        tasks: tasks.clone(),
+        base: Some(Arc::clone(user)),
+        log: None,
+        most: Some(session_worlds::most(site.session_worlds)),
+    };
+    let sessions = SessionWorlds::new(Arc::clone(user), common);
+    let running = Arc::downgrade(&sessions);
+    // Set here and nowhere else.
+    let _ =
+        user.sessions.set(Box::new(move || running.upgrade().map(|sessions| sessions.running()).unwrap_or_default()));
+    sessions
+}
+
+/// The worlds of members, as long as there are any.
+fn worlds_of(people: &Arc<People>) -> MemberWorlds {
+    let (ends, reloads) = (Arc::downgrade(people), Arc::downgrade(people));
+    MemberWorlds {
+        end: Box::new(move |member| {
+            let people = ends.upgrade();
+            Box::pin(async move {
+                if let Some(people) = people {
+                    people.end(&member).await;
+                }
+            })
+        }),
+        reload: Box::new(move |member| {
+            let people = reloads.upgrade();
+            Box::pin(async move {
+                if let Some(people) = people {
+                    people.reload(&member).await;
+                }
+            })
+        }),
+    }
+}
+
+/// The tenants `ids` of a team. Their worlds end with `world`, and tell it nothing.
+pub(super) fn tenants_of(
+    site: &Arc<Site>,
+    ids: BTreeSet<String>,
+    make: MakeWorld,
+    world: &World,
+    tasks: &TaskTracker,
+) -> Arc<Tenants> {
+    let common = Common {
+        make,
+        serve: services(site),
+        times: site.times,
+        ending: world.ending.clone(),
+        tasks: tasks.clone(),
+        base: None,
+        log: None,
+        most: None,
+    };
+    Tenants::new(ids, common)
+}
+
+/// The options of the gateway. If its client cannot be asked, a question waits with the others.
+pub(super) fn gateway_options(world: &Arc<World>, site: &Site) -> GatewayOptions {
+    // The gateway compares only names, for any port.
+    let name = |host: &String| host.rsplit_once(':').map_or(host.as_str(), |(name, _)| name).to_owned();
+    GatewayOptions {
+        asker: Some(Arc::new(world.questions.clone())),
+        agent: world.questions.agent().map(Arc::from),
+        secrets: Some(Arc::clone(&world.secrets)),
+        profiles: world.profiles.clone(),
+        missing: Missing::of_member(world, site.of_team.as_ref()),
+        unproven: None,
+        hosts: site.hosts.iter().map(name).chain([site.address.ip().to_string()]).collect(),
+        ..GatewayOptions::default()
+    }
+}
