@@ -47,7 +47,9 @@ use crate::{
     routes,
     session_worlds::{self, SessionWorlds},
     shares::PLACES_FOR_ONE,
-    streams, tenants, unread,
+    streams, tenants,
+    tls::Tls,
+    unread,
     world::{Parts, World},
     worlds::{MakeWorld, Times},
 };
@@ -108,6 +110,8 @@ pub struct Options {
     pub listen: SocketAddr,
     /// The token that requests need.
     pub token: Token,
+    /// The certificate with which the address speaks TLS. Without one, it speaks HTTP without TLS.
+    pub tls: Option<Tls>,
     /// Names besides the loopback ones that requests may have in `Host`, with a port if it is not the default one.
     pub hosts: Vec<String>,
     /// Whether to listen where other machines can reach it.
@@ -143,6 +147,7 @@ impl Options {
         Self {
             listen,
             token,
+            tls: None,
             hosts: Vec::new(),
             remote: false,
             grace: Duration::from_secs(3),
@@ -207,7 +212,10 @@ pub enum StartError {
 pub struct Daemon {
     listener: TcpListener,
     address: SocketAddr,
+    /// The beginning of its URLs.
+    base: String,
     token: Token,
+    tls: Option<Tls>,
     router: Router,
     gateway: Gateway,
     sessions: Option<Arc<SessionWorlds>>,
@@ -239,7 +247,7 @@ impl Daemon {
         team: Option<Team>,
         options: Options,
     ) -> Result<Self, StartError> {
-        let Options { listen, token, mut hosts, remote, grace, agent_idle, session_worlds, .. } = options;
+        let Options { listen, token, tls, mut hosts, remote, grace, agent_idle, session_worlds, .. } = options;
         let bounds = connections::Bounds {
             most: options.connections,
             of_member: options.member_connections.unwrap_or(options.connections / PLACES_FOR_ONE).max(1),
@@ -256,6 +264,7 @@ impl Daemon {
         };
         let listener = listener(listen).map_err(refused)?;
         let address = listener.local_addr().map_err(refused)?;
+        let base = base_of(address, tls.as_ref(), &hosts);
         hosts.extend(team.iter().map(|team| host_of(team.door.url())));
         let tasks = TaskTracker::new();
         let world = World::start(parts, None, &tasks, CancellationToken::new()).await;
@@ -294,7 +303,8 @@ impl Daemon {
             .layer(middleware::map_response(streams::passed_on))
             .layer(middleware::from_fn_with_state(Arc::new(guard), guard::check))
             .layer(middleware::from_fn(unread::read));
-        Ok(Self { listener, address, token, router, gateway, sessions, local: None, world, tasks, bounds, grace })
+        let local = None;
+        Ok(Self { listener, address, base, token, tls, router, gateway, sessions, local, world, tasks, bounds, grace })
     }
 
     /// The address that it listens on.
@@ -303,10 +313,17 @@ impl Daemon {
         self.address
     }
 
+    /// The beginning of the URLs of the daemon: `http://` and its address; with TLS, `https://` and the first of
+    /// [`Options::hosts`], if there is one.
+    #[must_use]
+    pub fn base(&self) -> &str {
+        &self.base
+    }
+
     /// The dashboard's URL with the token in it: as secret as the token. Browsers do not send the part behind `#`.
     #[must_use]
     pub fn dashboard(&self) -> String {
-        format!("http://{}/#token={}", self.address, self.token.reveal())
+        format!("{}/#token={}", self.base, self.token.reveal())
     }
 
     /// The current world, for other users of the same host in this program.
@@ -329,7 +346,7 @@ impl Daemon {
     /// Serves until `until` is ready. Then it accepts nothing new, streams end, and calls in flight have
     /// [`Options::grace`]. The host is not shut down.
     pub async fn run(self, until: impl Future<Output = ()>) {
-        let Self { listener, router, gateway, sessions, local, world, tasks, bounds, grace, .. } = self;
+        let Self { listener, tls, router, gateway, sessions, local, world, tasks, bounds, grace, .. } = self;
         let ending = world.ending.clone();
         if let Some(local) = local {
             let (clients, within) = (Clients { gateway: gateway.clone(), sessions }, tasks.clone());
@@ -339,7 +356,8 @@ impl Daemon {
                 local::serve(local, clients, within, ending).await;
             });
         }
-        let mut serving = pin!(connections::serve(listener, router, bounds, ending.clone()));
+        let acceptor = tls.as_ref().map(Tls::acceptor);
+        let mut serving = pin!(connections::serve(listener, acceptor, router, bounds, ending.clone()));
         let ended = tokio::select! {
             () = &mut serving => true,
             () = until => false,
@@ -365,6 +383,15 @@ fn listener(address: SocketAddr) -> io::Result<TcpListener> {
     socket.set_reuseaddr(true)?;
     socket.bind(address)?;
     socket.listen(BACKLOG)
+}
+
+/// The beginning of the URLs of a daemon. A certificate is for a name, not for an address.
+fn base_of(address: SocketAddr, tls: Option<&Tls>, hosts: &[String]) -> String {
+    match (tls, hosts.first()) {
+        (None, _) => format!("http://{address}"),
+        (Some(_), None) => format!("https://{address}"),
+        (Some(_), Some(host)) => format!("https://{host}"),
+    }
 }
 
 /// The routes of every world. All share them, because each member of a team may have a world: what differs is in the

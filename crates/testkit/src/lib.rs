@@ -44,6 +44,7 @@ pub mod memory;
 pub mod model;
 pub mod processes;
 
+mod certificate;
 mod effects;
 mod home;
 mod launch;
@@ -52,6 +53,7 @@ mod native;
 mod postgres;
 
 pub use authorization::FakeAuthorization;
+pub use certificate::Certificate;
 pub use effects::{Effect, Effects, SideEffects};
 pub use home::Home;
 pub use launch::{FakeHttp, fake_server_path};

@@ -139,6 +139,8 @@ mod team_shares;
 #[cfg(test)]
 mod terminal;
 #[cfg(test)]
+mod tls;
+#[cfg(test)]
 mod tool_settings;
 #[cfg(test)]
 mod trust;

@@ -13,11 +13,13 @@ use hyper_util::{
     service::TowerToHyperService,
 };
 use tokio::{
+    io::{AsyncRead, AsyncWrite},
     net::{TcpListener, TcpStream},
     sync::{OwnedSemaphorePermit, Semaphore},
     task::{JoinSet, yield_now},
     time::{Instant, sleep},
 };
+use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 use tower::Layer as _;
 
@@ -47,9 +49,15 @@ pub(super) struct Bounds {
 
 /// Answers with `router` until `ending` is cancelled, then finishes running answers. When [`Bounds::most`] connections
 /// are known, a new one waits, unanswered, until one of them ends. Dropping the future ends all connections.
-pub(super) async fn serve(listener: TcpListener, router: Router, bounds: Bounds, ending: CancellationToken) {
-    let shared =
-        Arc::new(Shared { router, bounds, places: Arc::new(Semaphore::new(bounds.most)), ending: ending.clone() });
+pub(super) async fn serve(
+    listener: TcpListener,
+    tls: Option<TlsAcceptor>,
+    router: Router,
+    bounds: Bounds,
+    ending: CancellationToken,
+) {
+    let places = Arc::new(Semaphore::new(bounds.most));
+    let shared = Arc::new(Shared { tls, router, bounds, places, ending: ending.clone() });
     let mut unauthenticated = Unauthenticated::new(Shares::new(bounds.most, bounds.of_member));
     let mut connections = JoinSet::new();
     let mut evicted = Evicted::default();
@@ -83,6 +91,8 @@ pub(super) async fn serve(listener: TcpListener, router: Router, bounds: Bounds,
 
 /// State that all connections share.
 struct Shared {
+    /// `None` for connections without TLS.
+    tls: Option<TlsAcceptor>,
     router: Router,
     bounds: Bounds,
     places: Arc<Semaphore>,
@@ -137,11 +147,36 @@ fn is_of_one_connection(error: &io::Error) -> bool {
 
 /// Serves one connection to its end, and holds its place until then.
 async fn one(stream: TcpStream, _place: OwnedSemaphorePermit, connection: Arc<Connection>, shared: Arc<Shared>) {
+    match &shared.tls {
+        None => http(stream, &connection, &shared).await,
+        Some(tls) => {
+            // The handshake has the same time as the head of a request.
+            let greeted = tokio::select! {
+                greeted = tls.accept(stream) => greeted,
+                () = connection.must_close(shared.bounds.head_timeout) => return,
+                () = shared.ending.cancelled() => return,
+            };
+            match greeted {
+                // Boxed, because it is much larger than a connection without TLS.
+                Ok(stream) => Box::pin(http(stream, &connection, &shared)).await,
+                Err(error) => tracing::debug!("a connection without valid TLS has ended: {error}"),
+            }
+        }
+    }
+    connection.leaves();
+}
+
+/// Serves HTTP on a connection to its end.
+async fn http(
+    stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    connection: &Arc<Connection>,
+    shared: &Shared,
+) {
     // Only HTTP/1: to distinguish it from HTTP/2, the daemon would have to wait for the first byte without a bound.
     let mut builder = Builder::new(TokioExecutor::new()).http1_only();
     builder.http1().timer(TokioTimer::new()).header_read_timeout(shared.bounds.idle_timeout);
     // The handlers of requests find the connection in the extensions.
-    let service = Extension(Arc::clone(&connection)).layer(shared.router.clone());
+    let service = Extension(Arc::clone(connection)).layer(shared.router.clone());
     let mut http = pin!(builder.serve_connection(TokioIo::new(stream), TowerToHyperService::new(service)));
     let over = async {
         connection.must_close(shared.bounds.head_timeout).await;
@@ -158,7 +193,6 @@ async fn one(stream: TcpStream, _place: OwnedSemaphorePermit, connection: Arc<Co
             http.await
         }
     };
-    connection.leaves();
     if let Err(error) = ended {
         tracing::debug!("a connection has ended: {error}");
     }
@@ -192,7 +226,7 @@ mod tests {
         let silent: Vec<_> = (0..4).map(|_| std::net::TcpStream::connect(address).unwrap()).collect();
         let ending = CancellationToken::new();
         let mut served = JoinSet::new();
-        served.spawn(serve(listener, router, BOUNDS, ending.clone()));
+        served.spawn(serve(listener, None, router, BOUNDS, ending.clone()));
         let answer = tokio::task::spawn_blocking(move || {
             let mut answer = [0; 12];
             known.read_exact(&mut answer).map(|()| answer)

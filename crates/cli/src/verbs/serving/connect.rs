@@ -130,7 +130,7 @@ async fn conclude(done: &Done<'_>, change: &Change, world: &World) -> Result<Exi
 fn reach(client: Client, args: &ConnectArgs, world: &World) -> Result<Reach, Failure> {
     if let Some(url) = &args.http {
         let usual = || Record::read(world.places.data()).filter(Record::is_alive);
-        let usual = || usual().map_or_else(|| USUAL.to_owned(), |daemon| format!("http://{}/mcp", daemon.address));
+        let usual = || usual().map_or_else(|| USUAL.to_owned(), |daemon| daemon.mcp());
         let url = if url.is_empty() { usual() } else { url.clone() };
         let is_address = Url::parse(&url).is_ok_and(|url| matches!(url.scheme(), "http" | "https") && url.has_host());
         if !is_address {

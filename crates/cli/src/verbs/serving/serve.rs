@@ -1,6 +1,7 @@
 //! `toolrack serve` and `toolrack up`
 
 pub(crate) mod args;
+mod certificate;
 mod descriptors;
 mod lender;
 mod process_start;
@@ -24,6 +25,7 @@ use toolrack_host::{Destination, Policy, Resolver as _};
 use url::Url;
 
 use self::{
+    certificate::CertificateFiles,
     record::{Record, listen, make_folder},
     sessions::{OfUser, for_sessions},
 };
@@ -61,11 +63,10 @@ pub(crate) struct Up {
 
 impl From<&Record> for Up {
     fn from(record: &Record) -> Self {
-        let address = &record.address;
         Self {
             url: record.url(),
-            address: address.clone(),
-            mcp: format!("http://{address}/mcp"),
+            address: record.address.clone(),
+            mcp: record.mcp(),
             token: record.token.clone(),
             pid: record.pid,
         }
@@ -97,7 +98,9 @@ pub(crate) async fn run(args: ServeArgs, world: &World) -> Result<Exit, Failure>
         None => token_file::made()?,
     };
     let loaded = world.load().await?;
-    let options = descriptors::fitted(options(&args, &loaded.settings.serve, token), &world.screen);
+    let mut options = descriptors::fitted(options(&args, &loaded.settings.serve, token), &world.screen);
+    let certificate = CertificateFiles::of(&args);
+    options.tls = certificate.as_ref().map(CertificateFiles::read).transpose()?;
     warn_of_idle(&args.rules, &loaded, &[], &world.screen);
     let typed = ForAllWorlds::of(&args);
     let gate = Arc::new(LiveRules::new(rules(&args.rules, &loaded, &[])));
@@ -117,7 +120,7 @@ pub(crate) async fn run(args: ServeArgs, world: &World) -> Result<Exit, Failure>
         token_file::keep(file, &options.token)?;
     }
     let address = daemon.address().to_string();
-    let record = Record::of_this(address, options.token.reveal().to_owned());
+    let record = Record::of_this(address, daemon.base().to_owned(), options.token.reveal().to_owned());
     let data = world.places.data().to_owned();
     let mut commands = None;
     match Record::read(&data).filter(Record::is_alive) {
@@ -147,7 +150,16 @@ pub(crate) async fn run(args: ServeArgs, world: &World) -> Result<Exit, Failure>
             tracing::warn!("other commands will not find the daemon: {error}");
         }
     };
-    let exit = serve(daemon, commands, &mut stop, args.with_parent).await;
+    let following = async {
+        if let Some((files, tls)) = certificate.zip(options.tls) {
+            tokio::select! {
+                () = files.follow(tls) => {}
+                () = current.ending() => {}
+            }
+        }
+    };
+    let beside = async { tokio::join!(commands, following) };
+    let exit = serve(daemon, beside, &mut stop, args.with_parent).await;
     record.forget(&data);
     Ok(exit)
 }
@@ -187,11 +199,11 @@ fn found(daemon: &mut Daemon, record: &Record, world: &World) -> io::Result<(Uni
     Ok((commands, doorkeeper))
 }
 
-/// Runs the daemon together with its work for other `commands`, until it has ended or a second signal comes. Returns
+/// Runs the daemon together with what goes on `beside` it, until it has ended or a second signal comes. Returns
 /// the exit code of the signal that ended it.
-async fn serve(daemon: Daemon, commands: impl Future<Output = ()>, stop: &mut Stop, with_parent: bool) -> Exit {
+async fn serve<B>(daemon: Daemon, beside: impl Future<Output = B>, stop: &mut Stop, with_parent: bool) -> Exit {
     let end = CancellationToken::new();
-    let running = async { tokio::join!(daemon.run(end.clone().cancelled_owned()), commands) };
+    let running = async { tokio::join!(daemon.run(end.clone().cancelled_owned()), beside) };
     tokio::pin!(running);
     let exit = tokio::select! {
         _ = &mut running => return Exit::Ok,

@@ -42,6 +42,14 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "HOST")]
     pub(crate) allow_host: Vec<String>,
 
+    /// Speak TLS at the address, with the certificate in this PEM file; a new one counts once the file is replaced
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    pub(crate) tls_cert: Option<PathBuf>,
+
+    /// The private key of that certificate
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    pub(crate) tls_key: Option<PathBuf>,
+
     /// Keep the token in this file, and use it again at the next start, so that clients and open pages can continue
     #[arg(long, value_name = "FILE")]
     pub(crate) token_file: Option<PathBuf>,
@@ -68,7 +76,7 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "TIME", default_value = "3s", value_parser = duration)]
     pub(crate) grace: Duration,
 
-    /// How long the servers of an agent of toolrack.toml, or of a tenant, run without a request
+    /// How long the servers of an agent, a tenant, a member or a session run without a request
     #[arg(long, value_name = "TIME", default_value = "10m", value_parser = duration)]
     pub(crate) agent_idle: Duration,
 }

@@ -20,6 +20,9 @@ use crate::door::{Door, Key, folder};
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Record {
     pub(crate) address: String,
+    /// The beginning of its URLs; `None` in the record of an older version.
+    #[serde(default)]
+    pub(crate) base: Option<String>,
     pub(crate) token: String,
     pub(crate) pid: u32,
     /// Distinguishes the process from others with the same number; not known on every system.
@@ -31,14 +34,23 @@ pub(crate) struct Record {
 
 impl Record {
     /// The record of this process.
-    pub(crate) fn of_this(address: String, token: String) -> Self {
-        let pid = std::process::id();
-        Self { address, token, pid, process_start: ProcessStart::of(pid), since: chrono::Utc::now().timestamp() }
+    pub(crate) fn of_this(address: String, base: String, token: String) -> Self {
+        let (pid, base) = (std::process::id(), Some(base));
+        Self { address, base, token, pid, process_start: ProcessStart::of(pid), since: chrono::Utc::now().timestamp() }
     }
 
     /// The dashboard, with the key to it.
     pub(crate) fn url(&self) -> String {
-        format!("http://{}/#token={}", self.address, self.token)
+        format!("{}/#token={}", self.base(), self.token)
+    }
+
+    /// The MCP endpoint.
+    pub(crate) fn mcp(&self) -> String {
+        format!("{}/mcp", self.base())
+    }
+
+    fn base(&self) -> String {
+        self.base.clone().unwrap_or_else(|| format!("http://{}", self.address))
     }
 
     /// The record of the last daemon, whether it still runs or not.

@@ -1,0 +1,94 @@
+//! The certificate of a daemon that speaks TLS: files that are read again when they change.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+
+use tokio::{
+    sync::Notify,
+    time::{MissedTickBehavior, interval},
+};
+use toolrack_config::Watch;
+use toolrack_daemon::Tls;
+
+use super::args::ServeArgs;
+use crate::error::{Failure, in_words, with_causes};
+
+/// How often the files are read although no change was seen: a change behind a link of a mounted folder is not seen.
+const READ_EVERY: Duration = Duration::from_mins(1);
+
+/// The certificate and its key, each in a file.
+#[derive(Clone, Debug)]
+pub(super) struct CertificateFiles {
+    certificate: PathBuf,
+    key: PathBuf,
+}
+
+impl CertificateFiles {
+    /// The files that the command line names.
+    pub(super) fn of(args: &ServeArgs) -> Option<Self> {
+        let (certificate, key) = args.tls_cert.clone().zip(args.tls_key.clone())?;
+        Some(Self { certificate, key })
+    }
+
+    pub(super) fn read(&self) -> Result<Tls, Failure> {
+        let read = self.contents().and_then(|(certificate, key)| {
+            Tls::new(&certificate, &key).map_err(|error| self.with_names(&with_causes(&error)))
+        });
+        let hint = "--tls-cert is a file with the certificate and those that vouch for it, --tls-key one with its key";
+        read.map_err(|message| Failure::config(message).hint(hint))
+    }
+
+    /// Gives `tls` what is in the files when they change; never ends. Files that cannot be used change nothing: the log
+    /// says why, and the old certificate stays.
+    pub(super) async fn follow(self, tls: Tls) {
+        let changed = Arc::new(Notify::new());
+        let tells = Arc::clone(&changed);
+        let mut watch = Watch::new(move || tells.notify_one()).ok();
+        if let Some(watch) = &mut watch {
+            watch.follow([&*self.certificate, &*self.key]);
+        }
+        let mut ticks = interval(READ_EVERY);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut told = None;
+        loop {
+            tokio::select! {
+                () = changed.notified() => {}
+                _ = ticks.tick() => {}
+            }
+            let problem = self.read_again(&tls).await.err();
+            if let Some(problem) = problem.as_ref().filter(|_| problem != told) {
+                tracing::warn!("the certificate stays as it was: {problem}");
+            }
+            told = problem;
+        }
+    }
+
+    async fn read_again(&self, tls: &Tls) -> Result<(), String> {
+        let files = self.clone();
+        // If reading panics, the old certificate stays as well.
+        let read = tokio::task::spawn_blocking(move || files.contents()).await;
+        let (certificate, key) = read.map_err(|error| error.to_string())??;
+        let is_other = tls.replace(&certificate, &key).map_err(|error| self.with_names(&with_causes(&error)))?;
+        if is_other {
+            tracing::info!("the new certificate in {} counts from now on", self.certificate.display());
+        }
+        Ok(())
+    }
+
+    /// The contents of the files.
+    fn contents(&self) -> Result<(Vec<u8>, Vec<u8>), String> {
+        Ok((contents(&self.certificate)?, contents(&self.key)?))
+    }
+
+    fn with_names(&self, problem: &str) -> String {
+        format!("{problem} (the certificate in {}, the key in {})", self.certificate.display(), self.key.display())
+    }
+}
+
+fn contents(path: &Path) -> Result<Vec<u8>, String> {
+    fs::read(path).map_err(|error| format!("{} cannot be read: {}", path.display(), in_words(&error)))
+}
