@@ -10,6 +10,7 @@ mod book;
 mod browser;
 mod check;
 mod debian;
+mod deploy;
 mod dist;
 mod drill;
 mod embedder;
@@ -55,6 +56,7 @@ Usage: cargo xtask <COMMAND>
                                  --memory: what does the idle world of a person cost, and what is left after its end?
                                  ARGS are those of xtask/drill/drill.mjs, such as --seconds 180
   book                           the guide as a book, in target/book (installs mdBook if need be)
+  deploy                         the files in deploy/: the tools that read them check them (installs those into .cache/)
   dist [--programs TRIPLE=FOLDER] [--check | --only-build]
                                  builds in release, and makes all that users install into target/dist/release;
                                  --programs (more than once): packs what was built already
@@ -109,6 +111,10 @@ fn main() -> ExitCode {
         }
         ("book", []) => {
             report.step("the guide as a book", book::build);
+            Ok(())
+        }
+        ("deploy", []) => {
+            report.step("files for deployments", deploy::check);
             Ok(())
         }
         ("dist", rest) => dist::Plan::parse(rest).map(|plan| dist::run(&mut report, &plan)),

@@ -5,8 +5,8 @@ use crate::report::{Report, Step};
 use crate::run::{cargo, output, show};
 use crate::tools::NEXTEST;
 use crate::{
-    book, check, embedder, engines, fuzz, ipv6, keychain, landlock, postgres, proxies, published, rig, shells, steady,
-    systemd,
+    book, check, deploy, embedder, engines, fuzz, ipv6, keychain, landlock, postgres, proxies, published, rig, shells,
+    steady, systemd,
 };
 
 /// Installs, checks, fuzzes, counts and tests; the tests come last, so that their summary ends the output.
@@ -24,6 +24,7 @@ pub(crate) fn all(report: &mut Report, arguments: &[String]) {
         check::deny_where_it_is(report);
         published::run(report);
         report.step("the guide as a book", book::build);
+        report.step("files for deployments", deploy::check);
         fuzz::run(report, &fuzz::Plan::default());
         steady::run(report, &[]);
         report.step("tests in the documentation", || show(&mut cargo(["test", "--workspace", "--doc", "--locked"])));

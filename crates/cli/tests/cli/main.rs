@@ -39,6 +39,8 @@ mod container;
 #[cfg(test)]
 mod dashboard;
 #[cfg(test)]
+mod deploy;
+#[cfg(test)]
 mod diagnose;
 #[cfg(test)]
 mod doors;
