@@ -90,6 +90,8 @@ pub(crate) struct World {
     egress: Egress,
     /// Counts what each caller uses.
     quotas: TenantQuotas,
+    /// Whether members of a tenant share the servers.
+    is_shared: bool,
     /// Signs in the requests to servers.
     sign_in: SignIn,
     /// Records calls and connections in the audit log.
@@ -193,6 +195,7 @@ impl World {
             secrets,
             egress,
             quotas: TenantQuotas::of_machine(),
+            is_shared: false,
             sign_in,
             gate: OnceLock::new(),
             asker: OnceLock::new(),
@@ -515,6 +518,7 @@ impl World {
             tape: self.tape.clone(),
             quotas: self.quotas.clone(),
             on_message: self.on_message(),
+            is_shared: self.is_shared,
             loan: None,
         }
     }

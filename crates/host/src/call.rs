@@ -559,19 +559,23 @@ impl Target<'_> {
 
     /// Returns the error for a server without a link, in the state of `snapshot`.
     pub(crate) fn not_ready(&self, snapshot: Snapshot) -> CallError {
-        CallError::NotReady {
-            server: self.name.clone(),
-            state: snapshot.state,
-            source_of: Box::new(self.server.spec.source.clone()),
-            error: snapshot.error,
+        let Snapshot { mut state, mut error, .. } = snapshot;
+        if self.server.has_private_output {
+            state = state.without_output();
+            error = error.map(|error| Arc::new(LinkError::clone(&error).silenced()));
         }
+        let source_of = Box::new(self.server.spec.source.clone());
+        CallError::NotReady { server: self.name.clone(), state, source_of, error }
     }
 
     pub(crate) fn failed(&self, error: LinkError) -> CallError {
         let (server, what) = (self.name.clone(), quote(self.what));
         match error {
             LinkError::Rpc(error) => CallError::Remote { server, what, error },
-            error => CallError::Link { server, what, source_of: Box::new(self.server.spec.source.clone()), error },
+            error => {
+                let error = if self.server.has_private_output { error.silenced() } else { error };
+                CallError::Link { server, what, source_of: Box::new(self.server.spec.source.clone()), error }
+            }
         }
     }
 }

@@ -59,6 +59,8 @@ impl Snapshot {
 #[derive(Debug)]
 pub(crate) struct Server {
     pub(crate) spec: Arc<ServerSpec>,
+    /// Whether the errors of calls leave out what it writes.
+    pub(crate) has_private_output: bool,
     published: watch::Receiver<Snapshot>,
     again: Arc<Again>,
     stop: CancellationToken,
@@ -88,6 +90,8 @@ pub(crate) struct Surroundings {
     pub(crate) changed: Arc<Notify>,
     /// A seed that makes the back-off of this host differ from that of others.
     pub(crate) jitter: u64,
+    /// Whether the errors of calls leave out what a server writes.
+    pub(crate) has_private_output: bool,
 }
 
 impl Server {
@@ -135,7 +139,8 @@ impl Server {
         } else {
             gone.cancel();
         }
-        Self { spec, published, again, _end: stop.clone().drop_guard(), stop, gone }
+        let has_private_output = around.has_private_output;
+        Self { spec, has_private_output, published, again, _end: stop.clone().drop_guard(), stop, gone }
     }
 
     pub(crate) fn snapshot(&self) -> Snapshot {

@@ -33,6 +33,8 @@ pub(crate) struct Hosts {
     pub(super) quotas: TenantQuotas,
     /// Shows messages.
     pub(super) on_message: Option<OnMessage>,
+    /// Whether members of a tenant share the servers.
+    pub(super) is_shared: bool,
     /// Set for the hosts of a member of a tenant, and of a session.
     pub(super) loan: Option<Loan>,
 }
@@ -56,6 +58,11 @@ impl World {
     /// Makes each later host count with `quotas`.
     pub(crate) fn with_quotas(self, quotas: TenantQuotas) -> Self {
         Self { quotas, ..self }
+    }
+
+    /// Makes each later host one whose servers the members of a tenant share.
+    pub(crate) fn shared(self) -> Self {
+        Self { is_shared: true, ..self }
     }
 
     /// Counts what each caller uses.
@@ -83,7 +90,8 @@ impl Hosts {
             .artifacts(Arc::new(Concealing::new(self.artifacts.clone(), secrets())))
             .gate(Arc::new(SecretGate::new(gate, secrets())))
             .egress(self.egress.clone())
-            .quotas(Arc::new(self.quotas.clone()));
+            .quotas(Arc::new(self.quotas.clone()))
+            .private_output(self.is_shared);
         if let Some(tape) = &self.tape {
             builder = tape.on(builder);
         }

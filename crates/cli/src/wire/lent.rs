@@ -117,6 +117,7 @@ impl World {
         };
         Ok(Self {
             quotas: TenantQuotas::of_machine(),
+            is_shared: false,
             screen,
             places: self.places.clone(),
             folder,

@@ -75,6 +75,7 @@ impl ForMembers {
             secrets: Arc::clone(&secrets),
             sign_in: sign_in.clone(),
             audit,
+            is_shared: false,
             loan: Some(Loan { lender: self.lender.clone(), principal: member.clone() }),
             ..self.hosts.clone()
         };

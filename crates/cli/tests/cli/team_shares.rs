@@ -94,6 +94,33 @@ fn the_last_words_of_a_shared_server_and_its_file_are_for_operators_alone() {
 }
 
 #[test]
+fn the_error_of_a_call_has_nothing_of_what_a_shared_server_wrote_and_that_of_an_own_server_has() {
+    let noisy = |name: &str| {
+        let server = fake(&[]);
+        let (program, words) = (server["command"].as_str().unwrap(), format!("{WORDS}-{name}"));
+        json!({ "command": "sh", "args": ["-c", format!("echo {words} >&2; exec {program} stdio")] })
+    };
+    let mut own = noisy("own");
+    own["share"] = "user".into();
+    let broken = json!({ "command": "sh", "args": ["-c", format!("echo {WORDS} >&2; exit 3")] });
+    let team = Team::with(|_| vec![("shared", noisy("shared")), ("own", own.clone()), ("broken", broken.clone())]);
+    let [bob, eve] = [("bob", "user"), ("eve", "operator")].map(|(name, role)| team.token(name, "acme", role).0);
+    let call = |token: &str, tool: &str| {
+        team.ask("POST", "/api/v1/calls", token, &json!({ "tool": tool, "arguments": { "code": 3 } }).to_string()).1
+    };
+    for token in [&bob, &eve] {
+        let told = call(token, "shared/crash");
+        assert!(told.contains("exit status 3") && !told.contains(WORDS), "{told}");
+        let told = team.call(token, "mcp__shared__crash", r#"{"code":3}"#);
+        assert!(told.contains("failed") && !told.contains(WORDS), "{told}");
+        let told = call(token, "broken/x");
+        assert!(told.contains("exit status 3") && !told.contains(WORDS), "{told}");
+    }
+    let told = call(&bob, "own/crash");
+    assert!(told.contains(&format!("{WORDS}-own")), "{told}");
+}
+
+#[test]
 fn the_overview_of_a_member_has_their_own_calls_and_that_of_an_operator_those_of_all() {
     let team = Team::with(|_| vec![("shared", fake(&[]))]);
     let [ann, vic, eve] =

@@ -66,6 +66,7 @@ pub struct HostBuilder {
     recorder: Option<Arc<Recorder>>,
     recording: Option<SharedRecording>,
     lender: Option<(Host, Principal)>,
+    has_private_output: bool,
 }
 
 impl std::fmt::Debug for HostBuilder {
@@ -246,6 +247,14 @@ impl HostBuilder {
         self
     }
 
+    /// Leaves what the servers write on stderr, and on stdout outside of messages, out of the errors of calls: several
+    /// principals share the servers, and it may be about the call of another one. [`Host::servers`] and the events have
+    /// it. Default: the errors have the end of it.
+    pub fn private_output(mut self, is_private: bool) -> Self {
+        self.has_private_output = is_private;
+        self
+    }
+
     /// Makes the jitter of back-off deterministic, for reproducible tests.
     #[doc(hidden)]
     pub fn jitter(mut self, seed: u64) -> Self {
@@ -297,6 +306,7 @@ impl HostBuilder {
             tasks: tasks.clone(),
             changed: Arc::<Notify>::default(),
             jitter: self.jitter.unwrap_or_else(rand::random),
+            has_private_output: self.has_private_output,
         };
         let servers = Arc::<ArcSwap<_>>::default();
         let catalog = Arc::<ArcSwap<_>>::default();

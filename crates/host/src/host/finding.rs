@@ -11,7 +11,7 @@ use super::{
     own_tools::{Discovery, InnerCall},
 };
 use crate::{
-    call::{Call, CallError},
+    call::{Call, CallError, Target},
     catalog::{CatalogTool, Named, Unknown},
     server::Server,
     spec::{ServerName, Transport},
@@ -161,11 +161,6 @@ impl Host {
         if knows_its_tools {
             return CallError::Unknown(unknown);
         }
-        CallError::NotReady {
-            server: name.clone(),
-            state: snapshot.state,
-            source_of: Box::new(server.spec.source.clone()),
-            error: snapshot.error,
-        }
+        Target { name, what: "", server }.not_ready(snapshot)
     }
 }

@@ -344,6 +344,21 @@ const NOISE: &str = "; ";
 const SENT: &str = "it sent ";
 
 impl LinkError {
+    /// Returns the error without what the server, or the program in its place, wrote.
+    pub(crate) fn silenced(mut self) -> Self {
+        match &mut self {
+            Self::Exited { stderr, noise, .. } | Self::SlowStart { stderr, noise, .. } => {
+                stderr.clear();
+                noise.clear();
+            }
+            Self::Container { stderr, .. } | Self::Closed { stderr, .. } | Self::Helper { stderr, .. } => {
+                stderr.clear();
+            }
+            _ => {}
+        }
+        self
+    }
+
     /// Returns the text of an error without what the server wrote, for people who may know that it has failed and not
     /// what it writes.
     #[must_use]

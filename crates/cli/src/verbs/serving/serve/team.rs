@@ -174,7 +174,7 @@ async fn begin(tenant: Tenant, environment: Environment, typed: ForAllWorlds) ->
     let global = Global { no_input: true, ..Global::default() };
     let screen = Arc::new(Screen::new(&global, &environment));
     let world = World::open((global, Vec::new()), environment, home.clone(), screen).await?;
-    let world = Arc::new(world.with_quotas(TenantQuotas::new(&tenant.id, tenant.limits.clone())));
+    let world = Arc::new(world.shared().with_quotas(TenantQuotas::new(&tenant.id, tenant.limits.clone())));
     // Without a database there would be no audit log.
     let keeping = keep_quotas(world.quotas(), world.store()?).await?;
     // The rules of its files are known before anything of it runs.
