@@ -52,9 +52,16 @@ fn options(words: &[String]) -> Result<Options, Trouble> {
     let mut words = words.iter();
     while let Some(word) = words.next() {
         match word.as_str() {
-            "--rounds" => options.rounds = words.next().and_then(|count| count.parse().ok()).ok_or("--rounds N")?,
+            "--rounds" => {
+                options.rounds = words
+                    .next()
+                    .and_then(|count| count.parse().ok())
+                    .ok_or("--rounds needs a number, such as `--rounds 5`")?
+            }
             "--pin" => options.pin = true,
-            word if word.starts_with('-') => return Err(format!("what is {word}?").into()),
+            word if word.starts_with('-') => {
+                return Err(format!("unknown option `{word}`; there are --rounds N and --pin").into());
+            }
             word => options.only.push(word.to_owned()),
         }
     }

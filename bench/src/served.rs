@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn an_era_is_spoken_and_the_other_is_not() {
+    fn the_fake_server_speaks_only_the_given_era() {
         for is_modern in [false, true] {
             let offer = Offer { is_modern, ..Offer::default() };
             let answer = |method: &str| answered(&format!(r#"{{"id":1,"method":"{method}"}}"#), offer);
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn steps_are_told_to_who_asked_for_them() {
+    fn progress_goes_to_the_caller_that_asked_for_it() {
         let request = r#"{"id":1,"method":"tools/call","params":{"name":"progress","arguments":{"steps":3},"_meta":{"progressToken":7}}}"#;
         let request: Request<'_> = serde_json::from_str(request).unwrap();
         let events = request.answer(Offer::default()).events;

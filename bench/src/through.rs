@@ -77,14 +77,14 @@ impl Gateway {
         fs::create_dir_all(home)?;
         fs::write(&config, configuration(server, &json!({ "lifecycle": "keep-alive" }))?)?;
         // The first two words are those that start it.
-        let said = |rest: &[&str]| {
+        let report = |rest: &[&str]| {
             let config = ["--config".to_owned(), config.display().to_string()];
             let rest = rest.iter().map(|word| (*word).to_owned());
             program.iter().cloned().chain(config).chain(rest).collect::<Vec<_>>()
         };
-        let words = said(&["serve", "--http", &port.to_string()]);
+        let words = report(&["serve", "--http", &port.to_string()]);
         let mut gateway = listening(&words, home, port)?;
-        gateway.after = Some(said(&["daemon", "stop"]));
+        gateway.after = Some(report(&["daemon", "stop"]));
         Ok(gateway)
     }
 

@@ -36,8 +36,8 @@ pub(crate) fn figures(invocation: Invocation) -> Result<Figures, Trouble> {
     let output = command.output()?;
     drop(gateway);
     if !output.status.success() {
-        let said = String::from_utf8_lossy(&output.stderr);
-        return Err(format!("{}: {}", output.status, said.trim().lines().last().unwrap_or_default()).into());
+        let printed = String::from_utf8_lossy(&output.stderr);
+        return Err(format!("{}: {}", output.status, printed.trim().lines().last().unwrap_or_default()).into());
     }
     let last = output.stdout.trim_ascii_end().rsplit(|byte| *byte == b'\n').next().unwrap_or_default();
     Ok(serde_json::from_slice(last)?)

@@ -32,8 +32,8 @@ fn tools(count: usize) -> Result<Vec<DynamicTool>, Box<dyn Error>> {
     let like: Value = serde_json::from_str(include_str!("../../bench/peers/tool.json"))?;
     let description = like["description"].as_str().unwrap_or_default();
     let text = json!({ "type": "object", "properties": { "text": { "type": "string" } }, "required": ["text"] });
-    let others = (1..count).map(|index| tool(&format!("tool_{index:04}"), description, &like["schema"]));
-    std::iter::once(tool("echo", "Returns the text.", &text)).chain(others).collect()
+    let rest = (1..count).map(|index| tool(&format!("tool_{index:04}"), description, &like["schema"]));
+    std::iter::once(tool("echo", "Returns the text.", &text)).chain(rest).collect()
 }
 
 /// An agent for one turn: its model keeps its requests, which would pile up.

@@ -1,4 +1,4 @@
-//! The tools of any MCP servers, in the form that agents written with [Rig](https://docs.rs/rig-core/0.44.0) take.
+//! The tools of any MCP servers, as tools of agents written with [Rig](https://docs.rs/rig-core/0.44.0).
 //!
 //! ```no_run
 //! use toolrack_host::{Desired, Host, ServerName, ServerSpec};
@@ -14,11 +14,11 @@
 //! # }
 //! ```
 //!
-//! A [`Snapshot`] is a choice of the tools of one moment. Each call of one of them goes through [`Host::call`] and
+//! A [`Snapshot`] holds a selection of the tools at one moment. Each call of one of them goes through [`Host::call`] and
 //! nothing else, so the host's gate, asker and bounds hold for a Rig agent as for every caller. When the host's catalog
 //! changes, a new snapshot has the new tools: hand them to `ManagedToolSink::reconcile_managed_tools`.
 
-mod said;
+mod result;
 
 use std::{fmt, sync::Arc};
 
@@ -53,7 +53,7 @@ impl fmt::Debug for Snapshot {
 }
 
 impl Snapshot {
-    /// All current tools of `host`. A snapshot stays the same whatever servers do later.
+    /// Takes a snapshot of all current tools of `host`. The snapshot stays the same whatever servers do later.
     #[must_use]
     pub fn of(host: &Host) -> Self {
         Self {
@@ -65,43 +65,43 @@ impl Snapshot {
         }
     }
 
-    /// Only these tools.
+    /// Restricts the snapshot to these tools.
     #[must_use]
     pub fn selection(mut self, selection: impl Into<Arc<Selection>>) -> Self {
         self.selection = selection.into();
         self
     }
 
-    /// Schemas as this provider takes them. Default: as their servers wrote them, which some providers refuse.
+    /// Adapts the schemas to this provider. Default: schemas as the servers wrote them, which some providers refuse.
     #[must_use]
     pub fn provider(mut self, provider: Provider) -> Self {
         self.provider = provider;
         self
     }
 
-    /// Asked before a call that the gate does not allow by itself, and for what servers ask meanwhile. Default: the
-    /// asker of the host.
+    /// Sets the asker for calls that the gate does not allow by itself, and for questions of servers during a call.
+    /// Default: the asker of the host.
     #[must_use]
     pub fn asker(mut self, asker: SharedAsker) -> Self {
         self.asker = Some(asker);
         self
     }
 
-    /// The catalog that it pins.
+    /// Returns the catalog of the snapshot.
     #[must_use]
     pub fn catalog(&self) -> &Arc<Catalog> {
         &self.catalog
     }
 
-    /// The claims of its server about the tool that models see as `name`, such as that it changes nothing. Rig's own
-    /// definitions have no place for them; a hook that judges calls finds them here. `None` for an unselected tool.
+    /// Returns what the server claims about the tool that models see as `name`, such as that it changes nothing. Rig's own
+    /// definitions have no field for these claims; a hook that judges calls finds them here. `None` for an unselected tool.
     #[must_use]
     pub fn annotations(&self, name: &str) -> Option<&Annotations> {
         let tool = self.catalog.get(name).filter(|tool| self.selection.has(tool))?;
         Some(&tool.tool().annotations)
     }
 
-    /// The tools, ordered by name. Each of them calls through [`Host::call`], and never twice.
+    /// Returns the tools, ordered by name. Each calls through [`Host::call`], and no call is repeated.
     ///
     /// A tool is [live](DynamicTool::is_live) as long as the host's newest catalog has it, even while its server
     /// reconnects. An error is never marked as retryable: the call may have run.
@@ -113,16 +113,16 @@ impl Snapshot {
 
     fn tool(&self, tool: &CatalogTool) -> Option<DynamicTool> {
         let name = ToolName::new(tool.name.as_str()).ok()?;
-        let described = tool.tool().description.as_deref().filter(|words| !words.trim().is_empty());
-        let description = described.map_or_else(|| format!("MCP tool from {}", tool.server), ToOwned::to_owned);
+        let own_description = tool.tool().description.as_deref().filter(|words| !words.trim().is_empty());
+        let description = own_description.map_or_else(|| format!("MCP tool from {}", tool.server), ToOwned::to_owned);
         let caller = Caller { host: self.host.clone(), catalog: self.catalog.clone(), asker: self.asker.clone() };
-        let called: Arc<str> = tool.name.as_str().into();
+        let shared_name: Arc<str> = tool.name.as_str().into();
         let rig = DynamicTool::new(name, description, self.schema(tool), move |arguments| {
-            let (caller, called) = (caller.clone(), called.clone());
-            Box::pin(async move { caller.call(&called, arguments).await })
+            let (caller, shared_name) = (caller.clone(), shared_name.clone());
+            Box::pin(async move { caller.call(&shared_name, arguments).await })
         });
-        let (host, visible, pair) = (self.host.clone(), tool.name.clone(), tool.selector());
-        Some(rig.with_liveness(move || host.catalog().get(&visible).is_some_and(|now| now.selector() == pair)))
+        let (host, visible_name, selector) = (self.host.clone(), tool.name.clone(), tool.selector());
+        Some(rig.with_liveness(move || host.catalog().get(&visible_name).is_some_and(|current| current.selector() == selector)))
     }
 
     fn schema(&self, tool: &CatalogTool) -> Value {
@@ -135,7 +135,7 @@ impl Snapshot {
     }
 }
 
-/// The means to call a tool.
+/// Calls tools through the host.
 #[derive(Clone)]
 struct Caller {
     host: Host,
@@ -156,8 +156,8 @@ impl Caller {
             call = call.asker(asker.clone());
         }
         match self.host.call(call).await {
-            Ok(outcome) => said::outcome(outcome),
-            Err(error) => Err(said::refusal(error)),
+            Ok(outcome) => result::outcome(outcome),
+            Err(error) => Err(result::refusal(error)),
         }
     }
 }

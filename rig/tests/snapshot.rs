@@ -67,7 +67,7 @@ async fn a_schema_is_as_its_server_wrote_it_unless_a_provider_is_named() {
 }
 
 #[tokio::test]
-async fn only_what_is_selected_is_there() {
+async fn a_snapshot_has_only_the_selected_tools() {
     let host = host(Host::builder(), fake(&[])).await;
     let selection = Selection::all().only(["rooms/e*".parse().unwrap()]).without(["rooms/env".parse().unwrap()]);
     let snapshot = Snapshot::of(&host).selection(selection);
@@ -78,14 +78,14 @@ async fn only_what_is_selected_is_there() {
 }
 
 #[tokio::test]
-async fn a_result_is_text_that_names_its_server_then_pictures_and_the_rest_in_words() {
+async fn a_result_has_text_with_its_server_then_pictures_and_other_parts_described() {
     let host = host(Host::builder(), fake(&[])).await;
     let snapshot = Snapshot::of(&host);
-    let said = tool(&snapshot, "mcp__rooms__echo").execute(json!({"text": "hello"})).await.unwrap();
-    assert_eq!(said.as_text(), Some("[data from rooms]\nhello"));
-    let seen = tool(&snapshot, "mcp__rooms__image").execute(Value::Null).await.unwrap();
-    let [ToolResultContent::Text(text), ToolResultContent::Image(image)] = seen.as_content() else {
-        panic!("{:?}", seen.as_content());
+    let result = tool(&snapshot, "mcp__rooms__echo").execute(json!({"text": "hello"})).await.unwrap();
+    assert_eq!(result.as_text(), Some("[data from rooms]\nhello"));
+    let content = tool(&snapshot, "mcp__rooms__image").execute(Value::Null).await.unwrap();
+    let [ToolResultContent::Text(text), ToolResultContent::Image(image)] = content.as_content() else {
+        panic!("{:?}", content.as_content());
     };
     assert_eq!(image.media_type, Some(ImageMediaType::PNG));
     assert!(matches!(&image.data, DocumentSourceKind::Base64(data) if data.starts_with("iVBOR")), "{image:?}");
@@ -102,7 +102,7 @@ async fn a_result_is_text_that_names_its_server_then_pictures_and_the_rest_in_wo
 }
 
 #[tokio::test]
-async fn a_failure_says_what_kind_it_is_and_is_never_tried_again() {
+async fn a_failure_has_its_kind_and_is_never_retryable() {
     let effects = SideEffects::new();
     let host = host(Host::builder(), fake(&["--log", effects.path_str()])).await;
     let snapshot = Snapshot::of(&host);
@@ -112,11 +112,11 @@ async fn a_failure_says_what_kind_it_is_and_is_never_tried_again() {
     let refused = tool(&snapshot, "mcp__rooms__protocol_error").execute(json!({})).await.unwrap_err();
     assert_eq!((refused.kind(), refused.code()), (ToolErrorKind::Provider, Some("RPC_ERROR")));
     assert!(refused.is::<toolrack_host::CallError>());
-    let ended = tool(&snapshot, "mcp__rooms__crash").execute(json!({"code": 3})).await.unwrap_err();
-    assert_eq!((ended.kind(), ended.retryable()), (ToolErrorKind::Network, Some(false)), "{ended}");
+    let crashed = tool(&snapshot, "mcp__rooms__crash").execute(json!({"code": 3})).await.unwrap_err();
+    assert_eq!((crashed.kind(), crashed.retryable()), (ToolErrorKind::Network, Some(false)), "{crashed}");
     assert_eq!(effects.read().runs_of("crash"), 1);
-    let listed = tool(&snapshot, "mcp__rooms__echo").execute(json!(["hello"])).await.unwrap_err();
-    assert_eq!(listed.kind(), ToolErrorKind::InvalidArgs);
+    let invalid = tool(&snapshot, "mcp__rooms__echo").execute(json!(["hello"])).await.unwrap_err();
+    assert_eq!(invalid.kind(), ToolErrorKind::InvalidArgs);
     assert_eq!(effects.read().runs_of("echo"), 0);
     host.shutdown().await;
 }
@@ -151,13 +151,13 @@ async fn every_call_passes_the_gate_and_its_asker() {
     let denied = tool(&snapshot, "mcp__rooms__write").execute(json!({})).await.unwrap_err();
     assert!(denied.is_refusal() && denied.message().contains("not today"), "{denied}");
     assert_eq!(effects.read().runs_of("write"), 0);
-    let said = tool(&snapshot, "mcp__rooms__echo").execute(json!({"text": "mine"})).await.unwrap();
-    assert_eq!(said.as_text(), Some("[data from rooms]\nedited"));
+    let result = tool(&snapshot, "mcp__rooms__echo").execute(json!({"text": "mine"})).await.unwrap();
+    assert_eq!(result.as_text(), Some("[data from rooms]\nedited"));
     host.shutdown().await;
 }
 
 #[tokio::test]
-async fn a_snapshot_stays_as_it_was_and_its_tools_tell_when_they_are_gone() {
+async fn a_snapshot_never_changes_and_its_tools_know_when_they_are_gone() {
     let host = host(Host::builder(), fake(&[])).await;
     let snapshot = Snapshot::of(&host);
     let (before, echo) = (snapshot.tools().len(), tool(&snapshot, "mcp__rooms__echo"));
@@ -166,7 +166,7 @@ async fn a_snapshot_stays_as_it_was_and_its_tools_tell_when_they_are_gone() {
     host.settled().await;
     assert_eq!(snapshot.tools().len(), before);
     assert!(!echo.is_live());
-    // A pinned name never reaches another server, and one that is gone is named.
+    // A name of a snapshot never reaches another server; the error names the server that is gone.
     let gone = echo.execute(json!({"text": "hello"})).await.unwrap_err();
     assert_eq!(gone.kind(), ToolErrorKind::NotFound, "{gone}");
     assert!(gone.message().contains("rooms"), "{gone}");
@@ -182,15 +182,15 @@ async fn a_tool_is_looked_up_in_the_catalog_of_its_snapshot() {
     spec.tools = ToolFilter::new(&[], &["echo".to_owned()]).unwrap();
     host.apply(Desired::from([(name("rooms"), spec)])).await;
     host.settled().await;
-    // No longer offered, and still there for an agent that began when it was.
+    // The host no longer offers it, but an agent that began earlier can still call it.
     assert!(host.catalog().get("mcp__rooms__echo").is_none() && !echo.is_live());
-    let said = echo.execute(json!({"text": "hello"})).await.unwrap();
-    assert_eq!(said.as_text(), Some("[data from rooms]\nhello"));
+    let result = echo.execute(json!({"text": "hello"})).await.unwrap();
+    assert_eq!(result.as_text(), Some("[data from rooms]\nhello"));
     host.shutdown().await;
 }
 
 #[tokio::test]
-async fn a_call_that_rig_gives_up_is_cancelled_at_its_server() {
+async fn a_call_that_rig_drops_is_cancelled_at_its_server() {
     let effects = Arc::new(SideEffects::new());
     let host = host(Host::builder(), fake(&["--log", effects.path_str()])).await;
     let log = |says: fn(&Effects) -> bool| {
@@ -208,7 +208,7 @@ async fn a_call_that_rig_gives_up_is_cancelled_at_its_server() {
 }
 
 #[tokio::test]
-async fn an_agent_of_rig_calls_a_tool_and_its_model_is_told() {
+async fn an_agent_of_rig_calls_a_tool_and_its_model_gets_the_result() {
     let host = host(Host::builder(), fake(&[])).await;
     let call = MockTurn::tool_call("one", "mcp__rooms__add", json!({"a": 17, "b": 25}));
     let model = MockCompletionModel::from_turns([call, MockTurn::text("42, they say.")]);
@@ -218,15 +218,15 @@ async fn an_agent_of_rig_calls_a_tool_and_its_model_is_told() {
     assert_eq!(answer.output(), "42, they say.");
     let asked = model.requests();
     assert_eq!(asked[0].tools.len(), count);
-    let told = asked[1].chat_history.iter().find_map(|message| match message {
+    let tool_result = asked[1].chat_history.iter().find_map(|message| match message {
         Message::User { content } => content.iter().find_map(|part| match part {
             UserContent::ToolResult(result) => Some(result.clone()),
             _ => None,
         }),
         _ => None,
     });
-    let told = told.unwrap();
-    assert_eq!((told.name.as_str(), told.is_error), ("mcp__rooms__add", false));
-    assert_eq!(told.content, [ToolResultContent::text("[data from rooms]\n42")]);
+    let tool_result = tool_result.unwrap();
+    assert_eq!((tool_result.name.as_str(), tool_result.is_error), ("mcp__rooms__add", false));
+    assert_eq!(tool_result.content, [ToolResultContent::text("[data from rooms]\n42")]);
     host.shutdown().await;
 }

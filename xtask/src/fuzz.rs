@@ -1,7 +1,7 @@
 //! Short runs of the fuzz targets in `fuzz/`, on the stable toolchain and without cargo-fuzz.
 //!
-//! It uses LLVM's instrumentation, which every rustc has. Only the address sanitizer needs nightly; code that forbids
-//! `unsafe` does not need it. For long runs with it: `cargo +nightly fuzz run TARGET`.
+//! The targets use LLVM's instrumentation, which every rustc has. Only the address sanitizer needs nightly, and code
+//! that forbids `unsafe` does not need that sanitizer. For long runs with it: `cargo +nightly fuzz run TARGET`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -21,8 +21,8 @@ const FLAGS: &str = "--cfg fuzzing -Ccodegen-units=1 -Cpasses=sancov-module \
 /// tries new inputs.
 const RUNS: u32 = 100_000;
 
-/// The seconds after which a slow target may stop before it has had all inputs.
-const PATIENCE: u32 = 30;
+/// The seconds after which a run without a time limit ends, even if it has not tried all inputs.
+const MAX_SECONDS: u32 = 30;
 
 /// The options of `cargo xtask fuzz`.
 #[derive(Debug, Default)]
@@ -43,17 +43,17 @@ impl Plan {
         while let Some(argument) = arguments.next() {
             if argument == "--seconds" {
                 let seconds = arguments.next().and_then(|seconds| seconds.parse().ok());
-                plan.seconds = Some(seconds.ok_or("--seconds wants a number")?);
+                plan.seconds = Some(seconds.ok_or("--seconds needs a number, such as `--seconds 60`")?);
             } else if plan.target.is_none() {
                 plan.target = Some(argument.clone());
             } else if plan.input.is_none() {
                 plan.input = Some(argument.into());
             } else {
-                return Err(format!("what is {argument}?"));
+                return Err(format!("unexpected argument `{argument}`: write [TARGET [INPUT]] [--seconds N]"));
             }
         }
         match plan.target.as_ref().filter(|target| !targets().contains(target)) {
-            Some(unknown) => Err(format!("no target {unknown}; there are {}", targets().join(", "))),
+            Some(unknown) => Err(format!("there is no target `{unknown}`; choose one of {}", targets().join(", "))),
             None => Ok(plan),
         }
     }
@@ -106,14 +106,15 @@ fn build() -> Result<PathBuf, Stop> {
 /// Runs only when the workspace's lock file has changed, because cargo asks the registry each time that it adds a
 /// package.
 fn lock() -> Step {
-    let (ours, theirs, seen) = (root().join("Cargo.lock"), root().join("fuzz/Cargo.lock"), root().join("target/fuzz"));
-    fs::create_dir_all(&seen).map_err(failed("make", &seen))?;
-    let seen = seen.join("workspace.lock");
-    if theirs.is_file() && content(&seen) == content(&ours) {
+    let (workspace_lock, fuzz_lock, folder) =
+        (root().join("Cargo.lock"), root().join("fuzz/Cargo.lock"), root().join("target/fuzz"));
+    fs::create_dir_all(&folder).map_err(failed("make", &folder))?;
+    let last_copy = folder.join("workspace.lock");
+    if fuzz_lock.is_file() && content(&last_copy) == content(&workspace_lock) {
         return Ok(());
     }
-    for copy in [&theirs, &seen] {
-        fs::copy(&ours, copy).map_err(failed("copy", &ours))?;
+    for copy in [&fuzz_lock, &last_copy] {
+        fs::copy(&workspace_lock, copy).map_err(failed("copy", &workspace_lock))?;
     }
     Ok(())
 }
@@ -132,10 +133,10 @@ fn search(folder: &Path, target: &str, seconds: Option<u32>) -> Step {
     // The fuzzer writes learned inputs into the first folder.
     match seconds {
         Some(seconds) => command.arg(corpus).arg(format!("-max_total_time={seconds}")),
-        None => command.arg(emptied(target)?).args([
+        None => command.arg(empty_folder(target)?).args([
             "-seed=1",
             &format!("-runs={RUNS}"),
-            &format!("-max_total_time={PATIENCE}"),
+            &format!("-max_total_time={MAX_SECONDS}"),
         ]),
     };
     command.arg(fuzz.join("seeds").join(target)).arg(format!("-artifact_prefix={}/", artifacts.display()));
@@ -147,8 +148,8 @@ fn search(folder: &Path, target: &str, seconds: Option<u32>) -> Step {
     judge(command.stdout(Stdio::null()).stderr(output), &log, target)
 }
 
-/// Returns an empty folder for learned inputs that no later run uses.
-fn emptied(target: &str) -> Result<PathBuf, Stop> {
+/// Empties and returns the folder for learned inputs that no later run uses.
+fn empty_folder(target: &str) -> Result<PathBuf, Stop> {
     let folder = root().join("target/fuzz/learned").join(target);
     if folder.exists() {
         fs::remove_dir_all(&folder).map_err(failed("empty", &folder))?;

@@ -16,9 +16,9 @@ pub(crate) struct Peers {
     clients: Result<(PathBuf, PathBuf), String>,
     venv: Result<PathBuf, String>,
     model: Result<PathBuf, String>,
-    /// The agent frameworks for Node: their packages.
+    /// The packages of the agent frameworks for Node.
     node_frameworks: Result<PathBuf, String>,
-    /// Those for Python.
+    /// The virtual environment of the agent frameworks for Python.
     python_frameworks: Result<PathBuf, String>,
     /// The provider that signs people in.
     provider: Result<PathBuf, String>,
@@ -26,7 +26,7 @@ pub(crate) struct Peers {
     browser: Result<(PathBuf, PathBuf), String>,
 }
 
-/// Installs the missing peers, if npm and Python are there to do it.
+/// Installs the missing peers, as far as npm and Python are installed.
 pub(crate) fn install(report: &mut Report) -> Peers {
     report.step("servers from npm", || npm().install());
     report.step("clients from npm", || clients().install());
@@ -35,12 +35,12 @@ pub(crate) fn install(report: &mut Report) -> Peers {
     report.step("agent frameworks from npm", || node_frameworks().install());
     report.step("agent frameworks from PyPI", || python_frameworks().install());
     report.step("a provider that signs people in, from npm", || provider().install());
-    report.step("what looks at the dashboard, from npm", || dashboard().install());
+    report.step("tools that check the dashboard, from npm", || dashboard().install());
     browser::install(report);
     Peers::found()
 }
 
-/// A Node that is new enough for our own scripts.
+/// Returns a Node that is new enough for our own scripts.
 ///
 /// # Errors
 /// Skipped without one.
@@ -74,7 +74,7 @@ fn node_frameworks() -> Npm {
     Npm { list, folder, programs: &[], oldest_node: 22, node_from: npm().folder }
 }
 
-/// LangChain's adapters, the OpenAI Agents SDK and pydantic-ai, for the same: 250 MB.
+/// LangChain's adapters, the OpenAI Agents SDK and pydantic-ai, for the recipes of the guide: 250 MB.
 fn python_frameworks() -> Python {
     let (list, venv) = (root().join("xtask/peers/frameworks/requirements.txt"), root().join(".cache/frameworks/venv"));
     Python { list, venv, oldest_minor: 11 }
@@ -98,7 +98,7 @@ fn model() -> Python {
 }
 
 impl Peers {
-    /// Creates the installed peers.
+    /// Finds the installed peers.
     pub(crate) fn found() -> Self {
         let npm = npm();
         let node = match npm.node() {
@@ -118,7 +118,7 @@ impl Peers {
         } else {
             Err("the packages of xtask/peers/requirements.txt are not there (`cargo xtask install`)".into())
         };
-        // Its native part needs libraries that some systems lack.
+        // The native part of the model's server needs libraries that some systems lack.
         let runs = |model: &Python| output(program(model.python()).args(["-c", "import xllamacpp"])).is_some();
         let model = match model() {
             model if model.is_installed() && runs(&model) => Ok(model.venv),
@@ -142,14 +142,16 @@ impl Peers {
             Some(_) => Err("the packages of crates/daemon/tests/browser are not there (`cargo xtask install`)".into()),
             None => Err("Chromium is not there (`cargo xtask install`, as root on Debian)".into()),
         };
-        let frameworks = |is_installed: bool, place: PathBuf| match is_installed {
-            _ if node.is_err() => Err("the servers that they call are not there (`cargo xtask install`)".to_owned()),
-            true => Ok(place),
+        let frameworks = |is_installed: bool, folder: PathBuf| match is_installed {
+            _ if node.is_err() => {
+                Err("the servers that the frameworks call are not there (`cargo xtask install`)".to_owned())
+            }
+            true => Ok(folder),
             false => Err("the packages of xtask/peers/frameworks are not there (`cargo xtask install`)".to_owned()),
         };
-        let (of_node, of_python) = (node_frameworks(), python_frameworks());
-        let node_frameworks = frameworks(of_node.is_installed(), of_node.modules());
-        let python_frameworks = frameworks(of_python.is_installed(), of_python.venv);
+        let (for_node, for_python) = (node_frameworks(), python_frameworks());
+        let node_frameworks = frameworks(for_node.is_installed(), for_node.modules());
+        let python_frameworks = frameworks(for_python.is_installed(), for_python.venv);
         Self { node, clients, venv, model, node_frameworks, python_frameworks, provider, browser }
     }
 

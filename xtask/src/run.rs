@@ -50,9 +50,9 @@ pub(crate) fn capture(command: &mut Command) -> Result<String, Stop> {
     if output.status.success() {
         return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
     }
-    let said = [output.stdout, output.stderr].concat();
-    let said = String::from_utf8_lossy(&said).trim().to_owned();
-    Err(Stop::Failed(format!("`{}` ended with {}: {said}", line(command), output.status)))
+    let printed = [output.stdout, output.stderr].concat();
+    let printed = String::from_utf8_lossy(&printed).trim().to_owned();
+    Err(Stop::Failed(format!("`{}` ended with {}: {printed}", line(command), output.status)))
 }
 
 /// Returns the command as one would type it in the root of the workspace.

@@ -1,4 +1,4 @@
-//! The limit: the same bytes moved without a protocol library, parsed no further than needed to know whose answer it is.
+//! The lower limit: moves the same bytes without a protocol library, and parses only the id of each response.
 
 use std::{
     io::{BufRead, BufReader, Write},
@@ -18,7 +18,7 @@ fn greeting(job: &Job) -> String {
     if job.is_modern { DISCOVER } else { INITIALIZE }.to_owned()
 }
 
-/// As little of a response as tells which request it answers.
+/// The part of a response that tells which request it answers.
 #[derive(Deserialize)]
 struct Reply<'a> {
     id: u64,
@@ -32,7 +32,7 @@ fn call(id: usize, tool: &str, arguments: &str) -> String {
     )
 }
 
-/// As [`call`], with what every request of 2026-07-28 carries.
+/// Returns a call as [`call`] does, with the metadata that every request of 2026-07-28 carries.
 fn echo(job: &Job, id: usize) -> String {
     let call = call(id, "echo", r#"{"text":"hello"}"#);
     if job.is_modern { call.replace(r#""params":{"#, META) } else { call }
@@ -49,7 +49,7 @@ fn main() -> Result<(), Trouble> {
         Row::Big => big(&job)?,
         Row::Servers => servers(&job)?,
         Row::Block => block(&job)?,
-        Row::Agent1 | Row::Agent100 | Row::Agent1000 => return Err("this is no agent".into()),
+        Row::Agent1 | Row::Agent100 | Row::Agent1000 => return Err("this program runs no agent".into()),
         Row::HttpOne | Row::Http64 | Row::Http8 | Row::Events => {
             tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(http(&job))?
         }
@@ -57,7 +57,7 @@ fn main() -> Result<(), Trouble> {
     toolrack_bench::print(&figures)
 }
 
-/// A server on two pipes.
+/// A server over stdio.
 struct Pipes {
     child: Child,
     stdin: ChildStdin,
@@ -84,7 +84,7 @@ impl Pipes {
         Ok(self.stdin.write_all(&bytes)?)
     }
 
-    /// Bytes of the result of the next response.
+    /// Reads the next response, and returns the bytes of its result.
     fn receive(&mut self) -> Result<usize, Trouble> {
         self.line.clear();
         self.stdout.read_until(b'\n', &mut self.line)?;
@@ -103,23 +103,23 @@ impl Pipes {
 
 fn stdio_one(job: &Job) -> Result<Figures, Trouble> {
     let mut pipes = Pipes::open(job)?;
-    let mut one = |id| -> Result<Duration, Trouble> {
+    let mut timed_call = |id| -> Result<Duration, Trouble> {
         let began = Instant::now();
         pipes.send(&echo(job, id))?;
         pipes.receive()?;
         Ok(began.elapsed())
     };
     for id in 0..job.row.warm_up() {
-        one(id)?;
+        timed_call(id)?;
     }
     let watch = Watch::start();
-    let mut samples = (0..job.count).map(&mut one).collect::<Result<Vec<_>, _>>()?;
+    let mut samples = (0..job.count).map(&mut timed_call).collect::<Result<Vec<_>, _>>()?;
     let figures = watch.stop(job.count);
     pipes.close()?;
     Ok(Figures { p50_us: Some(median_us(&mut samples)), ms: None, ..figures })
 }
 
-/// 64 requests at once, then the next 64 as soon as all responses are there.
+/// Sends 64 requests at once, and the next 64 as soon as all responses have arrived.
 fn stdio_64(job: &Job) -> Result<Figures, Trouble> {
     let mut pipes = Pipes::open(job)?;
     let batch: String = (0..job.row.in_flight()).map(|id| echo(job, id) + "\n").collect();
@@ -157,14 +157,14 @@ fn big(job: &Job) -> Result<Figures, Trouble> {
     Ok(Figures { per_second: None, cpu_us: None, ..figures })
 }
 
-/// A copy of ready bytes.
+/// Copies the bytes of a list that was received before.
 fn block(job: &Job) -> Result<Figures, Trouble> {
     let mut pipes = Pipes::open(job)?;
     pipes.send(r#"{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{}}"#)?;
     pipes.receive()?;
-    let kept = std::mem::take(&mut pipes.line);
+    let list = std::mem::take(&mut pipes.line);
     pipes.close()?;
-    Ok(measure::turns(job.count, || kept.clone()))
+    Ok(measure::turns(job.count, || list.clone()))
 }
 
 fn servers(job: &Job) -> Result<Figures, Trouble> {
@@ -201,7 +201,7 @@ async fn http(job: &Job) -> Result<Figures, Trouble> {
             Ok::<_, Trouble>(bytes)
         }
     };
-    let parsed = |bytes: &[u8]| -> Result<(), Trouble> {
+    let parse = |bytes: &[u8]| -> Result<(), Trouble> {
         let reply: Reply<'_> = serde_json::from_slice(bytes)?;
         std::hint::black_box((reply.id, reply.result.get().len()));
         Ok(())
@@ -220,10 +220,10 @@ async fn http(job: &Job) -> Result<Figures, Trouble> {
         }
         return Ok(watch.stop(job.count));
     }
-    let one = async |id: usize| -> Result<Duration, Trouble> {
+    let timed_call = async |id: usize| -> Result<Duration, Trouble> {
         let began = Instant::now();
-        parsed(&post(echo(job, id)).await?)?;
+        parse(&post(echo(job, id)).await?)?;
         Ok(began.elapsed())
     };
-    measure::calls(job, one).await
+    measure::calls(job, timed_call).await
 }

@@ -1,4 +1,4 @@
-//! The official Rust SDK as it is, without anything around it.
+//! Measures the official Rust SDK, without a host around it.
 
 use std::{
     sync::Arc,
@@ -32,7 +32,7 @@ impl ClientHandler for Counter {
 type Client = RunningService<RoleClient, Counter>;
 
 fn main() -> Result<(), Trouble> {
-    // What the SDK's own examples use.
+    // The runtime that the SDK's own examples use.
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let figures = runtime.block_on(measure())?;
     toolrack_bench::print(&figures)
@@ -47,7 +47,7 @@ async fn measure() -> Result<Figures, Trouble> {
         Row::Events => events(&job).await,
         Row::Servers => servers(&job).await,
         Row::Block => block(&job).await,
-        Row::Agent1 | Row::Agent100 | Row::Agent1000 => Err("this is no agent".into()),
+        Row::Agent1 | Row::Agent100 | Row::Agent1000 => Err("this program runs no agent".into()),
     }
 }
 
@@ -81,13 +81,13 @@ fn text(result: &CallToolResult) -> &str {
 
 async fn calls(job: &Job) -> Result<Figures, Trouble> {
     let client = connect(job, Counter::default()).await?;
-    let one = async |_| -> Result<Duration, Trouble> {
+    let timed_call = async |_| -> Result<Duration, Trouble> {
         let began = Instant::now();
         let result = call(&client, "echo", json!({ "text": "hello" })).await?;
         let took = began.elapsed();
-        if text(&result) == "hello" { Ok(took) } else { Err("it said something else".into()) }
+        if text(&result) == "hello" { Ok(took) } else { Err("the server echoed another text".into()) }
     };
-    let figures = measure::calls(job, one).await?;
+    let figures = measure::calls(job, timed_call).await?;
     client.cancel().await?;
     Ok(figures)
 }
@@ -98,7 +98,7 @@ async fn list(job: &Job) -> Result<Figures, Trouble> {
     let tools = client.list_all_tools().await?;
     let figures = watch.stop(1);
     if tools.len() < job.count {
-        return Err(format!("{} tools came", tools.len()).into());
+        return Err(format!("expected {} tools, and {} came", job.count, tools.len()).into());
     }
     client.cancel().await?;
     Ok(Figures { per_second: None, cpu_us: None, ..figures })
@@ -122,7 +122,7 @@ async fn events(job: &Job) -> Result<Figures, Trouble> {
     let watch = Watch::start();
     call(&client, "progress", json!({ "steps": job.count })).await?;
     let figures = watch.stop(job.count);
-    // Its handlers may still be on their way.
+    // The handlers of the last events may still run.
     tokio::time::sleep(Duration::from_millis(100)).await;
     client.cancel().await?;
     Ok(counter.0.complete(figures, job.count))
@@ -141,14 +141,14 @@ async fn servers(job: &Job) -> Result<Figures, Trouble> {
     Ok(Figures { per_second: None, cpu_us: None, ..figures })
 }
 
-/// Written again for each request, from the listed tools.
+/// Serializes the listed tools again for each request.
 async fn block(job: &Job) -> Result<Figures, Trouble> {
     let client = connect(job, Counter::default()).await?;
     let tools = client.list_all_tools().await?;
     client.cancel().await?;
     let definition =
         |tool: &Tool| json!({ "name": tool.name, "description": tool.description, "input_schema": tool.input_schema });
-    let written = || serde_json::to_vec(&tools.iter().map(definition).collect::<Vec<_>>());
-    written()?;
-    Ok(measure::turns(job.count, written))
+    let serialize = || serde_json::to_vec(&tools.iter().map(definition).collect::<Vec<_>>());
+    serialize()?;
+    Ok(measure::turns(job.count, serialize))
 }

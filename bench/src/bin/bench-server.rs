@@ -5,7 +5,7 @@
 //! It does no more than the protocol requires, on one thread. `http` prints its URL and then serves; `GET /accepted`
 //! returns how many connections it has accepted, without those that sent this request.
 
-#![expect(clippy::print_stdout, reason = "it says where it listens")]
+#![expect(clippy::print_stdout, reason = "prints the address on which it listens")]
 
 use std::{
     convert::Infallible,
@@ -30,10 +30,13 @@ use toolrack_bench::{
     served::{Offer, Request},
 };
 
+const USAGE: &str = "usage: bench-server stdio|http [--tools N] [--page N] [--start-delay-ms N] [--messages N] \
+    [--port N] [--era legacy|modern]";
+
 struct Options {
     offer: Offer,
     start_delay: Duration,
-    /// The number of messages after which it dies; over stdio only.
+    /// The number of messages after which the server exits; over stdio only.
     messages: usize,
     port: u16,
 }
@@ -50,18 +53,18 @@ fn main() -> Result<(), Trouble> {
             "--messages" => options.messages = value.parse()?,
             "--era" => options.offer.is_modern = value == "modern",
             "--port" => options.port = value.parse()?,
-            _ => return Err(format!("what is {option}?").into()),
+            _ => return Err(format!("unknown option `{option}`; {USAGE}").into()),
         }
     }
     thread::sleep(options.start_delay);
     match kind.as_str() {
         "stdio" => stdio(&options).map_err(Into::into),
         "http" => tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(http(options)),
-        _ => Err("usage: bench-server stdio|http [OPTIONS]".into()),
+        _ => Err(USAGE.into()),
     }
 }
 
-/// One read, all answers to it, one write.
+/// Answers all requests of one read with one write.
 fn stdio(options: &Options) -> io::Result<()> {
     let mut left = options.messages;
     let (mut stdin, mut stdout) = (io::stdin().lock(), io::stdout().lock());
@@ -126,9 +129,9 @@ async fn answer(
         return Ok(response(StatusCode::OK, Some("text/plain"), before.to_string().into()));
     }
     if request.method() != Method::POST {
-        // No standing stream, and nothing to end.
-        let is_end = request.method() == Method::DELETE;
-        return Ok(empty(if is_end { StatusCode::OK } else { StatusCode::METHOD_NOT_ALLOWED }));
+        // The server has no standing stream, and no session to end.
+        let ends_session = request.method() == Method::DELETE;
+        return Ok(empty(if ends_session { StatusCode::OK } else { StatusCode::METHOD_NOT_ALLOWED }));
     }
     let Ok(body) = request.into_body().collect().await else {
         return Ok(empty(StatusCode::BAD_REQUEST));

@@ -29,12 +29,12 @@ impl Asker for Careful {
     }
 
     fn confirm(&self, question: Confirm) -> BoxFuture<'_, Confirmed> {
-        let said = question.arguments.get("text").and_then(Value::as_str).unwrap_or_default();
+        let body = question.arguments.get("text").and_then(Value::as_str).unwrap_or_default();
         let answer = if question.destructive {
             Confirmed::No { why: Some("nothing is written today".to_owned()) }
-        } else if said.contains("1234") {
+        } else if body.contains("1234") {
             let mut arguments = question.arguments.clone();
-            arguments.insert("text".to_owned(), said.replace("1234", "****").into());
+            arguments.insert("text".to_owned(), body.replace("1234", "****").into());
             Confirmed::Edited(arguments)
         } else {
             Confirmed::Yes

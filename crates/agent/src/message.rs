@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn a_result_names_its_call_and_an_error_says_that_it_is_one() {
+    fn a_result_names_its_call_and_an_error_is_marked_as_one() {
         assert_eq!(
             json!(Message::tool_result("call_1", "12")),
             json!({"role": "tool", "content": "12", "tool_call_id": "call_1"})
@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn arguments_that_are_no_object_are_kept_as_text() {
+    fn arguments_that_are_no_object_are_stored_unparsed() {
         assert_eq!(ToolCallData::from_text("1", "f", "").input, json!({}));
         let broken = ToolCallData::from_text("1", "f", r#"{"a": "#);
         assert_eq!((broken.arguments(), broken.raw_arguments.as_deref()), (None, Some(r#"{"a": "#)));
@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_is_kept_without_secrets_in_its_text_and_the_arguments_of_its_calls() {
+    fn a_message_is_stored_without_secrets_in_text_and_arguments() {
         let input = json!({ "a": ["canary", { "b": "x canary y" }], "n": 7 }).as_object().unwrap().clone();
         let calls = vec![
             ToolCallData::new("canary-id", "canary_tool", input),
@@ -340,17 +340,18 @@ mod tests {
     }
 
     #[test]
-    fn what_a_provider_signed_is_kept_as_it_came_and_what_is_beside_it_is_not() {
+    fn signed_blocks_are_stored_unchanged_without_the_members_beside_them() {
         let call = |id: &str| ToolCallData::new(id, "f", Map::from_iter([("k".to_owned(), json!("canary"))]));
-        let mut said = Message::new(Role::Assistant, "canary 1canary 2").with_tool_calls(vec![call("a"), call("b")]);
-        said.blocks = blocks(vec![
+        let mut reported =
+            Message::new(Role::Assistant, "canary 1canary 2").with_tool_calls(vec![call("a"), call("b")]);
+        reported.blocks = blocks(vec![
             Block::Raw(json!({ "thinking": "canary" })),
             text(8, signed()),
             Block::Call { with: Map::new() },
             Block::Call { with: signed() },
             text(8, Map::new()),
         ]);
-        let kept = said.concealed(&conceal);
+        let kept = reported.concealed(&conceal);
         assert_eq!(kept.content, "canary 1*** 2");
         let inputs: Vec<_> = kept.calls().iter().map(|call| &call.input["k"]).collect();
         assert_eq!(inputs, ["***", "canary"]);
@@ -364,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_that_goes_over_two_pieces_is_hidden_all_the_same() {
+    fn a_secret_across_two_pieces_is_concealed() {
         let mut said = Message::new(Role::Assistant, "x cana\u{72}y");
         said.blocks = blocks(vec![text(6, Map::new()), text(2, Map::new())]);
         assert_eq!(said.concealed(&conceal).content, "x ***");
@@ -377,7 +378,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_text_of_a_result_says_is_not_repeated_beside_it() {
+    fn a_result_whose_text_holds_everything_stores_no_parts() {
         for (part, is_repeated) in [
             (json!({ "type": "text", "text": "x" }), true),
             (json!({ "type": "resource_link", "uri": "x:y", "name": "n" }), true),

@@ -37,23 +37,23 @@ use crate::message::Message;
 
 /// A model that answers. Cheap to share: `Arc<dyn Model>`.
 pub trait Model: Send + Sync + fmt::Debug {
-    /// Returns its name for people: `provider/name`.
+    /// Returns the name that users see: `provider/name`.
     fn name(&self) -> &str;
 
     /// Returns the wire format in which the tools of a request must be written.
     fn wire(&self) -> Wire;
 
-    /// Returns how many tokens fit into it, input and output together, if known.
+    /// Returns how many tokens fit into the model's context, input and output together, if known.
     fn context_tokens(&self) -> Option<u64>;
 
-    /// Returns what this usage costs, in US dollars, if the prices are known. For an answer that did not arrive as a
-    /// whole, and so has no [`Reply::cost`]. Default: it is not known.
+    /// Returns what this usage costs, in US dollars, if the prices are known. Use it for an answer that was interrupted:
+    /// only a complete one has a [`Reply::cost`]. Default: `None`.
     fn cost_of(&self, usage: &Usage) -> Option<f64> {
         let _ = usage;
         None
     }
 
-    /// Returns the whole answer at once.
+    /// Returns the complete answer, without streaming it.
     ///
     /// # Errors
     /// [`ModelError`], after every retry that was possible.
@@ -70,7 +70,7 @@ pub trait Model: Send + Sync + fmt::Debug {
 pub struct Request<'a> {
     /// The conversation so far.
     pub messages: &'a [Message],
-    /// The tools that it may call, in the format of its [wire](Model::wire). Their bytes go into the request unchanged;
+    /// The tools that the model may call, in the format of its [wire](Model::wire). Their bytes go into the request unchanged;
     /// without tools, the request does not mention any.
     pub tools: Option<&'a ToolBlock>,
     /// The system prompt.
@@ -127,7 +127,7 @@ pub enum Delta {
     },
     /// The usage so far, which replaces the one before.
     Usage(Usage),
-    /// The whole answer, as the last item.
+    /// The complete answer, as the last item.
     Done(Box<Reply>),
 }
 
@@ -139,9 +139,9 @@ pub struct Reply {
     pub message: Message,
     /// The reason why the model stopped.
     pub stop: Stop,
-    /// Its usage; all zero if the provider did not report any.
+    /// The usage of the request; all zero if the provider did not report any.
     pub usage: Usage,
-    /// Its cost in US dollars, if the prices are known.
+    /// The cost of the request in US dollars, if the prices are known.
     pub cost: Option<f64>,
 }
 

@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_text_or_too_much_of_it_is_refused_in_words() {
+    fn sampling_of_other_content_than_text_or_of_too_much_text_is_refused_with_a_reason() {
         let image = json!({"role": "user", "content": {"type": "image", "data": "AAAA", "mimeType": "image/png"}});
         let mixed =
             json!({"role": "user", "content": [{"type": "text", "text": "x"}, {"type": "audio", "data": "AAAA"}]});

@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pieces_are_shown_as_far_as_they_are_whole_and_never_mixed() {
+    fn streamed_text_is_shown_in_complete_characters_and_in_order() {
         // Everything after an `x` may go on.
         let safe_bytes = |text: &str| text.find('x').unwrap_or(text.len());
         let mut buffer = SecretBuffer::default();

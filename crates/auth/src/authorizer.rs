@@ -21,7 +21,7 @@ use crate::{
 };
 
 /// How often to poll the store while a server waits for the user to sign in.
-const LOOK_AGAIN: Duration = Duration::from_secs(2);
+const POLL_INTERVAL: Duration = Duration::from_secs(2);
 
 impl Inner {
     /// Signs a request, after renewing the tokens if they are stale.
@@ -53,28 +53,28 @@ impl Inner {
         if let Some(usable) = slot.usable() {
             return Ok(usable);
         }
-        let kept = match self.load(&slot.key).await {
-            Ok(kept) => kept.map(Arc::new),
+        let stored = match self.load(&slot.key).await {
+            Ok(stored) => stored.map(Arc::new),
             // Most servers want no token, so the request goes out without one. A server that wants one answers 401, and
             // that error reports the failure of the store.
             Err(error) => {
-                tracing::warn!(server = %to.server, %error, "kept tokens cannot be read");
+                tracing::warn!(server = %to.server, %error, "the stored tokens cannot be read");
                 None
             }
         };
-        slot.set_known(kept.clone());
+        slot.set_known(stored.clone());
         if let Some(usable) = slot.usable() {
             return Ok(usable);
         }
-        let Some(kept) = kept else {
+        let Some(stored) = stored else {
             return Ok(None);
         };
         let context = AuthContext { turn, ..self.context(to).await? };
-        match self.renewed(to.server, &context, Stale::Old(Arc::clone(&kept))).await {
+        match self.renew_in_own_task(to.server, &context, Stale::Old(Arc::clone(&stored))).await {
             Ok(()) => {}
             Err(AuthError::Ended) => return Ok(None),
             // The token has not expired yet: this request uses it, and the next one tries to renew it again.
-            Err(error) if kept.tokens.as_ref().is_some_and(|tokens| !tokens.has_expired(now())) => {
+            Err(error) if stored.tokens.as_ref().is_some_and(|tokens| !tokens.has_expired(now())) => {
                 tracing::warn!(server = %to.server, %error, "a token could not be renewed yet");
             }
             Err(error) => return Err(error),
@@ -82,8 +82,9 @@ impl Inner {
         Ok(slot.known())
     }
 
-    /// Renews stale credentials, unless another process has done so meanwhile. The caller holds the slot's turn.
-    async fn renewed(
+    /// Renews stale credentials, unless another process has done so meanwhile. Runs to its end even if the caller is
+    /// dropped. The caller holds the slot's turn.
+    async fn renew_in_own_task(
         self: &Arc<Self>,
         server: &ServerName,
         context: &AuthContext,
@@ -115,37 +116,37 @@ impl Inner {
 
     async fn renew(&self, context: &AuthContext, stale: &Stale, lease: &dyn TokenLease) -> Result<(), AuthError> {
         let AuthContext { oauth, slot, server, .. } = context;
-        let kept = self.load(&slot.key).await?;
-        let Some(kept) = kept.filter(|kept| kept.tokens.is_some()) else {
+        let stored = self.load(&slot.key).await?;
+        let Some(stored) = stored.filter(|stored| stored.tokens.is_some()) else {
             slot.set_known(None);
             return Err(AuthError::Ended);
         };
-        if kept.access() != stale.access() {
-            slot.set_known(Some(Arc::new(kept)));
+        if stored.access() != stale.access() {
+            slot.set_known(Some(Arc::new(stored)));
             return Ok(());
         }
         let wire = self.wires.to(server)?;
         if !oauth.grant.needs_user() {
             let found = within(AuthorizationServer::discover(wire, server, stale.challenge())).await?;
-            let fresh = within(found.without_user(oauth, &kept.asked, &self.wires)).await?;
+            let fresh = within(found.without_user(oauth, &stored.asked, &self.wires)).await?;
             return Ok(self.save(slot, lease, fresh).await?);
         }
-        let mut kept = kept;
+        let mut stored = stored;
         if let Stale::Refused(_, challenge) = stale {
             // The server may have moved to another authorization server, which must not get the tokens of the old one.
             let found = within(AuthorizationServer::discover(Arc::clone(&wire), server, challenge.as_deref())).await?;
-            if found.issuer != kept.issuer {
+            if found.issuer != stored.issuer {
                 slot.set_known(None);
                 lease.delete().await?;
                 return Err(AuthError::Ended);
             }
-            kept.metadata = found.into_metadata();
+            stored.metadata = found.into_metadata();
         }
-        match within(engine::refresh(wire, server, &kept, oauth)).await {
+        match within(engine::refresh(wire, server, &stored, oauth)).await {
             Ok(fresh) => Ok(self.save(slot, lease, fresh).await?),
             Err(AuthError::Ended) => {
-                kept.tokens = None;
-                self.save(slot, lease, kept).await?;
+                stored.tokens = None;
+                self.save(slot, lease, stored).await?;
                 Err(AuthError::Ended)
             }
             Err(error) => Err(error),
@@ -165,17 +166,17 @@ impl Inner {
         let mut context = self.context(to).await?;
         context.turn = context.slot.turn().await;
         let AuthContext { oauth, slot, server, .. } = &context;
-        let kept = self.load(&slot.key).await.map_err(AuthError::Store)?.map(Arc::new);
+        let stored = self.load(&slot.key).await.map_err(AuthError::Store)?.map(Arc::new);
         let sent = challenge.sent.as_ref();
-        if let Some(kept) = kept.as_ref().filter(|kept| kept.tokens.is_some())
-            && kept.header().as_ref() != sent
+        if let Some(stored) = stored.as_ref().filter(|stored| stored.tokens.is_some())
+            && stored.header().as_ref() != sent
         {
             // Since the request was sent, the user has signed in or another process has renewed the tokens.
-            slot.set_known(Some(Arc::clone(kept)));
+            slot.set_known(Some(Arc::clone(stored)));
             return Ok(());
         }
         let leading = challenge::leading(&challenge.www_authenticate);
-        let is_bound = oauth.dpop || kept.as_ref().is_some_and(|kept| kept.key.is_some());
+        let is_bound = oauth.dpop || stored.as_ref().is_some_and(|stored| stored.key.is_some());
         // A bearer token stays a bearer token when it is renewed, so bound tokens need a new sign-in.
         let must_begin_anew = !is_bound && challenge::wants_bound(&challenge.www_authenticate);
         if must_begin_anew {
@@ -188,10 +189,10 @@ impl Inner {
             403 => challenge::scopes(&challenge.www_authenticate, to.url),
             _ => Vec::new(),
         };
-        let (asked, is_tried) = match &kept {
-            Some(kept) if challenge.status == 403 => {
-                let union = challenge::union(&kept.asked, &missing);
-                let is_tried = union == kept.asked;
+        let (asked, is_tried) = match &stored {
+            Some(stored) if challenge.status == 403 => {
+                let union = challenge::union(&stored.asked, &missing);
+                let is_tried = union == stored.asked;
                 (union, is_tried)
             }
             _ => (oauth.scopes.clone(), false),
@@ -205,19 +206,19 @@ impl Inner {
         }
         if challenge.status == 401
             && !must_begin_anew
-            && let Some(kept) = kept.as_ref().filter(|kept| kept.tokens.is_some())
+            && let Some(stored) = stored.as_ref().filter(|stored| stored.tokens.is_some())
         {
-            let stale = Stale::Refused(Arc::clone(kept), leading.map(str::to_owned));
-            match self.renewed(to.server, &context, stale).await {
+            let stale = Stale::Refused(Arc::clone(stored), leading.map(str::to_owned));
+            match self.renew_in_own_task(to.server, &context, stale).await {
                 Err(AuthError::Ended) => {}
                 renewed => return Ok(renewed?),
             }
         }
-        slot.set_known(if challenge.status == 403 { kept.clone() } else { None });
+        slot.set_known(if challenge.status == 403 { stored.clone() } else { None });
         let Some(browser) = &self.browser else {
             return Err(Refused::SignIn(if challenge.status == 403 { asked } else { Vec::new() }));
         };
-        let wanted = SignInRequest { scopes: &asked, challenge: leading, before: kept.as_deref() };
+        let wanted = SignInRequest { scopes: &asked, challenge: leading, before: stored.as_deref() };
         Ok(self.sign_in_with_browser(to.server, &context, wanted, browser.as_ref()).await.map(drop)?)
     }
 }
@@ -245,7 +246,7 @@ impl Stale {
     }
 }
 
-/// Why there is no other token.
+/// Why no other token could be had.
 enum Refused {
     /// The user has to sign in, with these scopes if there are any.
     SignIn(Vec<String>),
@@ -298,12 +299,12 @@ impl Authorizer for SignIn {
             loop {
                 let slot = self.0.slot(&to);
                 let before = slot.known();
-                sleep(LOOK_AGAIN).await;
-                if let Ok(Some(kept)) = self.0.load(&slot.key).await
-                    && kept.tokens.is_some()
-                    && kept.access() != before.as_ref().and_then(|before| before.access())
+                sleep(POLL_INTERVAL).await;
+                if let Ok(Some(stored)) = self.0.load(&slot.key).await
+                    && stored.tokens.is_some()
+                    && stored.access() != before.as_ref().and_then(|before| before.access())
                 {
-                    slot.set_known(Some(Arc::new(kept)));
+                    slot.set_known(Some(Arc::new(stored)));
                     return;
                 }
             }

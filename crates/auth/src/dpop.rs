@@ -1,4 +1,4 @@
-//! Tokens that are bound to a key (RFC 9449): a stolen token is useless without the key.
+//! Tokens that are bound to a key (RFC 9449): a stolen token is useless without that key.
 //!
 //! Each request carries a proof that its sender has the key: a JWT for the method, the URL and the token of this
 //! request, which is valid once. A server can demand a nonce in it.
@@ -33,12 +33,13 @@ pub(crate) struct ProofKey(Arc<Pair>);
 
 struct Pair {
     pair: EcdsaKeyPair,
-    kept: String,
+    /// PKCS#8 in base64.
+    encoded: String,
     /// The public half: `x` and `y`.
     point: [String; 2],
 }
 
-/// The stored key cannot be read.
+/// The error for a stored key that cannot be read.
 #[derive(Debug, thiserror::Error)]
 #[error("the key of a sign-in cannot be read")]
 pub(crate) struct NoKey;
@@ -46,33 +47,33 @@ pub(crate) struct NoKey;
 impl TryFrom<String> for ProofKey {
     type Error = NoKey;
 
-    fn try_from(kept: String) -> Result<Self, NoKey> {
-        let bytes = URL_SAFE_NO_PAD.decode(&kept).map_err(|_| NoKey)?;
+    fn try_from(encoded: String) -> Result<Self, NoKey> {
+        let bytes = URL_SAFE_NO_PAD.decode(&encoded).map_err(|_| NoKey)?;
         let pair = EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &bytes).map_err(|_| NoKey)?;
         // Uncompressed: 4, x, y (SEC 1, 2.3.3).
         let (x, y) = pair.public_key().as_ref().get(1..65).ok_or(NoKey)?.split_at(32);
         let point = [x, y].map(|half| URL_SAFE_NO_PAD.encode(half));
-        Ok(Self(Arc::new(Pair { pair, kept, point })))
+        Ok(Self(Arc::new(Pair { pair, encoded, point })))
     }
 }
 
 impl From<ProofKey> for String {
     fn from(key: ProofKey) -> Self {
-        key.0.kept.clone()
+        key.0.encoded.clone()
     }
 }
 
 impl ProofKey {
     pub(crate) fn generate() -> Result<Self, AuthError> {
-        let failed = || AuthError::Unavailable { why: "no key could be made".to_owned() };
+        let failed = || AuthError::Unavailable { why: "no key could be generated".to_owned() };
         let pair = EcdsaKeyPair::generate(&ECDSA_P256_SHA256_FIXED_SIGNING).map_err(|_| failed())?;
-        let kept = URL_SAFE_NO_PAD.encode(pair.to_pkcs8v1().map_err(|_| failed())?.as_ref());
-        Self::try_from(kept).map_err(|_| failed())
+        let encoded = URL_SAFE_NO_PAD.encode(pair.to_pkcs8v1().map_err(|_| failed())?.as_ref());
+        Self::try_from(encoded).map_err(|_| failed())
     }
 
     /// Returns the key as it is stored: a secret.
     pub(crate) fn secret(&self) -> &str {
-        &self.0.kept
+        &self.0.encoded
     }
 
     fn jwk(&self) -> Value {
@@ -136,13 +137,13 @@ mod tests {
 
     use super::*;
 
-    fn part(token: &HeaderValue, at: usize) -> Value {
-        let part = token.to_str().unwrap().split('.').nth(at).unwrap();
+    fn part(token: &HeaderValue, index: usize) -> Value {
+        let part = token.to_str().unwrap().split('.').nth(index).unwrap();
         serde_json::from_slice(&URL_SAFE_NO_PAD.decode(part).unwrap()).unwrap()
     }
 
     #[test]
-    fn a_proof_is_of_one_request_and_its_token_and_no_two_are_the_same() {
+    fn a_proof_names_its_request_and_token_and_is_unique() {
         let key = ProofKey::generate().unwrap();
         let url = Url::parse("https://me:pw@h.example/mcp?key=canary#x").unwrap();
         let nonce = Nonce::of(&HeaderValue::from_static("n-1")).unwrap();
@@ -150,7 +151,7 @@ mod tests {
         assert_eq!(part(&proof, 0), json!({ "alg": "ES256", "typ": "dpop+jwt", "jwk": key.jwk() }));
         let claims = part(&proof, 1);
         assert_eq!((&claims["htm"], &claims["htu"]), (&json!("POST"), &json!("https://h.example/mcp")));
-        // SHA-256 of `token`, by another program.
+        // SHA-256 of `token`, computed by another program.
         assert_eq!(claims["ath"], "PEaenWxYddN6Q_NT1PiOYfz4EsZu7jRXRlpAsNpBU-A");
         assert_eq!(claims["nonce"], "n-1");
         let (message, signature) = proof.to_str().unwrap().rsplit_once('.').unwrap();
@@ -162,11 +163,11 @@ mod tests {
     }
 
     #[test]
-    fn a_key_is_the_same_after_it_was_kept() {
+    fn a_stored_key_is_read_back_unchanged() {
         let key = ProofKey::generate().unwrap();
-        let kept = serde_json::to_string(&key).unwrap();
-        let again: ProofKey = serde_json::from_str(&kept).unwrap();
-        assert_eq!(again.thumbprint(), key.thumbprint());
+        let encoded = serde_json::to_string(&key).unwrap();
+        let decoded: ProofKey = serde_json::from_str(&encoded).unwrap();
+        assert_eq!(decoded.thumbprint(), key.thumbprint());
         assert!(serde_json::from_str::<ProofKey>("\"AAAA\"").is_err());
     }
 

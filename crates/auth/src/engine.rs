@@ -435,7 +435,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_request_that_got_no_answer_is_told_with_the_reason_that_its_wire_knows() {
+    fn a_request_without_an_answer_fails_with_the_reason_of_its_wire() {
         let failed = RmcpError::TokenExchangeFailed(UNANSWERED.to_owned());
         let why = message(&failed, &[], Some("it did not answer within 20 s"));
         assert!(why.ends_with(": it did not answer within 20 s") && !why.contains(UNANSWERED), "{why}");

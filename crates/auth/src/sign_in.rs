@@ -160,9 +160,9 @@ impl Inner {
     }
 
     pub(crate) async fn load(&self, key: &TokenKey) -> Result<Option<Credentials>, TokenStoreError> {
-        let kept = self.store.load(key).await?.as_deref().and_then(Credentials::from_bytes);
-        kept.iter().flat_map(Credentials::secrets).for_each(|secret| (self.hears)(secret));
-        Ok(kept)
+        let stored = self.store.load(key).await?.as_deref().and_then(Credentials::from_bytes);
+        stored.iter().flat_map(Credentials::secrets).for_each(|secret| (self.hears)(secret));
+        Ok(stored)
     }
 
     /// Stores new credentials, under the lease.

@@ -14,9 +14,9 @@ use url::Url;
 /// the first are then dropped, never used with the second.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct TokenKey {
-    /// The tenant of a hosted program, or a user's profile; empty for the only one.
+    /// The tenant of a hosted program, or a user's profile; empty if there is only one.
     pub tenant: String,
-    /// The user within it; empty for the only one.
+    /// The user of the tenant; empty if there is only one.
     pub user: String,
     /// The MCP server: its URL up to the path, without query and fragment.
     pub resource: String,
@@ -32,7 +32,7 @@ impl TokenKey {
         Self { tenant, user, resource: resource(url).into(), account }
     }
 
-    /// Returns one text for the whole key, for stores whose keys are texts. Different keys have different texts.
+    /// Returns the key as one text, for stores whose keys are texts. Different keys have different texts.
     #[must_use]
     pub fn to_text(&self) -> String {
         serde_json::json!([self.tenant, self.user, self.resource, self.account]).to_string()
@@ -64,13 +64,13 @@ pub trait TokenStore: Send + Sync {
     /// Returns the credentials under `key`.
     ///
     /// # Errors
-    /// [`TokenStoreError`] when it cannot be read.
+    /// [`TokenStoreError`] when the store cannot be read.
     fn load<'a>(&'a self, key: &'a TokenKey) -> BoxFuture<'a, Result<Option<Vec<u8>>, TokenStoreError>>;
 
     /// Returns all keys.
     ///
     /// # Errors
-    /// [`TokenStoreError`] when they cannot be read.
+    /// [`TokenStoreError`] when the store cannot be read.
     fn keys(&self) -> BoxFuture<'_, Result<Vec<TokenKey>, TokenStoreError>>;
 
     /// Waits until no other task, in any process, has the lease of `key`, and takes it. A refresh token is good for one
@@ -94,7 +94,7 @@ pub trait TokenLease: Send + Sync {
     /// Stores `credentials`, instead of the old ones.
     ///
     /// # Errors
-    /// [`TokenStoreError`] when that fails, or the lease has run out; the old ones are then still there.
+    /// [`TokenStoreError`] when the store fails, or the lease has run out: the old credentials then stay stored.
     fn save(&self, credentials: Vec<u8>) -> BoxFuture<'_, Result<(), TokenStoreError>>;
 
     /// Deletes the credentials.
@@ -103,7 +103,7 @@ pub trait TokenLease: Send + Sync {
     /// As [`Self::save`].
     fn delete(&self) -> BoxFuture<'_, Result<(), TokenStoreError>>;
 
-    /// Returns the lease.
+    /// Gives the lease back.
     fn release(self: Box<Self>) -> BoxFuture<'static, ()>;
 }
 
@@ -133,13 +133,13 @@ struct Entries(Mutex<BTreeMap<TokenKey, StoredEntry>>);
 /// The value stored under one key.
 struct StoredEntry {
     credentials: Option<Vec<u8>>,
-    /// The holder of the lease has its permit.
-    turn: Arc<Semaphore>,
+    /// Its only permit belongs to the holder of the lease.
+    lease: Arc<Semaphore>,
 }
 
 impl Default for StoredEntry {
     fn default() -> Self {
-        Self { credentials: None, turn: Arc::new(Semaphore::new(1)) }
+        Self { credentials: None, lease: Arc::new(Semaphore::new(1)) }
     }
 }
 
@@ -151,14 +151,14 @@ impl std::fmt::Debug for MemoryTokens {
 
 impl TokenStore for MemoryTokens {
     fn load<'a>(&'a self, key: &'a TokenKey) -> BoxFuture<'a, Result<Option<Vec<u8>>, TokenStoreError>> {
-        Box::pin(async { Ok(self.0.0.lock().get(key).and_then(|kept| kept.credentials.clone())) })
+        Box::pin(async { Ok(self.0.0.lock().get(key).and_then(|entry| entry.credentials.clone())) })
     }
 
     fn keys(&self) -> BoxFuture<'_, Result<Vec<TokenKey>, TokenStoreError>> {
         Box::pin(async {
             let all = self.0.0.lock();
-            let full = all.iter().filter(|(_, kept)| kept.credentials.is_some());
-            Ok(full.map(|(key, _)| key.clone()).collect())
+            let stored = all.iter().filter(|(_, entry)| entry.credentials.is_some());
+            Ok(stored.map(|(key, _)| key.clone()).collect())
         })
     }
 
@@ -168,24 +168,24 @@ impl TokenStore for MemoryTokens {
         _: Duration,
     ) -> BoxFuture<'a, Result<Box<dyn TokenLease>, TokenStoreError>> {
         Box::pin(async {
-            let turn = Arc::clone(&self.0.0.lock().entry(key.clone()).or_default().turn);
-            let permit = turn.acquire_owned().await.map_err(|_| TokenStoreError::new("the store is closed"))?;
-            Ok(Box::new(Permit { shelf: Arc::clone(&self.0), key: key.clone(), permit }) as Box<dyn TokenLease>)
+            let lease = Arc::clone(&self.0.0.lock().entry(key.clone()).or_default().lease);
+            let permit = lease.acquire_owned().await.map_err(|_| TokenStoreError::new("the store is closed"))?;
+            Ok(Box::new(MemoryLease { entries: Arc::clone(&self.0), key: key.clone(), permit }) as Box<dyn TokenLease>)
         })
     }
 }
 
 /// The lease of [`MemoryTokens`]. It needs no time limit, because its holder lives in the same process.
-struct Permit {
-    shelf: Arc<Entries>,
+struct MemoryLease {
+    entries: Arc<Entries>,
     key: TokenKey,
     permit: OwnedSemaphorePermit,
 }
 
-impl TokenLease for Permit {
+impl TokenLease for MemoryLease {
     fn save(&self, credentials: Vec<u8>) -> BoxFuture<'_, Result<(), TokenStoreError>> {
         Box::pin(async move {
-            self.shelf.0.lock().entry(self.key.clone()).or_default().credentials = Some(credentials);
+            self.entries.0.lock().entry(self.key.clone()).or_default().credentials = Some(credentials);
             Ok(())
         })
     }
@@ -193,7 +193,7 @@ impl TokenLease for Permit {
     fn delete(&self) -> BoxFuture<'_, Result<(), TokenStoreError>> {
         Box::pin(async {
             // Keeps the entry itself, because other tasks may wait for its lease.
-            self.shelf.0.lock().entry(self.key.clone()).or_default().credentials = None;
+            self.entries.0.lock().entry(self.key.clone()).or_default().credentials = None;
             Ok(())
         })
     }

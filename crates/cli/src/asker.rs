@@ -418,7 +418,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn nothing_is_sent_before_the_person_agreed_to_all_of_it() {
+    async fn a_form_is_sent_only_after_the_user_agreed_to_all_of_it() {
         assert_eq!(typed(&["36", "", "", "n"]).elicit(server(), form()).await, Elicited::Decline);
         assert_eq!(typed(&["36", "", "", "", "n"]).elicit(server(), form()).await, Elicited::Decline);
         assert_eq!(typed(&["36", "", "", "", ""]).elicit(server(), form()).await, Elicited::Cancel);
@@ -480,7 +480,7 @@ mod tests {
     }
 
     #[test]
-    fn a_url_is_shown_whole_with_its_host_made_to_stand_out() {
+    fn a_url_is_shown_in_full_with_its_host_highlighted() {
         let page = url_page(&server(), "Sign in", "https://id.example.com/a?b=c#d").unwrap();
         assert!(page.contains(&format!("https://{}", paint(Tone::Strong, "id.example.com"))));
         assert_eq!(plain(&page), "The server `fs` asks: Sign in\n\n  https://id.example.com/a?b=c#d\n");
@@ -497,7 +497,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_url_is_not_shown_as_one() {
+    fn an_invalid_url_is_not_shown_as_a_url() {
         for bad in ["", "not a url", "mailto:a@b", "data:text/html,x"] {
             assert_eq!(url_page(&server(), "", bad), None, "{bad}");
         }

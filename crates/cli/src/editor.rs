@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_text_is_what_the_editor_leaves_in_the_file() {
+    async fn the_edited_text_is_read_from_the_file() {
         let folder = tempfile::tempdir().unwrap();
         let folder = folder.path();
         assert_eq!(edited(folder, "sed -i s/old/new/", "false").await, Edited::Text("new\n".to_owned()));
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_editor_that_fails_says_so() {
+    async fn a_failed_editor_is_reported() {
         let folder = tempfile::tempdir().unwrap();
         let folder = folder.path();
         for (command, why) in [

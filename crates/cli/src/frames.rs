@@ -29,7 +29,7 @@ pub(crate) fn on(screen: Arc<Screen>, secrets: Arc<Interpolate>) -> OnMessage {
 /// The beginning of a message as one safe line, which is not cut inside a secret.
 fn shown(bytes: &[u8], secrets: &Interpolate) -> String {
     let begin = &bytes[..bytes.len().min(SHOWN)];
-    let mut begun = match str::from_utf8(begin) {
+    let mut started = match str::from_utf8(begin) {
         Ok(text) => Cow::Borrowed(text),
         // A character that is cut in two.
         Err(error) if error.error_len().is_none() && begin.len() < bytes.len() => {
@@ -39,10 +39,10 @@ fn shown(bytes: &[u8], secrets: &Interpolate) -> String {
     };
     let is_cut = begin.len() < bytes.len();
     if is_cut {
-        let safe = secrets.safe_len(&begun);
-        begun.to_mut().truncate(safe);
+        let safe = secrets.safe_len(&started);
+        started.to_mut().truncate(safe);
     }
-    let line = text::for_line(&secrets.conceal(&begun)).into_owned();
+    let line = text::for_line(&secrets.conceal(&started)).into_owned();
     if is_cut { format!("{line}… [{} in all]", size(bytes.len() as u64)) } else { line }
 }
 

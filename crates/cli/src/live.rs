@@ -156,8 +156,8 @@ impl Live {
     /// When it cannot be written.
     pub(crate) async fn cancel(&mut self, turn: &mut Turn) -> Result<(), NotStored> {
         turn.cancel(&self.partial);
-        let kept = self.journal.keep(turn).await;
-        self.stop_storing_on_error(kept)
+        let stored = self.journal.keep(turn).await;
+        self.stop_storing_on_error(stored)
     }
 
     /// If storing failed, continues without storing the conversation.
@@ -352,8 +352,8 @@ impl Front for Live {
         Box::pin(async move {
             let begins = self.journal.session().is_none();
             let brake = self.brake();
-            let kept = brake.store_step(self.journal.keep(turn)).await;
-            self.stop_storing_on_error(kept)?;
+            let stored = brake.store_step(self.journal.keep(turn)).await;
+            self.stop_storing_on_error(stored)?;
             if begins && let Some(id) = self.journal.id() {
                 self.record(json!({ "type": "session", "id": id.to_string() }));
             }

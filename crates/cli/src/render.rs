@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_is_too_wide_goes_on_below_its_last_column() {
+    fn a_line_that_is_too_wide_continues_below_its_last_column() {
         let look = Look { unicode: true, width: 40 };
         let line =
             format!("{} gone  stdio  {}", paint(Tone::Bad, "✘"), paint(Tone::Bad, "failed because it was not there"));

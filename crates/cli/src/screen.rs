@@ -481,7 +481,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn unicode_is_spoken_where_the_locale_says_so() {
+    fn unicode_is_used_if_the_locale_allows_it() {
         let speaks = |variables: &[(&str, &str)]| supports_unicode(&Environment::new(variables.iter().copied()));
         assert!(speaks(&[("LANG", "de_DE.UTF-8")]));
         assert!(speaks(&[("LC_ALL", ""), ("LC_CTYPE", "C.utf8")]));
@@ -490,7 +490,7 @@ mod tests {
     }
 
     #[test]
-    fn json_shows_what_a_terminal_would_obey_and_means_the_same() {
+    fn json_output_escapes_control_characters_without_changing_the_value() {
         let value = "a\u{1b}[31m\u{9b}2J\u{202e}\u{200b}\u{e0041}é日";
         let json = serde_json::to_string(value).unwrap();
         let shown = escape_invisible(&json);

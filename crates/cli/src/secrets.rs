@@ -202,12 +202,12 @@ impl Stored {
     ) -> Result<StoredKey, SecretsError> {
         let id = Uuid::now_v7();
         self.keychain.put(id, *key).await.map_err(SecretsError::NotTaken)?;
-        let kept = write(path, &file::naming(id));
+        let stored = write(path, &file::naming(id));
         // Removes the key again: another process was quicker, or the file cannot be written, so no process will use it.
-        if !matches!(&kept, Ok(StoredKey::InKeychain(kept)) if *kept == id) {
+        if !matches!(&stored, Ok(StoredKey::InKeychain(stored)) if *stored == id) {
             let _ = self.keychain.remove(id).await;
         }
-        kept
+        stored
     }
 
     /// Moves the key into the keychain, or from the keychain into the file, without re-encrypting any secret. If there
@@ -221,11 +221,11 @@ impl Stored {
         };
         let lock = rotation::lock(path).await?;
         let _ = self.settled(path, Some(&lock)).await?;
-        let kept = file::read(path)?;
-        if kept.is_none() && !self.is_empty().await? {
+        let stored = file::read(path)?;
+        if stored.is_none() && !self.is_empty().await? {
             return Err(SecretsError::KeyGone(path.clone()));
         }
-        match (kept, to_keychain) {
+        match (stored, to_keychain) {
             (Some(StoredKey::InKeychain(_)), true) | (Some(StoredKey::InFile(_)), false) => return Ok(false),
             (Some(StoredKey::InFile(key)), true) => {
                 self.keep_in_keychain(&key, path, file::replace).await?;
@@ -333,13 +333,13 @@ impl Stored {
                 Ok(Some(opened.await?.clone()))
             }
             Place::File(path) => {
-                let kept = match file::read(path)? {
-                    Some(kept) => kept,
+                let stored = match file::read(path)? {
+                    Some(stored) => stored,
                     None if self.is_empty().await? => return Ok(None),
                     // Since the file was read, others may have made the key and stored what was found.
                     None => file::read(path)?.ok_or_else(|| SecretsError::KeyGone(path.clone()))?,
                 };
-                match self.key_of(kept, path).await {
+                match self.key_of(stored, path).await {
                     Ok(key) => self.open(key).await.map(Some),
                     // A process that ended while it replaced the key may have removed it already.
                     Err(error) => Ok(Some(self.settled(path, None).await?.ok_or(error)?)),

@@ -16,7 +16,7 @@ use serde_json::Map;
 use tokio::sync::mpsc;
 use toolrack_host::ScriptCallError;
 
-use crate::{Bounds, watch::Seen};
+use crate::{Bounds, watch::ScriptState};
 
 /// The JavaScript that defines a script's globals.
 const PRELUDE: &str = include_str!("prelude.js");
@@ -65,27 +65,27 @@ pub(crate) struct Answer {
 }
 
 /// Runs `code` until it and every call that it began have ended. Returns an error for the model if the script fails
-/// before that; `seen` collects the output.
+/// before that; `state` collects the output.
 pub(crate) fn run(
     code: &str,
     bounds: Bounds,
     ask: mpsc::Sender<ScriptRequest>,
     answers: mpsc::Receiver<Answer>,
-    seen: Arc<Seen>,
+    state: Arc<ScriptState>,
 ) -> Option<String> {
-    let clock = Rc::new(Clock { left: Cell::new(bounds.compute), started: Cell::new(None), seen });
+    let clock = Rc::new(Clock { left: Cell::new(bounds.compute), started: Cell::new(None), state });
     clock.resume();
     let script =
         Script { clock: Rc::clone(&clock), pending_calls: Rc::default(), unhandled: Rc::default(), ask, bounds };
     let ended = script.run(code, answers);
     ended.err().map(|why| match why {
-        _ if clock.seen.is_stopped() => "the script was cancelled".to_owned(),
+        _ if clock.state.is_stopped() => "the script was cancelled".to_owned(),
         _ if clock.is_over() => too_long(bounds),
-        Failure::Threw(said) => said,
+        Failure::Threw(message) => message,
         Failure::OutOfMemory => {
             format!("the script was ended: it needs more than {} MiB of memory", bounds.memory / (1024 * 1024))
         }
-        Failure::Stuck => "the script was ended: it waits for something that will never happen".to_owned(),
+        Failure::Stuck => "the script was ended: it waits for a promise that nothing resolves".to_owned(),
     })
 }
 
@@ -153,18 +153,18 @@ impl Script {
             clock.resume();
             let Some(Answer { number, result }) = answer else { return Err(Failure::Stuck) };
             pending_calls.set(pending_calls.get() - 1);
-            let (code, said) = match result {
+            let (code, text) = match result {
                 Ok(json) => ("", json),
                 Err(ScriptCallError { code, message, .. }) => (code, message),
             };
-            settle.call::<_, ()>((number, code, said)).map_err(|error| failure(ctx, &error))?;
+            settle.call::<_, ()>((number, code, text)).map_err(|error| failure(ctx, &error))?;
         }
     }
 
     /// Adds the globals of a script; returns the function that settles its promises.
     fn install_globals<'js>(self, ctx: &Ctx<'js>) -> Result<Function<'js>, Error> {
-        let seen = Arc::clone(&self.clock.seen);
-        let print = Function::new(ctx.clone(), move |line: String| seen.print(&line))?;
+        let state = Arc::clone(&self.clock.state);
+        let print = Function::new(ctx.clone(), move |line: String| state.print(&line))?;
         // Returns `undefined` to the script, or the reason why the host refuses the request.
         let ask = move |number: u32, kind: String, name: String, argument: String| {
             self.enqueue(number, &kind, name, argument)
@@ -185,11 +185,11 @@ impl Script {
             "search" => RequestKind::Search { query: name, limit: argument.parse().unwrap_or(5) },
             _ => RequestKind::Details { selector: name },
         };
-        let most = self.bounds.calls.get();
-        if usize::try_from(number).is_ok_and(|number| number > most)
+        let max_calls = self.bounds.calls.get();
+        if usize::try_from(number).is_ok_and(|number| number > max_calls)
             || self.ask.try_send(ScriptRequest { number, kind }).is_err()
         {
-            return Some(format!("a script makes at most {most} calls"));
+            return Some(format!("a script makes at most {max_calls} calls"));
         }
         self.pending_calls.set(self.pending_calls.get() + 1);
         None
@@ -209,21 +209,23 @@ fn failure(ctx: &Ctx<'_>, error: &Error) -> Failure {
     if thrown.is_null() || thrown.is_undefined() {
         return Failure::OutOfMemory;
     }
-    let said = Coerced::<String>::from_js(ctx, thrown.clone()).map_or_else(|_| "something".to_owned(), |said| said.0);
+    let message = Coerced::<String>::from_js(ctx, thrown.clone())
+        .map_or_else(|_| "the script threw a value without a text".to_owned(), |message| message.0);
     let stack = Exception::from_value(thrown).ok().and_then(|exception| exception.stack());
-    if said.ends_with("out of memory") {
+    if message.ends_with("out of memory") {
         return Failure::OutOfMemory;
     }
     let stack = stack.unwrap_or_default();
     let lines = stack.lines().map(str::trim).filter(|line| line.contains("script:")).take(MAX_STACK_LINES);
-    Failure::Threw(lines.fold(said, |said, line| said + "\n  " + line))
+    Failure::Threw(lines.fold(message, |message, line| message + "\n  " + line))
 }
 
 /// Rejected promises that the script has not handled: most are calls that it does not await.
 #[derive(Default)]
 struct UnhandledRejections {
     count: usize,
-    said: String,
+    /// The message of the last one.
+    message: String,
 }
 
 impl UnhandledRejections {
@@ -234,15 +236,15 @@ impl UnhandledRejections {
             return;
         }
         self.count += 1;
-        let said = reason.as_exception().and_then(Exception::message);
-        self.said = said.unwrap_or_else(|| "a promise was rejected".to_owned());
+        let message = reason.as_exception().and_then(Exception::message);
+        self.message = message.unwrap_or_else(|| "a promise was rejected".to_owned());
     }
 
     fn into_result(self) -> Result<(), Failure> {
         if self.count == 0 {
             return Ok(());
         }
-        Err(Failure::Threw(format!("{} (nothing awaited it)", self.said)))
+        Err(Failure::Threw(format!("{} (nothing awaited it)", self.message)))
     }
 }
 
@@ -251,12 +253,12 @@ struct Clock {
     left: Cell<Duration>,
     /// When the script last began to compute; `None` while it waits.
     started: Cell<Option<Instant>>,
-    seen: Arc<Seen>,
+    state: Arc<ScriptState>,
 }
 
 impl Clock {
     fn must_stop(&self) -> bool {
-        self.seen.is_stopped() || self.is_over()
+        self.state.is_stopped() || self.is_over()
     }
 
     fn is_over(&self) -> bool {
@@ -267,12 +269,12 @@ impl Clock {
         if let Some(started) = self.started.take() {
             self.left.set(self.left.get().saturating_sub(started.elapsed()));
         }
-        self.seen.computes_until(None);
+        self.state.computes_until(None);
     }
 
     fn resume(&self) {
         let now = Instant::now();
         self.started.set(Some(now));
-        self.seen.computes_until(now.checked_add(self.left.get()));
+        self.state.computes_until(now.checked_add(self.left.get()));
     }
 }

@@ -14,7 +14,7 @@
 //!      ▼                   ▼
 //!    watch ◄──────────── engine
 //!      │                   the thread: QuickJS and one script
-//!      └─ what both sides share: the output, the deadline, whether one side has left
+//!      └─ the shared state: the output, the deadline, whether one side has ended
 //! ```
 //!
 //! ```no_run
@@ -45,7 +45,7 @@ use std::{fmt::Write as _, num::NonZeroUsize, time::Duration};
 use futures::future::BoxFuture;
 use toolrack_host::{Interpreter, Printed, ScriptTools};
 
-use crate::watch::Lost;
+use crate::watch::AbandonedThreads;
 
 /// The bounds of one script.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,9 +58,9 @@ pub struct Bounds {
     pub memory: usize,
     /// How many calls it may make, searches included. Default 100.
     pub calls: NonZeroUsize,
-    /// How many of them are made at once; the others wait. Default 8.
+    /// How many calls run at once; further calls wait. Default 8.
     pub parallel: NonZeroUsize,
-    /// How much it may print, in bytes. The output is cut there, and tells the model so. Default 200,000.
+    /// How many bytes it may print. Longer output is cut, with a note for the model. Default 200,000.
     pub output: usize,
 }
 
@@ -86,7 +86,7 @@ impl Default for Bounds {
 pub struct QuickJs {
     bounds: Bounds,
     manual: String,
-    lost: Lost,
+    abandoned: AbandonedThreads,
 }
 
 impl QuickJs {
@@ -101,7 +101,7 @@ impl QuickJs {
             compute.as_secs_f32(),
             memory / (1024 * 1024),
         );
-        Self { bounds, manual, lost: Lost::default() }
+        Self { bounds, manual, abandoned: AbandonedThreads::default() }
     }
 }
 
@@ -116,20 +116,20 @@ impl Interpreter for QuickJs {
         &self.manual
     }
 
-    fn signature(&self, server: &str, tool: &str, parameters: &[String], gives: &str) -> String {
+    fn signature(&self, server: &str, tool: &str, parameters: &[String], result: &str) -> String {
         let object = if parameters.is_empty() { String::new() } else { format!("{{ {} }}", parameters.join(", ")) };
-        format!("tools{}{}({object}): {gives}", member(server), member(tool))
+        format!("tools{}{}({object}): {result}", member(server), member(tool))
     }
 
     fn run(&self, code: String, tools: ScriptTools) -> BoxFuture<'_, Printed> {
-        Box::pin(run::run(code, tools, self.bounds, &self.lost))
+        Box::pin(run::run(code, tools, self.bounds, &self.abandoned))
     }
 }
 
 /// Accesses a member: `.name`, or `["name"]` where `name` is no identifier.
 fn member(name: &str) -> String {
-    let is_word = name.chars().all(|char| char.is_ascii_alphanumeric() || char == '_' || char == '$');
-    if is_word && !name.starts_with(|first: char| first.is_ascii_digit()) && !name.is_empty() {
+    let is_identifier = name.chars().all(|char| char.is_ascii_alphanumeric() || char == '_' || char == '$');
+    if is_identifier && !name.starts_with(|first: char| first.is_ascii_digit()) && !name.is_empty() {
         format!(".{name}")
     } else {
         format!("[{}]", serde_json::Value::from(name))

@@ -9,17 +9,17 @@ use toolrack_host::{Printed, ScriptTools, owned};
 use crate::{
     Bounds,
     engine::{self, Answer, RequestKind, ScriptRequest},
-    watch::{Lost, Seen},
+    watch::{AbandonedThreads, ScriptState},
 };
 
 /// The stack of the thread of a script, in bytes.
 const THREAD_STACK_BYTES: usize = 2 * 1024 * 1024;
 
 /// Runs `code` to its end. Dropping the future ends the script at its next step, and cancels its calls.
-pub(crate) async fn run(code: String, tools: ScriptTools, bounds: Bounds, lost: &Lost) -> Printed {
-    let seen = Arc::new(Seen::new(bounds.output));
-    let error = run_on_thread(code, tools, bounds, lost, &seen).await;
-    Printed { text: seen.take_text(), error }
+pub(crate) async fn run(code: String, tools: ScriptTools, bounds: Bounds, abandoned: &AbandonedThreads) -> Printed {
+    let state = Arc::new(ScriptState::new(bounds.output));
+    let error = run_on_thread(code, tools, bounds, abandoned, &state).await;
+    Printed { text: state.take_text(), error }
 }
 
 /// Runs the script on a thread and makes its calls. Returns the error of a script that fails, in words for the model.
@@ -27,34 +27,35 @@ async fn run_on_thread(
     code: String,
     tools: ScriptTools,
     bounds: Bounds,
-    lost: &Lost,
-    seen: &Arc<Seen>,
+    abandoned: &AbandonedThreads,
+    state: &Arc<ScriptState>,
 ) -> Option<String> {
-    if let Err(full) = lost.room().await {
+    if let Err(full) = abandoned.wait_for_capacity().await {
         return Some(full);
     }
     // The request channel has room for every request that a script may make, so that the script never waits to send
     // one. The answer channel has room for one, so that answers do not pile up while the script computes.
-    let (ask, mut asked) = mpsc::channel(bounds.calls.get());
+    let (ask, mut requests) = mpsc::channel(bounds.calls.get());
     let (answer, answers) = mpsc::channel(1);
     let (end, mut thread) = oneshot::channel();
-    let (_waiting, running) = lost.both_ends(seen);
+    let (_wait_guard, thread_guard) = abandoned.guards(state);
     let script = {
-        let seen = Arc::clone(seen);
+        let state = Arc::clone(state);
         move || {
-            let error = engine::run(&code, bounds, ask, answers, seen);
-            // Do this before the end is reported: a caller that then starts another script finds this thread uncounted.
-            drop(running);
+            let error = engine::run(&code, bounds, ask, answers, state);
+            // Before the end is reported, so that a caller who then starts another script does not find this thread
+            // counted.
+            drop(thread_guard);
             let _ = end.send(error);
         }
     };
     // Not a blocking thread of tokio: a runtime that shuts down waits for those, and the process waits with it.
     if let Err(error) = thread::Builder::new().name("script".to_owned()).stack_size(THREAD_STACK_BYTES).spawn(script) {
-        return Some(format!("the script was not run: there is no thread for it: {error}"));
+        return Some(format!("the script was not run, because no thread could be started: {error}"));
     }
-    let calls = futures::stream::poll_fn(|context| asked.poll_recv(context))
+    let calls = futures::stream::poll_fn(|context| requests.poll_recv(context))
         // Run each call in its own task, so that it ends and frees its locks even while the script takes no answer.
-        .map(|asked| owned(perform(tools.clone(), asked)))
+        .map(|request| owned(perform(tools.clone(), request)))
         .buffer_unordered(bounds.parallel.get())
         .for_each(|made| async {
             let _ = answer.send(made).await;
@@ -71,7 +72,7 @@ async fn run_on_thread(
         error = completed => {
             error.unwrap_or_else(|_| Some("the interpreter failed; write the script in another way".to_owned()))
         }
-        () = seen.overdue() => Some(engine::too_long(bounds)),
+        () = state.overdue() => Some(engine::too_long(bounds)),
     }
 }
 

@@ -18,25 +18,25 @@ use tokio::{
     time::{sleep_until, timeout},
 };
 
-/// How long to wait for a script beyond its time, so that it can report its own error.
+/// How long after its deadline a script may still report its own error.
 const GRACE: Duration = Duration::from_millis(250);
 /// With this many abandoned threads, no script is run.
 const MAX_ABANDONED: usize = 4;
-/// How long a new script waits for one of them to end. Most end immediately, because their callers only cancelled them.
+/// How long a new script waits for an abandoned thread to end. Most end immediately: their callers only cancelled them.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// The state that the thread of a script shares with the task that waits for it.
 #[derive(Debug)]
-pub(crate) struct Seen {
+pub(crate) struct ScriptState {
     stopped: AtomicBool,
     /// When the script's time is over; `None` while it waits for an answer.
     until: watch::Sender<Option<Instant>>,
     output: Mutex<Output>,
 }
 
-impl Seen {
-    pub(crate) fn new(most: usize) -> Self {
-        let output = Output { text: String::new(), left: most, most };
+impl ScriptState {
+    pub(crate) fn new(max: usize) -> Self {
+        let output = Output { text: String::new(), left: max, max };
         Self { stopped: AtomicBool::new(false), until: watch::Sender::new(None), output: Mutex::new(output) }
     }
 
@@ -80,43 +80,46 @@ impl Seen {
 
 /// Counts the threads that still compute although no task waits for them.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Lost(watch::Sender<usize>);
+pub(crate) struct AbandonedThreads(watch::Sender<usize>);
 
-impl Lost {
+impl AbandonedThreads {
     /// Waits up to a second while too many threads are abandoned; then fails with an error for the model.
-    pub(crate) async fn room(&self) -> Result<(), String> {
-        match timeout(PATIENCE, self.0.subscribe().wait_for(|lost| *lost < MAX_ABANDONED)).await {
+    pub(crate) async fn wait_for_capacity(&self) -> Result<(), String> {
+        match timeout(PATIENCE, self.0.subscribe().wait_for(|abandoned| *abandoned < MAX_ABANDONED)).await {
             Ok(_) => Ok(()),
-            Err(_) => {
-                Err(format!("no script is run now: {MAX_ABANDONED} that were ended have not stopped computing yet"))
-            }
+            Err(_) => Err(format!(
+                "no script can run now: {MAX_ABANDONED} scripts that were ended still compute; try again in a moment"
+            )),
         }
     }
 
-    /// One guard for the task that waits for a script, and one for the script's thread.
-    pub(crate) fn both_ends(&self, seen: &Arc<Seen>) -> (Waiting, Running) {
+    /// Returns a guard for the task that waits for a script, and one for the script's thread.
+    pub(crate) fn guards(&self, state: &Arc<ScriptState>) -> (WaitGuard, ThreadGuard) {
         let other_has_ended = Arc::new(AtomicBool::new(false));
-        let waiting =
-            Waiting { seen: Arc::clone(seen), lost: self.clone(), other_has_ended: Arc::clone(&other_has_ended) };
-        (waiting, Running { lost: self.clone(), other_has_ended })
+        let waiting = WaitGuard {
+            state: Arc::clone(state),
+            abandoned: self.clone(),
+            other_has_ended: Arc::clone(&other_has_ended),
+        };
+        (waiting, ThreadGuard { abandoned: self.clone(), other_has_ended })
     }
 }
 
 /// A task that waits for the script. Dropping it ends the script at its next step.
 #[derive(Debug)]
-pub(crate) struct Waiting {
-    seen: Arc<Seen>,
-    lost: Lost,
+pub(crate) struct WaitGuard {
+    state: Arc<ScriptState>,
+    abandoned: AbandonedThreads,
     other_has_ended: Arc<AtomicBool>,
 }
 
-impl Drop for Waiting {
+impl Drop for WaitGuard {
     fn drop(&mut self) {
-        self.seen.stopped.store(true, Ordering::Relaxed);
+        self.state.stopped.store(true, Ordering::Relaxed);
         // Both guards swap the flag under the lock of the count, so that it never drops below zero.
-        self.lost.0.send_modify(|lost| {
+        self.abandoned.0.send_modify(|abandoned| {
             if !self.other_has_ended.swap(true, Ordering::Relaxed) {
-                *lost += 1;
+                *abandoned += 1;
             }
         });
     }
@@ -124,16 +127,16 @@ impl Drop for Waiting {
 
 /// Held by the thread of a script for as long as it runs.
 #[derive(Debug)]
-pub(crate) struct Running {
-    lost: Lost,
+pub(crate) struct ThreadGuard {
+    abandoned: AbandonedThreads,
     other_has_ended: Arc<AtomicBool>,
 }
 
-impl Drop for Running {
+impl Drop for ThreadGuard {
     fn drop(&mut self) {
-        self.lost.0.send_modify(|lost| {
+        self.abandoned.0.send_modify(|abandoned| {
             if self.other_has_ended.swap(true, Ordering::Relaxed) {
-                *lost -= 1;
+                *abandoned -= 1;
             }
         });
     }
@@ -143,8 +146,9 @@ impl Drop for Running {
 #[derive(Debug)]
 struct Output {
     text: String,
+    /// How many more bytes may be printed.
     left: usize,
-    most: usize,
+    max: usize,
 }
 
 impl Output {
@@ -159,8 +163,8 @@ impl Output {
         } else {
             self.text.push_str(&line[..line.floor_char_boundary(self.left)]);
             self.left = 0;
-            let most = self.most;
-            self.text.push_str(&format!("\n[cut: a script prints at most {most} bytes]\n"));
+            let max = self.max;
+            self.text.push_str(&format!("\n[cut: a script prints at most {max} bytes]\n"));
         }
     }
 }
@@ -170,23 +174,23 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_thread_is_lost_from_when_no_caller_waits_for_it_until_it_ends() {
-        let lost = Lost::default();
-        let ends = || lost.both_ends(&Arc::new(Seen::new(10)));
-        let count = || *lost.0.borrow();
+    async fn a_thread_counts_as_abandoned_until_it_ends() {
+        let abandoned = AbandonedThreads::default();
+        let ends = || abandoned.guards(&Arc::new(ScriptState::new(10)));
+        let count = || *abandoned.0.borrow();
         let (waiting, running) = ends();
-        assert_eq!(count(), 0, "it runs");
+        assert_eq!(count(), 0, "the thread runs");
         drop(running);
         drop(waiting);
-        assert_eq!(count(), 0, "it ended first");
+        assert_eq!(count(), 0, "the thread ended first");
 
         let (waiting, mut threads): (Vec<_>, Vec<_>) = (0..MAX_ABANDONED).map(|_| ends()).unzip();
-        assert_eq!(lost.room().await, Ok(()));
+        assert_eq!(abandoned.wait_for_capacity().await, Ok(()));
         drop(waiting);
         assert_eq!(count(), MAX_ABANDONED);
-        lost.room().await.unwrap_err();
-        let (room, ()) = tokio::join!(lost.room(), async { drop(threads.pop()) });
-        assert_eq!(room, Ok(()), "who waits for room finds it");
+        abandoned.wait_for_capacity().await.unwrap_err();
+        let (result, ()) = tokio::join!(abandoned.wait_for_capacity(), async { drop(threads.pop()) });
+        assert_eq!(result, Ok(()), "a waiting script starts once a thread ends");
         drop(threads);
         assert_eq!(count(), 0);
     }

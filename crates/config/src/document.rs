@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn the_caret_stands_under_the_mark() {
+    fn the_caret_is_below_the_marked_text() {
         let text = "{\n  \"name\": tru\n}";
         let problem = located(text, text.find("tru").map(|at| at..at + 3).unwrap());
         assert_eq!(problem.to_string(), "f.json:2:11: error: wrong\n  2 |   \"name\": ***\n    |           ^^^");
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_and_a_huge_file_are_refused_and_a_missing_one_is_none() {
+    fn a_folder_and_a_huge_file_are_refused_and_a_missing_file_is_none() {
         let folder = tempfile::tempdir().unwrap();
         assert!(Document::read(folder.path(), Kind::Regular).is_err());
         let path = folder.path().join("big");
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn places_are_the_same_whatever_ends_the_lines_and_whether_or_not_there_is_a_mark() {
+    fn line_numbers_are_the_same_for_every_line_ending_and_with_a_byte_order_mark() {
         for newline in ["\n", "\r\n"] {
             for mark in ["", "\u{feff}"] {
                 let text = format!("{mark}{{{newline}  \"\u{e4}\": tru{newline}}}");
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mark_that_goes_over_lines_points_at_the_first_of_them() {
+    fn a_mark_over_several_lines_points_at_the_first_line() {
         let text = "{ \"a\": [\r\n1,\r\n2] }";
         let start = text.find('[').unwrap();
         let snippet = located(text, start..text.len()).snippet.unwrap();

@@ -392,8 +392,8 @@ fn change(
         let file = open(document.unwrap_or_else(|| Document::new(Some(target.clone()), "")))?;
         let text = edit(&*file)?;
         let edited = ensure_safe(&*file, &text)?;
-        let whole = file.document().with_text(&text);
-        if !dry_run && text != file.text() && !write::replace(&target, before.as_deref(), &whole)? {
+        let full = file.document().with_text(&text);
+        if !dry_run && text != file.text() && !write::replace(&target, before.as_deref(), &full)? {
             return Ok(None);
         }
         Ok(Some(Edited {

@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_taken_out_is_handed_on_to_nothing() {
+    fn a_removed_variable_is_passed_to_no_child() {
         let mut environment = Environment::new([("TOKEN", "canary"), ("PATH", "/bin")]);
         assert_eq!(environment.take("TOKEN"), Some("canary".into()));
         assert_eq!((environment.take("TOKEN"), environment.get("TOKEN")), (None, None));

@@ -13,7 +13,7 @@ use crate::{
     entry::{Decoded, Report, decode},
     import::{self, Client},
     node::{Member, Node},
-    placeholder::{self, Bare, Piece, Reference, TemplateError},
+    placeholder::{self, BareName, Piece, Reference, TemplateError},
     redact,
 };
 
@@ -129,7 +129,7 @@ fn files(server: &str, entry: &Json) -> Vec<(&'static str, String)> {
 
 /// Returns whether the canary is in a literal, and not in the name of a placeholder, which may be shown.
 fn is_secret(text: &str) -> bool {
-    let Ok(pieces) = placeholder::pieces(text, Bare::Names) else { return true };
+    let Ok(pieces) = placeholder::pieces(text, BareName::Placeholder) else { return true };
     pieces.iter().all(|piece| match piece {
         Piece::Literal(_) => true,
         Piece::Variable { name, .. } | Piece::Secret(name) | Piece::User(name) | Piece::Input(name) => {
@@ -148,7 +148,7 @@ pub fn placeholders(data: &[u8]) {
     let lookup = |(Reference::Variable(name) | Reference::Secret(name) | Reference::User(name)): Reference<'_>| {
         Ok(name.len().is_multiple_of(2).then(|| name.to_owned()))
     };
-    for bare in [Bare::Names, Bare::Nothing] {
+    for bare in [BareName::Placeholder, BareName::Literal] {
         let expanded = placeholder::expand(&text, bare, &lookup);
         if !text.contains('$') {
             assert_eq!(expanded.as_deref(), Ok(&*text));

@@ -293,8 +293,8 @@ fn switched_off<'a>(file: &File, root: &'a Node) -> Vec<(&'a str, &'static str)>
             let mut off: Vec<_> = excluded.into_iter().map(|name| (name, "mcp.excluded")).collect();
             if let Some(allowed) = texts_of(settings, "allowed") {
                 let servers = root.get("mcpServers").and_then(|member| member.node.members()).unwrap_or_default();
-                let others = servers.iter().map(|member| &*member.name).filter(|name| !allowed.contains(name));
-                off.extend(others.map(|name| (name, "mcp.allowed")));
+                let rest = servers.iter().map(|member| &*member.name).filter(|name| !allowed.contains(name));
+                off.extend(rest.map(|name| (name, "mcp.allowed")));
             }
             off
         }

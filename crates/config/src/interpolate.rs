@@ -33,7 +33,7 @@ use crate::{
     environment::Environment,
     mask,
     needs::paths_of,
-    placeholder::{self, Bare, Reference, TemplateError, expand},
+    placeholder::{self, BareName, Reference, TemplateError, expand},
 };
 
 /// The treatment of a variable without a value.
@@ -187,13 +187,13 @@ impl Interpolate {
     /// [`ResolveError`], which names the field and the variable that has no value.
     pub async fn setting(&self, field: &str, text: &str, is_secret: bool) -> Result<String, ResolveError> {
         let mut given = BTreeSet::new();
-        placeholder::of_user(text, &mut given);
+        placeholder::user_values(text, &mut given);
         if let Some(name) = given.first() {
             let why = format!("`{field}`: a setting has no value of a person, as `${{user:{name}}}` would be");
             return Err(ResolveError::new(why));
         }
         let values = self.values(None, [text]).await;
-        let value = values.text(field, text, Bare::Nothing)?;
+        let value = values.text(field, text, BareName::Literal)?;
         let parts = if is_secret { vec![value.clone()] } else { mask::secrets_of(&value) };
         self.remember(None, values.into_secrets().into_iter().chain(parts));
         Ok(value)
@@ -261,7 +261,7 @@ impl Interpolate {
         let (mut secrets, mut of_user) = (BTreeSet::new(), BTreeSet::new());
         for text in texts {
             placeholder::secrets(text, &mut secrets);
-            placeholder::of_user(text, &mut of_user);
+            placeholder::user_values(text, &mut of_user);
         }
         let stored = self.found(server, secrets, |source, name| source.secret(name)).await;
         let given = self.found(server, of_user, |source, name| source.given(name)).await;
@@ -333,12 +333,12 @@ impl Values {
             Reference::Variable(name) => self.variable(name),
             Reference::Secret(name) => match self.stored.get(name) {
                 Some(Ok(value)) => Ok(value.clone()),
-                Some(Err(why)) => Err(TemplateError::ClosedSecret { name: name.to_owned(), why: why.clone() }),
+                Some(Err(why)) => Err(TemplateError::UnreadableSecret { name: name.to_owned(), why: why.clone() }),
                 None => Ok(None),
             },
             Reference::User(name) => match self.given.get(name) {
                 Some(Ok(value)) => Ok(value.clone()),
-                Some(Err(why)) => Err(TemplateError::ClosedGift { name: name.to_owned(), why: why.clone() }),
+                Some(Err(why)) => Err(TemplateError::UnreadableUserValue { name: name.to_owned(), why: why.clone() }),
                 None => Ok(None),
             },
         }
@@ -371,7 +371,7 @@ impl Values {
         self.secrets.into_inner()
     }
 
-    fn text(&self, field: &str, text: &str, bare: Bare) -> Result<String, ResolveError> {
+    fn text(&self, field: &str, text: &str, bare: BareName) -> Result<String, ResolveError> {
         expand(text, bare, &|reference| self.get(reference))
             .map_err(|error| ResolveError::new(format!("`{field}`: {error}; {}", error.hint())))
     }
@@ -381,7 +381,7 @@ impl Values {
         let mut child: BTreeMap<OsString, OsString> =
             inherited.map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
         for (name, value) in &spec.env {
-            let value = self.text(&format!("env.{name}"), value, Bare::Names)?;
+            let value = self.text(&format!("env.{name}"), value, BareName::Placeholder)?;
             child.insert(name.into(), value.into());
         }
         // Includes the inherited variables, because the child can print those, too.
@@ -409,7 +409,7 @@ impl Values {
 
     /// Resolves a path in which `~` is the user's home.
     fn path(&self, field: &str, path: &str) -> Result<PathBuf, ResolveError> {
-        let path = self.text(field, path, Bare::Nothing)?;
+        let path = self.text(field, path, BareName::Literal)?;
         let home = self.environment.get("HOME").map(PathBuf::from);
         Ok(match (path.strip_prefix('~').map(|rest| rest.trim_start_matches('/')), home) {
             (Some(rest), Some(home)) if path.len() == 1 || path.starts_with("~/") => home.join(rest),
@@ -454,13 +454,13 @@ impl Interpolate {
         let values = self.values(Some(server), texts.chain(cwd).chain(paths_of(spec)).chain([&*spec.command])).await;
         let args = spec.args.iter().enumerate();
         let mut plan = ChildPlan {
-            command: values.text("command", &spec.command, Bare::Nothing)?,
+            command: values.text("command", &spec.command, BareName::Literal)?,
             args: args
-                .map(|(index, arg)| values.text(&format!("args[{index}]"), arg, Bare::Nothing))
+                .map(|(index, arg)| values.text(&format!("args[{index}]"), arg, BareName::Literal))
                 .collect::<Result<_, _>>()?,
             env: values.child_environment(spec)?,
             cwd: match cwd {
-                Some(text) => Some(values.text("cwd", text, Bare::Nothing)?.into()),
+                Some(text) => Some(values.text("cwd", text, BareName::Literal)?.into()),
                 None => spec.cwd.clone(),
             },
             sandbox: None,
@@ -488,7 +488,7 @@ impl Interpolate {
 
     async fn address(&self, server: &ServerName, spec: &Http) -> Result<String, ResolveError> {
         let values = self.values(Some(server), [&*spec.url]).await;
-        let url = values.text("url", &spec.url, Bare::Nothing)?;
+        let url = values.text("url", &spec.url, BareName::Literal)?;
         values.record_all(mask::secrets_of(&url));
         self.remember(Some(server), values.into_secrets());
         Ok(url)
@@ -500,7 +500,7 @@ impl Interpolate {
             .headers
             .iter()
             .map(|(name, value)| {
-                let value = values.text(&format!("headers.{name}"), value, Bare::Names)?;
+                let value = values.text(&format!("headers.{name}"), value, BareName::Placeholder)?;
                 values.record_secrets(name, &value);
                 // Without the word before it, too: `Bearer abc`.
                 values.record_secrets(name, value.rsplit(' ').next().unwrap_or_default());
@@ -665,7 +665,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_handed_out_as_a_secret_is_concealed_in_texts() {
+    fn secrets_that_were_handed_out_are_concealed_in_texts() {
         let environment = Environment::new([("API_TOKEN", "canary-1\"x"), ("DIR", "/data/dir")]);
         let interpolate = Interpolate::new(environment, Unset::Error);
         let text = r#"canary-1"x {"t":"canary-1\"x"} canary-2 canary-3 canary-4 /data/dir"#;
@@ -698,7 +698,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_is_hidden_where_an_entry_is_shown_is_concealed_in_what_its_server_says() {
+    fn values_hidden_in_a_view_are_concealed_in_the_server_s_output() {
         let environment = Environment::new([
             ("OPENAI_KEY", "canary-1"),
             ("DATABASE_URL", "postgres://u:canary-2@h/db"),
@@ -778,7 +778,7 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_without_a_value_says_what_to_do() {
+    fn a_secret_without_a_value_has_an_error_with_the_next_step() {
         let error = |interpolate: &Interpolate, name_of: &str| {
             let spec = Http { url: format!("https://x/${{secret:{name_of}}}"), ..Http::default() };
             interpolate.url(&name(), &spec).now_or_never().unwrap().unwrap_err().to_string()
@@ -815,7 +815,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_be_the_beginning_of_a_secret_is_held_back() {
+    fn a_possible_beginning_of_a_secret_is_held_back() {
         let known = that_knows(&["abcabd", "bdxyzzy", "two words"]);
         for (text, whole) in [
             ("", 0),
@@ -851,7 +851,7 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_in_json_is_concealed_in_every_style_and_however_deep_it_is() {
+    fn a_secret_in_json_is_concealed_in_every_escaping_and_at_every_depth() {
         let secret = "p\"ä/w\\ord\t🔑\u{c}\u{8}-x";
         let known = that_knows(&[secret]);
         let other = ServerName::new("other").unwrap();
@@ -883,7 +883,7 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_behind_a_backslash_is_concealed_whatever_letter_it_begins_with() {
+    fn a_secret_after_a_backslash_is_concealed_for_every_first_letter() {
         for secret in ["n\"token-1", "t\"token-1", "u0041\"tok-1", "\\\\\\token\"b", "token-1\\"] {
             let known = that_knows(&[secret]);
             let mut text = format!("C:\\{secret}\\n.");
@@ -899,7 +899,7 @@ mod tests {
     }
 
     #[test]
-    fn an_encoded_secret_that_goes_over_several_lines_is_concealed_and_not_taken_elsewhere() {
+    fn an_encoded_secret_over_several_lines_is_concealed() {
         let known = that_knows(&["canary-5f0e/9c1d"]);
         let other = ServerName::new("other").unwrap();
         for (encoded, shown) in [
@@ -924,37 +924,37 @@ mod tests {
 
     proptest! {
         #[test]
-        fn however_a_text_is_cut_no_secret_of_it_is_shown(pieces in prop::collection::vec("[abé \\\\n\n]{0,6}", 0..40)) {
+        fn a_cut_text_never_shows_part_of_a_secret(pieces in prop::collection::vec("[abé \\\\n\n]{0,6}", 0..40)) {
             let secrets = ["ababab", "babbab", "aa éab a", "ééééab"];
             let known = that_knows(&secrets);
             let (mut held, mut shown) = (String::new(), String::new());
             for piece in &pieces {
                 held.push_str(piece);
-                let whole: String = held.drain(..known.safe_len(&held)).collect();
-                shown.push_str(&known.conceal(&whole));
+                let full: String = held.drain(..known.safe_len(&held)).collect();
+                shown.push_str(&known.conceal(&full));
             }
             shown.push_str(&known.conceal(&held));
-            let whole = pieces.concat();
-            prop_assert_eq!(&shown, &*known.conceal(&whole), "{:?}", pieces);
+            let full = pieces.concat();
+            prop_assert_eq!(&shown, &*known.conceal(&full), "{:?}", pieces);
         }
 
         #[test]
-        fn however_a_text_of_json_is_cut_no_secret_of_it_is_shown(
+        fn a_cut_json_text_never_shows_part_of_a_secret(
             parts in prop::collection::vec((0_u8..12, "[abun0 6é\"\\\\\n\t]{0,4}"), 0..12), depth in 0..4, cuts in prop::collection::vec(1_usize..9, 1..20),
         ) {
             let secrets = ["ab\"é\\b🔑", "nb\tub06", "\\aab/ab\\"];
             let known = that_knows(&secrets);
-            let mut whole: String = parts.iter().fold(String::new(), |text, (kind, part)| match kind {
+            let mut full: String = parts.iter().fold(String::new(), |text, (kind, part)| match kind {
                 0..3 => text + part + secrets[usize::from(*kind)],
                 3..6 => text + part + &secrets[usize::from(kind - 3)].encode_utf16().map(|unit| format!("\\u{unit:04x}")).collect::<String>(),
                 6 => text + part + "YWIiw6lcYvC\n\tfkpE=",
                 _ => text + part,
             });
             for _ in 0..depth {
-                whole = json!(whole).to_string();
+                full = json!(full).to_string();
             }
             let (mut held, mut shown) = (String::new(), String::new());
-            let (mut left, mut sizes) = (&*whole, cuts.iter().cycle());
+            let (mut left, mut sizes) = (&*full, cuts.iter().cycle());
             while !left.is_empty() {
                 let (piece, rest) = left.split_at(left.ceil_char_boundary(*sizes.next().unwrap()));
                 held.push_str(piece);
@@ -963,7 +963,7 @@ mod tests {
                 shown.push_str(&known.conceal(&ready));
             }
             shown.push_str(&known.conceal(&held));
-            prop_assert_eq!(&shown, &*known.conceal(&whole), "{:?}", whole);
+            prop_assert_eq!(&shown, &*known.conceal(&full), "{:?}", full);
         }
     }
 }

@@ -12,13 +12,13 @@ use crate::{
     dialect::json,
     document::Document,
     node::{Node, Value},
-    placeholder::{Bare, Piece, pieces},
+    placeholder::{BareName, Piece, pieces},
 };
 
 /// Replaces a hidden value.
 pub(crate) const HIDDEN: &str = "***";
 
-/// The authentication schemes that stand before a credential in a header (RFC 9110, 11.1).
+/// The authentication schemes that precede a credential in a header (RFC 9110, 11.1).
 const SCHEMES: &[&str] = &["Bearer ", "Basic ", "Token "];
 
 /// Splits the authentication scheme, such as `Bearer `, from the credential after it.
@@ -28,7 +28,7 @@ pub(crate) fn split_scheme(text: &str) -> (&str, &str) {
 }
 
 /// Returns `text` with everything hidden except its placeholders and an authentication scheme before them.
-pub(crate) fn literal(text: &str, bare: Bare) -> String {
+pub(crate) fn literal(text: &str, bare: BareName) -> String {
     let (scheme, rest) = split_scheme(text);
     let Ok(pieces) = pieces(rest, bare) else {
         return format!("{scheme}{HIDDEN}");
@@ -111,7 +111,7 @@ const MIN_TOKEN: usize = 16;
 /// `COMPASS`).
 const LAST_WORDS: &[&str] = &["key", "pass", "pat", "passcode", "pgpass", "sshpass", "jwt", "creds"];
 
-/// Words before `key` that make it a harmless one, such as a primary key.
+/// Words before `key` with which the name means a harmless key, such as a primary key.
 const HARMLESS_KEYS: &[&str] = &["foreign", "group", "partition", "primary", "public", "sort"];
 
 /// If the name ends in one of these words, its value is not the secret itself, such as in `TOKEN_FILE`.
@@ -131,10 +131,10 @@ pub(crate) fn is_secret_name(name: &str) -> bool {
 }
 
 /// Returns whether `value` is a secret, because its name is that of a [secret](is_secret_name). An exception is the
-/// path of a key file; a dot in its last part tells it from base64.
+/// path of a key file: a dot in its last segment distinguishes it from base64.
 pub(crate) fn is_secret(name: &str, value: &str) -> bool {
-    let begins = ["/", "./", "../", "~/"].iter().any(|start| value.starts_with(start));
-    let is_path = begins && value.rsplit('/').next().is_some_and(|last| last.contains('.'));
+    let begins_as_path = ["/", "./", "../", "~/"].iter().any(|start| value.starts_with(start));
+    let is_path = begins_as_path && value.rsplit('/').next().is_some_and(|last| last.contains('.'));
     is_secret_name(name) && !(is_path && words(name).last().is_some_and(|last| last == "key"))
 }
 
@@ -142,8 +142,8 @@ fn is_key(words: &[String]) -> bool {
     let Some((last, before)) = words.split_last() else {
         return false;
     };
-    let opens = |word: &String| !HARMLESS_KEYS.contains(&&**word);
-    LAST_WORDS.contains(&&**last) && (last != "key" || before.last().is_none_or(opens))
+    let is_secret_key = |word: &String| !HARMLESS_KEYS.contains(&&**word);
+    LAST_WORDS.contains(&&**last) && (last != "key" || before.last().is_none_or(is_secret_key))
 }
 
 /// Returns the words of a name in lower case, of `OPENAI_KEY`, `--openai-key` and `openaiKey`, without numbers.
@@ -199,7 +199,7 @@ fn hide(text: &str, spans: Spans) -> String {
     let mut at = 0;
     for span in spans {
         out.push_str(&text[at..span.start]);
-        out.push_str(&literal(&text[span.clone()], Bare::Nothing));
+        out.push_str(&literal(&text[span.clone()], BareName::Literal));
         at = span.end;
     }
     out + &text[at..]
@@ -366,28 +366,28 @@ fn spans_of_urls(text: &str) -> Spans {
 }
 
 /// The characters, besides white space, after which the name of a `name=value` pair can begin.
-const BEFORE_NAMES: &[char] = &[';', '&', '?', '#', '=', '/', ':', ',', '|', '(', '{', '<', '>', '"', '\'', '`'];
+const NAME_SEPARATORS: &[char] = &[';', '&', '?', '#', '=', '/', ':', ',', '|', '(', '{', '<', '>', '"', '\'', '`'];
 
 /// Returns the secret values of `name=value` pairs that white space, `;` or `&` separates: URL parameters, database
 /// connection strings, variables before a command.
 fn spans_of_pairs(text: &str) -> Spans {
     let mut spans = Spans::new();
-    let mut done = 0;
+    let mut searched = 0;
     for (at, _) in text.match_indices('=') {
-        if at < done {
+        if at < searched {
             continue;
         }
-        let is_before = |c: char| c.is_whitespace() || BEFORE_NAMES.contains(&c);
-        let name = text[done..at].rsplit(is_before).next().unwrap_or_default();
-        done = at + 1;
+        let separates = |c: char| c.is_whitespace() || NAME_SEPARATORS.contains(&c);
+        let name = text[searched..at].rsplit(separates).next().unwrap_or_default();
+        searched = at + 1;
         if !is_secret_name(name) {
             continue;
         }
         let is_parameter = text[..at - name.len()].ends_with(['?', '&', '#']);
-        let value = value_of_pair(&text[done..], is_parameter);
-        if !value.is_empty() && is_secret(name, &text[done + value.start..done + value.end]) {
-            spans.push(done + value.start..done + value.end);
-            done += value.end;
+        let value = value_of_pair(&text[searched..], is_parameter);
+        if !value.is_empty() && is_secret(name, &text[searched + value.start..searched + value.end]) {
+            spans.push(searched + value.start..searched + value.end);
+            searched += value.end;
         }
     }
     spans
@@ -438,9 +438,9 @@ mod tests {
             ("canary ${", "***"),
             ("${canary%x}", "***"),
         ] {
-            assert_eq!(literal(text, Bare::Names), shown);
+            assert_eq!(literal(text, BareName::Placeholder), shown);
         }
-        assert_eq!(literal("$ecret", Bare::Nothing), "***");
+        assert_eq!(literal("$ecret", BareName::Literal), "***");
     }
 
     #[test]
@@ -475,7 +475,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_says_secret_by_its_last_word_and_ordinary_words_do_not() {
+    fn a_name_counts_as_a_secret_by_its_last_word() {
         for name in ["DB_PASS", "OPENAI_KEY", "openaiKey", "--api-key", "GITHUB_PAT", "KEY", "PGPASS", "OPENAI_KEY_2"] {
             assert!(is_secret_name(name), "{name}");
         }
@@ -502,7 +502,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_hidden_where_it_is_shown_is_what_is_found_as_a_secret() {
+    fn the_view_hides_exactly_the_values_that_are_found_as_secrets() {
         for (text, found) in [
             ("--password=argpw-1", &["argpw-1"][..]),
             ("postgres://u:p%40ss@h/db?key=abc&x=1", &["p@ss", "p%40ss", "abc"]),

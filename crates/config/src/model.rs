@@ -27,25 +27,25 @@ pub type CheckName = fn(name: &str, has_base_url: bool) -> Result<(), String>;
 pub struct ModelChoice {
     /// `provider/name` (`name`).
     pub name: Option<String>,
-    /// Its address, if it is not the provider's; may hold placeholders (`base_url`).
+    /// The address, if it is not the provider's; may hold placeholders (`base_url`).
     pub base_url: Option<String>,
-    /// Its wire, if it is not the provider's usual one (`wire`).
+    /// The wire format, if it is not the provider's usual one (`wire`).
     pub wire: Option<Wire>,
-    /// Its API key: only placeholders, never a literal key (`key`).
+    /// The API key: only placeholders, never a literal key (`key`).
     pub key: Option<String>,
-    /// How many tokens fit into it, input and output together (`context_tokens`).
+    /// How many tokens fit into the model's context, input and output together (`context_tokens`).
     pub context_tokens: Option<NonZeroU64>,
-    /// Its price (`price`).
+    /// The price of the model (`price`).
     pub price: Option<PriceChoice>,
     /// The most tokens of one answer (`max_tokens`).
     pub max_tokens: Option<NonZeroU32>,
-    /// How often it may answer in one turn (`max_rounds`).
+    /// How often the model may answer in one turn (`max_rounds`).
     pub max_rounds: Option<NonZeroU32>,
     /// The most tokens of all answers of one turn, input and output (`max_total_tokens`).
     pub max_total_tokens: Option<NonZeroU64>,
     /// The most US dollars of all answers of one turn; more than 0 (`max_cost`).
     pub max_cost: Option<f64>,
-    /// Whether it may write scripts that call tools (`code`).
+    /// Whether the model may write scripts that call tools (`code`).
     pub code: Option<bool>,
     /// Members for the body of every request (`extra_body`).
     pub extra_body: Map<String, Json>,
@@ -110,14 +110,9 @@ impl ModelChoice {
         Self { is_valid: false, ..Self::default() }
     }
 
-    /// Reads `node`, and returns its problems. `place` is its table: `model`, or `agents.model`.
-    pub(crate) fn read(
-        document: &Document,
-        place: &str,
-        node: &Node,
-        check: Option<CheckName>,
-    ) -> (Self, Vec<Problem>) {
-        let mut table = Table { document, place, node, problems: Vec::new() };
+    /// Reads `node`, and returns its problems. `path` is its table: `model`, or `agents.model`.
+    pub(crate) fn read(document: &Document, path: &str, node: &Node, check: Option<CheckName>) -> (Self, Vec<Problem>) {
+        let mut table = Table { document, path, node, problems: Vec::new() };
         table.report_unknown_keys(MODEL);
         let mut choice = Self {
             base_url: table.base_url(),
@@ -125,8 +120,8 @@ impl ModelChoice {
             key: table.key(),
             context_tokens: table.count("context_tokens"),
             price: table.price(),
-            max_tokens: table.count("max_tokens").and_then(|count| table.within("max_tokens", count)),
-            max_rounds: table.count("max_rounds").and_then(|count| table.within("max_rounds", count)),
+            max_tokens: table.count("max_tokens").and_then(|count| table.fit_u32("max_tokens", count)),
+            max_rounds: table.count("max_rounds").and_then(|count| table.fit_u32("max_rounds", count)),
             max_total_tokens: table.count("max_total_tokens"),
             max_cost: table.dollars("max_cost", f64::MIN_POSITIVE, "an amount of US dollars above 0"),
             code: table.flag("code"),
@@ -164,8 +159,8 @@ impl ModelChoice {
 
     /// These settings without those for reaching the model, unless `over` means the same model at the same address.
     fn without_access(self, over: &Self) -> Self {
-        let same = |given: &Option<String>, own: &Option<String>| given.is_none() || given == own;
-        if same(&over.name, &self.name) && same(&over.base_url, &self.base_url) {
+        let is_same = |new: &Option<String>, old: &Option<String>| new.is_none() || new == old;
+        if is_same(&over.name, &self.name) && is_same(&over.base_url, &self.base_url) {
             return self;
         }
         let (base_url, wire, key, context_tokens, price) = (None, None, None, None, None);
@@ -186,7 +181,7 @@ impl ModelChoice {
             ("name", self.name.as_ref().map(|name| json!(name))),
             ("base_url", self.base_url.as_deref().map(|url| json!(mask::argument(url)))),
             ("wire", self.wire.map(|wire| json!(wire.as_str()))),
-            ("key", self.key.as_deref().map(|key| json!(literal(key, placeholder::Bare::Nothing)))),
+            ("key", self.key.as_deref().map(|key| json!(literal(key, placeholder::BareName::Literal)))),
             ("context_tokens", self.context_tokens.map(|count| json!(count))),
             ("price", self.price.as_ref().map(price)),
             ("max_tokens", self.max_tokens.map(|count| json!(count))),
@@ -208,7 +203,7 @@ fn hide_secrets(value: &Json) -> Json {
             .iter()
             .map(|(name, value)| match value {
                 Json::String(text) if mask::is_secret_name(name) => {
-                    (name.clone(), json!(literal(text, placeholder::Bare::Nothing)))
+                    (name.clone(), json!(literal(text, placeholder::BareName::Literal)))
                 }
                 value => (name.clone(), hide_secrets(value)),
             })
@@ -223,8 +218,8 @@ fn hide_secrets(value: &Json) -> Json {
 /// A table that is being read, and its problems.
 struct Table<'a> {
     document: &'a Document,
-    /// The name of the table.
-    place: &'a str,
+    /// The path of the table in the file.
+    path: &'a str,
     node: &'a Node,
     problems: Vec<Problem>,
 }
@@ -232,9 +227,10 @@ struct Table<'a> {
 impl Table<'_> {
     /// Reports an invalid value.
     fn report_invalid(&mut self, key: &str, must: &str, at: &Node) {
-        let field = if key.is_empty() { self.place.to_owned() } else { format!("{}.{key}", self.place) };
+        let field = if key.is_empty() { self.path.to_owned() } else { format!("{}.{key}", self.path) };
         let problem = Problem::error(format!("`{field}` must be {must}")).field(field);
-        self.problems.push(self.document.locate(problem.hint("until then, no model is asked"), at.at.clone()));
+        self.problems
+            .push(self.document.locate(problem.hint("correct it: until then, no model is asked"), at.at.clone()));
     }
 
     /// Reports unknown keys as errors, because a misspelt key may have been a limit.
@@ -243,9 +239,9 @@ impl Table<'_> {
             return self.report_invalid("", "a table", self.node);
         };
         for member in members.iter().filter(|member| table.row(&member.name).is_none()) {
-            let field = format!("{}.{}", self.place, member.name);
+            let field = format!("{}.{}", self.path, member.name);
             let hint = match misspelt(&member.name, table.keys()) {
-                Some(near) => format!("did you mean `{}.{near}`?", self.place),
+                Some(similar) => format!("did you mean `{}.{similar}`?", self.path),
                 None => format!("there are {}", table.keys().join(", ")),
             };
             let problem = Problem::error(format!("`{field}` is not a known setting")).field(field).hint(hint);
@@ -277,10 +273,10 @@ impl Table<'_> {
 
     fn base_url(&mut self) -> Option<String> {
         let (url, at) = self.text("base_url")?;
-        let begins = |start: &str| url.get(..start.len()).is_some_and(|begin| begin.eq_ignore_ascii_case(start));
+        let begins_with = |start: &str| url.get(..start.len()).is_some_and(|begin| begin.eq_ignore_ascii_case(start));
         if let Err(error) = placeholder::check(&url) {
             self.report_invalid("base_url", &format!("a URL: {error}"), &at);
-        } else if begins("http://") || begins("https://") || url.starts_with("${") {
+        } else if begins_with("http://") || begins_with("https://") || url.starts_with("${") {
             return Some(url);
         } else {
             self.report_invalid("base_url", "a URL of http or https", &at);
@@ -300,11 +296,11 @@ impl Table<'_> {
         }
     }
 
-    /// Reads the API key. It must be a placeholder: more people and programs read a file than a variable, and files are
-    /// copied.
+    /// Reads the API key. It must be a placeholder, because files are copied, and more users and programs read them than
+    /// variables.
     fn key(&mut self) -> Option<String> {
         let (key, at) = self.text("key")?;
-        let pieces = placeholder::pieces(&key, placeholder::Bare::Nothing);
+        let pieces = placeholder::pieces(&key, placeholder::BareName::Literal);
         let is_variable =
             |piece: &Piece<'_>| matches!(piece, Piece::Variable { default: None | Some(""), .. } | Piece::Secret(_));
         match pieces {
@@ -344,7 +340,7 @@ impl Table<'_> {
         flag
     }
 
-    fn within(&mut self, key: &str, count: NonZeroU64) -> Option<NonZeroU32> {
+    fn fit_u32(&mut self, key: &str, count: NonZeroU64) -> Option<NonZeroU32> {
         let number = NonZeroU32::try_from(count).ok();
         if let (None, Some(member)) = (number, self.node.get(key)) {
             self.report_invalid(key, &format!("at most {}", u32::MAX), &member.node);
@@ -366,8 +362,8 @@ impl Table<'_> {
 
     fn price(&mut self) -> Option<PriceChoice> {
         let member = self.node.get("price")?;
-        let place = format!("{}.price", self.place);
-        let mut table = Table { document: self.document, place: &place, node: &member.node, problems: Vec::new() };
+        let path = format!("{}.price", self.path);
+        let mut table = Table { document: self.document, path: &path, node: &member.node, problems: Vec::new() };
         table.report_unknown_keys(PRICE);
         let must = "US dollars for a million tokens, 0 or more";
         let [input, output, cached_read, cache_write] =
@@ -375,10 +371,10 @@ impl Table<'_> {
         if table.problems.is_empty() && (input.is_none() || output.is_none()) {
             table.report_invalid("", "a table with `input` and `output`", &member.node);
         }
-        let is_whole = table.problems.is_empty();
+        let is_valid = table.problems.is_empty();
         let problems = table.problems;
         self.problems.extend(problems);
-        let (input, output) = input.zip(output).filter(|_| is_whole)?;
+        let (input, output) = input.zip(output).filter(|_| is_valid)?;
         let (cached_read, cache_write) = (cached_read.unwrap_or(input), cache_write.unwrap_or(input));
         Some(PriceChoice { input, output, cached_read, cache_write })
     }

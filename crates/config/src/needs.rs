@@ -22,7 +22,7 @@ pub fn secrets_in(spec: &ServerSpec) -> BTreeSet<String> {
 #[must_use]
 pub fn given_in(spec: &ServerSpec) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
-    texts_of(spec, |text| placeholder::of_user(text, &mut found));
+    texts_of(spec, |text| placeholder::user_values(text, &mut found));
     found
 }
 
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_is_looked_up_when_a_server_begins_is_known_before() {
+    fn every_value_that_a_server_needs_is_listed_before_it_starts() {
         for (kind, known) in [("user", given_in as fn(&ServerSpec) -> _), ("secret", secrets_in)] {
             for (entry, names) in entries(kind) {
                 let spec = server(&entry);
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_for_which_a_person_gives_values_is_that_persons_unless_its_entry_says_otherwise() {
+    fn a_server_with_values_of_users_runs_for_each_user_unless_its_entry_says_otherwise() {
         assert_eq!(share_of(&server(&json!({ "command": "x" }))), Share::Tenant);
         assert_eq!(share_of(&server(&json!({ "command": "x", "args": ["${secret:A}"] }))), Share::Tenant);
         assert_eq!(share_of(&server(&json!({ "command": "x", "args": ["${user:A}"] }))), Share::User);
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_prints_headers_takes_values_of_a_person_too() {
+    fn a_headers_helper_may_use_values_of_users() {
         let spec = server(&json!({ "url": "https://x", "headers_helper": ["print", "${user:A}", "${secret:B}"] }));
         assert_eq!(given_in(&spec).into_iter().collect::<Vec<_>>(), ["A"]);
         assert_eq!(secrets_in(&spec).into_iter().collect::<Vec<_>>(), ["B"]);

@@ -13,7 +13,7 @@ use url::Url;
 use crate::{
     interpolate::is_secret_word,
     load::Scope,
-    placeholder::{self, Bare, Piece},
+    placeholder::{self, BareName, Piece},
 };
 
 /// The most bytes of an address.
@@ -23,8 +23,8 @@ const MAX_HEADERS: usize = 16;
 /// The most bytes of the value of a header.
 const MAX_VALUE: usize = 8 * 1024;
 
-/// A server that a member of a team adds for themselves: an address, and headers. It starts no program, reads no file,
-/// and names nothing but values that the member gives, because the member has no right to any of that.
+/// A server that a member of a team adds for themselves: an address, and headers. It starts no program and reads no
+/// file, and its only placeholders are values that the member gives: a member has no right to more.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct OwnServer {
@@ -39,19 +39,19 @@ pub struct OwnServer {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum BadOwnServer {
-    /// The address is none that is allowed.
+    /// The address is not allowed.
     #[error("`url` is an address with http or https, a host, no user and no fragment, of at most {MAX_URL} bytes")]
     Url,
     /// There are too many headers.
     #[error("a server has at most {MAX_HEADERS} headers")]
     Headers,
-    /// A header is none.
+    /// The name of a header is invalid.
     #[error("`{name}` is not the name of a header (RFC 9110, 5.1)")]
     Header {
         /// Its name, safe to print.
         name: String,
     },
-    /// The value of a header is none that is allowed.
+    /// The value of a header is not allowed.
     #[error(
         "the value of `{name}` has at most {MAX_VALUE} bytes of visible text, and no placeholder but `${{user:NAME}}`; \
          write `$$` for a `$`"
@@ -63,28 +63,27 @@ pub enum BadOwnServer {
 }
 
 impl OwnServer {
-    /// Checks the parts, and makes a server of them for the member with this [key](toolrack_host::Principal::key), which
-    /// `egress` confines. `url` may name any host: whether it may be
-    /// reached is decided at each connection.
+    /// Checks the entry, and makes a server of it for the member with this [key](toolrack_host::Principal::key), which
+    /// `egress` confines. `url` may name any host: each connection checks whether the host may be reached.
     ///
     /// # Errors
     /// [`BadOwnServer`]
     pub fn spec(&self, member: &str, egress: &Egress) -> Result<ServerSpec, BadOwnServer> {
-        let is_good = |url: &Url| {
+        let is_allowed = |url: &Url| {
             matches!(url.scheme(), "http" | "https")
                 && url.has_host()
                 && url.username().is_empty()
                 && url.password().is_none()
                 && url.fragment().is_none()
         };
-        let url = Url::parse(&self.url).ok().filter(|url| self.url.len() <= MAX_URL && is_good(url));
+        let url = Url::parse(&self.url).ok().filter(|url| self.url.len() <= MAX_URL && is_allowed(url));
         let url = url.ok_or(BadOwnServer::Url)?;
         if self.headers.len() > MAX_HEADERS {
             return Err(BadOwnServer::Headers);
         }
         self.headers.iter().try_for_each(|(name, value)| check_header(name, value))?;
         let http = Http {
-            // The same text for all readers, in which nothing is a placeholder.
+            // Escaped, so that no reader takes a part of the address for a placeholder.
             url: url.as_str().replace('$', "$$"),
             headers: self.headers.clone(),
             added_by: Some(AddedBy { member: member.to_owned(), egress: egress.clone() }),
@@ -104,16 +103,16 @@ fn check_header(name: &str, value: &str) -> Result<(), BadOwnServer> {
         return Err(BadOwnServer::Header { name: shown() });
     }
     let is_visible = value.len() <= MAX_VALUE && value.chars().all(|c| !c.is_control());
-    // A bare `$NAME` is a variable of the environment in headers.
-    let pieces = placeholder::pieces(value, Bare::Names).ok().filter(|_| is_visible);
-    let is_own = |piece: &Piece<'_>| match piece {
-        // A text that only looks like a placeholder is a mistake.
+    // In headers, a bare `$NAME` is a variable of the environment.
+    let pieces = placeholder::pieces(value, BareName::Placeholder).ok().filter(|_| is_visible);
+    let is_allowed = |piece: &Piece<'_>| match piece {
+        // A literal text that looks like a placeholder is a mistake of the member.
         Piece::Literal(text) => !text.contains("${"),
         Piece::User(name) => is_secret_word(name),
         _ => false,
     };
     match pieces {
-        Some(pieces) if pieces.iter().all(is_own) => Ok(()),
+        Some(pieces) if pieces.iter().all(is_allowed) => Ok(()),
         _ => Err(BadOwnServer::Value { name: shown() }),
     }
 }
@@ -132,17 +131,17 @@ mod tests {
     }
 
     #[test]
-    fn a_member_adds_an_address_with_values_of_their_own() {
+    fn a_member_adds_an_address_with_their_own_values() {
         let made = spec("https://mcp.example/a?b=c", &[("Authorization", "Bearer ${user:TOKEN}"), ("X-Price", "$$5")]);
         let made = made.unwrap();
         assert_eq!(made.share, Some(Share::User));
         let Transport::Http(http) = &made.transport else { panic!("it is not an address") };
         assert_eq!((&*http.url, http.headers.len()), ("https://mcp.example/a?b=c", 2));
         assert_eq!(http.added_by.as_ref().map(|added_by| &*added_by.member), Some("a-member"));
-        let of_another =
+        let other =
             server("https://mcp.example/a?b=c", &[("Authorization", "Bearer ${user:TOKEN}"), ("X-Price", "$$5")]);
-        let of_another = of_another.spec("another", &Egress::default()).unwrap();
-        assert_ne!(of_another.fingerprint(), made.fingerprint(), "what is stored about one is not about the other");
+        let other = other.spec("another", &Egress::default()).unwrap();
+        assert_ne!(other.fingerprint(), made.fingerprint(), "each member's server has its own stored state");
         assert_eq!(crate::given_in(&made).into_iter().collect::<Vec<_>>(), ["TOKEN"]);
     }
 

@@ -12,11 +12,11 @@ const MAX_BYTES: usize = 1024 * 1024;
 
 /// Whether `$NAME` without braces is a placeholder, which depends on the field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Bare {
+pub(crate) enum BareName {
     /// It is, in values of `env` and `headers`.
-    Names,
-    /// It is not, in all other fields, because an argument may be meant for a shell.
-    Nothing,
+    Placeholder,
+    /// It is plain text, in all other fields, because an argument may be meant for a shell.
+    Literal,
 }
 
 /// A part of a text.
@@ -28,7 +28,7 @@ pub(crate) enum Piece<'a> {
     Variable { name: &'a str, default: Option<&'a str> },
     /// A stored secret.
     Secret(&'a str),
-    /// A value that the person who uses the server has given.
+    /// A value that a user gives for their own servers.
     User(&'a str),
     /// A value that VS Code asks the user for.
     Input(&'a str),
@@ -44,13 +44,13 @@ pub(crate) enum TemplateError {
     #[error("the environment variable `{0}` is not UTF-8 text")]
     NotUnicode(String),
     #[error("the secret `{0}` is not set")]
-    NoSecret(String),
+    MissingSecret(String),
     #[error("the secret `{name}` cannot be read: {why}")]
-    ClosedSecret { name: String, why: String },
-    #[error("the person who uses the server has not given `{0}`")]
-    NotGiven(String),
-    #[error("what a person gave as `{name}` cannot be read: {why}")]
-    ClosedGift { name: String, why: String },
+    UnreadableSecret { name: String, why: String },
+    #[error("the user of the server has not given `{0}`")]
+    MissingUserValue(String),
+    #[error("the value that the user gave as `{name}` cannot be read: {why}")]
+    UnreadableUserValue { name: String, why: String },
     #[error("`${{input:{0}}}` is a question that only VS Code asks")]
     Input(String),
     #[error("defaults of placeholders are nested too deep")]
@@ -68,14 +68,16 @@ impl TemplateError {
                 format!("set it, write `${{{name}:-default}}`, or write `$$` if a plain dollar sign is meant")
             }
             Self::NotUnicode(_) => "set it to UTF-8 text".to_owned(),
-            Self::NoSecret(name) if is_word(name) => format!("set it: `toolrack secret set {name}`"),
-            Self::NoSecret(_) => "the name of a secret has letters, digits and `_.-`, at most 64 of them".to_owned(),
-            Self::ClosedSecret { name, .. } => format!("`toolrack secret set {name}` sets it again"),
-            Self::NotGiven(name) if is_word(name) => {
+            Self::MissingSecret(name) if is_word(name) => format!("set it: `toolrack secret set {name}`"),
+            Self::MissingSecret(_) => {
+                "the name of a secret has letters, digits and `_.-`, at most 64 of them".to_owned()
+            }
+            Self::UnreadableSecret { name, .. } => format!("`toolrack secret set {name}` sets it again"),
+            Self::MissingUserValue(name) if is_word(name) => {
                 format!("`toolrack secret set {name}`; a member of a team gives it on the dashboard")
             }
-            Self::NotGiven(_) => "the name has letters, digits and `_.-`, at most 64 of them".to_owned(),
-            Self::ClosedGift { name, .. } => format!("give `{name}` anew"),
+            Self::MissingUserValue(_) => "the name has letters, digits and `_.-`, at most 64 of them".to_owned(),
+            Self::UnreadableUserValue { name, .. } => format!("give `{name}` anew"),
             Self::Input(_) => "use an environment variable: `${NAME}`".to_owned(),
             Self::TooDeep | Self::TooLong => "write the value out".to_owned(),
         }
@@ -102,7 +104,7 @@ pub(crate) fn name_length(text: &str) -> usize {
 }
 
 /// Splits `text` into its pieces.
-pub(crate) fn pieces(text: &str, bare: Bare) -> Result<Vec<Piece<'_>>, TemplateError> {
+pub(crate) fn pieces(text: &str, bare: BareName) -> Result<Vec<Piece<'_>>, TemplateError> {
     let mut pieces = Vec::new();
     let mut rest = text;
     while let Some(dollar) = rest.find('$') {
@@ -120,7 +122,7 @@ pub(crate) fn pieces(text: &str, bare: Bare) -> Result<Vec<Piece<'_>>, TemplateE
 }
 
 /// Returns the piece that begins with the `$` at the beginning of `text`, and its length.
-fn piece(text: &str, bare: Bare) -> Result<(Piece<'_>, usize), TemplateError> {
+fn piece(text: &str, bare: BareName) -> Result<(Piece<'_>, usize), TemplateError> {
     let after = &text[1..];
     if after.starts_with('$') {
         return Ok((Piece::Literal(&text[..1]), 2));
@@ -130,7 +132,7 @@ fn piece(text: &str, bare: Bare) -> Result<(Piece<'_>, usize), TemplateError> {
         let piece = braced(&text[2..length - 1]).unwrap_or(Piece::Literal(&text[..length]));
         return Ok((piece, length));
     }
-    if bare == Bare::Names {
+    if bare == BareName::Placeholder {
         let prefix = if after.starts_with("env:") { "env:".len() } else { 0 };
         let name = &after[prefix..][..name_length(&after[prefix..])];
         if !name.is_empty() {
@@ -185,7 +187,7 @@ pub(crate) fn curly_variable(text: &str) -> Option<&str> {
 
 /// Checks that `text` is well-formed, without looking anything up.
 pub(crate) fn check(text: &str) -> Result<(), TemplateError> {
-    // A bare `$NAME` is well-formed in every field, so the choice of `Bare` makes no difference here.
+    // A bare `$NAME` is well-formed in every field, so the choice of `BareName` makes no difference here.
     check_at(text, 0)
 }
 
@@ -193,7 +195,7 @@ fn check_at(text: &str, depth: usize) -> Result<(), TemplateError> {
     if depth > MAX_DEPTH {
         return Err(TemplateError::TooDeep);
     }
-    for piece in pieces(text, Bare::Nothing)? {
+    for piece in pieces(text, BareName::Literal)? {
         match piece {
             Piece::Variable { default: Some(default), .. } => check_at(default, depth + 1)?,
             Piece::Input(name) => return Err(TemplateError::Input(name.to_owned())),
@@ -203,21 +205,21 @@ fn check_at(text: &str, depth: usize) -> Result<(), TemplateError> {
     Ok(())
 }
 
-/// Returns the names of the stored secrets that `text` may need, including those in defaults; none for a malformed
-/// text.
+/// Adds the names of the stored secrets that `text` may need to `found`, also of those in defaults. Adds none for a
+/// malformed text.
 pub(crate) fn secrets(text: &str, found: &mut BTreeSet<String>) {
     // Most texts have no placeholder, and need no parsing.
     if text.contains("${secret:") {
-        let is_secret = |piece| if let Piece::Secret(name) = piece { Some(name) } else { None };
-        names_at(text, is_secret, found, 0);
+        let secret = |piece| if let Piece::Secret(name) = piece { Some(name) } else { None };
+        names_at(text, secret, found, 0);
     }
 }
 
-/// Returns the names of the values that users give for `text`, likewise.
-pub(crate) fn of_user(text: &str, found: &mut BTreeSet<String>) {
+/// Adds the names of the values that users give for `text` to `found`, likewise.
+pub(crate) fn user_values(text: &str, found: &mut BTreeSet<String>) {
     if text.contains("${user:") {
-        let is_given = |piece| if let Piece::User(name) = piece { Some(name) } else { None };
-        names_at(text, is_given, found, 0);
+        let user_value = |piece| if let Piece::User(name) = piece { Some(name) } else { None };
+        names_at(text, user_value, found, 0);
     }
 }
 
@@ -227,7 +229,7 @@ fn names_at<'t>(
     found: &mut BTreeSet<String>,
     depth: usize,
 ) {
-    for piece in pieces(text, Bare::Nothing).unwrap_or_default() {
+    for piece in pieces(text, BareName::Literal).unwrap_or_default() {
         match piece {
             Piece::Variable { default: Some(default), .. } if depth < MAX_DEPTH => {
                 names_at(default, name_of, found, depth + 1);
@@ -244,14 +246,14 @@ pub(crate) enum Reference<'a> {
     Variable(&'a str),
     /// A stored secret.
     Secret(&'a str),
-    /// A value that the person who uses the server has given.
+    /// A value that a user gives for their own servers.
     User(&'a str),
 }
 
 /// Returns `text` with every placeholder replaced by the result of `lookup`; `None` means "not set".
 pub(crate) fn expand(
     text: &str,
-    bare: Bare,
+    bare: BareName,
     lookup: &impl Fn(Reference<'_>) -> Result<Option<String>, TemplateError>,
 ) -> Result<String, TemplateError> {
     let mut out = String::with_capacity(text.len());
@@ -262,7 +264,7 @@ pub(crate) fn expand(
 fn expand_into(
     out: &mut String,
     text: &str,
-    bare: Bare,
+    bare: BareName,
     lookup: &impl Fn(Reference<'_>) -> Result<Option<String>, TemplateError>,
     depth: usize,
 ) -> Result<(), TemplateError> {
@@ -274,11 +276,11 @@ fn expand_into(
             Piece::Literal(text) => out.push_str(text),
             Piece::Secret(name) => match lookup(Reference::Secret(name))? {
                 Some(value) => out.push_str(&value),
-                None => return Err(TemplateError::NoSecret(name.to_owned())),
+                None => return Err(TemplateError::MissingSecret(name.to_owned())),
             },
             Piece::User(name) => match lookup(Reference::User(name))? {
                 Some(value) => out.push_str(&value),
-                None => return Err(TemplateError::NotGiven(name.to_owned())),
+                None => return Err(TemplateError::MissingUserValue(name.to_owned())),
             },
             Piece::Input(name) => return Err(TemplateError::Input(name.to_owned())),
             Piece::Variable { name, default: None } => match lookup(Reference::Variable(name))? {
@@ -305,7 +307,7 @@ mod tests {
 
     use super::*;
 
-    fn expanded(text: &str, bare: Bare) -> Result<String, TemplateError> {
+    fn expanded(text: &str, bare: BareName) -> Result<String, TemplateError> {
         expand(text, bare, &|reference| {
             Ok(match reference {
                 Reference::Variable("A") => Some("1".to_owned()),
@@ -318,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn every_form_of_the_grammar() {
+    fn every_form_of_the_grammar_expands() {
         for (text, value) in [
             ("plain", "plain"),
             ("${A}", "1"),
@@ -346,34 +348,34 @@ mod tests {
             ("x${user:u}y", "x${secret:s}y"),
             ("${NO:-${user:u}}", "${secret:s}"),
         ] {
-            for bare in [Bare::Names, Bare::Nothing] {
+            for bare in [BareName::Placeholder, BareName::Literal] {
                 assert_eq!(expanded(text, bare).as_deref(), Ok(value), "{text}");
             }
         }
     }
 
     #[test]
-    fn bare_names_count_only_where_they_are_asked_for() {
-        assert_eq!(expanded("$A/$env:A.$5", Bare::Names).as_deref(), Ok("1/1.$5"));
-        assert_eq!(expanded("$A/$env:A", Bare::Nothing).as_deref(), Ok("$A/$env:A"));
-        assert_eq!(expanded("$NO", Bare::Names), Err(TemplateError::Unset("NO".into())));
+    fn bare_names_are_placeholders_only_in_some_fields() {
+        assert_eq!(expanded("$A/$env:A.$5", BareName::Placeholder).as_deref(), Ok("1/1.$5"));
+        assert_eq!(expanded("$A/$env:A", BareName::Literal).as_deref(), Ok("$A/$env:A"));
+        assert_eq!(expanded("$NO", BareName::Placeholder), Err(TemplateError::Unset("NO".into())));
     }
 
     #[test]
-    fn what_cannot_be_resolved_says_so() {
-        assert_eq!(expanded("${NO}", Bare::Nothing), Err(TemplateError::Unset("NO".into())));
-        assert_eq!(expanded("a ${A", Bare::Nothing), Err(TemplateError::Unterminated));
-        assert_eq!(expanded("${NO:-${A}", Bare::Nothing), Err(TemplateError::Unterminated));
-        assert_eq!(expanded("${secret:x}", Bare::Nothing), Err(TemplateError::NoSecret("x".into())));
-        assert_eq!(expanded("${user:x}", Bare::Nothing), Err(TemplateError::NotGiven("x".into())));
-        assert_eq!(expanded("${input:x}", Bare::Nothing), Err(TemplateError::Input("x".into())));
+    fn a_placeholder_that_cannot_be_resolved_is_an_error() {
+        assert_eq!(expanded("${NO}", BareName::Literal), Err(TemplateError::Unset("NO".into())));
+        assert_eq!(expanded("a ${A", BareName::Literal), Err(TemplateError::Unterminated));
+        assert_eq!(expanded("${NO:-${A}", BareName::Literal), Err(TemplateError::Unterminated));
+        assert_eq!(expanded("${secret:x}", BareName::Literal), Err(TemplateError::MissingSecret("x".into())));
+        assert_eq!(expanded("${user:x}", BareName::Literal), Err(TemplateError::MissingUserValue("x".into())));
+        assert_eq!(expanded("${input:x}", BareName::Literal), Err(TemplateError::Input("x".into())));
         let deep = "${NO:-".repeat(20) + &"}".repeat(20);
-        assert_eq!(expanded(&deep, Bare::Nothing), Err(TemplateError::TooDeep));
+        assert_eq!(expanded(&deep, BareName::Literal), Err(TemplateError::TooDeep));
         assert_eq!(check(&deep), Err(TemplateError::TooDeep));
     }
 
     #[test]
-    fn the_secrets_of_a_text_are_known_before_it_is_filled_in() {
+    fn the_secrets_of_a_text_are_listed_without_expanding_it() {
         let mut found = BTreeSet::new();
         secrets("a ${secret:one}${NO:-${env:X:-${secret:two}}} $${secret:no} $secret:no", &mut found);
         assert_eq!(found.into_iter().collect::<Vec<_>>(), ["one", "two"]);
@@ -386,40 +388,40 @@ mod tests {
         #[test]
         fn no_text_panics(text in r#"[${}A-C:\-env é]{0,60}"#) {
             let _ = check(&text);
-            let _ = expanded(&text, Bare::Names);
+            let _ = expanded(&text, BareName::Placeholder);
         }
 
         #[test]
         fn text_without_a_dollar_means_itself(text in "[^$]{0,60}") {
-            prop_assert_eq!(expanded(&text, Bare::Names), Ok(text));
+            prop_assert_eq!(expanded(&text, BareName::Placeholder), Ok(text));
         }
 
         #[test]
         fn doubled_dollars_survive_any_text(text in "\\PC{0,60}") {
-            prop_assert_eq!(expanded(&text.replace('$', "$$"), Bare::Names), Ok(text));
+            prop_assert_eq!(expanded(&text.replace('$', "$$"), BareName::Placeholder), Ok(text));
         }
     }
 
     #[test]
-    fn defaults_nest_as_deep_as_they_may_and_no_deeper() {
+    fn defaults_nest_up_to_the_limit() {
         for (depth, fits) in [(1, true), (MAX_DEPTH, true), (MAX_DEPTH + 1, false)] {
             let text = "${NO:-".repeat(depth) + "x" + &"}".repeat(depth);
             assert_eq!(check(&text).is_ok(), fits, "{depth}");
-            assert_eq!(expanded(&text, Bare::Nothing).is_ok(), fits, "{depth}");
-            // What is set needs no default, however deep that is.
-            assert_eq!(expanded(&text.replacen("NO", "A", 1), Bare::Nothing).as_deref(), Ok("1"), "{depth}");
+            assert_eq!(expanded(&text, BareName::Literal).is_ok(), fits, "{depth}");
+            // A variable that is set needs no default, however deep the default is.
+            assert_eq!(expanded(&text.replacen("NO", "A", 1), BareName::Literal).as_deref(), Ok("1"), "{depth}");
         }
     }
 
     #[test]
-    fn a_text_that_grows_beyond_what_a_system_takes_is_an_error() {
-        let large = |bytes: usize| expand("${A}${A}", Bare::Nothing, &|_| Ok(Some("x".repeat(bytes))));
+    fn an_expansion_beyond_the_limit_is_an_error() {
+        let large = |bytes: usize| expand("${A}${A}", BareName::Literal, &|_| Ok(Some("x".repeat(bytes))));
         assert_eq!(large(MAX_BYTES / 2).map(|text| text.len()), Ok(MAX_BYTES));
         assert_eq!(large(MAX_BYTES / 2 + 1), Err(TemplateError::TooLong));
     }
 
     #[test]
-    fn names_of_variables_and_of_secrets_are_what_they_may_be() {
+    fn names_of_variables_and_secrets_are_checked() {
         for name in ["A", "_", "a1", "A_B"] {
             assert!(is_name(name), "{name}");
         }
@@ -442,12 +444,12 @@ mod tests {
             (TemplateError::Unterminated, "write `$$` for a plain dollar sign"),
             (TemplateError::Unset(name()), "`${X:-default}`"),
             (TemplateError::NotUnicode(name()), "UTF-8"),
-            (TemplateError::NoSecret(name()), "`toolrack secret set X`"),
-            (TemplateError::NoSecret("a b".into()), "the name of a secret has letters"),
-            (TemplateError::ClosedSecret { name: name(), why: "locked".into() }, "`toolrack secret set X`"),
-            (TemplateError::NotGiven(name()), "`toolrack secret set X`"),
-            (TemplateError::NotGiven("a b".into()), "the name has letters"),
-            (TemplateError::ClosedGift { name: name(), why: "locked".into() }, "give `X` anew"),
+            (TemplateError::MissingSecret(name()), "`toolrack secret set X`"),
+            (TemplateError::MissingSecret("a b".into()), "the name of a secret has letters"),
+            (TemplateError::UnreadableSecret { name: name(), why: "locked".into() }, "`toolrack secret set X`"),
+            (TemplateError::MissingUserValue(name()), "`toolrack secret set X`"),
+            (TemplateError::MissingUserValue("a b".into()), "the name has letters"),
+            (TemplateError::UnreadableUserValue { name: name(), why: "locked".into() }, "give `X` anew"),
             (TemplateError::Input(name()), "`${NAME}`"),
             (TemplateError::TooDeep, "write the value out"),
             (TemplateError::TooLong, "write the value out"),
@@ -457,7 +459,7 @@ mod tests {
     }
 
     #[test]
-    fn opencode_s_form_of_a_variable_is_found_where_it_is_not_ours() {
+    fn opencode_s_form_of_a_variable_is_found_unless_it_is_ours() {
         for (text, found) in [
             ("{env:A}", Some("A")),
             ("x {env:A} {env:B}", Some("A")),
@@ -474,11 +476,11 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_was_checked_fails_only_for_what_is_not_set(text in r#"([$]\{(A|NO|env:A|secret:x|user:u|input:y)(:-)?|\}|[$]{1,2}|[a-z {]){0,12}"#) {
-            let looked = std::cell::RefCell::new(Vec::new());
-            let result = expand(&text, Bare::Nothing, &|reference| {
+        fn a_checked_text_fails_only_for_unset_variables(text in r#"([$]\{(A|NO|env:A|secret:x|user:u|input:y)(:-)?|\}|[$]{1,2}|[a-z {]){0,12}"#) {
+            let looked_up = std::cell::RefCell::new(Vec::new());
+            let result = expand(&text, BareName::Literal, &|reference| {
                 if let Reference::Secret(name) | Reference::User(name) = reference {
-                    looked.borrow_mut().push(name.to_owned());
+                    looked_up.borrow_mut().push(name.to_owned());
                     return Ok(Some("v".to_owned()));
                 }
                 Ok(None)
@@ -486,12 +488,12 @@ mod tests {
             if check(&text).is_ok() {
                 prop_assert!(matches!(&result, Ok(_) | Err(TemplateError::Unset(_))), "{:?}", result);
             }
-            // Every secret that is asked for was known before.
+            // The expansion asks for no secret that was not listed before.
             let mut known = BTreeSet::new();
             secrets(&text, &mut known);
-            of_user(&text, &mut known);
+            user_values(&text, &mut known);
             if result.is_ok() {
-                prop_assert!(looked.borrow().iter().all(|name| known.contains(name)), "{:?} {:?}", looked, known);
+                prop_assert!(looked_up.borrow().iter().all(|name| known.contains(name)), "{:?} {:?}", looked_up, known);
             }
         }
     }

@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_s_own_folder_is_one_name_whatever_the_server_is_called() {
+    fn a_server_s_own_folder_is_one_path_segment_for_any_name() {
         let places = Places::under("/rack");
         let names = [
             "a",

@@ -16,7 +16,7 @@ use crate::{
     Problem,
     document::{Document, Kind},
     mask::{self, literal},
-    placeholder::Bare,
+    placeholder::BareName,
     rows::{ENTRY, Row, SANDBOX, Sets},
 };
 pub(crate) use file::file;
@@ -61,7 +61,7 @@ impl Values {
     }
 
     fn secret(self, text: &str) -> Json {
-        self.text(text, |text| literal(text, Bare::Nothing))
+        self.text(text, |text| literal(text, BareName::Literal))
     }
 
     fn arguments<'a>(self, arguments: impl IntoIterator<Item = &'a String>) -> Json {
@@ -73,7 +73,7 @@ impl Values {
     }
 
     fn named(self, values: &BTreeMap<String, String>) -> Json {
-        let shown = |value: &String| self.text(value, |value| literal(value, Bare::Names));
+        let shown = |value: &String| self.text(value, |value| literal(value, BareName::Placeholder));
         values.iter().map(|(name, value)| (name.clone(), shown(value))).collect::<Map<_, _>>().into()
     }
 }
@@ -265,8 +265,8 @@ mod tests {
         }
         assert_eq!(redact(&spec)["oauth"], json!({ "client_id": "id", "client_secret": "***" }));
         if let Transport::Http(http) = &mut spec.transport {
-            let kept = |text: &str| toolrack_host::spec::TextOrFile { text: Some(text.into()), file: None };
-            (http.oauth.private_key, http.oauth.assertion) = (kept("canary"), kept("canary"));
+            let stored = |text: &str| toolrack_host::spec::TextOrFile { text: Some(text.into()), file: None };
+            (http.oauth.private_key, http.oauth.assertion) = (stored("canary"), stored("canary"));
             http.oauth.idp = Some(toolrack_host::spec::IdentityProvider {
                 token_url: "https://idp/token?key=canary".into(),
                 client_id: None,
@@ -279,7 +279,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_agreed_to_is_shown_to_the_last_letter(
+        fn a_user_who_agrees_sees_every_letter_of_the_entry(
             words in prop::collection::vec(".{0,12}", 1..6),
             name in "[A-Z_]{0,6}(TOKEN|AUTH|KEY|OPTIONS)",
             value in "(--|token=|Bearer |https://a:b@|\\$\\{)?.{0,20}",

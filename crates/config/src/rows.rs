@@ -123,7 +123,7 @@ pub(crate) enum Hidden {
     /// Possible secrets: passwords in URLs, values of options such as `--api-key`, known tokens.
     Parts,
     /// Everything except placeholders.
-    Whole,
+    Everything,
 }
 
 /// How a field is set in the spec and shown from it.
@@ -192,7 +192,7 @@ impl Row {
         Self { is_required: true, ..self }
     }
 
-    const fn telling(self) -> Self {
+    const fn characteristic(self) -> Self {
         Self { is_characteristic: true, ..self }
     }
 
@@ -216,7 +216,7 @@ impl Row {
         Self { sets: Some(sets), ..self }
     }
 
-    const fn usually(self, usual: fn() -> Json) -> Self {
+    const fn by_default(self, usual: fn() -> Json) -> Self {
         Self { usual: Some(usual), ..self }
     }
 

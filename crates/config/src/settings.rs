@@ -353,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn conversations_are_kept_for_ever_unless_the_file_clearly_says_otherwise() {
+    fn conversations_are_kept_forever_unless_the_file_limits_them() {
         let (settings, problems) = read("[sessions]\nkeep_days = 90\nkeep = 500\n");
         assert_eq!(settings.sessions, KeepSessions { days: Some(90), number: Some(500) });
         assert_eq!(problems, []);

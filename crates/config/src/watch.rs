@@ -46,8 +46,8 @@ pub struct Watch {
 
 /// A message to the thread of a [`Watch`].
 enum Message {
-    /// Something may have changed.
-    Look,
+    /// A file may have changed: check the files.
+    Check,
     /// Follow these files instead of the earlier ones, then drop the sender.
     Follow(Vec<PathBuf>, Sender<()>),
 }
@@ -72,20 +72,20 @@ impl Watch {
         let (orders, inbox) = channel();
         let orders = Arc::new(orders);
         // Only the `Watch` owns the sender, so dropping it ends the thread.
-        let wakes = Arc::downgrade(&orders);
-        let counted = Arc::<RelevantPaths>::default();
-        let counts = Arc::clone(&counted);
-        let heard = move |event: notify::Result<Event>| {
+        let weak_orders = Arc::downgrade(&orders);
+        let relevant_paths = Arc::<RelevantPaths>::default();
+        let filter = Arc::clone(&relevant_paths);
+        let received = move |event: notify::Result<Event>| {
             // An error means that an event may have been missed.
-            if event.map_or(true, |event| counts.has(&event))
-                && let Some(orders) = wakes.upgrade()
+            if event.map_or(true, |event| filter.has(&event))
+                && let Some(orders) = weak_orders.upgrade()
             {
-                let _ = orders.send(Message::Look);
+                let _ = orders.send(Message::Check);
             }
         };
-        let watcher = notify::recommended_watcher(heard).map_err(|error| unusable(&error))?;
+        let watcher = notify::recommended_watcher(received).map_err(|error| unusable(&error))?;
         let (files, folders) = (BTreeMap::new(), BTreeMap::new());
-        let followed = Followed { watcher, counted, files, folders };
+        let followed = Followed { watcher, relevant_paths, files, folders };
         thread::Builder::new()
             .name("toolrack-watch".to_owned())
             .spawn(move || run(followed, &inbox, pause, &changed))
@@ -96,18 +96,18 @@ impl Watch {
     /// Watches these files instead of the earlier ones. A file whose folder cannot be watched is checked every ten
     /// seconds. All changes after the return of this function are reported.
     pub fn follow<'f>(&mut self, files: impl IntoIterator<Item = &'f Path>) {
-        let (follows, followed) = channel();
-        let _ = self.orders.send(Message::Follow(files.into_iter().map(Path::to_owned).collect(), follows));
-        // Ends when the thread has done it, or has ended.
-        let _ = followed.recv();
+        let (done, switched) = channel();
+        let _ = self.orders.send(Message::Follow(files.into_iter().map(Path::to_owned).collect(), done));
+        // Returns when the thread has switched to the new files, or has ended.
+        let _ = switched.recv();
     }
 }
 
 /// The loop of the thread: reports changes until the [`Watch`] is dropped.
 fn run(mut followed: Followed, inbox: &Receiver<Message>, pause: Duration, changed: &impl Fn()) {
     loop {
-        let is_told = match inbox.recv_timeout(pause) {
-            Ok(Message::Look) => match followed.settle(inbox) {
+        let is_notified = match inbox.recv_timeout(pause) {
+            Ok(Message::Check) => match followed.settle(inbox) {
                 Ok(()) => true,
                 Err(WatchDropped) => return,
             },
@@ -118,22 +118,22 @@ fn run(mut followed: Followed, inbox: &Receiver<Message>, pause: Duration, chang
             Err(RecvTimeoutError::Timeout) => false,
             Err(RecvTimeoutError::Disconnected) => return,
         };
-        if is_told || followed.is_changed() {
+        if is_notified || followed.is_changed() {
             followed.rewatch_all();
             changed();
         }
     }
 }
 
-/// The watch was dropped.
+/// Signals that the watch was dropped.
 struct WatchDropped;
 
-/// The paths whose events count. The watched folders may hold other files, such as a database.
+/// The paths whose events matter. The watched folders may hold other files, such as a database.
 #[derive(Default)]
 struct RelevantPaths(ArcSwap<BTreeSet<PathBuf>>);
 
 impl RelevantPaths {
-    /// Returns whether `event` is relevant. Reads are not: otherwise a reader's own reads would wake it endlessly.
+    /// Returns whether `event` is relevant. Reads are irrelevant: otherwise a reader's own reads would wake it endlessly.
     fn has(&self, event: &Event) -> bool {
         let paths = self.0.load();
         !event.kind.is_access() && (event.need_rescan() || event.paths.iter().any(|path| paths.contains(path)))
@@ -143,7 +143,7 @@ impl RelevantPaths {
 /// The followed files, with the state of the watch.
 struct Followed {
     watcher: RecommendedWatcher,
-    counted: Arc<RelevantPaths>,
+    relevant_paths: Arc<RelevantPaths>,
     files: BTreeMap<PathBuf, Fingerprint>,
     /// The watched folders, with their fingerprints from the moment that watching began.
     folders: BTreeMap<PathBuf, Fingerprint>,
@@ -151,9 +151,9 @@ struct Followed {
 
 impl Followed {
     fn follow(&mut self, files: Vec<PathBuf>) {
-        let mut before = std::mem::take(&mut self.files);
+        let mut old_files = std::mem::take(&mut self.files);
         for file in files {
-            let print = before.remove(&file).unwrap_or_else(|| Fingerprint::of(&file));
+            let print = old_files.remove(&file).unwrap_or_else(|| Fingerprint::of(&file));
             self.files.insert(file, print);
         }
         self.watch();
@@ -164,7 +164,7 @@ impl Followed {
         let end = Instant::now() + SETTLE;
         while let Some(left) = end.checked_duration_since(Instant::now()) {
             match inbox.recv_timeout(left) {
-                Ok(Message::Look) => {}
+                Ok(Message::Check) => {}
                 Ok(Message::Follow(files, _done)) => self.follow(files),
                 Err(RecvTimeoutError::Timeout) => break,
                 Err(RecvTimeoutError::Disconnected) => return Err(WatchDropped),
@@ -195,13 +195,13 @@ impl Followed {
     /// Watches the folders that are not watched yet, and no more than needed.
     fn watch(&mut self) {
         for _ in 0..TRIES {
-            let wanted: BTreeSet<PathBuf> = self.files.keys().flat_map(|file| watched(file)).collect();
+            let paths: BTreeSet<PathBuf> = self.files.keys().flat_map(|file| paths_to_watch(file)).collect();
             let folders: BTreeSet<PathBuf> =
-                wanted.iter().filter_map(|path| path.parent()).map(Path::to_owned).collect();
-            if self.folders.keys().eq(&folders) && **self.counted.0.load() == wanted {
+                paths.iter().filter_map(|path| path.parent()).map(Path::to_owned).collect();
+            if self.folders.keys().eq(&folders) && **self.relevant_paths.0.load() == paths {
                 return;
             }
-            self.counted.0.store(Arc::new(wanted));
+            self.relevant_paths.0.store(Arc::new(paths));
             for (folder, _) in self.folders.extract_if(.., |folder, _| !folders.contains(folder)) {
                 let _ = self.watcher.unwatch(&folder);
             }
@@ -231,7 +231,7 @@ impl Followed {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Fingerprint {
     identity: Option<(u64, u64)>,
-    made: Option<SystemTime>,
+    created: Option<SystemTime>,
     content: Option<(SystemTime, u64)>,
 }
 
@@ -240,14 +240,14 @@ impl Fingerprint {
         let Ok(metadata) = std::fs::metadata(path) else { return Self::default() };
         Self {
             identity: identity(&metadata),
-            made: metadata.created().ok(),
+            created: metadata.created().ok(),
             content: metadata.modified().ok().map(|modified| (modified, metadata.len())),
         }
     }
 
     /// Returns whether both are of the same file or folder, regardless of its content.
     fn is_same_file(&self, other: &Self) -> bool {
-        (self.identity, self.made) == (other.identity, other.made)
+        (self.identity, self.created) == (other.identity, other.created)
     }
 }
 
@@ -265,11 +265,11 @@ fn identity(_: &Metadata) -> Option<(u64, u64)> {
 
 /// Returns the paths to watch for a change of `file`: itself, or the nearest existing folder; its link target; and the
 /// folders of both, which can be replaced.
-fn watched(file: &Path) -> Vec<PathBuf> {
+fn paths_to_watch(file: &Path) -> Vec<PathBuf> {
     let mut watched = Vec::new();
-    if let Some(seen) = file.ancestors().find(|path| path.parent().is_some_and(Path::is_dir)) {
-        watched.extend(with_real_parent(seen));
-        let folder = seen.parent();
+    if let Some(existing) = file.ancestors().find(|path| path.parent().is_some_and(Path::is_dir)) {
+        watched.extend(with_real_parent(existing));
+        let folder = existing.parent();
         watched.extend(folder.and_then(with_real_parent));
         watched.extend(folder.and_then(|folder| folder.canonicalize().ok()));
     }

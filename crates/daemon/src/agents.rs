@@ -107,7 +107,7 @@ async fn answer(
     mut request: Request,
 ) -> Response {
     // The world of an agent or a member has no agents.
-    let Some(agents) = agents.upgrade() else { return ApiError::nothing_here().into_response() };
+    let Some(agents) = agents.upgrade() else { return ApiError::no_route().into_response() };
     let Some(inside) = inside(request.uri()).filter(|_| agents.is_known(&id)) else {
         return unknown(&id).into_response();
     };

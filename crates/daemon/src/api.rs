@@ -207,7 +207,7 @@ pub(crate) fn router() -> Router {
         .clone()
         .layer(from_fn(concealed::answer))
         .route("/openapi.json", get(document))
-        .fallback(async || ApiError::nothing_here())
+        .fallback(async || ApiError::no_route())
         .method_not_allowed_fallback(async || {
             let message = "this address has no such method";
             ApiError::new(StatusCode::METHOD_NOT_ALLOWED, "METHOD_NOT_ALLOWED", message)
@@ -289,7 +289,7 @@ impl<S: Send + Sync> axum::extract::FromRequestParts<S> for By {
 fn cancelled(was_running: bool) -> Result<Response, ApiError> {
     match was_running {
         true => Ok(done()),
-        false => Err(ApiError::not_found("nothing of this id is under way")),
+        false => Err(ApiError::not_found("no call or turn with this id is under way")),
     }
 }
 

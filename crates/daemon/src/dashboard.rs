@@ -223,7 +223,7 @@ mod tests {
 
     /// The policy would stop them in the browser; this test finds them first.
     #[test]
-    fn nothing_in_the_page_needs_what_the_policy_forbids() {
+    fn the_page_needs_nothing_that_its_content_policy_forbids() {
         for path in Assets::iter().filter(|path| !path.starts_with("vendor/")) {
             let text = text(&path);
             let own =

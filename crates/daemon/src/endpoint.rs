@@ -44,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_gateway_finds_the_profile_of_the_path_before_what_the_query_says() {
+    fn the_profile_in_the_path_overrides_the_query() {
         assert_eq!(inside("review", None).unwrap(), "/?profile=review");
         assert_eq!(inside("review", Some("tools=a/b")).unwrap(), "/?profile=review&tools=a/b");
         assert_eq!(inside("a&profile=b", None).unwrap(), "/?profile=a%26profile%3Db");

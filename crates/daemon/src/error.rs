@@ -27,11 +27,11 @@ pub(crate) struct ApiError {
     /// When the caller may try again.
     #[serde(skip)]
     retry_after: Option<Duration>,
-    error: Box<What>,
+    error: Box<ErrorBody>,
 }
 
 #[derive(Debug, Serialize, ToSchema)]
-struct What {
+struct ErrorBody {
     /// A stable word.
     #[schema(example = "UNKNOWN_SERVER")]
     code: String,
@@ -93,7 +93,15 @@ impl ApiError {
         Self {
             status,
             retry_after: None,
-            error: Box::new(What { code, message, hint: None, server: None, tool: None, sign_in: None, quota: None }),
+            error: Box::new(ErrorBody {
+                code,
+                message,
+                hint: None,
+                server: None,
+                tool: None,
+                sign_in: None,
+                quota: None,
+            }),
         }
     }
 
@@ -125,7 +133,7 @@ impl ApiError {
     }
 
     /// Adds the hint of a problem, if it has one.
-    fn hinted(mut self, problem: Option<&Problem>) -> Self {
+    fn with_hint_of(mut self, problem: Option<&Problem>) -> Self {
         self.error.hint = problem.and_then(|problem| problem.hint.clone());
         self
     }
@@ -140,7 +148,7 @@ impl ApiError {
         self.status
     }
 
-    /// A server that is not configured.
+    /// The error for a server that is not configured.
     pub(crate) fn no_server(name: &str) -> Self {
         let shown = text::for_line(&text::clip(name, 200)).into_owned();
         Self::new(StatusCode::NOT_FOUND, "UNKNOWN_SERVER", format!("there is no server `{shown}`"))
@@ -148,30 +156,31 @@ impl ApiError {
             .server(shown)
     }
 
-    /// Something that does not exist, or no longer.
+    /// The error for a thing that does not exist.
     pub(crate) fn not_found(what: &str) -> Self {
         Self::new(StatusCode::NOT_FOUND, "NOT_FOUND", what)
     }
 
-    /// The values of a member cannot be stored or read, for the reason `why`.
+    /// The error for values of a member that cannot be stored or read.
     pub(crate) fn values_unavailable(why: String) -> Self {
         Self::new(StatusCode::INSUFFICIENT_STORAGE, "NOT_KEPT", why)
     }
 
-    /// No route has this address.
-    pub(crate) fn nothing_here() -> Self {
+    /// The error for an address without a route.
+    pub(crate) fn no_route() -> Self {
         Self::not_found("there is nothing at this address")
     }
 
-    /// The daemon runs without a database.
+    /// The error for a daemon without a database.
     pub(crate) fn no_store() -> Self {
         Self::new(StatusCode::CONFLICT, "NO_DATABASE", "the database cannot be used")
             .hint("the daemon said at its start what is wrong with it")
     }
 
-    /// The layers in front of the API have not proved who sends the request.
+    /// The error for a request whose sender the layers in front of the API have not proved.
     pub(crate) fn unproven() -> Self {
-        Self::new(StatusCode::UNAUTHORIZED, "UNAUTHORIZED", "it is not known who asks")
+        Self::new(StatusCode::UNAUTHORIZED, "UNAUTHORIZED", "the request does not prove who sends it")
+            .hint("send the daemon's token, or sign in")
     }
 
     /// Creates the error for a broken invariant.
@@ -272,8 +281,8 @@ impl From<EditFailed> for ApiError {
     fn from(error: EditFailed) -> Self {
         match error {
             EditFailed::Unknown => Self::new(StatusCode::NOT_FOUND, "UNKNOWN_SERVER", "there is no such server"),
-            EditFailed::NoPlace(no_place) => of_no_place(&no_place),
-            EditFailed::Edit(error) => of_edit(&error),
+            EditFailed::NoPlace(no_place) => no_place_error(&no_place),
+            EditFailed::Edit(error) => edit_error(&error),
             EditFailed::Secrets(why) => {
                 let message = format!("a secret of the new entry cannot be stored: {why}");
                 Self::new(StatusCode::CONFLICT, "SECRETS", message)
@@ -288,10 +297,10 @@ impl From<EditFailed> for ApiError {
 impl From<NotBegun> for ApiError {
     fn from(error: NotBegun) -> Self {
         match error {
-            NotBegun::NameInUse => Self::new(StatusCode::CONFLICT, "ID_IN_USE", "something of this id is under way")
+            NotBegun::NameInUse => Self::new(StatusCode::CONFLICT, "ID_IN_USE", "a call with this id is under way")
                 .hint("choose another id"),
             NotBegun::TooMany(most) => {
-                let message = format!("{most} others with an id are under way");
+                let message = format!("{most} calls with an id are under way");
                 Self::new(StatusCode::TOO_MANY_REQUESTS, "TOO_MANY", message)
                     .hint("wait until some have ended, or give no id")
             }
@@ -299,7 +308,7 @@ impl From<NotBegun> for ApiError {
     }
 }
 
-fn of_no_place(no_place: &NoPlace) -> ApiError {
+fn no_place_error(no_place: &NoPlace) -> ApiError {
     let (message, hint) = match no_place {
         NoPlace::CommandLine => ("it comes from a file that was named with --mcp-config", "edit that file by hand"),
         NoPlace::BuiltIn => ("it is a part of toolrack", "it can be disabled"),
@@ -310,7 +319,7 @@ fn of_no_place(no_place: &NoPlace) -> ApiError {
     ApiError::new(StatusCode::CONFLICT, "NOT_EDITABLE", message).hint(hint)
 }
 
-fn of_edit(error: &EditError) -> ApiError {
+fn edit_error(error: &EditError) -> ApiError {
     let (status, code) = match error {
         EditError::Invalid { .. } => (StatusCode::UNPROCESSABLE_ENTITY, "INVALID_ENTRY"),
         EditError::Exists { .. } => (StatusCode::CONFLICT, "EXISTS"),
@@ -323,10 +332,12 @@ fn of_edit(error: &EditError) -> ApiError {
     match error {
         EditError::Invalid { problems, .. } => {
             let first = problems.iter().find(|problem| problem.is_error());
-            ApiError::new(status, code, error.to_string()).hinted(first)
+            ApiError::new(status, code, error.to_string()).with_hint_of(first)
         }
         // `{:#}` leaves out the quoted line of the file.
-        EditError::Unreadable(problem) => ApiError::new(status, code, format!("{problem:#}")).hinted(Some(problem)),
+        EditError::Unreadable(problem) => {
+            ApiError::new(status, code, format!("{problem:#}")).with_hint_of(Some(problem))
+        }
         _ => ApiError::new(status, code, error.to_string()),
     }
 }

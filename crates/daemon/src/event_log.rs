@@ -10,7 +10,7 @@ use tokio::sync::watch;
 use toolrack_config::Interpolate;
 use toolrack_host::{Principal, text};
 
-use crate::shown;
+use crate::{rights::Right, shown};
 
 /// The most events that a log keeps.
 const KEPT: usize = 1_000;
@@ -32,7 +32,7 @@ pub(crate) enum Room {
 pub(crate) enum Audience {
     /// The members who have this server.
     Server(String),
-    /// The members of them who do not operate it, and read less about it than those who do.
+    /// The members who have this server but do not operate it, and read less about it than operators.
     Members(String),
     /// The principal who made the call, and the principals who operate the servers.
     Caller(Principal),
@@ -46,16 +46,30 @@ pub(crate) enum Audience {
     All,
 }
 
+impl Audience {
+    /// Returns whether `principal` may see and answer a question for this audience; `false` for other events.
+    ///
+    /// An approval is for the caller, and for the operators of the tenant. A form or a page of a server is for its caller
+    /// alone, because the answer speaks in the caller's name.
+    pub(crate) fn asks(&self, principal: &Principal) -> bool {
+        match self {
+            Self::Approval(caller) => caller.is_same(principal) || Right::Operate.is_of(principal),
+            Self::Question(caller) => caller.is_same(principal),
+            _ => false,
+        }
+    }
+}
+
 /// An event.
 #[derive(Debug)]
 pub(crate) struct LoggedEvent {
-    /// Its number in this run, from 1.
+    /// The number of the event in this run, from 1.
     pub(crate) id: u64,
     /// Its name.
     pub(crate) name: String,
     /// Who may read it.
     pub(crate) audience: Audience,
-    /// The rest, as JSON on one line.
+    /// The data of the event, as JSON on one line.
     pub(crate) data: String,
 }
 
@@ -194,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_goes_on_where_it_stopped() {
+    fn a_reader_continues_where_it_stopped() {
         let log = log();
         (0..3).for_each(|n| log.add("a", Audience::All, &json!({ "n": n })));
         assert_eq!(ids(&log.after(Some(1))), [2, 3]);
@@ -205,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slow_reader_is_told_how_many_it_missed() {
+    fn a_slow_reader_gets_the_number_of_missed_events() {
         let log = log();
         // They are short: their number is the bound.
         (0..KEPT + 10).for_each(|n| log.add("a", Audience::All, &json!({ "n": n })));
@@ -214,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn an_event_of_another_run_means_that_something_was_missed_whatever_its_number() {
+    fn an_event_id_of_another_run_always_means_missed_events() {
         let (before, log) = (self::log(), self::log());
         (0..3).for_each(|_| before.add("a", Audience::All, &json!({})));
         assert_eq!(log.after(log.number_of(&before.name_of(1))).missed, Some(0));

@@ -349,8 +349,8 @@ mod tests {
     const OWN: &str = "127.0.0.1:7717";
 
     fn guard() -> Guard {
-        let others = |path: &str, token: &str| path == "/agents/a/mcp" && token == "a-token";
-        Guard::new(Token::given("t0ken"), OWN.parse().unwrap(), &["tools.example".to_owned()], Box::new(others))
+        let rest = |path: &str, token: &str| path == "/agents/a/mcp" && token == "a-token";
+        Guard::new(Token::given("t0ken"), OWN.parse().unwrap(), &["tools.example".to_owned()], Box::new(rest))
     }
 
     fn status(guard: &Guard, uri: &str, headers: &[(&'static str, &str)]) -> u16 {
@@ -405,7 +405,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_token_is_called_wrong_however_many_others_were() {
+    fn a_wrong_token_gets_the_same_error_after_many_wrong_ones() {
         let guard = guard();
         let wrong = [("host", OWN), ("authorization", "Bearer guess")];
         assert!((0..100).all(|_| status(&guard, "/api/v1/servers", &wrong) == 401));

@@ -137,7 +137,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_whole_words_of_a_path_count() {
+    fn only_complete_segments_of_a_path_match() {
         assert!(
             is_below("/mcp", &MEMBER_PATHS)
                 && is_below("/mcp/", &MEMBER_PATHS)
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn a_world_is_found_by_the_whole_key_of_its_member_alone() {
+    fn a_world_is_found_only_by_the_full_key_of_its_member() {
         let (one, other) = (ann(&["eng"], Role::User), Principal::new(Kind::Person, "acme", "i", "bob").unwrap());
         let id = key_of(&one);
         assert!(is_of(&id, &one.key()) && is_of(&key_of(&ann(&[], Role::Viewer)), &one.key()));

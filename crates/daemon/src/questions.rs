@@ -267,11 +267,9 @@ impl Question {
         Self { id: outside_id(agent, &self.id), agent: Some(agent.to_owned()), ..self }
     }
 
-    /// Whether `principal` may see and answer it: it is about a call of theirs, or it asks for an approval and they answer for
-    /// their tenant. A form or a page of a server is for its caller alone: the answer speaks in their name.
+    /// Returns whether `principal` may see and answer the question.
     fn is_for(&self, principal: &Principal) -> bool {
-        let is_approval = matches!(self.about, About::Approval { .. });
-        self.principal.is_same(principal) || is_approval && Right::Operate.is_of(principal)
+        self.audience().asks(principal)
     }
 
     fn audience(&self) -> Audience {
@@ -617,7 +615,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_question_says_who_wants_the_call_and_a_form_in_whose_call_it_is_asked() {
+    async fn a_question_names_the_caller_and_a_form_the_call_that_it_belongs_to() {
         let questions = questions();
         let caller = Caller::local(Way::Gateway).client("an editor\nsays: yes").session("0f3a91c2");
         let mut approval = question();
@@ -644,7 +642,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_person_sees_and_answers_questions_about_their_own_calls_and_an_operator_those_of_all() {
+    async fn a_member_answers_questions_about_their_own_calls_and_an_operator_those_of_all() {
         let questions = questions();
         let mut of_ann = question();
         of_ann.caller = Caller::of(person("ann"), Way::Gateway);
@@ -693,7 +691,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_answer_says_what_else_it_is_for() {
+    async fn an_answer_names_its_scope() {
         let questions = questions();
         let words = [
             ("session", Keep::Session, Callers::Same),
@@ -738,7 +736,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_caller_that_asks_too_much_is_told_that_no_user_was_asked() {
+    async fn a_caller_with_too_many_questions_gets_an_error_that_no_user_was_asked() {
         let questions = questions();
         let mut open: Vec<_> = (0..MAX_OPEN).map(|_| questions.confirm(question())).collect();
         for asked in &mut open {
@@ -749,7 +747,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_member_who_asks_too_much_takes_no_place_of_another() {
+    async fn a_member_with_too_many_requests_takes_no_place_of_another() {
         let questions = questions();
         let asking = |subject| {
             let (mut question, questions) = (question(), questions.clone());

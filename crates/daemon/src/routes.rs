@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_without_a_proved_principal_reaches_only_what_is_open() {
+    fn a_request_without_a_principal_reaches_only_public_routes() {
         assert_eq!(status(Right::Open, None), 200);
         for right in Right::ALL {
             assert_eq!(status(right, None), 401, "{right:?}");

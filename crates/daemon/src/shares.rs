@@ -13,7 +13,7 @@ use std::{
 use parking_lot::Mutex;
 use toolrack_host::Principal;
 
-/// Of as many places, one member of a team has one, unless a setting says otherwise.
+/// One member of a team may take one eighth of the places, unless a setting says otherwise.
 pub(crate) const PLACES_FOR_ONE: usize = 8;
 
 /// The places of one table. Clones share them.
@@ -51,7 +51,7 @@ impl Hash for Owner {
     }
 }
 
-/// A place that is taken, until it is dropped.
+/// A place in the table. Dropping it frees the place.
 #[derive(Debug)]
 pub(crate) struct Place {
     table: Arc<Table>,
@@ -68,7 +68,7 @@ pub(crate) enum Full {
 }
 
 impl Full {
-    /// Whose the things are that are too many, for a message: "too many calls of …".
+    /// Returns whose use reached the bound, for a message: "too many calls of this member".
     pub(crate) fn of_whom(self) -> &'static str {
         match self {
             Self::Share => "of this member",
@@ -78,7 +78,7 @@ impl Full {
 }
 
 impl Shares {
-    /// A table of `most` places; a member of a team takes at most `most_of_member` of them.
+    /// Creates a table of `most` places; a member of a team takes at most `most_of_member` of them.
     pub(crate) fn new(most: usize, most_of_member: usize) -> Self {
         Self(Arc::new(Table { most, most_of_member, taken: Mutex::default() }))
     }
@@ -102,7 +102,7 @@ impl Shares {
         Ok(Place { table: Arc::clone(&self.0), owner })
     }
 
-    /// The principal with the most places.
+    /// Returns the principal with the most places.
     pub(crate) fn greediest(&self) -> Option<Principal> {
         let taken = self.0.taken.lock();
         taken.by.iter().max_by_key(|(_, places)| **places).map(|(owner, _)| owner.0.clone())
@@ -110,7 +110,7 @@ impl Shares {
 }
 
 impl Place {
-    /// Whether `principal` took it.
+    /// Returns whether `principal` took this place.
     pub(crate) fn is_of(&self, principal: &Principal) -> bool {
         self.owner.0.is_same(principal)
     }
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn a_member_takes_a_share_whatever_their_role_and_leaves_the_rest_to_others() {
+    fn a_member_of_any_role_gets_one_share_and_no_more() {
         let shares = Shares::new(3, 2);
         let first = shares.take(&person("ann")).unwrap();
         let _second = shares.take(&person("ann").with_role(Role::Admin).in_membership(1)).unwrap();
@@ -151,7 +151,7 @@ mod tests {
         assert!(first.is_of(&person("ann")) && !first.is_of(&person("bob")));
         drop(first);
         assert!(shares.take(&person("ann")).is_ok(), "a place is free again as soon as its entry is dropped");
-        assert_eq!(shares.0.taken.lock().by.len(), 2, "no name is kept without a place");
+        assert_eq!(shares.0.taken.lock().by.len(), 2, "a principal without a place is forgotten");
     }
 
     #[test]

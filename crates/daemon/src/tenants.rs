@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_member_reaches_the_world_of_their_own_tenant_and_never_the_daemons_own() {
+    async fn a_member_reaches_only_the_world_of_their_own_tenant() {
         for path in ["/mcp", "/p/review/mcp", "/api/v1/servers", "/api/v1/servers?tenant=bolt", "/metrics"] {
             assert_eq!(status(of("acme"), path).await, 503, "{path}: the world of acme, which does not begin");
             assert_eq!(status(of("gone"), path).await, 403, "{path}: the team file has no such tenant any more");

@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn nothing_is_read_for_http_2_or_for_a_client_that_waits_for_a_word() {
+    async fn no_body_is_read_for_http_2_or_for_a_client_that_expects_100_continue() {
         let long = || Body::from("x".repeat(MAX_BYTES + 1));
         assert!(!closes("/ignored", |request| *request.version_mut() = Version::HTTP_2, long()).await);
         let expects = |request: &mut Request| {

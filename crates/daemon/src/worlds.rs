@@ -485,7 +485,7 @@ pub(crate) mod tests {
     }
 
     #[tokio::test]
-    async fn requests_while_a_world_begins_share_its_beginning_and_other_worlds_have_their_own() {
+    async fn concurrent_requests_start_a_world_once() {
         let (worlds, signal, begun) = waiting();
         let release = async {
             while begun.load(Ordering::SeqCst) < 2 {

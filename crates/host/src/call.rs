@@ -54,7 +54,7 @@ use self::{
 };
 use crate::{
     ask::SharedAsker,
-    catalog::{Catalog, CatalogTool, CheckFailure, ListedTool, Named},
+    catalog::{Catalog, CatalogTool, CheckFailure, ListedTool, ToolReference},
     event::{Event, EventCall},
     link::{
         Link, LinkError, OnProgress, Request,
@@ -74,7 +74,7 @@ use crate::{
 /// A call of a tool.
 #[derive(Clone)]
 pub struct Call {
-    named: Named,
+    named: ToolReference,
     arguments: Map<String, Value>,
     asker: Option<SharedAsker>,
     on_progress: Option<OnProgress>,
@@ -82,7 +82,7 @@ pub struct Call {
     catalog: Option<Arc<Catalog>>,
     conceal: Option<Conceal>,
     verbatim: bool,
-    whole: bool,
+    is_untruncated: bool,
     trace: Option<TraceContext>,
     caller: Caller,
     is_approved: bool,
@@ -127,15 +127,15 @@ impl Call {
 
     /// Like [`Self::new`], for arguments that are a JSON object already: it cannot fail, and copies nothing.
     pub fn from_map(selector: impl Into<String>, arguments: Map<String, Value>) -> Self {
-        Self::named_so(Named::Written(selector.into()), arguments)
+        Self::with_reference(ToolReference::Written(selector.into()), arguments)
     }
 
     /// Creates a call of the tool `tool` of `server`, both by their exact names. Neither name is parsed.
     pub fn of(server: ServerName, tool: impl Into<String>, arguments: Map<String, Value>) -> Self {
-        Self::named_so(Named::Tool(server, tool.into()), arguments)
+        Self::with_reference(ToolReference::Tool(server, tool.into()), arguments)
     }
 
-    fn named_so(named: Named, arguments: Map<String, Value>) -> Self {
+    fn with_reference(named: ToolReference, arguments: Map<String, Value>) -> Self {
         Self {
             named,
             arguments,
@@ -145,7 +145,7 @@ impl Call {
             catalog: None,
             conceal: None,
             verbatim: false,
-            whole: false,
+            is_untruncated: false,
             trace: None,
             caller: Caller::default(),
             is_approved: false,
@@ -157,16 +157,16 @@ impl Call {
     #[must_use]
     pub fn selector(&self) -> Cow<'_, str> {
         match &self.named {
-            Named::Tool(server, tool) => Cow::Owned(format!("{server}/{tool}")),
-            Named::Written(selector) => Cow::Borrowed(selector),
+            ToolReference::Tool(server, tool) => Cow::Owned(format!("{server}/{tool}")),
+            ToolReference::Written(selector) => Cow::Borrowed(selector),
         }
     }
 
-    pub(crate) fn named(&self) -> &Named {
+    pub(crate) fn named(&self) -> &ToolReference {
         &self.named
     }
 
-    /// Returns how long the call may wait for `server` to connect, and then for each message about it.
+    /// Returns how long the call may wait for `server` to connect, and then for each message of the call.
     pub(crate) fn patience(&self, server: &Server) -> Duration {
         self.timeout.unwrap_or(server.spec.timeouts.call)
     }
@@ -180,8 +180,8 @@ impl Call {
     }
 
     /// Redirects the call to another tool.
-    pub(crate) fn of_other(self, tool: &CatalogTool, arguments: Map<String, Value>) -> Self {
-        Self { named: Named::Tool(tool.server.clone(), tool.tool().name.clone()), arguments, ..self }
+    pub(crate) fn redirected_to(self, tool: &CatalogTool, arguments: Map<String, Value>) -> Self {
+        Self { named: ToolReference::Tool(tool.server.clone(), tool.tool().name.clone()), arguments, ..self }
     }
 
     /// Sets the asker for questions during this call. Default: the asker of the host.
@@ -206,11 +206,11 @@ impl Call {
         self
     }
 
-    /// Leaves the text of the result uncut, for a caller that is not a model. The bounds on a server's messages still
-    /// apply, such as [`Limits::message_bytes`](crate::Limits::message_bytes).
+    /// Does not truncate the text of the result, for a caller that is not a model. The bounds on a server's messages
+    /// still apply, such as [`Limits::message_bytes`](crate::Limits::message_bytes).
     #[must_use]
-    pub fn whole(mut self) -> Self {
-        self.whole = true;
+    pub fn untruncated(mut self) -> Self {
+        self.is_untruncated = true;
         self
     }
 
@@ -274,8 +274,8 @@ impl Call {
     }
 }
 
-/// The parts of a host that calls need.
-pub(crate) struct Door {
+/// The parts of a host that every call uses: gate, quotas, asker, witness and events.
+pub(crate) struct CallContext {
     pub(crate) gate: Arc<dyn Gate>,
     pub(crate) quotas: Option<Arc<dyn Quotas>>,
     pub(crate) asker: SharedAsker,
@@ -283,15 +283,15 @@ pub(crate) struct Door {
     pub(crate) events: Events,
     pub(crate) witness: Option<Arc<dyn Witness>>,
     pub(crate) tracer: Arc<dyn Tracer>,
-    /// Numbers the calls. All doors of a host share it.
+    /// The number of the last call. All contexts of a host share it.
     pub(crate) calls: Arc<AtomicU64>,
     /// The standing answers of users, across restarts and all askers.
     pub(crate) answers: Option<Arc<dyn Answers>>,
-    /// The answers that are valid until the program ends, from the asker of this door.
+    /// The answers of this context's asker that are valid until the program ends.
     pub(crate) answered: Arc<Answered>,
 }
 
-/// Refuses a caller for whom the server is not, as if it were not there.
+/// Refuses a caller who may not use the server, with the error for a server that does not exist.
 pub(crate) fn admit(server: &Server, name: &str, caller: &Caller) -> Result<(), CallError> {
     if server.spec.is_for(caller.principal()) {
         return Ok(());
@@ -299,8 +299,8 @@ pub(crate) fn admit(server: &Server, name: &str, caller: &Caller) -> Result<(), 
     Err(CallError::UnknownServer { server: for_line(name).into_owned() })
 }
 
-impl Door {
-    /// Returns a door with another gate and asker. A call may still bring its own asker.
+impl CallContext {
+    /// Returns a context with another gate and asker. A call may still bring its own asker.
     pub(crate) fn with(&self, asker: SharedAsker, gate: Arc<dyn Gate>) -> Self {
         Self {
             gate,
@@ -316,7 +316,7 @@ impl Door {
         }
     }
 
-    /// Runs a call through the door.
+    /// Runs a call in a tracing span of its own.
     pub(crate) fn call(
         &self,
         mut call: Call,
@@ -326,10 +326,10 @@ impl Door {
     ) -> impl Future<Output = Result<ToolOutcome, CallError>> {
         let span = info_span!("call", server = %tool.server, tool = %quote(&tool.tool().name), end = Empty);
         call.trace = self.tracer.follow(&span, call.trace.as_ref());
-        self.through(call, tool, server, script).instrument(span)
+        self.run_call(call, tool, server, script).instrument(span)
     }
 
-    async fn through(
+    async fn run_call(
         &self,
         mut call: Call,
         tool: &CatalogTool,
@@ -340,16 +340,16 @@ impl Door {
         let asker = call.asker.clone().unwrap_or_else(|| self.asker.clone());
         admit(server, tool.server.as_str(), &call.caller)?;
         let mut running = Running::new(self, number, tool, call.caller.clone());
-        // Check cheaply first: most servers have no tool in quarantine.
+        // The first check is cheap, and false for most servers: they have no tool in quarantine.
         if server.may_be_quarantined(&tool.tool().name)
             && let Some(cause) = Box::pin(server.quarantine_cause(&tool.tool().name)).await
         {
             running.is_about(&call.arguments);
             return Err(running.held(cause));
         }
-        let arguments = self.pass(&mut running, (&mut call, server), &asker).await?;
+        let arguments = self.check_gate(&mut running, (&mut call, server), &asker).await?;
         if call.send_if.as_ref().is_some_and(|send_if| !send_if()) {
-            let why = "its caller gave it up before it was sent; it was not run".to_owned();
+            let why = "the caller abandoned the call before it was sent, so it did not run".to_owned();
             return Err(running.refused(Decision::Denied, why));
         }
         let place = self.begin(&call.caller, Work::Call).map_err(|over| running.over(over))?;
@@ -384,7 +384,7 @@ impl Door {
 
     /// Asks the gate, and the user if the gate requires it. Returns the arguments to send, or the reason why the call
     /// does not run.
-    async fn pass(
+    async fn check_gate(
         &self,
         running: &mut Running<'_>,
         (call, server): (&mut Call, &Server),
@@ -451,11 +451,11 @@ impl Door {
         }
         let decoded = call_result(&result).map_err(|error| target.failed(error))?;
         let mut shape = self.shape(&tool.server, &definition.name, server);
-        if call.whole {
+        if call.is_untruncated {
             shape.max_bytes = usize::MAX;
         }
         let mut outcome = shape.outcome(decoded, tool).await;
-        // Not if shaping has turned the result into an error.
+        // Not if the check of the output schema has turned the result into an error.
         if goes_verbatim && !outcome.is_error {
             return Ok(ToolOutcome::verbatim(tool, false, result));
         }
@@ -467,13 +467,13 @@ impl Door {
     }
 
     /// Returns the shaper for results of `server` under `name`, with the limits of its entry.
-    pub(crate) fn shape<'a>(&'a self, server: &'a ServerName, name: &'a str, of: &Server) -> Shape<'a> {
+    pub(crate) fn shape<'a>(&'a self, server: &'a ServerName, name: &'a str, settings: &Server) -> Shape<'a> {
         Shape {
             server,
             name,
-            max_bytes: of.spec.limits.output_bytes,
+            max_bytes: settings.spec.limits.output_bytes,
             artifacts: self.artifacts.as_deref(),
-            output_schema: of.spec.output_schema,
+            output_schema: settings.spec.output_schema,
         }
     }
 
@@ -493,7 +493,7 @@ impl Door {
     }
 
     /// Passes all progress to the caller, and some of it to the host's events.
-    fn on_progress(&self, id: EventCall, told: Option<OnProgress>) -> OnProgress {
+    fn on_progress(&self, id: EventCall, callback: Option<OnProgress>) -> OnProgress {
         // `due` counts milliseconds from now, the start of the request.
         let (events, began, due) = (self.events.clone(), Instant::now(), AtomicU64::new(0));
         Arc::new(move |progress| {
@@ -507,8 +507,8 @@ impl Door {
                     message: progress.message.as_deref().map(quote),
                 });
             }
-            if let Some(told) = &told {
-                told(progress);
+            if let Some(callback) = &callback {
+                callback(progress);
             }
         })
     }

@@ -53,12 +53,12 @@ const SUGGESTIONS: usize = 3;
 /// look-up grows faster than the length.
 const LONGEST_SELECTOR: usize = ServerName::MAX_BYTES + 1 + MAX_TOOL_NAME;
 
-/// The way in which a call names its tool.
+/// How a call names its tool.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Named {
+pub(crate) enum ToolReference {
     /// This tool of this server.
     Tool(ServerName, String),
-    /// A name as a user, a model or a program writes it.
+    /// A name as a user, a model or a program wrote it, which may have several meanings.
     Written(String),
 }
 
@@ -138,7 +138,7 @@ impl CatalogTool {
         marks.map(|marks| marks.mirrored(arguments)).unwrap_or_default()
     }
 
-    /// Returns its name as people and policies write it: `server/tool`.
+    /// Returns the name that users and policies write: `server/tool`.
     #[must_use]
     pub fn selector(&self) -> String {
         format!("{}/{}", self.server, self.listed.tool.name)
@@ -163,7 +163,7 @@ impl Catalog {
             .flat_map(|(server, set)| set.all().map(move |listed| (server.as_str(), listed.tool.name.as_str())));
         let names = names::assign(naming, pairs);
         let mut catalog = Self { version, cap: naming.cap, ..Self::default() };
-        let mut held = Vec::new();
+        let mut quarantined = Vec::new();
         for (server, set) in servers {
             let words = search::server_words(server.as_str());
             catalog.server_tools.push(ServerTools { server: server.clone(), words, set: set.clone() });
@@ -173,9 +173,9 @@ impl Catalog {
             };
             catalog.tools.extend(set.tools.iter().filter_map(entry));
             let mismatched = set.mismatched.iter().filter(|mismatched| !mismatched.usable);
-            held.extend(mismatched.filter_map(|mismatched| entry(&mismatched.listed)));
+            quarantined.extend(mismatched.filter_map(|mismatched| entry(&mismatched.listed)));
         }
-        catalog.quarantined = held.into();
+        catalog.quarantined = quarantined.into();
         catalog.tools.sort_unstable_by(|one, other| one.name.cmp(&other.name));
         catalog.tools.dedup_by(|one, other| one.name == other.name);
         catalog.tools.shrink_to_fit();
@@ -183,17 +183,22 @@ impl Catalog {
         catalog
     }
 
-    /// Returns the part of this catalog with the servers that `of` accepts. Names stay the same, because each depends
-    /// only on its own pair.
-    pub(crate) fn excerpt(&self, of: impl Fn(&ServerName) -> bool) -> Self {
-        let tools: Vec<_> = self.tools.iter().filter(|tool| of(&tool.server)).cloned().collect();
+    /// Returns a catalog of the servers that `is_selected` accepts. Each tool keeps its name, because a name depends only
+    /// on its own server and tool.
+    pub(crate) fn excerpt(&self, is_selected: impl Fn(&ServerName) -> bool) -> Self {
+        let tools: Vec<_> = self.tools.iter().filter(|tool| is_selected(&tool.server)).cloned().collect();
         Self {
             version: self.version,
             cap: self.cap,
             places: Places::of(&tools),
             tools,
-            quarantined: self.quarantined.iter().filter(|tool| of(&tool.server)).cloned().collect(),
-            server_tools: self.server_tools.iter().filter(|server_tools| of(&server_tools.server)).cloned().collect(),
+            quarantined: self.quarantined.iter().filter(|tool| is_selected(&tool.server)).cloned().collect(),
+            server_tools: self
+                .server_tools
+                .iter()
+                .filter(|server_tools| is_selected(&server_tools.server))
+                .cloned()
+                .collect(),
             ..Self::default()
         }
     }
@@ -241,20 +246,20 @@ impl Catalog {
     /// parsed.
     #[must_use]
     pub fn tool_of(&self, server: &ServerName, tool: &str) -> Option<&CatalogTool> {
-        let is_it = |held: &&CatalogTool| held.server == *server && held.listed.tool.name == tool;
-        self.of_pair(server, tool).or_else(|| self.quarantined.iter().find(is_it))
+        let is_meant = |entry: &&CatalogTool| entry.server == *server && entry.listed.tool.name == tool;
+        self.of_pair(server, tool).or_else(|| self.quarantined.iter().find(is_meant))
     }
 
     /// Returns the tool of a call, in quarantine or not.
-    pub(crate) fn tool_named(&self, named: &Named) -> Option<&CatalogTool> {
+    pub(crate) fn tool_named(&self, named: &ToolReference) -> Option<&CatalogTool> {
         match named {
-            Named::Tool(server, tool) => self.tool_of(server, tool),
-            Named::Written(selector) => self.find(selector).or_else(|| self.in_quarantine(selector)),
+            ToolReference::Tool(server, tool) => self.tool_of(server, tool),
+            ToolReference::Written(selector) => self.find(selector).or_else(|| self.in_quarantine(selector)),
         }
     }
 
-    /// Returns whether [`Self::tool_named`] returns one.
-    pub(crate) fn has(&self, named: &Named) -> bool {
+    /// Returns whether the catalog has the tool of a call, in quarantine or not.
+    pub(crate) fn has(&self, named: &ToolReference) -> bool {
         self.tool_named(named).is_some()
     }
 
@@ -362,18 +367,18 @@ impl Catalog {
         if selector.len() > LONGEST_SELECTOR {
             return Vec::new();
         }
-        let wanted = selector.replace('.', "/").to_lowercase();
+        let query = selector.replace('.', "/").to_lowercase();
         let mut ranked: Vec<_> = self
             .tools
             .iter()
             .filter_map(|tool| {
                 let selector = tool.selector();
-                let likeness = strsim::jaro_winkler(&wanted, &selector.to_lowercase())
-                    .max(strsim::jaro_winkler(&wanted, &tool.listed.tool.name.to_lowercase()));
+                let likeness = strsim::jaro_winkler(&query, &selector.to_lowercase())
+                    .max(strsim::jaro_winkler(&query, &tool.listed.tool.name.to_lowercase()));
                 (likeness > 0.75).then_some((likeness, selector))
             })
             .collect();
-        ranked.sort_by(|a, b| b.0.total_cmp(&a.0));
+        ranked.sort_by(|(one, _), (other, _)| other.total_cmp(one));
         let safe = |(_, selector): (f64, String)| text::for_line(&selector).into_owned();
         ranked.into_iter().take(SUGGESTIONS).map(safe).collect()
     }

@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn a_schema_too_deep_to_read_counts_as_it_is_written() {
+    fn a_schema_that_is_too_deep_is_counted_by_its_text() {
         let deep = |inner: &str| {
             format!(r#"{{"name":"a","inputSchema":{}{inner}{}}}"#, r#"{"a":"#.repeat(500), "}".repeat(500))
         };
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hash_is_read_as_it_is_written() {
+    fn a_printed_hash_parses_to_the_same_hash() {
         let one = hash(r#"{"name":"a","inputSchema":{}}"#);
         assert_eq!(DefinitionHash::parse(&one.to_string()), Some(one));
         for bad in ["", "ab", &"g".repeat(64), &"+1".repeat(32), &"é".repeat(32)] {
@@ -290,7 +290,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_canonical_form_reads_as_the_same_value_and_is_its_own(value in any_json()) {
+        fn the_canonical_form_is_the_same_value_and_stable(value in any_json()) {
             let written = serde_json::to_string_pretty(&value).unwrap();
             let once = serde_json::to_string(&serde_json::from_str::<Json>(&written).unwrap()).unwrap();
             // Where this library itself reads and writes a number, it stays that number.

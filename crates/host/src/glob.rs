@@ -352,19 +352,19 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_glob_matches_what_its_plain_meaning_matches(glob in "[ab*?/._-]{1,6}", name in "[ab/._\n-]{0,6}") {
+        fn a_glob_matches_as_its_naive_implementation_does(glob in "[ab*?/._-]{1,6}", name in "[ab/._\n-]{0,6}") {
             let expected = reference(glob.as_bytes(), name.as_bytes());
             prop_assert_eq!(filter(&[&glob], &[]).shows(&name), expected);
             prop_assert_eq!(!filter(&[], &[&glob]).shows(&name), expected);
         }
 
         #[test]
-        fn a_pattern_matches_what_its_plain_meaning_matches(glob in "[ab*?._-]{1,6}", name in "[ab/._\n-]{0,6}") {
+        fn a_pattern_matches_as_its_naive_implementation_does(glob in "[ab*?._-]{1,6}", name in "[ab/._\n-]{0,6}") {
             prop_assert_eq!(pattern(&glob).matches("s", &name), reference(glob.as_bytes(), name.as_bytes()));
         }
 
         #[test]
-        fn deny_wins_whatever_is_allowed(allow in prop::collection::vec("[ab*]{1,3}", 0..3), tool in "[ab]{1,3}") {
+        fn deny_wins_over_every_allow(allow in prop::collection::vec("[ab*]{1,3}", 0..3), tool in "[ab]{1,3}") {
             let filter = ToolFilter::new(&allow, std::slice::from_ref(&tool)).unwrap();
             prop_assert_eq!(filter.verdict(&tool), Shown::Denied(&tool));
         }
@@ -415,7 +415,7 @@ mod tests {
     }
 
     #[test]
-    fn a_whole_name_says_more_than_any_glob_and_more_letters_say_more() {
+    fn a_name_without_wildcards_is_more_specific_than_a_glob_and_longer_ones_more_than_shorter() {
         let rising = ["*", "{abc,def}*", "a*", "ab[cd]?", "a?bc*", "a", r"\*\*"].map(GlobSpecificity::of);
         assert!(rising.is_sorted(), "{rising:?}");
         assert!(rising[4] < rising[5] && rising[5].is_whole && !rising[4].is_whole);

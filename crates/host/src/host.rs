@@ -47,7 +47,7 @@ use self::{
 };
 use crate::{
     ask::SharedAsker,
-    call::{Call, CallError, Door, Script, Shaped, Target, ToolOutcome, gate::Gate, shaped},
+    call::{Call, CallContext, CallError, Script, Shaped, Target, ToolOutcome, gate::Gate, shaped},
     catalog::{Catalog, CatalogTool, Hit, Naming, Selection},
     event::Event,
     link::{Link, LinkError, decode, inbound::topics::Watched},
@@ -78,7 +78,7 @@ pub struct Host {
     regrouped: watch::Sender<()>,
     catalog: Arc<ArcSwap<Catalog>>,
     events: broadcast::Sender<Event>,
-    door: Arc<Door>,
+    call_context: Arc<CallContext>,
     /// The resources with subscribers.
     watched: Arc<Watched>,
     naming: Arc<ArcSwap<Naming>>,
@@ -214,7 +214,7 @@ impl Host {
     pub async fn call(&self, call: Call) -> Result<ToolOutcome, CallError> {
         let (call, tool, server) = self.find(call).await?;
         let script = self.script(&call, &tool, &server);
-        self.door.call(call, &tool, &server, script).await
+        self.call_context.call(call, &tool, &server, script).await
     }
 
     /// Calls a tool as [`Self::call`] does, but runs no scripts: a script that starts others would escape its bounds.
@@ -225,7 +225,7 @@ impl Host {
             let why = "a script starts no other script".to_owned();
             return Err(CallError::Denied { server, tool, why, unasked: false });
         }
-        self.door.call(call, &tool, &server, None).await
+        self.call_context.call(call, &tool, &server, None).await
     }
 
     /// Prepares the script, if the call runs one.
@@ -362,7 +362,7 @@ impl Host {
     pub async fn shape(&self, server: &str, name: &str, content: Vec<Content>) -> Result<Shaped, CallError> {
         let of = self.server(server)?;
         let server = ServerName::new(server).map_err(|bad| CallError::UnknownServer { server: bad.name })?;
-        Ok(shaped(&self.door.shape(&server, name, &of), content).await)
+        Ok(shaped(&self.call_context.shape(&server, name, &of), content).await)
     }
 
     /// Explains why a tool, `server/tool`, is available or not. For a server alone, explains the progress of its
@@ -414,7 +414,7 @@ impl Host {
             .map(|(name, of)| (name.clone(), of.clone()))
             .collect();
         let catalog = self.catalog.load().excerpt(of);
-        self.apart(servers, catalog, Arc::new(self.door.with(asker, gate)))
+        self.apart(servers, catalog, Arc::new(self.call_context.with(asker, gate)))
     }
 
     /// Returns an [excerpt](Self::excerpt) of the whole host with one more server, `name`: that of [`Self::discovery`],
@@ -436,11 +436,11 @@ impl Host {
             catalog = catalog.with(Catalog::build(0, &sets, &naming));
             servers.insert(name.clone(), server);
         }
-        self.apart(servers, catalog, self.door.clone())
+        self.apart(servers, catalog, self.call_context.clone())
     }
 
     /// Creates a host with these servers and this catalog, both fixed.
-    fn apart(&self, servers: Servers, catalog: Catalog, door: Arc<Door>) -> Self {
+    fn apart(&self, servers: Servers, catalog: Catalog, call_context: Arc<CallContext>) -> Self {
         let nothing = TaskTracker::new();
         nothing.close();
         Self {
@@ -449,7 +449,7 @@ impl Host {
             regrouped: self.regrouped.clone(),
             catalog: Arc::new(ArcSwap::from_pointee(catalog)),
             events: self.events.clone(),
-            door,
+            call_context,
             watched: self.watched.clone(),
             naming: self.naming.clone(),
             changed: self.changed.clone(),

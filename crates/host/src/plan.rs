@@ -42,7 +42,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_changed_moves() {
+    fn only_changed_lines_are_redrawn() {
         let actual = world(&[("same", "1"), ("changed", "2"), ("gone", "3")]);
         let desired = world(&[("same", "1"), ("changed", "9"), ("new", "4")]);
         assert_eq!(names(desired.clone(), &actual), ["stop changed", "stop gone", "start changed", "start new"]);

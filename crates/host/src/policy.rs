@@ -9,11 +9,11 @@
 //! If none covers a call, a tool that only reads runs if [`Policy::allow_read_only`] is set, and [`Policy::otherwise`]
 //! decides about the rest. A call that a user [typed](Way::Cli) needs confirmation only if a rule requires it.
 //!
-//! A pattern that is no `server/tool` may have another spelling that users see; see [`Pattern`]. A rule that denies or
-//! confirms then covers every tool that it could mean, one that allows only tools that it certainly means.
+//! A pattern without a `/` may name a tool in a spelling that users see; see [`Pattern`]. A rule that denies or confirms
+//! then covers every tool that the pattern could mean, and a rule that allows only tools that it certainly means.
 //!
 //! The rules of another source, such as a project, are [judged by themselves](Policy::stricter), and the stricter of
-//! two verdicts counts: so such a source can deny and confirm, but never allow.
+//! two verdicts counts. Such a source can deny and confirm, but never allow.
 
 mod argument;
 mod explained;
@@ -33,7 +33,7 @@ use crate::{
 };
 
 /// The reason why a typed call runs.
-const TYPED: &str = "who typed it wants it";
+const TYPED: &str = "a user typed this call";
 
 /// Decides about calls by rules. The [module](self) describes which rule wins.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -55,7 +55,7 @@ struct Layer {
     otherwise: DefaultEffect,
 }
 
-/// The agent that conditions are about.
+/// The values that conditions of rules are compared with.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct RuleContext<'a> {
     agent: Option<&'a str>,
@@ -147,8 +147,8 @@ impl Policy {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         let Self { own, stricter, broken, agent: _ } = self;
-        let nothing = Layer::default();
-        *own == nothing && broken.is_none() && stricter.iter().all(|layer| layer.says_nothing())
+        let empty = Layer::default();
+        *own == empty && broken.is_none() && stricter.iter().all(|layer| layer.is_empty())
     }
 
     /// Returns every rule, in order of precedence: its own, then those that only make it stricter.
@@ -200,7 +200,7 @@ impl Layer {
         self.rules.insert(at, rule);
     }
 
-    fn says_nothing(&self) -> bool {
+    fn is_empty(&self) -> bool {
         self.rules.is_empty() && self.otherwise == DefaultEffect::Allow
     }
 

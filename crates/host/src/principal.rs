@@ -361,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn the_local_person_needs_no_configuration_and_may_do_everything() {
+    fn the_local_user_needs_no_configuration_and_may_do_everything() {
         let local = Principal::LOCAL;
         assert_eq!((local.tenant(), local.issuer(), local.subject()), ("local", "local", "local"));
         assert_eq!((local.role(), local.kind()), (Role::Admin, Kind::Person));
@@ -389,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_a_name_makes_no_principal() {
+    fn an_invalid_name_makes_no_principal() {
         for tenant in ["", "local", "Acme", "a/b", "..", "a b", &"x".repeat(65)] {
             assert!(matches!(Principal::new(Kind::Person, tenant, "i", "s"), Err(BadPrincipal::Tenant { .. })));
         }

@@ -361,7 +361,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_quota_is_read_from_its_name_and_number_and_says_what_may_be_done() {
+    fn a_quota_is_parsed_from_name_and_number_and_describes_itself() {
         for (name, number, most, words) in [
             ("calls_at_once", 2.0, 2, "run 2 calls at once"),
             ("calls_per_minute", 60.0, 60, "make 60 calls in a minute"),
@@ -387,7 +387,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_quota_is_refused_in_words() {
+    fn an_invalid_quota_is_refused_with_a_reason() {
         for (name, number, why) in [
             ("calls_per_week", 1.0, "is not a quota"),
             ("calls_per_minute", 0.0, "whole number from 1 on"),

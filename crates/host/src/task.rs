@@ -35,7 +35,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn work_gives_back_what_it_holds_while_its_future_is_not_polled() {
+    async fn an_owned_task_releases_its_locks_even_if_its_future_is_not_polled() {
         let permits = Arc::new(Semaphore::new(1));
         let held = permits.acquire().await.unwrap();
         let work = |permits: Arc<Semaphore>| async move { drop(permits.acquire().await) };

@@ -348,7 +348,7 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(1_000))]
 
         #[test]
-        fn nothing_that_acts_on_a_terminal_comes_out(text in nasty()) {
+        fn text_for_terminals_has_no_control_characters(text in nasty()) {
             prop_assert!(is_clean(&for_terminal(&text), true));
             prop_assert!(is_clean(&for_line(&text), false));
             prop_assert!(is_clean(&for_log(&text), false));
@@ -356,7 +356,7 @@ mod tests {
         }
 
         #[test]
-        fn nothing_that_is_not_seen_comes_out_for_models_and_what_is_seen_does(text in nasty()) {
+        fn text_for_models_loses_only_invisible_characters(text in nasty()) {
             let plain = without_unseen(&text);
             prop_assert!(is_clean(&plain.replace('\r', ""), true), "{:?}", plain);
             prop_assert_eq!(without_unseen(&plain), &*plain);
@@ -442,7 +442,7 @@ mod tests {
     }
 
     #[test]
-    fn joiners_stay_where_people_see_them() {
+    fn visible_joiners_are_kept() {
         for text in
             ["👨\u{200d}👩\u{200d}👧", "❤\u{fe0f}\u{200d}🔥", "می\u{200c}خواهم", "क्\u{200d}ष", "1\u{fe0f}\u{20e3}"]
         {
@@ -454,7 +454,7 @@ mod tests {
     }
 
     #[test]
-    fn models_get_words_without_what_is_not_seen_and_scripts_and_emoji_as_they_are_written() {
+    fn models_get_text_without_invisible_characters_but_with_scripts_and_emoji() {
         for text in [
             "👨\u{200d}👩\u{200d}👧 ❤\u{fe0f}\u{200d}🔥 1\u{fe0f}\u{20e3}",
             "می\u{200c}خواهم",
@@ -502,7 +502,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clip_keeps_clusters_whole() {
+    fn a_clip_never_splits_a_grapheme_cluster() {
         assert_eq!(clip("hello", 5), "hello");
         assert_eq!(clip("hello world", 8), "hello…");
         assert_eq!(clip("hello", 2), "he");

@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_context_is_not_passed_on() {
+    fn an_invalid_trace_context_is_not_passed_on() {
         for wrong in [
             "",
             "00",

@@ -176,7 +176,7 @@ mod tests {
     use crate::link::decode;
 
     #[test]
-    fn words_are_left_without_what_is_not_seen_and_names_values_and_patterns_as_they_came() {
+    fn invisible_characters_are_removed_from_text_but_not_from_names_values_and_patterns() {
         let z = "\u{200b}";
         let tool = json!({
             "name": format!("na{z}me"),
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_hidden_behind_an_escape_of_json_is_found() {
+    fn invisible_characters_behind_json_escapes_are_found() {
         let raw = |written: &str| RawValue::from_string(written.to_owned()).unwrap();
         let told = schema(&raw(r#"{"type":"object","description":"a\u200bb\udb40\udc41"}"#)).unwrap();
         assert_eq!(told.get(), r#"{"type":"object","description":"ab"}"#);

@@ -347,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn content_that_matches_passes_and_other_content_is_told_where_it_fails() {
+    fn a_mismatch_of_structured_content_is_reported_with_its_path() {
         let schema = json!({
             "type": "object",
             "properties": {"temperature": {"type": "number"}, "sky": {"$ref": "#/$defs/sky"}},
@@ -407,7 +407,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_outside_the_schema_is_referred_to() {
+    fn references_outside_of_the_schema_are_refused() {
         for reference in ["https://127.0.0.1:1/x.json", "file:///etc/passwd", "other.json#/a", "//host/x"] {
             let schema = json!({"properties": {"a": {"$ref": reference}}});
             assert_eq!(problem(&schema), SchemaProblem::RemoteRef { reference: reference.to_owned() });
@@ -438,9 +438,9 @@ mod tests {
             "properties": properties,
             "$defs": {"a": {"$anchor": "here"}, "z": {"x-list": vec![0; 75_000]}},
         });
-        let begun = std::time::Instant::now();
+        let started = std::time::Instant::now();
         assert_eq!(problem(&schema), SchemaProblem::TooManyNodes);
-        assert!(begun.elapsed() < std::time::Duration::from_secs(5), "{:?}", begun.elapsed());
+        assert!(started.elapsed() < std::time::Duration::from_secs(5), "{:?}", started.elapsed());
     }
 
     #[test]
@@ -455,7 +455,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_judged_from_the_text_alone_is_refused() {
+    fn schemas_that_need_more_than_the_text_are_refused() {
         assert_eq!(problem(&json!({"$dynamicRef": "#x"})), SchemaProblem::Unsupported { keyword: "$dynamicRef" });
         let nested = json!({"properties": {"a": {"$id": "x"}}});
         assert_eq!(problem(&nested), SchemaProblem::Unsupported { keyword: "a nested $id" });
@@ -495,7 +495,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_and_what_is_too_much_can_be_told_apart() {
+    fn missing_and_superfluous_members_have_different_errors() {
         let schema = json!({"required": ["a"], "properties": {"a": {}}, "additionalProperties": false});
         let instance: Value = (0..20).map(|n| (format!("x{n:02}"), json!(n))).collect();
         let Err(Unfit::Mismatch { mismatches }) = Validator::compile(&schema).unwrap().validate(&instance) else {
@@ -571,7 +571,7 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(500))]
 
         #[test]
-        fn what_is_accepted_is_judged_as_the_plain_validator_does(schema in schema(), instance in instance()) {
+        fn an_accepted_schema_judges_as_the_plain_validator_does(schema in schema(), instance in instance()) {
             if let Ok(validator) = Validator::compile(&schema) {
                 let plain = jsonschema::draft202012::options().offline().build(&schema).unwrap();
                 match validator.validate(&instance) {

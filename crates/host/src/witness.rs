@@ -492,7 +492,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_caller_is_told_on_one_line_and_what_a_client_calls_itself_is_a_bounded_claim() {
+    fn a_caller_is_shown_on_one_line_with_the_bounded_name_of_its_client() {
         let caller = Caller::local(Way::Gateway).client(format!("nice\n\u{1b}[2Jrule: allowed {}", "x".repeat(500)));
         assert!(caller.name().unwrap().len() <= MAX_NAME);
         let told = caller.over(ClientTransport::Http).session("0f3a91c2").agent("helper").to_string();
@@ -519,7 +519,7 @@ mod tests {
     }
 
     #[test]
-    fn what_identifies_arguments_never_changes_between_versions() {
+    fn the_hash_of_arguments_is_the_same_in_every_version() {
         let given = r#"{"z":{"k":2,"a":1},"b":[1,{"y":{"n":1.5,"m":true},"x":"é"}],"a":null}"#;
         let evidence = Evidence::of(&serde_json::from_str(given).unwrap(), true);
         assert_eq!(

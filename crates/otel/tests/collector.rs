@@ -79,7 +79,7 @@ fn attributes(span: &Span) -> BTreeMap<&str, String> {
 }
 
 #[tokio::test]
-async fn a_call_is_a_span_of_the_callers_trace_and_the_server_goes_on_with_it() {
+async fn a_call_is_a_span_of_the_caller_s_trace_which_the_server_continues() {
     let (url, mut bodies) = collector().await;
     let exporter = Exporter::new("tested", Some(&url)).unwrap();
     let subscriber = tracing::subscriber::set_default(tracing_subscriber::registry().with(exporter.layer()));
@@ -99,8 +99,8 @@ async fn a_call_is_a_span_of_the_callers_trace_and_the_server_goes_on_with_it() 
     drop(subscriber);
     exporter.close();
 
-    let told: Vec<_> = effects.read().lines.into_iter().filter(|line| line["method"] == "tools/call").collect();
-    let metas: Vec<_> = told.iter().map(|line| &line["params"]["_meta"]).collect();
+    let reported: Vec<_> = effects.read().lines.into_iter().filter(|line| line["method"] == "tools/call").collect();
+    let metas: Vec<_> = reported.iter().map(|line| &line["params"]["_meta"]).collect();
     let body = timeout(PATIENCE, bodies.recv()).await.unwrap().unwrap();
     let sent = ExportTraceServiceRequest::decode(body.as_slice()).unwrap();
     let resource = sent.resource_spans[0].resource.as_ref().unwrap();

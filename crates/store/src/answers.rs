@@ -20,9 +20,9 @@ pub struct StandingAnswer {
     pub tool: String,
     /// The hash of the definition that the user allowed.
     pub definition: DefinitionHash,
-    /// The user allowed all tools that the server had then.
+    /// Whether the user allowed all tools that the server had then.
     pub of_server: bool,
-    /// Where the call came from that the user was asked about: `cli`, `daemon`, `gateway`, `agent`, `program`.
+    /// The origin of the call that the user was asked about: `cli`, `daemon`, `gateway`, `agent`, `program`.
     pub way: String,
     /// When the user answered, in seconds since 1970.
     pub answered_at: i64,
@@ -32,13 +32,13 @@ pub struct StandingAnswer {
 
 type Row = (String, String, Vec<u8>, bool, String, i64, String, Option<String>);
 
-/// The key in the rows of answers that cover the calls of `principal` alone.
+/// Returns the owner's key in the rows of answers that cover only calls of `principal`.
 fn key_of(principal: &Principal) -> String {
     Owner::of(principal).map_or_else(String::new, |owner| owner.key)
 }
 
 impl Store {
-    /// All standing answers, or those that cover calls of one principal, by server and tool.
+    /// Returns all standing answers, or those that cover calls of one principal, ordered by server and tool.
     ///
     /// # Errors
     /// [`StoreError`] when the database fails.
@@ -50,18 +50,18 @@ impl Store {
         .bind(whose.key())
         .fetch_all(&mut self.read("reading answers").await?)
         .await?;
-        let standing =
+        let answers =
             rows.into_iter().filter_map(|(server, tool, definition, of_server, way, answered_at, owner, name)| {
                 let definition = DefinitionHash::from_bytes(definition.try_into().ok()?);
                 let owner = Owner::of_row(owner, name);
                 Some(StandingAnswer { server, tool, definition, of_server, way, answered_at, owner })
             });
-        Ok(standing.collect())
+        Ok(answers.collect())
     }
 
-    /// Takes back all answers, those about one server, or those about one of its tools, and records that in the [audit
-    /// log](crate::audit) as done by `caller`, in one transaction. With [`Whose::Of`], only answers that cover calls of that
-    /// principal alone. Returns how many answers there were.
+    /// Deletes all answers, the answers about one server, or the answers about one of its tools, and records that in the
+    /// [audit log](crate::audit) as done by `caller`, in one transaction. With [`Whose::Of`], deletes only answers that cover
+    /// no calls but those of that principal. Returns how many answers it deleted.
     ///
     /// # Errors
     /// [`StoreError`] when the database fails.
@@ -73,7 +73,7 @@ impl Store {
     ) -> Result<usize, StoreError> {
         let doing = "taking answers back";
         let mut transaction = self.begin(doing).await?;
-        let gone: Vec<(String, String)> = query(
+        let deleted: Vec<(String, String)> = query(
             "DELETE FROM answers WHERE ($1 IS NULL OR server = $1) AND ($2 IS NULL OR tool = $2) \
              AND ($3 IS NULL OR owner = $3) RETURNING server, tool",
         )
@@ -83,13 +83,14 @@ impl Store {
         .fetch_all(&mut transaction)
         .await?;
         let now = Utc::now().timestamp_millis();
-        let rows: Vec<_> = gone.iter().map(|(server, tool)| (now, Entry::of_forgotten(caller, server, tool))).collect();
+        let rows: Vec<_> =
+            deleted.iter().map(|(server, tool)| (now, Entry::of_forgotten(caller, server, tool))).collect();
         append(&mut transaction, &rows).await?;
         transaction.commit().await?;
-        Ok(gone.len())
+        Ok(deleted.len())
     }
 
-    /// Deletes the answers that cover calls of the principal with this [key](Principal::key) alone: a member who was removed.
+    /// Deletes the answers that cover only calls of the principal with this [key](Principal::key), a removed member.
     ///
     /// # Errors
     /// [`StoreError`] when the database fails.
@@ -101,7 +102,7 @@ impl Store {
         transaction.commit().await
     }
 
-    async fn recalled(&self, about: AnswerQuery<'_>) -> Result<Option<String>, StoreError> {
+    async fn find_answer(&self, about: AnswerQuery<'_>) -> Result<Option<String>, StoreError> {
         let row: Option<(bool, i64)> = query(
             "SELECT of_server, answered_at FROM answers WHERE server = $1 AND fingerprint = $2 AND tool = $3 AND definition = $4 \
              AND owner IN ('', $5) ORDER BY owner LIMIT 1",
@@ -116,11 +117,11 @@ impl Store {
         Ok(row.map(|(of_server, at)| {
             let date = DateTime::from_timestamp(at, 0).map(|at| at.format("%Y-%m-%d").to_string()).unwrap_or_default();
             let what = if of_server { "all tools of this server" } else { "this tool" };
-            format!("a person said `always` on {date}, for {what}")
+            format!("a user said `always` on {date}, for {what}")
         }))
     }
 
-    async fn kept(&self, answer: NewAnswer<'_>) -> Result<(), StoreError> {
+    async fn insert_answer(&self, answer: NewAnswer<'_>) -> Result<(), StoreError> {
         let doing = "remembering an answer";
         let now = Utc::now().timestamp();
         let owner = answer.principal.and_then(Owner::of);
@@ -158,8 +159,8 @@ impl Answers for Store {
         Box::pin(owned(async move {
             let (server, fingerprint, tool, principal) = (&server, &*fingerprint, &*tool, &principal);
             let about = AnswerQuery { server, fingerprint, tool, definition, principal };
-            store.recalled(about).await.unwrap_or_else(|error| {
-                tracing::warn!("{error}; a person is asked");
+            store.find_answer(about).await.unwrap_or_else(|error| {
+                tracing::warn!("{error}; the user is asked");
                 None
             })
         }))
@@ -173,11 +174,11 @@ impl Answers for Store {
         Box::pin(owned(async move {
             let (server, fingerprint, tools, principal) = (&server, &*fingerprint, &*tools, principal.as_ref());
             let answer = NewAnswer { server, fingerprint, tools, of_server, principal, by };
-            let kept = store.kept(answer).await;
-            if let Err(error) = &kept {
-                tracing::warn!("{error}; it counts until the program ends");
+            let stored = store.insert_answer(answer).await;
+            if let Err(error) = &stored {
+                tracing::warn!("{error}; the answer is valid only until the program ends");
             }
-            kept.is_ok()
+            stored.is_ok()
         }))
     }
 }

@@ -232,7 +232,7 @@ fn title(messages: &[Message], conceal: &dyn Fn(&str) -> String) -> String {
 }
 
 fn row(message: &Message, conceal: &dyn Fn(&str) -> String) -> NewMessage {
-    let kept = message.concealed(conceal);
+    let stored = message.concealed(conceal);
     // Only `body` goes back to a provider. Other programs read only the columns, in which every secret can be hidden.
     let mut plain = message.clone();
     plain.blocks = None;
@@ -247,7 +247,7 @@ fn row(message: &Message, conceal: &dyn Fn(&str) -> String) -> NewMessage {
     NewMessage {
         tool_calls: calls.and_then(|calls| serde_json::to_string(calls).ok()),
         tool_results: message.tool_call_id.as_ref().map(|id| json!({ "tool_call_id": id }).to_string()),
-        body: serde_json::to_string(&kept).ok(),
+        body: serde_json::to_string(&stored).ok(),
         ..NewMessage::new(role, message.content.as_str())
     }
 }

@@ -95,7 +95,7 @@ mod tests {
         QuotaUse { holder: holder.to_owned(), name: None, quota: quota.to_owned(), most: 10, used, at }
     }
 
-    async fn what_was_used_is_read_as_it_was_written_last_and_old_rows_go(stage: &Stage) {
+    async fn use_is_read_as_written_last_and_old_rows_are_deleted(stage: &Stage) {
         let store = stage.store().await;
         let now = Utc::now();
         let (ann, bob) = (used("member a", "calls_per_day", 1.5, now), used("member b", "calls_per_day", 2.0, now));
@@ -109,5 +109,5 @@ mod tests {
         store.close().await;
     }
 
-    on_both!(what_was_used_is_read_as_it_was_written_last_and_old_rows_go);
+    on_both!(use_is_read_as_written_last_and_old_rows_are_deleted);
 }

@@ -107,14 +107,14 @@ from_row!(SpentRow { input, output, cached_read, cache_write, reasoning, cost })
 impl From<SpentRow> for Spent {
     fn from(row: SpentRow) -> Self {
         let SpentRow { input, output, cached_read, cache_write, reasoning, cost } = row;
-        let known = |number: i64| u64::try_from(number).unwrap_or_default();
+        let to_unsigned = |number: i64| u64::try_from(number).unwrap_or_default();
         Self {
-            input: known(input),
-            output: known(output),
-            cached_read: known(cached_read),
-            cache_write: known(cache_write),
-            reasoning: known(reasoning),
-            cost: cost.map(known),
+            input: to_unsigned(input),
+            output: to_unsigned(output),
+            cached_read: to_unsigned(cached_read),
+            cache_write: to_unsigned(cache_write),
+            reasoning: to_unsigned(reasoning),
+            cost: cost.map(to_unsigned),
         }
     }
 }
@@ -122,14 +122,14 @@ impl From<SpentRow> for Spent {
 impl From<Spent> for SpentRow {
     fn from(spent: Spent) -> Self {
         let Spent { input, output, cached_read, cache_write, reasoning, cost } = spent;
-        let kept = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
+        let to_signed = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
         Self {
-            input: kept(input),
-            output: kept(output),
-            cached_read: kept(cached_read),
-            cache_write: kept(cache_write),
-            reasoning: kept(reasoning),
-            cost: cost.map(kept),
+            input: to_signed(input),
+            output: to_signed(output),
+            cached_read: to_signed(cached_read),
+            cache_write: to_signed(cache_write),
+            reasoning: to_signed(reasoning),
+            cost: cost.map(to_signed),
         }
     }
 }
@@ -137,13 +137,13 @@ impl From<Spent> for SpentRow {
 /// A new conversation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NewSession {
-    /// What it is about, in one line. Cut at 500 bytes.
+    /// The title, on one line. It is cut at 500 bytes.
     pub title: String,
     /// The model that will answer, such as `anthropic/claude-sonnet-4-5`.
     pub model: Option<String>,
     /// The agent that leads it.
     pub agent: Option<String>,
-    /// Whose it is; `None` for the user of the machine.
+    /// The owner; `None` for the user of the machine.
     pub owner: Option<Owner>,
 }
 
@@ -156,13 +156,13 @@ pub struct Session {
     /// The shortest prefix of the id that no other session shares, of at least 8 characters. [`Store::find_session`]
     /// accepts it until a new session shares it.
     pub prefix: String,
-    /// What it is about. Untrusted.
+    /// The title. Untrusted.
     pub title: String,
     /// The model that answered last.
     pub model: Option<String>,
     /// The agent that leads it.
     pub agent: Option<String>,
-    /// Whose it is; `None` for the user of the machine.
+    /// The owner; `None` for the user of the machine.
     pub owner: Option<Owner>,
     /// When it began.
     pub created_at: DateTime<Utc>,
@@ -181,9 +181,9 @@ pub struct Session {
 pub struct SessionQuery<'a> {
     /// Whose sessions.
     pub whose: Whose<'a>,
-    /// Only those whose title contains this text; the case of ASCII letters is ignored.
+    /// Only sessions whose title contains this text; the case of ASCII letters is ignored.
     pub search: Option<String>,
-    /// For the next page: only those after this one in the list, given by its `updated_at` and `id`.
+    /// For the next page: only sessions after this one in the list, given by its `updated_at` and `id`.
     pub after: Option<(DateTime<Utc>, Uuid)>,
     /// At most this many, the newest.
     pub limit: usize,
@@ -193,11 +193,11 @@ pub struct SessionQuery<'a> {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SessionTotals {
-    /// How many there are.
+    /// The number of sessions.
     pub sessions: u64,
-    /// How many messages they have.
+    /// The number of their messages.
     pub messages: u64,
-    /// What they have cost.
+    /// Their tokens and cost.
     pub spent: Spent,
 }
 
@@ -216,11 +216,11 @@ struct SessionRow {
     has_open_turn: bool,
     messages: i64,
     id_before: Option<String>,
-    id_behind: Option<String>,
+    id_after: Option<String>,
 }
 
 from_row!(SessionRow {
-    id, title, model, agent, owner, owner_name, created_at, updated_at, has_open_turn, messages, id_before, id_behind
+    id, title, model, agent, owner, owner_name, created_at, updated_at, has_open_turn, messages, id_before, id_after
 } flatten spent);
 
 /// The start of every query for sessions. Each neighbour, and the last position, costs one look-up in an index.
@@ -228,13 +228,13 @@ const SELECT: &str = "SELECT id, title, model, agent, owner, owner_name, created
     input, output, cached_read, cache_write, reasoning, cost, open_turn IS NOT NULL AS has_open_turn, \
     (SELECT coalesce(max(position) + 1, 0) FROM messages WHERE session_id = s.id) AS messages, \
     (SELECT max(id) FROM sessions WHERE id < s.id) AS id_before, \
-    (SELECT min(id) FROM sessions WHERE id > s.id) AS id_behind \
+    (SELECT min(id) FROM sessions WHERE id > s.id) AS id_after \
     FROM sessions s";
 
 impl SessionRow {
     /// `None` when the id is no UUID.
     fn into_session(self) -> Option<Session> {
-        let neighbours = [self.id_before.as_deref(), self.id_behind.as_deref()];
+        let neighbours = [self.id_before.as_deref(), self.id_after.as_deref()];
         Some(Session {
             id: Uuid::try_parse(&self.id).ok()?,
             prefix: prefix(&self.id, neighbours),
@@ -251,7 +251,7 @@ impl SessionRow {
     }
 }
 
-/// The shortest prefix of `id` that tells it from its neighbours.
+/// Returns the shortest prefix of `id` that its neighbours do not share.
 fn prefix(id: &str, neighbours: [Option<&str>; 2]) -> String {
     let common = |other: &str| id.bytes().zip(other.bytes()).take_while(|(one, other)| one == other).count();
     let common = neighbours.into_iter().flatten().map(common).max().unwrap_or(0);
@@ -263,7 +263,7 @@ fn prefix(id: &str, neighbours: [Option<&str>; 2]) -> String {
     id.get(..length).unwrap_or(id).to_owned()
 }
 
-/// A stored time.
+/// Converts a stored time.
 fn time(milliseconds: i64) -> DateTime<Utc> {
     DateTime::from_timestamp_millis(milliseconds).unwrap_or_default()
 }
@@ -274,12 +274,12 @@ fn printable(typed: &str) -> String {
 }
 
 /// Cuts a title to the length that is stored.
-fn kept_title(title: &str) -> &str {
+fn cut_title(title: &str) -> &str {
     &title[..title.floor_char_boundary(MAX_TITLE)]
 }
 
-/// Restricts a query for sessions.
-fn only(whose: Whose<'_>, builder: &mut QueryBuilder) {
+/// Restricts a query to the sessions of `whose`.
+fn restrict_to(whose: Whose<'_>, builder: &mut QueryBuilder) {
     if let Some(key) = whose.key() {
         builder.push(" AND owner = ").push_bind(key);
     }
@@ -304,7 +304,7 @@ impl Store {
              VALUES ($1, $2, $3, $4, $5, $6, $7, $7) ON CONFLICT (id) DO NOTHING",
         )
         .bind(id.to_string())
-        .bind(kept_title(&new.title))
+        .bind(cut_title(&new.title))
         .bind(&new.model)
         .bind(&new.agent)
         .bind(new.owner.as_ref().map_or("", |owner| &owner.key))
@@ -317,10 +317,10 @@ impl Store {
         Ok(session)
     }
 
-    /// The session `id`.
+    /// Returns the session `id`.
     ///
     /// # Errors
-    /// [`StoreError::UnknownSession`] when there is none; others when the database fails.
+    /// [`StoreError::UnknownSession`] when there is none; other errors when the database fails.
     pub async fn session(&self, id: Uuid) -> Result<Session, StoreError> {
         let mut connection = self.read("reading a session").await?;
         self.read_session(id, &mut connection).await
@@ -334,14 +334,14 @@ impl Store {
         session.ok_or_else(|| self.unknown_session(&id.to_string()))
     }
 
-    /// The sessions that match `query`, the most recently changed first.
+    /// Returns the sessions that match `query`, the most recently changed first.
     ///
     /// # Errors
     /// [`StoreError`] when the database fails.
     pub async fn sessions(&self, query: &SessionQuery<'_>) -> Result<Vec<Session>, StoreError> {
         let mut builder = QueryBuilder::new(SELECT);
         builder.push(" WHERE TRUE");
-        only(query.whose, &mut builder);
+        restrict_to(query.whose, &mut builder);
         if let Some(search) = query.search.as_ref().filter(|search| !search.is_empty()) {
             // `replace` and not `LIKE`, whose wildcards would need escaping.
             builder.push(" AND replace(lower(title), ").push_bind(search.to_ascii_lowercase());
@@ -357,11 +357,11 @@ impl Store {
         Ok(rows.into_iter().filter_map(SessionRow::into_session).collect())
     }
 
-    /// The session of `whose` that a user means by `typed`: its id, a prefix of its id (4 characters or more, with or without
+    /// Returns the session of `whose` that a user means by `typed`: its id, a prefix of its id (4 characters or more, with or without
     /// hyphens), or `last` for the most recently changed.
     ///
     /// # Errors
-    /// [`StoreError::UnknownSession`] and [`StoreError::AmbiguousSession`]; others when the database fails.
+    /// [`StoreError::UnknownSession`] and [`StoreError::AmbiguousSession`]; other errors when the database fails.
     pub async fn find_session(&self, typed: &str, whose: Whose<'_>) -> Result<Session, StoreError> {
         if typed == "last" {
             let newest = self.sessions(&SessionQuery { whose, limit: 1, ..SessionQuery::default() }).await?;
@@ -373,12 +373,12 @@ impl Store {
         let mut builder = QueryBuilder::new(SELECT);
         // The end of the range sorts after every id with this prefix. A range lets the query use the index of ids.
         builder.push(" WHERE id >= ").push_bind(&start).push(" AND id < ").push_bind(format!("{start}g"));
-        only(whose, &mut builder);
+        restrict_to(whose, &mut builder);
         builder.push(" ORDER BY updated_at DESC, id DESC LIMIT ").push_bind(MAX_CANDIDATES as i64 + 1);
         let rows: Vec<SessionRow> = builder.build().fetch_all(&mut self.read("looking for a session").await?).await?;
         let mut found: Vec<Session> = rows.into_iter().filter_map(SessionRow::into_session).collect();
         match (found.pop(), found.is_empty()) {
-            (Some(only), true) => Ok(only),
+            (Some(session), true) => Ok(session),
             (None, _) => Err(self.unknown_session(typed)),
             (Some(another), false) => {
                 found.push(another);
@@ -391,15 +391,15 @@ impl Store {
     /// Gives the session `id` another title, cut at 500 bytes.
     ///
     /// # Errors
-    /// [`StoreError::UnknownSession`] when there is none; others when the database fails.
+    /// [`StoreError::UnknownSession`] when there is none; other errors when the database fails.
     pub async fn rename_session(&self, id: Uuid, title: &str) -> Result<(), StoreError> {
-        let rename = query("UPDATE sessions SET title = $1 WHERE id = $2").bind(kept_title(title)).bind(id.to_string());
+        let rename = query("UPDATE sessions SET title = $1 WHERE id = $2").bind(cut_title(title)).bind(id.to_string());
         let renamed = self.write(rename, "renaming a session").await?;
         if renamed == 0 { Err(self.unknown_session(&id.to_string())) } else { Ok(()) }
     }
 
     /// Deletes the session `id` with all its messages. Once all processes have closed the database, its files hold
-    /// nothing of them any more.
+    /// no part of them any more.
     ///
     /// # Errors
     /// As [`Self::rename_session`].
@@ -412,7 +412,7 @@ impl Store {
         if deleted == 0 { Err(self.unknown_session(&id.to_string())) } else { Ok(()) }
     }
 
-    /// How many sessions of `whose` there are, and what they have cost.
+    /// Returns how many sessions of `whose` there are, and their cost.
     ///
     /// # Errors
     /// [`StoreError`] when the database fails.

@@ -38,7 +38,7 @@ fn approval(name: &str, hash: &str) -> Approval {
 }
 
 #[tokio::test]
-async fn what_is_remembered_survives_a_restart() {
+async fn remembered_eras_survive_a_restart() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("deep/toolrack.db");
     let store = Store::open(&path).await.unwrap();
@@ -53,7 +53,7 @@ async fn what_is_remembered_survives_a_restart() {
     assert_eq!(store.era("y").await, Some(Era::Modern));
 }
 
-async fn an_answer_of_a_member_covers_and_shows_their_calls_alone_and_goes_with_them(stage: &Stage) {
+async fn an_answer_of_a_member_covers_only_their_calls_and_is_deleted_with_them(stage: &Stage) {
     let store = stage.store().await;
     let fs = ServerName::new("fs").unwrap();
     let [ann, bob] = ["ann", "bob"].map(|name| Principal::new(Kind::Person, "acme", "i", name).unwrap());
@@ -89,7 +89,7 @@ async fn an_answer_of_a_member_covers_and_shows_their_calls_alone_and_goes_with_
     assert!(left.len() == 1 && left[0].owner.is_none(), "{left:?}");
 }
 
-async fn an_answer_counts_for_the_same_definition_of_the_same_server_until_it_is_taken_back(stage: &Stage) {
+async fn an_answer_covers_one_definition_of_one_server_until_it_is_taken_back(stage: &Stage) {
     let store = stage.store().await;
     let (fs, one, two) =
         (ServerName::new("fs").unwrap(), DefinitionHash::from_bytes([1; 32]), DefinitionHash::from_bytes([2; 32]));
@@ -110,15 +110,15 @@ async fn an_answer_counts_for_the_same_definition_of_the_same_server_until_it_is
     };
     let tools = [("read".to_owned(), one), ("write".to_owned(), one)];
     assert!(store.remember(answer(&tools, true)).await);
-    let said = store.recall(about("a", "read", one)).await.unwrap();
+    let reason = store.recall(about("a", "read", one)).await.unwrap();
     assert!(
-        said.starts_with("a person said `always` on 2") && said.ends_with("for all tools of this server"),
-        "{said}"
+        reason.starts_with("a user said `always` on 2") && reason.ends_with("for all tools of this server"),
+        "{reason}"
     );
     for other in [about("a", "read", two), about("b", "read", one), about("a", "wipe", one)] {
         assert_eq!(store.recall(other).await, None, "{other:?}");
     }
-    // A newer answer is for what the tool is now, and the older definition counts no more.
+    // A newer answer is for the current definition, and replaces the answer for the older one.
     assert!(store.remember(answer(&[("write".to_owned(), two)], false)).await);
     assert_eq!(store.recall(about("a", "write", one)).await, None);
     assert!(store.recall(about("a", "write", two)).await.unwrap().ends_with("for this tool"));
@@ -132,8 +132,9 @@ async fn an_answer_counts_for_the_same_definition_of_the_same_server_until_it_is
     assert_eq!(store.forget_answers(None, None, (Whose::All, &Caller::local(Way::Daemon))).await.unwrap(), 1);
     assert_eq!(store.recall(about("a", "read", one)).await, None);
     let rows = store.audit(&audit::AuditQuery { limit: 9, ..audit::AuditQuery::default() }).await.unwrap();
-    let told: Vec<_> = rows.into_iter().map(|row| (row.entry.decision.unwrap(), row.entry.tool.unwrap())).collect();
-    assert_eq!(told, [("forgotten".into(), "write".into()), ("forgotten".into(), "read".into())]);
+    let decisions: Vec<_> =
+        rows.into_iter().map(|row| (row.entry.decision.unwrap(), row.entry.tool.unwrap())).collect();
+    assert_eq!(decisions, [("forgotten".into(), "write".into()), ("forgotten".into(), "read".into())]);
     assert!(store.verify_audit(None).await.unwrap().is_ok());
 }
 
@@ -205,7 +206,7 @@ async fn servers_unseen_for_longest_are_forgotten(stage: &Stage) {
     assert_eq!(store.era("new").await, Some(Era::Modern));
 }
 
-async fn memory_without_a_database_is_empty_and_quiet(stage: &Stage) {
+async fn without_a_database_the_memory_is_empty_and_silent(stage: &Stage) {
     let store = stage.store().await;
     stage.close(&store).await;
     store.remember_era("x", Era::Modern).await;
@@ -221,7 +222,7 @@ async fn memory_waits_for_a_busy_database_but_not_for_long() {
     store.remember_era("x", Era::Modern).await;
     let mut other = raw(&path).await;
     sqlx::query("BEGIN IMMEDIATE").execute(&mut other).await.unwrap();
-    assert_eq!(store.era("x").await, Some(Era::Modern), "reading needs no writer's leave");
+    assert_eq!(store.era("x").await, Some(Era::Modern), "readers do not wait for a writer");
     let start = Instant::now();
     store.remember_era("y", Era::Modern).await;
     assert!(start.elapsed() < Duration::from_secs(2));
@@ -232,7 +233,7 @@ async fn refused(path: &Path) -> StoreError {
 }
 
 #[tokio::test]
-async fn a_file_that_cannot_be_used_is_named_and_left_as_it_is() {
+async fn an_unusable_file_is_named_and_stays_unchanged() {
     let folder = tempfile::tempdir().unwrap();
     let file = |name: &str| folder.path().join(name);
 
@@ -274,8 +275,8 @@ const OLDER: [(i64, &[u8]); 3] = [
     (8, include_bytes!("../tests/fixtures/schema8.db")),
 ];
 
-/// What is in all of them.
-async fn has_what_was_in_it(store: &Store) {
+/// Checks the rows that every file in `OLDER` has.
+async fn assert_has_old_rows(store: &Store) {
     let approval = |name: &str| Approval {
         project: "/home/ada/shop".into(),
         hash: format!("hash of {name}"),
@@ -289,14 +290,14 @@ async fn has_what_was_in_it(store: &Store) {
 }
 
 #[tokio::test]
-async fn files_of_older_versions_keep_what_is_in_them() {
+async fn migrations_keep_the_content_of_older_files() {
     for (schema, bytes) in OLDER {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("toolrack.db");
         fs::write(&path, bytes).unwrap();
         assert!(Store::open_as_it_is(&path).await.unwrap().is_none(), "schema {schema}");
         let store = Store::open(&path).await.unwrap();
-        has_what_was_in_it(&store).await;
+        assert_has_old_rows(&store).await;
         let log = store.log(&LogQuery { limit: 9, ..LogQuery::default() }).await.unwrap();
         let lines: Vec<_> = log.iter().map(|line| (&*line.server, &*line.text)).collect();
         assert_eq!(lines, if schema == 1 { vec![] } else { vec![("fs", "first"), ("fs", "second")] });
@@ -310,7 +311,7 @@ async fn files_of_older_versions_keep_what_is_in_them() {
         store.close().await;
 
         let store = Store::open_as_it_is(&path).await.unwrap().unwrap();
-        has_what_was_in_it(&store).await;
+        assert_has_old_rows(&store).await;
         assert_eq!(store.find_session("last", Whose::All).await.unwrap(), session);
         store.close().await;
     }
@@ -324,7 +325,7 @@ async fn an_older_file_that_many_open_at_once_is_brought_up_to_date_once() {
         fs::write(&path, bytes).unwrap();
         let opening = (0..CHILDREN).map(async |_| {
             let store = Store::open(&path).await.unwrap();
-            has_what_was_in_it(&store).await;
+            assert_has_old_rows(&store).await;
             store.create_session(&NewSession::default()).await.unwrap();
             store.close().await;
         });
@@ -335,7 +336,7 @@ async fn an_older_file_that_many_open_at_once_is_brought_up_to_date_once() {
 }
 
 #[tokio::test]
-async fn an_older_file_that_cannot_be_brought_up_to_date_stays_as_it_is() {
+async fn an_older_file_that_cannot_be_migrated_stays_unchanged() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("toolrack.db");
     fs::write(&path, OLDER[1].1).unwrap();
@@ -344,7 +345,7 @@ async fn an_older_file_that_cannot_be_brought_up_to_date_stays_as_it_is() {
     assert!(matches!(refused(&path).await, StoreError::Locked { .. }));
     other.close().await.unwrap();
 
-    // Something of ours stands in the way of the migration.
+    // A table of the same name makes the migration fail.
     let mut other = raw(&path).await;
     sqlx::query("CREATE TABLE chores (mine TEXT)").execute(&mut other).await.unwrap();
     other.close().await.unwrap();
@@ -389,7 +390,7 @@ async fn a_damaged_page_is_an_error_and_no_panic() {
 }
 
 #[tokio::test]
-async fn a_database_that_may_only_be_read_says_so() {
+async fn a_read_only_database_has_an_error_of_its_own() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("toolrack.db");
     Store::open(&path).await.unwrap().close().await;
@@ -402,7 +403,7 @@ async fn a_database_that_may_only_be_read_says_so() {
 const CHILDREN: usize = 8;
 const WRITES: usize = 20;
 
-/// The other side of the next test: does something only when that test calls it with a path behind its name.
+/// The child process of the next test: writes only if that test passes a path as an argument.
 #[tokio::test]
 async fn child_writes() {
     let Some(path) = std::env::args().find(|argument| argument.ends_with(".child.db")) else {
@@ -458,7 +459,7 @@ async fn connections_that_open_and_write_at_once_lose_nothing() {
 }
 
 #[tokio::test]
-async fn a_database_is_opened_as_it_is_only_when_there_is_nothing_to_do() {
+async fn a_database_is_opened_without_migration_only_if_its_schema_is_current() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("toolrack.db");
     assert!(Store::open_as_it_is(&path).await.unwrap().is_none());
@@ -498,10 +499,10 @@ async fn a_store_that_is_left_loses_nothing_and_one_that_erased_leaves_nothing()
 }
 
 on_both!(
-    an_answer_of_a_member_covers_and_shows_their_calls_alone_and_goes_with_them,
-    an_answer_counts_for_the_same_definition_of_the_same_server_until_it_is_taken_back,
+    an_answer_of_a_member_covers_only_their_calls_and_is_deleted_with_them,
+    an_answer_covers_one_definition_of_one_server_until_it_is_taken_back,
     approvals_are_per_entry_and_can_be_taken_back,
     a_server_that_has_not_changed_is_not_written_again,
     servers_unseen_for_longest_are_forgotten,
-    memory_without_a_database_is_empty_and_quiet
+    without_a_database_the_memory_is_empty_and_silent
 );

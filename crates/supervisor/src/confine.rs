@@ -1,7 +1,8 @@
-//! Runs between a supervisor and a confined server: gives up what the server may not do, and becomes the server.
+//! Runs between a supervisor and a confined server: gives up the rights that the server must not have, and becomes the
+//! server.
 //!
-//! This takes a separate process: what a process gives up it cannot regain, and the supervisor still needs it, to see
-//! all processes below it and to be out of the server's reach.
+//! This takes a separate process, because a process cannot regain rights that it gave up. The supervisor still needs
+//! them, to see all processes below it and to stay out of the server's reach.
 
 #![expect(clippy::disallowed_methods, reason = "a program of its own: it owns its descriptors and its folder")]
 
@@ -51,7 +52,7 @@ pub(crate) fn confine(words: &[OsString]) -> ExitCode {
         return code;
     }
     let mut verdict = inherited(VERDICT_FD);
-    let failure = match attempt(words, &mut verdict) {
+    let failure = match run_stage(words, &mut verdict) {
         Ok(code) => return code,
         Err(failure) => failure,
     };
@@ -65,12 +66,13 @@ pub(crate) fn confine(words: &[OsString]) -> ExitCode {
     ExitCode::from(COULD_NOT_CONFINE)
 }
 
-fn attempt(words: &[OsString], verdict: &mut Option<File>) -> Result<ExitCode, Failure> {
+fn run_stage(words: &[OsString], verdict: &mut Option<File>) -> Result<ExitCode, Failure> {
     let (stage, words) = words.split_first().ok_or_else(|| Failure::refused("no stage"))?;
     let stage = Stage::of_word(stage).ok_or_else(|| Failure::refused("its stage is not understood"))?;
     let command = Command::of_words(words)?;
     if let Some(own) = command.confinement.own.as_ref().filter(|_| !matches!(stage, Stage::Inside(_))) {
-        make(own).map_err(|error| Failure::Refused(format!("its folder {} cannot be made: {error}", own.display())))?;
+        create_own_folder(own)
+            .map_err(|error| Failure::Refused(format!("its folder {} cannot be made: {error}", own.display())))?;
     }
     match stage {
         Stage::Begin { supervisor } => {
@@ -89,14 +91,14 @@ fn attempt(words: &[OsString], verdict: &mut Option<File>) -> Result<ExitCode, F
     }
 }
 
-/// Gives up what the server may not do, and becomes the server. Without namespaces, `inside` is `None`.
+/// Gives up the rights that the server must not have, and becomes the server. Without namespaces, `inside` is `None`.
 fn become_server(command: &Command<'_>, inside: Option<Inside>) -> Result<ExitCode, Failure> {
     let confinement = &command.confinement;
     prctl::set_no_new_privs().map_err(|errno| Failure::Refused(format!("no new privileges: {errno}")))?;
     namespaces::give_up_capabilities()
         .map_err(|errno| Failure::Refused(format!("its capabilities cannot be given up: {errno}")))?;
-    shut(command, inside).map_err(Failure::Refused)?;
-    // Only now: opening everything that the server may reach can take more files than the server may have.
+    restrict(command, inside).map_err(Failure::Refused)?;
+    // After the restriction, which may need more open files than the server is allowed.
     limit(confinement).map_err(Failure::Refused)?;
     let may_bind_no_port = confinement.bind.as_ref().is_some_and(Vec::is_empty);
     let calls = Calls {
@@ -105,7 +107,7 @@ fn become_server(command: &Command<'_>, inside: Option<Inside>) -> Result<ExitCo
         local: inside.is_some(),
         alone: inside.is_some(),
     };
-    match seccomp::shut(calls) {
+    match seccomp::restrict(calls) {
         Err(why) if !confinement.best_effort => return Err(Failure::Refused(why)),
         _ => {}
     }
@@ -133,8 +135,8 @@ impl Command<'_> {
     fn variables(&self, mut environment: Vec<(OsString, OsString)>, is_bare: bool) -> Vec<(OsString, OsString)> {
         if is_bare && self.resolves_by_tcp() {
             // In namespaces, `resolv.conf` in the new root has the option.
-            let said = environment.iter().position(|(name, _)| name == RESOLVER_OPTIONS);
-            let mut options = said.map(|at| environment.swap_remove(at).1).unwrap_or_default();
+            let index = environment.iter().position(|(name, _)| name == RESOLVER_OPTIONS);
+            let mut options = index.map(|at| environment.swap_remove(at).1).unwrap_or_default();
             options.push(" use-vc");
             environment.push((RESOLVER_OPTIONS.into(), options));
         }
@@ -169,13 +171,13 @@ fn limit(confinement: &Confinement) -> Result<(), String> {
 /// The limit of threads for a server that may have this many processes. The kernel counts all threads of the user, so
 /// this only stops a server that multiplies faster than the supervisor counts. It does not restrict root.
 fn thread_limit(processes: u32) -> u64 {
-    let now = std::fs::read_to_string("/proc/loadavg").ok();
-    let now = now.as_deref().and_then(|text| text.split('/').nth(1)?.split(' ').next()?.parse::<u64>().ok());
-    now.unwrap_or(u64::from(u16::MAX)) + u64::from(processes) * TASKS_PER_PROCESS
+    let threads = std::fs::read_to_string("/proc/loadavg").ok();
+    let threads = threads.as_deref().and_then(|text| text.split('/').nth(1)?.split(' ').next()?.parse::<u64>().ok());
+    threads.unwrap_or(u64::from(u16::MAX)) + u64::from(processes) * TASKS_PER_PROCESS
 }
 
 /// Denies this process all files and ports that the confinement does not name.
-fn shut(command: &Command<'_>, inside: Option<Inside>) -> Result<(), String> {
+fn restrict(command: &Command<'_>, inside: Option<Inside>) -> Result<(), String> {
     let confinement = &command.confinement;
     let asks_for_ports = confinement.connect.is_some() || confinement.bind.is_some();
     let required = if confinement.best_effort { CompatLevel::BestEffort } else { CompatLevel::HardRequirement };
@@ -208,22 +210,22 @@ fn shut(command: &Command<'_>, inside: Option<Inside>) -> Result<(), String> {
 fn landlock_too_old(asks_for_ports: bool) -> String {
     let needed = if asks_for_ports { MIN_ABI_FOR_PORTS } else { MIN_ABI_FOR_FILES };
     let since = if asks_for_ports { "files and ports (Linux 6.7)" } else { "files (Linux 6.2)" };
-    let has = support().map_or_else(|| "none".to_owned(), |abi| abi.to_string());
-    format!("this kernel cannot shut {since}: Landlock ABI {needed} is needed, and it has {has}")
+    let found = support().map_or_else(|| "none".to_owned(), |abi| abi.to_string());
+    format!("this kernel cannot restrict access to {since}: Landlock ABI {needed} is needed, and it has {found}")
 }
 
 /// The version of Landlock that this system has; `None` if it has none, or has it switched off.
 #[must_use]
 pub fn support() -> Option<i32> {
-    // In a thread of its own: the only way to ask is to restrict the thread.
-    let asked = std::thread::spawn(|| {
+    // In a thread of its own: the only way to find out is to restrict the thread.
+    let probe = std::thread::spawn(|| {
         let rules = Ruleset::default().handle_access(AccessFs::MakeBlock).ok()?.create().ok()?;
         match rules.restrict_self().ok()?.landlock {
             LandlockStatus::Available { effective_abi, kernel_abi } => Some(kernel_abi.unwrap_or(effective_abi as i32)),
             _ => None,
         }
     });
-    asked.join().ok().flatten()
+    probe.join().ok().flatten()
 }
 
 fn open_files(rules: RulesetCreated, command: &Command<'_>, inside: Option<Inside>) -> Result<RulesetCreated, String> {
@@ -235,19 +237,19 @@ fn open_files(rules: RulesetCreated, command: &Command<'_>, inside: Option<Insid
         let access = if reached.is_folder { access } else { access & AccessFs::from_file(BEST_ABI) };
         (&mut rules).add_rule(PathBeneath::new(&reached.file, access)).map(drop).map_err(|error| error.to_string())
     };
-    let of_system = |path: &Path| reach(path, |_, _| false).ok();
+    let open_existing = |path: &Path| reach(path, |_, _| false).ok();
     for Grant { reached, writable, device } in command.grants(inside.is_some())? {
         match (device, writable) {
             (true, _) => open(&reached, reading | AccessFs::WriteFile)?,
             (_, true) => open(&reached, writing)?,
-            // For root, open only what other users can read as well.
-            _ if reached.place == Path::new(SETTINGS) && nix::unistd::geteuid().is_root() => {
+            // Root could read secrets there: open only files that every user can read.
+            _ if reached.place == Path::new(SETTINGS_FOLDER) && nix::unistd::geteuid().is_root() => {
                 let mut public = PublicPart::default();
-                public.look(&reached.place, 0);
-                for path in public.whole.iter().filter_map(|path| of_system(path)) {
+                public.collect(&reached.place, 0);
+                for path in public.readable.iter().filter_map(|path| open_existing(path)) {
                     open(&path, reading)?;
                 }
-                for path in public.lists.iter().filter_map(|path| of_system(path)) {
+                for path in public.listable.iter().filter_map(|path| open_existing(path)) {
                     open(&path, AccessFs::ReadDir.into())?;
                 }
             }
@@ -255,16 +257,16 @@ fn open_files(rules: RulesetCreated, command: &Command<'_>, inside: Option<Insid
         }
     }
     if inside.is_some_and(|inside| inside.is_fresh)
-        && let Some(processes) = of_system(Path::new("/proc"))
+        && let Some(processes) = open_existing(Path::new("/proc"))
     {
-        // It shows no processes but the server's own.
+        // In a namespace of its own, it shows only the processes of the server.
         open(&processes, reading)?;
     }
     Ok(rules)
 }
 
 /// The folder with the system's settings, and with its users' passwords.
-const SETTINGS: &str = "/etc";
+const SETTINGS_FOLDER: &str = "/etc";
 
 /// How deep to look into that folder.
 const MAX_DEPTH: usize = 16;
@@ -272,43 +274,43 @@ const MAX_DEPTH: usize = 16;
 /// The part of a folder that every user may read.
 #[derive(Default)]
 struct PublicPart {
-    /// Files, and folders that every user may read entirely.
-    whole: Vec<PathBuf>,
+    /// Files and folders that every user may read entirely.
+    readable: Vec<PathBuf>,
     /// Folders that every user may list, but not read entirely.
-    lists: Vec<PathBuf>,
+    listable: Vec<PathBuf>,
 }
 
 impl PublicPart {
-    /// Adds the public part of `path` to `self`. Returns whether that is all of it.
-    fn look(&mut self, path: &Path, depth: usize) -> bool {
-        let Ok(about) = path.symlink_metadata() else { return false };
-        let mode = about.permissions().mode();
-        if about.is_symlink() {
+    /// Adds the public part of `path` to `self`. Returns whether all of `path` is public.
+    fn collect(&mut self, path: &Path, depth: usize) -> bool {
+        let Ok(metadata) = path.symlink_metadata() else { return false };
+        let mode = metadata.permissions().mode();
+        if metadata.is_symlink() {
             return true;
         }
-        if !about.is_dir() {
+        if !metadata.is_dir() {
             let is_public = mode & 0o004 != 0;
-            self.whole.extend(is_public.then(|| path.to_owned()));
+            self.readable.extend(is_public.then(|| path.to_owned()));
             return is_public;
         }
         let entries = path.read_dir().ok().filter(|_| mode & 0o005 == 0o005 && depth < MAX_DEPTH);
         let Some(entries) = entries else { return false };
-        let before = self.whole.len();
+        let before = self.readable.len();
         let mut is_public = true;
         for entry in entries {
-            is_public &= entry.is_ok_and(|entry| self.look(&entry.path(), depth + 1));
+            is_public &= entry.is_ok_and(|entry| self.collect(&entry.path(), depth + 1));
         }
         if is_public {
-            self.whole.truncate(before);
-            self.whole.push(path.to_owned());
+            self.readable.truncate(before);
+            self.readable.push(path.to_owned());
         } else {
-            self.lists.push(path.to_owned());
+            self.listable.push(path.to_owned());
         }
         is_public
     }
 }
 
-fn make(own: &Path) -> std::io::Result<()> {
+fn create_own_folder(own: &Path) -> std::io::Result<()> {
     std::fs::DirBuilder::new().recursive(true).mode(0o700).create(own.join("tmp"))
 }
 

@@ -1,6 +1,6 @@
 //! The confinement of a server, and its form on a command line.
 //!
-//! Each word is `NAME=VALUE`. A path keeps its bytes, so it is the whole rest of its word.
+//! Each word is `NAME=VALUE`. A path keeps its bytes: it is everything after the `=`.
 
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
@@ -30,9 +30,9 @@ pub struct Confinement {
     pub cpu: Option<u64>,
     /// Start the server even if the system cannot enforce a part of this.
     pub best_effort: bool,
-    /// Allow UDP to and from any address, which name servers need, and the list of network interfaces.
+    /// Allow UDP to and from any address, which the look-up of names needs, and reading the list of network interfaces.
     pub udp: bool,
-    /// Do without namespaces, as on a system that has none.
+    /// Use no namespaces, as on a system that has none.
     pub bare: bool,
 }
 
@@ -80,7 +80,7 @@ impl Confinement {
     /// The devices that every confined server may write to.
     pub const DEVICES: &[&str] = &["/dev/full", "/dev/null", "/dev/zero"];
 
-    /// This confinement as words of a command line.
+    /// Returns this confinement as words of a command line.
     #[must_use]
     pub fn words(&self) -> Vec<OsString> {
         let path = |name: &str, path: &PathBuf| {
@@ -105,8 +105,8 @@ impl Confinement {
         {
             words.extend(number.map(|number| format!("{name}{number}").into()));
         }
-        for (is_said, word) in [(self.best_effort, "best-effort=yes"), (self.udp, "udp=yes"), (self.bare, "bare=yes")] {
-            words.extend(is_said.then(|| word.into()));
+        for (is_set, word) in [(self.best_effort, "best-effort=yes"), (self.udp, "udp=yes"), (self.bare, "bare=yes")] {
+            words.extend(is_set.then(|| word.into()));
         }
         words
     }
@@ -160,15 +160,15 @@ mod tests {
 
     #[test]
     fn every_confinement_survives_the_command_line() {
-        let odd = PathBuf::from(OsString::from_vec(b"/a=b c\xff\n".to_vec()));
+        let unusual = PathBuf::from(OsString::from_vec(b"/a=b c\xff\n".to_vec()));
         for confinement in [
             Confinement::default(),
             Confinement { connect: Some(Vec::new()), bind: Some(vec![1, 65535]), ..Confinement::default() },
             Confinement {
-                read: vec!["/x".into(), odd.clone()],
-                write: vec![odd.clone()],
-                own: Some(odd.clone()),
-                home: Some(odd),
+                read: vec!["/x".into(), unusual.clone()],
+                write: vec![unusual.clone()],
+                own: Some(unusual.clone()),
+                home: Some(unusual),
                 connect: Some(vec![443]),
                 bind: None,
                 memory: Some(u64::MAX),
@@ -186,17 +186,17 @@ mod tests {
     }
 
     #[test]
-    fn words_that_are_not_ours_are_refused() {
+    fn unknown_words_are_refused() {
         for word in ["read", "reads=/", "connect=x", "connect=65536", "memory=-1", "processes=4294967296", ""] {
             assert_eq!(Confinement::of_words(&[word.into()]), None, "{word}");
         }
     }
 
     #[test]
-    fn no_part_of_the_system_that_every_server_reads_holds_what_is_a_users_or_a_socket() {
+    fn the_paths_that_every_server_reads_hold_no_user_data_and_no_socket() {
         for path in Confinement::SYSTEM.iter().chain(Confinement::DEVICES) {
             let path = std::path::Path::new(path);
-            for kept in [
+            for private in [
                 "/home/me",
                 "/root",
                 "/tmp/x",
@@ -216,14 +216,14 @@ mod tests {
                 "/srv/x",
                 "/var/lib/x",
             ] {
-                assert!(!std::path::Path::new(kept).starts_with(path), "{} holds {kept}", path.display());
+                assert!(!std::path::Path::new(private).starts_with(path), "{} holds {private}", path.display());
             }
             assert!(path.is_absolute() && path.components().count() > 1);
         }
     }
 
     #[test]
-    fn a_word_that_is_said_twice_adds_a_path_and_replaces_a_number() {
+    fn a_repeated_word_adds_a_path_and_replaces_a_number() {
         let words = ["read=/a", "read=/b", "connect=1,2", "connect=3", "memory=1", "memory=2"].map(OsString::from);
         let confinement = Confinement::of_words(&words).unwrap();
         assert_eq!(confinement.read, [PathBuf::from("/a"), PathBuf::from("/b")]);

@@ -2,7 +2,7 @@
 //!
 //! The processes of a container do not descend from the client that started it: `docker run` asks a daemon for the
 //! container, and `podman run` leaves it to another process. To kill the client, which is all that signals can do,
-//! leaves the container running. So the process that ends the client also asks the engine to remove the container.
+//! leaves the container running. Therefore the process that ends the client also asks the engine to remove the container.
 
 use std::ffi::{OsStr, OsString};
 use std::io::Read;
@@ -21,8 +21,8 @@ const COMMAND_LIMIT: Duration = Duration::from_secs(6);
 /// How often to check whether a command has ended.
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
-/// How long to wait between two tries. Also, after the engine's client was killed, how long to wait before believing
-/// the engine that there is no container: the client's last request may still be on its way.
+/// How long to wait between two tries, and before a second look-up after the engine's client was killed: the client's
+/// last request may still be on its way, and start the container after the first look-up.
 const RETRY_PAUSE: Duration = Duration::from_millis(200);
 
 /// The longest answer to read: ids of containers, of 64 digits each.
@@ -42,7 +42,7 @@ pub enum ClientEnd {
     Exited,
 }
 
-/// The duty to remove one container.
+/// The removal of one container, to be carried out later.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Removal {
     engine: OsString,
@@ -51,8 +51,8 @@ pub struct Removal {
 }
 
 impl Removal {
-    /// Removes the container `name` with the client `engine`, a full path. The client gets this process's environment,
-    /// or [another](Self::with_env).
+    /// Creates the removal of the container `name` by the client `engine`, a full path. The client gets this process's
+    /// environment, or [another](Self::with_env).
     #[must_use]
     pub fn new(engine: impl Into<OsString>, name: impl Into<OsString>) -> Self {
         Self { engine: engine.into(), name: name.into(), env: None }
@@ -65,7 +65,7 @@ impl Removal {
         self
     }
 
-    /// This removal as a word of a supervisor's command line, in which the engine is the server's program.
+    /// Returns this removal as a word of a supervisor's command line, in which the engine is the server's program.
     #[must_use]
     pub fn word(&self) -> OsString {
         let mut word = OsString::from("container=");
@@ -89,11 +89,11 @@ impl Removal {
     #[must_use]
     pub fn carry_out(&self, end: ClientEnd) -> bool {
         let deadline = Instant::now() + REMOVAL_LIMIT;
-        let mut doubts = u32::from(end == ClientEnd::Killed);
+        let mut checks_left = u32::from(end == ClientEnd::Killed);
         loop {
             match self.is_listed(deadline) {
-                Some(false) if doubts == 0 => return true,
-                Some(false) => doubts -= 1,
+                Some(false) if checks_left == 0 => return true,
+                Some(false) => checks_left -= 1,
                 Some(true) => {
                     self.run(&[OsStr::new("rm"), OsStr::new("--force"), OsStr::new("--volumes"), &self.name], deadline);
                     if self.is_listed(deadline) == Some(false) {
@@ -110,7 +110,7 @@ impl Removal {
         }
     }
 
-    /// Whether the engine lists the container; `None` when it does not answer.
+    /// Returns whether the engine lists the container; `None` when it does not answer.
     fn is_listed(&self, deadline: Instant) -> Option<bool> {
         let mut filter = OsString::from("name=");
         filter.push(&self.name);
@@ -137,13 +137,13 @@ impl Removal {
     }
 }
 
-/// Whether a read would return at once, even with end of file.
+/// Returns whether a read would return at once, even with end of file.
 pub(crate) fn is_readable(pipe: &impl AsFd) -> bool {
     let mut source = [PollFd::new(pipe.as_fd(), PollFlags::POLLIN)];
     matches!(poll(&mut source, PollTimeout::ZERO), Ok(1..))
 }
 
-/// Waits until `child` has ended; kills it at `deadline`.
+/// Waits until `child` has ended, and kills it at `deadline`. Returns whether it exited with success.
 fn has_succeeded(child: &mut Child, deadline: Instant) -> bool {
     loop {
         match child.try_wait() {

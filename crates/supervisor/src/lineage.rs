@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_process_below_a_supervisor_is_told_from_others() {
+    fn a_process_below_a_supervisor_is_distinguished_from_others() {
         // A program that has the mark where a supervisor has it, and a process that it starts.
         let folder = tempfile::tempdir().unwrap();
         let script = folder.path().join(MARKER);

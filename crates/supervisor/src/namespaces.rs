@@ -250,8 +250,8 @@ pub(crate) fn probe_if_asked(words: &[OsString]) -> Option<ExitCode> {
     if word != PROBE {
         return None;
     }
-    let said = probe().err().unwrap_or_else(|| "yes".to_owned());
-    let _ = io::stdout().write_all(said.as_bytes());
+    let message = probe().err().unwrap_or_else(|| "yes".to_owned());
+    let _ = io::stdout().write_all(message.as_bytes());
     Some(ExitCode::SUCCESS)
 }
 

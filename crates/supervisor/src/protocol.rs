@@ -151,7 +151,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_exit_reads_as_people_say_it() {
+    fn an_exit_status_is_described_in_plain_words() {
         assert_eq!(Exit::Code(3).to_string(), "exit status 3");
         assert_eq!(Exit::Signal(9).to_string(), "killed by signal 9 (SIGKILL)");
         assert_eq!(Exit::Signal(40).to_string(), "killed by signal 40");

@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn as_many_links_are_followed_as_the_system_follows_and_no_more() {
+    fn links_are_followed_up_to_the_limit_of_the_system() {
         let root = tempfile::tempdir().unwrap();
         let root = root.path().canonicalize().unwrap();
         fs::write(root.join("0"), "").unwrap();

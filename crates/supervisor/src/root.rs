@@ -233,7 +233,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn paths_of_mounts_are_read_whatever_is_in_them() {
+    fn paths_of_mounts_may_contain_any_byte() {
         for (escaped, plain) in [("/a", "/a"), ("/a\\040b\\134", "/a b\\"), ("/\\", "/\\"), ("/\\9", "/\\9")] {
             assert_eq!(unescape(escaped.as_bytes()), Path::new(plain));
         }

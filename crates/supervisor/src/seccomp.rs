@@ -181,9 +181,10 @@ const NAMESPACES: &[c_int] = &[
 ///
 /// # Errors
 /// When the system has no seccomp, or this program has no filters for the architecture.
-pub(crate) fn shut(calls: Calls) -> Result<(), String> {
+pub(crate) fn restrict(calls: Calls) -> Result<(), String> {
     for program in programs(calls)? {
-        apply_filter(&program).map_err(|error| format!("this system cannot shut system calls (seccomp): {error}"))?;
+        apply_filter(&program)
+            .map_err(|error| format!("this system cannot restrict system calls (seccomp): {error}"))?;
     }
     Ok(())
 }
@@ -207,7 +208,7 @@ fn programs(calls: Calls) -> Result<[BpfProgram; 4], String> {
 }
 
 fn compile(rules: Result<Rules, seccompiler::BackendError>, answer: Errno) -> Result<BpfProgram, String> {
-    let no = |error: &dyn std::fmt::Display| format!("system calls cannot be shut here (seccomp): {error}");
+    let no = |error: &dyn std::fmt::Display| format!("system calls cannot be restricted here (seccomp): {error}");
     let arch = TargetArch::try_from(std::env::consts::ARCH).map_err(|error| no(&error))?;
     let refuse = SeccompAction::Errno(answer as u32);
     let filter = SeccompFilter::new(rules.map_err(|error| no(&error))?, SeccompAction::Allow, refuse, arch);

@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_is_read_whatever_the_name() {
+    fn a_recorded_line_is_read_for_any_name() {
         for name in ["x", "a b", "a) S 9 9 9", "", "(((", "\u{fffd}"] {
             let line = LINE.replacen("(x)", &format!("({name})"), 1);
             let read = Process::parse(77, line.as_bytes());
@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn what_left_its_session_is_found_below_its_parent_and_with_its_group() {
+    fn a_process_that_left_its_session_is_found_below_its_parent_and_with_its_group() {
         let (mut parent, child) = family("setsid sh -c 'echo $$; exec sleep 1000' & wait");
         let me = std::process::id();
         let above = i32::try_from(parent.id()).unwrap();

@@ -225,9 +225,9 @@ fn launch(stage: Stage, words: &[OsString], command: &[OsString]) -> Result<(Pid
     let words = words.iter().cloned().chain(["--".into()]).chain(command.iter().cloned());
     let launcher = start_ours(&stage.command(words), &[(verdict.as_raw_fd(), VERDICT_FD)]).map_err(Report::of_errno)?;
     drop(verdict);
-    let mut said = String::new();
-    let _ = (&mut verdict_reader).take(MAX_VERDICT_BYTES).read_to_string(&mut said);
-    Ok((launcher, said))
+    let mut text = String::new();
+    let _ = (&mut verdict_reader).take(MAX_VERDICT_BYTES).read_to_string(&mut text);
+    Ok((launcher, text))
 }
 
 /// Raises this process's priority over its server: a fork bomb grows while it is counted, and could starve this

@@ -6,7 +6,7 @@ use url::Url;
 
 use crate::{
     members::Claims,
-    signed::{Said, bare, text_of},
+    signed::{JwtClaims, bare, text_of},
 };
 
 /// Bytes of a name in a principal.
@@ -22,21 +22,21 @@ pub(crate) struct Places<'a> {
     pub(crate) tenant: Option<&'a str>,
 }
 
-/// The claims in `said`. An e-mail address counts only if the provider says that it is verified. If the provider has a
+/// The claims in `jwt`. An e-mail address counts only if the provider says that it is verified. If the provider has a
 /// tenant claim, a statement without it gets an empty one, so that the e-mail address does not decide instead.
-pub(crate) fn claims(said: &Said, places: Places<'_>) -> Claims {
-    let is_verified = match said.get("email_verified") {
+pub(crate) fn claims(jwt: &JwtClaims, places: Places<'_>) -> Claims {
+    let is_verified = match jwt.get("email_verified") {
         Some(Value::Bool(verified)) => *verified,
         Some(Value::String(verified)) => verified == "true",
         _ => false,
     };
-    let own = |claim: &str| text_of(said, claim).map(ToOwned::to_owned);
+    let own = |claim: &str| text_of(jwt, claim).map(ToOwned::to_owned);
     Claims {
         issuer: bare(places.issuer).to_owned(),
         subject: own("sub").unwrap_or_default(),
         name: own("name").or_else(|| own("preferred_username")).map(|name| shown(&name)),
         verified_email: own("email").filter(|_| is_verified),
-        groups: groups(said.get(places.groups)),
+        groups: groups(jwt.get(places.groups)),
         tenant: places.tenant.map(|claim| own(claim).unwrap_or_default()),
     }
 }
@@ -63,9 +63,9 @@ mod tests {
 
     use super::*;
 
-    fn read(said: Value, tenant: Option<&str>) -> Claims {
+    fn read(jwt: Value, tenant: Option<&str>) -> Claims {
         let issuer = "https://login.example".parse().unwrap();
-        claims(said.as_object().unwrap(), Places { issuer: &issuer, groups: "groups", tenant })
+        claims(jwt.as_object().unwrap(), Places { issuer: &issuer, groups: "groups", tenant })
     }
 
     #[test]
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn odd_names_keep_no_person_out() {
+    fn an_unusual_name_does_not_prevent_a_sign_in() {
         let long = "x".repeat(300);
         let claims =
             read(json!({ "sub": "a", "name": format!("Ann\n{long}"), "groups": ["eng", "a\nb", "", long] }), None);

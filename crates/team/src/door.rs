@@ -23,27 +23,27 @@ use crate::{
     tokens::looks_like_one,
 };
 
-/// How many registrations the store keeps in a minute, and how many at once. The id of any further client contains its
-/// description.
+/// How many registrations per minute the store keeps. The id of a client beyond this limit contains its registration
+/// itself, sealed.
 const REGISTRATIONS_PER_MINUTE: NonZeroU32 = NonZeroU32::new(120).unwrap();
 
-/// Why there is no front door.
+/// Why a front door cannot be created.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BadFrontDoor {
-    /// Requests to the provider cannot be made.
-    #[error("no request can be made: {0}")]
+    /// The HTTP client cannot be created.
+    #[error("the HTTP client cannot be created: {0}")]
     Http(#[from] reqwest::Error),
     /// The system gives no random numbers.
     #[error(transparent)]
     Random(#[from] NoRandom),
-    /// The address of the team has none below it.
-    #[error("the address of the team cannot be used: {0}")]
+    /// The address of the team cannot be the base of other addresses.
+    #[error("the `url` of the team file cannot be the base of other addresses: {0}")]
     Url(#[from] url::ParseError),
 }
 
-/// The front door of a team: signs people in with its OpenID Connect provider, and gives OAuth clients tokens with
-/// which they act in the name of a person who agreed.
+/// The front door of a team: signs users in with the team's OpenID Connect provider, and issues tokens to OAuth clients
+/// that act in the name of a user who agreed.
 ///
 /// It is an OAuth 2.1 authorization server for the team's [`Endpoint`]s, and for public clients alone. Its tokens
 /// are random, and the [`TeamStore`] keeps only their hashes; [`Authority`](crate::Authority) checks them.
@@ -56,7 +56,7 @@ pub struct FrontDoor {
     pub(crate) provider: Option<Provider>,
     pub(crate) clients: Clients,
     pub(crate) refusals: Arc<Refusals>,
-    /// How many clients may register.
+    /// Limits how many clients may register.
     pub(crate) registrations: DefaultDirectRateLimiter,
 }
 
@@ -66,7 +66,7 @@ impl fmt::Debug for FrontDoor {
     }
 }
 
-/// A person in a browser.
+/// A user in a browser.
 pub(crate) struct SignedIn {
     /// The secret in the cookie.
     pub(crate) cookie: Zeroizing<String>,
@@ -74,11 +74,11 @@ pub(crate) struct SignedIn {
 }
 
 impl FrontDoor {
-    /// The front door of `team`. `client_secret` is the value of the placeholder in
+    /// Creates the front door of `team`. `client_secret` is the value of the placeholder in
     /// [`SignInProvider::client_secret`](crate::SignInProvider). Requests go where a program on a user's own machine
     /// may send them; see [`Self::within`] for other rules.
     ///
-    /// It sends no request before the first person signs in.
+    /// It sends no request before the first user signs in.
     ///
     /// # Errors
     /// [`BadFrontDoor`]
@@ -100,8 +100,8 @@ impl FrontDoor {
         store: TeamStore,
         egress: &Egress,
     ) -> Result<Arc<Self>, BadFrontDoor> {
-        let back = RedirectUrl::from_url(team.url.join("sign-in/back")?);
-        let provider = team.sign_in.clone().map(|config| Provider::new(config, client_secret, back, egress));
+        let redirect_uri = RedirectUrl::from_url(team.url.join("sign-in/back")?);
+        let provider = team.sign_in.clone().map(|config| Provider::new(config, client_secret, redirect_uri, egress));
         Ok(Arc::new(Self {
             cookies: Cookies::of(&team.url),
             provider: provider.transpose()?,
@@ -113,47 +113,47 @@ impl FrontDoor {
         }))
     }
 
-    /// The name of the cookie with the session of a browser, whose value is a token of [`Purpose::Browser`]:
+    /// Returns the name of the cookie with the session of a browser, whose value is a token of [`Purpose::Browser`]:
     /// `__Host-toolrack`, or `toolrack` where the team is on this machine and has no TLS.
     #[must_use]
     pub fn session_cookie(&self) -> &'static str {
         self.cookies.session()
     }
 
-    /// The value of the session cookie in these headers; `None` if there are two different ones.
+    /// Returns the value of the session cookie in these headers; `None` if there are two different ones.
     #[must_use]
     pub fn session_in<'a>(&self, headers: &'a HeaderMap) -> Option<&'a str> {
         cookie(headers, self.cookies.session())
     }
 
-    /// The address under which the team is reached.
+    /// Returns the address under which the team is reached.
     #[must_use]
     pub fn url(&self) -> &Url {
         &self.team.url
     }
 
-    /// Whether people sign in here.
+    /// Returns whether users sign in here.
     #[must_use]
     pub fn signs_in(&self) -> bool {
         self.provider.is_some()
     }
 
-    /// Whether the browser says that a page of this team sent the request. A request that changes something and proves
+    /// Returns whether the browser says that a page of this team sent the request. A request that changes something and proves
     /// its sender only with the session cookie is accepted only then. Another program can make this claim, but has no
-    /// person's cookie.
+    /// user's cookie.
     #[must_use]
     pub fn is_of_own_page(&self, headers: &HeaderMap) -> bool {
         headers.contains_key(ORIGIN) && is_from_here(headers, &self.team.url)
     }
 
-    /// The authorization servers whose tokens are valid for the MCP endpoint: this one, if people can sign in, and the
+    /// Returns the authorization servers whose tokens are valid for the MCP endpoint: this one, if users can sign in, and the
     /// trusted issuers.
     pub(crate) fn authorization_servers(&self) -> Vec<&str> {
         let own = self.signs_in().then(|| self.issuer());
         own.into_iter().chain(self.team.issuers.iter().map(|trusted| bare(&trusted.issuer))).collect()
     }
 
-    /// The value of `WWW-Authenticate` for a request to an MCP endpoint without a valid token (RFC 9728, 5.1; RFC 6750,
+    /// Returns the value of `WWW-Authenticate` for a request to an MCP endpoint without a valid token (RFC 9728, 5.1; RFC 6750,
     /// 3). `is_wrong` says whether it had an invalid one.
     #[must_use]
     pub fn challenge(&self, endpoint: Endpoint<'_>, is_wrong: bool) -> String {
@@ -161,32 +161,32 @@ impl FrontDoor {
         if self.authorization_servers().is_empty() {
             return format!("Bearer {error}realm=\"toolrack\"");
         }
-        let metadata = self.place(&format!(".well-known/oauth-protected-resource{endpoint}"));
+        let metadata = self.address_of(&format!(".well-known/oauth-protected-resource{endpoint}"));
         format!("Bearer {error}resource_metadata=\"{metadata}\", scope=\"{SCOPE}\"")
     }
 
-    /// The records of refusals, to which other doors of the team can add theirs, within the same bounds.
+    /// Returns the record of refusals, to which other endpoints of the team add theirs within the same bounds.
     #[must_use]
     pub fn refusals(&self) -> &Arc<Refusals> {
         &self.refusals
     }
 
-    /// The issuer of the tokens (RFC 8414): the address of the team, without a slash behind it.
+    /// Returns the issuer of the tokens (RFC 8414): the address of the team, without a slash behind it.
     pub(crate) fn issuer(&self) -> &str {
         self.team.url.as_str().trim_end_matches('/')
     }
 
-    /// The address of an endpoint, for which tokens are given (RFC 8707).
+    /// Returns the address of an endpoint, for which tokens are given (RFC 8707).
     pub(crate) fn resource(&self, endpoint: Endpoint<'_>) -> String {
         format!("{}{endpoint}", self.issuer())
     }
 
-    /// The endpoint with this address.
+    /// Returns the endpoint with this address.
     pub(crate) fn endpoint_of<'r>(&self, resource: &'r str) -> Option<Endpoint<'r>> {
         Endpoint::at(resource.strip_prefix(self.issuer())?)
     }
 
-    /// The endpoint that a client names, in `parameters`, as its resource. A client that names none means `/mcp`.
+    /// Returns the endpoint that `parameters` name as the resource. Without a resource, it is `/mcp`.
     ///
     /// # Errors
     /// When it names several, or one that is not of this team (RFC 8707, 2.2).
@@ -199,12 +199,12 @@ impl FrontDoor {
         }
     }
 
-    /// An address of the team.
-    pub(crate) fn place(&self, path: &str) -> String {
+    /// Returns an address of the team.
+    pub(crate) fn address_of(&self, path: &str) -> String {
         format!("{}/{path}", self.issuer())
     }
 
-    /// The member who is signed in in the browser that sent these headers.
+    /// Returns the member who is signed in in the browser that sent these headers.
     pub(crate) async fn signed_in(&self, headers: &HeaderMap) -> Result<Option<SignedIn>, StoreError> {
         let Some(cookie) = self.session_in(headers).filter(|cookie| looks_like_one(cookie)) else { return Ok(None) };
         let token = self.store.team_token(TokenHash::of(cookie)).await?;
@@ -216,11 +216,11 @@ impl FrontDoor {
     }
 }
 
-/// The only scope: to use the tools of the team in the name of a person.
+/// The only scope: to use the tools of the team in the name of a user.
 pub(crate) const SCOPE: &str = "mcp";
 
-/// The caller for the audit log: a member, in a browser or through a client.
-pub(crate) fn by(member: &Principal, client: Option<&str>) -> Caller {
+/// Returns the caller for the audit log: a member, in a browser or through a client.
+pub(crate) fn caller_of(member: &Principal, client: Option<&str>) -> Caller {
     let caller = Caller::of(member.clone(), Way::Daemon);
     match client {
         Some(client) => caller.client(client),
@@ -317,10 +317,10 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn only_the_cookie_of_a_browser_whose_tenant_is_there_signs_a_person_in() {
+    async fn a_cookie_signs_in_only_if_its_tenant_exists() {
         let (_folder, door) = door("http://127.0.0.1:4000", "").await;
         let by = Caller::local(Way::Daemon);
-        let kept = async |tenant: &str, purpose: Purpose| {
+        let signed_in_as = async |tenant: &str, purpose: Purpose| {
             let member = Principal::new(toolrack_host::principal::Kind::Person, tenant, "i", tenant).unwrap();
             door.store.put_member(&member, &by).await.unwrap();
             let secret = crate::tokens::Secret::new(purpose).unwrap();
@@ -331,8 +331,8 @@ mod tests {
             let headers = HeaderMap::from_iter([(http::header::COOKIE, cookie.parse().unwrap())]);
             door.signed_in(&headers).await.unwrap().map(|person| person.member.subject().to_owned())
         };
-        assert_eq!(kept("acme", Purpose::Browser).await.as_deref(), Some("acme"));
-        assert_eq!(kept("acme", Purpose::Personal).await, None, "a token is not a cookie");
-        assert_eq!(kept("gone", Purpose::Browser).await, None, "the team file has no such tenant any more");
+        assert_eq!(signed_in_as("acme", Purpose::Browser).await.as_deref(), Some("acme"));
+        assert_eq!(signed_in_as("acme", Purpose::Personal).await, None, "a token is not a cookie");
+        assert_eq!(signed_in_as("gone", Purpose::Browser).await, None, "the team file has no such tenant any more");
     }
 }

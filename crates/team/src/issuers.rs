@@ -18,7 +18,7 @@ use crate::{
     members::NotAMember,
     refusals::Refusals,
     remembered::Remembered,
-    signed::{self, Expected, Keys, LEEWAY, Said, Unproved, ends_at, is_issuer, text_of},
+    signed::{self, Expected, JwtClaims, Keys, LEEWAY, StatementError, ends_at, is_issuer, text_of},
 };
 
 /// The most bytes of an answer of an issuer.
@@ -106,39 +106,40 @@ impl Issuers {
         };
         match self.vouched(issuer, token, &claimed).await {
             Ok(vouched) => Ok(Some(vouched)),
-            Err(Unproved::Unreachable(error)) => Err(error),
-            Err(Unproved::Forged(why)) => {
+            Err(StatementError::Unreachable(error)) => Err(error),
+            Err(StatementError::Forged(why)) => {
                 self.refuse("invalid_token", &why, &claimed.issuer).await;
                 Ok(None)
             }
         }
     }
 
-    async fn vouched(&self, issuer: &Issuer, token: &str, claimed: &Claimed) -> Result<Vouched, Unproved> {
+    async fn vouched(&self, issuer: &Issuer, token: &str, claimed: &Claimed) -> Result<Vouched, StatementError> {
         let config = &issuer.config;
         let (audience, endpoint) = self.audience(config, claimed);
         let expected = Expected { issuer: &config.issuer, audience: &audience, types: &["at+jwt", "jwt", ""] };
-        let (said, kind) = signed::read(token, &issuer.keys, expected).await?;
-        if kind != "at+jwt" && !is_of_access(&said) {
-            return Err(Unproved::forged("it is no access token"));
+        let (jwt, kind) = signed::read(token, &issuer.keys, expected).await?;
+        if kind != "at+jwt" && !is_of_access(&jwt) {
+            return Err(StatementError::forged("it is no access token"));
         }
         // The holder of such a token has to prove a key with each request (RFC 7800), so that a thief cannot use the
         // token. No door here checks such a proof.
-        if said.contains_key("cnf") {
-            return Err(Unproved::forged("it is bound to a key of its client, and only bearer tokens are served here"));
+        if jwt.contains_key("cnf") {
+            return Err(StatementError::forged(
+                "it is bound to a key of its client, and only bearer tokens are served here",
+            ));
         }
         let places =
             Places { issuer: &config.issuer, groups: &config.groups_claim, tenant: config.tenant_claim.as_deref() };
-        let client = text_of(&said, "client_id");
-        let is_service = client.is_some() && client == text_of(&said, "sub");
+        let client = text_of(&jwt, "client_id");
+        let is_service = client.is_some() && client == text_of(&jwt, "sub");
         let kind = if is_service { Kind::Service } else { Kind::Person };
         let among = |tenant: &str| config.tenants.contains(tenant);
-        let principal = self.team.principal(kind, &claims(&said, places), Some(&among)).map_err(not_a_member)?;
-        let ends_at =
-            ends_at(&said).and_then(|at| DateTime::from_timestamp(at.saturating_add(LEEWAY.cast_signed()), 0));
-        let ends_at = ends_at.ok_or_else(|| Unproved::forged("its end is not a time"))?;
+        let principal = self.team.principal(kind, &claims(&jwt, places), Some(&among)).map_err(not_a_member)?;
+        let ends_at = ends_at(&jwt).and_then(|at| DateTime::from_timestamp(at.saturating_add(LEEWAY.cast_signed()), 0));
+        let ends_at = ends_at.ok_or_else(|| StatementError::forged("its end is not a time"))?;
         if ends_at <= Utc::now() {
-            return Err(Unproved::forged("it has ended"));
+            return Err(StatementError::forged("it has ended"));
         }
         Ok(Vouched { principal, ends_at, profile: endpoint.profile().map(str::to_owned) })
     }
@@ -167,17 +168,17 @@ impl Issuers {
     }
 }
 
-fn not_a_member(error: NotAMember) -> Unproved {
-    Unproved::forged(match error {
+fn not_a_member(error: NotAMember) -> StatementError {
+    StatementError::forged(match error {
         NotAMember::NoTenant => "it does not belong to a tenant for which its issuer may vouch".to_owned(),
         other => other.to_string(),
     })
 }
 
 /// Whether a token without the type `at+jwt` is an access token.
-fn is_of_access(said: &Said) -> bool {
-    OF_ACCESS.iter().any(|claim| said.contains_key(*claim))
-        && !NOT_OF_ACCESS.iter().any(|claim| said.contains_key(*claim))
+fn is_of_access(jwt: &JwtClaims) -> bool {
+    OF_ACCESS.iter().any(|claim| jwt.contains_key(*claim))
+        && !NOT_OF_ACCESS.iter().any(|claim| jwt.contains_key(*claim))
 }
 
 /// The claims of a token, before they are proved.
@@ -191,13 +192,13 @@ fn claims_of(token: &str) -> Option<Claimed> {
     if token.len() > signed::MAX_BYTES || token.split('.').count() != 3 {
         return None;
     }
-    let said: Said = jsonwebtoken::dangerous::insecure_decode_claims(token).ok()?;
-    let audiences = match said.get("aud") {
+    let jwt: JwtClaims = jsonwebtoken::dangerous::insecure_decode_claims(token).ok()?;
+    let audiences = match jwt.get("aud") {
         Some(Value::String(one)) => vec![one.clone()],
         Some(Value::Array(all)) => all.iter().filter_map(|one| one.as_str().map(ToOwned::to_owned)).collect(),
         _ => Vec::new(),
     };
-    Some(Claimed { issuer: text_of(&said, "iss")?.to_owned(), audiences })
+    Some(Claimed { issuer: text_of(&jwt, "iss")?.to_owned(), audiences })
 }
 
 /// The keys at the configured address, or at the one in the issuer's metadata (RFC 8414, or OpenID Connect Discovery).

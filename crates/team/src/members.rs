@@ -1,4 +1,4 @@
-//! Finds the tenant and the role of a person or service.
+//! Finds the tenant and the role of a user or service.
 
 use toolrack_host::{
     Principal,
@@ -7,31 +7,31 @@ use toolrack_host::{
 
 use crate::file::{TeamFile, Tenant};
 
-/// The statement of a provider about a person or a service, after it was checked.
+/// The checked claims of a provider about a user or a service.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Claims {
-    /// The provider that says it.
+    /// The provider that makes the claims.
     pub issuer: String,
-    /// The id that the issuer gave the person or service.
+    /// The id that the issuer gave the user or service.
     pub subject: String,
-    /// The name that other people read.
+    /// The name that other users see.
     pub name: Option<String>,
     /// The e-mail address, if the provider says that it is verified.
     pub verified_email: Option<String>,
-    /// The groups.
+    /// The groups of the user or service.
     pub groups: Vec<String>,
     /// The value of the tenant claim.
     pub tenant: Option<String>,
 }
 
-/// Why claims make no principal.
+/// Why claims make no member.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NotAMember {
-    /// They belong to no tenant of the team file.
+    /// The claims fit no tenant of the team file.
     #[error("you do not belong to a tenant of this team")]
     NoTenant,
-    /// More than one tenant does.
+    /// The claims fit more than one tenant.
     #[error("you belong to more than one tenant of this team: {}", .0.join(", "))]
     SeveralTenants(Vec<String>),
     /// A claim has a value that no principal can have.
@@ -41,7 +41,8 @@ pub enum NotAMember {
 
 impl TeamFile {
     /// Returns the principal of `claims`. If the provider has a tenant claim, only that claim decides; otherwise groups
-    /// and verified addresses do. `among`, if given, are the tenants for which the issuer may vouch.
+    /// and verified addresses do. `may_vouch`, if given, returns whether the issuer may vouch for a
+    /// tenant.
     ///
     /// # Errors
     /// [`NotAMember`]
@@ -49,10 +50,11 @@ impl TeamFile {
         &self,
         kind: Kind,
         claims: &Claims,
-        among: Option<&dyn Fn(&str) -> bool>,
+        may_vouch: Option<&dyn Fn(&str) -> bool>,
     ) -> Result<Principal, NotAMember> {
-        let takes = |tenant: &&Tenant| among.is_none_or(|among| among(&tenant.id)) && tenant.takes(claims);
-        let tenants: Vec<_> = self.tenants.iter().filter(takes).collect();
+        let accepts =
+            |tenant: &&Tenant| may_vouch.is_none_or(|may_vouch| may_vouch(&tenant.id)) && tenant.accepts(claims);
+        let tenants: Vec<_> = self.tenants.iter().filter(accepts).collect();
         let tenant = match tenants[..] {
             [tenant] => tenant,
             [] => return Err(NotAMember::NoTenant),
@@ -69,7 +71,7 @@ impl TeamFile {
 }
 
 impl Tenant {
-    fn takes(&self, claims: &Claims) -> bool {
+    fn accepts(&self, claims: &Claims) -> bool {
         if let Some(value) = &claims.tenant {
             return self.claims.contains(value);
         }
@@ -77,16 +79,16 @@ impl Tenant {
         by_address() || self.groups.iter().any(|group| claims.groups.contains(group))
     }
 
-    /// The most powerful role that one of the groups or the address has.
+    /// Returns the most powerful role that one of the groups or the address has.
     fn role_of(&self, claims: &Claims) -> Role {
         let has = |who: &String| claims.groups.contains(who) || has_address(claims, who);
-        let given = |role: &Role| self.roles.get(role).is_some_and(|holders| holders.iter().any(has));
-        let by_might = [Role::Admin, Role::Operator, Role::Auditor, Role::User, Role::Viewer, Role::Scraper];
-        by_might.into_iter().find(given).unwrap_or(self.role)
+        let is_given = |role: &Role| self.roles.get(role).is_some_and(|holders| holders.iter().any(has));
+        let by_power = [Role::Admin, Role::Operator, Role::Auditor, Role::User, Role::Viewer, Role::Scraper];
+        by_power.into_iter().find(is_given).unwrap_or(self.role)
     }
 }
 
-/// Whether the verified address is `rule`, or in its domain. Ignores case, also before the `@`, as providers do.
+/// Returns whether the verified address is `rule`, or in its domain. Ignores case, also before the `@`, as providers do.
 fn has_address(claims: &Claims, rule: &str) -> bool {
     let Some(address) = &claims.verified_email else { return false };
     match (rule.strip_prefix("*@"), address.rsplit_once('@')) {
@@ -133,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_and_groups_decide_and_the_mightiest_role_counts() {
+    fn addresses_and_groups_decide_and_the_most_powerful_role_is_taken() {
         assert_eq!(found(&claims("Ann@ACME.example", &[])), Ok(("acme".to_owned(), Role::Auditor)));
         assert_eq!(found(&claims("bob@acme.example", &[])), Ok(("acme".to_owned(), Role::Operator)));
         assert_eq!(found(&claims("bob@acme.example", &["admins"])), Ok(("acme".to_owned(), Role::Admin)));
@@ -141,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn a_person_of_no_tenant_or_of_several_is_refused() {
+    fn a_user_of_no_tenant_or_of_several_is_refused() {
         assert_eq!(found(&claims("eve@evil.example", &["admins"])), Err(NotAMember::NoTenant));
         assert_eq!(found(&claims("eve@acme.example.evil.example", &[])), Err(NotAMember::NoTenant));
         assert_eq!(found(&claims("", &[])), Err(NotAMember::NoTenant));

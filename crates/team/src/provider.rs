@@ -21,7 +21,7 @@ use crate::{
     file::SignInProvider,
     members::Claims,
     remembered::Remembered,
-    signed::{self, Expected, Keys, Said, Unproved, is_issuer, text_of},
+    signed::{self, Expected, JwtClaims, Keys, StatementError, is_issuer, text_of},
 };
 
 /// The most bytes of an answer of the provider.
@@ -46,7 +46,7 @@ pub(crate) struct Provider {
     config: SignInProvider,
     secret: Option<String>,
     /// The address to which the provider sends the browser back.
-    back: RedirectUrl,
+    redirect_uri: RedirectUrl,
     http: Http,
     metadata: Arc<Remembered<Metadata>>,
     keys: Keys,
@@ -62,7 +62,7 @@ pub(crate) struct Attempt {
     pub(crate) verifier: String,
 }
 
-/// Why the provider signed no one in.
+/// Why the provider signed no user in.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum NotSignedIn {
     /// The provider is down, or does not follow OpenID Connect.
@@ -73,11 +73,11 @@ pub(crate) enum NotSignedIn {
     Refused(String),
 }
 
-impl From<Unproved> for NotSignedIn {
-    fn from(error: Unproved) -> Self {
+impl From<StatementError> for NotSignedIn {
+    fn from(error: StatementError) -> Self {
         match error {
-            Unproved::Forged(why) => Self::Refused(format!("the identity that the provider sent: {why}")),
-            Unproved::Unreachable(error) => Self::Unreachable(error),
+            StatementError::Forged(why) => Self::Refused(format!("the identity that the provider sent: {why}")),
+            StatementError::Unreachable(error) => Self::Unreachable(error),
         }
     }
 }
@@ -106,29 +106,31 @@ type Client = oauth2::Client<
 >;
 
 impl Provider {
-    /// Creates the provider of `config`, whose secret is resolved already. The provider sends browsers back to `back`.
+    /// Creates the provider of `config`, whose secret is resolved already. The provider sends browsers back to
+    /// `redirect_uri`.
     pub(crate) fn new(
         config: SignInProvider,
         secret: Option<String>,
-        back: RedirectUrl,
+        redirect_uri: RedirectUrl,
         egress: &Egress,
     ) -> reqwest::Result<Self> {
         let http = Http::new(egress.configured(), MAX_BYTES)?;
         let metadata = Arc::new(discovery(http.clone(), config.issuer.clone(), egress.clone()));
-        let for_keys = Arc::clone(&metadata);
+        let key_metadata = Arc::clone(&metadata);
         let keys = Keys::at(http.clone(), move || {
-            let metadata = Arc::clone(&for_keys);
+            let metadata = Arc::clone(&key_metadata);
             async move { Ok(metadata.get().await?.jwks_uri.clone()) }.boxed()
         });
-        Ok(Self { config, secret, back, http, metadata, keys })
+        Ok(Self { config, secret, redirect_uri, http, metadata, keys })
     }
 
-    /// Its issuer, as its metadata name it.
+    /// Returns the issuer, as the provider's metadata names it.
     pub(crate) fn issuer(&self) -> &Url {
         &self.config.issuer
     }
 
-    /// The page of the provider where a person signs in. `afresh` asks it to let the person choose another account.
+    /// Returns the page of the provider where a user signs in. With `afresh`, the provider lets the user
+    /// choose another account.
     pub(crate) async fn page(&self, attempt: &Attempt, afresh: bool) -> Result<Url, Unreachable> {
         let client = self.client(&*self.metadata.get().await?);
         let verifier = PkceCodeVerifier::new(attempt.verifier.clone());
@@ -145,66 +147,66 @@ impl Provider {
         Ok(request.url().0)
     }
 
-    /// Whether an answer with this `iss` parameter comes from this provider (RFC 9207). The provider may leave the
+    /// Returns whether an answer with this `iss` parameter comes from this provider (RFC 9207). The provider may leave the
     /// parameter out, unless its metadata promises it.
-    pub(crate) async fn sent(&self, iss: Option<&str>) -> Result<bool, Unreachable> {
+    pub(crate) async fn is_sender(&self, iss: Option<&str>) -> Result<bool, Unreachable> {
         match iss {
             Some(iss) => Ok(is_issuer(&self.config.issuer, iss)),
             None => Ok(!self.metadata.get().await?.authorization_response_iss_parameter_supported),
         }
     }
 
-    /// Exchanges the code with which a browser came back, and reads who signed in.
-    pub(crate) async fn person(&self, code: String, attempt: &Attempt) -> Result<Claims, NotSignedIn> {
+    /// Exchanges the code that the browser brought back, and returns the claims of the user who signed in.
+    pub(crate) async fn claims_of_user(&self, code: String, attempt: &Attempt) -> Result<Claims, NotSignedIn> {
         let metadata = self.metadata.get().await?;
         let tokens = self.exchange(&metadata, code, attempt).await?;
         let Some(token) = &tokens.extra_fields().id_token else {
             return Err(NotSignedIn::Refused("the provider sent no identity".to_owned()));
         };
         let expected = Expected { issuer: &self.config.issuer, audience: &self.config.client_id, types: &["", "jwt"] };
-        let (mut said, _) = signed::read(token, &self.keys, expected).await?;
-        self.check(&said, attempt)?;
-        self.complete(&mut said, &metadata, tokens.access_token().secret()).await?;
+        let (mut jwt, _) = signed::read(token, &self.keys, expected).await?;
+        self.check(&jwt, attempt)?;
+        self.complete(&mut jwt, &metadata, tokens.access_token().secret()).await?;
         let places = Places {
             issuer: &self.config.issuer,
             groups: &self.config.groups_claim,
             tenant: self.config.tenant_claim.as_deref(),
         };
-        Ok(claims(&said, places))
+        Ok(claims(&jwt, places))
     }
 
     /// Checks what only ID tokens must have (OpenID Connect Core, 3.1.3.7).
-    fn check(&self, said: &Said, attempt: &Attempt) -> Result<(), NotSignedIn> {
+    fn check(&self, jwt: &JwtClaims, attempt: &Attempt) -> Result<(), NotSignedIn> {
         let refused = |why: &str| Err(NotSignedIn::Refused(why.to_owned()));
-        let nonce = text_of(said, "nonce").unwrap_or_default();
+        let nonce = text_of(jwt, "nonce").unwrap_or_default();
         if !bool::from(nonce.as_bytes().ct_eq(attempt.nonce.as_bytes())) {
             return refused("the identity that the provider sent is that of another sign-in");
         }
-        let has_several = said.get("aud").and_then(serde_json::Value::as_array).is_some_and(|all| all.len() > 1);
-        let azp = text_of(said, "azp");
+        let has_several = jwt.get("aud").and_then(serde_json::Value::as_array).is_some_and(|all| all.len() > 1);
+        let azp = text_of(jwt, "azp");
         if azp.is_some_and(|azp| azp != self.config.client_id) || (has_several && azp.is_none()) {
             return refused("the identity that the provider sent is for another program");
         }
-        if !said.contains_key("iat") {
+        if !jwt.contains_key("iat") {
             return refused("the identity that the provider sent does not say when it was made");
         }
         Ok(())
     }
 
     /// Adds the claims of the userinfo endpoint (OpenID Connect Core, 5.3), if the ID token lacks one that is needed.
-    async fn complete(&self, said: &mut Said, metadata: &Metadata, token: &str) -> Result<(), NotSignedIn> {
-        let wanted =
+    async fn complete(&self, jwt: &mut JwtClaims, metadata: &Metadata, token: &str) -> Result<(), NotSignedIn> {
+        let needed =
             ["email", self.config.groups_claim.as_str()].into_iter().chain(self.config.tenant_claim.as_deref());
-        let lacks = wanted.into_iter().any(|claim| !said.contains_key(claim));
-        let Some(place) = metadata.userinfo_endpoint.as_ref().filter(|_| lacks) else { return Ok(()) };
-        let more: Said = self.http.json_with(place, Some(token)).await?;
-        if text_of(&more, "sub") != text_of(said, "sub") {
+        let lacks = needed.into_iter().any(|claim| !jwt.contains_key(claim));
+        let Some(endpoint) = metadata.userinfo_endpoint.as_ref().filter(|_| lacks) else { return Ok(()) };
+        let userinfo: JwtClaims = self.http.json_with(endpoint, Some(token)).await?;
+        if text_of(&userinfo, "sub") != text_of(jwt, "sub") {
             return Err(NotSignedIn::Refused(
-                "the provider describes another person than the one who signed in".into(),
+                "the userinfo of the provider describes another user than the ID token".into(),
             ));
         }
-        for (claim, value) in more {
-            said.entry(claim).or_insert(value);
+        for (claim, value) in userinfo {
+            jwt.entry(claim).or_insert(value);
         }
         Ok(())
     }
@@ -227,7 +229,7 @@ impl Provider {
         let mut client = oauth2::Client::new(ClientId::new(self.config.client_id.clone()))
             .set_auth_uri(AuthUrl::from_url(metadata.authorization_endpoint.clone()))
             .set_token_uri(TokenUrl::from_url(metadata.token_endpoint.clone()))
-            .set_redirect_uri(self.back.clone());
+            .set_redirect_uri(self.redirect_uri.clone());
         if let Some(secret) = &self.secret {
             client = client.set_client_secret(ClientSecret::new(secret.clone()));
         }
@@ -249,14 +251,16 @@ impl<'c> AsyncHttpClient<'c> for Http {
 
 /// The error for a code that the provider refuses. When it refuses the client itself, the configuration is wrong.
 fn refused_code(answer: &BasicErrorResponse) -> NotSignedIn {
-    let more = answer.error_description().map(|more| format!(" ({})", text::for_line(&text::clip(more, 200))));
+    let description = answer.error_description().map(|more| format!(" ({})", text::for_line(&text::clip(more, 200))));
     let code = text::for_line(&text::clip(answer.error().as_ref(), 64)).into_owned();
-    let more = more.unwrap_or_default();
+    let description = description.unwrap_or_default();
     match answer.error() {
-        BasicErrorResponseType::InvalidClient | BasicErrorResponseType::UnauthorizedClient => NotSignedIn::Refused(
-            format!("the provider does not accept this program: {code}{more}; the operator must correct `[sign_in]`"),
-        ),
-        _ => NotSignedIn::Refused(format!("the provider refused the sign-in: {code}{more}")),
+        BasicErrorResponseType::InvalidClient | BasicErrorResponseType::UnauthorizedClient => {
+            NotSignedIn::Refused(format!(
+                "the provider does not accept this program: {code}{description}; the operator must correct `[sign_in]`"
+            ))
+        }
+        _ => NotSignedIn::Refused(format!("the provider refused the sign-in: {code}{description}")),
     }
 }
 
@@ -265,18 +269,18 @@ fn discovery(http: Http, issuer: Url, egress: Egress) -> Remembered<Metadata> {
     Remembered::new(move || {
         let (http, issuer, egress) = (http.clone(), issuer.clone(), egress.clone());
         async move {
-            let place = format!("{}/.well-known/openid-configuration", issuer.as_str().trim_end_matches('/'));
-            let place = place.parse().map_err(|_| Unreachable::new(&issuer, "has an address that cannot be used"))?;
-            let metadata: Metadata = http.json(&place).await?;
+            let url = format!("{}/.well-known/openid-configuration", issuer.as_str().trim_end_matches('/'));
+            let url: Url = url.parse().map_err(|_| Unreachable::new(&issuer, "has an address that cannot be used"))?;
+            let metadata: Metadata = http.json(&url).await?;
             if !is_issuer(&issuer, &metadata.issuer) {
                 let other = text::for_line(&text::clip(&metadata.issuer, 200)).into_owned();
                 return Err(Unreachable::new(&issuer, format!("says that it is another issuer: {other}")));
             }
             let guard = egress.configured();
-            let places = [&metadata.authorization_endpoint, &metadata.token_endpoint, &metadata.jwks_uri];
-            for place in places.into_iter().chain(&metadata.userinfo_endpoint) {
+            let endpoints = [&metadata.authorization_endpoint, &metadata.token_endpoint, &metadata.jwks_uri];
+            for endpoint in endpoints.into_iter().chain(&metadata.userinfo_endpoint) {
                 guard
-                    .check_for_secrets(place, &issuer)
+                    .check_for_secrets(endpoint, &issuer)
                     .map_err(|refused| Unreachable::new(&issuer, format!("names an address: {refused}")))?;
             }
             Ok(Arc::new(metadata))

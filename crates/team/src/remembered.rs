@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn those_who_wait_share_one_request_and_what_is_known_needs_none() {
+    async fn waiting_callers_share_one_request_and_a_known_value_needs_none() {
         let (requests, remembered) = counted(&Arc::default());
         let (one, other) = tokio::join!(remembered.get(), remembered.get());
         assert_eq!((*one.unwrap(), *other.unwrap()), (0, 0));
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn callers_who_look_for_something_newer_cause_no_flood() {
+    async fn requests_for_newer_values_are_rate_limited() {
         let (requests, remembered) = counted(&Arc::default());
         let known = remembered.get().await.unwrap();
         for _ in 0..9 {
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_program_that_is_down_is_asked_again_later_and_what_it_said_counts_for_a_day() {
+    async fn a_program_that_is_down_is_asked_again_and_its_last_answer_is_valid_for_a_day() {
         let fails = Arc::new(AtomicUsize::new(1));
         let (requests, remembered) = counted(&fails);
         assert!(remembered.get().await.is_err() && remembered.get().await.is_err());
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_caller_that_gives_up_stops_no_other() {
+    async fn a_caller_that_gives_up_stops_no_other_caller() {
         let (requests, remembered) = counted(&Arc::default());
         let given_up = tokio::time::timeout(Duration::from_millis(100), remembered.get()).await;
         assert!(given_up.is_err());

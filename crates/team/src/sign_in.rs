@@ -22,7 +22,7 @@ use url::form_urlencoded;
 use self::attempts::{Browser, Way};
 use crate::{
     browser::{cookie, is_from_here, way_of},
-    door::{FrontDoor, by},
+    door::{FrontDoor, caller_of},
     fetch::Unreachable,
     members::NotAMember,
     page::{notice, see_other},
@@ -120,7 +120,7 @@ async fn signed_in(door: &FrontDoor, headers: &HeaderMap, query: &str) -> Result
     let provider = door.provider.as_ref().ok_or(Stop::NoProvider)?;
     let parameters = read(query)?;
     let way = began_here(door, headers, &parameters)?;
-    if !provider.sent(parameters.get("iss")).await? {
+    if !provider.is_sender(parameters.get("iss")).await? {
         let why = "the answer comes from another provider than the one to which the browser was sent".to_owned();
         return Err(Stop::Refused("wrong_issuer", why));
     }
@@ -133,7 +133,7 @@ async fn signed_in(door: &FrontDoor, headers: &HeaderMap, query: &str) -> Result
     let Some(code) = parameters.get("code") else {
         return Err(Stop::Refused("invalid_request", "the provider sent neither a code nor an error".to_owned()));
     };
-    let claims = provider.person(code.to_owned(), &way.attempt).await?;
+    let claims = provider.claims_of_user(code.to_owned(), &way.attempt).await?;
     let member = door.team.principal(Kind::Person, &claims, None).map_err(|error| {
         let who = claims.verified_email.as_deref().or(claims.name.as_deref()).unwrap_or(&claims.subject);
         Stop::Stranger(error, text::for_line(&text::clip(who, 200)).into_owned())
@@ -165,7 +165,7 @@ fn began_here(door: &FrontDoor, headers: &HeaderMap, parameters: &Parameters) ->
 /// Stores the member as the provider describes them now, and begins a session, which replaces the one that the browser
 /// had.
 async fn keep(door: &FrontDoor, headers: &HeaderMap, member: &Principal) -> Result<Secret, Stop> {
-    let by = by(member, None);
+    let by = caller_of(member, None);
     door.store.put_signed_in(member, &by).await?;
     let session = Secret::new(Purpose::Browser)?;
     let browser = headers.get(USER_AGENT).and_then(|agent| agent.to_str().ok()).unwrap_or("a browser");
@@ -194,7 +194,7 @@ async fn end_session(door: &FrontDoor, headers: &HeaderMap, member: &Principal) 
         let old = TokenHash::of(old);
         // End only the token of a browser: if a cookie holds another token, that token stays valid.
         if door.store.team_token(old).await?.is_some_and(|token| token.purpose == Purpose::Browser) {
-            door.store.revoke_tokens(Tokens::Hash(old), &by(member, None)).await?;
+            door.store.revoke_tokens(Tokens::Hash(old), &caller_of(member, None)).await?;
         }
     }
     Ok(())
@@ -309,7 +309,7 @@ mod tests {
     async fn personal_token(door: &FrontDoor) -> Secret {
         let secret = Secret::new(Purpose::Personal).unwrap();
         let token = NewToken::new(secret.hash(), Purpose::Personal);
-        door.store.keep_token(ANN, &token, &by(&ann(), None)).await.unwrap();
+        door.store.keep_token(ANN, &token, &caller_of(&ann(), None)).await.unwrap();
         secret
     }
 
@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_oldest_browser_of_a_person_makes_room_and_no_other_token_does() {
+    async fn only_the_oldest_browser_session_of_a_user_makes_room() {
         let (_folder, door) = door().await;
         let first = signs_in(&door, &HeaderMap::new()).await;
         let personal = personal_token(&door).await;
@@ -327,8 +327,8 @@ mod tests {
         for _ in 2..=MAX_SESSIONS {
             signs_in(&door, &HeaderMap::new()).await;
         }
-        let kept = async |secret: &Secret| door.store.team_token(secret.hash()).await.unwrap().is_some();
-        assert!(!kept(&first).await && kept(&second).await && kept(&personal).await);
+        let stored = async |secret: &Secret| door.store.team_token(secret.hash()).await.unwrap().is_some();
+        assert!(!stored(&first).await && stored(&second).await && stored(&personal).await);
         let tokens = door.store.team_tokens(Tokens::Of(ANN)).await.unwrap();
         assert_eq!(tokens.iter().filter(|token| token.purpose == Purpose::Browser).count(), MAX_SESSIONS);
     }
@@ -338,12 +338,12 @@ mod tests {
         let (_folder, door) = door().await;
         let first = signs_in(&door, &HeaderMap::new()).await;
         let second = signs_in(&door, &cookie_of(&door, first.reveal())).await;
-        let kept = async |secret: &Secret| door.store.team_token(secret.hash()).await.unwrap().is_some();
-        assert!(!kept(&first).await && kept(&second).await);
+        let stored = async |secret: &Secret| door.store.team_token(secret.hash()).await.unwrap().is_some();
+        assert!(!stored(&first).await && stored(&second).await);
         // Another site cannot make a browser end a person's token by setting it as a cookie.
         let personal = personal_token(&door).await;
         signs_in(&door, &cookie_of(&door, personal.reveal())).await;
-        assert!(kept(&personal).await && kept(&second).await);
+        assert!(stored(&personal).await && stored(&second).await);
     }
 
     #[tokio::test]

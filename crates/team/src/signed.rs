@@ -1,4 +1,4 @@
-//! Signed statements (JWT, RFC 7519) of providers, and the keys that check them (RFC 7517).
+//! Signed statements (JWT, RFC 7519) of providers, and the keys that verify them (RFC 7517).
 
 use std::{collections::HashSet, sync::Arc};
 
@@ -26,18 +26,18 @@ const MAX_KEYS: usize = 100;
 pub(crate) const LEEWAY: u64 = 60;
 
 /// The claims of a statement.
-pub(crate) type Said = Map<String, Value>;
+pub(crate) type JwtClaims = Map<String, Value>;
 
-/// Why a statement proves nothing. Safe to print.
+/// The error for a statement that proves nothing. Safe to print.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum Unproved {
+pub(crate) enum StatementError {
     #[error("{0}")]
     Forged(String),
     #[error("{0}")]
     Unreachable(#[from] Unreachable),
 }
 
-impl Unproved {
+impl StatementError {
     pub(crate) fn forged(why: impl Into<String>) -> Self {
         Self::Forged(why.into())
     }
@@ -47,18 +47,18 @@ impl Unproved {
 pub(crate) struct Keys(Remembered<Vec<Jwk>>);
 
 impl Keys {
-    /// Keys that are fetched from the address that `place` finds.
+    /// Creates the keys at the address that `url` returns. They are fetched on first use.
     pub(crate) fn at(
         http: Http,
-        place: impl Fn() -> futures::future::BoxFuture<'static, Result<Url, Unreachable>> + Send + Sync + 'static,
+        url: impl Fn() -> futures::future::BoxFuture<'static, Result<Url, Unreachable>> + Send + Sync + 'static,
     ) -> Self {
         Self(Remembered::new(move || {
-            let (http, place) = (http.clone(), place());
-            async move { Ok(Arc::new(read_keys(http.json::<KeySet>(&place.await?).await?))) }.boxed()
+            let (http, url) = (http.clone(), url());
+            async move { Ok(Arc::new(read_keys(http.json::<KeySet>(&url.await?).await?))) }.boxed()
         }))
     }
 
-    /// The key that signed a statement with this header. For an unknown key, fetches the keys again, within bounds.
+    /// Finds the key that signed a statement with this header. For an unknown key, fetches the keys again, within bounds.
     async fn find(&self, kid: Option<&str>, algorithm: Algorithm) -> Result<Option<Jwk>, Unreachable> {
         let known = self.0.get().await?;
         if let Some(key) = find(&known, kid, algorithm) {
@@ -88,13 +88,14 @@ fn find(keys: &[Jwk], kid: Option<&str>, algorithm: Algorithm) -> Option<Jwk> {
     }
 }
 
-/// Whether a key may check a signature of this algorithm. The key decides that, never the statement: the key names its
-/// algorithm, or its kind has only this algorithm. A shared secret checks nothing.
+/// Returns whether a key may verify a signature of this algorithm. The key decides that, never the statement: the key
+/// names its algorithm, or its kind has only this algorithm. A shared secret may verify nothing.
 fn allows(key: &Jwk, algorithm: Algorithm) -> bool {
-    let signs = key.common.public_key_use.as_ref().is_none_or(|purpose| *purpose == PublicKeyUse::Signature);
-    let verifies = key.common.key_operations.as_ref().is_none_or(|all| all.contains(&KeyOperations::Verify));
-    let named = key.common.key_algorithm.is_none_or(|own| own.to_string() == format!("{algorithm:?}"));
-    let of_kind = match &key.algorithm {
+    let is_for_signatures =
+        key.common.public_key_use.as_ref().is_none_or(|purpose| *purpose == PublicKeyUse::Signature);
+    let may_verify = key.common.key_operations.as_ref().is_none_or(|all| all.contains(&KeyOperations::Verify));
+    let has_algorithm = key.common.key_algorithm.is_none_or(|own| own.to_string() == format!("{algorithm:?}"));
+    let fits_kind = match &key.algorithm {
         AlgorithmParameters::RSA(_) => matches!(
             algorithm,
             Algorithm::RS256
@@ -114,15 +115,15 @@ fn allows(key: &Jwk, algorithm: Algorithm) -> bool {
         }
         _ => false,
     };
-    signs && verifies && named && of_kind
+    is_for_signatures && may_verify && has_algorithm && fits_kind
 }
 
 /// The requirements for a statement.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Expected<'a> {
-    /// The provider that signed it.
+    /// The provider that signed the statement.
     pub(crate) issuer: &'a Url,
-    /// The program that it is for.
+    /// The program that the statement is for.
     pub(crate) audience: &'a str,
     /// The types that it may have (RFC 8725, 3.11), without `application/` and in lower case; empty if the type is not
     /// checked.
@@ -144,28 +145,32 @@ pub(crate) fn bare(url: &Url) -> &str {
 /// Accepts only asymmetric signatures, of an algorithm that the key itself allows; refuses headers with `crit`, which
 /// demand extensions that it does not know (RFC 7515, 4.1.11). `iss`, `aud`, `exp` and `sub` must be there; `exp`,
 /// `nbf` and `iat` may be off by 60 s.
-pub(crate) async fn read(token: &str, keys: &Keys, expected: Expected<'_>) -> Result<(Said, String), Unproved> {
+pub(crate) async fn read(
+    token: &str,
+    keys: &Keys,
+    expected: Expected<'_>,
+) -> Result<(JwtClaims, String), StatementError> {
     if token.len() > MAX_BYTES {
-        return Err(Unproved::forged(format!("it is longer than {MAX_BYTES} bytes")));
+        return Err(StatementError::forged(format!("it is longer than {MAX_BYTES} bytes")));
     }
-    let header = decode_header(token).map_err(|error| Unproved::forged(why(error.kind())))?;
+    let header = decode_header(token).map_err(|error| StatementError::forged(describe(error.kind())))?;
     if header.crit.is_some() {
-        return Err(Unproved::forged("its header has `crit`, which is not known here"));
+        return Err(StatementError::forged("its header has `crit`, which this version does not support"));
     }
     let kind = header.typ.as_deref().unwrap_or_default().to_ascii_lowercase();
     let kind = kind.strip_prefix("application/").unwrap_or(&kind).to_owned();
     if !expected.types.contains(&&*kind) {
-        return Err(Unproved::forged(format!("its type is `{}`", text::for_line(&text::clip(&kind, 64)))));
+        return Err(StatementError::forged(format!("its type is `{}`", text::for_line(&text::clip(&kind, 64)))));
     }
     let found = keys.find(header.kid.as_deref(), header.alg).await?;
     let Some(key) = found else {
-        return Err(Unproved::forged(format!("its issuer has no such key for {:?}", header.alg)));
+        return Err(StatementError::forged(format!("its issuer has no such key for {:?}", header.alg)));
     };
-    let key = DecodingKey::from_jwk(&key).map_err(|error| Unproved::forged(why(error.kind())))?;
-    let said = decode::<Said>(token, &key, &rules(header.alg, expected));
-    let said = said.map_err(|error| Unproved::forged(why(error.kind())))?.claims;
-    check_times(&said)?;
-    Ok((said, kind))
+    let key = DecodingKey::from_jwk(&key).map_err(|error| StatementError::forged(describe(error.kind())))?;
+    let jwt = decode::<JwtClaims>(token, &key, &rules(header.alg, expected));
+    let jwt = jwt.map_err(|error| StatementError::forged(describe(error.kind())))?.claims;
+    check_times(&jwt)?;
+    Ok((jwt, kind))
 }
 
 fn rules(algorithm: Algorithm, expected: Expected<'_>) -> Validation {
@@ -181,14 +186,14 @@ fn rules(algorithm: Algorithm, expected: Expected<'_>) -> Validation {
 }
 
 /// Refuses a statement whose `iat` is in the future.
-fn check_times(said: &Said) -> Result<(), Unproved> {
-    let Some(at) = said.get("iat") else { return Ok(()) };
+fn check_times(jwt: &JwtClaims) -> Result<(), StatementError> {
+    let Some(at) = jwt.get("iat") else { return Ok(()) };
     let latest = chrono::Utc::now().timestamp().saturating_add(LEEWAY.cast_signed());
     let is_past = at.as_f64().is_some_and(|at| at <= latest as f64);
-    if is_past { Ok(()) } else { Err(Unproved::forged("it was made in the future")) }
+    if is_past { Ok(()) } else { Err(StatementError::forged("it was made in the future")) }
 }
 
-fn why(kind: &ErrorKind) -> String {
+fn describe(kind: &ErrorKind) -> String {
     match kind {
         ErrorKind::ExpiredSignature => "it has ended".to_owned(),
         ErrorKind::ImmatureSignature => "it is not valid yet".to_owned(),
@@ -196,18 +201,18 @@ fn why(kind: &ErrorKind) -> String {
         ErrorKind::InvalidIssuer => "it is of another issuer".to_owned(),
         ErrorKind::InvalidSignature => "its signature is wrong".to_owned(),
         ErrorKind::MissingRequiredClaim(claim) => format!("it has no `{claim}`"),
-        _ => "it is not a signed statement that can be read here".to_owned(),
+        _ => "it is not a signed statement".to_owned(),
     }
 }
 
 /// When a statement ends, in seconds since 1970.
-pub(crate) fn ends_at(said: &Said) -> Option<i64> {
-    let at = said.get("exp")?;
+pub(crate) fn ends_at(jwt: &JwtClaims) -> Option<i64> {
+    let at = jwt.get("exp")?;
     // A NumericDate may have a fraction (RFC 7519, 2).
     at.as_i64().or_else(|| at.as_f64().map(|at| at as i64))
 }
 
 /// The text of a claim.
-pub(crate) fn text_of<'a>(said: &'a Said, claim: &str) -> Option<&'a str> {
-    said.get(claim)?.as_str().filter(|text| !text.is_empty())
+pub(crate) fn text_of<'a>(jwt: &'a JwtClaims, claim: &str) -> Option<&'a str> {
+    jwt.get(claim)?.as_str().filter(|text| !text.is_empty())
 }

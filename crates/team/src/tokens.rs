@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_token_says_what_it_is_for_and_is_in_no_debug_text() {
+    fn a_token_has_its_purpose_as_a_prefix_and_is_hidden_in_debug() {
         let one = Secret::new(Purpose::Personal).unwrap();
         assert!(one.reveal().starts_with("trk_") && looks_like_one(one.reveal()));
         assert_ne!(one.reveal(), Secret::new(Purpose::Personal).unwrap().reveal());

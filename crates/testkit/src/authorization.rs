@@ -3,7 +3,7 @@
 //! It implements what MCP requires (RFC 9728, RFC 8414, RFC 7591, OAuth 2.1 with PKCE, RFC 8707, RFC 9207, RFC 7009)
 //! and checks what clients must send. `authorize` redirects immediately, as if a user had agreed. A refresh token works
 //! once: the server refuses and counts a second use, and revokes the tokens that came from it (RFC 9700, 4.14.2). A
-//! client that proves a key when it asks for tokens gets tokens that are bound to that key (RFC 9449). [`Wrong`] lists
+//! client that proves a key when it asks for tokens gets tokens that are bound to that key (RFC 9449). [`AuthorizationFault`] lists
 //! the faults that a test can give the server, at the start or later.
 //!
 //! The server runs on its own thread, for tests with and without a runtime, and ends when it is dropped.
@@ -11,16 +11,16 @@
 //! ```no_run
 //! use toolrack_testkit::authorization::{FakeAuthorization, Wrong};
 //!
-//! let server = FakeAuthorization::start([Wrong::Expires(3)]);
+//! let server = FakeAuthorization::start([AuthorizationFault::Expires(3)]);
 //! // … sign in to `server.mcp_url()` and call `echo` four times, then:
 //! assert_eq!((server.counts().refreshes, server.counts().reused), (1, 0));
 //! ```
 
+mod faults;
 mod grants;
 mod pages;
 mod proofs;
 mod statements;
-mod wrong;
 
 use std::{net::SocketAddr, sync::Arc, thread::JoinHandle};
 
@@ -32,10 +32,10 @@ use tokio::{
 };
 
 use crate::FakeHttp;
+pub use faults::AuthorizationFault;
 use grants::{Grants, To};
 use proofs::Proofs;
 use statements::Statements;
-pub use wrong::Wrong;
 
 /// The id of a client that the server knows without registration.
 pub const CLIENT: &str = "known-client";
@@ -66,7 +66,7 @@ pub struct Counts {
     /// MCP requests that the server admitted.
     pub admitted: u64,
     /// MCP requests that the server refused.
-    pub turned_away: u64,
+    pub rejected: u64,
     /// Valid proofs of a key (RFC 9449).
     pub proofs: u64,
     /// Proofs that clients sent a second time.
@@ -76,8 +76,8 @@ pub struct Counts {
 /// A request to any of the pages.
 #[derive(Clone, Debug)]
 pub struct RecordedRequest {
-    /// `GET /authorize`, without the query.
-    pub what: String,
+    /// Method and path, such as `GET /authorize`.
+    pub endpoint: String,
     /// The parameters of query and form, in order.
     pub parameters: Vec<(String, String)>,
     /// The header `Authorization`.
@@ -87,36 +87,36 @@ pub struct RecordedRequest {
 }
 
 impl RecordedRequest {
-    /// The first parameter of this name.
+    /// Returns the first parameter of this name.
     #[must_use]
     pub fn parameter(&self, name: &str) -> Option<&str> {
-        self.parameters.iter().find(|(named, _)| named == name).map(|(_, value)| value.as_str())
+        self.parameters.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
     }
 }
 
-/// What the pages share.
+/// The state that all pages share.
 #[derive(Debug)]
 struct Shared {
     address: SocketAddr,
     /// The MCP server behind this one.
-    behind: FakeHttp,
+    mcp_server: FakeHttp,
     /// The client that passes requests on to the MCP server.
     client: reqwest::Client,
     state: Mutex<State>,
     /// Signals that the state has changed.
-    moved: watch::Sender<()>,
+    changed: watch::Sender<()>,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    wrong: Vec<Wrong>,
+    faults: Vec<AuthorizationFault>,
     grants: Grants,
     proofs: Proofs,
     statements: Statements,
     counts: Counts,
-    asked: Vec<RecordedRequest>,
+    requests: Vec<RecordedRequest>,
     /// How many answers the token endpoint has held back.
-    held: u64,
+    held_back: u64,
 }
 
 impl Shared {
@@ -130,25 +130,25 @@ impl Shared {
 
     /// Waits as long as the faults hold answers of the token endpoint back.
     async fn hold_back(&self) {
-        let is_held = |state: &State| state.wrong.contains(&Wrong::HoldsTokens);
-        if is_held(&self.state.lock()) {
-            self.state.lock().held += 1;
-            self.moved.send_replace(());
-            self.until(|state| !is_held(state)).await;
+        let holds_back = |state: &State| state.faults.contains(&AuthorizationFault::HoldsTokens);
+        if holds_back(&self.state.lock()) {
+            self.state.lock().held_back += 1;
+            self.changed.send_replace(());
+            self.until(|state| !holds_back(state)).await;
         }
     }
 
-    async fn until(&self, is_so: impl Fn(&State) -> bool) {
-        let mut moved = self.moved.subscribe();
-        while !is_so(&self.state.lock()) {
+    async fn until(&self, condition: impl Fn(&State) -> bool) {
+        let mut changes = self.changed.subscribe();
+        while !condition(&self.state.lock()) {
             // Cannot fail: `self` owns the sender.
-            let _ = moved.changed().await;
+            let _ = changes.changed().await;
         }
     }
 
     /// The value that `find` takes from the first matching fault.
-    fn wrong<T>(&self, find: impl Fn(&Wrong) -> Option<T>) -> Option<T> {
-        self.state.lock().wrong.iter().find_map(find)
+    fn fault<T>(&self, find: impl Fn(&AuthorizationFault) -> Option<T>) -> Option<T> {
+        self.state.lock().faults.iter().find_map(find)
     }
 }
 
@@ -166,8 +166,8 @@ impl FakeAuthorization {
     /// # Panics
     /// When it cannot be started.
     #[must_use]
-    pub fn start(wrong: impl IntoIterator<Item = Wrong>) -> Self {
-        Self::before(FakeHttp::start(&["--era", "both"]), wrong)
+    pub fn start(faults: impl IntoIterator<Item = AuthorizationFault>) -> Self {
+        Self::in_front_of(FakeHttp::start(&["--era", "both"]), faults)
     }
 
     /// Starts the server with these faults, in front of this MCP server.
@@ -175,8 +175,8 @@ impl FakeAuthorization {
     /// # Panics
     /// When it cannot be started.
     #[must_use]
-    pub fn before(behind: FakeHttp, wrong: impl IntoIterator<Item = Wrong>) -> Self {
-        let state = State { wrong: wrong.into_iter().collect(), ..State::default() };
+    pub fn in_front_of(mcp_server: FakeHttp, faults: impl IntoIterator<Item = AuthorizationFault>) -> Self {
+        let state = State { faults: faults.into_iter().collect(), ..State::default() };
         let (stop, stopped) = oneshot::channel();
         let (started, ready) = std::sync::mpsc::channel();
         let thread = std::thread::spawn(move || {
@@ -188,9 +188,9 @@ impl FakeAuthorization {
                 let address = listener.local_addr().unwrap_or_else(|error| panic!("no address: {error}"));
                 let client = reqwest::Client::builder().no_proxy().redirect(reqwest::redirect::Policy::none()).build();
                 let client = client.unwrap_or_else(|error| panic!("no client: {error}"));
-                let moved = watch::Sender::new(());
-                let shared = Arc::new(Shared { address, behind, client, state: Mutex::new(state), moved });
-                let _gone = started.send(Arc::clone(&shared));
+                let changed = watch::Sender::new(());
+                let shared = Arc::new(Shared { address, mcp_server, client, state: Mutex::new(state), changed });
+                let _receiver_is_gone = started.send(Arc::clone(&shared));
                 tokio::select! {
                     ended = axum::serve(listener, pages::router(shared)) => panic!("it ended: {ended:?}"),
                     _ = stopped => {}
@@ -219,21 +219,21 @@ impl FakeAuthorization {
         self.shared.state.lock().counts
     }
 
-    /// Every request so far, in order.
+    /// Returns every request so far, in order.
     #[must_use]
-    pub fn asked(&self) -> Vec<RecordedRequest> {
-        self.shared.state.lock().asked.clone()
+    pub fn requests(&self) -> Vec<RecordedRequest> {
+        self.shared.state.lock().requests.clone()
     }
 
     /// Replaces the faults by these.
-    pub fn goes_wrong(&self, wrong: impl IntoIterator<Item = Wrong>) {
-        self.shared.state.lock().wrong = wrong.into_iter().collect();
-        self.shared.moved.send_replace(());
+    pub fn set_faults(&self, faults: impl IntoIterator<Item = AuthorizationFault>) {
+        self.shared.state.lock().faults = faults.into_iter().collect();
+        self.shared.changed.send_replace(());
     }
 
-    /// Waits until the server has held back this many answers in total; see [`Wrong::HoldsTokens`].
-    pub async fn has_held(&self, answers: u64) {
-        self.shared.until(|state| state.held >= answers).await;
+    /// Waits until the server has held back this many answers in total; see [`AuthorizationFault::HoldsTokens`].
+    pub async fn wait_for_held_back(&self, answers: u64) {
+        self.shared.until(|state| state.held_back >= answers).await;
     }
 
     /// Registers a client that signs in with a key instead of a secret (`private_key_jwt`). Returns its id, and the key

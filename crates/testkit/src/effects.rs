@@ -94,9 +94,9 @@ impl Effects {
     #[must_use]
     pub fn read(path: &Path) -> Self {
         let text = std::fs::read_to_string(path).unwrap_or_default();
-        let whole = text.rsplit_once('\n').map_or("", |(whole, _)| whole);
+        let full = text.rsplit_once('\n').map_or("", |(full, _)| full);
         let parse = |line: &str| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error} in {line:?}"));
-        Self { lines: whole.lines().map(parse).collect() }
+        Self { lines: full.lines().map(parse).collect() }
     }
 
     /// The tools that ran, in order.

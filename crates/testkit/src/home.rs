@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_back_and_gone_with_the_home() {
+    fn a_written_file_is_read_back_and_deleted_with_the_home() {
         let home = Home::new();
         let path = home.write("work/.mcp.json", "{}");
         assert_eq!(home.read("work/.mcp.json"), "{}");

@@ -23,7 +23,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_own_size_is_known_and_grows_with_what_is_held() {
+    fn a_process_knows_its_memory_size() {
         let own = std::process::id();
         let before = rss_kib(own).unwrap();
         let held = vec![1_u8; 64 << 20];

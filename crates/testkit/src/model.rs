@@ -127,8 +127,8 @@ impl Answer {
     /// Cuts the body into pieces of one byte.
     #[must_use]
     pub fn byte_by_byte(mut self) -> Self {
-        let whole: Vec<u8> = self.pieces.iter().flat_map(|piece| piece.to_vec()).collect();
-        self.pieces = whole.into_iter().map(|byte| Bytes::copy_from_slice(&[byte])).collect();
+        let full: Vec<u8> = self.pieces.iter().flat_map(|piece| piece.to_vec()).collect();
+        self.pieces = full.into_iter().map(|byte| Bytes::copy_from_slice(&[byte])).collect();
         self
     }
 
@@ -207,7 +207,7 @@ impl FakeModel {
 
     /// The requests so far.
     #[must_use]
-    pub fn asked(&self) -> Vec<RecordedRequest> {
+    pub fn requests(&self) -> Vec<RecordedRequest> {
         self.script.0.lock().asked.clone()
     }
 

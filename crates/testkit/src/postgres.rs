@@ -134,12 +134,12 @@ impl Drop for Pooler {
 /// Reads the log of a server until it says `ready`, and the rest in a thread, so that the server never waits for a reader.
 fn wait_for(server: &mut Child, ready: &str) {
     let mut log = BufReader::new(server.stderr.take().expect("a piped log")).lines();
-    let mut said = Vec::new();
+    let mut reported = Vec::new();
     loop {
         match log.next() {
             Some(Ok(line)) if line.contains(ready) => break,
-            Some(Ok(line)) => said.push(line),
-            _ => panic!("the server did not start:\n{}", said.join("\n")),
+            Some(Ok(line)) => reported.push(line),
+            _ => panic!("the server did not start:\n{}", reported.join("\n")),
         }
     }
     thread::spawn(move || log.for_each(drop));

@@ -25,7 +25,7 @@ use toolrack_config::{Environment, Interpolate, Loaded, Places, Request, SecretG
 use toolrack_host::{Host, ask::Confirm, supervisor, text};
 
 fn main() -> ExitCode {
-    // First of all, before any thread is started: does the host want this process to supervise a server?
+    // Before any thread starts: a host may have started this process to supervise a server.
     if let Some(code) = supervisor::run_if_asked() {
         return code;
     }
@@ -60,12 +60,12 @@ async fn run() -> Result<(), Box<dyn Error>> {
     for server in host.status() {
         eprintln!("{}: {}", server.name, server.state.word());
     }
-    let answered = answer(model, host.clone(), &question).await;
+    let result = answer(model, host.clone(), &question).await;
     host.shutdown().await;
-    answered
+    result
 }
 
-/// The named model, or the default of the first provider whose key is set.
+/// Returns the named model, or the default of the first provider whose key is set.
 fn model(environment: &Environment) -> Result<Arc<dyn Model>, Box<dyn Error>> {
     let variable = |name: &str| environment.get(name)?.to_str().filter(|value| !value.trim().is_empty());
     let key_of = |provider: &Provider| provider.key_variable.and_then(variable);
@@ -89,7 +89,8 @@ fn model(environment: &Environment) -> Result<Arc<dyn Model>, Box<dyn Error>> {
     Ok(selector.settings(None, key).connect()?)
 }
 
-/// The servers of this file alone, which run because the user named the file, and the user's rules of `toolrack.toml`.
+/// Loads the servers of this file alone, which may run because the user named the file, and the rules of the user's
+/// `toolrack.toml`.
 fn servers(file: &Path, places: &Places, cwd: PathBuf) -> Loaded {
     let mut request = Request::new(places.clone(), cwd);
     request.mcp_config = vec![file.to_path_buf()];
@@ -97,7 +98,7 @@ fn servers(file: &Path, places: &Places, cwd: PathBuf) -> Loaded {
     load(&request, &NoLedger)
 }
 
-/// A host that fills in `${VARIABLES}`, goes by the user's rules, and asks about every call that no rule decides.
+/// Builds a host that fills in `${VARIABLES}`, follows the user's rules, and asks about every call that no rule decides.
 fn host(loaded: &Loaded, places: &Places, environment: Environment) -> Host {
     let values = Arc::new(Interpolate::new(environment, Unset::Error).with_own_folders(places.own_folders()));
     let rules = Arc::new(loaded.settings.policy.clone());
@@ -109,7 +110,7 @@ fn host(loaded: &Loaded, places: &Places, environment: Environment) -> Host {
         .build()
 }
 
-/// Asks at the terminal. What servers and models say is foreign text: a terminal gets it without control characters.
+/// Asks the user at the terminal. Text of servers and models is untrusted, so it is printed without control characters.
 fn allows(call: &Confirm) -> bool {
     let arguments: Vec<_> = call.arguments.iter().map(|(name, value)| format!("{name}={value}")).collect();
     let arguments = arguments.join(" ");
@@ -157,9 +158,9 @@ mod tests {
 
     #[test]
     fn the_provider_whose_key_is_set_answers_unless_a_model_is_named() {
-        let chosen = |variables: &[(&str, &str)]| model(&with(variables)).unwrap().name().to_owned();
-        assert!(chosen(&[("GROQ_API_KEY", "k")]).starts_with("groq/"));
-        assert_eq!(chosen(&[("GROQ_API_KEY", "k"), ("TOOLRACK_MODEL", "ollama/qwen3")]), "ollama/qwen3");
+        let model_name = |variables: &[(&str, &str)]| model(&with(variables)).unwrap().name().to_owned();
+        assert!(model_name(&[("GROQ_API_KEY", "k")]).starts_with("groq/"));
+        assert_eq!(model_name(&[("GROQ_API_KEY", "k"), ("TOOLRACK_MODEL", "ollama/qwen3")]), "ollama/qwen3");
     }
 
     #[test]

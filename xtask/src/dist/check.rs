@@ -109,8 +109,11 @@ impl Times {
         let output = output.map_err(|error| Stop::Failed(format!("`{line}` cannot run: {error}")))?;
         let time = started.elapsed();
         if !output.status.success() || !String::from_utf8_lossy(&output.stdout).contains(RESULT) {
-            let said = [output.stdout, output.stderr].concat();
-            return Err(Stop::Failed(format!("`{line}` brought no result: {}", String::from_utf8_lossy(&said).trim())));
+            let printed = [output.stdout, output.stderr].concat();
+            return Err(Stop::Failed(format!(
+                "`{line}` brought no result: {}",
+                String::from_utf8_lossy(&printed).trim()
+            )));
         }
         self.0.push((line, time));
         if time > TIME_LIMIT {

@@ -89,9 +89,9 @@ mod tests {
         }
 
         fn assert_refused(&self, outcome: &Output, why: &str) {
-            let said = String::from_utf8_lossy(&outcome.stderr);
-            assert!(!outcome.status.success(), "{said}");
-            assert!(said.contains(why) && said.ends_with("Nothing was installed.\n"), "{said}");
+            let output = String::from_utf8_lossy(&outcome.stderr);
+            assert!(!outcome.status.success(), "{output}");
+            assert!(output.contains(why) && output.ends_with("Nothing was installed.\n"), "{output}");
             assert_eq!(self.installed(), <[PathBuf; 0]>::default());
             assert!(
                 !fs::read_dir(self.folder.path())
@@ -121,7 +121,7 @@ mod tests {
         let scene = Scene::new();
         let served = Served::folder(&scene.released.folder, Fault::None).unwrap();
         let outcome = scene.install(&served, Path::new(MACHINES));
-        let said = String::from_utf8_lossy(&outcome.stdout).into_owned();
+        let printed = String::from_utf8_lossy(&outcome.stdout).into_owned();
         assert!(outcome.status.success(), "{outcome:?}");
         for name in PROGRAMS {
             let program = scene.home().join(".local/bin").join(name);
@@ -129,13 +129,13 @@ mod tests {
             assert!(Command::new(program).arg("--version").output().unwrap().status.success());
         }
         assert!(scene.home().join(".local/share/man/man1/toolrack.1").is_file());
-        assert!(said.contains("Your PATH does not have that folder"), "{said}");
+        assert!(printed.contains("Your PATH does not have that folder"), "{printed}");
         assert!(!scene.installed().iter().any(|file| file.to_string_lossy().contains(".new.")));
 
         // What the installed program keeps is beside its files.
         let kept = scene.home().join(".local/share/toolrack/toolrack.db");
         fs::write(&kept, "mine").unwrap();
-        let command = said.split_once("To remove it, and nothing that is yours:\n").unwrap().1;
+        let command = printed.split_once("To remove it, and nothing that is yours:\n").unwrap().1;
         let removed = Command::new("/bin/sh").args(["-c", command]).env_clear().env("PATH", MACHINES).status().unwrap();
         assert!(removed.success(), "{command}");
         assert_eq!(scene.installed(), [kept]);
@@ -179,9 +179,9 @@ mod tests {
     fn an_installer_that_arrives_in_part_does_nothing() {
         let scene = Scene::new();
         let served = Served::folder(&scene.released.folder, Fault::None).unwrap();
-        let whole = fs::read_to_string(&scene.script).unwrap();
-        for (at, _) in whole.match_indices('\n').filter(|(at, _)| at + 1 < whole.len()) {
-            fs::write(&scene.script, &whole[..at]).unwrap();
+        let full = fs::read_to_string(&scene.script).unwrap();
+        for (at, _) in full.match_indices('\n').filter(|(at, _)| at + 1 < full.len()) {
+            fs::write(&scene.script, &full[..at]).unwrap();
             scene.install(&served, Path::new(MACHINES));
             assert_eq!(scene.installed(), <[PathBuf; 0]>::default(), "after {} bytes", at);
         }

@@ -13,13 +13,13 @@ use crate::run::{capture, failed, program, root};
 const LAUNCHER: &str = include_str!("../../dist/npm/launcher.js");
 
 /// The licence files that go into every package.
-const PAGES: &[&str] = &["LICENSE-APACHE", "LICENSE-MIT"];
+const LICENCES: &[&str] = &["LICENSE-APACHE", "LICENSE-MIT"];
 
-/// Lays out all packages below `folder`, and packs them for the release. The launcher comes last: it depends on the
-/// others.
+/// Lays out all packages below `folder`, and packs them for the release. The launcher comes last, because it depends on the
+/// other packages.
 ///
 /// # Errors
-/// With npm's message.
+/// The message of npm.
 pub(crate) fn pack(staged: &[Staged], folder: &Path, released: &Released) -> Result<Vec<PathBuf>, Stop> {
     let packages = lay_out(staged, folder, released)?;
     packages.iter().map(|package| npm_pack(package, released)).collect()
@@ -28,8 +28,12 @@ pub(crate) fn pack(staged: &[Staged], folder: &Path, released: &Released) -> Res
 fn npm_pack(package: &Path, released: &Released) -> Result<PathBuf, Stop> {
     let mut npm = program("npm");
     npm.args(["pack", "--ignore-scripts", "--loglevel=error", "--pack-destination"]).arg(&released.folder).arg(package);
-    let said = capture(&mut npm)?;
-    said.lines().last().map(|name| released.folder.join(name)).ok_or_else(|| Stop::Failed("npm packed nothing".into()))
+    let output = capture(&mut npm)?;
+    output
+        .lines()
+        .last()
+        .map(|name| released.folder.join(name))
+        .ok_or_else(|| Stop::Failed("npm packed nothing".into()))
 }
 
 /// Lays out the packages as in `node_modules`, each in the folder of its name.
@@ -38,14 +42,14 @@ fn lay_out(staged: &[Staged], folder: &Path, released: &Released) -> Result<Vec<
         fs::remove_dir_all(folder).map_err(failed("empty", folder))?;
     }
     let mut packages = Vec::new();
-    for one in staged {
-        let package = folder.join(name(one.target));
+    for programs in staged {
+        let package = folder.join(name(programs.target));
         for program in PROGRAMS {
-            let file = one.target.file_of(program);
-            place(&one.program(program), &package.join("bin").join(file), 0o755)?;
+            let file = programs.target.file_of(program);
+            place(&programs.program(program), &package.join("bin").join(file), 0o755)?;
         }
         write(&package.join("README.md"), "The programs of the package `toolrack`, for one kind of machine.\n")?;
-        write(&package.join("package.json"), &manifest_of(one.target, released))?;
+        write(&package.join("package.json"), &manifest_of(programs.target, released))?;
         copy_licences(&package)?;
         packages.push(package);
     }
@@ -60,7 +64,7 @@ fn lay_out(staged: &[Staged], folder: &Path, released: &Released) -> Result<Vec<
 }
 
 fn copy_licences(package: &Path) -> Step {
-    PAGES.iter().try_for_each(|page| place(&root().join(page), &package.join(page), 0o644))
+    LICENCES.iter().try_for_each(|file| place(&root().join(file), &package.join(file), 0o644))
 }
 
 /// Returns the name of the package for one target.
@@ -112,7 +116,7 @@ mod tests {
     use super::super::staged::tiny::{staged, staged_for};
     use super::*;
 
-    fn laid(folder: &Path) -> PathBuf {
+    fn laid_out(folder: &Path) -> PathBuf {
         let modules = folder.join("node_modules");
         lay_out(&[staged(folder), staged_for("aarch64-apple-darwin", folder)], &modules, &released(folder)).unwrap();
         modules
@@ -125,7 +129,7 @@ mod tests {
     #[test]
     fn the_package_names_one_package_for_each_kind_of_machine_and_runs_no_script() {
         let folder = tempfile::tempdir().unwrap();
-        let modules = laid(folder.path());
+        let modules = laid_out(folder.path());
         let main = json(&modules.join("toolrack/package.json"));
         let expected = serde_json::json!({ "@toolrack/linux-x64-gnu": "9.9.9", "@toolrack/darwin-arm64": "9.9.9" });
         assert_eq!(main["optionalDependencies"], expected);
@@ -146,7 +150,7 @@ mod tests {
 
         use super::*;
 
-        /// Runs the launcher before a program that is this script, with `before` as Node's first words.
+        /// Runs the launcher with `script` as the program and `before` as Node's first arguments.
         fn launched(script: &str, before: &[&str], words: &[&str]) -> Output {
             let folder = tempfile::tempdir().unwrap();
             let modules = folder.path().join("node_modules");
@@ -162,7 +166,7 @@ mod tests {
         const OLDER: &[&str] = &["--import", "data:text/javascript,process.execve=undefined"];
 
         #[test]
-        fn the_words_and_the_exit_code_are_passed_on() {
+        fn arguments_and_exit_code_are_passed_on() {
             for before in [&[][..], OLDER] {
                 let output =
                     launched("#!/bin/sh\nprintf '%s|' \"$@\"\nexit 7\n", before, &["call", "a b", "--x=$HOME"]);
@@ -194,11 +198,11 @@ mod tests {
         #[test]
         fn a_machine_without_its_package_is_told_what_to_do() {
             let folder = tempfile::tempdir().unwrap();
-            let modules = laid(folder.path());
+            let modules = laid_out(folder.path());
             fs::remove_dir_all(modules.join("@toolrack")).unwrap();
             let output = Command::new("node").arg(modules.join("toolrack/bin/toolrack.js")).output().unwrap();
-            let said = String::from_utf8_lossy(&output.stderr);
-            assert!(!output.status.success() && said.contains("hint: "), "{said}");
+            let stderr = String::from_utf8_lossy(&output.stderr);
+            assert!(!output.status.success() && stderr.contains("hint: "), "{stderr}");
         }
     }
 }

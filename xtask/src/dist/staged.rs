@@ -150,7 +150,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_staged_has_both_programs_beside_each_other_and_what_shells_and_man_look_for() {
+    fn a_staged_folder_has_both_programs_completions_and_man_pages() {
         let folder = tempfile::tempdir().unwrap();
         let staged = tiny::staged(folder.path());
         let read = |path: &str| fs::read_to_string(staged.prefix.join(path)).unwrap();

@@ -36,7 +36,7 @@ impl Uses {
     fn add(&mut self, path: &[String]) {
         let ups = path.iter().take_while(|part| *part == "super").count();
         let inside = |ups: usize| self.module[..self.module.len().saturating_sub(ups)].to_vec();
-        let whole = match path.first().map(String::as_str) {
+        let full = match path.first().map(String::as_str) {
             Some("crate") => path[1..].to_vec(),
             Some("self") => [inside(0), path[1..].to_vec()].concat(),
             Some("super") => [inside(ups), path[ups..].to_vec()].concat(),
@@ -44,7 +44,7 @@ impl Uses {
             _ if self.module.is_empty() => path.to_vec(),
             _ => return,
         };
-        self.paths.insert(whole);
+        self.paths.insert(full);
     }
 
     fn add_tree(&mut self, tree: &UseTree, above: &[String]) {

@@ -9,7 +9,7 @@ use crate::root;
 pub(crate) struct Source {
     /// Relative to the root of the workspace, with `/`.
     pub(crate) path: String,
-    /// As it is.
+    /// Its content.
     pub(crate) text: String,
 }
 
@@ -19,7 +19,7 @@ impl Source {
         code(&self.text)
     }
 
-    /// Whether the whole file is there for tests only.
+    /// Whether the file has only code for tests.
     pub(crate) fn is_test(&self) -> bool {
         self.path.contains("/tests/") || self.path.ends_with("/tests.rs") || self.path.starts_with("crates/testkit/")
     }
@@ -30,7 +30,7 @@ impl Source {
     }
 }
 
-/// All of them, in order of their paths.
+/// Returns all source files, ordered by path.
 pub(crate) fn sources() -> Vec<Source> {
     let mut sources = Vec::new();
     for folder in ["bench", "crates", "rig", "embedder", "xtask", "fuzz/fuzz_targets"] {
@@ -40,17 +40,17 @@ pub(crate) fn sources() -> Vec<Source> {
             }
         });
     }
-    sources.sort_by(|a, b| a.path.cmp(&b.path));
-    assert!(sources.len() > 50, "only {} sources: does the house still look where they are?", sources.len());
+    sources.sort_by(|one, other| one.path.cmp(&other.path));
+    assert!(sources.len() > 50, "found only {} sources: correct the list of folders", sources.len());
     sources
 }
 
-/// A path as the house writes it.
+/// Returns a path relative to the root of the workspace, with `/`.
 pub(crate) fn relative(path: &Path) -> String {
     path.strip_prefix(root()).unwrap_or(path).to_string_lossy().replace('\\', "/")
 }
 
-/// Calls `each` with every file below the folder, but for what is built, fetched or git's own.
+/// Calls `each` with every file below the folder, except in folders for build output, downloads and git.
 pub(crate) fn visit(folder: &Path, each: &mut impl FnMut(&Path)) {
     let entries = fs::read_dir(folder).unwrap_or_else(|error| panic!("cannot list {}: {error}", folder.display()));
     let mut paths: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();
@@ -74,9 +74,9 @@ pub(crate) fn code(text: &str) -> String {
     while let Some(first) = rest.chars().next() {
         let length = if in_word { 0 } else { raw_string(rest) };
         let length = if length > 0 { length } else { blank(rest) };
-        let (taken, after) = rest.split_at(if length > 0 { length } else { first.len_utf8() });
+        let (current, after) = rest.split_at(if length > 0 { length } else { first.len_utf8() });
         if length > 0 {
-            out.extend(taken.chars().map(|c| if c == '\n' { '\n' } else { ' ' }));
+            out.extend(current.chars().map(|c| if c == '\n' { '\n' } else { ' ' }));
         } else {
             out.push(first);
         }
@@ -86,7 +86,7 @@ pub(crate) fn code(text: &str) -> String {
     out
 }
 
-/// How long the comment, string or character is that the text begins with; 0 if it begins with none.
+/// Returns the length of the comment, string or character at the beginning of the text; 0 if there is none.
 fn blank(text: &str) -> usize {
     let to = |end: Option<usize>| end.unwrap_or(text.len());
     match text.as_bytes() {
@@ -103,7 +103,8 @@ fn blank(text: &str) -> usize {
     }
 }
 
-/// How long the raw string is that the text begins with, `r#"…"#` with any number of hashes, `b` or `c` before it.
+/// Returns the length of the raw string at the beginning of the text, `r#"…"#` with any number of hashes and an optional
+/// `b` or `c` before it; 0 if there is none.
 fn raw_string(text: &str) -> usize {
     let after = text.strip_prefix(['b', 'c']).unwrap_or(text);
     let Some(after) = after.strip_prefix('r') else { return 0 };
@@ -143,7 +144,7 @@ fn block_comment(text: &str) -> usize {
 }
 
 #[test]
-fn only_code_is_left_of_a_source() {
+fn comments_and_strings_are_blanked_out() {
     let table = [
         ("a // b\nc", "a c"),
         ("a /* b /* c */ d */ e", "a e"),
@@ -157,9 +158,9 @@ fn only_code_is_left_of_a_source() {
         ("/* never closed", ""),
     ];
     for (text, expected) in table {
-        let left = code(text);
-        assert_eq!(left.split_whitespace().collect::<Vec<_>>().join(" "), expected, "of {text}");
-        assert_eq!(left.chars().count(), text.chars().count(), "what is not code becomes blank: {text}");
-        assert_eq!(left.lines().count(), text.lines().count(), "lines stay where they are: {text}");
+        let code = code(text);
+        assert_eq!(code.split_whitespace().collect::<Vec<_>>().join(" "), expected, "{text}");
+        assert_eq!(code.chars().count(), text.chars().count(), "the length stays the same: {text}");
+        assert_eq!(code.lines().count(), text.lines().count(), "the number of lines stays the same: {text}");
     }
 }

@@ -22,7 +22,7 @@ fn mentions(code: &str, word: &str) -> bool {
 }
 
 #[test]
-fn nothing_is_left_for_later() {
+fn no_source_has_a_to_do() {
     let later = ["todo!", "unimplemented!", "dbg!"];
     let found = offences(
         |_| true,

@@ -1,4 +1,4 @@
-//! Worlds of growing size, and the cost of one item of each.
+//! Measures the cost of one server or tool in hosts with a growing number of them.
 
 use std::{fmt::Write, time::Duration};
 
@@ -13,17 +13,17 @@ use toolrack_bench::{
 };
 use toolrack_host::{Host, Selection, ServerSpec};
 
-/// Tools that each server has beside those of its offer.
-const DOERS: usize = 3;
-/// Tools of a server in worlds of many servers.
+/// The tools that each server has in addition to its offer.
+const EXTRA_TOOLS: usize = 3;
+/// The tools of a server in a host with many servers.
 const TOOLS: usize = 10;
-/// Servers in worlds of many tools.
+/// The servers of a host with many tools.
 const SERVERS: usize = 10;
-/// Tools of a page.
+/// The tools of a page.
 const PAGE: usize = 500;
-/// Between two servers that become ready one after the other.
-const MOMENT: Duration = Duration::from_millis(5);
-/// Selections and calls that are measured.
+/// The time between two servers that become ready one after the other.
+const START_INTERVAL: Duration = Duration::from_millis(5);
+/// How many selections and calls are measured.
 const SELECTIONS: usize = 20_000;
 const CALLS: usize = 2_000;
 /// Below this size, one-time costs weigh more than the costs of each item.
@@ -33,7 +33,7 @@ const SMALL: usize = 100;
 pub(crate) enum Kind {
     /// Servers with a few tools each.
     Servers,
-    /// The same, each of them ready a moment after the one before.
+    /// Servers with a few tools each, which become ready one after another.
     Stragglers,
     /// Tools of a few servers.
     Tools,
@@ -48,15 +48,15 @@ impl Kind {
         }
     }
 
-    /// The world with this many items.
+    /// Returns the servers with this many items in total.
     fn specs(self, items: usize) -> Vec<ServerSpec> {
         let (servers, tools) = match self {
             Self::Servers | Self::Stragglers => (items, TOOLS),
             Self::Tools => (SERVERS, items / SERVERS),
         };
-        let offer = Offer { tools: tools.saturating_sub(DOERS), page: PAGE, ..Offer::default() };
+        let offer = Offer { tools: tools.saturating_sub(EXTRA_TOOLS), page: PAGE, ..Offer::default() };
         let delay = |index: usize| match self {
-            Self::Stragglers => MOMENT * u32::try_from(index).unwrap_or(u32::MAX),
+            Self::Stragglers => START_INTERVAL * u32::try_from(index).unwrap_or(u32::MAX),
             Self::Servers | Self::Tools => Duration::ZERO,
         };
         let life = |index| Life { start_delay: delay(index), ..Life::default() };
@@ -64,22 +64,22 @@ impl Kind {
     }
 }
 
-/// The figures: title, digits behind the point, and how many times the cheapest world that is not small the largest may
-/// cost. A cost that grows with the square of the items is ten times as much with each step.
+/// The figures: title, decimal places, and the most that the largest host may cost, as a multiple of the cheapest host
+/// that is not small. A cost that grows with the square of the items is ten times as high with each step.
 const COLUMNS: [(&str, usize, f64); 8] = [
-    // Searching among a thousand times as many, in memory that no cache holds, takes a few times as long.
+    // A search among a thousand times as many items, in memory beyond the caches, takes a few times as long.
     ("start, µs an item", 1, 4.0),
     ("allocations of it", 1, 1.5),
     ("bytes kept", 0, 1.5),
     ("change of one server, µs an item", 2, 4.0),
     ("allocations of it", 2, 3.0),
-    // Nothing but looking around in such memory.
+    // Only look-ups in such memory.
     ("select, µs", 2, 12.0),
     ("call, µs", 1, 4.0),
     ("allocations of it", 1, 1.5),
 ];
 
-/// A world, and the figures of [`COLUMNS`].
+/// The figures of [`COLUMNS`] for a host with this many items.
 #[derive(Clone, Debug)]
 pub(crate) struct Step {
     items: usize,
@@ -104,7 +104,7 @@ impl Meter {
     }
 }
 
-/// Starts a world with this many items, changes it, uses it and ends it.
+/// Starts a host with this many items, changes it, uses it and ends it.
 pub(crate) async fn step(kind: Kind, items: usize) -> Result<Step, Trouble> {
     let before = quiet().await;
     let mut specs = kind.specs(items);
@@ -113,10 +113,10 @@ pub(crate) async fn step(kind: Kind, items: usize) -> Result<Step, Trouble> {
     host.apply(world(specs.iter().cloned())?).await;
     settled(&host).await?;
     let start = meter.stop(items);
-    indexed(&host).await;
-    let kept = (quiet().await - before) / items as f64;
+    build_index(&host).await;
+    let stored = (quiet().await - before) / items as f64;
 
-    // Another spec makes another server of it: it goes, and comes again with the same tools.
+    // With another spec, the host replaces the first server; its tools stay the same.
     if let Some(first) = specs.first_mut() {
         first.limits.pages += 1;
     }
@@ -124,7 +124,7 @@ pub(crate) async fn step(kind: Kind, items: usize) -> Result<Step, Trouble> {
     host.apply(world(specs)?).await;
     settled(&host).await?;
     let change = meter.stop(items);
-    indexed(&host).await;
+    build_index(&host).await;
     quiet().await;
 
     let names: Vec<String> = sample(&host, SELECTIONS / 10);
@@ -143,25 +143,25 @@ pub(crate) async fn step(kind: Kind, items: usize) -> Result<Step, Trouble> {
     }
     let call = meter.stop(CALLS);
     host.shutdown().await;
-    let costs = [start[0], start[1], kept, change[0], change[1], select, call[0], call[1]];
+    let costs = [start[0], start[1], stored, change[0], change[1], select, call[0], call[1]];
     Ok(Step { items, costs })
 }
 
-/// Searches, so that the index exists: made in the background at some later time it would count for whatever is
-/// measured then.
-async fn indexed(host: &Host) {
+/// Searches once, so that the index exists. Otherwise the host would build it in the background during a later
+/// measurement.
+async fn build_index(host: &Host) {
     host.search("echo", 1, &Selection::default()).await;
 }
 
-/// At most this many tools from everywhere in the catalog, half of them by the names that people use.
+/// Returns the names of at most this many tools from all parts of the catalog, half of them as users write them.
 fn sample(host: &Host, most: usize) -> Vec<String> {
     let catalog = host.catalog();
-    let every = catalog.tools().len().div_ceil(most).max(1);
-    let names = catalog.tools().step_by(every).enumerate();
+    let step = catalog.tools().len().div_ceil(most).max(1);
+    let names = catalog.tools().step_by(step).enumerate();
     names.map(|(index, tool)| if index % 2 == 0 { tool.selector() } else { tool.name.clone() }).collect()
 }
 
-/// One line for each world: its costs, and their ratios to those of the world before.
+/// Returns one line for each host: its costs, and their ratios to those of the host before.
 pub(crate) fn table(kind: Kind, steps: &[Step]) -> String {
     let mut out = format!("| {} |", kind.word());
     for (title, ..) in COLUMNS {
@@ -182,7 +182,7 @@ pub(crate) fn table(kind: Kind, steps: &[Step]) -> String {
     out
 }
 
-/// The costs that grow and should not.
+/// Returns the costs that grow more than they may.
 pub(crate) fn complaints(kind: Kind, steps: &[Step]) -> Vec<String> {
     let Some(last) = steps.last() else { return Vec::new() };
     let mut complaints = Vec::new();
@@ -192,7 +192,7 @@ pub(crate) fn complaints(kind: Kind, steps: &[Step]) -> Vec<String> {
         let grown = last.costs[column] / least;
         if grown > *most {
             complaints.push(format!(
-                "with {} {}, `{title}` is {grown:.1} times what it is with fewer; {most} are allowed",
+                "with {} {}, `{title}` is {grown:.1} times what it is with fewer; at most {most} times is allowed",
                 last.items,
                 kind.word()
             ));
@@ -206,14 +206,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_grows_with_the_square_of_the_items_is_called_out() {
+    fn a_cost_that_grows_with_the_square_of_the_items_is_reported() {
         let step = |items: usize, start: f64| {
             let mut costs = [1.0; COLUMNS.len()];
             costs[0] = start;
             Step { items, costs }
         };
-        let told = complaints(Kind::Servers, &[step(1, 0.1), step(100, 3.0), step(1_000, 30.0)]);
-        assert_eq!(told, ["with 1000 servers, `start, µs an item` is 10.0 times what it is with fewer; 4 are allowed"]);
+        let found = complaints(Kind::Servers, &[step(1, 0.1), step(100, 3.0), step(1_000, 30.0)]);
+        assert_eq!(
+            found,
+            ["with 1000 servers, `start, µs an item` is 10.0 times what it is with fewer; at most 4 times is allowed"]
+        );
         assert_eq!(complaints(Kind::Servers, &[step(1, 0.1), step(100, 3.0), step(1_000, 9.0)]), [""; 0]);
     }
 }

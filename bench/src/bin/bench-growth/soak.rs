@@ -154,7 +154,7 @@ fn judged(samples: &[Sample]) -> (String, bool) {
     };
     // Compare the least of each half: a timer that happens to be running is no growth.
     let least = |samples: &[Sample], of: fn(&Sample) -> f64| samples.iter().map(of).fold(f64::MAX, f64::min);
-    let mut told = String::new();
+    let mut text = String::new();
     let mut is_flat = true;
     for (name, of, slack) in [
         ("live bytes", (|sample| sample.live) as fn(&Sample) -> f64, 0.0),
@@ -165,14 +165,14 @@ fn judged(samples: &[Sample]) -> (String, bool) {
         is_flat &= is_fine;
         let verdict = if is_fine { "flat" } else { "GROWING" };
         let _ = writeln!(
-            told,
+            text,
             "{name}: {verdict}, {:+.0} bytes from {early:.0}, the first half to the second",
             late - early
         );
     }
     let (calls, connections) = (last.calls - first.calls, last.connected - first.connected);
-    let _ = write!(told, "in between, {calls} calls and {connections} connections");
-    (told, is_flat)
+    let _ = write!(text, "in between, {calls} calls and {connections} connections");
+    (text, is_flat)
 }
 
 #[cfg(test)]

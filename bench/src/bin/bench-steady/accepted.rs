@@ -117,7 +117,7 @@ mod tests {
     const FILE: &str = "# Of a call.\n[calls]\nvalue = 40\npercent = 5.0 # a little\nwhy = \"measured\"\n";
 
     #[test]
-    fn a_figure_is_judged_by_what_was_accepted_and_by_how_far_it_may_be_off() {
+    fn a_figure_is_compared_with_the_accepted_value_and_its_tolerance() {
         let accepted = Accepted::read(FILE).unwrap();
         let was = Figure { value: 40.0, percent: 5.0 };
         for (now, verdict) in [

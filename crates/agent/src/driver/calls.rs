@@ -226,7 +226,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_secret_stands_in_what_comes_beside_text() {
+    fn no_secret_remains_in_content_other_than_text() {
         let conceal: Conceal = Arc::new(|text: &str| text.replace("hunter2", "***"));
         let resource = |uri: &str| ResourceContents {
             uri: uri.to_owned(),

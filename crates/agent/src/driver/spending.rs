@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_request_that_is_given_up_counts_what_it_has_used_until_then() {
+    async fn a_dropped_request_counts_its_use_so_far() {
         let (agent, noted) = agent(Silent);
         let (mut turn, mut front) = (turn(), NoFront);
         let mut running = Box::pin(agent.run(&mut turn, &mut front));

@@ -128,7 +128,7 @@ async fn other_tools_are_offered_in_the_next_turn_or_where_it_is_wanted_with_the
 }
 
 #[tokio::test]
-async fn what_a_tool_or_the_door_refuses_is_told_to_the_model_and_does_not_end_the_turn() {
+async fn a_refused_call_is_reported_to_the_model_and_does_not_end_the_turn() {
     let calls = vec![
         ToolCallData::new("a", "mcp__rooms__nothing", Map::new()),
         ToolCallData::from_text("b", SAY, "{ broken"),
@@ -149,7 +149,7 @@ async fn what_a_tool_or_the_door_refuses_is_told_to_the_model_and_does_not_end_t
 }
 
 #[tokio::test]
-async fn what_is_concealed_in_results_reaches_neither_the_model_nor_the_history() {
+async fn concealed_text_of_results_reaches_neither_the_model_nor_the_history() {
     let script = Scripted::new().with_tool_call_response(SAY, json!({ "text": "the key is hunter2" }));
     let script = script.with_tool_call_response("mcp__rooms__fail", json!({ "message": "hunter2 is wrong" }));
     let model = Arc::new(script.say("done").recording());
@@ -183,7 +183,7 @@ impl Asker for Editor {
 }
 
 #[tokio::test]
-async fn a_person_is_asked_before_a_call_and_what_they_approve_is_what_is_sent() {
+async fn the_user_is_asked_before_a_call_and_the_approved_arguments_are_sent() {
     let model = Scripted::new()
         .with_tool_call_response(SAY, json!({ "text": "one" }))
         .with_tool_call_response(SAY, json!({ "text": "two" }))
@@ -244,8 +244,8 @@ async fn a_model_that_takes_no_tools_is_asked_once_more_without_any() {
         let agent = Agent::new(Arc::clone(&model) as Arc<dyn Model>, host.clone());
         let (mut turn, mut front) = (turn(), Noted::default());
         assert_eq!(agent.run(&mut turn, &mut front).await.unwrap(), End::Answered);
-        let told = format!("without tools: {message}");
-        assert_eq!(front.events, ["asked 1", &told, "asked 1", "answered hello"]);
+        let text = format!("without tools: {message}");
+        assert_eq!(front.events, ["asked 1", &text, "asked 1", "answered hello"]);
         let asked = model.requests();
         assert!(asked[0].tools.is_some() && asked[1].tools.is_none() && asked[1].system.is_none());
     }
@@ -262,7 +262,7 @@ async fn a_model_that_takes_no_tools_is_asked_once_more_without_any() {
 }
 
 #[tokio::test]
-async fn nothing_is_done_after_a_step_that_could_not_be_kept() {
+async fn a_turn_stops_after_a_step_that_could_not_be_stored() {
     let model = Arc::new(Scripted::new().with_tool_call_response(SAY, json!({ "text": "hello" })).recording());
     let agent = Agent::new(Arc::clone(&model) as Arc<dyn Model>, host(Host::builder()).await);
     let mut front = Noted { fails_to_keep_at: Some(2), ..Noted::default() };
@@ -273,7 +273,7 @@ async fn nothing_is_done_after_a_step_that_could_not_be_kept() {
 }
 
 #[tokio::test]
-async fn calls_that_a_person_no_longer_wants_are_dropped_and_the_model_is_told() {
+async fn cancelled_calls_are_dropped_and_the_model_gets_a_note() {
     let model = Scripted::new().with_tool_call_response("mcp__rooms__sleep", json!({ "ms": 600_000 })).say("then not");
     let agent = Agent::new(Arc::new(model), host(Host::builder()).await);
     let (mut turn, mut front) = (turn(), Noted { cancels: true, ..Noted::default() });
@@ -312,7 +312,7 @@ impl Front for EndsAtTheQuestion {
 const NOT_RUN: &str = "the person cancelled this call before it was made: it was not run";
 
 #[tokio::test]
-async fn a_call_that_is_cancelled_at_its_approval_is_told_as_not_run() {
+async fn a_call_cancelled_during_its_approval_is_reported_as_not_run() {
     let model = Scripted::new().with_tool_call_response(SAY, json!({ "text": "hello" })).say("then not");
     let mut agent = Agent::new(Arc::new(model), host(Host::builder().gate(Arc::new(Policy::default()))).await);
     let silent = Silent::default();

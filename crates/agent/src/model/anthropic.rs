@@ -13,7 +13,7 @@ use url::Url;
 use super::{
     Delta, Request, Stop, Usage, Wire,
     body::{self, BodyWriter, Media},
-    draft::{At, Deltas, Draft, Sent, pieces},
+    draft::{Deltas, Draft, PieceIndex, SentPiece, pieces},
     failure,
     online::{Adapter, Decode, DecodeError, Progress, below, event_json},
     settings::ModelSettings,
@@ -24,8 +24,8 @@ use crate::message::{Message, Role};
 const MAX_TOKENS: u32 = 8_192;
 /// The longest id of a call.
 const LONGEST_ID: usize = 64;
-/// Marks the end of the part that the provider should cache.
-const CACHE: &str = r#","cache_control":{"type":"ephemeral"}"#;
+/// Ends the part of the request that the provider should cache.
+const CACHE_MARK: &str = r#","cache_control":{"type":"ephemeral"}"#;
 
 #[derive(Debug)]
 pub(super) struct Anthropic {
@@ -62,7 +62,7 @@ impl Adapter for Anthropic {
         if let Some(tools) = body::tools(request) {
             // The text is an array of objects, so it ends in `}]`: add the mark to the last tool without parsing.
             match tools.get().strip_suffix("}]").filter(|_| self.settings.prompt_cache) {
-                Some(open) => body.raw("tools", &[open, CACHE, "}]"]),
+                Some(open) => body.raw("tools", &[open, CACHE_MARK, "}]"]),
                 None => body.raw("tools", &[tools.get()]),
             }
         }
@@ -81,7 +81,7 @@ impl Adapter for Anthropic {
     }
 }
 
-/// A message under way: its role and its blocks.
+/// A message that is being put together: its role and its blocks.
 type Turn<'a> = (&'static str, Vec<Value>);
 
 impl Anthropic {
@@ -91,7 +91,7 @@ impl Anthropic {
         let mut turns: Vec<Turn<'_>> = Vec::new();
         // The API allows these blocks only outside of a result: add them after the last result.
         let mut after_results: Vec<Value> = Vec::new();
-        for message in messages.iter().filter(|m| m.role != Role::System && body::has_content(m)) {
+        for message in messages.iter().filter(|message| message.role != Role::System && body::has_content(message)) {
             if message.role != Role::Tool {
                 flush(&mut turns, &mut after_results);
             }
@@ -122,25 +122,25 @@ impl Anthropic {
 
     fn answer(&self, message: &Message) -> Vec<Value> {
         let sent = pieces(message, Wire::Anthropic, &self.settings.model).into_iter().filter_map(|piece| match piece {
-            Sent::Raw(value) => Some(value.clone()),
-            // The API refuses a text of spaces only.
-            Sent::Text(text, _) if text.trim().is_empty() => None,
-            Sent::Text(text, with) => Some(beside(json!({"type": "text", "text": text}), with)),
-            Sent::Call(call, with) => {
+            SentPiece::Raw(value) => Some(value.clone()),
+            // The API refuses a text that has only spaces.
+            SentPiece::Text(text, _) if text.trim().is_empty() => None,
+            SentPiece::Text(text, members) => Some(with_members(json!({"type": "text", "text": text}), members)),
+            SentPiece::Call(call, members) => {
                 let block = json!({
                     "type": "tool_use", "id": id(&call.id), "name": call.name, "input": body::arguments(call),
                 });
-                Some(beside(block, with))
+                Some(with_members(block, members))
             }
         });
         sent.collect()
     }
 }
 
-/// Adds to the block the members that its provider sent with it.
-fn beside(mut block: Value, with: Option<&Map<String, Value>>) -> Value {
-    if let (Some(block), Some(with)) = (block.as_object_mut(), with) {
-        block.extend(with.iter().map(|(name, value)| (name.clone(), value.clone())));
+/// Adds the members to the block that its provider sent with it.
+fn with_members(mut block: Value, members: Option<&Map<String, Value>>) -> Value {
+    if let (Some(block), Some(members)) = (block.as_object_mut(), members) {
+        block.extend(members.iter().map(|(name, value)| (name.clone(), value.clone())));
     }
     block
 }
@@ -161,7 +161,8 @@ fn flush(turns: &mut Vec<Turn<'_>>, after_results: &mut Vec<Value>) {
 
 fn id(id: &str) -> Cow<'_, str> {
     let fits = |id: &str| {
-        (1..=LONGEST_ID).contains(&id.len()) && id.bytes().all(|b| b.is_ascii_alphanumeric() || b"_-".contains(&b))
+        (1..=LONGEST_ID).contains(&id.len())
+            && id.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-".contains(&byte))
     };
     body::fitting_id(id, fits, 24)
 }
@@ -240,7 +241,7 @@ struct Decoder {
 /// A block that may grow.
 struct OpenBlock {
     index: u64,
-    at: At,
+    at: PieceIndex,
     kind: Kind,
     /// The input of a call of a provider's own tool, in pieces.
     json: String,
@@ -263,12 +264,12 @@ impl Decode for Decoder {
             }
             "content_block_start" => {
                 let block = event.content_block.unwrap_or_default();
-                self.begin(event.index.unwrap_or_default(), block, deltas)?;
+                self.begin_block(event.index.unwrap_or_default(), block, deltas)?;
             }
             "content_block_delta" => {
-                self.more(event.index.unwrap_or_default(), &event.delta.unwrap_or_default(), deltas)
+                self.extend_block(event.index.unwrap_or_default(), &event.delta.unwrap_or_default(), deltas)
             }
-            "content_block_stop" => self.close(event.index.unwrap_or_default()),
+            "content_block_stop" => self.close_block(event.index.unwrap_or_default()),
             "message_delta" => {
                 let reason = event.delta.as_ref().and_then(|delta| delta.get("stop_reason")).and_then(Value::as_str);
                 self.draft.stop = reason.map(stop).or(self.draft.stop.take());
@@ -289,7 +290,7 @@ impl Decode for Decoder {
             return Err(DecodeError::unreadable("it has no `content`"));
         };
         for (index, block) in (0..).zip(blocks) {
-            self.begin(index, block, deltas)?;
+            self.begin_block(index, block, deltas)?;
         }
         self.draft.stop = answer.get("stop_reason").and_then(Value::as_str).map(stop);
         self.usage(answer.get("usage").cloned().and_then(|usage| serde_json::from_value(usage).ok()), deltas);
@@ -302,13 +303,13 @@ impl Decode for Decoder {
             return Err(DecodeError::cut());
         }
         let open: Vec<u64> = self.open.iter().map(|block| block.index).collect();
-        open.into_iter().for_each(|index| self.close(index));
+        open.into_iter().for_each(|index| self.close_block(index));
         Ok(self.draft)
     }
 }
 
 impl Decoder {
-    fn begin(&mut self, index: u64, mut block: Value, deltas: &mut Deltas) -> Result<(), DecodeError> {
+    fn begin_block(&mut self, index: u64, mut block: Value, deltas: &mut Deltas) -> Result<(), DecodeError> {
         let text_of =
             |block: &Value, name: &str| block.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
         let (at, kind) = match text_of(&block, "type").as_str() {
@@ -344,7 +345,7 @@ impl Decoder {
         Ok(())
     }
 
-    fn more(&mut self, index: u64, delta: &Value, deltas: &mut Deltas) {
+    fn extend_block(&mut self, index: u64, delta: &Value, deltas: &mut Deltas) {
         let Some(open) = self.open.iter_mut().find(|open| open.index == index) else { return };
         let text = |name: &str| delta.get(name).and_then(Value::as_str).unwrap_or_default();
         match (delta.get("type").and_then(Value::as_str).unwrap_or_default(), open.kind) {
@@ -362,12 +363,12 @@ impl Decoder {
                     append(block, "signature", text("signature"));
                 }
             }
-            // Citations, and newer kinds: for front ends that can show them.
+            // Citations, and kinds that this version does not know.
             _ => {}
         }
     }
 
-    fn close(&mut self, index: u64) {
+    fn close_block(&mut self, index: u64) {
         let Some(at) = self.open.iter().position(|open| open.index == index) else { return };
         let open = self.open.swap_remove(at);
         if let Ok(input) = serde_json::from_str::<Value>(&open.json)
@@ -381,7 +382,7 @@ impl Decoder {
     fn usage(&mut self, reported: Option<WireUsage>, deltas: &mut Deltas) {
         let Some(reported) = reported else { return };
         let Usage { input, output, cached_read, cache_write, reasoning } = self.draft.usage;
-        // The sum may have saturated.
+        // Saturating, because the reported numbers are untrusted.
         let plain = input.saturating_sub(cached_read).saturating_sub(cache_write);
         let plain = reported.input_tokens.unwrap_or(plain);
         let cached_read = reported.cache_read_input_tokens.unwrap_or(cached_read);

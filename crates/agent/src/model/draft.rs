@@ -46,9 +46,9 @@ struct Call {
     with: Map<String, Value>,
 }
 
-/// The position of a piece in a draft, to extend it later.
+/// The index of a piece in a draft, to extend the piece later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct At(usize);
+pub(super) struct PieceIndex(usize);
 
 impl Draft {
     /// Creates a draft of the answer to a conversation with this many messages.
@@ -57,12 +57,12 @@ impl Draft {
         Self { id_prefix: format!("call_{messages}_"), ..Self::default() }
     }
 
-    fn add(&mut self, piece: Piece) -> Result<At, ModelErrorKind> {
+    fn add(&mut self, piece: Piece) -> Result<PieceIndex, ModelErrorKind> {
         if self.pieces.len() >= MOST_PIECES {
             return Err(ModelErrorKind::Unreadable { why: format!("it has more than {MOST_PIECES} pieces") });
         }
         self.pieces.push(piece);
-        Ok(At(self.pieces.len() - 1))
+        Ok(PieceIndex(self.pieces.len() - 1))
     }
 
     /// Returns whether nothing has arrived yet.
@@ -71,12 +71,12 @@ impl Draft {
     }
 
     /// Begins a new piece of text.
-    pub(super) fn begin_text(&mut self) -> Result<At, ModelErrorKind> {
+    pub(super) fn begin_text(&mut self) -> Result<PieceIndex, ModelErrorKind> {
         self.add(Piece::Text { text: String::new(), with: Map::new() })
     }
 
     /// Appends text to the piece `at`.
-    pub(super) fn text_at(&mut self, at: At, more: &str, deltas: &mut Deltas) {
+    pub(super) fn text_at(&mut self, at: PieceIndex, more: &str, deltas: &mut Deltas) {
         if let Some(Piece::Text { text, .. }) = self.pieces.get_mut(at.0)
             && !more.is_empty()
         {
@@ -86,7 +86,7 @@ impl Draft {
     }
 
     /// Returns whether the text `at` is empty.
-    pub(super) fn is_blank(&self, at: At) -> bool {
+    pub(super) fn is_blank(&self, at: PieceIndex) -> bool {
         matches!(self.pieces.get(at.0), Some(Piece::Text { text, .. }) if text.is_empty())
     }
 
@@ -96,7 +96,7 @@ impl Draft {
             return Ok(());
         }
         let at = match self.pieces.last() {
-            Some(Piece::Text { with, .. }) if with.is_empty() => At(self.pieces.len() - 1),
+            Some(Piece::Text { with, .. }) if with.is_empty() => PieceIndex(self.pieces.len() - 1),
             _ => self.begin_text()?,
         };
         self.text_at(at, more, deltas);
@@ -104,12 +104,12 @@ impl Draft {
     }
 
     /// Adds a block that only the provider understands. The answer leaves out a block that is `null` at the end.
-    pub(super) fn raw(&mut self, value: Value) -> Result<At, ModelErrorKind> {
+    pub(super) fn raw(&mut self, value: Value) -> Result<PieceIndex, ModelErrorKind> {
         self.add(Piece::Raw(value))
     }
 
     /// Returns the block `at`, to complete it.
-    pub(super) fn raw_at(&mut self, at: At) -> Option<&mut Value> {
+    pub(super) fn raw_at(&mut self, at: PieceIndex) -> Option<&mut Value> {
         match self.pieces.get_mut(at.0) {
             Some(Piece::Raw(value)) => Some(value),
             _ => None,
@@ -117,7 +117,7 @@ impl Draft {
     }
 
     /// Returns the members beside a text or a call.
-    pub(super) fn with_at(&mut self, at: At) -> Option<&mut Map<String, Value>> {
+    pub(super) fn with_at(&mut self, at: PieceIndex) -> Option<&mut Map<String, Value>> {
         match self.pieces.get_mut(at.0)? {
             Piece::Text { with, .. } => Some(with),
             Piece::Call(call) => Some(&mut call.with),
@@ -126,7 +126,12 @@ impl Draft {
     }
 
     /// Begins a call. Replaces an id that is empty, or that another call of this answer has.
-    pub(super) fn begin_call(&mut self, id: &str, name: &str, deltas: &mut Deltas) -> Result<At, ModelErrorKind> {
+    pub(super) fn begin_call(
+        &mut self,
+        id: &str,
+        name: &str,
+        deltas: &mut Deltas,
+    ) -> Result<PieceIndex, ModelErrorKind> {
         let number = self.calls;
         let is_taken = |id: &str| self.pieces.iter().any(|piece| matches!(piece, Piece::Call(call) if call.id == id));
         let mut id = id.to_owned();
@@ -143,7 +148,7 @@ impl Draft {
     }
 
     /// Sets the name of a call that began without one.
-    pub(super) fn name_at(&mut self, at: At, name: &str, deltas: &mut Deltas) {
+    pub(super) fn name_at(&mut self, at: PieceIndex, name: &str, deltas: &mut Deltas) {
         if let Some(Piece::Call(call)) = self.pieces.get_mut(at.0)
             && !call.is_announced
             && !name.is_empty()
@@ -159,7 +164,7 @@ impl Draft {
     }
 
     /// Appends to a call's arguments.
-    pub(super) fn arguments_at(&mut self, at: At, more: &str, deltas: &mut Deltas) {
+    pub(super) fn arguments_at(&mut self, at: PieceIndex, more: &str, deltas: &mut Deltas) {
         if let Some(Piece::Call(call)) = self.pieces.get_mut(at.0)
             && !more.is_empty()
         {
@@ -171,7 +176,7 @@ impl Draft {
     }
 
     /// Sets the complete arguments of a call, unless they have arrived in pieces already.
-    pub(super) fn whole_arguments_at(&mut self, at: At, whole: &str, deltas: &mut Deltas) {
+    pub(super) fn whole_arguments_at(&mut self, at: PieceIndex, whole: &str, deltas: &mut Deltas) {
         let is_new = matches!(self.pieces.get(at.0), Some(Piece::Call(call)) if call.arguments.is_empty());
         if is_new {
             self.arguments_at(at, whole, deltas);
@@ -219,7 +224,7 @@ impl Draft {
 }
 
 /// The pieces of an answer in a message, as its wire sends them.
-pub(super) enum Sent<'a> {
+pub(super) enum SentPiece<'a> {
     /// A block, unchanged.
     Raw(&'a Value),
     /// Text, with the members beside it.
@@ -230,34 +235,34 @@ pub(super) enum Sent<'a> {
 
 /// Returns the pieces of a model's message, in order: with the provider's blocks if this wire and model made them,
 /// otherwise only text and calls.
-pub(super) fn pieces<'a>(message: &'a Message, wire: Wire, model: &str) -> Vec<Sent<'a>> {
+pub(super) fn pieces<'a>(message: &'a Message, wire: Wire, model: &str) -> Vec<SentPiece<'a>> {
     let own = message.blocks.as_ref().filter(|blocks| blocks.wire == wire.as_str() && blocks.model == model);
     if let Some(laid_out) = own.and_then(|own| lay_out(message, &own.blocks)) {
         return laid_out;
     }
-    let text = (!message.content.is_empty()).then_some(Sent::Text(&message.content, None));
+    let text = (!message.content.is_empty()).then_some(SentPiece::Text(&message.content, None));
     // The message has changed since the provider sent it: put the opaque blocks first.
     let raw = own.into_iter().flat_map(|own| &own.blocks).filter_map(|block| match block {
-        Block::Raw(value) => Some(Sent::Raw(value)),
+        Block::Raw(value) => Some(SentPiece::Raw(value)),
         _ => None,
     });
-    raw.chain(text).chain(message.calls().iter().map(|call| Sent::Call(call, None))).collect()
+    raw.chain(text).chain(message.calls().iter().map(|call| SentPiece::Call(call, None))).collect()
 }
 
 /// Returns text and calls in the order of the provider's blocks; `None` if the blocks are not those of this text and
 /// these calls.
-fn lay_out<'a>(message: &'a Message, blocks: &'a [Block]) -> Option<Vec<Sent<'a>>> {
+fn lay_out<'a>(message: &'a Message, blocks: &'a [Block]) -> Option<Vec<SentPiece<'a>>> {
     let (mut text, mut calls) = (message.content.as_str(), message.calls().iter());
     let mut sent = Vec::with_capacity(blocks.len());
     for block in blocks {
         sent.push(match block {
-            Block::Raw(value) => Sent::Raw(value),
+            Block::Raw(value) => SentPiece::Raw(value),
             Block::Text { bytes, with } => {
                 let (this, rest) = text.split_at_checked(*bytes)?;
                 text = rest;
-                Sent::Text(this, Some(with))
+                SentPiece::Text(this, Some(with))
             }
-            Block::Call { with } => Sent::Call(calls.next()?, Some(with)),
+            Block::Call { with } => SentPiece::Call(calls.next()?, Some(with)),
         });
     }
     (text.is_empty() && calls.next().is_none()).then_some(sent)

@@ -1,4 +1,4 @@
-//! Properties that hold for any bytes of a provider, for the crate `fuzz/` and for a test; no part of the interface.
+//! Properties that hold for any bytes of a provider, for the crate `fuzz/` and for a test; not part of the public API.
 
 use std::{collections::VecDeque, sync::Arc};
 
@@ -13,22 +13,22 @@ use super::{
 };
 use crate::message::{Message, Role, ToolCallData};
 
-/// Small enough that a few answers of usual size reach it.
+/// The most bytes of an event: so small that some inputs reach it.
 const LIMIT: usize = 64 * 1024;
 const MODEL: &str = "some-model";
 
 /// Decodes an answer. The first byte chooses the wire; the rest is decoded as a stream, and as a whole answer.
 pub fn answers(data: &[u8]) {
-    let [choice, bytes @ ..] = data else { return };
-    let wire = Wire::ALL[usize::from(*choice) % Wire::ALL.len()];
+    let [wire_choice, bytes @ ..] = data else { return };
+    let wire = Wire::ALL[usize::from(*wire_choice) % Wire::ALL.len()];
     let adapter = adapter(wire);
     let (deltas, reply) = stream(&*adapter, wire, [bytes]);
-    let halves = bytes.split_at(bytes.len() / 2);
-    let (same_deltas, same) = stream(&*adapter, wire, [halves.0, halves.1]);
+    let (first, second) = bytes.split_at(bytes.len() / 2);
+    let (split_deltas, split_reply) = stream(&*adapter, wire, [first, second]);
     assert_eq!(
-        (deltas_in_words(&deltas), &reply.as_ref().ok()),
-        (deltas_in_words(&same_deltas), &same.as_ref().ok()),
-        "cut or not"
+        (debug_text(&deltas), &reply.as_ref().ok()),
+        (debug_text(&split_deltas), &split_reply.as_ref().ok()),
+        "a stream in two pieces decodes as in one"
     );
     check(wire, &deltas, reply);
     if let Ok(answer) = serde_json::from_slice::<Value>(bytes) {
@@ -75,7 +75,7 @@ fn collect_deltas<'a>(
     Ok(())
 }
 
-fn deltas_in_words(deltas: &[Delta]) -> String {
+fn debug_text(deltas: &[Delta]) -> String {
     format!("{deltas:?}")
 }
 
@@ -94,29 +94,33 @@ fn check(wire: Wire, deltas: &[Delta], reply: Result<Reply, DecodeError>) {
     let text: String =
         deltas.iter().filter_map(|delta| if let Delta::Text(text) = delta { Some(&**text) } else { None }).collect();
     // If two texts arrive interleaved, their deltas are interleaved as well.
-    assert_eq!(in_order(&text), in_order(&reply.message.content), "the deltas make up the answer");
+    assert_eq!(sorted_letters(&text), sorted_letters(&reply.message.content), "the deltas make up the answer");
     for (number, call) in reply.message.calls().iter().enumerate() {
         check_call(number, call, deltas);
         let same = reply.message.calls().iter().filter(|other| other.id == call.id).count();
-        assert_eq!((same, call.id.is_empty()), (1, false), "an id is there, and only once: {:?}", call.id);
+        assert_eq!((same, call.id.is_empty()), (1, false), "every call has an id of its own: {:?}", call.id);
     }
     let stored = serde_json::to_string(&reply.message).unwrap_or_default();
-    assert_eq!(serde_json::from_str::<Message>(&stored).ok().as_ref(), Some(&reply.message), "it can be stored");
+    assert_eq!(
+        serde_json::from_str::<Message>(&stored).ok().as_ref(),
+        Some(&reply.message),
+        "the message can be stored"
+    );
     if let Some(blocks) = &reply.message.blocks {
         let sent = draft::pieces(&reply.message, wire, MODEL).len();
-        assert_eq!(sent, blocks.blocks.len(), "everything goes back where it stood");
+        assert_eq!(sent, blocks.blocks.len(), "all blocks are sent back");
     }
     check_replay(reply.message);
 }
 
-fn in_order(text: &str) -> Vec<char> {
+fn sorted_letters(text: &str) -> Vec<char> {
     let mut letters: Vec<char> = text.chars().collect();
     letters.sort_unstable();
     letters
 }
 
 fn check_call(number: usize, call: &ToolCallData, deltas: &[Delta]) {
-    let begun: Vec<_> = deltas
+    let started: Vec<_> = deltas
         .iter()
         .filter_map(|delta| match delta {
             Delta::ToolCallBegin { index, id, name } if *index == number => Some((id, name)),
@@ -124,9 +128,9 @@ fn check_call(number: usize, call: &ToolCallData, deltas: &[Delta]) {
         })
         .collect();
     if call.name.is_empty() {
-        return assert_eq!(begun, [], "no caller hears of a call without a name");
+        return assert_eq!(started, [], "a call without a name is not streamed");
     }
-    assert_eq!(begun, [(&call.id, &call.name)], "a call begins once");
+    assert_eq!(started, [(&call.id, &call.name)], "a call begins once");
     let arguments: String = deltas
         .iter()
         .filter_map(|delta| match delta {
@@ -134,7 +138,11 @@ fn check_call(number: usize, call: &ToolCallData, deltas: &[Delta]) {
             _ => None,
         })
         .collect();
-    assert_eq!(&ToolCallData::from_text(&*call.id, &*call.name, &arguments), call, "the pieces are the whole");
+    assert_eq!(
+        &ToolCallData::from_text(&*call.id, &*call.name, &arguments),
+        call,
+        "the streamed pieces make up the arguments"
+    );
 }
 
 /// Checks that each wire can send the answer back, its own included.
@@ -166,9 +174,9 @@ mod tests {
         include_bytes!("../../../../fuzz/seeds/answers/gemini"),
     ];
 
-    /// The events of all seeds.
-    fn events(of: usize) -> Vec<String> {
-        let text = String::from_utf8_lossy(&SEEDS[of][1..]).into_owned();
+    /// The events of one seed.
+    fn events(seed: usize) -> Vec<String> {
+        let text = String::from_utf8_lossy(&SEEDS[seed][1..]).into_owned();
         text.split("\n\n").filter(|event| !event.is_empty()).map(|event| format!("{event}\n\n")).collect()
     }
 
@@ -227,27 +235,27 @@ mod tests {
     ];
 
     #[test]
-    fn a_stream_that_is_cut_anywhere_is_the_whole_answer_or_an_error_and_in_any_two_pieces_the_same() {
+    fn a_truncated_stream_is_the_full_answer_or_an_error_and_a_split_stream_the_same_answer() {
         for (wire, events) in ANSWERS {
             let adapter = adapter(wire);
             let text: String = events.iter().map(|event| format!("data: {event}\r\n\r\n")).collect();
             let bytes = text.as_bytes();
-            let (deltas, whole) = stream(&*adapter, wire, [bytes]);
-            let whole = whole.ok().unwrap();
-            assert_eq!((&*whole.message.content, whole.usage.output), ("Schön", 9), "{wire}");
-            assert_eq!(whole.message.calls()[0].input, serde_json::json!({"a": 1}), "{wire}");
+            let (deltas, full) = stream(&*adapter, wire, [bytes]);
+            let full = full.ok().unwrap();
+            assert_eq!((&*full.message.content, full.usage.output), ("Schön", 9), "{wire}");
+            assert_eq!(full.message.calls()[0].input, serde_json::json!({"a": 1}), "{wire}");
             let mut errors = 0;
             for at in 0..bytes.len() {
                 let (before, after) = bytes.split_at(at);
-                let (begun, reply) = stream(&*adapter, wire, [before]);
-                assert!(deltas.starts_with(&begun), "{wire} {at}: streamed deltas stay");
+                let (streamed, reply) = stream(&*adapter, wire, [before]);
+                assert!(deltas.starts_with(&streamed), "{wire} {at}: streamed deltas stay");
                 match reply {
-                    Ok(reply) => assert_eq!(reply.message, whole.message, "{wire} {at}"),
+                    Ok(reply) => assert_eq!(reply.message, full.message, "{wire} {at}"),
                     Err(DecodeError::Kind(ModelErrorKind::Cut { .. })) => errors += 1,
                     Err(error) => panic!("{wire} {at}: {error:?}"),
                 }
-                let (same_deltas, same) = stream(&*adapter, wire, [before, after]);
-                assert_eq!((same_deltas == deltas, same.ok().as_ref()), (true, Some(&whole)), "{wire} {at}");
+                let (split_deltas, split_reply) = stream(&*adapter, wire, [before, after]);
+                assert_eq!((split_deltas == deltas, split_reply.ok().as_ref()), (true, Some(&full)), "{wire} {at}");
             }
             assert!(errors > bytes.len() / 2, "{wire}: {errors} of {}", bytes.len());
         }

@@ -12,7 +12,7 @@ use url::Url;
 use super::{
     Delta, Request, Stop, Wire,
     body::{self, BodyWriter, Media},
-    draft::{Deltas, Draft, Sent, pieces},
+    draft::{Deltas, Draft, SentPiece, pieces},
     failure,
     online::{Adapter, Decode, DecodeError, Progress, event_json},
     settings::ModelSettings,
@@ -92,7 +92,7 @@ impl Gemini {
         let mut turns: Vec<(&'static str, Vec<Value>)> = Vec::new();
         // A turn with results may contain only results: add their pictures after the last one.
         let mut after_results = Vec::new();
-        for message in messages.iter().filter(|m| m.role != Role::System && body::has_content(m)) {
+        for message in messages.iter().filter(|message| message.role != Role::System && body::has_content(message)) {
             if message.role != Role::Tool {
                 add(&mut turns, "user", std::mem::take(&mut after_results));
             }
@@ -115,17 +115,17 @@ impl Gemini {
         let mut is_signed = !self.wants_signatures();
         for piece in pieces(message, Wire::Gemini, &self.settings.model) {
             match piece {
-                Sent::Raw(part) => parts.push(part.clone()),
-                Sent::Text("", None) => {}
-                Sent::Text(text, with) => parts.push(signed(json!({"text": text}), with)),
-                Sent::Call(call, with) => {
-                    let is_theirs = with.is_some_and(|with| with.contains_key("id"));
-                    calls.insert(&call.id, (&call.name, is_theirs));
+                SentPiece::Raw(part) => parts.push(part.clone()),
+                SentPiece::Text("", None) => {}
+                SentPiece::Text(text, members) => parts.push(with_signature(json!({"text": text}), members)),
+                SentPiece::Call(call, members) => {
+                    let has_provider_id = members.is_some_and(|members| members.contains_key("id"));
+                    calls.insert(&call.id, (&call.name, has_provider_id));
                     let mut function = json!({"name": call.name, "args": body::arguments(call)});
-                    if is_theirs {
+                    if has_provider_id {
                         function["id"] = call.id.as_str().into();
                     }
-                    let mut part = signed(json!({"functionCall": function}), with);
+                    let mut part = with_signature(json!({"functionCall": function}), members);
                     is_signed |= part.get(SIGNATURE).is_some();
                     if !is_signed {
                         part[SIGNATURE] = NO_SIGNATURE.into();
@@ -139,8 +139,9 @@ impl Gemini {
     }
 }
 
-fn signed(mut part: Value, with: Option<&Map<String, Value>>) -> Value {
-    if let Some(signature) = with.and_then(|with| with.get(SIGNATURE)) {
+/// Adds the signature that the provider sent with the part.
+fn with_signature(mut part: Value, members: Option<&Map<String, Value>>) -> Value {
+    if let Some(signature) = members.and_then(|members| members.get(SIGNATURE)) {
         part[SIGNATURE] = signature.clone();
     }
     part
@@ -171,17 +172,17 @@ fn part_of(media: &Media<'_>) -> Value {
 
 fn result(message: &Message, calls: &Calls<'_>, after_results: &mut Vec<Value>) -> Value {
     let id = message.tool_call_id.as_deref().unwrap_or_default();
-    let (name, is_theirs) = calls.get(id).copied().unwrap_or((id, false));
+    let (name, has_provider_id) = calls.get(id).copied().unwrap_or((id, false));
     let outcome = if message.is_error { "error" } else { "result" };
     let mut response = json!({"name": name, "response": {outcome: message.content}});
-    if is_theirs {
+    if has_provider_id {
         response["id"] = id.into();
     }
     after_results.extend(message.parts.iter().map(|part| part_of(&body::media(part))));
     json!({"functionResponse": response})
 }
 
-/// A whole answer, or the part of one in an event.
+/// An unstreamed answer, or the part of an answer in one event.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Chunk {
@@ -294,22 +295,22 @@ impl Decoder {
     }
 
     fn part(&mut self, part: Part, deltas: &mut Deltas) -> Result<(), DecodeError> {
-        let mut with = Map::new();
+        let mut members = Map::new();
         if let Some(signature) = part.thought_signature {
-            with.insert(SIGNATURE.into(), signature.into());
+            members.insert(SIGNATURE.into(), signature.into());
         }
         match (part.function_call, part.text) {
             (Some(call), _) => {
                 let at = self.draft.begin_call(call.id.as_deref().unwrap_or_default(), &call.name, deltas)?;
                 // If Gemini gave the call an id, the result must repeat it.
                 if let Some(id) = call.id.filter(|id| !id.is_empty()) {
-                    with.insert("id".into(), id.into());
+                    members.insert("id".into(), id.into());
                 }
                 if let Some(args) = call.args.filter(|args| !args.is_null()) {
                     self.draft.arguments_at(at, &args.to_string(), deltas);
                 }
-                if let Some(beside) = self.draft.with_at(at) {
-                    *beside = with;
+                if let Some(stored) = self.draft.with_at(at) {
+                    *stored = members;
                 }
             }
             (None, Some(thought)) if part.thought => {
@@ -317,17 +318,17 @@ impl Decoder {
                     deltas.push_back(Delta::Thinking(thought));
                 }
             }
-            (None, Some(text)) if with.is_empty() => self.draft.text(&text, deltas)?,
+            (None, Some(text)) if members.is_empty() => self.draft.text(&text, deltas)?,
             (None, Some(text)) => {
                 let at = self.draft.begin_text()?;
                 self.draft.text_at(at, &text, deltas);
-                if let Some(beside) = self.draft.with_at(at) {
-                    *beside = with;
+                if let Some(stored) = self.draft.with_at(at) {
+                    *stored = members;
                 }
             }
             (None, None) => {
                 let mut raw = part.other;
-                raw.extend(with);
+                raw.extend(members);
                 if !raw.is_empty() {
                     self.draft.raw(raw.into())?;
                 }

@@ -13,7 +13,7 @@ use url::Url;
 use super::{
     Request, Stop, Wire,
     body::{self, BodyWriter, Media},
-    draft::{At, Deltas, Draft, Sent, pieces},
+    draft::{Deltas, Draft, PieceIndex, SentPiece, pieces},
     failure,
     online::{Adapter, Decode, DecodeError, Progress, below, event_json},
     openai_responses::{InputDetails, OutputDetails},
@@ -111,8 +111,8 @@ impl OpenAiChat {
     fn messages<'a>(&self, request: &Request<'a>) -> Vec<ChatMessage<'a>> {
         let system = body::system_texts(request).join("\n\n");
         let system = (!system.is_empty()).then(|| chat_message("system", Content::Plain(system.into())));
-        let others = request.messages.iter().filter(|message| message.role != Role::System);
-        system.into_iter().chain(others.filter(|m| body::has_content(m)).map(|m| self.message(m))).collect()
+        let rest = request.messages.iter().filter(|message| message.role != Role::System);
+        system.into_iter().chain(rest.filter(|m| body::has_content(m)).map(|m| self.message(m))).collect()
     }
 
     fn message<'a>(&self, message: &'a Message) -> ChatMessage<'a> {
@@ -133,11 +133,11 @@ impl OpenAiChat {
             match piece {
                 // Send reasoning only with calls: elsewhere it costs tokens without a use, and some providers refuse
                 // it.
-                Sent::Raw(value) if self.dialect.echoes_reasoning && !message.calls().is_empty() => {
+                SentPiece::Raw(value) if self.dialect.echoes_reasoning && !message.calls().is_empty() => {
                     echoed = value.as_object();
                 }
-                Sent::Raw(_) | Sent::Text(..) => {}
-                Sent::Call(call, _) => tool_calls.push(WireCall {
+                SentPiece::Raw(_) | SentPiece::Text(..) => {}
+                SentPiece::Call(call, _) => tool_calls.push(WireCall {
                     id: self.id(&call.id),
                     r#type: "function",
                     function: WireFunction { name: &call.name, arguments: body::arguments_text(call) },
@@ -254,7 +254,7 @@ struct Decoder {
 struct OpenCall {
     index: Option<u64>,
     id: String,
-    at: At,
+    at: PieceIndex,
 }
 
 impl Decode for Decoder {

@@ -13,7 +13,7 @@ use url::Url;
 use super::{
     Delta, Request, Stop, Wire,
     body::{self, BodyWriter, Media},
-    draft::{At, Deltas, Draft, Sent, pieces},
+    draft::{Deltas, Draft, PieceIndex, SentPiece, pieces},
     failure::{self, ErrorBody},
     online::{Adapter, Decode, DecodeError, Progress, below, event_json},
     settings::ModelSettings,
@@ -102,9 +102,9 @@ impl OpenAiResponses {
     fn answer(&self, message: &Message, items: &mut Vec<Value>) {
         for piece in pieces(message, Wire::OpenAiResponses, &self.settings.model) {
             match piece {
-                Sent::Raw(item) => items.push(item.clone()),
-                Sent::Text("", _) => {}
-                Sent::Text(text, with) => {
+                SentPiece::Raw(item) => items.push(item.clone()),
+                SentPiece::Text("", _) => {}
+                SentPiece::Text(text, with) => {
                     let content = json!([{"type": "output_text", "text": text}]);
                     let mut item = json!({"type": "message", "role": "assistant", "content": content});
                     if let Some(phase) = with.and_then(|with| with.get(PHASE)) {
@@ -112,7 +112,7 @@ impl OpenAiResponses {
                     }
                     items.push(item);
                 }
-                Sent::Call(call, _) => items.push(json!({
+                SentPiece::Call(call, _) => items.push(json!({
                     "type": "function_call",
                     "call_id": id(&call.id),
                     "name": call.name,
@@ -211,7 +211,7 @@ struct OpenItem {
     /// The index of the item; a few servers send only its id.
     index: Option<u64>,
     id: Option<String>,
-    at: At,
+    at: PieceIndex,
     kind: Kind,
 }
 
@@ -293,7 +293,7 @@ fn text_of<'a>(value: &'a Value, name: &str) -> &'a str {
 }
 
 impl Decoder {
-    fn find(&self, event: &Event, kind: Kind) -> Option<At> {
+    fn find(&self, event: &Event, kind: Kind) -> Option<PieceIndex> {
         let is_it = |open: &&OpenItem| {
             open.kind == kind
                 && match (event.output_index, open.index) {
@@ -304,7 +304,7 @@ impl Decoder {
         self.open.iter().rev().find(is_it).map(|open| open.at)
     }
 
-    fn begin(&mut self, event: &Event, item: &Value, deltas: &mut Deltas) -> Result<At, DecodeError> {
+    fn begin(&mut self, event: &Event, item: &Value, deltas: &mut Deltas) -> Result<PieceIndex, DecodeError> {
         let (at, kind) = match text_of(item, "type") {
             "message" => (self.draft.begin_text()?, Kind::Text),
             "function_call" => {
@@ -344,7 +344,7 @@ impl Decoder {
     }
 
     /// Adds the parts of a finished item that its pieces did not bring.
-    fn fill(&mut self, at: At, kind: Kind, item: Value, deltas: &mut Deltas) {
+    fn fill(&mut self, at: PieceIndex, kind: Kind, item: Value, deltas: &mut Deltas) {
         match kind {
             Kind::Text => {
                 if self.draft.is_blank(at) {

@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn a_script_that_is_none_says_so() {
+    fn an_invalid_script_is_reported() {
         let error = Scripted::from_json(r#"{"text": "x"}"#).unwrap_err().to_string();
         assert!(error.contains(r#"write a list such as [{"text": "hello"}]"#), "{error}");
         assert!(Scripted::from_json(r#"[{"txet": "x"}]"#).is_err());

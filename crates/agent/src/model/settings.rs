@@ -39,7 +39,7 @@ pub struct Bounds {
     pub first_token: Duration,
     /// `silence_timeout`: silence after that; 30 s, or 300 s if the wire is silent while a model thinks.
     pub silence: Duration,
-    /// `total_timeout`: for everything, tries and waits included; 10 minutes.
+    /// `total_timeout`: for the request with all its tries and waits; 10 minutes.
     pub total: Duration,
     /// `max_response_bytes`: of one answer on the wire; 32 MiB.
     pub response_bytes: usize,
@@ -71,12 +71,12 @@ impl Bounds {
     /// thinking. OpenAI Responses and Gemini send nothing while a model thinks, which takes minutes.
     #[must_use]
     pub fn of(wire: Wire) -> Self {
-        let usual = Self::default();
+        let defaults = Self::default();
         match wire {
-            Wire::Anthropic | Wire::OpenAiChat => usual,
+            Wire::Anthropic | Wire::OpenAiChat => defaults,
             Wire::OpenAiResponses | Wire::Gemini => {
                 let thinking = Duration::from_secs(300);
-                Self { first_token: thinking, silence: thinking, ..usual }
+                Self { first_token: thinking, silence: thinking, ..defaults }
             }
         }
     }
@@ -122,7 +122,7 @@ impl Price {
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct ModelSettings {
-    /// The provider's name for people: the part of [`Model::name`] before the slash.
+    /// The provider's name: the part of [`Model::name`] before the slash.
     pub provider: String,
     /// The model's name, sent unchanged.
     pub model: String,
@@ -132,15 +132,15 @@ pub struct ModelSettings {
     pub base_url: String,
     /// The key; local servers need none.
     pub key: Option<Key>,
-    /// The name of the variable that usually holds the key, for advice.
+    /// The name of the variable that usually holds the key. The error for a missing key names it.
     pub key_variable: Option<String>,
-    /// Further headers. Their values are never printed.
+    /// Further headers of each request. Their values are never printed.
     pub headers: Vec<(String, Key)>,
-    /// How many tokens fit, input and output together.
+    /// How many tokens fit into the model's context, input and output together.
     pub context_tokens: Option<u64>,
     /// The most tokens of an answer, if a request does not set them.
     pub max_tokens: Option<u32>,
-    /// Its price.
+    /// The price of the model.
     pub price: Option<Price>,
     /// Members for the body of every request; see [`Request::extra_body`](super::Request::extra_body).
     pub extra_body: Map<String, Value>,

@@ -287,11 +287,11 @@ impl Body {
         Box::pin(async move {
             // A server that does not stream sends nothing until the answer is complete.
             self.first_token = self.total;
-            let mut whole = Vec::new();
+            let mut full = Vec::new();
             while let Some(chunk) = self.chunk().await? {
-                whole.extend_from_slice(&chunk);
+                full.extend_from_slice(&chunk);
             }
-            Ok(whole)
+            Ok(full)
         })
     }
 }

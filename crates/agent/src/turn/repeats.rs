@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_call_is_the_same_in_whatever_order_its_arguments_come_and_as_earlier_versions_counted_it() {
+    fn the_hash_of_a_call_ignores_the_order_of_arguments_and_is_stable_across_versions() {
         let call = |input: &str| ToolCallData::new("1", "t", serde_json::from_str::<Map<_, _>>(input).unwrap());
         let mut repeats = Repeats::default();
         assert_eq!(repeats.count(&call(r#"{"b":{"y":1,"x":2},"a":1}"#)), 1);

@@ -62,7 +62,7 @@ fn an_answer_without_calls_ends_the_turn() {
 }
 
 #[test]
-fn results_are_appended_in_the_order_of_the_calls_whatever_comes_first() {
+fn results_are_appended_in_the_order_of_the_calls() {
     let mut turn = Turn::new(user(), Limits::default());
     turn.model_answered(wants(vec![call("a", "x", "1"), call("b", "x", "2"), call("c", "x", "3")]));
     for id in ["c", "a", "nobody", "a"] {
@@ -196,20 +196,20 @@ fn calls_that_an_earlier_program_left_open_are_closed_before_anything_else() {
 }
 
 #[test]
-fn a_stored_state_has_no_secret_of_a_call_and_the_turn_itself_goes_on_with_it() {
+fn a_stored_turn_has_no_secrets_and_the_running_turn_keeps_them() {
     let mut turn = Turn::new(user(), Limits::default());
     turn.model_answered(wants(vec![call("a", "x", "canary 1"), call("b", "x", "canary 2")]));
     turn.tool_finished("b", text("it says canary"));
     let conceal = |text: &str| text.replace("canary", "***");
-    let kept = serde_json::to_string(&turn.state().concealed(&conceal)).unwrap();
-    assert!(!kept.contains("canary") && kept.contains("*** 1") && kept.contains("it says ***"), "{kept}");
+    let stored = serde_json::to_string(&turn.state().concealed(&conceal)).unwrap();
+    assert!(!stored.contains("canary") && stored.contains("*** 1") && stored.contains("it says ***"), "{stored}");
     assert!(format!("{:?}", turn.state()).contains("canary"));
-    let resumed = Turn::resume(turn.messages().to_vec(), serde_json::from_str(&kept).unwrap(), Limits::default());
+    let resumed = Turn::resume(turn.messages().to_vec(), serde_json::from_str(&stored).unwrap(), Limits::default());
     assert_eq!(said(&resumed)[2..], [format!("a!: {INTERRUPTED}"), "b: it says ***".to_owned()]);
 }
 
 #[test]
-fn answers_whose_price_is_not_known_cost_nothing_and_what_is_known_is_added_up() {
+fn known_costs_are_added_up_and_unknown_ones_left_out() {
     for (costs, sum) in
         [(&[None, None][..], None), (&[Some(0.5), None], Some(0.5)), (&[None, Some(0.25), Some(0.5)], Some(0.75))]
     {
@@ -233,7 +233,7 @@ fn counts_that_cannot_be_reach_a_limit_and_are_no_panic() {
 }
 
 #[test]
-fn what_was_not_asked_for_changes_nothing() {
+fn an_unexpected_event_changes_nothing() {
     let mut turn = Turn::new(user(), Limits { rounds: 1, ..Limits::default() });
     turn.answered(Answer::GoOn);
     turn.tool_finished("a", text("x"));
@@ -294,7 +294,7 @@ fn steps() -> impl Strategy<Value = Vec<Happens>> {
 
 proptest! {
     #[test]
-    fn the_history_is_valid_whatever_happens(steps in steps()) {
+    fn the_history_is_valid_for_any_sequence_of_events(steps in steps()) {
         let limits = Limits { rounds: 4, ..Limits::default() };
         let mut turn = Turn::new(user(), limits);
         let mut ids = 0;

@@ -5,16 +5,16 @@ use toolrack_agent::{
 };
 use toolrack_testkit::model::Answer;
 
-use crate::talk::{PICTURE, conversation, heard, lines, pretty, scripted, sent, streamed, tools, whole};
+use crate::talk::{PICTURE, conversation, full_request, lines, pretty, scripted, sent, streamed, tools, transcript};
 
 const WIRE: Wire = Wire::Anthropic;
 const NO_CHANGE: fn(&mut ModelSettings) = |_| {};
 
 #[tokio::test]
-async fn a_whole_conversation_is_sent_as_messages_want_it() {
+async fn a_conversation_is_sent_in_the_format_of_messages() {
     let messages = conversation();
     let tools = tools(WIRE);
-    let mut request = whole(&messages, &tools);
+    let mut request = full_request(&messages, &tools);
     request.max_tokens = None;
     insta::assert_snapshot!(lines(&sent(NO_CHANGE, WIRE, request).await), @r#"
     model: "some-model"
@@ -51,10 +51,10 @@ async fn without_a_cache_nothing_is_marked_and_without_tools_none_are_mentioned(
     let tools = tools(WIRE);
     request.tools = Some(&tools);
     let _not_found = model.complete(request).await;
-    assert!(server.asked()[1].body.contains(tools.json().get()), "the bytes that they were");
-    assert_eq!(server.asked()[0].path, "/v1/messages");
-    assert_eq!(server.asked()[0].header("x-api-key"), Some("sk-secret-0123456789"));
-    assert_eq!(server.asked()[0].header("anthropic-version"), Some("2023-06-01"));
+    assert!(server.requests()[1].body.contains(tools.json().get()), "the bytes that they were");
+    assert_eq!(server.requests()[0].path, "/v1/messages");
+    assert_eq!(server.requests()[0].header("x-api-key"), Some("sk-secret-0123456789"));
+    assert_eq!(server.requests()[0].header("anthropic-version"), Some("2023-06-01"));
 }
 
 #[tokio::test]
@@ -154,8 +154,8 @@ const THINKING: [&str; 16] = [
 ];
 
 #[tokio::test]
-async fn thinking_text_and_parallel_calls_are_told_and_kept_in_their_order() {
-    let whole = json!({"type": "message", "role": "assistant", "content": [
+async fn thinking_text_and_parallel_calls_are_streamed_and_stored_in_order() {
+    let complete_answer = json!({"type": "message", "role": "assistant", "content": [
         {"type": "thinking", "thinking": "Two cities.", "signature": "EqRk"},
         {"type": "redacted_thinking", "data": "b64=="},
         {"type": "text", "text": "Let me see."},
@@ -163,7 +163,7 @@ async fn thinking_text_and_parallel_calls_are_told_and_kept_in_their_order() {
         {"type": "tool_use", "id": "toolu_2", "name": "weather", "input": {"city": "Rome"}},
     ], "stop_reason": "tool_use", "usage": {"input_tokens": 10, "cache_read_input_tokens": 100,
         "cache_creation_input_tokens": 5, "output_tokens": 50}});
-    insta::assert_snapshot!(heard("custom", WIRE, &THINKING, Some(whole)).await, @r#"
+    insta::assert_snapshot!(transcript("custom", WIRE, &THINKING, Some(complete_answer)).await, @r#"
     usage in 115 (100 read, 5 written) out 1 (0 thinking)
     thinking "Two "
     thinking "cities."
@@ -237,7 +237,7 @@ async fn counts_that_cannot_be_are_no_end_of_the_answer() {
 }
 
 #[tokio::test]
-async fn thinking_goes_back_as_it_came_before_the_calls_and_to_no_other_model() {
+async fn thinking_is_sent_back_unchanged_before_the_calls_to_the_same_model_only() {
     let (_server, model) = scripted("custom", WIRE, [Answer::events(THINKING)]).await;
     let mut messages = vec![Message::new(Role::User, "hello")];
     messages.push(streamed(&*model, Request::new(&messages)).await.1.unwrap().message);
@@ -296,7 +296,7 @@ async fn a_message_that_was_changed_keeps_its_thinking_in_front() {
 }
 
 #[tokio::test]
-async fn blocks_of_the_providers_own_tools_are_kept_with_their_input() {
+async fn blocks_of_the_provider_s_own_tools_are_stored_with_their_input() {
     let events = [
         r#"{"type":"content_block_start","index":0,"content_block":{"type":"server_tool_use","id":"srv_1","name":"web_search","input":{}}}"#,
         r#"{"type":"content_block_delta","index":0,"delta":{"type":"input_json_delta","partial_json":"{\"query\":"}}"#,
@@ -306,7 +306,7 @@ async fn blocks_of_the_providers_own_tools_are_kept_with_their_input() {
         r#"{"type":"a_kind_of_tomorrow"}"#,
         r#"{"type":"message_delta","delta":{"stop_reason":"end_turn"}}"#,
     ];
-    insta::assert_snapshot!(heard("custom", WIRE, &events, None).await, @r#"
+    insta::assert_snapshot!(transcript("custom", WIRE, &events, None).await, @r#"
     text "Found"
     End {
       "role": "assistant",
@@ -347,7 +347,7 @@ async fn every_reason_to_stop_is_known() {
         ("pause_turn", "Other(\"pause_turn\")"),
     ] {
         let event = format!(r#"{{"type":"message_delta","delta":{{"stop_reason":"{reason}"}}}}"#);
-        let told = heard("custom", WIRE, &[&event, r#"{"type":"message_stop"}"#], None).await;
-        assert!(told.starts_with(expected), "{reason}: {told}");
+        let deltas_text = transcript("custom", WIRE, &[&event, r#"{"type":"message_stop"}"#], None).await;
+        assert!(deltas_text.starts_with(expected), "{reason}: {deltas_text}");
     }
 }

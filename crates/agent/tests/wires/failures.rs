@@ -1,4 +1,4 @@
-//! Every way in which an answer can fail, over every wire: one clear outcome each.
+//! The errors of failed answers, for every kind of failure over every wire.
 
 use std::time::Duration;
 
@@ -18,8 +18,8 @@ fn hello() -> [Message; 1] {
     [Message::new(Role::User, "hello")]
 }
 
-/// An answer that begins well.
-fn beginning(wire: Wire) -> &'static str {
+/// The first event of an answer.
+fn first_event(wire: Wire) -> &'static str {
     match wire {
         Wire::Anthropic => r#"{"type":"content_block_start","index":0,"content_block":{"type":"text","text":"Hel"}}"#,
         Wire::OpenAiChat => r#"{"choices":[{"delta":{"content":"Hel"}}]}"#,
@@ -28,15 +28,15 @@ fn beginning(wire: Wire) -> &'static str {
     }
 }
 
-/// More of it.
-fn more(wire: Wire) -> &'static str {
+/// A further event of that answer.
+fn next_event(wire: Wire) -> &'static str {
     match wire {
         Wire::Anthropic => r#"{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"l"}}"#,
-        other => beginning(other),
+        other => first_event(other),
     }
 }
 
-/// A whole answer.
+/// A complete answer.
 fn good(wire: Wire) -> Answer {
     let end = match wire {
         Wire::Anthropic => r#"{"type":"message_delta","delta":{"stop_reason":"end_turn"}}"#,
@@ -44,31 +44,31 @@ fn good(wire: Wire) -> Answer {
         Wire::OpenAiResponses => r#"{"type":"response.completed","response":{"status":"completed","output":[]}}"#,
         Wire::Gemini => r#"{"candidates":[{"finishReason":"STOP"}]}"#,
     };
-    Answer::events([beginning(wire), end])
+    Answer::events([first_event(wire), end])
 }
 
-/// The outcome of one streamed request, the same as of one that is not streamed.
+/// Returns the error of a request, after checking that it is the same with and without streaming.
 async fn outcome(wire: Wire, answer: Answer) -> ModelError {
     let (server, model) = scripted("anthropic", wire, [answer.clone(), answer]).await;
     let (_, streamed) = streamed(&*model, Request::new(&hello())).await;
     let error = streamed.unwrap_err();
     let completed = model.complete(Request::new(&hello())).await.unwrap_err();
-    assert_eq!(completed.kind, error.kind, "streamed or not, it means the same");
-    assert_eq!(server.asked().len(), 2, "this is not tried again");
+    assert_eq!(completed.kind, error.kind, "streamed or not, the kind is the same");
+    assert_eq!(server.requests().len(), 2, "the request is not retried");
     assert!(!format!("{error} {error:?}").contains("sk-secret"), "a key in {error:?}");
     error
 }
 
 #[tokio::test]
-async fn statuses_that_mean_no_are_told_with_the_providers_words() {
-    let told = async |wire, status, body: serde_json::Value| outcome(wire, Answer::json(status, &body)).await;
+async fn refusing_statuses_are_reported_with_the_provider_s_text() {
+    let refused_with = async |wire, status, body: serde_json::Value| outcome(wire, Answer::json(status, &body)).await;
     for wire in WIRES {
-        let error = told(wire, 401, json!({"error": {"message": "Incorrect API key provided: sk-secret-0123456789. Or sk-secre*****6789", "code": "invalid_api_key"}})).await;
+        let error = refused_with(wire, 401, json!({"error": {"message": "Incorrect API key provided: sk-secret-0123456789. Or sk-secre*****6789", "code": "invalid_api_key"}})).await;
         insta::allow_duplicates! {
             insta::assert_snapshot!(error, @"anthropic/some-model: the key was refused (HTTP 401): Incorrect API key provided: [key] Or [key]; check the key");
         }
         assert_eq!((error.status(), error.code()), (Some(401), "MODEL_AUTH"));
-        let error = told(
+        let error = refused_with(
             wire,
             404,
             json!({"type": "error", "error": {"type": "not_found_error", "message": "model: \u{1b}[31mx"}}),
@@ -90,7 +90,7 @@ async fn statuses_that_mean_no_are_told_with_the_providers_words() {
 }
 
 #[tokio::test]
-async fn a_conversation_that_is_too_long_is_told_apart() {
+async fn a_conversation_that_is_too_long_has_its_own_error() {
     let words = [
         (
             400,
@@ -125,7 +125,7 @@ async fn a_conversation_that_is_too_long_is_told_apart() {
 }
 
 #[tokio::test]
-async fn what_may_pass_is_tried_again_and_told() {
+async fn transient_failures_are_retried_and_reported() {
     for wire in WIRES {
         for status in [408, 409, 429, 500, 502, 503, 504, 529] {
             let busy = Answer::json(status, &json!({"error": {"message": "busy"}}));
@@ -134,9 +134,9 @@ async fn what_may_pass_is_tried_again_and_told() {
             let (deltas, reply) = streamed(&*model, Request::new(&hello())).await;
             assert_eq!(reply.unwrap().message.content, "Hel");
             let retries =
-                deltas.iter().filter(|d| matches!(d, Delta::Retry { why, .. } if why.contains("busy"))).count();
-            assert_eq!((retries, server.asked().len()), (2, 3), "{status}");
-            assert_eq!(server.asked()[0].body, server.asked()[2].body);
+                deltas.iter().filter(|delta| matches!(delta, Delta::Retry { why, .. } if why.contains("busy"))).count();
+            assert_eq!((retries, server.requests().len()), (2, 3), "{status}");
+            assert_eq!(server.requests()[0].body, server.requests()[2].body);
         }
     }
 }
@@ -148,7 +148,7 @@ async fn the_tries_have_an_end() {
     let (server, model) = scripted("custom", Wire::Anthropic, vec![busy; 9]).await;
     let error = model.complete(Request::new(&hello())).await.unwrap_err();
     insta::assert_snapshot!(error, @"custom/some-model: the provider is overloaded or broken (HTTP 529): Overloaded (tried 5 times)");
-    assert_eq!((error.attempts, server.asked().len(), error.status()), (5, 5, Some(529)));
+    assert_eq!((error.attempts, server.requests().len(), error.status()), (5, 5, Some(529)));
 }
 
 #[tokio::test]
@@ -167,7 +167,7 @@ async fn retry_after_is_obeyed_within_a_bound() {
     for (header, seconds) in [("90", 90), ("Fri, 01 Jan 2100 00:00:00 GMT", 1_000_000)] {
         let (server, model) = scripted("custom", Wire::OpenAiChat, [wait(header), good(Wire::OpenAiChat)]).await;
         let error = streamed(&*model, Request::new(&hello())).await.1.unwrap_err();
-        assert_eq!(server.asked().len(), 1, "a minute and a half is not waited for");
+        assert_eq!(server.requests().len(), 1, "a wait beyond the bound is not kept");
         assert!(error.retry_after().unwrap() >= Duration::from_secs(seconds), "{error}");
         assert_eq!(error.code(), "MODEL_RATE_LIMITED");
     }
@@ -185,7 +185,7 @@ async fn no_credit_and_a_plain_no_are_not_tried_again() {
 }
 
 #[tokio::test]
-async fn a_port_that_no_model_listens_on_is_tried_again_and_told_with_the_address() {
+async fn a_closed_port_is_retried_and_reported_with_its_address() {
     let gone = FakeModel::start([]).await;
     let mut settings = settings(&gone, "custom", Wire::OpenAiChat);
     drop(gone);
@@ -194,12 +194,12 @@ async fn a_port_that_no_model_listens_on_is_tried_again_and_told_with_the_addres
     let error = settings.connect().unwrap().complete(Request::new(&hello())).await.unwrap_err();
     assert_eq!((error.code(), error.attempts), ("MODEL_UNREACHABLE", 5));
     assert!(error.to_string().contains(&format!("cannot reach http://127.0.0.1:{port}: ")), "{error}");
-    assert!(std::error::Error::source(&error).is_none(), "whoever prints causes would say it twice");
+    assert!(std::error::Error::source(&error).is_none(), "printing the sources would repeat the message");
     assert!(!format!("{error} {error:?}").contains("secret"), "{error:?}");
 }
 
 #[tokio::test]
-async fn a_connection_that_closes_before_the_answer_is_made_anew() {
+async fn a_connection_that_closes_before_the_answer_is_opened_again() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let mut settings =
         ModelSettings::new("custom", "m", Wire::OpenAiChat, format!("http://{}", listener.local_addr().unwrap()));
@@ -223,7 +223,7 @@ async fn a_connection_that_closes_before_the_answer_is_made_anew() {
 }
 
 #[tokio::test]
-async fn a_page_instead_of_an_answer_is_told_to_be_one() {
+async fn an_html_page_instead_of_an_answer_is_reported_as_one() {
     for wire in WIRES {
         let error =
             outcome(wire, Answer::new(200, "text/html; charset=utf-8", "<!doctype html><title>Welcome</title>")).await;
@@ -242,46 +242,48 @@ async fn a_page_instead_of_an_answer_is_told_to_be_one() {
     }
 }
 
-/// The outcome of a stream that begins well, after the text that it began with.
-async fn broken(wire: Wire, answer: Answer, change: impl FnOnce(&mut ModelSettings)) -> ModelError {
+/// Returns the error of a stream that fails after its first text.
+async fn error_after_text(wire: Wire, answer: Answer, change: impl FnOnce(&mut ModelSettings)) -> ModelError {
     let server = FakeModel::start([answer, good(wire)]).await;
     let mut settings = settings(&server, "custom", wire);
     change(&mut settings);
     let (deltas, reply) = streamed(&*settings.connect().unwrap(), Request::new(&hello())).await;
-    assert_eq!(deltas.first(), Some(&Delta::Text("Hel".into())), "what came is told");
-    assert_eq!(server.asked().len(), 1, "what was streamed is never asked for again");
+    assert_eq!(deltas.first(), Some(&Delta::Text("Hel".into())), "the text before the failure is streamed");
+    assert_eq!(server.requests().len(), 1, "after streamed text the request is not repeated");
     reply.unwrap_err()
 }
 
 #[tokio::test]
 async fn a_stream_that_breaks_is_never_taken_for_an_answer() {
     for wire in WIRES {
-        let begun = || Answer::events([beginning(wire)]);
-        let error = broken(wire, begun().cut(), |_| {}).await;
+        let started = || Answer::events([first_event(wire)]);
+        let error = error_after_text(wire, started().cut(), |_| {}).await;
         assert_eq!(error.code(), "MODEL_ANSWER_CUT", "{error}");
-        let error = broken(wire, begun(), |_| {}).await;
+        let error = error_after_text(wire, started(), |_| {}).await;
         assert_eq!(
             error.to_string(),
             "custom/some-model: the answer was cut off before its end: the connection was closed",
-            "a stream that ends without an end"
+            "a stream that ends without its last event"
         );
-        let error =
-            broken(wire, begun().stall_after(), |settings| settings.bounds.silence = Duration::from_millis(60)).await;
+        let error = error_after_text(wire, started().stall_after(), |settings| {
+            settings.bounds.silence = Duration::from_millis(60)
+        })
+        .await;
         assert_eq!(
             error.to_string(),
             "custom/some-model: the next piece of the answer took longer than 0.06 s (silence_timeout)"
         );
-        let error = broken(wire, Answer::events([beginning(wire), "{\"oops"]), |_| {}).await;
+        let error = error_after_text(wire, Answer::events([first_event(wire), "{\"oops"]), |_| {}).await;
         assert_eq!(error.code(), "MODEL_UNREADABLE", "{error}");
-        let said = r#"{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}"#;
-        let error = broken(wire, Answer::events([beginning(wire), said]), |_| {}).await;
+        let overloaded = r#"{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}"#;
+        let error = error_after_text(wire, Answer::events([first_event(wire), overloaded]), |_| {}).await;
         assert_eq!(error.to_string(), "custom/some-model: the provider broke the answer off: Overloaded");
         assert!(matches!(error.kind, ModelErrorKind::BrokenOff { code: Some(code), .. } if code == "overloaded_error"));
     }
 }
 
 #[tokio::test]
-async fn who_reads_the_prompt_after_the_head_of_the_answer_has_longer() {
+async fn a_server_that_sends_headers_before_it_reads_the_prompt_gets_the_first_token_timeout() {
     let head = r#"{"choices":[{"delta":{"role":"assistant","content":""}}],"usage":{"prompt_tokens":3}}"#;
     let server = FakeModel::start([Answer::events([head]).stall_after(), Answer::events([]).stall_after()]).await;
     let mut settings = settings(&server, "custom", Wire::OpenAiChat);
@@ -300,25 +302,27 @@ async fn who_reads_the_prompt_after_the_head_of_the_answer_has_longer() {
 #[tokio::test]
 async fn a_stream_without_an_end_is_ended() {
     for wire in WIRES {
-        let endless = || Answer::events([beginning(wire)]).then_for_ever(more(wire));
-        let error = broken(wire, endless(), |settings| settings.bounds.response_bytes = 100_000).await;
+        let endless = || Answer::events([first_event(wire)]).then_for_ever(next_event(wire));
+        let error = error_after_text(wire, endless(), |settings| settings.bounds.response_bytes = 100_000).await;
         assert_eq!(error.to_string(), "custom/some-model: the answer is larger than 100000 bytes (max_response_bytes)");
-        let error = broken(wire, endless(), |settings| settings.bounds.total = Duration::from_millis(200)).await;
+        let error =
+            error_after_text(wire, endless(), |settings| settings.bounds.total = Duration::from_millis(200)).await;
         assert_eq!(error.to_string(), "custom/some-model: the answer took longer than 0.2 s (total_timeout)");
     }
 }
 
 #[tokio::test]
 async fn an_answer_of_too_many_calls_is_refused() {
-    let calls: Vec<_> =
-        (0..3_000).map(|n| json!({"id": format!("c{n}"), "function": {"name": "f", "arguments": "{}"}})).collect();
+    let calls: Vec<_> = (0..3_000)
+        .map(|number| json!({"id": format!("c{number}"), "function": {"name": "f", "arguments": "{}"}}))
+        .collect();
     let body = json!({"choices": [{"message": {"tool_calls": calls}, "finish_reason": "tool_calls"}]});
     let error = outcome(Wire::OpenAiChat, Answer::json(200, &body)).await;
     assert!(error.to_string().contains("more than 2048 pieces"), "{error}");
 }
 
 #[tokio::test]
-async fn settings_that_cannot_work_are_told_before_anything_is_sent() {
+async fn impossible_settings_are_errors_before_anything_is_sent() {
     let error = |provider: &str, url: &str, key: Option<&str>| {
         let mut settings = ModelSettings::new(provider, "m", Wire::OpenAiChat, url);
         settings.key = key.map(Key::new);
@@ -343,12 +347,12 @@ async fn tools_for_another_wire_are_not_sent() {
         "custom/some-model: the tools are written for gemini, but this model speaks openai-chat"
     );
     assert_eq!(model.complete(request).await.unwrap_err().kind, error.kind);
-    assert_eq!(server.asked().len(), 0);
+    assert_eq!(server.requests().len(), 0);
 }
 
 #[tokio::test]
 async fn dropping_a_stream_ends_the_request() {
-    let answer = Answer::events([beginning(Wire::OpenAiChat)]).stall_after();
+    let answer = Answer::events([first_event(Wire::OpenAiChat)]).stall_after();
     let (_server, model) = scripted("custom", Wire::OpenAiChat, [answer]).await;
     let mut stream = model.stream(Request::new(&hello()));
     let first = futures::StreamExt::next(&mut stream).await;

@@ -5,17 +5,17 @@ use toolrack_agent::{
 };
 use toolrack_testkit::model::Answer;
 
-use crate::talk::{conversation, heard, lines, pretty, scripted, sent, streamed, tools, whole};
+use crate::talk::{conversation, full_request, lines, pretty, scripted, sent, streamed, tools, transcript};
 
 const WIRE: Wire = Wire::Gemini;
 const NO_CHANGE: fn(&mut ModelSettings) = |_| {};
 
 #[tokio::test]
-async fn a_whole_conversation_is_sent_as_generate_content_wants_it() {
+async fn a_conversation_is_sent_in_the_format_of_generate_content() {
     let messages = conversation();
     let tools = tools(WIRE);
     let extra = json!({"generationConfig": {"thinkingConfig": {"includeThoughts": true}}});
-    let mut request = whole(&messages, &tools);
+    let mut request = full_request(&messages, &tools);
     request.extra_body = extra.as_object();
     insta::assert_snapshot!(lines(&sent(NO_CHANGE, WIRE, request).await), @r#"
     generationConfig: {"maxOutputTokens":500,"temperature":0.5,"thinkingConfig":{"includeThoughts":true}}
@@ -34,7 +34,7 @@ async fn a_whole_conversation_is_sent_as_generate_content_wants_it() {
 }
 
 #[tokio::test]
-async fn the_model_stands_in_the_address_and_without_tools_none_are_mentioned() {
+async fn the_model_is_in_the_url_and_a_request_without_tools_mentions_none() {
     let (server, _) = scripted("custom", WIRE, []).await;
     let mut settings = crate::talk::settings(&server, "gemini", WIRE);
     settings.model = "models/gemini-3.5-flash".into();
@@ -43,9 +43,9 @@ async fn the_model_stands_in_the_address_and_without_tools_none_are_mentioned() 
     let _not_found = model.complete(Request::new(&messages)).await;
     let _not_found = streamed(&*model, Request::new(&messages)).await;
     insta::assert_snapshot!(server.last_body(), @r#"{"contents":[{"role":"user","parts":[{"text":"hello"}]}]}"#);
-    assert_eq!(server.asked()[0].path, "/v1beta/models/gemini-3.5-flash:generateContent");
-    assert_eq!(server.asked()[1].path, "/v1beta/models/gemini-3.5-flash:streamGenerateContent?alt=sse");
-    assert_eq!(server.asked()[0].header("x-goog-api-key"), Some("sk-secret-0123456789"));
+    assert_eq!(server.requests()[0].path, "/v1beta/models/gemini-3.5-flash:generateContent");
+    assert_eq!(server.requests()[1].path, "/v1beta/models/gemini-3.5-flash:streamGenerateContent?alt=sse");
+    assert_eq!(server.requests()[0].header("x-goog-api-key"), Some("sk-secret-0123456789"));
 }
 
 const THINKING: [&str; 5] = [
@@ -57,8 +57,8 @@ const THINKING: [&str; 5] = [
 ];
 
 #[tokio::test]
-async fn thoughts_text_and_parallel_calls_are_told_and_kept_in_their_order() {
-    let whole = json!({"candidates": [{"content": {"role": "model", "parts": [
+async fn thoughts_text_and_parallel_calls_are_streamed_and_stored_in_order() {
+    let complete_answer = json!({"candidates": [{"content": {"role": "model", "parts": [
         {"text": "Two cities.", "thought": true},
         {"text": "Let me see."},
         {"functionCall": {"name": "weather", "args": {"city": "Bern"}}, "thoughtSignature": "c2ln"},
@@ -66,7 +66,7 @@ async fn thoughts_text_and_parallel_calls_are_told_and_kept_in_their_order() {
         {"text": "", "thoughtSignature": "ZW5k"},
     ]}, "finishReason": "STOP"}], "usageMetadata": {"promptTokenCount": 30, "candidatesTokenCount": 7,
         "thoughtsTokenCount": 5, "cachedContentTokenCount": 8}});
-    insta::assert_snapshot!(heard("custom", WIRE, &THINKING, Some(whole)).await, @r#"
+    insta::assert_snapshot!(transcript("custom", WIRE, &THINKING, Some(complete_answer)).await, @r#"
     thinking "Two cities."
     usage in 30 (0 read, 0 written) out 0 (0 thinking)
     text "Let me "
@@ -133,7 +133,7 @@ async fn thoughts_text_and_parallel_calls_are_told_and_kept_in_their_order() {
 }
 
 #[tokio::test]
-async fn signatures_go_back_where_they_stood_and_to_no_other_model() {
+async fn signatures_are_sent_back_in_place_to_the_same_model_only() {
     let (_server, model) = scripted("custom", WIRE, [Answer::events(THINKING)]).await;
     let mut messages = vec![Message::new(Role::User, "hello")];
     messages.push(streamed(&*model, Request::new(&messages)).await.1.unwrap().message);

@@ -30,5 +30,5 @@ async fn servers_that_run_here_are_found_with_their_models() {
              "models": [{"name": "a", "tools": null}, {"name": "b", "tools": null}]},
         ])
     );
-    assert_eq!(ollama.asked()[1].json(), json!({"model": "qwen3:8b"}));
+    assert_eq!(ollama.requests()[1].json(), json!({"model": "qwen3:8b"}));
 }

@@ -6,16 +6,16 @@ use toolrack_agent::{
 use toolrack_host::{ToolBlock, ToolDefinition};
 use toolrack_testkit::{FakeModel, model::Answer};
 
-use crate::talk::{conversation, heard, lines, scripted, sent, sent_to, settings, streamed, tools, whole};
+use crate::talk::{conversation, full_request, lines, scripted, sent, sent_to, settings, streamed, tools, transcript};
 
 const WIRE: Wire = Wire::OpenAiChat;
 const NO_CHANGE: fn(&mut ModelSettings) = |_| {};
 
 #[tokio::test]
-async fn a_whole_conversation_is_sent_as_chat_completions_want_it() {
+async fn a_conversation_is_sent_in_the_format_of_chat_completions() {
     let messages = conversation();
     let tools = tools(WIRE);
-    let request = whole(&messages, &tools);
+    let request = full_request(&messages, &tools);
     insta::assert_snapshot!(lines(&sent(NO_CHANGE, WIRE, request).await), @r#"
     model: "some-model"
     max_tokens: 500
@@ -39,17 +39,17 @@ async fn a_whole_conversation_is_sent_as_chat_completions_want_it() {
 }
 
 #[tokio::test]
-async fn without_tools_none_are_mentioned_and_without_a_stream_neither_is_that() {
+async fn a_request_without_tools_and_stream_mentions_neither() {
     let (server, model) = scripted("custom", WIRE, []).await;
     let messages = [Message::new(Role::User, "hello")];
     let _not_found = model.complete(Request::new(&messages)).await;
     insta::assert_snapshot!(server.last_body(), @r#"{"model":"some-model","messages":[{"role":"user","content":"hello"}]}"#);
-    assert_eq!(server.asked()[0].path, "/v1/chat/completions");
-    assert_eq!(server.asked()[0].header("authorization"), Some("Bearer sk-secret-0123456789"));
+    assert_eq!(server.requests()[0].path, "/v1/chat/completions");
+    assert_eq!(server.requests()[0].header("authorization"), Some("Bearer sk-secret-0123456789"));
 }
 
 #[tokio::test]
-async fn the_tools_are_the_bytes_that_they_were_and_the_name_of_the_model_is_verbatim() {
+async fn tools_and_model_name_are_sent_verbatim() {
     let server = FakeModel::start([]).await;
     let mut settings = settings(&server, "custom", WIRE);
     settings.model = "ft:gpt-4o:org::abc-high".into();
@@ -66,12 +66,12 @@ async fn the_tools_are_the_bytes_that_they_were_and_the_name_of_the_model_is_ver
     let mut request = Request::new(&messages);
     request.tools = Some(&tools);
     let _not_found = streamed(&*model, request).await;
-    assert!(server.asked()[0].body.contains(odd), "{}", server.asked()[0].body);
+    assert!(server.requests()[0].body.contains(odd), "{}", server.requests()[0].body);
     assert_eq!(server.last_body()["model"], "ft:gpt-4o:org::abc-high");
 }
 
 #[tokio::test]
-async fn extra_members_win_and_null_removes_but_the_conversation_is_ours() {
+async fn extra_members_override_and_null_removes_all_but_the_conversation() {
     let messages = [Message::new(Role::User, "hello")];
     let extra = json!({"temperature": 0, "stream_options": null, "messages": [], "stream": false, "top_k": 3});
     let mut request = Request::new(&messages);
@@ -82,7 +82,7 @@ async fn extra_members_win_and_null_removes_but_the_conversation_is_ours() {
 }
 
 #[tokio::test]
-async fn providers_get_what_each_of_them_takes() {
+async fn each_provider_gets_its_own_dialect() {
     let thinking = || {
         let events = [
             r#"{"choices":[{"index":0,"delta":{"reasoning_content":"Hm."}}]}"#,
@@ -111,7 +111,7 @@ async fn providers_get_what_each_of_them_takes() {
 }
 
 #[tokio::test]
-async fn thinking_goes_back_to_the_model_that_thought_and_to_no_other() {
+async fn thinking_is_sent_back_only_to_the_model_that_wrote_it() {
     let events = [
         r#"{"choices":[{"index":0,"delta":{"reasoning_content":"Hm."}}]}"#,
         r#"{"choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"id":"a","function":{"name":"f","arguments":"{}"}}]},"finish_reason":"tool_calls"}]}"#,
@@ -127,7 +127,7 @@ async fn thinking_goes_back_to_the_model_that_thought_and_to_no_other() {
 }
 
 #[tokio::test]
-async fn text_is_told_as_it_comes() {
+async fn text_is_streamed_as_it_arrives() {
     let events = [
         r#"{"choices":[{"index":0,"delta":{"role":"assistant","content":""}}],"usage":null}"#,
         r#"{"choices":[{"index":0,"delta":{"content":"Hel"}}]}"#,
@@ -136,12 +136,12 @@ async fn text_is_told_as_it_comes() {
         r#"{"choices":[],"usage":{"prompt_tokens":20,"completion_tokens":7,"prompt_tokens_details":{"cached_tokens":16},"completion_tokens_details":{"reasoning_tokens":3}}}"#,
         "[DONE]",
     ];
-    let whole = json!({
+    let complete_answer = json!({
         "choices": [{"index": 0, "message": {"role": "assistant", "content": "Hello, wörld", "refusal": null}, "finish_reason": "stop"}],
         "usage": {"prompt_tokens": 20, "completion_tokens": 7, "prompt_tokens_details": {"cached_tokens": 16},
                   "completion_tokens_details": {"reasoning_tokens": 3}},
     });
-    insta::assert_snapshot!(heard("custom", WIRE, &events, Some(whole)).await, @r#"
+    insta::assert_snapshot!(transcript("custom", WIRE, &events, Some(complete_answer)).await, @r#"
     text "Hel"
     text "lo, wörld"
     usage in 20 (16 read, 0 written) out 7 (3 thinking)
@@ -153,7 +153,7 @@ async fn text_is_told_as_it_comes() {
 }
 
 #[tokio::test]
-async fn parallel_calls_are_put_together_by_index_however_they_are_mixed() {
+async fn interleaved_calls_are_put_together_by_index() {
     let events = [
         r#"{"choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"id":"a","type":"function","function":{"name":"weather","arguments":""}}]}}]}"#,
         r#"{"choices":[{"index":0,"delta":{"tool_calls":[{"index":1,"id":"b","type":"function","function":{"name":"time","arguments":"{\"zo"}}]}}]}"#,
@@ -162,11 +162,11 @@ async fn parallel_calls_are_put_together_by_index_however_they_are_mixed() {
         r#"{"choices":[{"index":0,"delta":{},"finish_reason":"tool_calls"}]}"#,
         "[DONE]",
     ];
-    let whole = json!({"choices": [{"message": {"content": null, "tool_calls": [
+    let complete_answer = json!({"choices": [{"message": {"content": null, "tool_calls": [
         {"id": "a", "type": "function", "function": {"name": "weather", "arguments": "{\"city\":\"Bern\"}"}},
         {"id": "b", "type": "function", "function": {"name": "time", "arguments": "{\"zone\":1}"}},
     ]}, "finish_reason": "tool_calls"}]});
-    insta::assert_snapshot!(heard("custom", WIRE, &events, Some(whole)).await, @r#"
+    insta::assert_snapshot!(transcript("custom", WIRE, &events, Some(complete_answer)).await, @r#"
     call 0 a weather
     call 1 b time
     arguments 1 {"zo
@@ -202,7 +202,7 @@ async fn calls_without_ids_indices_or_an_honest_reason_are_understood() {
     let events = [
         r#"{"choices":[{"delta":{"tool_calls":[{"index":0,"function":{"name":"a","arguments":{"x":1}}},{"index":1,"function":{"name":"b"}}]},"finish_reason":"stop"}]}"#,
     ];
-    insta::assert_snapshot!(heard("custom", WIRE, &events, None).await, @r#"
+    insta::assert_snapshot!(transcript("custom", WIRE, &events, None).await, @r#"
     call 0 call_1_0 a
     arguments 0 {"x":1}
     call 1 call_1_1 b
@@ -231,7 +231,7 @@ async fn calls_without_ids_indices_or_an_honest_reason_are_understood() {
         r#"{"choices":[{"delta":{"tool_calls":[{"index":0,"id":"y","function":{"name":"b","arguments":"{}"}}]}}]}"#,
         "[DONE]",
     ];
-    insta::assert_snapshot!(heard("custom", WIRE, &events, None).await, @r#"
+    insta::assert_snapshot!(transcript("custom", WIRE, &events, None).await, @r#"
     call 0 x a
     arguments 0 {}
     call 1 y b
@@ -256,31 +256,31 @@ async fn calls_without_ids_indices_or_an_honest_reason_are_understood() {
 }
 
 #[tokio::test]
-async fn without_an_index_the_id_tells_which_call_goes_on() {
+async fn without_an_index_the_id_decides_which_call_continues() {
     let events = [
         r#"{"choices":[{"delta":{"tool_calls":[{"id":"x","function":{"name":"a","arguments":"{\"n\":"}}]}}]}"#,
         r#"{"choices":[{"delta":{"tool_calls":[{"function":{"arguments":"1"}}]}}]}"#,
         r#"{"choices":[{"delta":{"tool_calls":[{"id":"y","function":{"name":"b","arguments":"{}"}}]}}]}"#,
         r#"{"choices":[{"delta":{"tool_calls":[{"id":"x","function":{"arguments":"}"}}]},"finish_reason":"tool_calls"}]}"#,
     ];
-    let told = heard("custom", WIRE, &events, None).await;
-    let told: Vec<_> = told.lines().take_while(|line| !line.starts_with("ToolCalls")).collect();
+    let deltas_text = transcript("custom", WIRE, &events, None).await;
+    let deltas_text: Vec<_> = deltas_text.lines().take_while(|line| !line.starts_with("ToolCalls")).collect();
     let expected =
         ["call 0 x a", r#"arguments 0 {"n":"#, "arguments 0 1", "call 1 y b", "arguments 1 {}", "arguments 0 }"];
-    assert_eq!(told, expected);
+    assert_eq!(deltas_text, expected);
 }
 
 #[tokio::test]
-async fn two_calls_with_one_id_get_two() {
+async fn two_calls_with_the_same_id_get_different_ids() {
     let events = [
         r#"{"choices":[{"delta":{"tool_calls":[{"index":0,"id":"same","function":{"name":"a","arguments":"{}"}},{"index":1,"id":"same","function":{"name":"b","arguments":"{}"}}]},"finish_reason":"tool_calls"}]}"#,
     ];
-    let told = heard("custom", WIRE, &events, None).await;
-    assert!(told.starts_with("call 0 same a\narguments 0 {}\ncall 1 call_1_1 b\n"), "{told}");
+    let deltas_text = transcript("custom", WIRE, &events, None).await;
+    assert!(deltas_text.starts_with("call 0 same a\narguments 0 {}\ncall 1 call_1_1 b\n"), "{deltas_text}");
 }
 
 #[tokio::test]
-async fn arguments_that_are_no_object_are_kept_as_they_are() {
+async fn arguments_that_are_no_object_are_stored_as_text() {
     for (arguments, raw) in [
         (r#"{\"city\": \"Be"#, Some(r#"{"city": "Be"#)),
         ("[1]", Some("[1]")),
@@ -302,8 +302,8 @@ async fn arguments_that_are_no_object_are_kept_as_they_are() {
 }
 
 #[tokio::test]
-async fn thinking_in_every_dialect_is_told_and_is_no_text() {
-    for (event, kept) in [
+async fn thinking_of_every_dialect_is_streamed_as_thinking() {
+    for (event, blocks) in [
         (r#"{"reasoning_content":"Hm."}"#, json!([{"raw": {"reasoning_content": "Hm."}}])),
         (r#"{"reasoning":"Hm."}"#, Value::Null),
         (r#"{"content":[{"type":"thinking","thinking":[{"type":"text","text":"Hm."}]}]}"#, Value::Null),
@@ -315,7 +315,7 @@ async fn thinking_in_every_dialect_is_told_and_is_no_text() {
         assert_eq!(deltas, [toolrack_agent::Delta::Thinking("Hm.".into())], "{event}");
         let message = reply.unwrap().message;
         assert_eq!(message.content, "");
-        assert_eq!(json!(message).pointer("/blocks/blocks").cloned().unwrap_or_default(), kept, "{event}");
+        assert_eq!(json!(message).pointer("/blocks/blocks").cloned().unwrap_or_default(), blocks, "{event}");
     }
 }
 
@@ -339,14 +339,15 @@ async fn openrouters_blocks_of_reasoning_are_put_together_and_sent_back() {
 }
 
 #[tokio::test]
-async fn a_refusal_is_one() {
+async fn a_refusal_stops_with_its_reason() {
     let events = [
         r#"{"choices":[{"delta":{"refusal":"I can"}}]}"#,
         r#"{"choices":[{"delta":{"refusal":"not."},"finish_reason":"stop"}]}"#,
         "[DONE]",
     ];
-    let whole = json!({"choices": [{"message": {"content": null, "refusal": "I cannot."}, "finish_reason": "stop"}]});
-    insta::assert_snapshot!(heard("custom", WIRE, &events, Some(whole)).await, @r#"
+    let complete_answer =
+        json!({"choices": [{"message": {"content": null, "refusal": "I cannot."}, "finish_reason": "stop"}]});
+    insta::assert_snapshot!(transcript("custom", WIRE, &events, Some(complete_answer)).await, @r#"
     text "I can"
     text "not."
     Refusal {
@@ -354,16 +355,24 @@ async fn a_refusal_is_one() {
       "content": "I cannot."
     }
     "#);
-    let told =
-        heard("custom", WIRE, &[r#"{"choices":[{"delta":{"content":"I "},"finish_reason":"content_filter"}]}"#], None)
-            .await;
-    assert!(told.contains("Refusal"), "{told}");
+    let deltas_text = transcript(
+        "custom",
+        WIRE,
+        &[r#"{"choices":[{"delta":{"content":"I "},"finish_reason":"content_filter"}]}"#],
+        None,
+    )
+    .await;
+    assert!(deltas_text.contains("Refusal"), "{deltas_text}");
 }
 
 #[tokio::test]
-async fn an_unknown_reason_to_stop_is_told_safely() {
-    let told =
-        heard("custom", WIRE, &[r#"{"choices":[{"delta":{"content":"I "},"finish_reason":"\u001b[31mwhim"}]}"#], None)
-            .await;
-    assert!(told.contains(r#"Other("\\u{1b}[31mwhim")"#), "{told}");
+async fn an_unknown_stop_reason_is_escaped() {
+    let deltas_text = transcript(
+        "custom",
+        WIRE,
+        &[r#"{"choices":[{"delta":{"content":"I "},"finish_reason":"\u001b[31mwhim"}]}"#],
+        None,
+    )
+    .await;
+    assert!(deltas_text.contains(r#"Other("\\u{1b}[31mwhim")"#), "{deltas_text}");
 }

@@ -5,16 +5,16 @@ use toolrack_agent::{
 };
 use toolrack_testkit::model::Answer;
 
-use crate::talk::{conversation, heard, lines, pretty, scripted, sent, streamed, tools, whole};
+use crate::talk::{conversation, full_request, lines, pretty, scripted, sent, streamed, tools, transcript};
 
 const WIRE: Wire = Wire::OpenAiResponses;
 const NO_CHANGE: fn(&mut ModelSettings) = |_| {};
 
 #[tokio::test]
-async fn a_whole_conversation_is_sent_as_responses_wants_it() {
+async fn a_conversation_is_sent_in_the_format_of_responses() {
     let messages = conversation();
     let tools = tools(WIRE);
-    let request = whole(&messages, &tools);
+    let request = full_request(&messages, &tools);
     insta::assert_snapshot!(lines(&sent(NO_CHANGE, WIRE, request).await), @r#"
     model: "some-model"
     store: false
@@ -42,7 +42,7 @@ async fn a_whole_conversation_is_sent_as_responses_wants_it() {
 }
 
 #[tokio::test]
-async fn without_tools_none_are_mentioned_and_who_does_not_think_is_not_asked_for_thoughts() {
+async fn a_request_without_tools_or_thinking_mentions_neither() {
     let (server, _) = scripted("custom", WIRE, []).await;
     let mut settings = crate::talk::settings(&server, "openai", WIRE);
     settings.model = "gpt-4.1-mini".into();
@@ -50,8 +50,8 @@ async fn without_tools_none_are_mentioned_and_who_does_not_think_is_not_asked_fo
     let messages = [Message::new(Role::User, "hello")];
     let _not_found = model.complete(Request::new(&messages)).await;
     insta::assert_snapshot!(server.last_body(), @r#"{"model":"gpt-4.1-mini","store":false,"input":[{"type":"message","role":"user","content":[{"type":"input_text","text":"hello"}]}]}"#);
-    assert_eq!(server.asked()[0].path, "/v1/responses");
-    assert_eq!(server.asked()[0].header("authorization"), Some("Bearer sk-secret-0123456789"));
+    assert_eq!(server.requests()[0].path, "/v1/responses");
+    assert_eq!(server.requests()[0].header("authorization"), Some("Bearer sk-secret-0123456789"));
 }
 
 const THINKING: [&str; 17] = [
@@ -75,15 +75,15 @@ const THINKING: [&str; 17] = [
 ];
 
 #[tokio::test]
-async fn reasoning_text_and_parallel_calls_are_told_and_kept_in_their_order() {
-    let whole = json!({"status": "completed", "error": null, "output": [
+async fn reasoning_text_and_parallel_calls_are_streamed_and_stored_in_order() {
+    let complete_answer = json!({"status": "completed", "error": null, "output": [
         {"type": "reasoning", "id": "rs_1", "summary": [{"type": "summary_text", "text": "Two cities."}], "encrypted_content": "gAAA"},
         {"type": "message", "id": "msg_1", "role": "assistant", "phase": "commentary", "content": [{"type": "output_text", "text": "Let me see."}]},
         {"type": "function_call", "id": "fc_1", "call_id": "call_1", "name": "weather", "arguments": "{\"city\":\"Bern\"}"},
         {"type": "function_call", "id": "fc_2", "call_id": "call_2", "name": "weather", "arguments": "{\"city\":\"Rome\"}"},
     ], "usage": {"input_tokens": 30, "output_tokens": 12, "input_tokens_details": {"cached_tokens": 8},
         "output_tokens_details": {"reasoning_tokens": 5}}});
-    insta::assert_snapshot!(heard("custom", WIRE, &THINKING, Some(whole)).await, @r#"
+    insta::assert_snapshot!(transcript("custom", WIRE, &THINKING, Some(complete_answer)).await, @r#"
     thinking "Two cities."
     text "Let me "
     text "see."
@@ -150,7 +150,7 @@ async fn reasoning_text_and_parallel_calls_are_told_and_kept_in_their_order() {
 }
 
 #[tokio::test]
-async fn encrypted_reasoning_goes_back_as_it_came_and_to_no_other_model() {
+async fn encrypted_reasoning_is_sent_back_unchanged_to_the_same_model_only() {
     let (_server, model) = scripted("custom", WIRE, [Answer::events(THINKING)]).await;
     let mut messages = vec![Message::new(Role::User, "hello")];
     messages.push(streamed(&*model, Request::new(&messages)).await.1.unwrap().message);
@@ -216,7 +216,7 @@ async fn reasoning_that_was_stored_nowhere_is_not_referred_to() {
         r#"{"type":"response.output_item.done","output_index":1,"item":{"type":"message","content":[{"type":"output_text","text":"Hi"}]}}"#,
         r#"{"type":"response.completed","response":{"status":"completed"}}"#,
     ];
-    insta::assert_snapshot!(heard("custom", WIRE, &events, None).await, @r#"
+    insta::assert_snapshot!(transcript("custom", WIRE, &events, None).await, @r#"
     text "Hi"
     End {
       "role": "assistant",
@@ -235,7 +235,7 @@ async fn a_server_that_says_ids_instead_of_places_is_understood() {
         r#"{"type":"response.output_item.done","item":{"type":"function_call","id":"fc_1","call_id":"fc_1","name":"add","arguments":"{\"a\":1}"}}"#,
         r#"{"type":"response.completed","response":{"status":"completed","output":[{"type":"function_call","call_id":"fc_1","name":"add","arguments":"{\"a\":1}"}]}}"#,
     ];
-    insta::assert_snapshot!(heard("custom", WIRE, &events, None).await, @r#"
+    insta::assert_snapshot!(transcript("custom", WIRE, &events, None).await, @r#"
     call 0 fc_1 add
     arguments 0 {"a":1
     arguments 0 }
@@ -256,14 +256,14 @@ async fn a_server_that_says_ids_instead_of_places_is_understood() {
 }
 
 #[tokio::test]
-async fn a_refusal_is_one() {
+async fn a_refusal_stops_with_its_reason() {
     let events = [
         r#"{"type":"response.output_item.added","output_index":0,"item":{"type":"message","content":[]}}"#,
         r#"{"type":"response.refusal.delta","output_index":0,"delta":"I cannot."}"#,
         r#"{"type":"response.completed","response":{"status":"completed"}}"#,
     ];
-    let whole = json!({"status": "completed", "output": [{"type": "message", "content": [{"type": "refusal", "refusal": "I cannot."}]}]});
-    insta::assert_snapshot!(heard("custom", WIRE, &events, Some(whole)).await, @r#"
+    let complete_answer = json!({"status": "completed", "output": [{"type": "message", "content": [{"type": "refusal", "refusal": "I cannot."}]}]});
+    insta::assert_snapshot!(transcript("custom", WIRE, &events, Some(complete_answer)).await, @r#"
     text "I cannot."
     Refusal {
       "role": "assistant",

@@ -14,7 +14,7 @@ use toolrack_testkit::{FakeModel, model::Answer};
 /// A picture, as MCP has it; the beginning of one.
 pub(crate) const PICTURE: &str = "iVBORw0KGgo=";
 
-/// Settings for a scripted model that is not waited for.
+/// Settings for a scripted model, with a short pause before a retry.
 pub(crate) fn settings(server: &FakeModel, provider: &str, wire: Wire) -> ModelSettings {
     let mut settings = ModelSettings::new(provider, "some-model", wire, server.url());
     settings.key = Some(Key::new("sk-secret-0123456789"));
@@ -33,7 +33,7 @@ pub(crate) async fn scripted(
     (server, model)
 }
 
-/// Everything that a stream told.
+/// Returns the deltas of a stream and its reply.
 pub(crate) async fn streamed(model: &dyn Model, request: Request<'_>) -> (Vec<Delta>, Result<Reply, ModelError>) {
     let mut stream = model.stream(request);
     let mut deltas = Vec::new();
@@ -53,9 +53,9 @@ pub(crate) async fn streamed(model: &dyn Model, request: Request<'_>) -> (Vec<De
     panic!("the stream ended without an answer or an error, after {deltas:?}");
 }
 
-/// Hears one answer, streamed piece by piece, streamed in single bytes and, if given, whole: all must be understood
-/// the same. What was told comes as one line for each delta, then the answer.
-pub(crate) async fn heard(provider: &str, wire: Wire, events: &[&str], whole: Option<Value>) -> String {
+/// Returns the deltas of an answer, one a line, followed by the reply. The answer is streamed event by event, streamed
+/// byte by byte and, if given, sent unstreamed: each must give the same reply.
+pub(crate) async fn transcript(provider: &str, wire: Wire, events: &[&str], complete_answer: Option<Value>) -> String {
     let conversation = [Message::new(Role::User, "hello")];
     let answers = [Answer::events(events.iter().copied()), Answer::events(events.iter().copied()).byte_by_byte()];
     let (_server, model) = scripted(provider, wire, answers).await;
@@ -63,17 +63,20 @@ pub(crate) async fn heard(provider: &str, wire: Wire, events: &[&str], whole: Op
     let reply = reply.unwrap();
     let (again, same) = streamed(&*model, Request::new(&conversation)).await;
     assert_eq!((&deltas, &reply), (&again, &same.unwrap()), "how a stream is cut makes no difference");
-    if let Some(whole) = whole {
-        let (_server, model) = scripted(provider, wire, [Answer::json(200, &whole), Answer::json(200, &whole)]).await;
+    if let Some(complete_answer) = complete_answer {
+        let (_server, model) =
+            scripted(provider, wire, [Answer::json(200, &complete_answer), Answer::json(200, &complete_answer)]).await;
         let completed = model.complete(Request::new(&conversation)).await.unwrap();
-        assert_eq!(completed, reply, "whole or streamed, the answer is the same");
+        assert_eq!(completed, reply, "the answer is the same, streamed or not");
         // Not every server streams when asked to.
         let (_, unstreamed) = streamed(&*model, Request::new(&conversation)).await;
         assert_eq!(unstreamed.unwrap(), reply);
     }
-    let text: String =
-        deltas.iter().filter_map(|d| if let Delta::Text(text) = d { Some(text.as_str()) } else { None }).collect();
-    assert_eq!(text, reply.message.content, "what is streamed is what is kept");
+    let text: String = deltas
+        .iter()
+        .filter_map(|delta| if let Delta::Text(text) = delta { Some(text.as_str()) } else { None })
+        .collect();
+    assert_eq!(text, reply.message.content, "the streamed text is the stored text");
     let mut lines: Vec<String> = deltas.iter().map(in_words).collect();
     lines.push(format!("{:?} {}", reply.stop, pretty(&json!(reply.message))));
     lines.join("\n")
@@ -112,12 +115,12 @@ pub(crate) fn lines(body: &Value) -> String {
     lines.join("\n")
 }
 
-/// What one request becomes.
+/// Returns the body that one request becomes.
 pub(crate) async fn sent(settings: impl FnOnce(&mut ModelSettings), wire: Wire, request: Request<'_>) -> Value {
     sent_to("custom", settings, wire, request).await
 }
 
-/// What one request to this provider becomes.
+/// Returns the body that one request to this provider becomes.
 pub(crate) async fn sent_to(
     provider: &str,
     change: impl FnOnce(&mut ModelSettings),
@@ -132,7 +135,7 @@ pub(crate) async fn sent_to(
     server.last_body()
 }
 
-/// Two tools, one of them with nothing but a name.
+/// Returns two tools, one of them without a description and arguments.
 pub(crate) fn tools(wire: Wire) -> ToolBlock {
     let tool = |name: &str, description: &str, schema: Value| ToolDefinition {
         name: name.into(),
@@ -146,8 +149,8 @@ pub(crate) fn tools(wire: Wire) -> ToolBlock {
     ToolBlock::new(wire, vec![weather, now])
 }
 
-/// Says all that a request can say to any provider.
-pub(crate) fn whole<'a>(messages: &'a [Message], tools: &'a ToolBlock) -> Request<'a> {
+/// Returns a request with every field that all providers know.
+pub(crate) fn full_request<'a>(messages: &'a [Message], tools: &'a ToolBlock) -> Request<'a> {
     let mut request = Request::new(messages);
     request.system = Some("You are a guide.");
     request.tools = Some(tools);
@@ -161,7 +164,7 @@ pub(crate) fn call(id: &str, name: &str, city: &str) -> ToolCallData {
     ToolCallData::from_text(id, name, &json!({"city": city}).to_string())
 }
 
-/// A conversation with everything in it: a system message, a picture, two calls at once, of which one failed, a broken
+/// Returns a conversation with every kind of message: a system message, a picture, two calls at once, of which one failed, a broken
 /// call, and an answer.
 pub(crate) fn conversation() -> Vec<Message> {
     let picture = || toolrack_host::Content::Image { data: PICTURE.into(), mime_type: "image/png".into() };

@@ -13,7 +13,7 @@ fn a_token_is_old_a_minute_before_its_end_or_in_the_last_fifth_of_a_short_life()
 }
 
 #[test]
-fn an_answer_without_a_usable_bearer_token_is_none() {
+fn a_response_without_a_usable_bearer_token_is_an_error() {
     let of = |json: Value| Tokens::in_answer(&json, &["asked".into()], false);
     let token = of(serde_json::json!({"access_token": "a", "token_type": "Bearer", "expires_in": 5})).unwrap();
     assert_eq!((token.scopes, token.expires), (vec!["asked".to_owned()], Some(token.received + 5)));
@@ -28,7 +28,7 @@ fn an_answer_without_a_usable_bearer_token_is_none() {
 }
 
 #[test]
-fn a_token_that_must_be_bound_is_no_other() {
+fn a_token_that_must_be_bound_is_never_a_bearer_token() {
     let of = |kind: &str| {
         Tokens::in_answer(&serde_json::json!({ "access_token": "a", "token_type": kind }), &[], true).is_ok()
     };
@@ -54,7 +54,7 @@ fn credentials(key: bool, secret: Option<&str>, tokens: Option<Tokens>) -> Crede
 }
 
 #[test]
-fn what_is_kept_comes_back_and_what_was_damaged_is_no_sign_in() {
+fn stored_credentials_are_read_back_and_damaged_ones_are_no_sign_in() {
     let refresh = Tokens { refresh: Some("r".into()), scopes: vec!["s".into()], ..tokens(60) };
     for kept in [credentials(true, Some("cs"), Some(refresh)), credentials(false, None, None)] {
         let bytes = kept.to_bytes();
@@ -146,7 +146,7 @@ fn an_answer_is_read_with_all_that_servers_write_into_it() {
 }
 
 #[test]
-fn a_token_that_can_be_renewed_is_so_ahead_of_its_end_and_any_other_is_used_up_to_it() {
+fn a_renewable_token_is_renewed_early_and_any_other_is_used_until_it_expires() {
     let renewable = Tokens { refresh: Some("r".into()), ..tokens(600) };
     for (now, with_refresh, without) in
         [(1_000, false, false), (1_540, true, false), (1_599, true, false), (1_600, true, true)]

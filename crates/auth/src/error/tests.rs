@@ -45,7 +45,7 @@ fn every_error_has_a_code_of_its_own_and_a_next_step_or_says_it_itself() {
 }
 
 #[test]
-fn what_a_server_says_of_a_refusal_is_told_and_silence_is_not() {
+fn an_error_repeats_the_server_s_reason_only_if_there_is_one() {
     let refused =
         |description: &str| AuthError::Refused { error: "access_denied".into(), description: description.into() };
     assert_eq!(refused("").to_string(), "the authorization server refused: access_denied");
@@ -55,7 +55,7 @@ fn what_a_server_says_of_a_refusal_is_told_and_silence_is_not() {
 }
 
 #[test]
-fn foreign_text_in_an_error_is_one_short_safe_line_without_what_was_sent() {
+fn untrusted_text_in_an_error_is_one_short_safe_line_without_sent_secrets() {
     assert_eq!(quote("  a\u{1b}[31m\r\nb "), "a\\u{1b}[31m\\r\\nb");
     assert!(quote(&"x".repeat(10_000)).len() < QUOTE_BYTES + 10);
     let secrets = ["sec-ret", "assertion.with.dots", "abc"];

@@ -14,7 +14,7 @@ fn pairs(request: &Request<Vec<u8>>) -> Vec<(String, String)> {
 }
 
 #[test]
-fn a_secret_goes_into_the_header_or_where_a_server_takes_it_nowhere_else_into_the_form() {
+fn a_client_secret_goes_into_the_header_unless_the_server_takes_only_the_form() {
     let basic_header = Some(crate::revoke::basic("me", "s&cret"));
     for (client, secret, in_body, header, form) in [
         (Some("me"), Some("s&cret"), false, basic_header, &[][..]),

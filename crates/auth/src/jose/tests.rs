@@ -15,7 +15,7 @@ fn part(token: &str, at: usize) -> Value {
 }
 
 #[test]
-fn an_assertion_says_who_to_whom_and_for_how_long_and_is_signed() {
+fn an_assertion_has_issuer_audience_and_expiry_and_is_signed() {
     let pair = EcdsaKeyPair::generate(&ECDSA_P256_SHA256_FIXED_SIGNING).unwrap();
     let key = SigningKey::from_pem(&pem("PRIVATE KEY", pair.to_pkcs8v1().unwrap().as_ref())).unwrap();
     let issued = AssertionClaims { client: "me", audience: "https://as.example", key_id: Some("k1") };
@@ -34,7 +34,7 @@ fn an_assertion_says_who_to_whom_and_for_how_long_and_is_signed() {
 }
 
 #[test]
-fn every_usual_kind_of_key_is_read_and_signs_as_it_is_asked_to() {
+fn every_usual_kind_of_key_is_read_and_signs() {
     let p384 = EcdsaKeyPair::generate(&ECDSA_P384_SHA384_FIXED_SIGNING).unwrap();
     let sec1 = p384.private_key().as_der().unwrap();
     let ed = Ed25519KeyPair::generate().unwrap().to_pkcs8v1().unwrap();
@@ -58,7 +58,7 @@ fn every_usual_kind_of_key_is_read_and_signs_as_it_is_asked_to() {
 }
 
 #[test]
-fn what_is_no_key_is_told_without_repeating_it() {
+fn an_invalid_key_is_reported_without_repeating_it() {
     for wrong in ["", "canary", "-----BEGIN PRIVATE KEY-----\nY2FuYXJ5\n-----END PRIVATE KEY-----"] {
         let error = SigningKey::from_pem(wrong).err().unwrap();
         assert!(error.to_string().contains("oauth.private_key"), "{error}");
@@ -101,7 +101,7 @@ fn a_key_is_read_with_the_line_ends_and_the_comments_of_the_file_that_it_is_in()
 }
 
 #[test]
-fn a_key_that_cannot_be_used_is_told_from_what_is_none() {
+fn an_unusable_key_and_a_text_that_is_no_key_have_different_errors() {
     let pair = EcdsaKeyPair::generate(&ECDSA_P256_SHA256_FIXED_SIGNING).unwrap();
     let der = pair.to_pkcs8v1().unwrap();
     let why = |written: &str| SigningKey::from_pem(written).err().unwrap().to_string();

@@ -35,7 +35,7 @@ async fn only_the_browser_that_was_sent_is_heard() {
 }
 
 #[tokio::test]
-async fn a_busy_port_and_a_browser_that_stays_away_are_told() {
+async fn a_busy_port_and_a_browser_that_never_comes_are_reported() {
     let here = Loopback::bind(0).await.unwrap();
     assert!(matches!(Loopback::bind(here.port).await, Err(BrowserError::Port { .. })));
     tokio::time::pause();
@@ -156,11 +156,11 @@ async fn connections_that_say_nothing_give_up_their_places() {
         silent.push(TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await.unwrap());
     }
     tokio::time::pause();
-    let begun = tokio::time::Instant::now();
+    let started = tokio::time::Instant::now();
     let page = Url::parse("https://as.example/authorize?state=right").unwrap();
     let own = format!("127.0.0.1:{port}");
     let visit = get(port, "/callback?code=c&state=right", &own);
     let (back, answer) = tokio::join!(here.wait(&page, Duration::from_secs(300)), visit);
     assert!(back.is_ok() && answer.starts_with("HTTP/1.1 200"), "{answer}");
-    assert!(begun.elapsed() >= REQUEST_TIME && begun.elapsed() < REQUEST_TIME * 2, "{:?}", begun.elapsed());
+    assert!(started.elapsed() >= REQUEST_TIME && started.elapsed() < REQUEST_TIME * 2, "{:?}", started.elapsed());
 }

@@ -30,7 +30,7 @@ fn credentials(ends: Option<u64>, refresh: bool) -> Arc<Credentials> {
 }
 
 #[test]
-fn what_is_at_hand_is_neither_unknown_nor_due_to_be_renewed() {
+fn usable_credentials_are_known_and_not_due_for_renewal() {
     let slot = slot();
     assert!(slot.usable().is_none(), "the store was not read yet");
     slot.set_known(None);
@@ -47,7 +47,7 @@ fn what_is_at_hand_is_neither_unknown_nor_due_to_be_renewed() {
 }
 
 #[test]
-fn a_failure_that_goes_on_is_news_once() {
+fn a_repeated_failure_is_reported_once() {
     let slot = slot();
     let went = |failing| slot.record_renewal(failing);
     let news = [None, Some("A"), Some("A"), Some("B"), None, None, Some("A")].map(went);

@@ -50,7 +50,7 @@ fn a_server_is_the_same_by_its_path_and_another_by_its_port() {
 }
 
 #[tokio::test]
-async fn what_is_kept_is_listed_until_it_is_deleted() {
+async fn stored_credentials_are_listed_until_they_are_deleted() {
     let store = MemoryTokens::default();
     let (a, b) = (key("a"), key("b"));
     let lease = store.lease(&a, LONG).await.unwrap();

@@ -106,7 +106,7 @@ fn an_assertion_needs_a_client_and_its_key() {
 }
 
 #[test]
-fn a_server_that_takes_no_algorithm_of_the_key_is_told_before_anything_is_sent() {
+fn a_key_whose_algorithms_the_server_refuses_is_an_error_before_anything_is_sent() {
     for (offered, works) in
         [(json!(["EdDSA"]), true), (json!(["RS256"]), false), (json!([]), false), (json!("RS256"), true)]
     {

@@ -4,15 +4,15 @@ use tokio::net::TcpListener;
 use super::*;
 
 #[tokio::test(start_paused = true)]
-async fn a_request_without_an_answer_is_told_with_its_bound_and_kept_for_those_who_forget_why() {
+async fn a_request_without_an_answer_fails_with_its_timeout_and_its_origin_is_noted() {
     let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = Url::parse(&format!("http://{}/token", silent.local_addr().unwrap())).unwrap();
     let wire = Wires::new(Egress::default()).to(&url).unwrap();
     let request = http::Request::post(url.as_str()).body(Vec::new()).unwrap();
-    let said = wire.send_and_note(request).await.unwrap_err().to_string();
-    assert!(said.contains(" within ") && said.ends_with(" s"), "{said}");
+    let message = wire.send_and_note(request).await.unwrap_err().to_string();
+    assert!(message.contains(" within ") && message.ends_with(" s"), "{message}");
     // Where it went is said as well, without the path: that may hold a secret.
-    assert_eq!(wire.unanswered(), Some(format!("{}: {said}", url.origin().ascii_serialization())));
+    assert_eq!(wire.unanswered(), Some(format!("{}: {message}", url.origin().ascii_serialization())));
 }
 
 /// Answers every request with these bytes, and counts them.
@@ -21,7 +21,7 @@ async fn serves(answer: String) -> (Url, Arc<Mutex<Vec<String>>>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = Url::parse(&format!("http://{}/token", listener.local_addr().unwrap())).unwrap();
     let asked = Arc::new(Mutex::new(Vec::new()));
-    let heard = Arc::clone(&asked);
+    let received = Arc::clone(&asked);
     tokio_util::task::TaskTracker::new().spawn(async move {
         loop {
             let Ok((mut stream, _)) = listener.accept().await else { return };
@@ -33,7 +33,7 @@ async fn serves(answer: String) -> (Url, Arc<Mutex<Vec<String>>>) {
                 }
                 head.push(byte[0]);
             }
-            heard.lock().push(String::from_utf8_lossy(&head).into_owned());
+            received.lock().push(String::from_utf8_lossy(&head).into_owned());
             let _ = stream.write_all(answer.as_bytes()).await;
         }
     });
@@ -107,7 +107,7 @@ async fn an_address_that_may_not_be_asked_is_not_and_a_failure_shows_no_url() {
 }
 
 #[tokio::test]
-async fn metadata_that_wants_bound_tokens_is_noticed_and_what_is_no_metadata_is_not() {
+async fn metadata_that_requires_bound_tokens_is_recognized() {
     for (head, body, wants) in [
         ("200 OK", r#"{"resource": "https://h", "dpop_bound_access_tokens_required": true}"#, true),
         ("200 OK", r#"{"resource": "https://h", "dpop_bound_access_tokens_required": false}"#, false),

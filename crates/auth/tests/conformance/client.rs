@@ -62,20 +62,20 @@ pub(crate) fn run_if_asked() -> Option<ExitCode> {
 /// The client's settings that are known in advance, as its entry would have them.
 fn oauth(scenario: &str, context: &Value) -> OAuth {
     let text = |name: &str| context[name].as_str().map(str::to_owned);
-    let kept = |name: &str| TextOrFile { text: text(name), file: None };
+    let stored = |name: &str| TextOrFile { text: text(name), file: None };
     let known = OAuth {
         client_id: text("client_id"),
         client_secret: text("client_secret"),
         client_metadata_url: Some(DOCUMENT.to_owned()),
-        private_key: kept("private_key_pem"),
+        private_key: stored("private_key_pem"),
         ..OAuth::default()
     };
     match scenario.trim_start_matches("auth/") {
         "client-credentials-basic" | "client-credentials-jwt" => OAuth { grant: Grant::ClientCredentials, ..known },
-        "wif-jwt-bearer" => OAuth { grant: Grant::JwtBearer, assertion: kept("valid_jwt"), ..known },
+        "wif-jwt-bearer" => OAuth { grant: Grant::JwtBearer, assertion: stored("valid_jwt"), ..known },
         "enterprise-managed-authorization" => OAuth {
             grant: Grant::EnterpriseManaged,
-            assertion: kept("idp_id_token"),
+            assertion: stored("idp_id_token"),
             idp: Some(IdentityProvider {
                 token_url: text("idp_token_endpoint").unwrap_or_default(),
                 client_id: text("idp_client_id"),

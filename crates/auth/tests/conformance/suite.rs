@@ -98,8 +98,8 @@ fn passes(scenario: &str, version: &str) -> Result<(), Failed> {
     if output.status.success() {
         return Ok(());
     }
-    let said = [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).concat();
-    Err(format!("{scenario} at {version}: {}\n{said}", output.status).into())
+    let printed = [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).concat();
+    Err(format!("{scenario} at {version}: {}\n{printed}", output.status).into())
 }
 
 /// A file of an npm package.

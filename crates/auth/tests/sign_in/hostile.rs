@@ -1,45 +1,48 @@
 use std::time::Duration;
 
 use serde_json::json;
-use toolrack_testkit::authorization::{FakeAuthorization, Wrong};
+use toolrack_testkit::authorization::{AuthorizationFault, FakeAuthorization};
 
 use crate::stage::Stage;
 
 #[tokio::test]
 async fn a_server_that_lies_gets_no_code_and_no_token() {
     let cases = [
-        (Wrong::issuer("https://other.example"), "SIGN_IN_UNKNOWN"),
-        (Wrong::no_pkce(), "SIGN_IN_WITHOUT_PKCE"),
-        (Wrong::sends_users_to("file:///bin/sh"), "SIGN_IN_UNSAFE_URL"),
-        (Wrong::sends_users_to("javascript:alert(1)"), "SIGN_IN_UNSAFE_URL"),
-        (Wrong::sends_users_to("http://169.254.169.254/authorize"), "SIGN_IN_UNSAFE_URL"),
-        (Wrong::Metadata(json!({ "token_endpoint": "http://10.0.0.1/token" })), "SIGN_IN_UNSAFE_URL"),
-        (Wrong::Metadata(json!({ "registration_endpoint": "ftp://example.com/" })), "SIGN_IN_UNSAFE_URL"),
-        (Wrong::resource("https://other.example/mcp"), "SIGN_IN_UNKNOWN"),
-        (Wrong::authorization_server("http://169.254.169.254/"), "SIGN_IN_UNKNOWN"),
-        (Wrong::Iss(Some("https://other.example".to_owned())), "SIGN_IN_WRONG_ISSUER"),
-        (Wrong::Iss(None), "SIGN_IN_WRONG_ISSUER"),
-        (Wrong::State("another"), "SIGN_IN_BAD_CALLBACK"),
-        (Wrong::Refuses("access_denied"), "SIGN_IN_REFUSED"),
-        (Wrong::NoRegistration, "SIGN_IN_NO_CLIENT"),
-        (Wrong::TokenType("DPoP"), "SIGN_IN_NO_TOKEN"),
-        (Wrong::TokenError("invalid_grant"), "SIGN_IN_NO_TOKEN"),
+        (AuthorizationFault::issuer("https://other.example"), "SIGN_IN_UNKNOWN"),
+        (AuthorizationFault::no_pkce(), "SIGN_IN_WITHOUT_PKCE"),
+        (AuthorizationFault::sends_users_to("file:///bin/sh"), "SIGN_IN_UNSAFE_URL"),
+        (AuthorizationFault::sends_users_to("javascript:alert(1)"), "SIGN_IN_UNSAFE_URL"),
+        (AuthorizationFault::sends_users_to("http://169.254.169.254/authorize"), "SIGN_IN_UNSAFE_URL"),
+        (AuthorizationFault::Metadata(json!({ "token_endpoint": "http://10.0.0.1/token" })), "SIGN_IN_UNSAFE_URL"),
+        (AuthorizationFault::Metadata(json!({ "registration_endpoint": "ftp://example.com/" })), "SIGN_IN_UNSAFE_URL"),
+        (AuthorizationFault::resource("https://other.example/mcp"), "SIGN_IN_UNKNOWN"),
+        (AuthorizationFault::authorization_server("http://169.254.169.254/"), "SIGN_IN_UNKNOWN"),
+        (AuthorizationFault::Iss(Some("https://other.example".to_owned())), "SIGN_IN_WRONG_ISSUER"),
+        (AuthorizationFault::Iss(None), "SIGN_IN_WRONG_ISSUER"),
+        (AuthorizationFault::State("another"), "SIGN_IN_BAD_CALLBACK"),
+        (AuthorizationFault::Refuses("access_denied"), "SIGN_IN_REFUSED"),
+        (AuthorizationFault::NoRegistration, "SIGN_IN_NO_CLIENT"),
+        (AuthorizationFault::TokenType("DPoP"), "SIGN_IN_NO_TOKEN"),
+        (AuthorizationFault::TokenError("invalid_grant"), "SIGN_IN_NO_TOKEN"),
     ];
     for (wrong, code) in cases {
         let stage = Stage::of(FakeAuthorization::start([wrong.clone()]));
         let error = stage.login().await.unwrap_err();
         assert_eq!(error.code(), code, "{wrong:?}: {error}");
         assert_eq!(stage.server.counts().admitted, 0, "{wrong:?}");
-        let said = format!("{error} {error:?}");
-        assert!(stage.server.given().iter().all(|secret| !said.contains(secret)), "{said}");
+        let text = format!("{error} {error:?}");
+        assert!(stage.server.given().iter().all(|secret| !text.contains(secret)), "{text}");
         let exchanged = stage.server.counts().exchanges;
-        assert!(exchanged == 0 || matches!(wrong, Wrong::TokenType(_)), "{wrong:?}: {exchanged} codes were sent");
+        assert!(
+            exchanged == 0 || matches!(wrong, AuthorizationFault::TokenType(_)),
+            "{wrong:?}: {exchanged} codes were sent"
+        );
     }
 }
 
 #[tokio::test]
-async fn metadata_of_another_resource_is_told_with_both() {
-    let stage = Stage::of(FakeAuthorization::start([Wrong::resource("https://other.example/mcp")]));
+async fn the_error_for_metadata_of_another_resource_names_both() {
+    let stage = Stage::of(FakeAuthorization::start([AuthorizationFault::resource("https://other.example/mcp")]));
     let error = stage.login().await.unwrap_err().to_string();
     let mismatch = format!("is that of `https://other.example/mcp`, and not of `{}`", stage.server.mcp_url());
     assert!(error.contains(&mismatch) && !error.contains("issuer"), "{error}");
@@ -47,7 +50,9 @@ async fn metadata_of_another_resource_is_told_with_both() {
 
 #[tokio::test]
 async fn metadata_without_end_or_sense_is_given_up() {
-    for wrong in [Wrong::HugeMetadata(4 << 20), Wrong::MovedMetadata("http://10.0.0.1/".into())] {
+    for wrong in
+        [AuthorizationFault::HugeMetadata(4 << 20), AuthorizationFault::MovedMetadata("http://10.0.0.1/".into())]
+    {
         let stage = Stage::of(FakeAuthorization::start([wrong.clone()]));
         let error = stage.login().await.unwrap_err();
         assert!(error.to_string().len() < 1_000, "{wrong:?}: {error}");
@@ -58,7 +63,7 @@ async fn metadata_without_end_or_sense_is_given_up() {
 /// As MCP 2025-03-26 has it: without metadata, the endpoints are at fixed places of the server's own origin.
 #[tokio::test]
 async fn a_server_without_readable_metadata_is_asked_at_its_own_origin_and_nowhere_else() {
-    let stage = Stage::of(FakeAuthorization::start([Wrong::NoJson("<html>")]));
+    let stage = Stage::of(FakeAuthorization::start([AuthorizationFault::NoJson("<html>")]));
     // The server that answers says who it is, and nothing said before who it would be.
     assert_eq!(stage.login().await.unwrap_err().code(), "SIGN_IN_WRONG_ISSUER");
     let page = stage.browser.0.lock().unwrap()[0].clone();
@@ -67,7 +72,7 @@ async fn a_server_without_readable_metadata_is_asked_at_its_own_origin_and_nowhe
 
 #[tokio::test]
 async fn a_slow_server_is_waited_for_and_not_for_ever() {
-    let stage = Stage::of(FakeAuthorization::start([Wrong::SlowMetadata(Duration::from_millis(300))]));
+    let stage = Stage::of(FakeAuthorization::start([AuthorizationFault::SlowMetadata(Duration::from_millis(300))]));
     stage.login().await.unwrap();
 }
 

@@ -4,7 +4,7 @@ use toolrack_host::{
     State,
     spec::{Grant, IdentityProvider, OAuth, TextOrFile},
 };
-use toolrack_testkit::authorization::{ASSERTION, CLIENT, FakeAuthorization, Wrong};
+use toolrack_testkit::authorization::{ASSERTION, AuthorizationFault, CLIENT, FakeAuthorization};
 
 use crate::stage::{Stage, echo, state};
 
@@ -17,7 +17,7 @@ fn workload(assertion: &str) -> OAuth {
 }
 
 fn token_requests(stage: &Stage) -> usize {
-    stage.server.asked().iter().filter(|asked| asked.what == "POST /token").count()
+    stage.server.requests().iter().filter(|asked| asked.endpoint == "POST /token").count()
 }
 
 #[tokio::test]
@@ -34,7 +34,7 @@ async fn a_workload_signs_in_by_itself_and_again_when_its_token_has_ended() {
 }
 
 #[tokio::test]
-async fn a_workload_that_is_refused_is_told_so_after_one_request() {
+async fn a_refused_workload_fails_after_one_request() {
     let stage = Stage::with(FakeAuthorization::start([]), workload("canary-assertion"));
     let host = stage.host().await;
     let State::NeedsAuth { how } = state(&host) else { panic!("{:?}", state(&host)) };
@@ -45,14 +45,14 @@ async fn a_workload_that_is_refused_is_told_so_after_one_request() {
 
 #[tokio::test]
 async fn a_server_without_pkce_will_do_where_no_code_is_sent() {
-    let stage = Stage::with(FakeAuthorization::start([Wrong::no_pkce()]), workload(ASSERTION));
+    let stage = Stage::with(FakeAuthorization::start([AuthorizationFault::no_pkce()]), workload(ASSERTION));
     let host = stage.host().await;
     echo(&host).await.unwrap();
     host.shutdown().await;
 }
 
 #[tokio::test]
-async fn a_key_that_is_none_is_told_and_not_repeated() {
+async fn a_text_that_is_no_key_is_reported_without_repeating_it() {
     let oauth = OAuth {
         grant: Grant::ClientCredentials,
         client_id: Some(CLIENT.to_owned()),
@@ -66,7 +66,7 @@ async fn a_key_that_is_none_is_told_and_not_repeated() {
 }
 
 #[tokio::test]
-async fn an_id_token_goes_to_the_identity_provider_and_nowhere_else() {
+async fn an_id_token_is_sent_only_to_the_identity_provider() {
     // One that refuses: the fake server knows no exchange of tokens.
     let idp = FakeAuthorization::start([]);
     let oauth = |token_url: String| OAuth {
@@ -84,7 +84,7 @@ async fn an_id_token_goes_to_the_identity_provider_and_nowhere_else() {
         "{error}"
     );
     assert_eq!(token_requests(&stage), 0, "the authorization server was not asked");
-    let asked = idp.asked();
+    let asked = idp.requests();
     let [exchange] = &*asked else { panic!("{asked:?}") };
     assert_eq!(exchange.parameter("audience"), Some(stage.server.issuer().as_str()));
     assert_eq!(exchange.parameter("subject_token"), Some("canary-id-token"));

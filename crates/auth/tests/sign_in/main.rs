@@ -2,8 +2,8 @@
 
 #![expect(clippy::unwrap_used, reason = "tests")]
 
+mod bound_tokens;
 mod hostile;
 mod machines;
 mod stage;
 mod staying;
-mod token_request;

@@ -6,7 +6,7 @@ use toolrack_host::{
     Fact, State, Witness,
     spec::{Grant, OAuth, TextOrFile, Transport},
 };
-use toolrack_testkit::authorization::{CLIENT, CLIENT_SECRET, FakeAuthorization, Wrong};
+use toolrack_testkit::authorization::{AuthorizationFault, CLIENT, CLIENT_SECRET, FakeAuthorization};
 
 use crate::stage::{Stage, echo, state};
 
@@ -33,7 +33,7 @@ async fn a_server_that_wants_a_sign_in_says_how_and_is_connected_when_the_user_h
 }
 
 #[tokio::test]
-async fn a_token_that_is_refused_is_renewed_once_and_the_call_goes_on() {
+async fn a_refused_token_is_renewed_once_and_the_call_continues() {
     let stage = Stage::of(FakeAuthorization::start([]));
     stage.login().await.unwrap();
     let host = stage.host().await;
@@ -47,15 +47,15 @@ async fn a_token_that_is_refused_is_renewed_once_and_the_call_goes_on() {
 
 #[tokio::test]
 async fn a_token_is_renewed_before_it_expires_without_a_refusal() {
-    let stage = Stage::of(FakeAuthorization::start([Wrong::Lives(2)]));
+    let stage = Stage::of(FakeAuthorization::start([AuthorizationFault::Lives(2)]));
     stage.login().await.unwrap();
     let host = stage.host().await;
-    let turned_away = stage.server.counts().turned_away;
-    stage.server.goes_wrong([]);
+    let rejected = stage.server.counts().rejected;
+    stage.server.set_faults([]);
     tokio::time::sleep(std::time::Duration::from_millis(2_100)).await;
     echo(&host).await.unwrap();
     let counts = stage.server.counts();
-    assert_eq!((counts.refreshes, counts.reused, counts.turned_away), (1, 0, turned_away));
+    assert_eq!((counts.refreshes, counts.reused, counts.rejected), (1, 0, rejected));
     host.shutdown().await;
 }
 
@@ -78,7 +78,7 @@ async fn of_twenty_processes_that_renew_at_once_one_does_and_no_token_is_lost() 
 }
 
 #[tokio::test]
-async fn what_was_taken_back_needs_a_person_again() {
+async fn revoked_tokens_need_a_new_sign_in() {
     let stage = Stage::of(FakeAuthorization::start([]));
     stage.login().await.unwrap();
     let host = stage.host().await;
@@ -97,10 +97,10 @@ async fn an_authorization_server_that_fails_costs_the_call_and_not_the_sign_in()
     stage.login().await.unwrap();
     let host = stage.host().await;
     stage.server.expire();
-    stage.server.goes_wrong([Wrong::TokenError("temporarily_unavailable")]);
+    stage.server.set_faults([AuthorizationFault::TokenError("temporarily_unavailable")]);
     let refused = echo(&host).await.unwrap_err();
     assert_eq!(refused.code(), "NO_ACCESS_TOKEN", "{refused}");
-    stage.server.goes_wrong([]);
+    stage.server.set_faults([]);
     echo(&host).await.unwrap();
     host.shutdown().await;
 }
@@ -119,11 +119,11 @@ async fn signing_out_revokes_and_forgets() {
 }
 
 #[tokio::test]
-async fn a_call_that_wants_more_scopes_says_which_and_the_rest_goes_on() {
+async fn a_call_that_needs_more_scopes_names_them_and_other_calls_continue() {
     let stage = Stage::of(FakeAuthorization::start([]));
     stage.login().await.unwrap();
     let host = stage.host().await;
-    stage.server.goes_wrong([Wrong::WantsScope("files:write")]);
+    stage.server.set_faults([AuthorizationFault::WantsScope("files:write")]);
     let refused = echo(&host).await.unwrap_err();
     let how = refused.hint().unwrap();
     assert!(how.starts_with("login guarded ") && how.contains("files:write"), "{how}");
@@ -135,7 +135,7 @@ async fn a_call_that_wants_more_scopes_says_which_and_the_rest_goes_on() {
 }
 
 #[tokio::test]
-async fn a_client_signs_itself_in_where_the_entry_says_so() {
+async fn a_client_signs_in_without_a_user_if_the_entry_says_so() {
     let oauth = OAuth {
         client_id: Some(CLIENT.to_owned()),
         client_secret: Some(CLIENT_SECRET.to_owned()),
@@ -165,7 +165,7 @@ async fn the_secret_of_a_registered_or_configured_client_outlives_the_process() 
 }
 
 #[tokio::test]
-async fn accounts_of_one_server_are_kept_apart() {
+async fn accounts_of_one_server_are_separate() {
     let stage = Stage::of(FakeAuthorization::start([]));
     stage.login().await.unwrap();
     let other = OAuth { account: Some("work".to_owned()), ..OAuth::default() };
@@ -184,7 +184,7 @@ async fn accounts_of_one_server_are_kept_apart() {
 }
 
 #[tokio::test]
-async fn a_person_signs_in_through_a_client_with_a_key_and_stays_signed_in() {
+async fn a_user_signs_in_through_a_client_with_a_key_and_stays_signed_in() {
     let server = FakeAuthorization::start([]);
     let (id, key) = server.client_with_key();
     let oauth =
@@ -194,7 +194,7 @@ async fn a_person_signs_in_through_a_client_with_a_key_and_stays_signed_in() {
     stage.outlives_a_token().await;
     let counts = stage.server.counts();
     assert_eq!((counts.registrations, counts.exchanges, counts.refreshes, counts.refused), (0, 1, 1, 0));
-    let asked = stage.server.asked();
+    let asked = stage.server.requests();
     let statements: Vec<_> = asked.iter().filter_map(|asked| asked.parameter("client_assertion")).collect();
     assert!(statements.len() == 2 && statements[0] != statements[1], "one each for the code and the renewal");
 
@@ -217,7 +217,7 @@ impl Witness for Book {
 }
 
 #[tokio::test]
-async fn sign_ins_sign_outs_and_failures_are_told_and_a_failure_that_goes_on_once() {
+async fn sign_ins_sign_outs_and_failures_are_reported_and_a_repeated_failure_once() {
     let book = Arc::new(Book::default());
     let mut stage = Stage::of(FakeAuthorization::start([]));
     let witness: Arc<dyn Witness> = Arc::<Book>::clone(&book);
@@ -228,7 +228,7 @@ async fn sign_ins_sign_outs_and_failures_are_told_and_a_failure_that_goes_on_onc
     assert!(matches!(&*told(), [Fact::SignedIn { issuer: told, .. }] if *told == issuer));
 
     let host = stage.host().await;
-    stage.server.goes_wrong([Wrong::TokenError("temporarily_unavailable")]);
+    stage.server.set_faults([AuthorizationFault::TokenError("temporarily_unavailable")]);
     stage.server.expire();
     for _ in 0..3 {
         assert!(echo(&host).await.is_err());
@@ -236,7 +236,7 @@ async fn sign_ins_sign_outs_and_failures_are_told_and_a_failure_that_goes_on_onc
     let failures = told();
     let [Fact::SignInFailed { error, .. }] = &*failures else { panic!("{failures:?}") };
     assert!(!error.is_empty());
-    stage.server.goes_wrong([]);
+    stage.server.set_faults([]);
     echo(&host).await.unwrap();
     assert_eq!(told(), [], "a renewal is no news");
     host.shutdown().await;
@@ -245,7 +245,7 @@ async fn sign_ins_sign_outs_and_failures_are_told_and_a_failure_that_goes_on_onc
     assert!(matches!(&*told(), [Fact::SignedOut { outcome, .. }] if outcome.contains("were revoked")));
     assert_eq!(stage.sign_in.logout(stage.destination()).await.unwrap(), None);
     assert_eq!(told(), [], "nobody was signed in");
-    stage.server.goes_wrong([Wrong::no_pkce()]);
+    stage.server.set_faults([AuthorizationFault::no_pkce()]);
     assert!(stage.login().await.is_err());
     assert!(matches!(&*told(), [Fact::SignInFailed { code: "SIGN_IN_WITHOUT_PKCE", .. }]));
 }
@@ -255,13 +255,13 @@ async fn a_call_that_is_dropped_while_its_token_is_renewed_loses_no_sign_in() {
     let stage = Stage::of(FakeAuthorization::start([]));
     stage.login().await.unwrap();
     let host = stage.host().await;
-    stage.server.goes_wrong([Wrong::HoldsTokens]);
+    stage.server.set_faults([AuthorizationFault::HoldsTokens]);
     stage.server.expire();
     tokio::select! {
         _ = echo(&host) => panic!("nobody can have got a token"),
-        () = stage.server.has_held(1) => {}
+        () = stage.server.wait_for_held_back(1) => {}
     }
-    stage.server.goes_wrong([]);
+    stage.server.set_faults([]);
     echo(&host).await.unwrap();
     let counts = stage.server.counts();
     assert_eq!((counts.refreshes, counts.reused), (1, 0));
@@ -273,16 +273,16 @@ async fn the_end_of_a_program_waits_for_the_renewal_that_a_request_left_behind()
     let stage = Stage::of(FakeAuthorization::start([]));
     stage.login().await.unwrap();
     let host = stage.host().await;
-    stage.server.goes_wrong([Wrong::HoldsTokens]);
+    stage.server.set_faults([AuthorizationFault::HoldsTokens]);
     stage.server.expire();
     tokio::select! {
         _ = echo(&host) => panic!("nobody can have got a token"),
-        () = stage.server.has_held(1) => {}
+        () = stage.server.wait_for_held_back(1) => {}
     }
     host.shutdown().await;
     let mut settled = Box::pin(stage.sign_in.settled());
     assert!(futures::poll!(&mut settled).is_pending());
-    stage.server.goes_wrong([]);
+    stage.server.set_faults([]);
     settled.await;
 
     // Another process finds what it has got.
@@ -293,13 +293,13 @@ async fn the_end_of_a_program_waits_for_the_renewal_that_a_request_left_behind()
 }
 
 #[tokio::test]
-async fn a_login_that_is_given_up_after_its_code_was_spent_is_kept_all_the_same() {
-    let stage = Stage::of(FakeAuthorization::start([Wrong::HoldsTokens]));
+async fn a_login_dropped_after_its_code_was_exchanged_is_stored() {
+    let stage = Stage::of(FakeAuthorization::start([AuthorizationFault::HoldsTokens]));
     tokio::select! {
         _ = stage.login() => panic!("nobody can have got a token"),
-        () = stage.server.has_held(1) => {}
+        () = stage.server.wait_for_held_back(1) => {}
     }
-    stage.server.goes_wrong([]);
+    stage.server.set_faults([]);
     stage.sign_in.settled().await;
     assert!(stage.sign_in.accounts().await.unwrap()[0].signed_in);
     let host = stage.host().await;

@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_needed_comes_first_and_each_says_what_it_is() {
+    fn required_arguments_come_first_and_each_has_its_type() {
         let schema = json!({
             "properties": {
                 "alpha": { "type": "boolean", "default": false },

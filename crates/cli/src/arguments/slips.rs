@@ -55,8 +55,8 @@ pub(super) fn meant<'a>(name: &str, arguments: &Map<String, Value>, schema: &'a 
 
 /// Returns the argument that was probably meant for `property`, if the tool allows further arguments.
 pub(super) fn given_for<'a>(property: &str, arguments: &'a Map<String, Value>, schema: &'a Value) -> Option<&'a str> {
-    let mut others = unknown(arguments, schema).filter(|_| is_open(schema));
-    others.find(|name| meant(name, arguments, schema) == Some(property)).map(String::as_str)
+    let mut rest = unknown(arguments, schema).filter(|_| is_open(schema));
+    rest.find(|name| meant(name, arguments, schema) == Some(property)).map(String::as_str)
 }
 
 /// Converts `f(a: 1, b: "x y")`, typed as one word or as several, into the syntax of a command line; `None` when it is

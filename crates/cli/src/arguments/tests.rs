@@ -20,7 +20,7 @@ fn one(of: Value, word: &str) -> Result<Value, String> {
 }
 
 #[test]
-fn text_becomes_what_the_schema_wants() {
+fn text_becomes_the_type_of_the_schema() {
     for (of, word, expected) in [
         (json!({ "type": "string" }), "5", json!("5")),
         (json!({ "type": "integer" }), "5", json!(5)),
@@ -53,7 +53,7 @@ fn of_several_types_text_wins_and_otherwise_the_one_that_fits() {
 }
 
 #[test]
-fn text_that_does_not_fit_is_refused_with_what_would() {
+fn text_that_does_not_fit_is_refused_with_an_example() {
     for (of, word, expected) in [
         (json!({ "type": "integer" }), "ten", "a whole number"),
         (json!({ "type": "integer" }), "1.5", "a whole number"),
@@ -82,7 +82,7 @@ fn a_name_given_several_times_is_a_list_where_the_schema_wants_one() {
 }
 
 #[test]
-fn json_stays_as_it_is_and_the_first_equals_sign_splits() {
+fn json_values_are_kept_and_the_first_equals_sign_splits() {
     let schema = json!({ "properties": { "n": { "type": "string" } } });
     assert_eq!(
         fitted("n:=5 url=http://x/?a:=b filter:={\"a\":[1]}", &schema),
@@ -115,7 +115,7 @@ fn words_override_the_object_of_args() {
 }
 
 #[test]
-fn what_does_not_fit_is_text_where_nothing_is_checked() {
+fn without_a_schema_check_a_value_of_another_type_is_sent_as_text() {
     let schema = json!({ "properties": { "n": { "type": "integer" }, "on": { "type": "boolean" } } });
     let given = parse(&words("n=x n=2 on=maybe")).unwrap();
     let fitted = fit(Map::new(), given, &schema, true).unwrap();

@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_an_answer_is_for_is_passed_on_where_it_can_be_for_more() {
+    async fn the_scope_of_an_answer_is_passed_on_where_several_scopes_are_possible() {
         let asked = |lasting| {
             let mut asked = question("rm");
             asked.lasting = lasting;
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_sent_is_what_was_typed_last() {
+    async fn the_arguments_typed_last_are_sent() {
         let edited = |json: Value| Confirmed::Edited(json.as_object().unwrap().clone());
         let terminal = typed(&["e", "{\"path\": \"b\"}", "y"]);
         assert_eq!(terminal.confirm(question("rm")).await, edited(json!({ "path": "b" })));
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn the_person_is_told_who_wants_the_call_and_not_that_they_typed_it() {
+    fn a_question_names_the_caller_unless_the_user_typed_the_call() {
         let mut question = question("rm");
         question.caller = Caller::local(Way::Gateway).client("an\neditor");
         let plain = anstream::adapter::strip_str(&page(&question)).to_string();

@@ -5,7 +5,7 @@ use toolrack_host::text;
 
 use crate::render::{Tone, paint};
 
-/// Fields of one form.
+/// The most fields of a form.
 const MAX_FIELDS: usize = 100;
 
 /// A field.
@@ -22,7 +22,7 @@ pub(super) struct Field {
 #[derive(Debug)]
 enum Kind {
     Text { shortest: u64, longest: u64, format: Option<String> },
-    Number { whole: bool, least: f64, most: f64 },
+    Number { is_integer: bool, least: f64, most: f64 },
     YesNo,
     One(Vec<Choice>),
     Several { choices: Vec<Choice>, fewest: u64, most: u64 },
@@ -37,7 +37,7 @@ struct Choice {
 /// The fields of `schema`.
 ///
 /// # Errors
-/// A message for the user, when the schema asks for something for which a form has no field.
+/// A message for the user, when the schema has a property that no kind of field fits.
 pub(super) fn fields(schema: &Value) -> Result<Vec<Field>, String> {
     let properties = schema.get("properties").and_then(Value::as_object).ok_or("the form has no fields")?;
     if properties.len() > MAX_FIELDS {
@@ -48,27 +48,27 @@ pub(super) fn fields(schema: &Value) -> Result<Vec<Field>, String> {
         .and_then(Value::as_array)
         .map(|names| names.iter().filter_map(Value::as_str).collect())
         .unwrap_or_default();
-    // In the server's own order.
+    // The fields keep the server's order.
     properties
         .iter()
-        .map(|(name, of)| {
-            let words = |key: &str| of.get(key).and_then(Value::as_str).map(str::to_owned);
+        .map(|(name, field)| {
+            let text_of = |key: &str| field.get(key).and_then(Value::as_str).map(str::to_owned);
             Ok(Field {
                 name: name.clone(),
-                title: words("title"),
-                description: words("description"),
-                kind: Kind::of(of).ok_or_else(|| {
+                title: text_of("title"),
+                description: text_of("description"),
+                kind: Kind::of_schema(field).ok_or_else(|| {
                     format!("the field `{}` is of a kind that a form cannot have", text::for_line(name))
                 })?,
                 required: required.contains(&name.as_str()),
-                default: of.get("default").filter(|value| !value.is_null()).cloned(),
+                default: field.get("default").filter(|value| !value.is_null()).cloned(),
             })
         })
         .collect()
 }
 
 impl Kind {
-    fn of(schema: &Value) -> Option<Self> {
+    fn of_schema(schema: &Value) -> Option<Self> {
         if let Some(choices) = choices(schema) {
             return Some(Self::One(choices));
         }
@@ -81,7 +81,7 @@ impl Kind {
                 format: schema.get("format").and_then(Value::as_str).map(str::to_owned),
             }),
             kind @ ("number" | "integer") => Some(Self::Number {
-                whole: kind == "integer",
+                is_integer: kind == "integer",
                 least: bound("minimum").unwrap_or(f64::NEG_INFINITY),
                 most: bound("maximum").unwrap_or(f64::INFINITY),
             }),
@@ -148,25 +148,25 @@ impl Field {
         lines
     }
 
-    /// `Title (what is wanted) [default]: `
+    /// Returns `Title (expected value) [default]: `.
     ///
-    /// `before` is what Enter takes in place of the default.
-    pub(super) fn prompt(&self, before: Option<&Value>) -> String {
+    /// `earlier` is the user's earlier answer, which Enter takes in place of the default.
+    pub(super) fn prompt(&self, earlier: Option<&Value>) -> String {
         let title = self.label();
-        let mut wanted: Vec<String> = self.kind.wanted();
-        let default = before.or(self.default.as_ref());
+        let mut notes: Vec<String> = self.kind.expected();
+        let default = earlier.or(self.default.as_ref());
         if !self.required && default.is_none() {
-            wanted.push("may be left out".to_owned());
+            notes.push("may be left out".to_owned());
         }
-        let wanted = if wanted.is_empty() { String::new() } else { format!(" ({})", wanted.join(", ")) };
-        let default = default.map_or_else(String::new, |value| format!(" [{}]", text::for_line(&in_words(value))));
-        format!("  {}{wanted}{default}: ", paint(Tone::Strong, &title))
+        let notes = if notes.is_empty() { String::new() } else { format!(" ({})", notes.join(", ")) };
+        let default = default.map_or_else(String::new, |value| format!(" [{}]", text::for_line(&typed_form(value))));
+        format!("  {}{notes}{default}: ", paint(Tone::Strong, &title))
     }
 
-    /// `  Title: value`
+    /// Returns `  Title: value`.
     pub(super) fn shown(&self, value: Option<&Value>) -> String {
         let value =
-            value.map_or_else(|| paint(Tone::Faint, "(left out)"), |value| text::for_line(&in_words(value)).into());
+            value.map_or_else(|| paint(Tone::Faint, "(left out)"), |value| text::for_line(&typed_form(value)).into());
         format!("  {}: {value}", self.label())
     }
 
@@ -177,29 +177,29 @@ impl Field {
     /// Parses what the user typed; `None` when the user leaves the field out.
     ///
     /// # Errors
-    /// In words, when it does not fit.
+    /// A message for the user, when the text is no value of this field.
     pub(super) fn read(&self, typed: &str) -> Result<Option<Value>, String> {
         if typed.is_empty() {
             return match &self.default {
                 Some(default) => Ok(Some(default.clone())),
-                None if self.required => Err("this field is needed".to_owned()),
+                None if self.required => Err("this field is required".to_owned()),
                 None => Ok(None),
             };
         }
         self.kind.read(typed).map(Some)
     }
 
-    /// Checks a value that was not typed.
+    /// Checks a value that comes from a file or from another program.
     ///
     /// # Errors
-    /// In words, when it does not fit.
+    /// A message for the user, when it is no value of this field.
     pub(super) fn check(&self, value: &Value) -> Result<Value, String> {
-        let read = self.kind.read(&in_words(value))?;
+        let read = self.kind.read(&typed_form(value))?;
         let is_same = match (&read, value) {
             (Value::Number(read), Value::Number(value)) => read.as_f64() == value.as_f64(),
             (read, value) => read == value,
         };
-        if is_same { Ok(read) } else { Err("it is of another type".to_owned()) }
+        if is_same { Ok(read) } else { Err("the value has another type than the field".to_owned()) }
     }
 
     fn looks_secret(&self) -> bool {
@@ -212,15 +212,15 @@ impl Field {
 }
 
 impl Kind {
-    /// The expected value, in a few words.
-    fn wanted(&self) -> Vec<String> {
+    /// Describes the expected value in a few words.
+    fn expected(&self) -> Vec<String> {
         let mut words = Vec::new();
         match self {
             Self::Text { format, .. } => {
                 words.extend(format.as_deref().map(|format| text::for_line(format).into_owned()))
             }
-            Self::Number { whole, least, most } => {
-                words.push(if *whole { "whole number" } else { "number" }.to_owned());
+            Self::Number { is_integer, least, most } => {
+                words.push(if *is_integer { "whole number" } else { "number" }.to_owned());
                 match (least.is_finite(), most.is_finite()) {
                     (true, true) => words.push(format!("{least} to {most}")),
                     (true, false) => words.push(format!("at least {least}")),
@@ -238,7 +238,7 @@ impl Kind {
     fn read(&self, typed: &str) -> Result<Value, String> {
         match self {
             Self::Text { shortest, longest, format } => read_text(typed, *shortest, *longest, format.as_deref()),
-            Self::Number { whole, least, most } => read_number(typed, *whole, *least, *most),
+            Self::Number { is_integer, least, most } => read_number(typed, *is_integer, *least, *most),
             Self::YesNo => match typed.to_lowercase().as_str() {
                 "y" | "yes" | "true" => Ok(Value::Bool(true)),
                 "n" | "no" | "false" => Ok(Value::Bool(false)),
@@ -282,7 +282,7 @@ fn read_text(typed: &str, shortest: u64, longest: u64, format: Option<&str>) -> 
     if fits { Ok(Value::String(typed.to_owned())) } else { Err(format!("write it as {example}")) }
 }
 
-fn read_number(typed: &str, whole: bool, least: f64, most: f64) -> Result<Value, String> {
+fn read_number(typed: &str, is_integer: bool, least: f64, most: f64) -> Result<Value, String> {
     let number = typed.parse::<i64>().map(Number::from).ok().or_else(|| {
         let number = typed.parse::<f64>().ok()?;
         Number::from_f64(number)
@@ -290,7 +290,7 @@ fn read_number(typed: &str, whole: bool, least: f64, most: f64) -> Result<Value,
     let Some(number) = number else {
         return Err("write a number".to_owned());
     };
-    if whole && !number.is_i64() {
+    if is_integer && !number.is_i64() {
         return Err("write a whole number".to_owned());
     }
     match number.as_f64() {
@@ -300,7 +300,7 @@ fn read_number(typed: &str, whole: bool, least: f64, most: f64) -> Result<Value,
     }
 }
 
-/// The choice that `typed` means by its number, value or title.
+/// Returns the value of the choice that `typed` names by value, title or number.
 fn pick(choices: &[Choice], typed: &str) -> Result<String, String> {
     let by_number = typed.parse::<usize>().ok().and_then(|number| choices.get(number.checked_sub(1)?));
     choices
@@ -312,13 +312,13 @@ fn pick(choices: &[Choice], typed: &str) -> Result<String, String> {
         .ok_or_else(|| format!("choose a number from 1 to {}", choices.len()))
 }
 
-/// A default as a person would type it.
-fn in_words(value: &Value) -> String {
+/// Returns a value as a user would type it.
+fn typed_form(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
         Value::Bool(true) => "y".to_owned(),
         Value::Bool(false) => "n".to_owned(),
-        Value::Array(values) => values.iter().map(in_words).collect::<Vec<_>>().join(", "),
+        Value::Array(values) => values.iter().map(typed_form).collect::<Vec<_>>().join(", "),
         other => other.to_string(),
     }
 }

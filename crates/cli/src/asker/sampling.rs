@@ -176,7 +176,7 @@ pub(super) mod tests {
     }
 
     #[tokio::test]
-    async fn without_a_model_or_with_a_picture_the_person_is_not_asked() {
+    async fn without_a_model_or_with_a_picture_the_user_is_not_asked() {
         let refused = typed(&["y"]).sample(server(), request("x")).await.unwrap_err().to_string();
         assert!(refused.contains("no model"), "{refused}");
         let (terminal, model) = lent(&["y"]);

@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_zone_is_refused_with_what_would_do() {
+    fn an_unknown_time_zone_is_refused_with_a_suggestion() {
         for zone in ["Mars/Olympus", "", "+99:00", "+2"] {
             let error = at(moment(), zone).unwrap_err().to_string();
             assert!(error.contains("`UTC`, `local`"), "{error}");

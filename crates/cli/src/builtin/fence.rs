@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_inside_are_found_however_they_are_written() {
+    fn paths_inside_the_folder_are_accepted_in_every_spelling() {
         let (_house, fence) = house();
         for path in ["a.txt", "./a.txt", "deep/../a.txt", "deep/./../a.txt"] {
             assert_eq!(fence.shown(&fence.resolve(path).unwrap()), "a.txt");
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_inside_is_said_to_be_missing() {
+    fn a_missing_file_inside_the_fence_is_reported_as_missing() {
         let (_house, fence) = house();
         let error = fence.resolve("nope.txt").unwrap_err();
         assert_eq!(error.to_string(), "cannot open `nope.txt`: there is no such file or folder");

@@ -208,7 +208,7 @@ fn names_of_files_are_offered_where_the_shell_does_not_do_it() {
 }
 
 #[test]
-fn only_plain_names_are_offered_of_what_a_project_brings() {
+fn completion_offers_only_plain_names_of_a_project() {
     let desk = desk();
     let hostile = json!({ "mcpServers": {
         "theirs": { "command": "x", "args": ["canary"] },
@@ -285,7 +285,7 @@ fn a_script_calls_the_program_that_printed_it() {
 }
 
 #[test]
-fn a_path_with_quotes_is_one_word_of_the_script() {
+fn a_path_with_quotes_is_one_word_in_the_script() {
     let path = OsStr::new(r"/it's \here/toolrack");
     let of = |shell| script(shell, path, None);
     assert!(of(Shell::Fish).contains(r"'/it\'s \\here/toolrack' --"));

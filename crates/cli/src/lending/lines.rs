@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_answer_of_the_editor_that_cannot_be_read_means_that_there_is_none() {
+    async fn an_unreadable_answer_of_the_editor_counts_as_none() {
         for answer in [None, Some("{"), Some("7")] {
             let lines = FarLines::new(Outbox::default());
             let answered = async {

@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn nothing_goes_out_before_it_is_opened() {
+    async fn the_outbox_sends_nothing_before_it_is_opened() {
         let outbox = Outbox::default();
         outbox.push(text(1));
         assert!(outbox.next().now_or_never().is_none());

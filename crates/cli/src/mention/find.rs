@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_looks_like_it_is_left_alone() {
+    fn text_that_only_looks_like_a_mention_is_left_alone() {
         for text in [
             "ada@docs:a:b",
             "@ada",

@@ -47,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn text_that_is_short_is_shown_whole_and_what_is_long_is_cut_between_words() {
+    fn short_text_is_shown_in_full_and_long_text_is_cut_between_words() {
         assert_eq!(lines("one\ntwo\u{1b}[2J", "x --full"), ["one", "two\\u{1b}[2J"]);
         let many = lines(&"a line\n".repeat(5_000), "x --full");
         assert_eq!(many.len(), LINES + 1);

@@ -29,12 +29,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_server_says_is_never_a_percentage_that_cannot_be() {
-        let said = |progress, total| amount(&Progress { progress, total, message: None });
-        assert_eq!(said(1.0, Some(3.0)), "33 %");
-        assert_eq!(said(9.0, Some(3.0)), "100 %");
-        assert_eq!(said(-1.0, Some(3.0)), "0 %");
-        assert_eq!(said(9.0, Some(0.0)), "9");
-        assert_eq!(said(0.5, None), "0.5");
+    fn progress_never_shows_an_impossible_percentage() {
+        let report = |progress, total| amount(&Progress { progress, total, message: None });
+        assert_eq!(report(1.0, Some(3.0)), "33 %");
+        assert_eq!(report(9.0, Some(3.0)), "100 %");
+        assert_eq!(report(-1.0, Some(3.0)), "0 %");
+        assert_eq!(report(9.0, Some(0.0)), "9");
+        assert_eq!(report(0.5, None), "0.5");
     }
 }

@@ -75,11 +75,11 @@ pub(super) fn read(path: &Path) -> Result<Option<StoredKey>, SecretsError> {
     }
     let text = io::read_to_string(file).map_err(failed)?;
     let text = text.trim();
-    let kept = match text.strip_prefix(NAMING) {
+    let stored = match text.strip_prefix(NAMING) {
         Some(id) => Uuid::parse_str(id.trim()).ok().map(StoredKey::InKeychain),
         None => bytes_in(text).map(StoredKey::InFile),
     };
-    kept.map(Some).ok_or_else(|| SecretsError::NoKey(path.to_owned()))
+    stored.map(Some).ok_or_else(|| SecretsError::NoKey(path.to_owned()))
 }
 
 /// Writes the file, which only its owner can read, as a whole or not at all. Where another process was quicker, the

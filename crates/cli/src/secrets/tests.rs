@@ -46,7 +46,7 @@ async fn processes_that_make_a_key_at_once_have_the_same_one() {
 }
 
 #[tokio::test]
-async fn a_process_that_looks_while_another_makes_the_key_is_not_told_that_it_is_gone() {
+async fn a_process_that_looks_while_another_creates_the_key_gets_no_error() {
     for _ in 0..20 {
         let folder = tempfile::tempdir().unwrap();
         let (one, other) = (stored(folder.path(), None).await, stored(folder.path(), None).await);
@@ -85,7 +85,7 @@ async fn a_key_file_that_is_gone_damaged_or_open_to_others_is_not_replaced() {
 }
 
 #[tokio::test]
-async fn the_variable_is_a_key_or_a_passphrase_and_goes_before_the_file() {
+async fn the_variable_is_a_key_or_a_passphrase_and_overrides_the_file() {
     let folder = tempfile::tempdir().unwrap();
     let hex = "0f".repeat(32);
     stored(folder.path(), Some(&hex)).await.set("a", "one").await.unwrap();

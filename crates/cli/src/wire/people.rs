@@ -59,9 +59,9 @@ impl ForMembers {
         let key = &*member.key();
         let home = self.people.join(key);
         fs::DirBuilder::new().recursive(true).mode(0o700).create(&home)?;
-        let others = self.environment.iter().filter(|(name, _)| *name != "HOME");
-        let others = others.map(|(name, value)| (name.to_owned(), value.to_owned()));
-        let environment = Environment::new(others.chain([(OsString::from("HOME"), home.clone().into_os_string())]));
+        let rest = self.environment.iter().filter(|(name, _)| *name != "HOME");
+        let rest = rest.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let environment = Environment::new(rest.chain([(OsString::from("HOME"), home.clone().into_os_string())]));
         let credentials = Arc::new(OfMember::new(Arc::clone(&self.stored), key));
         let secrets = Interpolate::new(environment.clone(), Unset::Error)
             .with_secrets(Arc::<OfMember>::clone(&credentials))

@@ -10,7 +10,7 @@ fn fake() -> &'static str {
 }
 
 #[test]
-fn three_habits_write_what_they_mean_and_try_it() {
+fn add_understands_three_usual_command_lines() {
     let rack = Rack::new();
     assert_snapshot!(rack.run(&["add", "dashes", "--", fake(), "stdio"]), @"
         $ toolrack add dashes -- [FAKE] stdio
@@ -59,7 +59,7 @@ fn three_habits_write_what_they_mean_and_try_it() {
 #[test]
 fn an_address_is_not_taken_for_a_program() {
     let rack = Rack::new();
-    for (word, says) in [
+    for (word, message) in [
         ("ftp://example.com/mcp", "must begin with http:// or https://"),
         ("wss://example.com/mcp", "must begin with http:// or https://"),
         ("example.com/mcp", "write https://example.com/mcp"),
@@ -68,7 +68,7 @@ fn an_address_is_not_taken_for_a_program() {
         ("[::1]:80/x", "http://[::1]:80/x"),
     ] {
         let ran = rack.run(&["add", "v", word, "--no-test"]).ends_with(2);
-        assert!(ran.stderr.contains(says), "{ran}");
+        assert!(ran.stderr.contains(message), "{ran}");
     }
     assert!(!rack.home.root().join("toolrack/mcp.json").exists());
     work_file(&rack, "example.com/mcp", "");
@@ -130,7 +130,7 @@ fn a_name_that_is_taken_is_refused_and_nothing_is_lost() {
 }
 
 #[test]
-fn an_entry_for_the_project_may_run_for_the_one_who_added_it() {
+fn an_entry_for_the_project_is_trusted_for_the_user_who_added_it() {
     let rack = Rack::new();
     assert_snapshot!(rack.run(&["add", "-s", "project", "ours", "--", fake(), "stdio"]), @"
         $ toolrack add -s project ours -- [FAKE] stdio
@@ -144,7 +144,7 @@ fn an_entry_for_the_project_may_run_for_the_one_who_added_it() {
 }
 
 #[test]
-fn an_entry_for_this_project_only_lies_with_the_users_own_files() {
+fn a_local_entry_is_stored_among_the_user_s_own_files() {
     let rack = Rack::new();
     let ran = rack.run(&["--json", "add", "-s", "local", "mine", "--", fake(), "stdio"]).ends_with(0).json();
     assert!(ran["path"].as_str().unwrap().starts_with("[HOME]/toolrack/projects/"), "{ran}");
@@ -188,7 +188,7 @@ fn arguments_of_add_that_contradict_each_other_are_refused() {
 }
 
 #[test]
-fn a_program_that_is_no_server_is_kept_with_the_next_step() {
+fn a_program_that_is_no_server_is_added_with_a_hint() {
     let rack = Rack::new();
     assert_snapshot!(rack.run(&["add", "cat", "--", "cat"]), @"
         $ toolrack add cat -- cat
@@ -202,7 +202,7 @@ fn a_program_that_is_no_server_is_kept_with_the_next_step() {
 }
 
 #[test]
-fn a_command_in_one_word_is_split_and_said() {
+fn a_command_in_one_word_is_split_with_a_note() {
     let rack = Rack::new();
     assert_snapshot!(rack.run(&["add", "fs", "npx -y pkg", "--no-test"]), @"
         $ toolrack add fs npx -y pkg --no-test
@@ -224,8 +224,8 @@ fn a_command_in_one_word_is_split_and_said() {
     work_file(&rack, "my server", "");
     let _ = rack.run(&["add", "--no-test", "mine", "./my server"]).ends_with(0);
     assert_eq!(rack.run(&["get", "mine", "--json"]).json()["entry"]["command"], "./my server");
-    for odd in ["npx -y 'open", "/nonexistent/my server"] {
-        let ran = rack.run(&["add", "--no-test", "odd", odd]).ends_with(2);
+    for unclear in ["npx -y 'open", "/nonexistent/my server"] {
+        let ran = rack.run(&["add", "--no-test", "odd", unclear]).ends_with(2);
         assert!(ran.stderr.contains("is one word with spaces in it"), "{ran}");
     }
 }

@@ -65,13 +65,13 @@ fn the_list_says_how_many_tools_it_does_not_show() {
 }
 
 #[test]
-fn where_no_user_can_be_asked_a_missing_tool_may_be_one_that_the_server_offers_at_a_terminal() {
+fn without_a_terminal_a_missing_tool_may_be_one_that_needs_a_terminal() {
     let rack = rack("both");
     let hint = |tool: &str, more: &[&str]| rack.run(&[&["call", tool], more].concat()).ends_with(5).stderr;
     let may_be = "shows its tools; at a terminal, or with `--answer`, a server may offer more";
     assert!(hint("fake/qqqqq", &[]).contains(may_be));
-    let others = [hint("fake/qqqqq", &["--answer", "name=Ada"]), hint("builtin/qqqqq", &[])];
-    assert!(others.iter().all(|said| said.contains("shows its tools\n")), "{others:?}");
+    let rest = [hint("fake/qqqqq", &["--answer", "name=Ada"]), hint("builtin/qqqqq", &[])];
+    assert!(rest.iter().all(|said| said.contains("shows its tools\n")), "{rest:?}");
 }
 
 #[test]

@@ -72,7 +72,7 @@ fn keys_that_were_typed_before_the_question_do_not_answer_it() {
 }
 
 #[test]
-fn what_is_pasted_is_no_answer_and_an_unknown_key_shows_the_answers() {
+fn pasted_text_is_no_answer_and_an_unknown_key_shows_the_answers() {
     let (rack, effects) = rack(&json!([calls("write", &json!({})), done()]));
     let mut terminal = ask(&rack, &[]);
     for key in ["yesterday I wrote", "\u{1b}[A", "x"] {
@@ -102,7 +102,7 @@ fn the_arguments_are_changed_in_the_editor_and_the_question_comes_again() {
 }
 
 #[test]
-fn an_editor_that_fails_or_leaves_what_the_tool_does_not_take_says_so() {
+fn a_failed_editor_and_invalid_arguments_are_reported() {
     let echo = calls("echo", &json!({ "text": "one" }));
     let (failing, _effects) = rack(&json!([echo, done()]));
     let failing = failing.env("EDITOR", "false");

@@ -77,7 +77,7 @@ fn a_call_reaches_its_server_and_its_result_the_model_over_every_wire() {
             runs,
             [("add".to_owned(), json!({ "a": 2, "b": 3 })), ("echo".to_owned(), json!({ "text": "hello" }))]
         );
-        let asked = provider.asked();
+        let asked = provider.requests();
         assert_eq!(asked.len(), 2, "{wire:?}");
         let conversation = wire.conversation(&asked[1].json());
         assert_valid(&conversation);
@@ -173,7 +173,7 @@ fn stdin_joins_the_prompt() {
         let url = provider.url();
         let args = [&["ask", "--model", "m", "--base-url", &url], typed].concat();
         let _ = rack.run_with_stdin(&args, piped).ends_with(0);
-        let conversation = wire.conversation(&provider.asked()[0].json());
+        let conversation = wire.conversation(&provider.requests()[0].json());
         assert_eq!(conversation, [Said::User(sent.to_owned())]);
     }
     let rack = Rack::new();
@@ -182,12 +182,12 @@ fn stdin_joins_the_prompt() {
 }
 
 #[test]
-fn server_and_tool_narrow_what_the_model_sees() {
+fn server_and_tool_options_restrict_the_tools_of_the_model() {
     let rack = Rack::with(&[("one", fake(&[])), ("two", fake(&[]))]);
     let names = |args: &[&str]| {
         let provider = Provider::start([Speech::Chat.says(&["Well."])]);
         let _ = ask(&rack, &provider, Speech::Chat, &[args, &["hello"]].concat()).ends_with(0);
-        let body = provider.asked()[0].json();
+        let body = provider.requests()[0].json();
         let tools = body["tools"].as_array().cloned().unwrap_or_default();
         let names = tools.iter().map(|tool| tool["function"]["name"].as_str().unwrap().to_owned());
         // With any tool, the model also gets the tool that reads results which are too long.
@@ -201,7 +201,7 @@ fn server_and_tool_narrow_what_the_model_sees() {
 }
 
 #[test]
-fn where_no_user_can_be_asked_a_call_is_refused_and_the_way_to_allow_it_is_told() {
+fn without_a_user_to_ask_a_call_is_refused_with_a_hint_how_to_allow_it() {
     let (rack, effects) = rack();
     let script = json!([call("write", &json!({ "path": "a" })), { "text": "I may not." }]);
     let ran = mock(&rack, &script, &["hello"]).ends_with(6);
@@ -213,7 +213,7 @@ fn where_no_user_can_be_asked_a_call_is_refused_and_the_way_to_allow_it_is_told(
 }
 
 #[test]
-fn rules_say_what_runs_unasked() {
+fn rules_decide_which_calls_run_without_a_question() {
     let (rack, effects) = rack();
     let both = json!([{ "tool_calls": [
         { "name": "mcp__fake__write", "input": { "path": "a" } },
@@ -236,13 +236,13 @@ fn rules_say_what_runs_unasked() {
 }
 
 #[test]
-fn a_pattern_that_matches_no_tool_of_a_connected_server_is_told() {
+fn a_pattern_that_matches_no_tool_of_a_connected_server_is_reported() {
     let (rack, _effects) = rack();
     let done = json!([{ "text": "Done." }]);
     for (option, typed) in [("--deny", "fake/wirte"), ("--allow", "mcp__fake__wirte"), ("--tool", "fake.wirte")] {
         let ran = mock(&rack, &done, &[option, typed, "hello"]).ends_with(0);
-        let told = format!("{option} {typed} matches no tool of its server, and does nothing");
-        assert!(ran.stderr.contains(&told), "{ran}");
+        let text = format!("{option} {typed} matches no tool of its server, and does nothing");
+        assert!(ran.stderr.contains(&text), "{ran}");
     }
     for typed in ["fake/write", "fake/w*", "mcp__fake__write", "fake.write", "fake_write", "mcp__fake", "*"] {
         let ran = mock(&rack, &done, &["--deny", typed, "--tool", typed, "hello"]).ends_with(0);
@@ -267,7 +267,7 @@ fn a_model_that_is_not_done_within_its_rounds_ends_the_turn_with_8() {
 }
 
 #[test]
-fn without_a_model_nothing_is_asked_and_what_to_set_is_told() {
+fn without_a_model_the_error_names_the_setting() {
     let (rack, _effects) = rack();
     let ran = rack.run(&["ask", "hello"]).ends_with(9);
     assert!(ran.stderr.contains("no model is configured"), "{ran}");
@@ -299,13 +299,13 @@ fn a_model_that_fails_ends_with_9_and_the_conversation_can_be_gone_on_with() {
             assert_eq!(error["code"], code, "{ran}");
             assert!(error["message"].as_str().unwrap().contains(told), "{ran}");
             assert!(error["hint"].as_str().unwrap().contains("toolrack ask --session "), "{ran}");
-            assert_eq!(provider.asked().len(), 2, "{ran}");
+            assert_eq!(provider.requests().len(), 2, "{ran}");
 
             // Without a prompt, the turn continues: finished calls are not made again.
             let provider = Provider::start([wire.says(&["It is 5."])]);
             let ran = ask(&rack, &provider, wire, &["--session", "last"]).ends_with(0);
             assert_eq!(ran.stdout, "It is 5.\n", "{ran}");
-            let conversation = wire.conversation(&provider.asked()[0].json());
+            let conversation = wire.conversation(&provider.requests()[0].json());
             assert_valid(&conversation);
             assert_eq!(results(&conversation), ["[data from fake]\n5"]);
             assert_eq!(effects.read().runs_of("add"), 1);
@@ -314,7 +314,7 @@ fn a_model_that_fails_ends_with_9_and_the_conversation_can_be_gone_on_with() {
 }
 
 #[test]
-fn a_wait_that_the_provider_asks_for_is_waited_and_told() {
+fn the_wait_that_a_provider_asks_for_is_kept_and_reported() {
     let (rack, _effects) = rack();
     let busy = Answer::json(429, &json!({ "error": { "message": "slow down" } })).header("retry-after", "0.01");
     let provider = Provider::start([busy, Speech::Chat.says(&["Well."])]);
@@ -325,7 +325,7 @@ fn a_wait_that_the_provider_asks_for_is_waited_and_told() {
 }
 
 #[test]
-fn a_session_that_is_not_there_is_told_before_anything_is_asked() {
+fn an_unknown_session_is_an_error_before_any_model_is_asked() {
     let rack = Rack::new();
     let provider = Provider::start([Speech::Chat.says(&["Well."])]);
     let ran = ask(&rack, &provider, Speech::Chat, &["--session", "last", "hello"]).ends_with(2);
@@ -333,13 +333,13 @@ fn a_session_that_is_not_there_is_told_before_anything_is_asked() {
     let _ = ask(&rack, &provider, Speech::Chat, &["hello"]).ends_with(0);
     let error = ask(&rack, &provider, Speech::Chat, &["--json", "--session", "ffffffff", "hello"]).ends_with(2).error();
     assert_eq!(error["code"], "UNKNOWN_SESSION");
-    assert_eq!(provider.asked().len(), 1);
+    assert_eq!(provider.requests().len(), 1);
     let ran = ask(&rack, &provider, Speech::Chat, &["--session", "last"]).ends_with(2);
     assert!(ran.stderr.contains("what to ask?"), "nothing is open there: {ran}");
 }
 
 #[test]
-fn what_is_not_to_be_kept_is_not_kept() {
+fn ask_without_storage_stores_nothing() {
     let rack = Rack::new();
     let ran = mock(&rack, &json!([{ "text": "Well." }]), &["--json", "--no-save", "hello"]).ends_with(0);
     assert!(ran.json()["session"].is_null(), "{ran}");
@@ -348,7 +348,7 @@ fn what_is_not_to_be_kept_is_not_kept() {
 }
 
 #[test]
-fn two_processes_on_one_session_do_not_mix_what_they_say() {
+fn two_processes_on_one_session_do_not_mix_their_messages() {
     let (rack, _effects) = rack();
     let _ = mock(&rack, &json!([{ "text": "Well." }]), &["hello"]).ends_with(0);
     // The first command waits for a call while the second continues the session.
@@ -365,14 +365,14 @@ fn two_processes_on_one_session_do_not_mix_what_they_say() {
     let _sleeping = effects.wait_until(LIMIT, |effects| effects.runs_of("sleep") == 1);
     let second = Provider::start([Speech::Chat.says(&["Second."])]);
     let _ = ask(&rack, &second, Speech::Chat, &["--server", "builtin", "--session", "last", "second"]).ends_with(0);
-    assert_valid(&Speech::Chat.conversation(&second.asked()[0].json()));
+    assert_valid(&Speech::Chat.conversation(&second.requests()[0].json()));
 
     let first = Ran::new(&args, &child.wait_with_output().unwrap(), &rack).ends_with(1);
     assert!(first.stderr.contains("another process goes on with the session"), "{first}");
-    assert_eq!(provider.asked().len(), 1, "its model is not asked again with what is no longer so");
+    assert_eq!(provider.requests().len(), 1, "its model is not asked again with what is no longer so");
     let third = Provider::start([Speech::Chat.says(&["Third."])]);
     let _ = ask(&rack, &third, Speech::Chat, &["--session", "last", "third"]).ends_with(0);
-    let conversation = Speech::Chat.conversation(&third.asked()[0].json());
+    let conversation = Speech::Chat.conversation(&third.requests()[0].json());
     assert_valid(&conversation);
     assert_eq!(results(&conversation).len(), 1, "{conversation:#?}");
 }
@@ -398,7 +398,7 @@ fn secrets_stay_where_they_belong() {
             let args = [output, &["--key-env", "MODEL_KEY", "--allow", "*", "hello"]].concat();
             let ran = ask(&rack, &provider, wire, &args).ends_with(0);
             // The server repeats it, but the model does not see it. A correct guess of the model is hidden, too.
-            let asked = provider.asked();
+            let asked = provider.requests();
             assert!(asked.iter().all(|asked| !asked.body.contains(canary) && !asked.body.contains(key)), "{wire:?}");
             let sends_key = |asked: &RecordedRequest| asked.headers.iter().any(|(_, value)| value.contains(key));
             assert!(asked.iter().all(sends_key), "{wire:?}");
@@ -409,8 +409,8 @@ fn secrets_stay_where_they_belong() {
             if output == ["--stream-json"] {
                 let records = ran.stdout.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
                 let texts = records.filter(|record| record["type"] == "text");
-                let told: String = texts.map(|record| record["text"].as_str().unwrap().to_owned()).collect();
-                assert_eq!(told, "It is ***.", "also where it is cut between two records: {ran}");
+                let reported: String = texts.map(|record| record["text"].as_str().unwrap().to_owned()).collect();
+                assert_eq!(reported, "It is ***.", "also where it is cut between two records: {ran}");
             }
         }
     }
@@ -479,21 +479,21 @@ fn the_reason_why_a_model_does_not_answer_is_printed_once() {
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let ran = rack.run(&["ask", "--model", "m", "--base-url", &format!("http://127.0.0.1:{port}/v1"), "hi"]);
     let ran = ran.ends_with(9);
-    let said = ran.stderr.lines().find(|line| line.starts_with("error: ")).unwrap().to_lowercase();
-    assert_eq!(said.matches("refused").count(), 1, "{ran}");
+    let output = ran.stderr.lines().find(|line| line.starts_with("error: ")).unwrap().to_lowercase();
+    assert_eq!(output.matches("refused").count(), 1, "{ran}");
 }
 
 #[test]
-fn a_user_who_leaves_stdin_open_is_told_what_is_waited_for() {
+fn with_an_open_stdin_a_note_says_what_the_command_waits_for() {
     let (rack, _effects) = rack();
     work_file(&rack, "script.json", &json!([{ "text": "Yes." }, { "text": "Yes." }]).to_string());
     for words in [&["ask", "--model", "mock/script.json", "Is it?"][..], &["call", "fake/add", "b=1", "--args", "-"]] {
         let mut command = rack.command(words);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
-        let mut told = String::new();
-        BufReader::new(child.stderr.as_mut().unwrap()).read_line(&mut told).unwrap();
-        assert!(told.starts_with("reading ") && told.contains("from stdin until it ends"), "{told}");
+        let mut text = String::new();
+        BufReader::new(child.stderr.as_mut().unwrap()).read_line(&mut text).unwrap();
+        assert!(text.starts_with("reading ") && text.contains("from stdin until it ends"), "{text}");
         child.stdin.take().unwrap().write_all(br#"{"a": 1}"#).unwrap();
         let ran = Ran::new(words, &child.wait_with_output().unwrap(), &rack).ends_with(0);
         assert!(["Yes.\n", "2"].contains(&&*ran.stdout), "{ran}");

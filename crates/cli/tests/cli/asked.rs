@@ -43,7 +43,7 @@ fn trust_shows_what_would_run_and_asks_first() {
 }
 
 #[test]
-fn what_changes_while_the_question_stands_is_not_what_was_agreed_to() {
+fn an_entry_that_changes_while_the_question_is_open_is_not_trusted() {
     let rack = project();
     let mut terminal = Terminal::run(&rack, &["trust"]);
     terminal.expect("[y/N] ");
@@ -84,7 +84,7 @@ fn import_can_be_left_without_a_choice() {
 }
 
 #[test]
-fn add_alone_is_a_dialog_that_asks_again_for_what_makes_no_sense() {
+fn add_without_arguments_is_a_dialog_that_asks_again_after_invalid_input() {
     let rack = project();
     let mut terminal = Terminal::run(&rack, &["add", "--no-test"]);
     terminal.expect("Name of the server: ");

@@ -36,12 +36,12 @@ fn tamper(rack: &Rack, from: &str, to: &str) {
 }
 
 #[test]
-fn a_call_leaves_who_what_and_how_it_went() {
+fn a_call_is_recorded_with_caller_tool_and_outcome() {
     let rack = Rack::with(&[("fake", fake(&[]))]);
     let _ = rack.run(&["call", "fake/echo", "text=x"]).ends_with(0);
     let rows = rows(&rack, &[]);
-    let told: Vec<_> = rows.iter().map(|row| words(row, &["kind", "server"])).collect();
-    assert_eq!(told, [["connected", "fake"], ["call", "fake"], ["closed", "fake"]]);
+    let reported: Vec<_> = rows.iter().map(|row| words(row, &["kind", "server"])).collect();
+    assert_eq!(reported, [["connected", "fake"], ["call", "fake"], ["closed", "fake"]]);
     let call = &rows[1];
     let said = words(call, &["who", "tool", "decision", "why", "outcome", "arguments"]);
     assert_eq!(said, ["cli", "echo", "allowed", "everything is allowed", "ok", "-"]);
@@ -57,7 +57,7 @@ fn a_call_leaves_who_what_and_how_it_went() {
 }
 
 #[test]
-fn what_an_agent_does_is_written_down_in_its_name() {
+fn calls_of_an_agent_are_recorded_in_its_name() {
     let rack = Rack::with(&[("fake", fake(&[]))]);
     let program = toolrack_testkit::fake_server_path().display();
     let own = format!("[[agents.mcp]]\nname = \"own\"\ncommand = \"{program}\"\nargs = [\"stdio\"]\n");
@@ -146,12 +146,13 @@ fn agreements_are_in_the_log() {
     work_file(&rack, ".mcp.json", &mcp_json(&[("theirs", fake(&[]))]));
     let _ = rack.run(&["trust", "--yes"]).ends_with(0);
     let _ = rack.run(&["untrust", "theirs"]).ends_with(0);
-    let told: Vec<_> = rows(&rack, &[]).iter().map(|row| words(row, &["kind", "server", "who"]).join(" ")).collect();
-    assert_eq!(told, ["trusted theirs cli", "untrusted theirs cli"]);
+    let reported: Vec<_> =
+        rows(&rack, &[]).iter().map(|row| words(row, &["kind", "server", "who"]).join(" ")).collect();
+    assert_eq!(reported, ["trusted theirs cli", "untrusted theirs cli"]);
 }
 
 #[test]
-fn arguments_are_kept_in_full_where_the_settings_say_so_and_never_a_secret() {
+fn arguments_are_stored_in_full_only_if_configured_and_without_secrets() {
     let mut server = fake(&[]);
     server["env"] = json!({ "TOKEN": "${TOKEN}" });
     let rack = Rack::with(&[("fake", server)]).env("TOKEN", "sesame-open-1234");
@@ -166,7 +167,7 @@ fn arguments_are_kept_in_full_where_the_settings_say_so_and_never_a_secret() {
 }
 
 #[test]
-fn old_rows_go_and_what_is_left_is_whole() {
+fn after_old_rows_are_deleted_the_rest_is_a_valid_chain() {
     let rack = Rack::with(&[("fake", fake(&[]))]);
     rack.home.write("toolrack/toolrack.toml", "[audit]\nkeep = 2\n");
     let _ = rack.run(&["call", "fake/echo", "text=x"]).ends_with(0);

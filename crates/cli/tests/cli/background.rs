@@ -85,7 +85,7 @@ fn a_daemon_is_started_found_and_ended() {
 }
 
 #[test]
-fn restart_ends_a_running_daemon_first_and_says_so_where_none_runs() {
+fn restart_ends_a_running_daemon_first_and_reports_if_none_runs() {
     let home = Home::new();
     let restart = ["daemon", "restart", "--listen", "127.0.0.1:0"];
     let first = home.0.run(&restart).ends_with(0);
@@ -155,7 +155,7 @@ fn a_daemon_that_does_not_start_says_why_and_leaves_no_process() {
 }
 
 #[test]
-fn what_a_killed_daemon_left_is_taken_away_and_in_no_command_s_way() {
+fn files_of_a_killed_daemon_are_removed_and_stop_no_command() {
     let home = Home::new();
     let up = home.start();
     kill("KILL", pid(&up));
@@ -222,17 +222,17 @@ mod unit {
         let folder = file.parent().unwrap().to_str().unwrap();
         let install =
             |allow: &str| rack.run(&["daemon", "install", "--unit-folder", folder, "--allow", allow]).ends_with(0);
-        let said = install("fs/*").stdout;
+        let output = install("fs/*").stdout;
         for word in ["toolrack.service", "systemctl --user enable --now toolrack", "toolrack daemon uninstall"] {
-            assert!(said.contains(word), "{said}");
+            assert!(output.contains(word), "{output}");
         }
         let command = |allow: &str| format!("\" \"serve\" \"--detached\" \"--no-open\" \"--allow\" \"{allow}\"\n");
         assert!(std::fs::read_to_string(&file).unwrap().contains(&command("fs/*")));
         let _ = install("git/*");
         assert!(std::fs::read_to_string(&file).unwrap().contains(&command("git/*")));
         let uninstall = ["daemon", "uninstall", "--unit-folder", folder];
-        let said = rack.run(&uninstall).ends_with(0).stdout;
-        assert!(said.contains("removed") && !file.exists(), "{said}");
+        let output = rack.run(&uninstall).ends_with(0).stdout;
+        assert!(output.contains("removed") && !file.exists(), "{output}");
         let again = rack.run(&[&uninstall[..], &["--json"]].concat()).ends_with(0).json();
         assert_eq!(again["removed"], false);
     }
@@ -330,7 +330,7 @@ mod unit {
         }
 
         #[test]
-        fn the_unit_starts_the_daemon_again_when_it_was_killed_and_ends_in_order_when_it_is_told_to() {
+        fn the_unit_restarts_a_killed_daemon_and_stops_it_in_order() {
             let rack = Rack::with(&[("fake", fake(&[]))]);
             let folder = |name: &str| {
                 let folder = rack.home.root().join(name);
@@ -364,7 +364,7 @@ mod unit {
         use super::*;
 
         #[test]
-        fn systemd_understands_every_word_of_both_units() {
+        fn systemd_accepts_both_units() {
             let rack = Rack::new();
             for system in [&[][..], &["--system"]] {
                 let folder = rack.home.root().join(format!("units{}", system.len()));
@@ -375,10 +375,10 @@ mod unit {
                 let mut verify = Command::new("systemd-analyze");
                 verify.args(["verify", "--man=no", "--recursive-errors=one"]).arg(folder.join("toolrack.service"));
                 let output = verify.output().unwrap();
-                let said = String::from_utf8_lossy(&output.stderr);
+                let printed = String::from_utf8_lossy(&output.stderr);
                 // systemd also warns about units of this machine.
-                let ours: Vec<_> = said.lines().filter(|line| line.contains("toolrack.service")).collect();
-                assert!(output.status.success() && ours.is_empty(), "{said}");
+                let ours: Vec<_> = printed.lines().filter(|line| line.contains("toolrack.service")).collect();
+                assert!(output.status.success() && ours.is_empty(), "{printed}");
             }
         }
     }

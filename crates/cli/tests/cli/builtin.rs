@@ -19,7 +19,7 @@ fn a_fresh_machine_lists_a_folder() {
 }
 
 #[test]
-fn a_model_gets_what_a_built_in_tool_says_once_and_programs_get_text_and_structure_apart() {
+fn a_model_gets_the_result_of_a_built_in_tool_once_and_programs_get_text_and_structure() {
     let rack = Rack::new();
     work_file(&rack, "README.md", "# Hello\n");
     let ran = rack.run(&["call", "builtin/list_directory", "--json"]);

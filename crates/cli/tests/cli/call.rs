@@ -13,7 +13,7 @@ fn rack() -> Rack {
 }
 
 #[test]
-fn words_become_what_the_schema_wants() {
+fn typed_words_become_the_types_of_the_schema() {
     let rack = rack();
     assert_snapshot!(rack.run(&["call", "fake/add", "a=1", "b=2.5"]), @"
         $ toolrack call fake/add a=1 b=2.5
@@ -36,7 +36,7 @@ fn words_become_what_the_schema_wants() {
 }
 
 #[test]
-fn arguments_come_as_json_from_the_line_a_file_or_stdin() {
+fn json_arguments_come_from_the_command_line_a_file_or_stdin() {
     let rack = rack();
     work_file(&rack, "args.json", r#"{ "a": 1, "b": 2 }"#);
     assert_snapshot!(rack.run(&["call", "fake/add", "--args", r#"{"a":1,"b":2}"#]), @r#"
@@ -113,7 +113,7 @@ fn a_result_for_programs_has_every_documented_field() {
 }
 
 #[test]
-fn what_is_no_text_is_described() {
+fn content_that_is_no_text_is_described() {
     assert_snapshot!(rack().run(&["call", "fake/image"]), @"
         $ toolrack call fake/image
         one of each
@@ -216,7 +216,7 @@ fn a_server_that_wants_a_sign_in_ends_with_3() {
 }
 
 #[test]
-fn what_a_project_brings_is_not_started_and_ends_with_7() {
+fn an_untrusted_server_of_a_project_is_not_started_and_ends_with_7() {
     let effects = SideEffects::new();
     let rack = Rack::new();
     let server = fake(&["--log", effects.path_str(), "--log-all"]);
@@ -263,19 +263,19 @@ fn text_of_a_server_is_shown_and_never_obeyed() {
     ] {
         let ran = rack.run(args);
         for text in [&ran.stdout, &ran.stderr] {
-            let obeyed = |c: char| {
+            let is_obeyed = |c: char| {
                 c.is_control() && c != '\n' || matches!(c, '\u{200b}'..='\u{202e}' | '\u{e0000}'..='\u{e007f}')
             };
-            assert!(!text.contains(obeyed), "{text:?}");
+            assert!(!text.contains(is_obeyed), "{text:?}");
         }
         // Only the visible characters of a tool's description are left.
         let shows = if args[0] == "tools" { "[31mred[0mtxt.exe" } else { r"\u" };
-        assert!(format!("{ran}").contains(shows), "the fault shows: {ran}");
+        assert!(format!("{ran}").contains(shows), "the fault is visible: {ran}");
     }
 }
 
 #[test]
-fn a_description_of_thousands_of_lines_leaves_its_heading_in_sight_and_full_shows_all_of_it() {
+fn a_very_long_description_is_cut_unless_full_is_given() {
     let rack = Rack::with(&[("fake", fake(&["--fault", "long-description"]))]);
     let short = rack.run(&["tools", "fake/echo"]).ends_with(0).stdout;
     assert!(short.starts_with("fake/echo") && short.lines().count() < 24, "{short}");
@@ -308,7 +308,7 @@ fn the_user_is_not_asked_where_there_is_no_terminal() {
 }
 
 #[test]
-fn folders_are_named_to_a_server_only_when_the_person_says_so() {
+fn a_server_learns_of_folders_only_if_the_user_names_them() {
     let rack = rack();
     let _ = rack.run(&["call", "fake/roots"]).ends_with(5);
     assert_snapshot!(rack.run(&["call", "fake/roots", "--root", "."]), @r#"
@@ -352,7 +352,7 @@ fn a_result_that_breaks_the_output_schema_is_an_error_of_the_tool_where_its_entr
 }
 
 #[test]
-fn a_schema_made_to_be_endless_does_not_hold_up_a_call() {
+fn an_endless_schema_does_not_delay_a_call() {
     let rack = Rack::with(&[("fake", fake(&["--fault", "expensive-schema=60"]))]);
     assert_snapshot!(rack.run(&["call", "fake/structured", "label=x"]), @r#"
         $ toolrack call fake/structured label=x
@@ -366,7 +366,7 @@ fn a_schema_made_to_be_endless_does_not_hold_up_a_call() {
 }
 
 #[test]
-fn a_tool_that_was_set_aside_is_not_called_unknown() {
+fn a_call_of_an_unusable_tool_says_why_it_is_unusable() {
     let rack = Rack::with(&[("fake", fake(&["--fault", "bad-tool"]))]);
     for name in ["fake/bad_schema", "bad_schema", "mcp__fake__bad_schema"] {
         let ran = rack.run(&["call", name]).ends_with(5);
@@ -379,7 +379,7 @@ fn a_tool_that_was_set_aside_is_not_called_unknown() {
 }
 
 #[test]
-fn calls_in_the_form_of_other_languages_are_understood_or_told_in_words() {
+fn calls_in_the_syntax_of_other_languages_are_understood_or_get_a_hint() {
     let rack = rack();
     assert_eq!(rack.run(&["call", "fake/add", r#"{"a":1,"b":2}"#]).ends_with(0).stdout, "3");
     assert_eq!(rack.run(&["call", "fake/add", r#"{"a":1}"#, "b=3"]).ends_with(0).stdout, "4");
@@ -396,7 +396,7 @@ fn calls_in_the_form_of_other_languages_are_understood_or_told_in_words() {
 }
 
 #[test]
-fn an_argument_by_another_name_is_told_with_the_name_that_the_tool_has() {
+fn a_misnamed_argument_gets_an_error_with_the_right_name() {
     let rack = rack();
     let error = rack.run(&["call", "fake/echo", "txt=hi", "--json"]).ends_with(2).error();
     let message = error["message"].as_str().unwrap();

@@ -175,12 +175,12 @@ fn a_session_with_the_daemon(rack: &Rack) {
     assert!(events.contains("tool_") && !events.contains(CANARY), "{events}");
     drop(daemon.stdin.take());
     let ended = daemon.wait_with_output().unwrap();
-    let said = String::from_utf8_lossy(&ended.stderr).into_owned();
-    assert!(ended.status.success() && !said.contains(CANARY), "{said}");
+    let output = String::from_utf8_lossy(&ended.stderr).into_owned();
+    assert!(ended.status.success() && !output.contains(CANARY), "{output}");
 }
 
 #[test]
-fn no_byte_of_a_secret_is_in_anything_that_is_printed_told_or_kept() {
+fn no_byte_of_a_secret_is_printed_sent_or_stored() {
     let web = FakeHttp::start::<&str>(&[]);
     let guessed = value("env");
     let (begun, rest) = guessed.split_at(5);
@@ -196,7 +196,7 @@ fn no_byte_of_a_secret_is_in_anything_that_is_printed_told_or_kept() {
     a_session_at_the_command_line(&rack);
     a_session_with_the_daemon(&rack);
 
-    let asked = provider.asked();
+    let asked = provider.requests();
     assert_eq!(asked.len(), 2);
     assert!(asked.iter().all(|asked| !asked.body.contains(CANARY)));
     let sent = format!("Bearer {}", value("model"));
@@ -249,7 +249,7 @@ fn outspoken(web: &FakeHttp) -> Rack {
 }
 
 #[test]
-fn what_is_hidden_in_an_entry_is_hidden_wherever_its_server_repeats_it() {
+fn secrets_of_an_entry_are_hidden_wherever_its_server_repeats_them() {
     let web = FakeHttp::start::<&str>(&[]);
     let rack = outspoken(&web);
     for (args, says) in [
@@ -278,7 +278,7 @@ fn what_is_hidden_in_an_entry_is_hidden_wherever_its_server_repeats_it() {
 }
 
 #[test]
-fn a_secret_of_one_server_goes_to_another_only_when_a_person_says_so() {
+fn a_secret_of_one_server_goes_to_another_only_if_the_user_approves() {
     let rack = Rack::with(&[("other", fake(&[]))]);
     let mut owner = fake(&[]);
     owner["env"] = json!({ "KEY": "${secret:env}" });

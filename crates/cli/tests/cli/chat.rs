@@ -74,7 +74,7 @@ fn without_a_terminal_the_first_turn_that_fails_ends_it() {
 }
 
 #[test]
-fn as_json_each_turn_is_a_document_on_a_line() {
+fn with_json_each_turn_is_a_document_on_one_line() {
     let rack = Rack::new();
     model(&rack, &json!([says("one"), says("two")]));
     let ran = rack.run_with_stdin(&["chat", "--json", "--model", "mock/script.json"], "a\nb\n").ends_with(0);
@@ -83,7 +83,7 @@ fn as_json_each_turn_is_a_document_on_a_line() {
 }
 
 #[test]
-fn a_person_talks_and_leaves_and_what_was_typed_is_remembered() {
+fn a_chat_remembers_the_typed_lines_for_the_next_one() {
     let rack = person(Rack::new());
     model(&rack, &json!([says("one answer"), says("another")]));
     let mut terminal = talk(&rack, &[]);
@@ -98,8 +98,8 @@ fn a_person_talks_and_leaves_and_what_was_typed_is_remembered() {
     let (rest, code) = terminal.end();
     assert_eq!(code, 0, "{rest}");
     assert!(rest.contains("toolrack chat --resume "), "{rest}");
-    let said: Vec<_> = kept(&rack).into_iter().map(|(_, text)| text).collect();
-    assert_eq!(said, ["hello\nthere\nAda", "one answer", "more", "another"]);
+    let reported: Vec<_> = kept(&rack).into_iter().map(|(_, text)| text).collect();
+    assert_eq!(reported, ["hello\nthere\nAda", "one answer", "more", "another"]);
     let history = rack.home.root().join("toolrack/chat-history");
     assert!(std::fs::read_to_string(&history).unwrap().ends_with("more\n"));
     assert_eq!(std::fs::metadata(&history).unwrap().permissions().mode() & 0o777, 0o600);
@@ -120,7 +120,7 @@ fn a_person_talks_and_leaves_and_what_was_typed_is_remembered() {
 }
 
 #[test]
-fn ctrl_c_ends_the_calls_and_the_model_goes_on() {
+fn ctrl_c_ends_the_calls_and_the_model_continues() {
     let effects = SideEffects::new();
     let rack = person(Rack::with(&[("fake", fake(&["--log", effects.path_str()]))]));
     model(&rack, &json!([calls("mcp__fake__sleep", json!({ "ms": 600_000 })), says("then not")]));
@@ -198,7 +198,7 @@ fn commands_are_for_the_program_and_not_for_the_model() {
 }
 
 #[test]
-fn a_command_that_does_not_work_leaves_everything_as_it_was() {
+fn a_failed_command_changes_nothing() {
     let rack = person(Rack::new());
     model(&rack, &json!([says("still here")]));
     let mut terminal = talk(&rack, &[]);
@@ -223,7 +223,7 @@ fn a_command_that_does_not_work_leaves_everything_as_it_was() {
 const RUN_IT: &str = "[e]dit [?] ";
 
 #[test]
-fn a_call_is_asked_about_and_what_was_agreed_to_is_what_is_sent() {
+fn a_call_needs_approval_and_the_approved_arguments_are_sent() {
     let effects = SideEffects::new();
     let rack = person(Rack::with(&[("fake", fake(&["--log", effects.path_str()]))]));
     let echo = |text: &str| calls("mcp__fake__echo", json!({ "text": text }));
@@ -278,7 +278,7 @@ fn a_question_that_is_interrupted_is_a_no_and_takes_nothing_that_is_typed_later(
 }
 
 #[test]
-fn what_happens_to_a_server_is_told_above_what_is_typed() {
+fn events_of_a_server_appear_above_the_typed_line() {
     let rack = person(Rack::with(&[("fake", fake(&["--fault", "half-line-then-crash"]))]));
     model(&rack, &json!([calls("mcp__fake__echo", json!({ "text": "x" })), says("it broke"), says("hello to you")]));
     let mut terminal = talk(&rack, &["--allow", "fake/*", "go"]);
@@ -295,7 +295,7 @@ fn what_happens_to_a_server_is_told_above_what_is_typed() {
 }
 
 #[test]
-fn what_happens_to_a_server_during_a_turn_is_told_at_once_and_the_live_line_stays() {
+fn events_of_a_server_during_a_turn_appear_at_once_above_the_live_line() {
     let effects = SideEffects::new();
     let rack = Rack::with(&[
         ("slow", fake(&["--log", effects.path_str()])),

@@ -24,7 +24,7 @@ fn runs(code: &str) -> Value {
 }
 
 #[test]
-fn only_what_a_script_prints_gets_to_the_model() {
+fn the_model_gets_only_the_output_of_a_script() {
     let (rack, effects) = rack();
     let wire = Speech::Chat;
     let calls = [("call_1", "mcp__code__run_code", json!({ "code": SUM }))];
@@ -35,7 +35,7 @@ fn only_what_a_script_prints_gets_to_the_model() {
     assert!(ran.stderr.contains("\n  called fake/add ×2, fake/echo\n"), "{ran}");
     assert_eq!(effects.read().runs().len(), 3);
 
-    let asked = provider.asked();
+    let asked = provider.requests();
     let body = asked[1].json();
     let result = body["messages"].as_array().unwrap().iter().find(|message| message["role"] == "tool").unwrap();
     assert_eq!(result["content"], "[data from code]\n11 5\n");
@@ -65,7 +65,7 @@ fn calls_of_scripts_are_in_the_document() {
 }
 
 #[test]
-fn what_a_script_calls_is_asked_about_and_not_the_script() {
+fn the_user_is_asked_about_the_calls_of_a_script_and_not_about_the_script() {
     let (rack, effects) = rack();
     let code = "try { await tools.fake.write({}) } catch (error) { print(error.code) } print(await tools.fake.add({ a: 2, b: 3 }))";
     work_file(&rack, "script.json", &runs(code).to_string());

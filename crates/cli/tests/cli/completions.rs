@@ -118,7 +118,7 @@ mod bash {
     }
 
     #[test]
-    fn bash_shows_what_there_is_to_choose_from() {
+    fn bash_completion_shows_the_choices() {
         let desk = desk();
         let mut bash = start(&desk.rack);
         bash.0.type_in("toolrack call \t\t\u{18}");
@@ -130,7 +130,7 @@ mod bash {
     }
 
     #[test]
-    fn bash_is_told_nothing_when_the_program_is_gone() {
+    fn bash_completion_is_silent_without_the_program() {
         let desk = desk();
         let mut bash = start(&desk.rack);
         bash.0.type_in("PATH=; echo go''ne\n");
@@ -158,7 +158,7 @@ mod needs_zsh {
     }
 
     #[test]
-    fn zsh_shows_what_there_is_to_choose_from() {
+    fn zsh_completion_shows_the_choices() {
         let desk = desk();
         let mut zsh = start(&desk.rack);
         zsh.0.type_in("toolrack call \t\u{18}");
@@ -170,7 +170,7 @@ mod needs_zsh {
     }
 
     #[test]
-    fn zsh_is_told_nothing_when_the_program_is_gone() {
+    fn zsh_completion_is_silent_without_the_program() {
         let desk = desk();
         let mut zsh = start(&desk.rack);
         zsh.0.type_in("PATH=; echo go''ne\n");
@@ -242,13 +242,13 @@ mod needs_fish {
     }
 
     #[test]
-    fn fish_is_told_nothing_when_the_program_is_gone() {
+    fn fish_completion_is_silent_without_the_program() {
         let gone = "toolrack completions fish | source; set PATH /nonexistent; complete -C 'toolrack call fa'";
         assert_eq!(done(&desk().rack, gone), "");
     }
 
     #[test]
-    fn fish_says_what_each_word_is() {
+    fn fish_completion_describes_each_word() {
         let desk = desk();
         assert_snapshot!(offers(&desk.rack, "toolrack call "), @"
         builtin/	built in, native
@@ -302,7 +302,7 @@ mod alone {
     const AT_ONCE: Duration = Duration::from_millis(300);
 
     #[test]
-    fn tab_is_answered_at_once_whatever_there_is() {
+    fn completion_answers_at_once_for_any_state() {
         let names: Vec<String> = (0..500).map(|number| format!("server{number}")).collect();
         let mut servers: Vec<_> = names.iter().map(|name| (name.as_str(), json!({ "command": "x" }))).collect();
         servers.push(("fake", fake(&["--tools", "1500"])));
@@ -321,7 +321,7 @@ mod alone {
 }
 
 #[test]
-fn what_a_server_says_of_its_tools_is_shown_and_never_obeyed() {
+fn completion_shows_descriptions_of_tools_and_obeys_none() {
     let rack = Rack::with(&[("fake", fake(&["--fault", "escape-text"]))]);
     let _ = rack.run(&["tools", "fake"]);
     let mut command = rack.command(&["--", "toolrack", "call", "fake/"]);

@@ -35,7 +35,7 @@ fn file(rack: &Rack, path: &str) -> PathBuf {
 }
 
 #[test]
-fn what_is_on_the_machine_is_shown_with_whether_it_is_connected() {
+fn programs_on_the_machine_are_listed_with_their_connection() {
     let rack = Rack::new().with_binary_on_path();
     rack.home.write("home/.cursor/mcp.json", "{}");
     rack.home.write("home/.codex/config.toml", "[mcp_servers.rack]\ncommand = \"toolrack\"\nargs = [\"gateway\"]\n");
@@ -83,7 +83,7 @@ fn every_program_is_connected_and_gets_its_bytes_back() {
 }
 
 #[test]
-fn a_connection_and_its_undo_say_what_they_did() {
+fn connect_and_undo_report_what_they_did() {
     let rack = Rack::new().with_binary_on_path();
     rack.home.write("home/.codex/config.toml", "model = \"m\"\n");
     assert_snapshot!(rack.run(&["connect", "codex", "--yes", "--", "--server", "fs"]), @"
@@ -123,7 +123,7 @@ fn a_connection_and_its_undo_say_what_they_did() {
 }
 
 #[test]
-fn nothing_is_written_that_a_user_has_not_seen() {
+fn connect_writes_only_what_the_user_has_seen() {
     let rack = Rack::new().with_binary_on_path();
     assert_snapshot!(rack.run(&["connect", "gemini"]), @"
         $ toolrack connect gemini
@@ -148,7 +148,7 @@ fn nothing_is_written_that_a_user_has_not_seen() {
 }
 
 #[test]
-fn a_file_that_cannot_be_changed_is_left_as_it_is_with_a_way_on() {
+fn a_file_that_cannot_be_edited_stays_unchanged_with_a_hint() {
     let rack = Rack::new().with_binary_on_path();
     let theirs = mcp_json(&[("toolrack", json!({ "command": "theirs" }))]);
     rack.home.write("home/.cursor/mcp.json", &theirs);
@@ -206,7 +206,7 @@ fn a_file_that_cannot_be_changed_is_left_as_it_is_with_a_way_on() {
 }
 
 #[test]
-fn what_a_program_is_told_starts_a_gateway() {
+fn the_entry_that_connect_writes_starts_a_gateway() {
     // Not on the path: the whole path of the program is written.
     let rack = Rack::with(&[("fake", fake(&[]))]);
     let _ = rack.run(&["connect", "claude-code", "--yes"]).ends_with(0);

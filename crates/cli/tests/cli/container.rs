@@ -81,7 +81,7 @@ fn a_server_in_a_container_gets_its_variables_and_nothing_else_and_no_value_is_o
 }
 
 #[test]
-fn what_is_asked_for_reaches_the_engine() {
+fn container_options_reach_the_engine() {
     let engine = StandIn::new();
     let container = json!({
         "image": "fake", "engine": "docker", "network": "bridge", "mounts": ["~/a,b:/a", "/srv/conf:/conf:rw"], "read_only": false,
@@ -190,7 +190,7 @@ fn fetching_an_image_ends_with_startup_timeout_and_leaves_nothing() {
 }
 
 #[test]
-fn an_image_that_cannot_be_had_is_said_with_the_next_step() {
+fn an_unavailable_image_is_an_error_with_the_next_step() {
     let engine = StandIn::new();
     let rack = rack(&engine, &[("box", contained(&[], &docker("missing")))]);
     let ran = rack.run(&["call", "box/echo", "text=x"]).ends_with(4);
@@ -200,7 +200,7 @@ fn an_image_that_cannot_be_had_is_said_with_the_next_step() {
 }
 
 #[test]
-fn without_an_engine_nothing_starts_and_that_is_said() {
+fn without_an_engine_nothing_starts_and_the_error_says_so() {
     let empty = tempfile::tempdir().unwrap();
     let rack = Rack::new().env("PATH", empty.path().to_str().unwrap());
     rack.configure(&[("box", contained(&[], &json!("fake"))), ("dock", contained(&[], &docker("fake")))]);
@@ -288,7 +288,7 @@ mod needs_docker {
 
     /// Docker's own client, which is told to ask a daemon that is not there.
     #[test]
-    fn a_daemon_that_does_not_answer_is_told_from_a_server_that_ends() {
+    fn a_silent_daemon_and_a_server_that_ends_have_different_errors() {
         let rack = Rack::with(&[("box", contained(&[], &docker("fake")))]);
         let nobody = format!("unix://{}/nobody.sock", rack.home.root().display());
         let rack = rack.env("DOCKER_HOST", nobody);

@@ -40,7 +40,7 @@ mod needs_browser {
     }
 
     #[test]
-    fn copies_for_other_programs_hide_what_is_hidden() {
+    fn copies_for_other_programs_hide_hidden_values() {
         tests_of("pure/copy");
     }
 
@@ -206,7 +206,7 @@ mod needs_browser {
         }
 
         #[test]
-        fn no_member_of_a_team_reaches_what_is_another_s() {
+        fn no_member_reaches_data_of_another_member() {
             super::tests_of("pages/team_attacks_members");
         }
 
@@ -216,7 +216,7 @@ mod needs_browser {
         }
 
         #[test]
-        fn what_members_use_of_their_quotas() {
+        fn use_of_quotas_by_members() {
             super::tests_of("pages/quotas");
         }
 
@@ -235,7 +235,7 @@ mod needs_browser {
     }
 
     #[test]
-    fn values_that_servers_need_of_a_person() {
+    fn values_that_servers_need_from_users() {
         tests_of("pages/credentials");
     }
 

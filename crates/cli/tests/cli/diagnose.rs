@@ -56,7 +56,7 @@ fn why_of_a_server_alone_says_how_far_it_came() {
 }
 
 #[test]
-fn the_doctor_names_what_is_wrong_and_what_to_do() {
+fn doctor_names_each_problem_and_the_next_step() {
     let rack = Rack::with(&[
         ("good", fake(&["--tools", "2"])),
         ("gone", json!({ "command": "no-such-program" })),
@@ -108,7 +108,7 @@ fn the_doctor_tells_a_closed_port_from_a_server_that_speaks_no_mcp() {
 
 #[cfg(unix)]
 #[test]
-fn the_doctor_warns_of_secrets_that_others_can_read() {
+fn doctor_warns_of_secrets_that_other_users_can_read() {
     use std::os::unix::fs::PermissionsExt;
     let rack = Rack::with(&[("web", json!({ "url": "https://127.0.0.1:9", "headers": { "A": "canary" } }))]);
     let path = rack.home.root().join("toolrack/mcp.json");
@@ -126,7 +126,7 @@ fn talker() -> serde_json::Value {
 }
 
 #[test]
-fn logs_keep_what_a_server_wrote_without_secrets_and_escapes() {
+fn logs_store_stderr_without_secrets_and_escapes() {
     let rack = Rack::with(&[("talker", talker()), ("quiet", fake(&[]))]);
     assert_snapshot!(rack.run(&["logs"]), @"
         $ toolrack logs
@@ -153,7 +153,7 @@ fn logs_keep_what_a_server_wrote_without_secrets_and_escapes() {
 }
 
 #[test]
-fn what_a_server_tells_models_is_shown_by_test_and_by_tools_and_a_long_text_is_cut_with_a_word_on_the_rest() {
+fn test_and_tools_show_the_instructions_of_a_server_and_cut_long_ones() {
     let long = fake(&["--fault", "long-description"]);
     let rack = Rack::with(&[("fake", fake(&[])), ("long", long)]);
     let said = "  tells models:\n    A server for tests. It does what its script says.\n";
@@ -174,7 +174,7 @@ fn what_a_server_tells_models_is_shown_by_test_and_by_tools_and_a_long_text_is_c
 }
 
 #[test]
-fn a_server_that_prints_other_things_than_messages_is_told_so_with_an_example() {
+fn the_error_for_output_that_is_no_message_quotes_an_example() {
     let script = "echo 'usage: serve [--stdio] \u{1b}[2J'; echo '  --stdio  speak MCP'; exit 2";
     let rack = Rack::with(&[("noisy", json!({ "command": "sh", "args": ["-c", script] }))]);
     let sent = "2 times it sent output that is not an MCP message: usage: serve [--stdio] \\u{1b}[2J";

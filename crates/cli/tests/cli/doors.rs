@@ -71,9 +71,14 @@ fn connecting_to_a_socket_of_the_daemon_is_not_enough() {
         // As long as a proof, but not a valid one.
         stream.write_all(&message).unwrap();
         stream.write_all(&[0; 64]).unwrap();
-        let mut said = Vec::new();
-        let _ = stream.read_to_end(&mut said);
-        assert_eq!(said.len(), 32, "{socket}: only a random number is said: {}", String::from_utf8_lossy(&said));
+        let mut reported = Vec::new();
+        let _ = stream.read_to_end(&mut reported);
+        assert_eq!(
+            reported.len(),
+            32,
+            "{socket}: only a random number is said: {}",
+            String::from_utf8_lossy(&reported)
+        );
     }
     let end = Instant::now() + LIMIT;
     while turned_away(&rack).len() < 2 {
@@ -83,7 +88,7 @@ fn connecting_to_a_socket_of_the_daemon_is_not_enough() {
 }
 
 #[test]
-fn a_token_that_is_kept_is_the_same_at_the_next_start_and_another_one_when_that_is_asked_for() {
+fn a_stored_token_stays_the_same_until_a_new_one_is_requested() {
     let rack = Rack::new();
     let file = rack.home.root().join("token");
     let keep = ["--token-file", file.to_str().unwrap()];

@@ -20,7 +20,7 @@ fn rack(server: &FakeHttp, settings: &str) -> Rack {
 }
 
 #[test]
-fn a_hosted_program_refuses_what_is_on_this_machine_and_says_why_and_where() {
+fn a_hosted_program_refuses_local_addresses_and_says_why() {
     let server = FakeHttp::start::<&str>(&[]);
     let rack = rack(&server, HOSTED);
     let ran = rack.run(&["call", "web/echo", "text=x"]).ends_with(2);
@@ -72,7 +72,7 @@ fn a_user_who_chooses_other_servers_does_not_choose_other_rules() {
 }
 
 #[test]
-fn a_redirect_that_is_not_followed_is_told_with_its_reason_its_file_and_the_next_step() {
+fn the_error_for_a_refused_redirect_has_reason_file_and_next_step() {
     for (fault, why, next) in [
         ("redirect-same=302", "a redirect other than 307 and 308", "put the url to which it redirects into"),
         ("redirect-cross=https://elsewhere.example/", "another origin", "if you trust that place, put its url into"),

@@ -16,7 +16,7 @@ use crate::rack::{Rack, fake, mcp_json, work_file};
 const LIMIT: Duration = Duration::from_secs(30);
 
 #[test]
-fn json_hides_what_the_page_hides() {
+fn json_output_hides_the_same_values_as_the_page() {
     let server = json!({
         "command": "/nonexistent/server", "args": ["--token=canary", "--api-key", "canary"], "env": { "A": "canary" },
     });

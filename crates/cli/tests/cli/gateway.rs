@@ -105,7 +105,7 @@ impl Drop for Client {
 }
 
 #[test]
-fn a_client_goes_on_when_the_daemon_behind_it_ends_and_no_call_is_made_twice() {
+fn a_client_survives_the_end_of_its_daemon_and_no_call_is_repeated() {
     let effects = SideEffects::new();
     let rack = Rack::with(&[("fake", fake(&["--log", effects.path_str()]))]);
     rack.home.write("toolrack/toolrack.toml", "[policy]\nallow = \"fake/*\"\n");

@@ -43,7 +43,7 @@ fn bytes_beside_something_else_are_described_in_a_pipe() {
 }
 
 #[test]
-fn a_file_gets_what_is_no_text_and_stderr_the_rest() {
+fn binary_content_goes_to_the_file_and_other_output_to_stderr() {
     let rack = rack();
     assert_snapshot!(rack.run(&["read", "fake", "fake://blob", "--output", "blob"]), @"
         $ toolrack read fake fake://blob --output blob
@@ -65,7 +65,7 @@ fn a_file_gets_what_is_no_text_and_stderr_the_rest() {
 }
 
 #[test]
-fn a_file_gets_text_as_it_is_in_place_of_what_it_held() {
+fn an_output_file_is_replaced_by_the_unchanged_text() {
     let rack = rack();
     work_file(&rack, "text", "more than what comes, so that something would be left of it");
     let _ = rack.run(&["call", "fake/echo", "text=a\u{1b}[1m\r\nb", "-o", "text"]).ends_with(0);

@@ -75,7 +75,7 @@ fn adding_a_server_under_a_name_of_theirs_starts_neither() {
 }
 
 #[test]
-fn only_what_was_agreed_to_runs_and_only_as_it_was() {
+fn only_the_approved_content_of_an_entry_runs() {
     let repository = Repository::clone();
     let _ = repository.run("below", &["trust", "claims-trust", "off", "mine", "--yes"]).ends_with(0);
     let ran = repository.run_unchecked("below", &["tools"]).ends_with(0);
@@ -160,7 +160,7 @@ fn a_pipe_in_place_of_the_file_blocks_no_command() {
 }
 
 #[test]
-fn a_link_in_place_of_the_file_shows_nothing_of_what_it_leads_to() {
+fn a_link_in_place_of_the_file_is_not_followed() {
     let folder = tempfile::tempdir().unwrap();
     for (name, text) in [
         ("passwd", format!("ada:{IN_FILE}:0:0:Ada:/home/ada:/bin/sh\n")),

@@ -59,7 +59,7 @@ fn import_lists_the_servers_and_adds_none_unasked() {
 }
 
 #[test]
-fn all_adds_what_is_the_persons_own_and_means_one_thing() {
+fn all_adds_the_user_s_own_servers() {
     let rack = home();
     assert_snapshot!(rack.run(&["import", "--all"]), @"
         $ toolrack import --all
@@ -86,7 +86,7 @@ fn all_adds_what_is_the_persons_own_and_means_one_thing() {
 }
 
 #[test]
-fn what_another_program_has_for_one_folder_stays_in_that_folder() {
+fn servers_that_another_program_has_for_one_folder_stay_in_that_folder() {
     let rack = Rack::new();
     let work = rack.home.work().canonicalize().unwrap();
     let below = work.join("below");
@@ -143,7 +143,7 @@ fn one_is_chosen_by_name_and_program_and_may_be_renamed() {
 }
 
 #[test]
-fn a_taken_name_is_refused_with_the_way_out_and_a_dry_run_writes_nothing() {
+fn a_taken_name_is_refused_with_a_hint_and_a_dry_run_writes_nothing() {
     let rack = home();
     rack.configure(&[("two", json!({ "command": "mine" }))]);
     let before = rack.home.read("toolrack/mcp.json");
@@ -164,7 +164,7 @@ fn a_broken_file_of_another_program_costs_only_itself() {
 }
 
 #[test]
-fn secrets_that_another_program_has_in_clear_are_kept_sealed() {
+fn secrets_that_another_program_stores_in_plain_text_are_sealed() {
     let rack = Rack::new();
     let entry = json!({ "command": "x", "args": ["--api-key", "canary-arg"], "env": { "API_TOKEN": "canary-env", "MODE": "fast" } });
     let web = json!({ "url": "https://example.com/mcp", "headers": { "Authorization": "Bearer canary-header" } });

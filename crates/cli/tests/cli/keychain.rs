@@ -77,7 +77,7 @@ fn asked(rack: &Rack) -> usize {
 }
 
 #[test]
-fn the_keychain_is_asked_once_and_only_by_what_needs_a_secret() {
+fn the_keychain_is_used_once_and_only_by_commands_that_need_a_secret() {
     let rack = with_keychain();
     let set = rack.run_with_stdin(&["secret", "set", "talker"], CANARY).ends_with(0);
     assert!(set.stderr.contains("the key to it is in the system's keychain"), "{set}");
@@ -119,7 +119,7 @@ fn a_locked_keychain_is_an_error_and_never_a_reason_for_a_new_key() {
 }
 
 #[test]
-fn where_the_keychain_does_not_take_the_key_the_file_has_it_and_that_is_said() {
+fn a_key_that_the_keychain_refuses_stays_in_the_file_with_a_warning() {
     let rack = with_keychain();
     rack.home.write("keychain/locked", "");
     let set = rack.run_with_stdin(&["secret", "set", "talker"], CANARY).ends_with(0);
@@ -239,7 +239,7 @@ mod needs_keychain {
 }
 
 #[test]
-fn where_there_is_no_keychain_that_is_said_once_and_the_key_stays() {
+fn without_a_keychain_the_key_stays_with_one_warning() {
     let rack = Rack::new();
     let _ = rack.run_with_stdin(&["secret", "set", "github"], "canary-12345").ends_with(0);
     let refused = rack.run(&["secret", "key", "--move", "keychain"]).ends_with(1);

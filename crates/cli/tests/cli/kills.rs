@@ -99,7 +99,7 @@ impl Chain {
         let (before, started) = (self.called(), Instant::now());
         let has_come = || match moment {
             Moment::Start => true,
-            Moment::Asked(times) => provider.asked().len() >= times,
+            Moment::Asked(times) => provider.requests().len() >= times,
             Moment::Called(times) => self.called() >= before + times,
         };
         while !has_come() && child.try_wait().unwrap().is_none() {
@@ -120,7 +120,7 @@ impl Chain {
     /// Fails unless the provider accepts the conversation, and each result in it is true.
     fn check(&self, provider: &Provider) -> Calls {
         let mut calls = Calls::default();
-        for asked in provider.asked() {
+        for asked in provider.requests() {
             let conversation = self.wire.conversation(&asked.json());
             assert_valid(&conversation);
             calls = Calls::of(&conversation);

@@ -25,7 +25,7 @@ fn mixed() -> Rack {
 }
 
 #[test]
-fn a_broken_entry_is_listed_as_what_it_is() {
+fn a_broken_entry_is_listed_as_broken() {
     let rack = Rack::with(&[("broken", json!({ "command": 5 }))]);
     assert_snapshot!(rack.run(&["list"]), @r#"
         $ toolrack list
@@ -145,7 +145,7 @@ fn tools_of_all_servers_are_shown_although_some_are_not_there() {
 }
 
 #[test]
-fn a_tool_that_cannot_be_used_is_told_and_costs_no_other() {
+fn an_unusable_tool_is_reported_and_affects_no_other_tool() {
     let rack = Rack::with(&[("fake", fake(&["--fault", "bad-tool"]))]);
     let ran = rack.run(&["tools", "fake"]).ends_with(0);
     assert_snapshot!(ran.stderr, @"
@@ -158,7 +158,7 @@ fn a_tool_that_cannot_be_used_is_told_and_costs_no_other() {
 }
 
 #[test]
-fn one_tool_is_shown_whole_however_it_is_named() {
+fn a_tool_is_shown_in_full_under_every_name() {
     let rack = Rack::with(&[("fake", fake(&["--era", "both"]))]);
     rack.home.write("toolrack/toolrack.toml", "[policy]\ndeny = [\"fake/big\"]\n");
     assert_snapshot!(rack.run(&["tools", "fake/sleep"]), @"
@@ -198,7 +198,7 @@ fn one_tool_is_shown_whole_however_it_is_named() {
 }
 
 #[test]
-fn a_tool_that_is_not_there_is_told_as_a_call_tells_it() {
+fn an_unknown_tool_has_the_same_error_as_in_a_call() {
     let rack = Rack::with(&[("fake", fake(&[]))]);
     let named = rack.run(&["tools", "fake/ehco"]).ends_with(5);
     assert_eq!(named.stderr, rack.run(&["call", "fake/ehco"]).ends_with(5).stderr);
@@ -391,7 +391,7 @@ fn why_follows_a_tool_from_the_file_to_its_name() {
 }
 
 #[test]
-fn why_takes_a_tool_as_call_does_and_what_nothing_is_called_fails() {
+fn why_accepts_every_name_that_call_accepts_and_fails_for_unknown_ones() {
     let rack = mixed();
     for (word, code, present) in [
         ("fake.echo", 0, true),

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use crate::rack::{Rack, fake, mcp_json, work_file};
 
 #[test]
-fn get_shows_the_entry_and_where_it_stands_without_secrets() {
+fn get_shows_the_entry_and_its_file_without_secrets() {
     let rack = Rack::with(&[(
         "web",
         json!({ "url": "https://example.com/mcp?key=canary", "headers": { "A": "canary", "B": "${B}" }, "timeout": 5 }),
@@ -35,7 +35,7 @@ fn get_shows_the_entry_and_where_it_stands_without_secrets() {
 }
 
 #[test]
-fn get_shows_what_an_entry_hides_and_what_is_wrong_with_it() {
+fn get_shows_hidden_entries_and_problems() {
     let rack = Rack::with(&[("fs", fake(&[]))]);
     work_file(&rack, ".mcp.json", &mcp_json(&[("fs", json!({ "command": "x", "comand": "y" }))]));
     assert_snapshot!(rack.run(&["-q", "get", "fs"]), @"
@@ -43,7 +43,7 @@ fn get_shows_what_an_entry_hides_and_what_is_wrong_with_it() {
         = fs  pending approval  project [HOME]/work/.mcp.json:1
           runs      x
           in        [HOME]/work
-          replaces the one of [HOME]/toolrack/mcp.json (user)
+          replaces the entry of [HOME]/toolrack/mcp.json (user)
           `comand` is not a known field
         [0]
     ");
@@ -81,7 +81,7 @@ fn remove_takes_one_entry_and_leaves_every_other_byte() {
 }
 
 #[test]
-fn remove_of_what_is_not_there_fails() {
+fn removing_an_unknown_entry_fails() {
     let rack = Rack::with(&[("github", json!({ "command": "x" }))]);
     assert_snapshot!(rack.run(&["remove", "gihub"]), @"
         $ toolrack remove gihub
@@ -103,7 +103,7 @@ fn remove_of_what_is_not_there_fails() {
 }
 
 #[test]
-fn a_name_that_is_configured_twice_must_be_told_apart() {
+fn a_name_that_is_configured_twice_needs_a_scope() {
     let rack = Rack::with(&[("fs", json!({ "command": "x" }))]);
     work_file(&rack, ".mcp.json", &mcp_json(&[("fs", json!({ "command": "y" }))]));
     assert_snapshot!(rack.run(&["remove", "fs"]), @"
@@ -117,7 +117,7 @@ fn a_name_that_is_configured_twice_must_be_told_apart() {
         $ toolrack remove fs --scope project
         removed the server fs from [HOME]/work/.mcp.json
         --- stderr ---
-        `fs` now means the one of [HOME]/toolrack/mcp.json (user)
+        `fs` now means the entry of [HOME]/toolrack/mcp.json (user)
         [0]
     ");
 }
@@ -166,7 +166,7 @@ fn the_built_in_server_can_be_switched_off() {
         [2]
     ");
     let _ = rack.run(&["enable", "builtin"]).ends_with(0);
-    assert!(!rack.home.read("toolrack/mcp.json").contains("builtin"), "the switch is gone");
+    assert!(!rack.home.read("toolrack/mcp.json").contains("builtin"), "no entry is left in the file");
     let _ = rack.run(&["call", "builtin/list_directory"]).ends_with(0);
 }
 
@@ -275,7 +275,7 @@ fn a_variable_without_a_value_is_read_from_stdin_and_never_shown() {
 }
 
 #[test]
-fn a_secret_on_the_command_line_or_in_json_is_kept_sealed_unless_the_user_wants_it_in_the_file() {
+fn a_secret_given_to_add_is_sealed_unless_the_user_wants_it_in_the_file() {
     let rack = Rack::new();
     let file = || -> Value { serde_json::from_str(&rack.home.read("toolrack/mcp.json")).unwrap() };
     let args = ["--no-test", "-e", "API_TOKEN=canary-1", "-e", "LEVEL=3", "fs", "--", "x", "--password=canary-2"];
@@ -303,7 +303,7 @@ fn a_bearer_token_comes_from_a_variable() {
     let file: Value = serde_json::from_str(&rack.home.read("toolrack/mcp.json")).unwrap();
     assert_eq!(file["mcpServers"]["web"]["headers"]["Authorization"], "Bearer ${DOCS_TOKEN}");
     let ran = rack.run(&["add", "w", "https://x", "-H", "authorization: x", "--bearer-token-env", "T"]).ends_with(2);
-    assert!(ran.stderr.contains("two ways to say one thing"), "{ran}");
+    assert!(ran.stderr.contains("set the same header: give one of them"), "{ran}");
 }
 
 #[test]
@@ -390,7 +390,7 @@ fn tools_can_be_searched() {
 }
 
 #[test]
-fn a_search_that_finds_nothing_says_what_was_perhaps_meant() {
+fn a_search_without_results_gets_a_suggestion() {
     let rack = Rack::with(&[("fake", fake(&[]))]);
     assert_snapshot!(rack.run(&["tools", "--search", "xecho"]), @"
         $ toolrack tools --search xecho
@@ -411,7 +411,7 @@ fn a_search_that_finds_nothing_says_what_was_perhaps_meant() {
 }
 
 #[test]
-fn what_other_programs_have_in_an_entry_is_told_where_it_is_checked_and_nowhere_else() {
+fn only_validate_and_doctor_report_fields_of_other_programs() {
     let mut entry = fake(&[]);
     entry["x-other"] = json!(1);
     entry["timeuot"] = json!(5);

@@ -37,24 +37,24 @@ fn note(uri: &str, text: &str) -> String {
 }
 
 #[test]
-fn a_resource_that_is_named_is_read_and_said_as_data_of_its_server() {
+fn a_mentioned_resource_is_read_and_marked_as_data_of_its_server() {
     let rack = rack(&["one", "two"]);
     let lines = "what is in @fake:fake://note, and (@fake:<fake://note/Ada>)?\nmail ada@fake:x or @ada:example.org\n";
     let ran = rack.run_with_stdin(CHAT, lines).ends_with(0);
     assert_eq!(ran.stdout, "one\ntwo\n", "{ran}");
     assert!(ran.stderr.contains("read @fake:fake://note (6 bytes)"), "{ran}");
     let kept = kept(&rack);
-    let said = format!(
+    let text = format!(
         "what is in @fake:fake://note, and (@fake:<fake://note/Ada>)?\n\n{}\n\n{}",
         note("fake://note", "a note"),
         note("fake://note/Ada", "a note about Ada")
     );
-    assert_eq!(kept[0], ("user".to_owned(), said));
+    assert_eq!(kept[0], ("user".to_owned(), text));
     assert_eq!(kept[2].1, "mail ada@fake:x or @ada:example.org");
 }
 
 #[test]
-fn ask_reads_what_is_typed_and_never_what_is_piped() {
+fn ask_resolves_mentions_in_arguments_but_not_in_piped_text() {
     let rack = rack(&["one"]);
     let args = [ASK, &["--server", "fake", "sum", "up", "@fake:fake://note"]].concat();
     let ran = rack.run_with_stdin(&args, "@@ diff @@\n @fake:fake://blob\n").ends_with(0);
@@ -64,7 +64,7 @@ fn ask_reads_what_is_typed_and_never_what_is_piped() {
 }
 
 #[test]
-fn bytes_are_said_by_where_they_are_kept() {
+fn binary_content_is_described_by_its_file() {
     let rack = rack(&["one"]);
     let _ = rack.run(&[ASK, &["--server", "fake", "@fake:fake://blob"]].concat()).ends_with(0);
     let said = &kept(&rack)[0].1;
@@ -85,7 +85,7 @@ fn a_resource_is_cut_like_a_result() {
 }
 
 #[test]
-fn what_cannot_be_read_is_told_before_anything_is_sent() {
+fn an_unreadable_mention_is_an_error_before_anything_is_sent() {
     let provider = Provider::start([]);
     let rack = rack(&[]);
     let url = provider.url();
@@ -99,11 +99,11 @@ fn what_cannot_be_read_is_told_before_anything_is_sent() {
         let ran = rack.run(&["ask", "--model", "m", "--base-url", &url, typed]).ends_with(code);
         assert!(ran.stderr.contains(told), "{told}: {ran}");
     }
-    assert_eq!(provider.asked().len(), 1, "only the last one was sent");
+    assert_eq!(provider.requests().len(), 1, "only the last one was sent");
     let many: Vec<_> = (0..17).map(|number| format!("@fake:fake://note/{number}")).collect();
     let ran = rack.run(&["ask", "--model", "m", "--base-url", &url, &many.join(" ")]).ends_with(2);
     assert!(ran.stderr.contains("16 are the most"), "{ran}");
-    assert_eq!(provider.asked().len(), 1);
+    assert_eq!(provider.requests().len(), 1);
 }
 
 #[test]
@@ -118,7 +118,7 @@ fn a_secret_that_a_resource_repeats_reaches_no_model() {
 }
 
 #[test]
-fn a_prompt_is_shown_and_said_by_the_person() {
+fn a_prompt_is_shown_and_becomes_the_user_s_message() {
     let rack = rack(&["hello", "hello again"]);
     let ran = rack.run_with_stdin(CHAT, "/fake:greet name='Ada Lovelace'\n/prompts\n").ends_with(0);
     assert!(ran.stdout.contains("user:\nSay hello to Ada Lovelace.\n") && ran.stdout.contains("hello\n"), "{ran}");
@@ -131,7 +131,7 @@ fn a_prompt_reaches_the_model_in_the_words_of_its_server() {
     let rack = rack(&[]);
     let args = ["chat", "--model", "m", "--base-url", &provider.url(), "--server", "fake"];
     let _ = rack.run_with_stdin(&args, "/fake:greet name=Ada\n").ends_with(0);
-    let conversation = Speech::Chat.conversation(&provider.asked()[0].json());
+    let conversation = Speech::Chat.conversation(&provider.requests()[0].json());
     assert_eq!(conversation, [Said::User("Say hello to Ada.".to_owned())]);
 }
 
@@ -155,7 +155,7 @@ fn a_prompt_that_cannot_be_filled_in_sends_nothing() {
 }
 
 #[test]
-fn the_person_is_asked_for_what_a_prompt_needs() {
+fn the_user_is_asked_for_the_arguments_of_a_prompt() {
     let effects = SideEffects::new();
     let rack = rack(&["hello to you"]).env("TERM", "dumb").env("LANG", "C.UTF-8");
     rack.configure(&[("fake", fake(&["--log", effects.path_str()]))]);

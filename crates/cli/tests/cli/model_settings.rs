@@ -31,14 +31,14 @@ fn ask(rack: &Rack, args: &[&str]) -> Ran {
 }
 
 #[test]
-fn the_model_of_the_file_is_asked_with_its_key_and_what_it_wants_added() {
+fn the_configured_model_is_used_with_its_key_and_extra_body() {
     let provider = calls(0);
     let settings = "[model]\nname = \"anthropic/claude-x\"\nbase_url = \"${WHERE}\"\nkey = \"${WORK_KEY}\"\n\
                     max_tokens = 77\nextra_body = { thinking = { type = \"enabled\" } }\n";
     let rack = rack(settings).env("WHERE", provider.url()).env("WORK_KEY", "canary-key");
     let ran = ask(&rack, &[]).ends_with(0);
     assert_eq!((ran.json()["text"].clone(), ran.json()["model"].clone()), (json!("done"), json!("anthropic/claude-x")));
-    let asked = &provider.asked()[0];
+    let asked = &provider.requests()[0];
     assert_eq!(asked.header("x-api-key"), Some("canary-key"));
     let body = asked.json();
     assert_eq!((&body["model"], &body["max_tokens"]), (&json!("claude-x"), &json!(77)));
@@ -58,19 +58,19 @@ fn a_flag_counts_more_than_the_file_and_the_file_more_than_the_usual_variables()
     let rack =
         rack(&settings).env("WORK_KEY", "canary-key").env("ANTHROPIC_API_KEY", "usual").env("OPENAI_API_KEY", "x");
     let _ = ask(&rack, &[]).ends_with(0);
-    assert_eq!(of_file.asked()[0].header("x-api-key"), Some("canary-key"));
+    assert_eq!(of_file.requests()[0].header("x-api-key"), Some("canary-key"));
     let url = of_flag.url();
     let _ = ask(&rack, &["--base-url", &url]).ends_with(0);
-    assert_eq!(of_flag.asked()[0].header("x-api-key"), Some("usual"), "the key of the file is for its own address");
+    assert_eq!(of_flag.requests()[0].header("x-api-key"), Some("usual"), "the key of the file is for its own address");
     work_file(&rack, "script.json", "[{\"text\": \"from the script\"}]");
     assert_eq!(ask(&rack, &["--model", "mock/script.json"]).ends_with(0).json()["text"], "from the script");
     let rack = rack.env("TOOLRACK_MODEL", "mock/script.json");
     assert_eq!(ask(&rack, &[]).ends_with(0).json()["text"], "from the script", "what stands for a flag counts like it");
-    assert_eq!((of_file.asked().len(), of_flag.asked().len()), (1, 1));
+    assert_eq!((of_file.requests().len(), of_flag.requests().len()), (1, 1));
 }
 
 #[test]
-fn a_turn_ends_with_8_when_it_has_used_up_its_tokens_or_cost_what_it_may() {
+fn a_turn_ends_with_8_at_its_limit_of_tokens_or_cost() {
     // Each answer has seven tokens.
     for (settings, args, code, end) in [
         ("", ["--max-total-tokens", "14"], "BUDGET", "token_limit"),
@@ -84,7 +84,7 @@ fn a_turn_ends_with_8_when_it_has_used_up_its_tokens_or_cost_what_it_may() {
         let rack = rack(&settings).env("ANTHROPIC_API_KEY", "x");
         let ran = ask(&rack, &args).ends_with(8);
         assert_eq!((ran.error()["code"].clone(), ran.json()["end"].clone()), (json!(code), json!(end)), "{ran}");
-        assert_eq!(provider.asked().len(), 2, "{ran}");
+        assert_eq!(provider.requests().len(), 2, "{ran}");
         let chat = ["chat", "--yes-read-only", "add", args[0], args[1]];
         let provider = calls(3);
         let ran = rack.run(&[&chat[..], &["--base-url", &provider.url(), "--model", "anthropic/m"]].concat());
@@ -101,10 +101,10 @@ fn a_limit_of_cost_needs_a_price() {
     let url = provider.url();
     let limited = ["--base-url", &url, "--model", "m", "--wire", "anthropic", "--max-cost", "0.14"];
     let ran = ask(&rack, &limited).ends_with(2);
-    assert_eq!((ran.error()["code"].clone(), provider.asked().len()), (json!("PRICE_UNKNOWN"), 0), "{ran}");
+    assert_eq!((ran.error()["code"].clone(), provider.requests().len()), (json!("PRICE_UNKNOWN"), 0), "{ran}");
     assert!(ran.stderr.contains("--price INPUT,OUTPUT"), "{ran}");
     let ran = ask(&rack, &[&limited[..], &["--price", "0,10000"]].concat()).ends_with(8);
-    assert_eq!((ran.json()["end"].clone(), provider.asked().len()), (json!("cost_limit"), 2), "{ran}");
+    assert_eq!((ran.json()["end"].clone(), provider.requests().len()), (json!("cost_limit"), 2), "{ran}");
     for price in ["3", "3,", "a,b", "1,-2"] {
         assert!(ask(&rack, &["--price", price]).ends_with(2).stderr.contains("two amounts"));
     }
@@ -115,7 +115,7 @@ fn a_limit_of_cost_needs_a_price() {
 }
 
 #[test]
-fn what_is_wrong_with_the_settings_is_placed_and_no_model_is_asked() {
+fn wrong_model_settings_are_reported_with_their_line_and_no_model_is_asked() {
     for (settings, place, told) in [
         ("[model]\nname = \"claude\"\n", "toolrack.toml:2:8", "names no provider"),
         ("[model]\nkey = \"canary\"\n", "toolrack.toml:2:7", "placeholder"),

@@ -12,12 +12,12 @@ use crate::{
     terminal::Terminal,
 };
 
-/// Enough for a loaded machine.
+/// Long enough for a busy machine.
 const LIMIT: Duration = Duration::from_secs(30);
 const COLUMNS: usize = 80;
 
-/// A terminal with colours and Unicode.
-fn person(rack: Rack) -> Rack {
+/// Gives the commands a terminal with colours and Unicode.
+fn with_colours(rack: Rack) -> Rack {
     rack.env("TERM", "xterm-256color").env("LANG", "C.UTF-8")
 }
 
@@ -30,11 +30,11 @@ fn wide() -> Rack {
     let mut messages = sessions::largest_file();
     messages.push(toolrack_store::NewMessage::new(toolrack_store::Role::Tool, "日本語 and/so/on/".repeat(40)));
     sessions::keep(&sessions::database(&rack), &"a long title ".repeat(20), messages);
-    person(rack)
+    with_colours(rack)
 }
 
-/// Runs a command to its end on a terminal. Returns the final screen without colour, and the exit code.
-fn shown(rack: &Rack, args: &[&str]) -> (String, i32) {
+/// Runs a command to its end on a terminal. Returns its output without colour, and the exit code.
+fn run_on_terminal(rack: &Rack, args: &[&str]) -> (String, i32) {
     let (raw, code) = Terminal::run(rack, args).end();
     (without_colour(&raw), code)
 }
@@ -48,15 +48,15 @@ fn width(line: &str) -> usize {
 }
 
 #[test]
-fn what_is_no_text_stays_off_a_terminal() {
+fn binary_content_stays_off_a_terminal() {
     let rack = wide();
     let hint = "`-o FILE` writes what is not text into a file\n";
     for options in [&[][..], &["-o", "-"]] {
-        let (page, code) = shown(&rack, &[&["read", "fake", "fake://blob"], options].concat());
+        let (page, code) = run_on_terminal(&rack, &[&["read", "fake", "fake://blob"], options].concat());
         assert!(page.ends_with(&format!("[resource application/octet-stream, 3 B]\n{hint}")), "{page:?}");
         assert_eq!(code, 0);
     }
-    assert!(!shown(&rack, &["read", "fake", "fake://note"]).0.contains(hint));
+    assert!(!run_on_terminal(&rack, &["read", "fake", "fake://note"]).0.contains(hint));
 }
 
 #[test]
@@ -99,10 +99,10 @@ fn no_line_is_wider_than_the_terminal() {
     lines.extend(commands_of_help(&rack).into_iter().map(|command| [command, vec!["--help".to_owned()]].concat()));
     for line in lines {
         let args: Vec<&str> = line.iter().map(String::as_str).collect();
-        let (page, _) = shown(&rack, &args);
+        let (page, _) = run_on_terminal(&rack, &args);
         assert!(!page.is_empty(), "{args:?}");
         for line in page.lines() {
-            // The line that is shown while it waits replaces itself.
+            // A progress line is overwritten: only the text after the last return counts.
             let line = line.rsplit('\r').next().unwrap();
             assert!(width(line) <= COLUMNS, "{args:?}: {line:?}");
         }
@@ -124,12 +124,12 @@ fn a_narrow_terminal_is_wide_enough_for_every_page() {
 }
 
 #[test]
-fn a_long_reason_goes_on_below_itself() {
-    let rack = person(Rack::with(&[
+fn a_long_reason_is_wrapped_below_its_column() {
+    let rack = with_colours(Rack::with(&[
         ("fake", fake(&[])),
         ("gone", json!({ "command": "/nonexistent/folder/of/servers/that/were/here/yesterday" })),
     ]));
-    assert_snapshot!(shown(&rack, &["list"]).0.replace(rack.home.root().to_str().unwrap(), "[HOME]"), @"
+    assert_snapshot!(run_on_terminal(&rack, &["list"]).0.replace(rack.home.root().to_str().unwrap(), "[HOME]"), @"
         ✔ builtin  native  built in  connected (5 tools)
         ✔ fake     stdio   user      connected (22 tools)
         ✘ gone     stdio   user      failed — no such file:
@@ -140,13 +140,13 @@ fn a_long_reason_goes_on_below_itself() {
 }
 
 #[test]
-fn nothing_is_cut_where_there_is_no_terminal() {
+fn without_a_terminal_nothing_is_cut() {
     let rack = wide();
     let listed = rack.run(&["list"]).ends_with(0).stdout;
     assert!(listed.lines().any(|line| width(line) > 150), "{listed}");
     let tools = rack.run(&["tools"]).ends_with(0).stdout;
     assert!(!tools.contains('…'), "{tools}");
-    let on_terminal = shown(&rack, &["tools"]).0;
+    let on_terminal = run_on_terminal(&rack, &["tools"]).0;
     assert!(on_terminal.contains('…'), "there is something to cut: {on_terminal}");
 }
 
@@ -155,24 +155,24 @@ fn a_secret_is_hidden_before_its_line_is_broken() {
     let secret = "canary ".repeat(30);
     let mut server = fake(&[]);
     server["env"] = json!({ "API_TOKEN": secret });
-    let rack = person(Rack::with(&[("fake", server)]));
-    let (page, code) = shown(&rack, &["call", "fake/protocol_error", &format!("message={secret}")]);
+    let rack = with_colours(Rack::with(&[("fake", server)]));
+    let (page, code) = run_on_terminal(&rack, &["call", "fake/protocol_error", &format!("message={secret}")]);
     assert_eq!(code, 5, "{page}");
     assert!(page.contains("fake refused protocol_error: ***") && !page.contains("canary"), "{page}");
 }
 
 #[test]
-fn what_a_tool_says_is_printed_as_it_is() {
+fn the_text_of_a_tool_is_printed_unchanged() {
     let rack = wide();
     let long = "word ".repeat(40);
-    let (page, code) = shown(&rack, &["call", "fake/echo", &format!("text={long}")]);
+    let (page, code) = run_on_terminal(&rack, &["call", "fake/echo", &format!("text={long}")]);
     assert_eq!((page.as_str(), code), (format!("{long}\n").as_str(), 0));
 }
 
 #[test]
 fn colour_is_for_terminals_that_want_it() {
     let coloured = |rack: &Rack, args: &[&str]| Terminal::run(rack, args).end().0.contains("\u{1b}[");
-    let rack = || person(Rack::new());
+    let rack = || with_colours(Rack::new());
     assert!(coloured(&rack(), &["list"]));
     assert!(coloured(&rack(), &["call", "nope/x"]));
     assert!(coloured(&rack(), &["--help"]));
@@ -192,7 +192,7 @@ fn colour_is_for_terminals_that_want_it() {
 
 #[test]
 fn a_slow_server_is_named_while_it_is_waited_for_and_no_longer() {
-    let rack = person(Rack::with(&[("slow", fake(&["--start-delay-ms", "1500"]))]));
+    let rack = with_colours(Rack::with(&[("slow", fake(&["--start-delay-ms", "1500"]))]));
     let mut terminal = Terminal::run(&rack, &["call", "slow/echo", "text=done"]);
     terminal.expect("connecting to slow");
     let (rest, code) = terminal.end();
@@ -201,8 +201,8 @@ fn a_slow_server_is_named_while_it_is_waited_for_and_no_longer() {
 }
 
 #[test]
-fn nothing_moves_where_no_user_looks() {
-    let slow = || person(Rack::with(&[("slow", fake(&["--start-delay-ms", "900"]))]));
+fn without_a_terminal_no_progress_is_drawn() {
+    let slow = || with_colours(Rack::with(&[("slow", fake(&["--start-delay-ms", "900"]))]));
     let args = ["call", "slow/echo", "text=done"];
     for rack in [slow().env("TERM", "dumb"), slow().env("CI", "true")] {
         assert_eq!(Terminal::run(&rack, &args).end(), ("done\r\n".to_owned(), 0));
@@ -213,7 +213,7 @@ fn nothing_moves_where_no_user_looks() {
 
 #[test]
 fn a_form_is_asked_for_and_answered() {
-    let rack = person(Rack::with(&[("fake", fake(&[]))]));
+    let rack = with_colours(Rack::with(&[("fake", fake(&[]))]));
     let mut terminal = Terminal::run(&rack, &["call", "fake/elicit", "--color", "never"]);
     let asked = terminal.expect("Ctrl-D leaves the form.");
     assert!(asked.contains("The server `fake` asks: Who are you?"), "{asked}");
@@ -240,7 +240,7 @@ fn a_form_is_asked_for_and_answered() {
         summary.contains("  age: 36\r\n  score: 1.5\r\n  verified: y\r\n  status: old\r\n  note: (left out)"),
         "{summary}"
     );
-    // One Enter too many neither sends nor discards it.
+    // A further Enter neither sends nor discards the form.
     terminal.type_in("\n");
     terminal.expect("y sends it, n declines");
     terminal.expect("Send this to `fake`? [y]es [n]o [e]dit ");
@@ -251,21 +251,21 @@ fn a_form_is_asked_for_and_answered() {
 }
 
 #[test]
-fn a_user_who_does_not_want_to_be_asked_is_not() {
-    let asks = || person(Rack::with(&[("fake", fake(&[]))]));
+fn a_user_who_opted_out_is_not_asked() {
+    let asks = || with_colours(Rack::with(&[("fake", fake(&[]))]));
     let refused = |rack: &Rack, args: &[&str]| {
-        let (shown, code) = shown(rack, args);
-        assert_eq!(code, 5, "{shown}");
-        assert!(!shown.contains("asks"), "{shown}");
+        let (page, code) = run_on_terminal(rack, args);
+        assert_eq!(code, 5, "{page}");
+        assert!(!page.contains("asks"), "{page}");
     };
     refused(&asks(), &["--no-input", "call", "fake/elicit"]);
     refused(&asks().env("CI", "1"), &["call", "fake/elicit"]);
 }
 
 #[test]
-fn ctrl_c_ends_with_130_and_leaves_the_terminal_as_it_was() {
+fn ctrl_c_ends_with_130_and_restores_the_terminal() {
     let effects = SideEffects::new();
-    let rack = person(Rack::with(&[("fake", fake(&["--log", effects.path_str()]))])).with_binary_on_path();
+    let rack = with_colours(Rack::with(&[("fake", fake(&["--log", effects.path_str()]))])).with_binary_on_path();
     let script = "trap : INT; stty sane; stty -g; toolrack call fake/sleep ms=600000; echo ended:$?; stty -g";
     let mut terminal = Terminal::start(&rack, 80, Path::new("sh"), &["-c", script]);
     let before = terminal.expect_match("[0-9a-f:]{20,}\r\n");
@@ -278,7 +278,7 @@ fn ctrl_c_ends_with_130_and_leaves_the_terminal_as_it_was() {
 
 #[test]
 fn ctrl_c_at_a_question_ends_on_a_line_of_its_own() {
-    let rack = person(Rack::new());
+    let rack = with_colours(Rack::new());
     let mark = rack.home.root().to_str().unwrap().to_owned();
     let mut server = fake(&[]);
     server["env"] = json!({ "MARK": mark });

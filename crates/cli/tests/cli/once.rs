@@ -73,14 +73,14 @@ fn an_error_about_a_server_for_one_command_shows_what_to_type() {
 }
 
 #[test]
-fn the_tool_and_its_arguments_may_stand_behind_the_command() {
+fn tool_and_arguments_may_follow_the_command() {
     let path = fake_server_path().to_str().unwrap();
     let ran = Rack::new().run(&["call", "--", path, "stdio", "echo", "text=hi"]).ends_with(0);
     assert_eq!(ran.stdout, "hi");
 }
 
 #[test]
-fn two_servers_of_one_time_are_told_apart_by_what_they_run() {
+fn two_one_time_servers_are_distinguished_by_their_command() {
     let rack = Rack::new();
     assert_eq!(rack.run(&with_server(&["call", "echo", "text=1"])).ends_with(0).stdout, "1");
     let path = fake_server_path().to_str().unwrap();

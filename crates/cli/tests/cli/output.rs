@@ -53,7 +53,7 @@ fn quiet_drops_warnings_and_keeps_errors() {
 }
 
 #[test]
-fn a_reader_that_goes_away_is_no_error() {
+fn a_closed_pipe_is_no_error() {
     let rack = Rack::with(&[("fake", fake(&[]))]);
     let mut command = rack.command(&["call", "fake/big", "bytes=190000"]);
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();

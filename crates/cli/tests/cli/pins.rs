@@ -96,9 +96,9 @@ fn a_tool_under_another_name_and_flipped_hints_are_found_and_written_down_once()
         let _ = rack.run(&["call", "fs/write"]).ends_with(7);
     }
     let found = quarantined(&rack);
-    let told: Vec<_> =
+    let reported: Vec<_> =
         found.iter().map(|one| (one["tool"].as_str().unwrap(), one["cause"].as_str().unwrap())).collect();
-    assert_eq!(told, [("renamed", "renamed"), ("write", "changed")]);
+    assert_eq!(reported, [("renamed", "renamed"), ("write", "changed")]);
     assert_eq!(found[0]["was"], "add");
     let _ = rack.run(&["trust", "approve", "fs", "--yes"]).ends_with(0);
     let _ = rack.run(&["call", "fs/renamed", "a=1", "b=2"]).ends_with(0);
@@ -122,7 +122,7 @@ fn a_tool_under_another_name_and_flipped_hints_are_found_and_written_down_once()
 }
 
 #[test]
-fn pins_warn_or_are_off_where_the_person_says_so_and_not_where_a_project_does() {
+fn only_the_user_and_no_project_can_relax_pins() {
     let rack = turned(&["redescribes=echo"]);
     rack.home.write("toolrack/toolrack.toml", "pins = \"warn\"\n");
     let _ = rack.run(&["call", "fs/echo", "text=hi"]).ends_with(0);
@@ -147,16 +147,16 @@ fn pins_warn_or_are_off_where_the_person_says_so_and_not_where_a_project_does() 
 }
 
 #[test]
-fn doctor_tells_of_tools_in_quarantine_and_of_what_to_look_at() {
+fn doctor_reports_tools_in_quarantine_and_suspicious_ones() {
     let rack = turned(&["redescribes=echo"]);
     let doctor = rack.run(&["doctor", "fs", "--json"]).ends_with(0).json();
     let checks = doctor["checks"].as_array().unwrap();
     let of = |area: &str| checks.iter().filter(|check| check["area"] == area).collect::<Vec<_>>();
     assert_eq!(of("pins").len(), 1);
     assert_eq!(of("pins")[0]["hint"], "toolrack trust diff fs/echo");
-    let said: Vec<_> = of("tools").iter().map(|check| check["what"].as_str().unwrap().to_owned()).collect();
-    assert!(said.iter().any(|what| what.contains("speaks to the model")), "{said:?}");
-    assert!(said.iter().any(|what| what.contains("U+200B")), "{said:?}");
+    let reported: Vec<_> = of("tools").iter().map(|check| check["what"].as_str().unwrap().to_owned()).collect();
+    assert!(reported.iter().any(|what| what.contains("speaks to the model")), "{reported:?}");
+    assert!(reported.iter().any(|what| what.contains("U+200B")), "{reported:?}");
 }
 
 #[test]
@@ -179,7 +179,7 @@ fn a_server_that_is_started_when_it_is_called_is_held_against_its_pins_before() 
 }
 
 #[test]
-fn what_a_server_says_of_itself_reaches_no_model_and_no_client() {
+fn instructions_of_a_server_reach_no_model_and_no_client() {
     /// What the fake server says in `instructions`.
     const INSTRUCTIONS: &str = "It does what its script says";
     let rack = Rack::with(&[("fs", fake(&[]))]);
@@ -189,7 +189,7 @@ fn what_a_server_says_of_itself_reaches_no_model_and_no_client() {
         let url = provider.url();
         let words = ["ask", "--model", "m", "--base-url", &url, "--wire", speech.name(), "--allow", "*", "go"];
         let _ = rack.run(&words).ends_with(0);
-        let asked = provider.asked();
+        let asked = provider.requests();
         assert_eq!(asked.len(), 2);
         assert!(asked.iter().all(|asked| !asked.body.contains(INSTRUCTIONS)), "{}", asked[0].body);
     }
@@ -203,8 +203,8 @@ fn what_a_server_says_of_itself_reaches_no_model_and_no_client() {
         json!({ "jsonrpc": "2.0", "id": 3, "method": "tools/list" }),
     ];
     let said = lines.map(|line| format!("{line}\n")).concat();
-    let told = rack.run_with_stdin(&["gateway", "--allow", "*"], &said).ends_with(0).stdout;
-    assert!(told.contains("\"id\":1") && told.contains("\"id\":2") && !told.contains(INSTRUCTIONS), "{told}");
+    let output = rack.run_with_stdin(&["gateway", "--allow", "*"], &said).ends_with(0).stdout;
+    assert!(output.contains("\"id\":1") && output.contains("\"id\":2") && !output.contains(INSTRUCTIONS), "{output}");
 }
 
 #[test]

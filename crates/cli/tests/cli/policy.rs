@@ -49,7 +49,7 @@ arguments.path = "/etc/*"
 "#;
 
 #[test]
-fn the_rules_of_a_file_hold_for_models_and_for_what_is_typed() {
+fn the_rules_of_a_file_apply_to_models_and_to_typed_calls() {
     let (rack, effects) = ruled(RULES);
     let calls = [
         ("add", json!({ "a": 1, "b": 2 })),
@@ -82,7 +82,7 @@ fn the_rules_of_a_file_hold_for_models_and_for_what_is_typed() {
 }
 
 #[test]
-fn what_is_typed_runs_unless_a_rule_asks_and_then_a_person_is_needed() {
+fn a_typed_call_runs_unless_a_rule_requires_the_user_to_confirm() {
     let (rack, effects) = ruled("[policy]\nconfirm = \"fake/write\"\n");
     let _ = rack.run(&["call", "fake/echo", "text=x"]).ends_with(0);
     let refused = rack.run(&["call", "fake/write", "path=a"]).ends_with(6);
@@ -117,7 +117,7 @@ fn a_project_forbids_and_cannot_allow() {
 }
 
 #[test]
-fn a_test_says_which_rule_decides_where_it_stands_and_why_others_do_not() {
+fn policy_test_names_the_deciding_rule_with_its_line_and_why_others_do_not_decide() {
     let (rack, effects) = ruled(RULES);
     let page = rack.run(&["policy", "test", "fake/write", "path=/etc/passwd"]).ends_with(0).stdout;
     assert!(page.starts_with("fake/write: deny, because the rule deny `fake/write` (toolrack.toml:6)\n"), "{page}");
@@ -218,7 +218,7 @@ fn always_is_for_good_until_the_tool_changes_or_it_is_taken_back() {
     let _ = rack.run(&["policy", "forget", "fake/echo"]).ends_with(2);
     let why = decisions(&rack);
     assert!(why[0].starts_with("confirmed: no rule allows it; always, for this tool"), "{why:?}");
-    assert!(why[1].starts_with("remembered: a person said `always` on 2"), "{why:?}");
+    assert!(why[1].starts_with("remembered: a user said `always` on 2"), "{why:?}");
     assert!(why[6].starts_with("unasked: "), "{why:?}");
 }
 
@@ -277,7 +277,7 @@ fn by_client(rack: &Rack, name: &str) -> String {
 }
 
 #[test]
-fn rules_that_are_saved_count_in_a_daemon_from_the_next_call_and_know_who_calls() {
+fn saved_rules_apply_from_the_next_call_and_match_callers() {
     let (rack, effects) = ruled("[policy]\nallow = \"fake/*\"\n");
     let _daemon = Daemon::start(&rack, &[]);
     // Its servers may still be starting.
@@ -297,7 +297,7 @@ fn rules_that_are_saved_count_in_a_daemon_from_the_next_call_and_know_who_calls(
 }
 
 #[test]
-fn a_rule_in_any_spelling_counts_and_one_that_can_match_nothing_is_told() {
+fn rules_apply_in_every_spelling_and_rules_that_match_nothing_are_reported() {
     let deny = "[policy]\ndeny = [\"mcp__fake__big\", \"fake_fail\", \"fake.echo\", \"mcp__gone__x\"]\n";
     let (rack, _effects) = ruled(deny);
     for call in [&["call", "fake/big", "bytes=10"][..], &["call", "fake/fail"], &["call", "fake/echo", "text=x"]] {

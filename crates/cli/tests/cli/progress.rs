@@ -58,8 +58,8 @@ fn neither_progress_nor_the_end_of_another_call_comes_into_a_question() {
     terminal.type_in("y\n");
     let (rest, code) = terminal.end();
     assert_eq!(code, 0, "{rest}");
-    let told = |call: &str| rest.find(&format!("✔ fake/{call}")).unwrap_or_else(|| panic!("{call}: {rest:?}"));
-    assert!(told("sleep") < told("write") && rest.ends_with("all done\r\n"), "{rest:?}");
+    let report = |call: &str| rest.find(&format!("✔ fake/{call}")).unwrap_or_else(|| panic!("{call}: {rest:?}"));
+    assert!(report("sleep") < report("write") && rest.ends_with("all done\r\n"), "{rest:?}");
 }
 
 #[test]

@@ -25,8 +25,8 @@ impl Provider {
         self.model.url()
     }
 
-    pub(crate) fn asked(&self) -> Vec<RecordedRequest> {
-        self.model.asked()
+    pub(crate) fn requests(&self) -> Vec<RecordedRequest> {
+        self.model.requests()
     }
 }
 
@@ -121,11 +121,11 @@ impl Speech {
                 vec![json!({ "choices": [{ "index": 0, "delta": { "tool_calls": [call] } }] })]
             }
             Self::Responses => {
-                let mut begun = function_call(call);
-                begun["arguments"] = json!("");
+                let mut started = function_call(call);
+                started["arguments"] = json!("");
                 let delta = "response.function_call_arguments.delta";
                 vec![
-                    json!({ "type": "response.output_item.added", "output_index": index, "item": begun }),
+                    json!({ "type": "response.output_item.added", "output_index": index, "item": started }),
                     json!({ "type": delta, "output_index": index, "delta": text }),
                     json!({ "type": "response.output_item.done", "output_index": index, "item": function_call(call) }),
                 ]

@@ -47,7 +47,7 @@ fn team_quotas(rack: &Rack) -> Value {
 }
 
 #[test]
-fn bytes_of_results_are_a_quota_of_each_member_that_outlives_the_daemon_and_no_other_tenant_feels() {
+fn the_quota_of_result_bytes_is_per_member_and_survives_a_restart() {
     let team = Team::with_limits("each_member = { result_bytes_per_month = 400 }");
     let (ann, _) = team.token("ann", "acme", "user");
     let (olga, _) = team.token("olga", "acme", "operator");

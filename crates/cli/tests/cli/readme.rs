@@ -228,7 +228,7 @@ fn go_through_all(npx: Option<(&Path, &Path)>, may_be_done: fn(&Shown) -> bool) 
 }
 
 #[test]
-fn what_the_pages_do_without_other_programs_goes_as_they_say() {
+fn the_console_blocks_of_readme_and_guide_run_as_written() {
     let done = go_through_all(None, Shown::is_alone);
     assert_eq!((done["README.md"], done["start.md"]), (2, 1), "{done:?}");
 }

@@ -6,8 +6,8 @@ use serde_json::json;
 
 use crate::rack::{Rack, fake, work_file};
 
-/// The server of `rack` cannot be started any more.
-fn lose(rack: &Rack) {
+/// Replaces the server of `rack` by one that cannot start.
+fn break_server(rack: &Rack) {
     rack.configure(&[("fake", json!({ "command": "/nonexistent/server" }))]);
 }
 
@@ -16,7 +16,7 @@ fn recorded(rack: &Rack) -> String {
 }
 
 #[test]
-fn what_was_recorded_is_printed_again_without_any_server() {
+fn replay_prints_a_recording_without_any_server() {
     let rack = Rack::with(&[("fake", fake(&[]))]);
     let lines: [&[&str]; 5] = [
         &["call", "fake/echo", "text=hello"],
@@ -27,7 +27,7 @@ fn what_was_recorded_is_printed_again_without_any_server() {
     ];
     for line in lines {
         let first = rack.run(&[&["record", "tape.jsonl"], line].concat());
-        lose(&rack);
+        break_server(&rack);
         let again = rack.run(&[&["replay", "tape.jsonl"], line].concat());
         let without_time = |text: &str| text.split("\"duration_ms\"").next().unwrap().to_owned();
         assert_eq!(without_time(&first.stdout), without_time(&again.stdout), "{again}");
@@ -49,7 +49,7 @@ fn a_server_of_one_time_and_one_that_is_not_configured_any_more_are_replayed() {
 }
 
 #[test]
-fn what_was_not_recorded_is_an_error_with_a_code_of_its_own() {
+fn a_call_that_was_not_recorded_has_its_own_error_code() {
     let rack = Rack::with(&[("fake", fake(&[]))]);
     let _ = rack.run(&["record", "tape.jsonl", "call", "fake/echo", "text=x"]).ends_with(0);
     let ran = rack.run(&["replay", "tape.jsonl", "call", "fake/add", "a=1", "b=2", "--json"]).ends_with(4);
@@ -98,8 +98,8 @@ fn secrets_are_neither_in_a_recording_nor_in_the_messages_of_vv() {
     let rack = Rack::with(&[("fake", entry.clone())]);
     let line = ["call", "fake/env", "name=API_TOKEN"];
     let ran = rack.run(&[&["-vv", "record", "tape.jsonl"][..], &line].concat()).ends_with(0);
-    let told = format!("{}{}", ran.stderr, recorded(&rack));
-    assert!(told.contains("***") && !told.contains("correct-horse"), "{told}");
+    let output = format!("{}{}", ran.stderr, recorded(&rack));
+    assert!(output.contains("***") && !output.contains("correct-horse"), "{output}");
     // An argument that holds it is found again, because it is hidden in the same way.
     let line = ["call", "fake/echo", "text=correct-horse-battery"];
     let _ = rack.run(&[&["record", "tape.jsonl"][..], &line].concat()).ends_with(0);
@@ -118,7 +118,7 @@ fn a_replay_needs_no_trust_and_no_values_because_nothing_runs() {
     work_file(&rack, ".mcp.json", &crate::rack::mcp_json(&[("fake", entry)]));
     assert_eq!(rack.run(&["call", "fake/echo", "text=x"]).code, Some(7));
     assert_eq!(rack.run(&["replay", "tape.jsonl", "call", "fake/echo", "text=x"]).ends_with(0).stdout, "x");
-    assert_eq!(rack.run(&["call", "fake/echo", "text=x"]).code, Some(7), "it is not trusted by that");
+    assert_eq!(rack.run(&["call", "fake/echo", "text=x"]).code, Some(7), "a replay does not trust the server");
 }
 
 #[test]
@@ -134,7 +134,7 @@ fn only_commands_that_use_servers_are_recorded() {
 }
 
 #[test]
-fn what_is_no_recording_is_refused_before_anything_is_done() {
+fn a_file_that_is_no_recording_is_refused_first() {
     let rack = Rack::with(&[("fake", fake(&[]))]);
     work_file(&rack, "other.jsonl", "{\"hello\": 1}\n");
     for (file, why) in [("other.jsonl", "line 1: this is not a recording"), ("none.jsonl", "no such file")] {
@@ -151,14 +151,14 @@ fn vv_shows_the_messages_of_each_server_with_direction_and_time_and_v_does_not()
     let rack = Rack::with(&[("fake", fake(&[]))]);
     let line = ["call", "fake/echo", "text=\u{1b}[31mred"];
     let ran = rack.run(&[&["-vv"][..], &line].concat()).ends_with(0);
-    let of = |arrow: &str, word: &str| {
+    let line_with = |arrow: &str, word: &str| {
         let line = ran.stderr.lines().find(|line| line.contains(&format!(" {arrow} fake ")) && line.contains(word));
         line.unwrap_or_else(|| panic!("{arrow} {word}: {ran}")).to_owned()
     };
-    let asked = of("->", "tools/call");
-    assert!(asked.as_bytes()[2] == b':' && asked.as_bytes()[8] == b'.', "{asked}");
-    let answered = of("<-", "\"content\"");
-    assert!(!answered.contains('\u{1b}') && answered.contains("red"), "{answered}");
+    let request = line_with("->", "tools/call");
+    assert!(request.as_bytes()[2] == b':' && request.as_bytes()[8] == b'.', "{request}");
+    let response = line_with("<-", "\"content\"");
+    assert!(!response.contains('\u{1b}') && response.contains("red"), "{response}");
     let ran = rack.run(&[&["-v"][..], &line].concat()).ends_with(0);
     assert!(!ran.stderr.contains("jsonrpc"), "{ran}");
 }

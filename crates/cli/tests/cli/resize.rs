@@ -59,11 +59,11 @@ fn width(line: &str) -> usize {
 }
 
 #[test]
-fn what_is_typed_survives_every_size_of_the_terminal() {
+fn typed_text_survives_every_size_of_the_terminal() {
     // The final screen shows the line once.
     let words =
         ["alpha", "beta", "gamma", "delta"].map(|word| format!("{word} ").repeat(10) + &word.to_uppercase() + " ");
-    let whole = words.concat() + "end";
+    let full = words.concat() + "end";
     for terminal in ["dumb", "xterm-256color"] {
         let (rack, _effects) = rack(&json!([says("one answer"), says("another")]));
         let rack = rack.env("TERM", terminal);
@@ -85,12 +85,12 @@ fn what_is_typed_survives_every_size_of_the_terminal() {
         terminal.type_in(CTRL_D);
         let (rest, code) = terminal.end();
         assert_eq!(code, 0, "{rest}");
-        assert_eq!(kept(&rack), [&*whole, "one answer", "more", "another"]);
+        assert_eq!(kept(&rack), [&*full, "one answer", "more", "another"]);
     }
 }
 
 #[test]
-fn a_turn_goes_on_at_every_size_and_its_live_line_fits() {
+fn the_live_line_of_a_turn_fits_every_terminal_size() {
     let long = "x".repeat(60);
     let (rack, effects) = rack(&json!([
         calls("sleep", &json!({ "ms": 1_000, "progress": true, "note": long })),
@@ -130,7 +130,7 @@ fn a_turn_goes_on_at_every_size_and_its_live_line_fits() {
 }
 
 #[test]
-fn a_question_stands_at_every_size_and_ctrl_c_leaves_nothing_that_reads() {
+fn a_question_fits_every_terminal_size_and_ctrl_c_stops_reading() {
     let (rack, effects) = rack(&json!([
         calls("echo", &json!({ "text": "one" })),
         calls("write", &json!({})),

@@ -9,7 +9,7 @@ use crate::{canaries::ask_daemon, keychain::with_keychain, rack::Rack, terminal:
 
 const CANARY: &str = "canary-5f0e9c1d";
 
-/// A server that writes down which key it got.
+/// A server that writes the key of its environment into a file.
 fn talker() -> Value {
     let script = "printf %s \"$KEY\" > \"$HOME/../work/got\"; exec \"$0\" stdio";
     json!({ "command": "sh", "args": ["-c", script, fake_server_path()], "env": { "KEY": "${secret:talker}" } })
@@ -26,8 +26,8 @@ fn call(daemon: &Daemon, tool: &str) {
     assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
 }
 
-/// What the server got in the header of its last call.
-fn sent(effects: &SideEffects) -> String {
+/// The header that the server got with its last call.
+fn sent_header(effects: &SideEffects) -> String {
     let log = fs::read_to_string(effects.path()).unwrap();
     let calls = log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
     let mut calls = calls.filter(|entry| entry["method"] == "tools/call");
@@ -35,8 +35,8 @@ fn sent(effects: &SideEffects) -> String {
     last["headers"]["x-team"].as_str().unwrap().to_owned()
 }
 
-/// What the server got in its environment, once it connected again.
-fn given(rack: &Rack, daemon: &Daemon) -> String {
+/// The variable that the server has in its environment after it connected again.
+fn environment_value(rack: &Rack, daemon: &Daemon) -> String {
     let answer = ask_daemon(&daemon.address, &daemon.token, "POST /api/v1/servers/talker/reconnect", "");
     assert!(answer.starts_with("HTTP/1.1 2"), "{answer}");
     call(daemon, "talker/headers");
@@ -44,7 +44,7 @@ fn given(rack: &Rack, daemon: &Daemon) -> String {
 }
 
 #[test]
-fn a_running_daemon_uses_a_new_value_at_the_next_request_and_connection_also_after_a_change_of_the_key() {
+fn a_running_daemon_uses_a_changed_secret_at_once_also_after_a_rotation_of_the_key() {
     let effects = SideEffects::new();
     let web = FakeHttp::start(&["--log", effects.path_str(), "--log-all"]);
     let header = json!({ "url": web.url(), "headers": { "X-Team": "team ${secret:header}" } });
@@ -54,14 +54,14 @@ fn a_running_daemon_uses_a_new_value_at_the_next_request_and_connection_also_aft
     }
     let daemon = Daemon::start(&rack, &[]);
     call(&daemon, "web/headers");
-    assert_eq!(sent(&effects), "team first-value");
-    assert_eq!(given(&rack, &daemon), "first-value");
+    assert_eq!(sent_header(&effects), "team first-value");
+    assert_eq!(environment_value(&rack, &daemon), "first-value");
     for name in ["header", "talker"] {
         set(&rack, name, "second-value");
     }
     call(&daemon, "web/headers");
-    assert_eq!(sent(&effects), "team second-value");
-    assert_eq!(given(&rack, &daemon), "second-value");
+    assert_eq!(sent_header(&effects), "team second-value");
+    assert_eq!(environment_value(&rack, &daemon), "second-value");
 
     let rotated = rack.run(&["secret", "key", "--rotate", "--json"]).ends_with(0).json();
     assert_eq!(
@@ -69,18 +69,18 @@ fn a_running_daemon_uses_a_new_value_at_the_next_request_and_connection_also_aft
         (&json!(2), &json!("file"), &json!(false))
     );
     call(&daemon, "web/headers");
-    assert_eq!(sent(&effects), "team second-value");
-    assert_eq!(given(&rack, &daemon), "second-value");
+    assert_eq!(sent_header(&effects), "team second-value");
+    assert_eq!(environment_value(&rack, &daemon), "second-value");
     for name in ["header", "talker"] {
         set(&rack, name, "third-value");
     }
     call(&daemon, "web/headers");
-    assert_eq!(sent(&effects), "team third-value");
-    assert_eq!(given(&rack, &daemon), "third-value");
+    assert_eq!(sent_header(&effects), "team third-value");
+    assert_eq!(environment_value(&rack, &daemon), "third-value");
 }
 
 #[test]
-fn a_change_of_the_key_is_told_and_no_key_is() {
+fn a_rotation_is_reported_without_showing_a_key() {
     let rack = Rack::with(&[("talker", talker())]);
     let none = rack.run(&["secret", "key", "--rotate"]).ends_with(0);
     assert!(none.stdout.contains("there is no key yet"), "{none}");
@@ -104,21 +104,21 @@ fn a_change_of_the_key_is_told_and_no_key_is() {
 }
 
 #[test]
-fn the_key_of_the_variable_is_changed_for_what_is_typed_or_comes_on_stdin() {
+fn a_key_from_the_environment_is_replaced_by_one_typed_or_read_from_stdin() {
     let (old, new, last) = ("7a".repeat(32), "8b".repeat(32), "correct horse battery");
     let rack = Rack::with(&[("talker", talker())]).env("TOOLRACK_SECRET_KEY", old.as_str());
     set(&rack, "talker", CANARY);
-    for (unfit, code) in [("", 2), ("short\n", 1), (old.as_str(), 1)] {
-        let refused = rack.run_with_stdin(&["secret", "key", "--rotate"], unfit).ends_with(code);
+    for (bad_key, code) in [("", 2), ("short\n", 1), (old.as_str(), 1)] {
+        let refused = rack.run_with_stdin(&["secret", "key", "--rotate"], bad_key).ends_with(code);
         assert!(!refused.stderr.contains("7a7a"), "{refused}");
     }
     let rotated = rack.run_with_stdin(&["secret", "key", "--rotate"], &format!("{new}\n")).ends_with(0);
     assert!(rotated.stderr.contains("set TOOLRACK_SECRET_KEY to the new key"), "{rotated}");
     assert!(!rotated.to_string().contains("8b8b"), "{rotated}");
-    let late = rack.run(&["call", "talker/echo", "text=x"]).ends_with(2);
-    assert!(late.stderr.contains("another key took the place of the one in use"), "{late}");
-    let late = rack.run_with_stdin(&["secret", "set", "other"], "value").ends_with(1);
-    assert!(late.stderr.contains("another key took the place of the one in use"), "{late}");
+    let stale_key = rack.run(&["call", "talker/echo", "text=x"]).ends_with(2);
+    assert!(stale_key.stderr.contains("another key took the place of the one in use"), "{stale_key}");
+    let stale_key = rack.run_with_stdin(&["secret", "set", "other"], "value").ends_with(1);
+    assert!(stale_key.stderr.contains("another key took the place of the one in use"), "{stale_key}");
 
     let rack = rack.env("TOOLRACK_SECRET_KEY", new);
     let typed = |again: &str| {
@@ -147,33 +147,33 @@ fn items(rack: &Rack) -> Vec<String> {
 
 /// The commands of `secret key --rotate` to the keychain: look up the old key, store the new one, look it up to check
 /// that, and, once everything is sealed with it, delete the old one.
-const QUESTIONS: usize = 4;
+const KEYCHAIN_COMMANDS: usize = 4;
 
 #[test]
-fn killed_at_any_question_to_the_keychain_a_change_of_the_key_loses_nothing() {
+fn a_rotation_killed_at_any_keychain_command_loses_nothing() {
     let rack = with_keychain();
     set(&rack, "talker", CANARY);
     let key_file = rack.home.root().join("toolrack/secret.key");
     let next = key_file.with_file_name("secret.key.next");
     let has_moved = |before: &str, path: &Path| fs::read_to_string(path).unwrap() != before;
-    for question in 1..=QUESTIONS {
+    for command in 1..=KEYCHAIN_COMMANDS {
         for moment in ["before", "after"] {
             let before = fs::read_to_string(&key_file).unwrap();
-            let die = rack.home.write("keychain/die", format!("{question} {moment}"));
+            let die = rack.home.write("keychain/die", format!("{command} {moment}"));
             let killed = rack.command(&["secret", "key", "--rotate"]).output().unwrap();
-            assert_eq!(killed.status.signal(), Some(9), "{moment} question {question}: {killed:?}");
+            assert_eq!(killed.status.signal(), Some(9), "{moment} command {command}: {killed:?}");
             fs::remove_file(die).unwrap();
-            assert!(!has_moved(&before, &key_file), "{moment} question {question}");
+            assert!(!has_moved(&before, &key_file), "{moment} command {command}");
             let _ = rack.run(&["call", "talker/echo", "text=x"]).ends_with(0);
-            assert_eq!(rack.home.read("work/got"), CANARY, "{moment} question {question}");
+            assert_eq!(rack.home.read("work/got"), CANARY, "{moment} command {command}");
             fs::remove_file(rack.home.work().join("got")).unwrap();
-            assert_eq!(has_moved(&before, &key_file), question == QUESTIONS, "{moment} question {question}");
+            assert_eq!(has_moved(&before, &key_file), command == KEYCHAIN_COMMANDS, "{moment} command {command}");
 
             let again = rack.run(&["secret", "key", "--rotate", "--json"]).ends_with(0).json();
             assert_eq!((&again["source"], &again["resealed"]), (&json!("keychain"), &json!(1)));
             assert!(!next.exists());
             let id = fs::read_to_string(&key_file).unwrap().trim().replace("keychain ", "item-");
-            assert_eq!(items(&rack), [id], "{moment} question {question}: only the key in use is left");
+            assert_eq!(items(&rack), [id], "{moment} command {command}: only the key in use is left");
         }
     }
     let _ = rack.run(&["call", "talker/echo", "text=x"]).ends_with(0);

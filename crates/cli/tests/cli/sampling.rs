@@ -26,7 +26,7 @@ fn configured(era: &str) -> Rack {
 const CALL: &[&str] = &["call", "fake/sample", "prompt=Which city?\u{1b}[2J", "--color", "never"];
 
 #[test]
-fn a_person_sees_what_a_server_asks_the_model_and_a_yes_has_it_answered() {
+fn the_user_sees_a_sampling_request_and_approves_it() {
     for era in ["legacy", "modern"] {
         let rack = configured(era);
         let mut terminal = Terminal::run(&rack, CALL);
@@ -58,7 +58,7 @@ fn anything_but_a_yes_answers_no() {
 }
 
 #[test]
-fn what_cannot_be_answered_is_not_offered() {
+fn sampling_is_offered_only_with_a_terminal_and_a_model() {
     let call = ["call", "fake/sample"];
     for (era, word) in [("legacy", "did not declare sampling"), ("modern", "requires the sampling capability")] {
         let no_terminal = configured(era).run(&call).ends_with(5);

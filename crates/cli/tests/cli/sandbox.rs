@@ -55,7 +55,7 @@ mod needs_landlock {
     }
 
     #[test]
-    fn a_server_with_more_processes_than_it_may_have_is_killed_and_that_is_said() {
+    fn a_server_with_too_many_processes_is_killed_with_that_reason() {
         let tries = "i=0; while [ $i -lt 64 ]; do sleep 100 & i=$((i+1)); done; sleep 100";
         let rack = Rack::with(&[("many", curious(tries, &json!({ "limits": { "processes": 8 } })))]);
         let ran = rack.run(&["call", "many/echo", "text=x"]).ends_with(4);
@@ -63,7 +63,7 @@ mod needs_landlock {
     }
 
     #[test]
-    fn what_cannot_be_had_starts_nothing_and_the_doctor_says_why() {
+    fn a_sandbox_that_the_system_lacks_starts_nothing_and_doctor_says_why() {
         let rack = Rack::with(&[("box", curious("", &json!({ "write": ["/no/such/folder"] })))]);
         let error = rack.run(&["--json", "call", "box/echo", "text=x"]).ends_with(4).error();
         assert_eq!(error["code"], "SANDBOX_FAILED");

@@ -171,7 +171,7 @@ fn the_key_of_the_environment_is_used_and_no_server_sees_it() {
 }
 
 #[test]
-fn what_waits_for_approval_reads_no_secret() {
+fn an_entry_that_waits_for_approval_reads_no_secret() {
     let rack = Rack::new();
     let _ = rack.run_with_stdin(&["secret", "set", "talker.key"], CANARY).ends_with(0);
     crate::rack::work_file(&rack, ".mcp.json", &crate::rack::mcp_json(&[("talker", talker())]));

@@ -85,7 +85,7 @@ fn scrubbed(ran: &Ran, prefix: &str) -> String {
 }
 
 #[test]
-fn without_conversations_there_is_a_word_about_how_to_begin_one() {
+fn an_empty_list_of_conversations_has_a_hint() {
     let rack = Rack::new();
     assert_snapshot!(rack.run(&["sessions", "list"]), @"
     $ toolrack sessions list
@@ -195,7 +195,7 @@ fn messages_that_have_only_the_columns_of_synapse_are_replayed_too() {
 }
 
 #[test]
-fn pictures_and_broken_arguments_are_said_in_a_word() {
+fn pictures_and_broken_arguments_are_described_briefly() {
     let rack = Rack::new();
     let call = json!({ "id": "c", "name": "draw", "input": null, "raw_arguments": "{\"size\": " });
     let parts = json!([
@@ -297,7 +297,7 @@ fn a_session_gets_another_title() {
 }
 
 #[test]
-fn nothing_is_deleted_unless_a_person_says_so() {
+fn sessions_are_deleted_only_after_a_user_confirms() {
     let rack = Rack::new();
     let id = keep(&database(&rack), "Secret plans", vec![says(Role::User, "x")]);
     assert_snapshot!(scrubbed(&rack.run(&["sessions", "delete", &id]), &id), @"
@@ -352,8 +352,8 @@ fn an_export_is_markdown_or_json_and_for_its_owner_only() {
     let mode = std::fs::metadata(rack.home.work().join("out.json")).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
 
-    let told = rack.run(&["sessions", "export", "last", "-o", "out.md", "--json"]).ends_with(0).json();
-    assert_eq!((&told["file"], &told["content"]), (&json!("out.md"), &Value::Null));
+    let output = rack.run(&["sessions", "export", "last", "-o", "out.md", "--json"]).ends_with(0).json();
+    assert_eq!((&output["file"], &output["content"]), (&json!("out.md"), &Value::Null));
     assert_eq!(rack.home.read("work/out.md"), markdown);
     let ran = rack.run(&["sessions", "export", "last", "-o", "none/out.md"]).ends_with(1);
     assert!(ran.stderr.contains("cannot write none/out.md: there is no such file or folder"), "{ran}");
@@ -422,7 +422,7 @@ fn the_sessions_of_synapse_are_taken_over_and_replayed() {
 
 #[test]
 fn old_sessions_go_as_the_settings_say() {
-    let kept = |settings: &str| {
+    let stored = |settings: &str| {
         let rack = Rack::new();
         let _ = rack.run(&["sessions", "import", SYNAPSE]).ends_with(0);
         keep(&database(&rack), "new", vec![says(Role::User, "x")]);
@@ -431,14 +431,18 @@ fn old_sessions_go_as_the_settings_say() {
         let sessions = listed["sessions"].as_array().unwrap().iter();
         sessions.map(|session| session["title"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
     };
-    assert_eq!(kept(""), ["new", "Files", "Hello!"]);
-    assert_eq!(kept("[sessions]\nkeep_days = 90\n"), ["new"]);
-    assert_eq!(kept("[sessions]\nkeep = 2\n"), ["new", "Files"]);
-    assert_eq!(kept("[sessions]\nkeep = 2\nkeep_days = 0\n"), ["new", "Files", "Hello!"], "a mistake deletes nothing");
+    assert_eq!(stored(""), ["new", "Files", "Hello!"]);
+    assert_eq!(stored("[sessions]\nkeep_days = 90\n"), ["new"]);
+    assert_eq!(stored("[sessions]\nkeep = 2\n"), ["new", "Files"]);
+    assert_eq!(
+        stored("[sessions]\nkeep = 2\nkeep_days = 0\n"),
+        ["new", "Files", "Hello!"],
+        "a mistake deletes nothing"
+    );
 }
 
 #[test]
-fn nothing_of_a_conversation_is_obeyed_by_a_terminal() {
+fn a_terminal_obeys_no_text_of_a_conversation() {
     let rack = Rack::new();
     let hostile = format!("{ESCAPES}\r\n```\n# out {ESCAPES}\n");
     let body = json!({

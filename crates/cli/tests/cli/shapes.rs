@@ -157,7 +157,7 @@ fn add_section(command: &str, before: Option<&str>, printed: &Value, rack: &Rack
 }
 
 #[test]
-fn every_command_prints_what_the_page_says() {
+fn every_command_prints_the_documented_json() {
     let documented = documented();
     let authorization = FakeAuthorization::start([]);
     let rack = rack(&authorization);

@@ -7,7 +7,7 @@ use std::{
 };
 
 use serde_json::{Value, json};
-use toolrack_testkit::authorization::{FakeAuthorization, Wrong};
+use toolrack_testkit::authorization::{AuthorizationFault, FakeAuthorization};
 
 use crate::rack::{Rack, Ran};
 
@@ -32,12 +32,12 @@ fn started(mut command: Command) -> (Child, BufReader<std::process::ChildStderr>
     let mut child = command.spawn().unwrap();
     let mut stderr = BufReader::new(child.stderr.take().unwrap());
     let mut page = None;
-    let mut said = String::new();
-    while page.is_none() && stderr.read_line(&mut said).unwrap() > 0 {
-        let line = said.lines().last().unwrap_or_default();
+    let mut text = String::new();
+    while page.is_none() && stderr.read_line(&mut text).unwrap() > 0 {
+        let line = text.lines().last().unwrap_or_default();
         page = line.strip_prefix("Sign in here: ").map(|page| page.trim().to_owned());
     }
-    (child, stderr, page.unwrap_or_else(|| panic!("no page was shown: {said}")))
+    (child, stderr, page.unwrap_or_else(|| panic!("no page was shown: {text}")))
 }
 
 /// Runs a command to its end, with a browser that follows the redirects.
@@ -53,7 +53,7 @@ fn signed_in(rack: &Rack, args: &[&str]) -> Ran {
 }
 
 #[test]
-fn a_person_signs_in_once_and_every_command_after_it_is_signed_in() {
+fn a_user_signs_in_once_for_all_later_commands() {
     let server = FakeAuthorization::start([]);
     let rack = rack(&server);
     let before = rack.run(&["list", "--exit-code"]).ends_with(3);
@@ -87,12 +87,12 @@ fn a_person_signs_in_once_and_every_command_after_it_is_signed_in() {
 
     let rows = rack.run(&["audit", "list", "--json"]).ends_with(0).json()["rows"].as_array().unwrap().clone();
     let about = |row: &Value| row["kind"].as_str().filter(|kind| kind.contains("sign")).map(str::to_owned);
-    let told: Vec<_> = rows.iter().filter_map(about).collect();
+    let reported: Vec<_> = rows.iter().filter_map(about).collect();
     let mut expected = ["signed_in", "sign_in_failed", "signed_in", "signed_out"];
-    if told.first().is_some_and(|last| last == "signed_out") {
+    if reported.first().is_some_and(|last| last == "signed_out") {
         expected.reverse();
     }
-    assert_eq!(told, expected);
+    assert_eq!(reported, expected);
     assert!(rows.iter().any(|row| row["kind"] == "sign_in_failed" && row["code"] == "SIGN_IN_ENDED"), "{rows:?}");
     let _ = rack.run(&["audit", "verify"]).ends_with(0);
 }
@@ -126,9 +126,9 @@ fn of_twenty_commands_that_find_an_old_token_one_renews_it_and_all_succeed() {
     assert_eq!(renewed(&server), (1, 0));
 
     // It has expired: an earlier command stored a token with a life of zero.
-    server.goes_wrong([Wrong::Lives(0)]);
+    server.set_faults([AuthorizationFault::Lives(0)]);
     let _ = signed_in(&rack, &["login", "guarded"]).ends_with(0);
-    server.goes_wrong([]);
+    server.set_faults([]);
     let (before, _) = renewed(&server);
     twenty_call(&rack);
     assert_eq!(renewed(&server), (before + 1, 0));
@@ -136,7 +136,7 @@ fn of_twenty_commands_that_find_an_old_token_one_renews_it_and_all_succeed() {
 }
 
 #[test]
-fn where_there_is_no_browser_the_address_is_pasted() {
+fn without_a_browser_the_user_pastes_the_address() {
     let server = FakeAuthorization::start([]);
     let rack = rack(&server);
     let args = ["login", "guarded", "--no-browser", "--json"];
@@ -154,26 +154,26 @@ fn where_there_is_no_browser_the_address_is_pasted() {
 
 /// The tokens are in the database, sealed, and nowhere else.
 #[test]
-fn no_token_is_printed_or_kept_in_the_clear() {
+fn no_token_is_printed_or_stored_in_plain_text() {
     let server = FakeAuthorization::start([]);
     let rack = rack(&server);
-    let mut said = String::new();
+    let mut text = String::new();
     for args in [&["login", "guarded", "-vv"][..], &["login", "guarded", "-vv", "--account", "work"]] {
         let ran = signed_in(&rack, args).ends_with(0);
-        said += &(ran.stdout + &ran.stderr);
+        text += &(ran.stdout + &ran.stderr);
     }
     server.expire();
     for args in [&["call", "guarded/echo", "text=x", "-vv"][..], &["auth", "status", "--json"], &["logs"], &["doctor"]]
     {
         let ran = rack.run(args);
-        said += &(ran.stdout + &ran.stderr);
+        text += &(ran.stdout + &ran.stderr);
     }
     let mut files = Vec::new();
     collect(rack.home.root(), &mut files);
     let given = server.given();
     assert!(given.len() >= 4, "{given:?}");
     for secret in given {
-        assert!(!said.contains(&secret), "{secret} was printed: {said}");
+        assert!(!text.contains(&secret), "{secret} was printed: {text}");
         for (path, bytes) in &files {
             assert!(!bytes.windows(secret.len()).any(|part| part == secret.as_bytes()), "{secret} is in {path}");
         }
@@ -192,11 +192,11 @@ fn collect(folder: &std::path::Path, files: &mut Vec<(String, Vec<u8>)>) {
 }
 
 #[test]
-fn what_a_server_does_wrong_is_said_and_nothing_is_opened() {
+fn a_server_s_mistake_in_a_sign_in_is_reported_and_no_page_is_opened() {
     for (wrong, code, exit) in [
-        (Wrong::sends_users_to("javascript:alert(1)"), "SIGN_IN_UNSAFE_URL", 3),
-        (Wrong::no_pkce(), "SIGN_IN_WITHOUT_PKCE", 3),
-        (Wrong::NoRegistration, "SIGN_IN_NO_CLIENT", 3),
+        (AuthorizationFault::sends_users_to("javascript:alert(1)"), "SIGN_IN_UNSAFE_URL", 3),
+        (AuthorizationFault::no_pkce(), "SIGN_IN_WITHOUT_PKCE", 3),
+        (AuthorizationFault::NoRegistration, "SIGN_IN_NO_CLIENT", 3),
     ] {
         let server = FakeAuthorization::start([wrong]);
         let ran = rack(&server).run(&["login", "guarded", "--json"]).ends_with(exit);
@@ -229,7 +229,7 @@ fn only_servers_with_a_url_are_signed_in_to() {
 
 /// The key comes from outside; no output and no stored file contains it.
 #[test]
-fn what_a_program_prints_for_headers_is_sent_and_shown_nowhere() {
+fn headers_of_a_helper_program_are_sent_and_never_shown() {
     let server = FakeAuthorization::start([]);
     let key = server.hand_out();
     let rack = Rack::new();
@@ -239,12 +239,12 @@ fn what_a_program_prints_for_headers_is_sent_and_shown_nowhere() {
     rack.configure(&[("guarded", entry.clone())]);
     let echoed = rack.run(&["call", "guarded/echo", &format!("text=it is {key}"), "-vv"]).ends_with(0);
     assert!(echoed.stdout.contains("it is ***"), "{echoed}");
-    let mut said = echoed.stdout + &echoed.stderr;
+    let mut output = echoed.stdout + &echoed.stderr;
     for args in [&["get", "guarded"][..], &["get", "guarded", "--json"], &["logs"], &["doctor"], &["audit", "list"]] {
         let ran = rack.run(args);
-        said += &(ran.stdout + &ran.stderr);
+        output += &(ran.stdout + &ran.stderr);
     }
-    assert!(said.contains("headers_helper") && !said.contains(&key), "{said}");
+    assert!(output.contains("headers_helper") && !output.contains(&key), "{output}");
     let mut files = Vec::new();
     collect(&rack.home.root().join("toolrack"), &mut files);
     for (path, bytes) in &files {

@@ -84,7 +84,7 @@ fn a_command_under_nohup_outlives_its_terminal() {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn a_daemon_with_a_call_under_way_ends_in_order_within_five_seconds_and_says_for_which_signal() {
+fn a_daemon_with_a_running_call_ends_within_five_seconds_and_names_the_signal() {
     for (signal, code) in [("TERM", 143), ("INT", 130), ("HUP", 129)] {
         let effects = SideEffects::new();
         let rack = Rack::with(&[("fake", fake(&["--log", effects.path_str()]))]);

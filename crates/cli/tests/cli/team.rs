@@ -166,7 +166,7 @@ fn each_tenant_has_its_own_servers_and_sees_nothing_of_others() {
 }
 
 #[test]
-fn what_a_member_may_do_is_what_its_role_says() {
+fn the_role_of_a_member_decides_what_they_may_do() {
     let team = Team::start();
     let token = |role: &str| team.token(role, "acme", role).0;
     let all = [
@@ -332,7 +332,7 @@ fn audit_with_a_call(team: &Team, token: &str) -> Vec<Value> {
 }
 
 #[test]
-fn the_audit_log_of_a_tenant_says_who_called_and_that_of_the_machine_who_changed_the_team() {
+fn calls_are_in_the_tenant_s_audit_log_and_changes_of_the_team_in_the_machine_s() {
     let team = Team::start();
     let (ann, id) = team.token("ann", "acme", "admin");
     let echoed = team.call(&ann, "mcp__acme__echo", r#"{"text":"x"}"#);
@@ -412,7 +412,7 @@ pub(crate) fn called(team: &Team, token: &str, path: &str) -> (u16, String) {
 }
 
 #[test]
-fn a_member_who_has_used_up_a_quota_is_told_which_and_when_it_is_free_again() {
+fn the_error_for_a_used_up_quota_names_the_quota_and_when_it_is_free_again() {
     let team = Team::with_limits("each_member = { calls_per_minute = 2 }");
     let (ann, _) = team.token("ann", "acme", "user");
     let (olga, _) = team.token("olga", "acme", "admin");

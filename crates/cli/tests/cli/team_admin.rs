@@ -121,7 +121,7 @@ fn the_last_administrator_of_a_tenant_stays_one() {
 }
 
 #[test]
-fn a_member_makes_and_revokes_their_own_tokens_and_sees_those_of_no_other() {
+fn a_member_sees_makes_and_revokes_only_their_own_tokens() {
     let team = team();
     let (ann, ann_token) = team.token("ann", "acme", "user");
     let (_, bob_token) = team.token("bob", "acme", "user");
@@ -145,9 +145,9 @@ fn a_member_makes_and_revokes_their_own_tokens_and_sees_those_of_no_other() {
         assert_eq!((status, &error["error"]["code"]), (422, &json!(code)), "{error}");
     }
     // Another member's token is as unknown as one that does not exist.
-    let others = send(&team, "DELETE", &format!("/api/v1/me/tokens/{bob_token}"), &ann, &Value::Null);
-    assert_eq!(others, send(&team, "DELETE", "/api/v1/me/tokens/0000", &ann, &Value::Null));
-    assert_eq!(others.0, 404);
+    let rest = send(&team, "DELETE", &format!("/api/v1/me/tokens/{bob_token}"), &ann, &Value::Null);
+    assert_eq!(rest, send(&team, "DELETE", "/api/v1/me/tokens/0000", &ann, &Value::Null));
+    assert_eq!(rest.0, 404);
 
     assert_eq!(send(&team, "DELETE", &format!("/api/v1/me/tokens/{id}"), &ann, &Value::Null).0, 204);
     until("the token still counts", || team.status("GET", "/api/v1/me", &secret) == 401);

@@ -70,7 +70,7 @@ fn text() -> Value {
 }
 
 #[test]
-fn what_a_member_always_allows_runs_no_call_of_another_member() {
+fn a_standing_answer_of_a_member_covers_no_call_of_another_member() {
     let team = team();
     let [ann, bob, eve] = tokens(&team, [("ann", "user"), ("bob", "user"), ("eve", "operator")]);
     let clients = [&ann, &bob].map(|token| Client::connect(&team, token, json!({ "elicitation": {} })));
@@ -95,7 +95,7 @@ fn what_a_member_always_allows_runs_no_call_of_another_member() {
 }
 
 #[test]
-fn what_an_operator_always_allows_runs_the_calls_of_all_until_it_is_taken_back() {
+fn a_standing_answer_of_an_operator_covers_all_members_until_it_is_taken_back() {
     let team = Team::with_settings(ASKS, |_| vec![("shared", fake(&[]))]);
     let [ann, bob, eve] = tokens(&team, [("ann", "user"), ("bob", "user"), ("eve", "operator")]);
     for (word, covers) in [("session", "ann"), ("always_tool", "all")] {
@@ -160,7 +160,7 @@ fn an_operator_allows_or_denies_a_call_of_another_member_and_changes_nothing_in_
         }
     };
     assert_eq!((&answered["subject"], &called["subject"]), (&json!("eve"), &json!("ann")));
-    assert!(answered["why"].as_str().unwrap().ends_with("the call is of ann"), "{answered}");
+    assert!(answered["why"].as_str().unwrap().ends_with("ann made the call"), "{answered}");
     assert!(called["why"].as_str().unwrap().ends_with("eve decided"), "{called}");
     // A member may change the arguments of their own call.
     let under_way = call(&team, &ann, "mine/env", json!({ "name": "HOME" }));
@@ -183,7 +183,7 @@ fn a_form_of_a_server_is_for_the_member_whose_call_it_is_alone() {
 }
 
 #[test]
-fn a_server_for_some_members_gives_others_no_resource_no_prompt_and_no_sign_that_it_is_there() {
+fn a_server_for_some_members_is_invisible_to_other_members() {
     let team = Team::with(|_| {
         let mut server = fake(&[]);
         server["for"] = json!(["group:dba"]);

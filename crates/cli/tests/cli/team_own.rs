@@ -32,7 +32,7 @@ fn sessions(team: &Team, token: &str, query: &str) -> Vec<Value> {
 }
 
 #[test]
-fn a_conversation_is_its_members_own_and_an_administrator_who_reads_it_is_recorded() {
+fn only_its_member_reads_a_conversation_and_the_access_of_an_administrator_is_recorded() {
     let team = talkative();
     let [ann, bob, root] =
         [("ann", "user"), ("bob", "operator"), ("root", "admin")].map(|(name, role)| team.token(name, "acme", role).0);
@@ -74,7 +74,7 @@ fn a_conversation_is_its_members_own_and_an_administrator_who_reads_it_is_record
 }
 
 #[test]
-fn a_member_continues_their_own_conversation_and_begins_anew_after_a_removal() {
+fn a_member_continues_their_conversation_but_not_after_a_removal() {
     let team = talkative();
     let (ann, _) = team.token("ann", "acme", "user");
     assert_eq!(say(&team, &ann, &json!({ "text": "first" })).0, 200);
@@ -101,7 +101,7 @@ fn read_until(stream: &mut BufReader<TcpStream>, end: &str) -> String {
 }
 
 #[test]
-fn a_member_gets_the_events_of_their_own_calls_and_of_no_others() {
+fn a_member_gets_only_the_events_of_their_own_calls() {
     let team = talkative();
     let (ann, _) = team.token("ann", "acme", "user");
     let (bob, _) = team.token("bob", "acme", "user");

@@ -121,7 +121,7 @@ fn a_member_starts_and_stops_their_own_servers_and_no_shared_one() {
 }
 
 #[test]
-fn a_value_is_seen_by_no_other_member_whatever_their_role_and_by_no_answer() {
+fn a_member_s_value_is_visible_to_no_other_member_and_in_no_response() {
     let team = team();
     let (ann, _) = team.token("ann", "acme", "user");
     let (bob, _) = team.token("bob", "acme", "admin");
@@ -262,7 +262,7 @@ fn a_changed_configuration_reaches_the_worlds_of_members() {
 }
 
 #[test]
-fn for_one_person_a_value_of_their_own_is_a_stored_secret() {
+fn for_a_single_user_a_user_value_is_a_stored_secret() {
     let rack = Rack::with(&[("mine", personal())]);
     let missing = rack.run(&["call", "mine/env", "--args", r#"{"name":"TOKEN"}"#]);
     assert!(missing.stderr.contains("toolrack secret set TOKEN"), "{missing}");
@@ -418,7 +418,7 @@ fn with_pages() -> Value {
 }
 
 #[test]
-fn a_call_that_lacks_a_value_leads_to_the_page_and_goes_on_once_the_value_is_given() {
+fn a_call_that_lacks_a_value_names_the_page_and_continues_once_the_value_is_given() {
     let team = team();
     let (ann, _) = team.token("ann", "acme", "user");
     let client = Client::connect(&team, &ann, with_pages());
@@ -446,7 +446,7 @@ fn a_call_that_lacks_a_value_leads_to_the_page_and_goes_on_once_the_value_is_giv
 }
 
 #[test]
-fn a_person_who_declines_to_give_a_value_ends_the_call() {
+fn a_user_who_declines_to_give_a_value_ends_the_call() {
     let team = team();
     let (ann, _) = team.token("ann", "acme", "user");
     let client = Client::connect(&team, &ann, with_pages());

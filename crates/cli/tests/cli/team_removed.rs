@@ -75,7 +75,7 @@ fn deleted(team: &Team) -> Vec<Value> {
 }
 
 #[test]
-fn the_servers_of_a_removed_member_end_and_what_they_gave_is_deleted() {
+fn servers_of_a_removed_member_end_and_their_values_are_deleted() {
     let team = team();
     let (ann, _) = team.token("ann", "acme", "user");
     let (ada, _) = team.token("ada", "acme", "admin");
@@ -101,7 +101,7 @@ fn the_servers_of_a_removed_member_end_and_what_they_gave_is_deleted() {
 }
 
 #[test]
-fn what_a_member_gave_who_was_removed_while_no_daemon_ran_is_deleted_when_it_starts() {
+fn a_starting_daemon_deletes_values_of_members_who_were_removed_meanwhile() {
     let team = team();
     let (ann, _) = team.token("ann", "acme", "user");
     give(&team, &ann);

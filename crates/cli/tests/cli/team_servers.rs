@@ -32,7 +32,7 @@ fn names(team: &Team, token: &str) -> Vec<String> {
 }
 
 #[test]
-fn a_member_adds_a_server_that_no_other_member_has_and_that_gets_their_value() {
+fn a_member_s_own_server_is_theirs_alone_and_gets_their_value() {
     let http = FakeHttp::start::<&str>(&[]);
     let team = team();
     let (ann, _) = team.token("ann", "acme", "user");
@@ -105,7 +105,7 @@ fn a_member_adds_nothing_that_is_the_tenants_or_leads_into_its_network() {
 }
 
 #[test]
-fn the_servers_of_a_removed_member_are_gone_and_a_header_is_kept_sealed() {
+fn servers_of_a_removed_member_are_deleted_and_headers_are_sealed() {
     let team = team();
     let (ann, _) = team.token("ann", "acme", "user");
     let server =

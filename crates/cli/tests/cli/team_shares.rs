@@ -22,7 +22,7 @@ fn status_of(mut stream: &TcpStream) -> u16 {
 }
 
 #[test]
-fn a_member_who_holds_all_connections_that_they_can_keeps_no_other_member_out() {
+fn a_member_with_the_most_connections_keeps_no_other_member_out() {
     let team = Team::with(|_| vec![("shared", fake(&[]))]);
     let [ann, bob] = ["ann", "bob"].map(|name| team.token(name, "acme", "viewer").0);
     let settings = "[serve]\nconnections = 8\nmember_connections = 3\n";

@@ -44,8 +44,8 @@ fn c13_arguments_are_checked_where_a_file_says_so_and_an_entry_says_otherwise() 
     let mut entry = fake(&[]);
     entry["validate_args"] = "warn".into();
     strict.configure(&[("my-fake", entry)]);
-    let told = strict.run(&call).ends_with(0).json();
-    assert!(told["warnings"][0].as_str().unwrap().contains("do not match the input schema"), "{told}");
+    let output = strict.run(&call).ends_with(0).json();
+    assert!(output["warnings"][0].as_str().unwrap().contains("do not match the input schema"), "{output}");
 }
 
 #[test]

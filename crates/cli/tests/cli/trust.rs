@@ -57,7 +57,7 @@ fn pending_shows_everything_that_would_run_and_starts_nothing() {
 }
 
 #[test]
-fn what_is_trusted_runs_and_nothing_else_does() {
+fn only_trusted_entries_run() {
     let rack = project(&["--tools", "2"]);
     assert_snapshot!(rack.run(&["trust", "theirs", "--yes"]), @"
         $ toolrack trust theirs --yes
@@ -120,7 +120,7 @@ fn a_refusal_names_its_servers() {
 }
 
 #[test]
-fn nothing_is_agreed_to_where_no_user_can_be_asked() {
+fn without_a_user_to_ask_nothing_is_trusted() {
     let rack = project(&[]);
     for words in [&["trust"][..], &["trust", "theirs"], &["--no-input", "trust"], &["--json", "trust", "theirs"]] {
         let ran = rack.run(words).ends_with(2);
@@ -248,7 +248,7 @@ fn an_agreement_is_for_one_project_only() {
 }
 
 #[test]
-fn nothing_can_be_trusted_without_a_database() {
+fn without_a_database_nothing_can_be_trusted() {
     let rack = project(&[]);
     rack.home.write("toolrack/toolrack.db", "no database");
     let ran = rack.run(&["-q", "trust", "--yes"]).ends_with(1);
@@ -257,7 +257,7 @@ fn nothing_can_be_trusted_without_a_database() {
 }
 
 #[test]
-fn names_that_are_none_and_broken_entries_are_said() {
+fn invalid_names_and_broken_entries_are_reported() {
     let rack = project(&[]);
     assert_snapshot!(rack.run(&["trust", "thiers", "--yes"]), @"
         $ toolrack trust thiers --yes

@@ -203,7 +203,7 @@ fn shown(rack: &Rack, line: &str, no_daemon: bool) -> Ran {
 }
 
 #[test]
-fn a_daemon_changes_no_word_of_what_a_command_shows() {
+fn a_command_prints_the_same_with_and_without_a_daemon() {
     let secret = json!({ "API_TOKEN": "${API_TOKEN}" });
     let effects = SideEffects::new();
     let mut server = fake(&["--era", "both", "--log", effects.path_str()]);
@@ -250,7 +250,7 @@ fn a_file_is_written_where_the_command_was_typed_and_bytes_stay_bytes() {
 }
 
 #[test]
-fn what_a_server_asks_where_no_user_is_at_the_terminal_does_not_wait_for_the_dashboard() {
+fn without_a_terminal_a_server_s_question_does_not_wait_for_the_dashboard() {
     for era in ["legacy", "modern"] {
         let effects = SideEffects::new();
         let rack = Rack::with(&[("fake", fake(&["--era", era, "--log", effects.path_str()]))]);
@@ -266,7 +266,7 @@ fn what_a_server_asks_where_no_user_is_at_the_terminal_does_not_wait_for_the_das
 }
 
 #[test]
-fn what_a_server_asks_comes_to_the_terminal_of_the_command() {
+fn a_server_s_question_comes_to_the_terminal_of_the_command() {
     let person = |rack: Rack| rack.env("TERM", "xterm-256color").env("LANG", "C.UTF-8");
     let transcript = |args: &[&str], rack: &Rack| {
         let mut terminal = Terminal::run(rack, args);
@@ -365,8 +365,8 @@ fn a_command_with_another_world_does_without_the_daemon() {
     let before = started(&effects);
     assert!(rack.command(CALL).env("TOOLRACK_NO_DAEMON", "1").output().unwrap().status.success());
     assert_eq!(started(&effects), before + 1, "the variable means nothing");
-    let others = [("TERM", "another"), ("USER", "another user"), ("LANG", "xx"), ("PATH", "/nowhere:/usr/bin:/bin")];
-    for (name, value) in others.into_iter().chain([("TOOLRACK_NO_DAEMON", "0"), ("UNRELATED", "x")]) {
+    let rest = [("TERM", "another"), ("USER", "another user"), ("LANG", "xx"), ("PATH", "/nowhere:/usr/bin:/bin")];
+    for (name, value) in rest.into_iter().chain([("TOOLRACK_NO_DAEMON", "0"), ("UNRELATED", "x")]) {
         let before = started(&effects);
         assert!(rack.command(CALL).env(name, value).output().unwrap().status.success());
         assert_eq!(started(&effects), before, "{name} makes no difference");
@@ -394,7 +394,7 @@ fn a_changed_file_counts_at_once() {
 }
 
 #[test]
-fn the_rules_of_the_daemon_are_for_others_and_do_not_ask_the_user_who_typed_the_call() {
+fn the_rules_of_the_daemon_do_not_ask_about_typed_calls() {
     let (rack, effects, _daemon) = warm(&[], &["--deny", "fake/echo"]);
     assert!(!is_alone(&rack, &effects, &["call", "fake/write", "text=x"]), "it was typed, and so approved");
     let denied = rack.run(&["call", "fake/echo", "text=x"]).ends_with(0);
@@ -408,7 +408,7 @@ fn gone(starts: &std::path::Path) -> Value {
 }
 
 #[test]
-fn where_a_server_has_failed_what_shows_all_servers_is_done_by_the_daemon_and_starts_nothing() {
+fn commands_that_show_all_servers_use_the_daemon_even_if_a_server_has_failed() {
     let folder = tempfile::tempdir().unwrap();
     let starts = folder.path().join("starts");
     let unset = json!({ "command": "true", "args": ["${NOWHERE}"], "retry": "off" });
@@ -422,8 +422,8 @@ fn where_a_server_has_failed_what_shows_all_servers_is_done_by_the_daemon_and_st
             let args = [args, more].concat();
             let warm = rack.run(&args).ends_with(0);
             assert_eq!(all(), before, "{args:?} started something: {warm}");
-            let said = format!("{}{}", warm.stdout, warm.stderr);
-            assert!(said.contains("fake") && said.contains("no licence") && said.contains("NOWHERE"), "{warm}");
+            let output = format!("{}{}", warm.stdout, warm.stderr);
+            assert!(output.contains("fake") && output.contains("no licence") && output.contains("NOWHERE"), "{warm}");
         }
     }
     let servers = rack.run(&["list", "--json"]).json();
@@ -505,8 +505,8 @@ fn unused(rack: &Rack, more: &[&str], variables: &[(&str, &str)]) -> String {
     let words = [CALL, &["-v"], more].concat();
     let output = rack.command(&words).envs(variables.iter().copied()).output().unwrap();
     let ran = Ran::new(&words, &output, rack).ends_with(0);
-    let said = ran.stderr.lines().find_map(|line| line.split_once("the running daemon was not used: "));
-    said.map(|(_, why)| why.to_owned()).unwrap_or_default()
+    let printed = ran.stderr.lines().find_map(|line| line.split_once("the running daemon was not used: "));
+    printed.map(|(_, why)| why.to_owned()).unwrap_or_default()
 }
 
 #[test]
@@ -536,7 +536,7 @@ fn a_variable_counts_where_the_entry_uses_it_and_the_user_hears_which_one_it_was
 }
 
 #[test]
-fn a_user_who_asks_for_more_sees_what_servers_write_while_they_write_it() {
+fn with_verbose_the_user_sees_stderr_of_servers_as_it_is_written() {
     let script = "echo starting up >&2; exec \"$0\" stdio";
     let entry = json!({ "command": "sh", "args": ["-c", script, toolrack_testkit::fake_server_path()] });
     let rack = Rack::with(&[("noisy", entry)]);

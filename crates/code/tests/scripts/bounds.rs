@@ -43,15 +43,15 @@ fn a_step_that_never_ends_holds_up_neither_its_answer_nor_the_end_of_the_runtime
     let began = Instant::now();
     runtime.block_on(async {
         let host = bounded(|bounds| bounds.compute = Duration::from_millis(200)).await;
-        let said = failure(&host, ENDLESS_STEP).await;
-        assert_eq!(said, "on\nthe script was ended: it computed for more than 0.2 s");
+        let message = failure(&host, ENDLESS_STEP).await;
+        assert_eq!(message, "on\nthe script was ended: it computed for more than 0.2 s");
     });
     drop(runtime);
     assert!(began.elapsed() < Duration::from_secs(60));
 }
 
 #[tokio::test]
-async fn while_four_scripts_compute_that_no_caller_waits_for_no_other_one_is_begun() {
+async fn with_four_abandoned_scripts_no_new_script_starts() {
     let host = bounded(|bounds| bounds.compute = Duration::from_millis(200)).await;
     for before in 0..4 {
         assert_eq!(printed(&host, "print(1)").await, "1\n", "after {before}");
@@ -59,7 +59,7 @@ async fn while_four_scripts_compute_that_no_caller_waits_for_no_other_one_is_beg
     }
     assert_eq!(
         failure(&host, "print(1)").await,
-        "no script is run now: 4 that were ended have not stopped computing yet"
+        "no script can run now: 4 scripts that were ended still compute; try again in a moment"
     );
 }
 
@@ -114,9 +114,9 @@ async fn a_script_that_wants_too_much_memory_is_ended_and_nothing_else_is() {
         "const all = []; for (;;) { all.push('x'.repeat(1e5) + all.length); await null }",
         "print([...'x'.repeat(3e6)].length)",
     ] {
-        let said = failure(&host, bomb).await;
+        let message = failure(&host, bomb).await;
         let expected = ["it needs more than 8 MiB of memory", "string too long", "invalid array"];
-        assert!(expected.iter().any(|expected| said.contains(expected)), "{bomb}: {said}");
+        assert!(expected.iter().any(|expected| message.contains(expected)), "{bomb}: {message}");
     }
     assert_eq!(printed(&host, "print(1)").await, "1\n");
 }
@@ -128,7 +128,7 @@ async fn endless_recursion_is_an_error_that_can_be_caught() {
 }
 
 #[tokio::test]
-async fn what_is_printed_is_cut() {
+async fn the_output_of_a_script_is_cut() {
     let host = bounded(|bounds| bounds.output = 10).await;
     assert_eq!(
         printed(&host, "print('1234'); print('äöü'); print('more')").await,
@@ -149,19 +149,19 @@ async fn a_script_makes_only_so_many_calls() {
 
 #[tokio::test]
 async fn a_script_that_waits_for_nothing_is_ended() {
-    let said = failure(&usual().await, "await new Promise(() => {})").await;
-    assert_eq!(said, "the script was ended: it waits for something that will never happen");
+    let message = failure(&usual().await, "await new Promise(() => {})").await;
+    assert_eq!(message, "the script was ended: it waits for a promise that nothing resolves");
 }
 
 #[tokio::test]
-async fn mistakes_are_told_with_their_place() {
+async fn mistakes_are_reported_with_file_and_line() {
     let host = usual().await;
     assert_eq!(
         failure(&host, "print(1);\nnothing()").await,
         "1\nReferenceError: nothing is not defined\n  at <eval> (script:2:1)"
     );
-    let said = failure(&host, "const = 3").await;
-    assert!(said.starts_with("SyntaxError: ") && said.contains("script:1:"), "{said}");
+    let message = failure(&host, "const = 3").await;
+    assert!(message.starts_with("SyntaxError: ") && message.contains("script:1:"), "{message}");
     assert_eq!(failure(&host, "throw 'enough'").await, "enough");
 }
 
@@ -183,14 +183,14 @@ async fn there_is_nothing_to_reach_but_tools() {
 }
 
 #[tokio::test]
-async fn nothing_is_left_of_one_script_for_the_next() {
+async fn a_script_sees_nothing_of_an_earlier_script() {
     let host = usual().await;
     printed(&host, "globalThis.left = 1; Object.prototype.left = 1; tools.left = 1; print(1)").await;
     assert_eq!(printed(&host, "print('left' in globalThis)").await, "false\n");
 }
 
 #[test]
-fn who_is_no_longer_waited_for_is_ended_with_its_calls() {
+fn an_abandoned_script_is_ended_with_its_calls() {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let mut bounds = Bounds::default();
     bounds.compute = Duration::from_secs(600);

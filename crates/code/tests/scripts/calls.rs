@@ -13,7 +13,7 @@ use toolrack_host::{
 use crate::shelf::{Shelf, failure, name, printed, run, script, usual, world};
 
 #[tokio::test]
-async fn two_calls_become_one_number() {
+async fn a_script_combines_the_results_of_two_calls() {
     let code = r#"
         const title = await tools["my-shelf"].read({ title: "Emma" });
         const { pages } = await tools["my-shelf"].count({ of: title });
@@ -35,7 +35,7 @@ async fn a_tool_has_every_name_that_the_host_knows_it_by() {
 }
 
 #[tokio::test]
-async fn calls_that_are_not_awaited_one_by_one_are_made_at_once_and_no_more_than_may_be() {
+async fn concurrent_calls_of_a_script_are_bounded() {
     let mut bounds = Bounds::default();
     bounds.parallel = 3.try_into().unwrap();
     let shelf = Shelf { together: 3, ..Shelf::default() };
@@ -43,7 +43,7 @@ async fn calls_that_are_not_awaited_one_by_one_are_made_at_once_and_no_more_than
     let code =
         "const all = await Promise.all([1, 2, 3, 4, 5, 6, 7].map(() => tools['my-shelf'].wait())); print(all.length)";
     assert_eq!(printed(&host, code).await, "7\n");
-    assert_eq!(*shelf.waiting.borrow(), (0, 3), "three at once, not one and not seven");
+    assert_eq!(*shelf.waiting.borrow(), (0, 3), "three calls run at once");
 }
 
 #[tokio::test]
@@ -53,28 +53,28 @@ async fn a_tool_that_fails_throws() {
     assert_eq!(printed(&host, code).await, "ToolError TOOL_ERROR no such book\n");
     let uncaught = failure(&host, "print('before');\nawait tools['my-shelf'].fail()").await;
     assert!(uncaught.starts_with("before\nToolError: no such book"), "{uncaught}");
-    let lost = failure(&host, "tools['my-shelf'].fail(); print('done')").await;
-    assert_eq!(lost, "done\nno such book (nothing awaited it)");
+    let unawaited = failure(&host, "tools['my-shelf'].fail(); print('done')").await;
+    assert_eq!(unawaited, "done\nno such book (nothing awaited it)");
 }
 
 #[tokio::test]
-async fn a_tool_that_is_not_there_throws_and_names_those_that_are() {
-    let said = failure(&usual().await, "\nawait tools['my-shelf'].cuont({})").await;
-    assert!(said.starts_with("ToolError: no tool is called `my-shelf/cuont`"), "{said}");
-    assert!(said.contains("my-shelf/count"), "{said}");
+async fn an_unknown_tool_throws_and_names_similar_tools() {
+    let output = failure(&usual().await, "\nawait tools['my-shelf'].cuont({})").await;
+    assert!(output.starts_with("ToolError: no tool is called `my-shelf/cuont`"), "{output}");
+    assert!(output.contains("my-shelf/count"), "{output}");
 }
 
 #[tokio::test]
 async fn arguments_are_one_object() {
     let host = usual().await;
     for wrong in ["'Emma'", "null", "[1]", "{}, {}"] {
-        let said = failure(&host, &format!("await tools['my-shelf'].read({wrong})")).await;
-        assert!(said.starts_with("TypeError: my-shelf/read takes one object with its arguments"), "{said}");
+        let output = failure(&host, &format!("await tools['my-shelf'].read({wrong})")).await;
+        assert!(output.starts_with("TypeError: my-shelf/read takes one object with its arguments"), "{output}");
     }
 }
 
 #[tokio::test]
-async fn what_the_gate_denies_is_not_called_and_throws() {
+async fn a_denied_call_throws_and_does_not_run() {
     let rules = Policy::new(DefaultEffect::Allow).deny("my-shelf/burn".parse().unwrap());
     let shelf = Shelf::default();
     let (host, _) = world(Host::builder().gate(Arc::new(rules)), shelf.clone(), Bounds::default()).await;
@@ -82,16 +82,16 @@ async fn what_the_gate_denies_is_not_called_and_throws() {
     let code = "try { await tools['my-shelf'].burn() } catch (error) { print(error.code) } print(await tools['my-shelf'].read())";
     assert_eq!(printed(&host, code).await, "DENIED\nthe text of nothing\n");
     assert_eq!(shelf.calls.load(Ordering::Relaxed), 1);
-    let mut seen = Vec::new();
+    let mut reported = Vec::new();
     while let Ok(event) = events.try_recv() {
         match event {
-            Event::ToolStarted { tool, .. } => seen.push(format!("started {tool}")),
-            Event::ToolDenied { tool, .. } => seen.push(format!("denied {tool}")),
-            Event::ToolCompleted { tool, .. } => seen.push(format!("completed {tool}")),
+            Event::ToolStarted { tool, .. } => reported.push(format!("started {tool}")),
+            Event::ToolDenied { tool, .. } => reported.push(format!("denied {tool}")),
+            Event::ToolCompleted { tool, .. } => reported.push(format!("completed {tool}")),
             _ => {}
         }
     }
-    assert_eq!(seen, ["started run_code", "denied burn", "started read", "completed read", "completed run_code"]);
+    assert_eq!(reported, ["started run_code", "denied burn", "started read", "completed read", "completed run_code"]);
 }
 
 /// Says yes, with other arguments.
@@ -116,7 +116,7 @@ async fn the_user_who_answers_for_the_script_is_asked_about_its_calls() {
     let code = "print(await tools['my-shelf'].read({ title: 'Emma' }))";
     let asker = Arc::new(Editor::default());
     let outcome = host.call(script(code).asker(Arc::<Editor>::clone(&asker))).await.unwrap();
-    assert_eq!(outcome.text, "the text of Persuasion\n", "the arguments that were agreed to are those that were sent");
+    assert_eq!(outcome.text, "the text of Persuasion\n", "the approved arguments are sent");
     assert_eq!(asker.0.lock().unwrap()[0].arguments, *json!({ "title": "Emma" }).as_object().unwrap());
 
     let unasked = run(&host, code).await.unwrap();
@@ -137,9 +137,9 @@ async fn a_script_starts_no_other_script() {
         ("tools.other.run_code({ code: 'print(1)' })", "DENIED"),
         ("tools.find.call_tool({ name: 'code/run_code', arguments: { code: 'print(1)' } })", "DENIED"),
     ] {
-        let said =
+        let output =
             printed(&host, &format!("try {{ print(await {call}) }} catch (error) {{ print(error.code) }}")).await;
-        assert_eq!(said, format!("{code}\n"), "{call}");
+        assert_eq!(output, format!("{code}\n"), "{call}");
     }
     let through = "print(await tools.find.call_tool({ name: 'my-shelf/burn', arguments: {} }))";
     assert_eq!(printed(&host, through).await, "burnt\n");
@@ -161,7 +161,7 @@ async fn tools_are_found_and_looked_up_without_a_call() {
 }
 
 #[tokio::test]
-async fn what_no_model_may_see_does_not_get_into_a_script() {
+async fn concealed_text_does_not_reach_a_script() {
     let host = usual().await;
     let code = "print([...await tools['my-shelf'].read({ title: 'hunter2' })].reverse().join(''))";
     let outcome = host.call(script(code).conceal(Arc::new(|text| text.replace("hunter2", "***")))).await.unwrap();
@@ -170,16 +170,16 @@ async fn what_no_model_may_see_does_not_get_into_a_script() {
 
 #[tokio::test]
 async fn progress_names_the_calls() {
-    let told = Arc::new(Mutex::new(Vec::new()));
-    let tell = Arc::clone(&told);
+    let progress_messages = Arc::new(Mutex::new(Vec::new()));
+    let sink = Arc::clone(&progress_messages);
     let call = script("await tools['my-shelf'].burn(); await tools['my-shelf'].read()");
-    let call: Call = call.on_progress(Arc::new(move |progress| tell.lock().unwrap().push(progress.message.unwrap())));
+    let call: Call = call.on_progress(Arc::new(move |progress| sink.lock().unwrap().push(progress.message.unwrap())));
     assert_eq!(usual().await.call(call).await.unwrap().text, "the script printed nothing");
-    assert_eq!(*told.lock().unwrap(), ["my-shelf/burn", "my-shelf/read"]);
+    assert_eq!(*progress_messages.lock().unwrap(), ["my-shelf/burn", "my-shelf/read"]);
 }
 
 #[tokio::test]
-async fn a_call_without_a_script_is_told_so() {
+async fn a_call_without_a_script_is_an_error() {
     let host = usual().await;
     let outcome = host.call(Call::from_map("code/run_code", Map::new())).await.unwrap();
     assert_eq!((outcome.is_error, &*outcome.text), (true, "run_code needs `code`, a script"));

@@ -29,7 +29,7 @@ tools["my-shelf"].wait(): string"#
 }
 
 #[tokio::test]
-async fn it_is_listed_anew_when_there_are_other_tools() {
+async fn the_manual_is_listed_again_when_the_tools_change() {
     let (host, mut desired) = world(Host::builder(), Shelf::default(), Bounds::default()).await;
     let mut events = host.events();
     desired.remove(&name("my-shelf"));
@@ -42,7 +42,7 @@ async fn it_is_listed_anew_when_there_are_other_tools() {
 }
 
 #[tokio::test]
-async fn what_there_is_no_room_for_is_counted() {
+async fn tools_that_do_not_fit_into_the_manual_are_counted() {
     let (host, mut desired) = world(Host::builder(), Shelf::default(), Bounds::default()).await;
     for number in 0..100 {
         let spec = desired[&name("my-shelf")].clone();

@@ -122,7 +122,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_text_comes_back_from_what_it_became() {
+    fn an_encoded_text_decodes_to_itself() {
         for (before, after) in [
             (Some("{}"), "{\"a\": 1}"),
             (Some("aaa"), "aaaa"),
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn what_did_not_change_is_not_kept() {
+    fn unchanged_entries_are_not_remembered() {
         let memory = Memory::between(Some("secret { } secret"), "secret { x } secret", Vec::new());
         assert!(!serde_json::to_string(&memory).unwrap().contains("secret"), "{memory:?}");
     }

@@ -178,7 +178,7 @@ fn entry(client: Client, reach: &Reach) -> Result<Json, ConnectError> {
 }
 
 #[test]
-fn every_program_is_told_in_its_own_words() {
+fn each_program_gets_instructions_in_its_own_terms() {
     let words = json!({ "command": "toolrack", "args": ["gateway"] });
     let typed = json!({ "type": "stdio", "command": "toolrack", "args": ["gateway"] });
     let url = "http://127.0.0.1:7717/mcp";
@@ -225,7 +225,7 @@ fn every_program_is_told_in_its_own_words() {
 }
 
 #[test]
-fn a_file_that_was_made_goes_with_the_folders_that_were_made_for_it() {
+fn undo_removes_the_file_and_the_folders_that_connect_made() {
     for client in Client::ALL {
         let disk = Disk::new();
         let place = disk.of_user(*client);
@@ -293,7 +293,7 @@ fn the_second_version_of_opencode_has_its_servers_a_level_deeper() {
 }
 
 #[test]
-fn an_entry_of_ours_is_brought_up_to_date_and_keeps_what_the_user_added() {
+fn our_entry_is_updated_and_keeps_fields_that_the_user_added() {
     let disk = Disk::new();
     let place = disk.of_user(Client::Cursor);
     let before =
@@ -311,7 +311,7 @@ fn an_entry_of_ours_is_brought_up_to_date_and_keeps_what_the_user_added() {
 }
 
 #[test]
-fn a_program_that_is_connected_already_is_left_as_it_is() {
+fn a_connected_program_stays_unchanged() {
     let disk = Disk::new();
     let place = disk.of_user(Client::Cursor);
     let before = r#"{ "mcpServers": { "toolrack": { "args": ["gateway"], "command": "toolrack" } } }"#;
@@ -338,7 +338,7 @@ fn another_server_of_the_name_is_neither_replaced_nor_taken_out() {
 }
 
 #[test]
-fn a_file_that_cannot_be_read_is_left_as_it_is_and_named_with_its_line() {
+fn an_unreadable_file_stays_unchanged_and_is_named_with_its_line() {
     for (client, text, wanted) in [
         (Client::Cursor, "{\n  \"mcpServers\": {\n    \"a\": { \"command\": \"x\" \n}", "mcp.json:"),
         (Client::Zed, "{ \"context_servers\": [] }", "`context_servers` must be an object of servers, not a list"),
@@ -379,7 +379,7 @@ fn a_link_is_followed_and_stays_one() {
 }
 
 #[test]
-fn a_write_protected_file_is_left_as_it_is() {
+fn a_write_protected_file_stays_unchanged() {
     let disk = Disk::new();
     let place = disk.of_user(Client::Cursor);
     disk.write(&place, "{}");
@@ -390,7 +390,7 @@ fn a_write_protected_file_is_left_as_it_is() {
 }
 
 #[test]
-fn what_another_program_writes_meanwhile_is_kept() {
+fn changes_that_another_program_writes_meanwhile_are_kept() {
     let disk = Disk::new();
     let place = disk.of_user(Client::ClaudeCode);
     disk.write(&place, "{}");
@@ -414,7 +414,7 @@ fn what_another_program_writes_meanwhile_is_kept() {
 }
 
 #[test]
-fn where_the_memory_cannot_be_kept_nothing_is_written() {
+fn without_a_place_for_its_memory_connect_writes_nothing() {
     let disk = Disk::new();
     let place = disk.of_user(Client::Cursor);
     disk.write(&place, "{}");

@@ -60,14 +60,14 @@ impl Lines {
 impl Line {
     fn read(number: usize, start: usize, text: &str) -> Self {
         let rest = &text[start..];
-        let whole = rest.split('\n').next().unwrap_or_default();
-        let shown = whole.strip_suffix('\r').unwrap_or(whole);
+        let full = rest.split('\n').next().unwrap_or_default();
+        let shown = full.strip_suffix('\r').unwrap_or(full);
         Self {
             number,
             start,
             bytes: shown.len(),
             masked: masked(shown).chars().collect(),
-            places: whole.char_indices().map(|(at, _)| start + at).collect(),
+            places: full.char_indices().map(|(at, _)| start + at).collect(),
         }
     }
 

@@ -5,7 +5,7 @@
 
 use serde_json::{Map, Value as Json, json};
 
-use crate::placeholder::{Bare, Piece, pieces};
+use crate::placeholder::{BareName, Piece, pieces};
 
 /// The entry in a program's format, or the field of ours that the format cannot express.
 type Translated = Result<Json, String>;
@@ -20,16 +20,16 @@ pub(super) fn for_opencode(entry: &Json, is_second: bool) -> Translated {
     for (name, value) in &fields {
         match (name.as_str(), is_remote) {
             ("type" | "transport", _) if is_kind(value, is_remote) => {}
-            ("command", false) => command.insert(0, curly(name, value, Bare::Nothing)?),
+            ("command", false) => command.insert(0, curly(name, value, BareName::Literal)?),
             ("args", false) => {
-                let Json::Array(arguments) = curly(name, value, Bare::Nothing)? else {
+                let Json::Array(arguments) = curly(name, value, BareName::Literal)? else {
                     return Err(name.clone());
                 };
                 command.extend(arguments);
             }
-            ("env", false) => drop(out.insert("environment".to_owned(), curly(name, value, Bare::Names)?)),
-            ("headers", true) => drop(out.insert(name.clone(), curly(name, value, Bare::Names)?)),
-            ("cwd", false) | ("url", true) => drop(out.insert(name.clone(), curly(name, value, Bare::Nothing)?)),
+            ("env", false) => drop(out.insert("environment".to_owned(), curly(name, value, BareName::Placeholder)?)),
+            ("headers", true) => drop(out.insert(name.clone(), curly(name, value, BareName::Placeholder)?)),
+            ("cwd", false) | ("url", true) => drop(out.insert(name.clone(), curly(name, value, BareName::Literal)?)),
             ("enabled" | "disabled", _) => {
                 let is_off = value.as_bool().ok_or(&**name)? == (name == "disabled");
                 let (field, value) = if is_second { ("disabled", is_off) } else { ("enabled", !is_off) };
@@ -46,7 +46,7 @@ pub(super) fn for_opencode(entry: &Json, is_second: bool) -> Translated {
 }
 
 /// Returns `value` with our placeholders in opencode's form.
-fn curly(field: &str, value: &Json, bare: Bare) -> Translated {
+fn curly(field: &str, value: &Json, bare: BareName) -> Translated {
     each_text(value, &|text| {
         let pieces = pieces(text, bare).map_err(|_| field.to_owned())?;
         let translated = pieces.into_iter().map(|piece| match piece {
@@ -67,7 +67,7 @@ pub(super) fn for_codex(entry: &Json) -> Translated {
         match (name.as_str(), is_remote) {
             ("type" | "transport", _) if is_kind(value, is_remote) => {}
             ("command" | "args" | "cwd", false) | ("url", true) => {
-                let plain = plain(name, value, Bare::Nothing)?;
+                let plain = plain(name, value, BareName::Literal)?;
                 out.insert(name.clone(), plain);
             }
             ("env", false) => codex_values("env", value, &mut out)?,
@@ -93,7 +93,7 @@ fn codex_values(field: &str, values: &Json, out: &mut Map<String, Json>) -> Resu
     for (name, value) in values.as_object().ok_or(field)? {
         let place = format!("{field}.{name}");
         let text = value.as_str().ok_or(&*place)?;
-        let found = pieces(text, Bare::Names).map_err(|_| &*place)?;
+        let found = pieces(text, BareName::Placeholder).map_err(|_| &*place)?;
         match *found {
             [Piece::Variable { name: variable, default: None }] if is_header => {
                 merge(out, "env_http_headers", &json!({ name: variable }));
@@ -107,7 +107,7 @@ fn codex_values(field: &str, values: &Json, out: &mut Map<String, Json>) -> Resu
                 out.insert("bearer_token_env_var".to_owned(), json!(variable));
             }
             _ => {
-                let value = plain(&place, value, Bare::Names)?;
+                let value = plain(&place, value, BareName::Placeholder)?;
                 merge(out, if is_header { "http_headers" } else { "env" }, &json!({ name: value }));
             }
         }
@@ -144,7 +144,7 @@ fn merge(out: &mut Map<String, Json>, field: &str, more: &Json) {
 }
 
 /// Returns `value` without placeholders, with `$$` as one dollar sign; an error if it has placeholders.
-fn plain(field: &str, value: &Json, bare: Bare) -> Translated {
+fn plain(field: &str, value: &Json, bare: BareName) -> Translated {
     each_text(value, &|text| {
         let pieces = pieces(text, bare).map_err(|_| field.to_owned())?;
         let translated = pieces.into_iter().map(|piece| match piece {
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_said_is_named() {
+    fn fields_that_a_program_has_no_word_for_are_named() {
         for (entry, field) in [
             (json!({ "type": "sse", "url": "https://x" }), "type"),
             (json!({ "command": "x", "retry": "off" }), "retry"),

@@ -1,8 +1,8 @@
 //! Merges a changed entry into the file: unchanged fields stay as they are written, in their own format, and so do all
 //! fields that Toolrack does not know.
 //!
-//! There is no second table from written fields to ours. Instead, the merge leaves a field out and parses the entry
-//! again; and it parses the result before it is written.
+//! No table says which written member sets which field. Instead, the merge leaves a member out, parses the entry again
+//! and compares the fields. It also parses the result before it returns it.
 
 use std::collections::BTreeSet;
 
@@ -19,8 +19,8 @@ use crate::{
 /// The members of an entry.
 type Fields = Map<String, Json>;
 
-/// Fields that belong together, because another program interprets one of them depending on the others.
-const TOGETHER: &[&[&str]] = &[&["type", "command", "args", "url"], &["env", "inherit_env"]];
+/// Groups of fields that another program reads together: the meaning of one depends on the other fields of its group.
+const FIELD_GROUPS: &[&[&str]] = &[&["type", "command", "args", "url"], &["env", "inherit_env"]];
 
 /// Parses `entry` if it is a server; also returns the names of the members that belong to no field of ours.
 pub(super) fn read(name: &str, node: Node) -> Option<(ServerSpec, Vec<String>)> {
@@ -76,33 +76,33 @@ pub(super) struct Returned<'a> {
 impl Returned<'_> {
     /// Returns the new entry, in the format of `file`.
     pub(super) fn merged(&self, file: &dyn File) -> Result<Json, EditError> {
-        let had = fields_in(self.name, &Json::Object(self.written.clone())).unwrap_or_default();
-        let (wanted, changed) = self.wanted(&had);
+        let current = fields_in(self.name, &Json::Object(self.written.clone())).unwrap_or_default();
+        let (wanted, changed) = self.wanted(&current);
         let mut base = self.written.clone();
         self.take_unknown(&mut base);
         if changed.is_empty() {
             return Ok(Json::Object(base));
         }
         if !file.is_ours_in(self.name) {
-            return self.translated(file, base, (&had, &wanted), &changed);
+            return self.translated(file, base, (&current, &wanted), &changed);
         }
-        let merge = Merge { name: self.name, had: &had, wanted: &wanted, changed: &changed };
-        let attempts = [merge.in_place(base.clone()), merge.in_our_words(base.clone())];
+        let merge = Merge { name: self.name, current: &current, wanted: &wanted, changed: &changed };
+        let attempts = [merge.in_place(base.clone()), merge.in_our_format(base.clone())];
         let fits = |merged: &Fields| fields_in(self.name, &Json::Object(merged.clone())).as_ref() == Some(&wanted);
-        Ok(Json::Object(attempts.into_iter().find(fits).unwrap_or_else(|| self.anew(base, &wanted))))
+        Ok(Json::Object(attempts.into_iter().find(fits).unwrap_or_else(|| self.rewritten(base, &wanted))))
     }
 
     /// Returns the fields of the new entry, and the names of the changed ones. A field that came back unchanged stays
     /// as the file has it, even if the view had its value from elsewhere: the folder of a project, or the switch of
     /// another file.
-    fn wanted(&self, had: &Fields) -> (Fields, BTreeSet<String>) {
+    fn wanted(&self, current: &Fields) -> (Fields, BTreeSet<String>) {
         let of = |entry: &Json| fields_in(self.name, entry).or_else(|| fields_of(entry.clone())).unwrap_or_default();
         let (shown, sent, revealed) = (of(self.shown), of(self.sent), of(self.revealed));
-        let mut wanted = had.clone();
+        let mut wanted = current.clone();
         let mut changed = BTreeSet::new();
         for field in shown.keys().chain(sent.keys()) {
             let is_as_shown = shown.get(field) == sent.get(field);
-            if is_as_shown || had.get(field) == revealed.get(field) {
+            if is_as_shown || current.get(field) == revealed.get(field) {
                 continue;
             }
             changed.insert(field.clone());
@@ -128,23 +128,23 @@ impl Returned<'_> {
         &self,
         file: &dyn File,
         mut base: Fields,
-        (had, wanted): (&Fields, &Fields),
+        (current, wanted): (&Fields, &Fields),
         changed: &BTreeSet<String>,
     ) -> Result<Json, EditError> {
-        let is_concerned = |field: &str| {
-            let kin = TOGETHER.iter().enumerate().filter(|(_, kin)| kin.contains(&field));
-            let mut kin = kin.map(|(at, kin)| at == 0 || kin.iter().any(|field| changed.contains(*field)));
-            changed.contains(field) || kin.any(|is_concerned| is_concerned)
+        let is_affected = |field: &str| {
+            let group = FIELD_GROUPS.iter().enumerate().filter(|(_, group)| group.contains(&field));
+            let mut group = group.map(|(at, group)| at == 0 || group.iter().any(|field| changed.contains(*field)));
+            changed.contains(field) || group.any(|is_affected| is_affected)
         };
-        let speak = |fields: &Fields| {
-            let part = fields.iter().filter(|(field, _)| is_concerned(field));
-            let part: Fields = part.map(|(field, value)| (field.clone(), value.clone())).collect();
-            file.translated(self.name, &Json::Object(part))
+        let translate = |fields: &Fields| {
+            let selected = fields.iter().filter(|(field, _)| is_affected(field));
+            let selected: Fields = selected.map(|(field, value)| (field.clone(), value.clone())).collect();
+            file.translated(self.name, &Json::Object(selected))
         };
-        let Json::Object(new) = speak(wanted)? else {
+        let Json::Object(new) = translate(wanted)? else {
             return Err(file.refused());
         };
-        let old = speak(had).ok().and_then(|old| old.as_object().cloned()).unwrap_or_default();
+        let old = translate(current).ok().and_then(|old| old.as_object().cloned()).unwrap_or_default();
         base.retain(|name, _| !old.contains_key(name) || new.contains_key(name));
         base.extend(new.into_iter().filter(|(name, value)| old.get(name) != Some(value)));
         let merged = Json::Object(base);
@@ -157,7 +157,7 @@ impl Returned<'_> {
     }
 
     /// Returns all fields in our format, beside the members that are no fields of ours.
-    fn anew(&self, mut base: Fields, wanted: &Fields) -> Fields {
+    fn rewritten(&self, mut base: Fields, wanted: &Fields) -> Fields {
         let unknown = read(self.name, Node::from_json(&Json::Object(base.clone()))).map(|(_, unknown)| unknown);
         let unknown = unknown.unwrap_or_default();
         base.retain(|name, _| unknown.contains(name));
@@ -169,7 +169,7 @@ impl Returned<'_> {
 /// A change of an entry in our format.
 struct Merge<'a> {
     name: &'a str,
-    had: &'a Fields,
+    current: &'a Fields,
     wanted: &'a Fields,
     changed: &'a BTreeSet<String>,
 }
@@ -186,14 +186,14 @@ impl Merge<'_> {
                 base.insert(key, json!(value == Some(&json!(false))));
                 continue;
             }
-            let key = named(&base, field).or_else(|| match &*self.speakers(&base, field) {
+            let key = named(&base, field).or_else(|| match &*self.members_setting(&base, field) {
                 [key] => Some(key.clone()),
                 _ => None,
             });
             let key = key.unwrap_or_else(|| field.clone());
             match value {
                 Some(value) => {
-                    let value = refined(base.get(&key), self.had.get(field), value);
+                    let value = merge_value(base.get(&key), self.current.get(field), value);
                     base.insert(key, value);
                 }
                 None => drop(base.shift_remove(&key)),
@@ -203,34 +203,36 @@ impl Merge<'_> {
     }
 
     /// Writes every changed field under our name, with all other fields that the same members set.
-    fn in_our_words(&self, mut base: Fields) -> Fields {
-        let mut concerned = self.changed.clone();
+    fn in_our_format(&self, mut base: Fields) -> Fields {
+        let mut affected = self.changed.clone();
         for field in self.changed {
-            for key in self.speakers(&base, field) {
+            for key in self.members_setting(&base, field) {
                 let without = self.without(&base, &key).unwrap_or_default();
-                concerned.extend(self.had.keys().filter(|field| without.get(*field) != self.had.get(*field)).cloned());
+                affected.extend(
+                    self.current.keys().filter(|field| without.get(*field) != self.current.get(*field)).cloned(),
+                );
                 base.shift_remove(&key);
             }
         }
         base.extend(
             self.wanted
                 .iter()
-                .filter(|(field, _)| concerned.contains(*field))
+                .filter(|(field, _)| affected.contains(*field))
                 .map(|(field, value)| (field.clone(), value.clone())),
         );
         base
     }
 
     /// Returns the written members that set `field`: those without which it would have another value.
-    fn speakers(&self, base: &Fields, field: &str) -> Vec<String> {
+    fn members_setting(&self, base: &Fields, field: &str) -> Vec<String> {
         let before = fields_in(self.name, &Json::Object(base.clone())).unwrap_or_default();
-        let speaks = |key: &&String| {
+        let sets_field = |key: &&String| {
             // A member without which the entry is not a server sets `field` only if it has one of our names.
-            let is_base = TOGETHER[0].contains(&field) && !self.had.contains_key(&canonical(key));
+            let is_base = FIELD_GROUPS[0].contains(&field) && !self.current.contains_key(&canonical(key));
             let after = self.without(base, key);
             canonical(key) == field || after.map_or(is_base, |after| after.get(field) != before.get(field))
         };
-        base.keys().filter(speaks).cloned().collect()
+        base.keys().filter(sets_field).cloned().collect()
     }
 
     /// Returns the fields of the entry without one of its members; `None` when it is then no server.
@@ -240,21 +242,22 @@ impl Merge<'_> {
     }
 }
 
-/// Returns `wanted` merged into `written`, which was parsed as `had`: in an object, only the members that differ
+/// Returns `wanted` merged into `written`, which was parsed as `current`: in an object, only the members that differ
 /// change.
-fn refined(written: Option<&Json>, had: Option<&Json>, wanted: &Json) -> Json {
-    let (Some(Json::Object(written)), Some(Json::Object(had)), Json::Object(wanted)) = (written, had, wanted) else {
+fn merge_value(written: Option<&Json>, current: Option<&Json>, wanted: &Json) -> Json {
+    let (Some(Json::Object(written)), Some(Json::Object(current)), Json::Object(wanted)) = (written, current, wanted)
+    else {
         return wanted.clone();
     };
     let mut merged = written.clone();
-    merged.retain(|name, _| !had.contains_key(name) || wanted.contains_key(name));
-    for (name, value) in wanted.iter().filter(|(name, value)| had.get(*name) != Some(*value)) {
-        merged.insert(name.clone(), refined(written.get(name), had.get(name), value));
+    merged.retain(|name, _| !current.contains_key(name) || wanted.contains_key(name));
+    for (name, value) in wanted.iter().filter(|(name, value)| current.get(*name) != Some(*value)) {
+        merged.insert(name.clone(), merge_value(written.get(name), current.get(name), value));
     }
     Json::Object(merged)
 }
 
-/// A value to write, with the path of its place; without a value, the member is removed.
+/// The path of a member and its new value; without a value, the member is removed.
 pub(super) type Difference = (Vec<String>, Option<Json>);
 
 /// Returns the differences of two entries, recursing into objects.

@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_hidden_stays_as_the_file_has_it() {
+    fn hidden_values_stay_as_the_file_has_them() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("mcp.json");
         fs::write(&file, FILE).unwrap();
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn what_another_changed_meanwhile_is_left_alone_and_what_is_written_is_named() {
+    fn concurrent_changes_are_left_alone_and_the_written_fields_are_named() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("mcp.json");
         let loaded = || load(&Request::new(Places::under(folder.path()), folder.path()), &NoLedger);
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn one_changed_field_is_all_that_changes_whatever_words_the_entry_is_written_in() {
+    fn an_edit_changes_only_its_field_in_every_format() {
         let json = r#"{ "mcpServers": { "a": {
   // how long
   "type": "http", "httpUrl": "https://h/mcp", "timeout": 90000, "disabled": true, // off

@@ -120,7 +120,7 @@ fn an_entry_with_errors_never_reaches_the_file() {
 }
 
 #[test]
-fn removing_what_is_not_there_suggests_what_is() {
+fn removing_an_unknown_server_suggests_a_similar_one() {
     let folder = Folder::with(r#"{ "mcpServers": { "github": { "command": "x" } } }"#);
     let error = remove(&folder.file(), "githbu", Options::default()).unwrap_err();
     assert!(error.to_string().ends_with("did you mean `github`?"), "{error}");
@@ -217,7 +217,7 @@ fn a_link_that_leads_to_itself_is_an_error_and_stays() {
 }
 
 #[test]
-fn nothing_is_written_with_the_permissions_of_a_link() {
+fn a_replaced_link_becomes_a_file_for_its_owner_only() {
     let folder = Folder::new();
     std::os::unix::fs::symlink("nothere", folder.file()).unwrap();
     // As where the link is put there after it was looked for.
@@ -318,7 +318,7 @@ fn names_of_every_kind_survive_in_both_formats() {
 }
 
 #[test]
-fn an_edit_is_worked_out_anew_on_what_another_program_wrote_meanwhile() {
+fn an_edit_is_repeated_on_a_file_that_changed_meanwhile() {
     let folder = Folder::with("{ \"mcpServers\": {} }");
     let mut round = 0;
     let edited = change(&folder.file(), "n", false, |file| {

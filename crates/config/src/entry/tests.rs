@@ -58,7 +58,7 @@ fn warned(entry: Json) -> Problem {
 }
 
 #[test]
-fn the_transport_is_what_type_says_or_what_the_fields_imply() {
+fn the_transport_is_set_by_type_or_implied_by_the_fields() {
     for (entry, kind) in [
         (json!({ "command": "x" }), "stdio"),
         (json!({ "type": "stdio", "command": "x" }), "stdio"),
@@ -89,7 +89,7 @@ fn every_field_of_a_child_process() {
 }
 
 #[test]
-fn a_sandbox_is_read_whole_or_not_at_all() {
+fn a_sandbox_with_any_error_is_rejected() {
     let sandbox = |entry: Json| stdio(json!({ "command": "x", "sandbox": entry })).sandbox;
     assert_eq!(sandbox(json!(false)), None);
     assert_eq!(sandbox(json!(true)).as_deref(), Some(&Sandbox::default()));
@@ -192,8 +192,8 @@ fn the_setting_that_a_message_over_its_bound_names_is_one_of_every_entry() {
         seen: 2049,
         setting: Setting::MaxMessageBytes,
     };
-    let said = error.to_string();
-    let setting = said.rsplit(['(', ')']).nth(1).unwrap();
+    let message = error.to_string();
+    let setting = message.rsplit(['(', ')']).nth(1).unwrap();
     for entry in
         [json!({ "command": "x" }), json!({ "url": "https://x" }), json!({ "type": "sse", "url": "https://x" })]
     {
@@ -212,7 +212,7 @@ fn the_setting_that_a_message_over_its_bound_names_is_one_of_every_entry() {
 }
 
 #[test]
-fn a_call_may_be_silent_for_as_long_as_it_was_told() {
+fn a_call_may_be_silent_for_its_own_timeout() {
     let spec = server(json!({ "command": "x", "call_timeout": "2h" }));
     assert_eq!(spec.timeouts.call_total, Duration::from_secs(7200));
     let spec = server(json!({ "command": "x", "max_call_time": 10 }));
@@ -277,7 +277,7 @@ fn a_lone_enabled_is_a_switch() {
 }
 
 #[test]
-fn what_cannot_work_says_which_field_and_why() {
+fn an_entry_that_cannot_work_is_an_error_with_field_and_reason() {
     for (entry, message) in [
         (json!("x"), "an entry must be an object, not text"),
         (json!({}), "the entry is empty"),
@@ -369,7 +369,7 @@ fn likely_mistakes_are_warnings() {
 }
 
 #[test]
-fn a_timeout_in_milliseconds_is_the_whole_time_of_a_call_as_claude_code_has_it() {
+fn a_timeout_in_milliseconds_limits_the_total_time_of_a_call_as_in_claude_code() {
     let (decoded, problems) = read(&json!({ "command": "x", "timeout": 600_000 }));
     let Decoded::Server(spec) = decoded else { panic!() };
     let (given, usual) = (&spec.timeouts, Timeouts::default());
@@ -391,7 +391,7 @@ fn the_scheme_of_an_address_may_be_in_capitals() {
 }
 
 #[test]
-fn a_misspelt_command_is_named_with_what_was_meant() {
+fn a_misspelt_command_gets_a_suggestion() {
     for (entry, hint) in [
         (json!({ "comand": "x" }), "`comand` is not a known field; did you mean `command`?"),
         (json!({ "URLL": "https://x", "headers": {} }), "`URLL` is not a known field; did you mean `url`?"),
@@ -440,7 +440,7 @@ fn read_text(text: &str) -> (Member, Decoded, Vec<Problem>) {
 }
 
 #[test]
-fn a_name_that_is_given_twice_costs_the_entry_and_is_told_of_once_be_it_null() {
+fn a_duplicate_name_disables_the_entry_with_one_problem_even_if_it_is_null() {
     let fields = [
         r#""command": "x", "args": ["-c", "echo harmless"]"#,
         r#""command": "x", "sandbox": true"#,
@@ -529,9 +529,9 @@ proptest! {
             let members: Vec<_> = members.iter().map(|(name, value)| format!("\"{name}\":{value}")).collect();
             format!("{{\"command\":\"x\",{}}}", members.join(","))
         };
-        let mut others = members.clone();
-        others[changed.index(members.len())].1 = value;
-        let (one, other) = (read_text(&text(&members)), read_text(&text(&others)));
+        let mut rest = members.clone();
+        rest[changed.index(members.len())].1 = value;
+        let (one, other) = (read_text(&text(&members)), read_text(&text(&rest)));
         let is_one_hash = crate::trust::hash(&one.0.node) == crate::trust::hash(&other.0.node);
         let means_one_thing = match (&one.1, &other.1) {
             (Decoded::Server(one), Decoded::Server(other)) => one == other,
@@ -539,8 +539,8 @@ proptest! {
             (Decoded::Broken, Decoded::Broken) => true,
             _ => false,
         };
-        prop_assert!(means_one_thing || !is_one_hash, "{:?} {:?}", members, others);
-        prop_assert_eq!(is_one_hash, members == others, "all that is written counts");
+        prop_assert!(means_one_thing || !is_one_hash, "{:?} {:?}", members, rest);
+        prop_assert_eq!(is_one_hash, members == rest, "all that is written counts");
     }
 }
 
@@ -578,7 +578,7 @@ fn a_program_that_prints_headers_is_a_list_or_a_line_without_a_shell() {
 }
 
 #[test]
-fn programs_without_a_person_sign_in_with_keys_and_assertions() {
+fn programs_without_a_user_sign_in_with_keys_and_assertions() {
     let enterprise = json!({
         "grant": "enterprise_managed", "client_id": "id", "private_key_file": "/k.pem", "key_id": "k1", "dpop": true,
         "assertion_file": "${HOME}/id-token",
@@ -643,7 +643,7 @@ mod containers {
     }
 
     #[test]
-    fn a_container_is_an_image_or_all_that_can_be_said_of_it() {
+    fn a_container_is_given_as_an_image_or_as_a_table() {
         let usual = container(json!({ "container": "mcp/fetch" }));
         assert_eq!(usual, Container { image: "mcp/fetch".to_owned(), ..Container::default() });
         let all = container(json!({ "command": "x", "cwd": "/app", "env": { "TOKEN": "${TOKEN}" }, "container": {
@@ -675,7 +675,7 @@ mod containers {
     }
 
     #[test]
-    fn what_would_lead_out_of_a_container_or_is_not_understood_is_an_error() {
+    fn container_options_that_lead_outside_or_are_unknown_are_errors() {
         for (entry, message) in [
             (json!({ "command": "x", "container": "x", "sandbox": true }), "exclude each other"),
             (

@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn variables_are_read_as_people_write_them() {
+    fn variables_are_parsed_in_every_usual_form() {
         let text = "# mine\nA=1\r\nexport B = two words # why\n\nC='#x' # y\nD=\"a\\nb\"\nnot a variable\n1X=no\nA=2\nE=\nF=a#b\n";
         let read: Vec<_> = variables(text).into_iter().map(|(name, value)| format!("{name}={value}")).collect();
         assert_eq!(read, ["A=2", "B=two words", "C=#x", "D=a\nb", "E=", "F=a#b"]);

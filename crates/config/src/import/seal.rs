@@ -7,7 +7,7 @@ use serde_json::Value as Json;
 use crate::{
     interpolate::is_secret_word,
     mask,
-    placeholder::{Bare, Piece, pieces},
+    placeholder::{BareName, Piece, pieces},
 };
 
 /// The longest name of a secret, in bytes.
@@ -126,7 +126,7 @@ fn usual_name(server: &str, what: &str) -> String {
 /// Returns the value of the variable or header `name`; `None` if it is not a secret.
 fn sealed_value(name: &str, text: &str, keep: &mut dyn FnMut(&str, String) -> String) -> Option<String> {
     let (scheme, rest) = mask::split_scheme(text);
-    let value = plain(rest, Bare::Names)?;
+    let value = plain(rest, BareName::Placeholder)?;
     let is_token = || mask::secrets_of(&value).contains(&value);
     (mask::is_secret(name, &value) || is_token()).then(|| format!("{scheme}{}", keep(name, value)))
 }
@@ -140,7 +140,7 @@ fn sealed_parts(
     let mut out = String::new();
     let mut at = 0;
     for span in spans {
-        let Some(value) = plain(&text[span.clone()], Bare::Nothing) else { continue };
+        let Some(value) = plain(&text[span.clone()], BareName::Literal) else { continue };
         out.push_str(&text[at..span.start]);
         out.push_str(&keep(what, value));
         at = span.end;
@@ -150,7 +150,7 @@ fn sealed_parts(
 
 /// Returns the text without escapes; `None` if it contains a placeholder, is empty, or is the `***` of a value that was
 /// hidden, which an edit refuses.
-fn plain(text: &str, bare: Bare) -> Option<String> {
+fn plain(text: &str, bare: BareName) -> Option<String> {
     let pieces = pieces(text, bare).ok()?.into_iter();
     let text: String =
         pieces.map(|piece| if let Piece::Literal(text) = piece { Some(text) } else { None }).collect::<Option<_>>()?;
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_a_secret_is_taken_out_and_nothing_else() {
+    fn only_secrets_are_moved_out_of_an_imported_entry() {
         let (entry, kept) = sealed(json!({
             "command": "x",
             "args": ["-y", "--api-key", "canary-1", "--fast", "--token=canary-2", "${A}"],

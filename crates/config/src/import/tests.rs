@@ -76,7 +76,7 @@ fn codex(fields: &str) -> (Json, Vec<String>) {
 }
 
 #[test]
-fn nothing_is_found_where_nothing_is() {
+fn an_empty_home_has_no_programs_to_import_from() {
     let found = look(&Disk::new().environment(), Path::new("/nonexistent"), Client::ALL);
     assert!(found.offers.is_empty() && found.problems.is_empty() && found.files.is_empty());
     let found = look(&Environment::default(), Path::new("/nonexistent"), Client::ALL);
@@ -183,7 +183,7 @@ fn the_folders_of_macos_are_looked_at_too() {
 }
 
 #[test]
-fn a_timeout_means_what_it_means_there() {
+fn a_timeout_keeps_the_meaning_of_the_other_program() {
     let server = |timeout: Json| json!({ "command": "x", "timeout": timeout });
     let (entry, _) = claude(&server(json!(600_000)));
     assert_eq!(entry, json!({ "command": "x", "call_timeout": 600, "max_call_time": 600 }));
@@ -217,7 +217,7 @@ fn a_timeout_means_what_it_means_there() {
 }
 
 #[test]
-fn an_address_means_what_it_means_there() {
+fn an_address_keeps_the_meaning_of_the_other_program() {
     let kind = |(entry, _): (Json, Vec<String>)| entry["type"].as_str().unwrap().to_owned();
     let url = json!({ "url": "https://x/mcp" });
     assert_eq!(kind(gemini(&url)), "sse");
@@ -240,7 +240,7 @@ fn an_address_means_what_it_means_there() {
 }
 
 #[test]
-fn what_a_file_keeps_from_running_is_off_here_too() {
+fn a_server_that_the_other_program_disables_is_imported_disabled() {
     let disk = Disk::new();
     let servers = json!({ "a": { "command": "a" }, "b": { "command": "b", "enabled": true }, "c": { "command": "c" } });
     let gemini = json!({ "mcpServers": servers, "mcp": { "allowed": ["a", "c"], "excluded": ["c"] } });
@@ -321,7 +321,7 @@ fn placeholders_of_others_become_ours() {
 }
 
 #[test]
-fn what_vs_code_asks_becomes_a_variable_or_a_stored_secret() {
+fn inputs_of_vs_code_become_variables_or_stored_secrets() {
     let (entry, notes) = entry_in(
         Client::VsCode,
         "code/shop/.vscode/mcp.json",
@@ -361,7 +361,7 @@ fn opencode_two_has_a_level_more() {
 }
 
 #[test]
-fn what_cannot_be_carried_over_is_named() {
+fn fields_that_cannot_be_imported_are_named() {
     let (entry, notes) = claude(&json!({
         "type": "http", "url": "https://x", "headersHelper": "/bin/canary", "oauth": { "clientId": "canary" },
         "headrs": { "A": "canary" }, "alwaysLoad": true, "args": [], "env": {},
@@ -375,7 +375,7 @@ fn what_cannot_be_carried_over_is_named() {
 }
 
 #[test]
-fn a_name_that_cannot_be_one_here_is_changed_and_said() {
+fn an_invalid_name_is_changed_with_a_note() {
     let disk = Disk::new();
     let server = json!({ "command": "x" });
     let servers = json!({ "github.com/acme/mcp": server, "a b 🦀": server, "bad\u{202e}": server, " ": server });
@@ -436,9 +436,9 @@ mod properties {
     use proptest::prelude::*;
 
     use super::super::{Client, Origin, places::File, texts::Texts};
-    use crate::placeholder::{Bare, expand};
+    use crate::placeholder::{BareName, expand};
 
-    fn translated(client: Client, text: &str, bare: Bare) -> String {
+    fn translated(client: Client, text: &str, bare: BareName) -> String {
         let folder = std::path::PathBuf::from("/folder");
         let file = File {
             client,
@@ -456,7 +456,7 @@ mod properties {
         #[test]
         fn text_without_placeholders_means_itself_here_too(text in r"[$A-C %x\\{-]{0,30}", bare in any::<bool>()) {
             // Without a closing brace there are none, and only Gemini knows them without braces.
-            let bare = if bare { Bare::Names } else { Bare::Nothing };
+            let bare = if bare { BareName::Placeholder } else { BareName::Literal };
             for client in [Client::ClaudeCode, Client::ClaudeDesktop, Client::Cursor, Client::VsCode, Client::OpenCode] {
                 let ours = translated(client, &text, bare);
                 prop_assert_eq!(expand(&ours, bare, &|_| Ok(None)), Ok(text.clone()), "{}", ours);
@@ -466,8 +466,8 @@ mod properties {
         #[test]
         fn no_text_panics_or_becomes_malformed(text in r"[${}A-C:/\-envfilput é]{0,40}") {
             for &client in Client::ALL {
-                let ours = translated(client, &text, Bare::Names);
-                let expanded = expand(&ours, Bare::Names, &|wanted| Ok(Some(format!("{wanted:?}"))));
+                let ours = translated(client, &text, BareName::Placeholder);
+                let expanded = expand(&ours, BareName::Placeholder, &|wanted| Ok(Some(format!("{wanted:?}"))));
                 prop_assert!(expanded.is_ok(), "{client:?}: {ours}: {expanded:?}");
             }
         }

@@ -6,7 +6,7 @@ use toolrack_host::text::{clip, for_line};
 
 use super::{Client, File, Origin};
 use crate::interpolate::is_secret_word;
-use crate::placeholder::{Bare, closing_brace, is_name, name_length};
+use crate::placeholder::{BareName, closing_brace, is_name, name_length};
 
 /// The longest description of a question of VS Code that a note repeats, in bytes.
 const MAX_DESCRIPTION: usize = 100;
@@ -58,7 +58,7 @@ impl<'a> Texts<'a> {
 
     /// Translates `text` of the field `place` into our grammar, so that it resolves to the same value as in its own
     /// program.
-    pub(super) fn translate(&mut self, place: &str, text: &str, bare: Bare) -> String {
+    pub(super) fn translate(&mut self, place: &str, text: &str, bare: BareName) -> String {
         let curly = self.client() == Client::OpenCode;
         let mut out = String::with_capacity(text.len());
         let mut rest = text;
@@ -75,7 +75,7 @@ impl<'a> Texts<'a> {
     }
 
     /// Translates the text that begins with `$`; returns how much of it was read.
-    fn dollar(&mut self, place: &str, text: &str, bare: Bare, out: &mut String) -> usize {
+    fn dollar(&mut self, place: &str, text: &str, bare: BareName, out: &mut String) -> usize {
         let inner = match self.client() {
             // opencode's placeholders begin at the brace.
             Client::OpenCode if is_curly(&text[1..]).is_some() => None,
@@ -102,7 +102,7 @@ impl<'a> Texts<'a> {
             return 1 + name.len();
         }
         let means_something = text[1..].starts_with(['$', '{'])
-            || (bare == Bare::Names && (!name.is_empty() || text[1..].starts_with("env:")));
+            || (bare == BareName::Placeholder && (!name.is_empty() || text[1..].starts_with("env:")));
         if means_something {
             self.note(format!("`{place}`: `$` means itself to {}, and is written `$$` here", self.client()));
         }
@@ -268,7 +268,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whatever_the_words_are_the_result_is_a_name_that_a_placeholder_can_have(source in "\\PC{0,40}") {
+        fn a_generated_name_is_always_a_valid_placeholder_name(source in "\\PC{0,40}") {
             prop_assert!(is_name(&variable_name(&source)), "{source:?}");
         }
 

@@ -14,7 +14,7 @@ use crate::{
     document::{Document, Kind},
     entry::{Report, canonical},
     node::{Member, Node, Value},
-    placeholder::{Bare, is_name},
+    placeholder::{BareName, is_name},
     problem::Problem,
     suggest::misspelt,
 };
@@ -145,14 +145,14 @@ impl Translation<'_> {
             Value::List(nodes) => nodes,
             Value::Map(parts) if self.client() == Client::Zed => return self.zed_command(parts),
             _ => {
-                let value = self.value(&member.name, &member.node, Bare::Nothing);
+                let value = self.value(&member.name, &member.node, BareName::Literal);
                 return self.put("command", member, value);
             }
         };
         let mut values = Vec::with_capacity(nodes.len());
         for (index, node) in nodes.iter().enumerate() {
             let place = format!("{}[{index}]", member.name);
-            values.push(Node { at: node.at.clone(), value: self.value(&place, node, Bare::Nothing) });
+            values.push(Node { at: node.at.clone(), value: self.value(&place, node, BareName::Literal) });
         }
         let arguments = values.split_off(values.len().min(1));
         let command = values.pop().map_or(Value::Text(String::new()), |node| node.value);
@@ -174,7 +174,7 @@ impl Translation<'_> {
     }
 
     fn texts_field(&mut self, member: &Member, ours: &str) {
-        let bare = if matches!(ours, "env" | "headers") { Bare::Names } else { Bare::Nothing };
+        let bare = if matches!(ours, "env" | "headers") { BareName::Placeholder } else { BareName::Literal };
         let value = self.value(&member.name, &member.node, bare);
         match value {
             // An empty default sets nothing.
@@ -186,7 +186,7 @@ impl Translation<'_> {
     }
 
     /// Returns the value of `node` with the placeholders of all of its texts translated.
-    fn value(&mut self, place: &str, node: &Node, bare: Bare) -> Value {
+    fn value(&mut self, place: &str, node: &Node, bare: BareName) -> Value {
         match &node.value {
             Value::Text(text) => Value::Text(self.texts.translate(place, text, bare)),
             Value::List(nodes) => Value::List(
@@ -215,7 +215,7 @@ impl Translation<'_> {
     /// Makes a relative folder absolute, from the project of the file, because the entry goes into another file.
     fn folder(&mut self, member: &Member) {
         let file = self.texts.file();
-        let value = match (self.value(&member.name, &member.node, Bare::Nothing), member.node.as_text()) {
+        let value = match (self.value(&member.name, &member.node, BareName::Literal), member.node.as_text()) {
             (Value::Text(text), Some(written)) if file.from_project && !written.starts_with(['$', '{', '/', '~']) => {
                 let folder: std::path::PathBuf =
                     file.folder.join(text).components().filter(|part| part.as_os_str() != ".").collect();
@@ -233,7 +233,7 @@ impl Translation<'_> {
         let Some(written) = member.node.as_text() else {
             return self.left_out(&member.name, "it is not the name of a file");
         };
-        let path = self.texts.translate(&member.name, written, Bare::Nothing);
+        let path = self.texts.translate(&member.name, written, BareName::Literal);
         if path.contains("${") {
             return self.left_out(&member.name, "only the other program can say which file it is");
         }
@@ -265,7 +265,7 @@ impl Translation<'_> {
     }
 
     fn address(&mut self, member: &Member, rank: usize, address: Address) {
-        let value = self.value(&member.name, &member.node, Bare::Nothing);
+        let value = self.value(&member.name, &member.node, BareName::Literal);
         match self.address {
             Some((better, _)) if better <= rank => {
                 return self.left_out(&member.name, "another address counts");
@@ -440,8 +440,8 @@ fn seconds_or_text(seconds: f64) -> Option<Value> {
     if milliseconds == 0 {
         return None;
     }
-    let whole = u64::try_from(milliseconds / 1000).ok().filter(|_| milliseconds % 1000 == 0);
-    Some(match whole {
+    let full = u64::try_from(milliseconds / 1000).ok().filter(|_| milliseconds % 1000 == 0);
+    Some(match full {
         Some(seconds) => Value::Number(Number::from(seconds)),
         None => Value::Text(format!("{milliseconds}ms")),
     })

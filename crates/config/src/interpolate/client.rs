@@ -7,7 +7,7 @@ use toolrack_host::{
     spec::{IdentityProvider, OAuth, TextOrFile},
 };
 
-use super::{Bare, Interpolate, Values};
+use super::{BareName, Interpolate, Values};
 use crate::needs::texts;
 
 /// The longest key or assertion, in bytes.
@@ -34,8 +34,8 @@ impl Interpolate {
         // A server that repeats a key need not keep its line breaks.
         let key = client.private_key.text.iter().flat_map(|key| key.lines());
         let lines = key.filter(|line| line.len() >= MIN_LINE && !line.starts_with("-----")).map(str::to_owned);
-        let whole = [client.client_secret.clone(), of_idp, client.assertion.text.clone()];
-        let secrets: Vec<String> = whole.into_iter().flatten().chain(lines).collect();
+        let full = [client.client_secret.clone(), of_idp, client.assertion.text.clone()];
+        let secrets: Vec<String> = full.into_iter().flatten().chain(lines).collect();
         self.remember(None, values.into_secrets().into_iter().chain(secrets));
         Ok(client)
     }
@@ -45,7 +45,7 @@ struct Filled<'a>(&'a Values);
 
 impl Filled<'_> {
     fn text(&self, name: &str, text: &str) -> Result<String, ResolveError> {
-        self.0.text(&format!("oauth.{name}"), text, Bare::Nothing)
+        self.0.text(&format!("oauth.{name}"), text, BareName::Literal)
     }
 
     fn option(&self, name: &str, text: Option<&str>) -> Result<Option<String>, ResolveError> {

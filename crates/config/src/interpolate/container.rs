@@ -6,7 +6,7 @@ use toolrack_host::{
 };
 
 use super::{Interpolate, Values};
-use crate::placeholder::Bare;
+use crate::placeholder::BareName;
 
 impl Interpolate {
     /// Gives `plan` a container. The environment of the plan is the client's then: the user's own folders, language and
@@ -31,7 +31,7 @@ impl Interpolate {
         });
         let container = Container {
             mounts: mounts.collect::<Result<_, _>>()?,
-            image: values.text("container.image", &container.image, Bare::Nothing)?,
+            image: values.text("container.image", &container.image, BareName::Literal)?,
             ..container.clone()
         };
         let named = match &spec.inherit_env {

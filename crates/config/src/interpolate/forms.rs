@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn what_programs_make_of_a_secret_is_known() {
+    fn encoded_forms_of_a_secret_are_known() {
         let secret = "p/ä s+w:\"ord!\n'~";
         for made in [
             secret,
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_long_is_not_encoded_over_and_over() {
+    fn a_long_secret_is_not_encoded_repeatedly() {
         assert!(forms(&"x".repeat(MAX_ENCODED + 1)).len() <= 2);
     }
 

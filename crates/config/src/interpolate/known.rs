@@ -168,8 +168,8 @@ impl Known {
             return text.len();
         }
         let views = Views::of(text, true);
-        let begun = views.each().map(|view| view.original(self.before_begun(view.text)));
-        let mut safe = begun.min().unwrap_or(text.len());
+        let started = views.each().map(|view| view.original(self.before_begun(view.text)));
+        let mut safe = started.min().unwrap_or(text.len());
         // A secret may overlap the start of another one, and an escape must not be cut.
         let across = |at: usize| {
             let in_view = |view: View<'_>| Some(view.original(self.start_across(view.text, view.position(at))?));
@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn of_twenty_thousand_renewed_tokens_the_newest_are_known_and_what_is_configured_is_not_forgotten() {
+    fn the_newest_of_many_renewed_tokens_and_all_configured_secrets_are_concealed() {
         let mut known = Known::default();
         known.add(None, "configured once".to_owned(), Life::Lasting);
         for number in 0..20_000 {
@@ -341,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_handed_out_again_is_as_good_as_new() {
+    fn a_secret_that_is_handed_out_again_counts_as_new() {
         let mut known = known((0..MAX_SECRETS).map(token));
         known.add(None, token(0), Life::Passing);
         known.add(None, "one more".to_owned(), Life::Passing);
@@ -363,7 +363,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_found_is_all_that_is_there(
+        fn the_search_finds_every_known_secret(
             secrets in prop::collection::btree_set("[abé]{6,9}", 0..8), text in "[abé]{0,40}",
         ) {
             let known = known(secrets.iter().cloned());

@@ -108,7 +108,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn breaks_between_encoded_characters_are_left_out_and_no_others() {
+    fn only_line_breaks_within_encoded_text_are_left_out() {
         for (text, unwrapped) in [
             ("YWJj\nZGVm", Some("YWJjZGVm")),
             ("YWJj \r\n  ZGVm", Some("YWJjZGVm")),

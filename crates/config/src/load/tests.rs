@@ -73,7 +73,7 @@ fn no_file_at_all_is_fine() {
 }
 
 #[test]
-fn a_stronger_layer_replaces_the_whole_entry_and_remembers_what_it_hides() {
+fn a_stronger_layer_replaces_the_entire_entry_and_records_the_hidden_one() {
     let disk = Disk::new();
     let local = disk.places().local_file(&disk.project());
     disk.write("home/toolrack.toml", "[[defaults.mcp]]\nname = \"a\"\ncommand = \"toml\"\nargs = [\"1\"]\n");
@@ -151,7 +151,7 @@ fn a_project_is_searched_from_its_root_to_the_working_folder_and_the_nearest_fil
 }
 
 #[test]
-fn what_a_project_brings_waits_until_exactly_it_is_approved() {
+fn an_entry_of_a_project_waits_until_exactly_that_entry_is_approved() {
     let disk = Disk::new();
     disk.write("project/.mcp.json", &server("one"));
     let loaded = disk.load();
@@ -174,7 +174,7 @@ fn what_a_project_brings_waits_until_exactly_it_is_approved() {
 }
 
 #[test]
-fn nothing_of_what_was_approved_can_be_exchanged_behind_a_null() {
+fn a_null_cannot_exchange_part_of_an_approved_entry() {
     for (seen, exchanged) in [
         (r#""args": ["-c", "echo harmless"], "args": null"#, r#""args": ["-c", "echo other"], "args": null"#),
         (r#""sandbox": true, "sandbox": null"#, r#""sandbox": null"#),
@@ -290,7 +290,7 @@ fn a_project_can_switch_nothing_on() {
 }
 
 #[test]
-fn what_is_built_in_can_be_switched_off_or_replaced() {
+fn built_in_servers_can_be_switched_off_or_replaced() {
     let disk = Disk::new();
     let mut request = disk.request();
     request.built_in.insert(ServerName::new("builtin").unwrap(), ServerSpec::stdio("self", ["serve"]));
@@ -338,7 +338,7 @@ const AGENTS: &str = "unset = \"empty\"\n[[defaults.mcp]]\nname = \"shared\"\nco
     [[agents]]\nid = \"plain\"\n[[agents]]\nid = \"odd\"\n[[agents.mcp]]\nname = \"x\"\n";
 
 #[test]
-fn sb_10_an_agent_replaces_whole_entries_and_adds_its_own() {
+fn sb_10_an_agent_replaces_complete_entries_and_adds_its_own() {
     let disk = Disk::new();
     disk.write("home/toolrack.toml", AGENTS)
         .write("home/mcp.json", r#"{ "mcpServers": { "user": { "command": "u" } } }"#);
@@ -419,7 +419,7 @@ fn the_rules_of_every_layer_count_and_a_project_allows_nothing() {
 }
 
 #[test]
-fn what_is_forbidden_stays_so_where_only_other_files_are_wanted() {
+fn a_strict_load_keeps_the_denials_of_the_user() {
     let disk = Disk::new();
     disk.write(
         "home/toolrack.toml",
@@ -435,7 +435,7 @@ fn what_is_forbidden_stays_so_where_only_other_files_are_wanted() {
 }
 
 #[test]
-fn nothing_is_forgotten_earlier_where_only_the_servers_of_other_files_are_wanted() {
+fn a_strict_load_keeps_the_settings_of_the_user() {
     let disk = Disk::new();
     disk.write(
         "home/toolrack.toml",
@@ -447,7 +447,7 @@ fn nothing_is_forgotten_earlier_where_only_the_servers_of_other_files_are_wanted
 }
 
 #[test]
-fn the_model_stays_where_only_the_servers_of_other_files_are_wanted() {
+fn a_strict_load_keeps_the_model_of_the_user() {
     let disk = Disk::new();
     disk.write("home/toolrack.toml", "[model]\nname = \"ollama/qwen3:8b\"\nmax_cost = 0.5\n");
     let strict = load(&Request { strict: true, ..disk.request() }, &NoLedger);
@@ -488,12 +488,12 @@ fn settings_are_the_user_s_and_their_mistakes_cost_no_server() {
 }
 
 #[test]
-fn a_file_that_is_half_written_changes_nothing_and_says_so() {
+fn a_half_written_file_is_reported_and_changes_nothing() {
     let disk = Disk::new();
-    let whole = r#"{ "mcpServers": { "a": { "command": "x" }, "b": { "command": "y" } } }"#;
-    disk.write("home/mcp.json", whole);
+    let full = r#"{ "mcpServers": { "a": { "command": "x" }, "b": { "command": "y" } } }"#;
+    disk.write("home/mcp.json", full);
     let before = disk.load();
-    for half in ["", "{", &whole[..40], "{ \"mcpServers\": [] }", "\u{0}\u{0}"] {
+    for half in ["", "{", &full[..40], "{ \"mcpServers\": [] }", "\u{0}\u{0}"] {
         disk.write("home/mcp.json", half);
         let rejected = reload(&disk.request(), &NoLedger, &before).unwrap_err();
         assert!(!rejected.problems.is_empty(), "{half:?}");
@@ -605,7 +605,7 @@ fn a_file_of_too_many_servers_has_none() {
 }
 
 #[test]
-fn a_file_of_mistakes_is_read_in_the_time_that_its_length_takes_and_told_in_part() {
+fn a_file_with_very_many_mistakes_is_read_in_linear_time_and_reported_in_part() {
     let disk = Disk::new();
     // On one line, where each mistake has the whole file around it.
     let fields: String = (0..20).map(|n| format!(r#""k{n}":1,"#)).collect();
@@ -637,7 +637,7 @@ fn switching_an_entry_leaves_one_hash_and_any_other_change_none() {
 }
 
 #[test]
-fn a_rule_about_no_server_that_is_configured_is_told_with_its_place() {
+fn a_rule_about_an_unknown_server_is_reported_with_its_line() {
     let disk = Disk::new();
     disk.write(
         "home/toolrack.toml",
@@ -645,11 +645,11 @@ fn a_rule_about_no_server_that_is_configured_is_told_with_its_place() {
     );
     disk.write("home/mcp.json", &server("a"));
     let loaded = disk.load();
-    let mut told: Vec<_> =
+    let mut error_text: Vec<_> =
         loaded.idle_rules().into_iter().map(|problem| (problem.line, problem.is_error(), problem.message)).collect();
-    told.sort();
+    error_text.sort();
     let message = |pattern: &str| format!("the rule deny `{pattern}` is about no server that is configured");
-    assert_eq!(told, [(Some(4), false, message("mcp__gone__x")), (Some(5), false, message("gone/x"))]);
+    assert_eq!(error_text, [(Some(4), false, message("mcp__gone__x")), (Some(5), false, message("gone/x"))]);
 }
 
 /// The working folder of the program of `name`.
@@ -662,7 +662,7 @@ fn cwd(loaded: &Loaded, name: &str) -> Option<PathBuf> {
 }
 
 #[test]
-fn what_the_user_configured_runs_in_a_folder_of_its_own() {
+fn an_entry_of_the_user_runs_in_a_folder_of_its_own() {
     let disk = Disk::new();
     let servers = r#"{ "mcpServers": {
         "npx": { "command": "npx", "args": ["-y", "@scope/server"] },

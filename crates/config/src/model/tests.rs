@@ -49,7 +49,7 @@ fn a_model_is_chosen_and_bounded() {
 }
 
 #[test]
-fn it_is_shown_without_its_secrets() {
+fn the_view_of_a_model_shows_no_secrets() {
     let (model, _) = read(WHOLE);
     let view = model.view();
     assert_eq!(view["key"], "${MODEL_KEY}");
@@ -61,7 +61,7 @@ fn it_is_shown_without_its_secrets() {
 }
 
 #[test]
-fn whatever_is_wrong_is_told_with_its_place_and_makes_the_whole_choice_invalid() {
+fn every_mistake_is_reported_with_its_line_and_makes_the_model_invalid() {
     for (text, field, place) in [
         ("model = 1", "model", (1, 9)),
         ("[model]\nname = 1", "model.name", (2, 8)),

@@ -42,7 +42,7 @@ fn foreign_words_in_a_problem_cannot_act_on_a_terminal() {
 }
 
 #[test]
-fn only_errors_are_errors_and_programs_get_what_is_known() {
+fn problems_are_errors_or_warnings_and_json_has_all_fields() {
     assert!(problem().is_error() && !Problem::warning("odd").is_error());
     assert!(Severity::Error > Severity::Warning);
     let json = serde_json::to_value(Problem { line: Some(3), ..problem() }.field("env.A").minor()).unwrap();

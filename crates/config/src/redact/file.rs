@@ -9,7 +9,7 @@ use crate::{
     document::{Document, masked},
     mask::{self, HIDDEN, literal},
     node::{Node, Value},
-    placeholder::Bare,
+    placeholder::BareName,
 };
 
 /// A longer text beside the servers, such as a history of prompts, is not a setting that a user would recognize.
@@ -73,7 +73,7 @@ fn hide(node: &Node, above: Context, hidden: &mut Hidden) {
     match &node.value {
         Value::Text(text) => {
             let shown = match above {
-                Context::Secret => literal(text, Bare::Names),
+                Context::Secret => literal(text, BareName::Placeholder),
                 Context::Rest if text.chars().count() > MAX_SETTING => HIDDEN.to_owned(),
                 Context::Names | Context::NamesOrEntry | Context::Entry | Context::Rest => mask::argument(text),
             };
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_beside_the_servers_hides_its_secrets_too() {
+    fn secrets_outside_of_the_servers_are_hidden_too() {
         let text = r#"{
   "primaryApiKey": "canary", "theme": "dark", "account": { "refresh_token": ["canary"], "uuid": 7 },
   "history": ["this prompt is a long one, and it holds the word canary"],
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn comments_are_shown_but_not_what_was_put_aside_in_them() {
+    fn comments_are_shown_without_entries_that_are_commented_out() {
         let shown = shown_json(
             "{\n  // the usual // one\n  /* \"TOKEN\": \"canary\",\n     K: canary */\n  \"url\": \"https://x//y\" }",
         );

@@ -7,7 +7,7 @@ use toolrack_host::{
 };
 
 use super::{
-    Hidden::{Parts, Whole as Secret},
+    Hidden::{Everything as Secret, Parts},
     Kind::{Either, Flag, Map, Milliseconds, Number, Ports, Size, Table as Object, Text, Texts, Time, Whole, Words},
     Row,
     Sets::{Confines, Other, Same},
@@ -15,25 +15,26 @@ use super::{
     fields::{count, joined, rows},
 };
 
-/// Attempts to reconnect.
+/// The value of a number of attempts to reconnect.
 pub(crate) const ATTEMPTS: super::Kind = Whole { least: 0, most: Retry::MOST_ATTEMPTS };
-/// Processes of a server at once.
+/// The value of a number of processes of a server at once.
 const PROCESSES: super::Kind = Whole { least: 1, most: u16::MAX as u64 };
 
 /// An entry.
-pub(crate) const ENTRY: &Table = &Table { title: "entry", is_closed: false, rows: &joined::<{ count(PARTS) }>(PARTS) };
+pub(crate) const ENTRY: &Table =
+    &Table { title: "entry", is_closed: false, rows: &joined::<{ count(ROW_GROUPS) }>(ROW_GROUPS) };
 
-/// Its rows, in the order in which an entry is shown; those of the host are in its crate, beside the fields.
-const PARTS: &[&[Row]] = &[
+/// The rows of an entry, in the order in which an entry is shown. Rows of fields of the host are in the host's crate.
+const ROW_GROUPS: &[&[Row]] = &[
     SERVER,
     &rows::<{ Stdio::FIELDS.len() }>(Stdio::FIELDS),
     &rows::<{ Http::FIELDS.len() }>(Http::FIELDS),
-    TALK,
+    PROTOCOL,
     &rows::<{ Timeouts::FIELDS.len() }>(Timeouts::FIELDS),
     &rows::<{ Limits::FIELDS.len() }>(Limits::FIELDS),
-    SAME,
+    RESPONSE_BYTES,
     &rows::<{ ServerSpec::FIELDS.len() }>(ServerSpec::FIELDS),
-    USE,
+    TOOLS_AND_RETRIES,
 ];
 
 /// How the server is reached.
@@ -44,32 +45,32 @@ const SERVER: &[Row] = &[
         "Whether the server is started. An entry with nothing else switches the entry of its name in a lower \
          layer.",
     )
-    .usually(|| json!(true))
-    .telling(),
+    .by_default(|| json!(true))
+    .characteristic(),
     Row::new("disabled", Flag, "The opposite of `enabled`, as other programs write it.")
-        .usually(|| json!(false))
+        .by_default(|| json!(false))
         .shown_as("enabled")
-        .telling(),
+        .characteristic(),
     Row::new(
         "type",
         Words(TYPES),
-        "How the server is reached. `sse` is the transport of 2024-11-05, which is never used unasked.",
+        "How the server is reached. `sse` is the transport of 2024-11-05, which is used only if this field names it.",
     )
     .also(&[("transport", "other programs")])
     .otherwise("`stdio` with `command` or `container`, `http` with `url`")
     .identity()
-    .telling(),
+    .characteristic(),
     Row::new(
         "container",
         Either(&[Text, Object(CONTAINER)]),
-        "The container in which the server runs: an image, or all that can be said of one. `command` and \
-         `cwd` are then in the image.",
+        "The container in which the server runs: an image, or a table with an image and options. `command` and \
+         `cwd` then refer to the image.",
     )
     .of(Servers::Stdio)
     .filled()
     .otherwise("none")
     .identity()
-    .telling(),
+    .characteristic(),
     Row::new(
         "command",
         Either(&[Text, Texts]),
@@ -80,14 +81,14 @@ const SERVER: &[Row] = &[
     .filled()
     .identity()
     .hidden(Parts)
-    .telling(),
+    .characteristic(),
     Row::new("args", Texts, "The arguments of the program. No shell splits or expands them.")
         .of(Servers::Stdio)
         .filled()
         .identity()
         .hidden(Parts)
         .otherwise("none"),
-    Row::new("env", Map, "Variables of the program, beside those that it inherits and before them.")
+    Row::new("env", Map, "Variables of the program. They override inherited ones.")
         .also(&[("environment", "opencode")])
         .of(Servers::Stdio)
         .filled()
@@ -117,17 +118,17 @@ const SERVER: &[Row] = &[
     )
     .of(Servers::Stdio)
     .identity()
-    .usually(|| json!("safe")),
+    .by_default(|| json!("safe")),
     Row::new("sandbox", Either(&[Flag, Object(SANDBOX)]), "Confines the program and all that it starts (Linux).")
         .of(Servers::Stdio)
-        .usually(|| json!(false)),
+        .by_default(|| json!(false)),
     Row::new("url", Text, "The address of the server, with `http://` or `https://`.")
         .also(&[("http_url", "Gemini CLI"), ("server_url", "Windsurf")])
         .of(Servers::Http)
         .filled()
         .identity()
         .hidden(Parts)
-        .telling(),
+        .characteristic(),
     Row::new("headers", Map, "Headers of every request.")
         .also(&[("http_headers", "Codex")])
         .of(Servers::Http)
@@ -176,13 +177,13 @@ const SERVER: &[Row] = &[
 ];
 
 /// How the client speaks to the server.
-const TALK: &[Row] = &[
+const PROTOCOL: &[Row] = &[
     Row::new(
         "protocol",
         Words(Protocol::WORDS),
         "The eras of MCP that may be spoken: `legacy` is 2025-11-25 and older, `modern` 2026-07-28.",
     )
-    .usually(|| json!(Protocol::default())),
+    .by_default(|| json!(Protocol::default())),
     Row::new(
         "timeout",
         Either(&[Time, Milliseconds, Object(TIMES)]),
@@ -193,7 +194,7 @@ const TALK: &[Row] = &[
 ];
 
 /// The bound that HTTP clients know by another name.
-const SAME: &[Row] = &[Row::new(
+const RESPONSE_BYTES: &[Row] = &[Row::new(
     "max_response_bytes",
     Whole { least: 1024, most: 1024 * 1024 * 1024 },
     "The same as `max_message_bytes`, by the name that HTTP clients know.",
@@ -202,13 +203,13 @@ const SAME: &[Row] = &[Row::new(
 .sets(Same("max_message_bytes"))
 .shown_as("max_message_bytes")];
 
-/// How often a lost server is started, and which of its tools are used.
-const USE: &[Row] = &[
+/// How often a lost server is started again, and which of its tools are used.
+const TOOLS_AND_RETRIES: &[Row] = &[
     Row::new(
         "for",
         Texts,
         "The members of a team who have the server, one of them: `group:NAME`, `role:NAME`, `person:SUBJECT`, \
-         `service:SUBJECT`. It changes nothing for one person.",
+         `service:SUBJECT`. Without a team it has no effect.",
     )
     .sets(Other(|spec| match &*spec.members {
         [] => Json::Null,
@@ -241,18 +242,14 @@ const USE: &[Row] = &[
 const TYPES: &[&str] =
     &["stdio", "http", "sse", "streamable-http", "streamableHttp", "streamable_http", "local", "remote"];
 
-/// Fields that only describe.
+/// Fields that only describe the entry.
 pub(crate) const NOTES: &Table = &Table {
     title: "notes",
     is_closed: false,
     rows: &[
-        Row::new("description", Text, "A note; it changes nothing."),
-        Row::new(
-            "name",
-            Text,
-            "A note; it changes nothing. In a list of `toolrack.toml` it is the name of the server.",
-        ),
-        Row::new("title", Text, "A note; it changes nothing."),
+        Row::new("description", Text, "A note without any effect."),
+        Row::new("name", Text, "A note without any effect. In a list of `toolrack.toml` it is the name of the server."),
+        Row::new("title", Text, "A note without any effect."),
     ],
 };
 
@@ -296,8 +293,9 @@ pub(crate) const SANDBOX: &Table = &Table {
         .filled()
         .otherwise("none"),
         Row::new("connect", Either(&[Words(&["any"]), Ports]), "TCP ports that it may connect to.")
-            .usually(|| json!([53, 443])),
-        Row::new("bind", Either(&[Words(&["any"]), Ports]), "TCP ports that it may listen on.").usually(|| json!([])),
+            .by_default(|| json!([53, 443])),
+        Row::new("bind", Either(&[Words(&["any"]), Ports]), "TCP ports that it may listen on.")
+            .by_default(|| json!([])),
         Row::new("best_effort", Flag, "Starts the server although the system cannot enforce all of this.")
             .sets(Confines(|sandbox| &mut sandbox.best_effort)),
         Row::new("udp", Flag, "Allows it to use UDP, and to list the network interfaces.")
@@ -313,7 +311,7 @@ pub(crate) const SANDBOX_LIMITS: &Table = &Table {
         Row::new("memory", Size { least: 1 << 20 }, "The memory of each process that it has to itself.")
             .otherwise("no bound"),
         Row::new("processes", PROCESSES, "Processes at once, all that it starts included.")
-            .usually(|| json!(Sandbox::default().processes)),
+            .by_default(|| json!(Sandbox::default().processes)),
         Row::new("files", Whole { least: 16, most: 1 << 20 }, "Open files of each process.").otherwise("no bound"),
         Row::new("cpu", Time, "The processor time of each process, at least a second.").otherwise("no bound"),
     ],
@@ -329,15 +327,15 @@ pub(crate) const CONTAINER: &Table = &Table {
             .identity(),
         Row::new("engine", Words(Engine::WORDS), "The engine; `auto` is Podman if it is installed, else Docker.")
             .identity()
-            .usually(|| json!(Engine::default().word())),
+            .by_default(|| json!(Engine::default().word())),
         Row::new(
             "pull",
             Words(&["missing", "never"]),
             "Whether an image that is not here is fetched, within `startup_timeout`.",
         )
-        .usually(|| json!("missing")),
+        .by_default(|| json!("missing")),
         Row::new("network", Text, "`none`, `bridge`, or a network of the engine. Not `host`.")
-            .usually(|| json!("none")),
+            .by_default(|| json!("none")),
         Row::new("user", Text, "The user that the server runs as: `UID`, `UID:GID` or names of the image.")
             .otherwise("the image's own"),
         Row::new(
@@ -348,8 +346,9 @@ pub(crate) const CONTAINER: &Table = &Table {
         .filled()
         .identity()
         .otherwise("none"),
-        Row::new("tmpfs", Texts, "Folders in memory that it may change.").usually(|| json!(Container::default().tmpfs)),
-        Row::new("read_only", Flag, "Whether it cannot change the files of its image.").usually(|| json!(true)),
+        Row::new("tmpfs", Texts, "Folders in memory that it may change.")
+            .by_default(|| json!(Container::default().tmpfs)),
+        Row::new("read_only", Flag, "Whether it cannot change the files of its image.").by_default(|| json!(true)),
         Row::new("limits", Object(CONTAINER_LIMITS), "Limits of its use of the machine."),
     ],
 };
@@ -360,9 +359,9 @@ pub(crate) const CONTAINER_LIMITS: &Table = &Table {
     rows: &[
         // Engines take no less than 6 MiB.
         Row::new("memory", Size { least: 6 << 20 }, "The memory of all its processes.")
-            .usually(|| json!(Container::default().memory)),
+            .by_default(|| json!(Container::default().memory)),
         Row::new("processes", PROCESSES, "Processes and threads at once.")
-            .usually(|| json!(Container::default().processes)),
+            .by_default(|| json!(Container::default().processes)),
         Row::new("cpus", Number { least: 0.01, most: 1024.0 }, "Processors that it may keep busy.")
             .otherwise("no bound"),
     ],
@@ -398,28 +397,28 @@ pub(crate) const OAUTH: &Table = &Table {
         )
         .identity()
         .otherwise("the one without a name"),
-        Row::new("grant", Words(GRANTS), "How to get a token; all but the first are for programs without a person.")
+        Row::new("grant", Words(GRANTS), "How to get a token; all but the first are for programs without a user.")
             .also(&[("grant_type", "OAuth")])
-            .usually(|| json!(Grant::default())),
+            .by_default(|| json!(Grant::default())),
         Row::new("private_key", Text, "The key that stands for a secret: PEM, of a P-256, P-384, Ed25519 or RSA key.")
             .filled()
             .hidden(Secret)
             .otherwise("none"),
-        Row::new("private_key_file", Text, "The file that holds that key, by its whole path.")
+        Row::new("private_key_file", Text, "The file that holds that key, by its full path.")
             .filled()
             .otherwise("none"),
         Row::new("key_id", Text, "The `kid` under which the authorization server knows that key.")
             .filled()
             .otherwise("none"),
-        Row::new("assertion", Text, "A JWT by another party about who this is.")
+        Row::new("assertion", Text, "A JWT of another party that names this program.")
             .filled()
             .hidden(Secret)
             .otherwise("none"),
-        Row::new("assertion_file", Text, "The file that holds that JWT, by its whole path. It is read on each use.")
+        Row::new("assertion_file", Text, "The file that holds that JWT, by its full path. It is read on each use.")
             .filled()
             .otherwise("none"),
         Row::new("idp", Object(IDP), "The identity provider of the grant `enterprise_managed`.").otherwise("none"),
-        Row::new("dpop", Flag, "Whether tokens are bound to a key (RFC 9449).").usually(|| json!(false)),
+        Row::new("dpop", Flag, "Whether tokens are bound to a key (RFC 9449).").by_default(|| json!(false)),
     ],
 };
 

@@ -7,7 +7,7 @@ use toolrack_host::{
 };
 
 use super::{
-    Hidden::{Parts, Whole as Secret},
+    Hidden::{Everything as Secret, Parts},
     Kind::{
         Either, Entries, Flag, NamedEntries, Number, Numbers, Object as Anything, Ports, Table as Object, Tables, Text,
         Texts, Whole, Words,
@@ -31,14 +31,14 @@ pub(crate) const TOOLRACK: &Table = &Table {
     is_closed: false,
     rows: &[
         Row::new("unset", Words(&["error", "empty"]), "What a variable without a value means.")
-            .usually(|| json!("error")),
+            .by_default(|| json!("error")),
         Row::new(
             "pins",
             Words(PinMode::WORDS),
             "What happens to a tool whose definition has changed, where the entry does not set it: nothing, a \
              warning, or quarantine.",
         )
-        .usually(|| json!(PinMode::default())),
+        .by_default(|| json!(PinMode::default())),
         Row::new("tools", Object(TOOLS), "How tools are named and called."),
         Row::new("model", Object(MODEL), "The model that answers `ask` and `chat`."),
         Row::new("sessions", Object(SESSIONS), "How long conversations are kept."),
@@ -70,7 +70,7 @@ pub(crate) const AGENT: &Table = &Table {
             Words(&["worker", "channel"]),
             "Whether the agent carries out tasks itself; a `channel` gives them to others, and gets no tools.",
         )
-        .usually(|| json!("worker")),
+        .by_default(|| json!("worker")),
         Row::new("mcp", NamedEntries, "Entries of this agent alone, which replace others of the same name.")
             .otherwise("none"),
         Row::new("model", Object(MODEL), "As `[model]`, for this agent.").otherwise("`[model]`"),
@@ -130,34 +130,34 @@ pub(crate) const TOOLS: &Table = &Table {
             "The names that models see: `mcp__server__tool`, `server_tool`, `mcp_server__tool`, `tool`, or a \
              template such as `x-{tool}--{server}`.",
         )
-        .usually(|| json!("mcp__server__tool")),
-        Row::new("name_length", Numbers(&[64, 128]), "The longest name that a model takes.").usually(|| json!(64)),
+        .by_default(|| json!("mcp__server__tool")),
+        Row::new("name_length", Numbers(&[64, 128]), "The longest name that a model takes.").by_default(|| json!(64)),
         Row::new(
             "dashes",
             Words(&["keep", "underscore"]),
             "Whether `-` in the names of servers and tools becomes `_`.",
         )
-        .usually(|| json!("keep")),
+        .by_default(|| json!("keep")),
         Row::new(
             "validate_args",
             Words(ValidateArgs::WORDS),
             "What happens to arguments that do not fit the tool's schema, where the entry does not set it: nothing, a warning, or \
              they are not sent.",
         )
-        .usually(|| json!(ValidateArgs::default())),
+        .by_default(|| json!(ValidateArgs::default())),
         Row::new(
             "invisible",
             Words(Invisible::WORDS),
             "What happens to invisible characters in the texts of servers, where the entry does not set \
              it.",
         )
-        .usually(|| json!(Invisible::default())),
+        .by_default(|| json!(Invisible::default())),
         Row::new(
             "refresh",
             Words(&["run", "turn"]),
             "When a model learns that tools have changed: with your next message, or each time that it is asked.",
         )
-        .usually(|| json!("run")),
+        .by_default(|| json!("run")),
     ],
 };
 
@@ -225,9 +225,9 @@ pub(crate) const AUDIT: &Table = &Table {
             Words(&["hash", "full"]),
             "Whether arguments are stored as a hash, or in full with known secrets hidden.",
         )
-        .usually(|| json!("hash")),
-        Row::new("keep_days", NUMBER, "Days for which rows are stored; 0 means forever.").usually(|| json!(90)),
-        Row::new("keep", NUMBER, "How many of the newest rows are stored; 0 means all.").usually(|| json!(100_000)),
+        .by_default(|| json!("hash")),
+        Row::new("keep_days", NUMBER, "Days for which rows are stored; 0 means forever.").by_default(|| json!(90)),
+        Row::new("keep", NUMBER, "How many of the newest rows are stored; 0 means all.").by_default(|| json!(100_000)),
     ],
 };
 
@@ -242,13 +242,13 @@ pub(crate) const EGRESS: &Table = &Table {
             Words(PROFILES),
             "`local` goes wherever a server is configured; `hosted` only to public addresses, with HTTPS.",
         )
-        .usually(|| json!("local")),
-        Row::new("ports", Ports, "Ports beside 443.").usually(|| json!([])),
+        .by_default(|| json!("local")),
+        Row::new("ports", Ports, "Ports beside 443.").by_default(|| json!([])),
         Row::new("allow", Texts, "Hosts, addresses and networks that are trusted, with any scheme and port.")
-            .usually(|| json!([])),
+            .by_default(|| json!([])),
         Row::new("proxy", Text, "The http or https address of a proxy, `environment` or `off`.")
             .hidden(Parts)
-            .usually(|| json!("environment")),
+            .by_default(|| json!("environment")),
     ],
 };
 
@@ -284,9 +284,9 @@ pub(crate) const POLICY: &Table = &Table {
         Row::new("confirm", GLOBS, "Tools whose calls a person decides about.").otherwise("none"),
         Row::new("deny", GLOBS, "Tools whose calls never run.").otherwise("none"),
         Row::new("otherwise", Words(&["allow", "confirm", "deny"]), "What happens to calls that no rule is about.")
-            .usually(|| json!("confirm")),
+            .by_default(|| json!("confirm")),
         Row::new("allow_read_only", Flag, "Whether a server is believed that says that a tool changes nothing.")
-            .usually(|| json!(false)),
+            .by_default(|| json!(false)),
         Row::new("rules", Tables(RULE), "Rules with conditions.").otherwise("none"),
     ],
 };

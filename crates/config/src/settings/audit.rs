@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_are_kept_for_a_while_unless_the_file_says_otherwise() {
+    fn rows_are_kept_for_a_default_time_unless_the_file_changes_it() {
         assert_eq!(read("").0, Audit::default());
         assert_eq!(read("[audit]\n").0, Audit { arguments_in_full: false, days: Some(90), rows: Some(100_000) });
         let (audit, problems) = read("[audit]\narguments = \"full\"\nkeep_days = 0\nkeep = 5\n");
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_forgets_nothing_and_keeps_no_arguments() {
+    fn a_wrong_audit_setting_deletes_no_rows_and_stores_no_arguments() {
         for (text, field, line) in [
             ("[audit]\narguments = \"all\"", "audit.arguments", 2),
             ("[audit]\narguments = \"full\"\nkeep = -1", "audit.keep", 3),

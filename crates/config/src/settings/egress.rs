@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn a_word_is_a_profile_and_a_table_says_more() {
+    fn egress_is_a_profile_name_or_a_table() {
         assert_eq!(read("").0, EgressRules::default());
         for (text, profile) in [
             ("egress = \"local\"", Profile::Local),
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_lets_nothing_out_but_https_to_public_addresses() {
+    fn a_wrong_egress_setting_allows_only_https_to_public_addresses() {
         for (text, field, line) in [
             ("egress = \"none\"", "egress", 1),
             ("egress = true", "egress", 1),

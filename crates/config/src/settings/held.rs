@@ -48,7 +48,7 @@ fn value(table: &Table, key: &str, sample: Json) -> Json {
 }
 
 #[test]
-fn each_setting_is_read_and_changes_what_counts() {
+fn each_setting_is_read_and_applied() {
     let schema = toolrack_host::Validator::compile(&crate::schema::settings()).expect("a schema");
     let mut held = 0;
     for (table, head) in TABLES {
@@ -75,7 +75,7 @@ fn each_setting_is_read_and_changes_what_counts() {
 }
 
 #[test]
-fn a_default_is_what_a_setting_says_that_is_not_there() {
+fn an_absent_setting_equals_its_documented_default() {
     for (table, head) in TABLES {
         for row in table.rows {
             let Some(usual) = row.usual() else { continue };

@@ -69,7 +69,7 @@ fn a_folder_that_is_moved_over_another_is_followed() {
 }
 
 #[test]
-fn a_folder_that_goes_with_one_branch_and_comes_with_another_is_followed() {
+fn a_folder_that_disappears_and_comes_back_with_a_branch_is_watched_again() {
     let (_root, file) = folder_with_file();
     let other = file.with_file_name("toolrack.toml");
     let (_watch, hears) = watched(&[&file, &other]);
@@ -120,7 +120,7 @@ fn a_change_that_the_system_does_not_report_is_found_by_looking() {
 }
 
 #[test]
-fn nothing_is_left_of_a_watch_that_was_dropped() {
+fn a_dropped_watch_leaves_nothing_behind() {
     let (_root, file) = folder_with_file();
     let (watch, hears) = watched(&[&file]);
     drop(watch);

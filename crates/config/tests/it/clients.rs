@@ -150,7 +150,7 @@ fn every_program_s_servers_are_offered_and_can_be_added_as_they_are() {
 
 /// The offers of the program's files as `name: entry` and its notes, for all to see.
 #[test]
-fn every_program_s_servers_mean_here_what_they_mean_there() {
+fn imported_servers_keep_the_meaning_of_every_program() {
     let entry = |client: Client, name: &str| {
         let found = EXAMPLES.iter().filter(|example| example.client == client).flat_map(offers);
         let offer = found.into_iter().find(|offer| offer.name == name).expect("an offer");

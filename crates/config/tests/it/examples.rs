@@ -45,7 +45,7 @@ fn placeholders_are_kept_as_written() {
 }
 
 #[test]
-fn vs_code_loads_but_for_what_only_it_can_ask() {
+fn a_vs_code_file_loads_except_for_its_inputs() {
     let loaded = example!("vscode.json");
     assert_eq!(names(&loaded), ["github", "playwright"]);
     let [problem] = &*loaded.problems else { panic!("{:#?}", loaded.problems) };
@@ -84,7 +84,7 @@ fn windsurf_and_gemini_load_with_their_own_words() {
 }
 
 #[test]
-fn nothing_that_is_shown_holds_a_literal_secret() {
+fn no_view_holds_a_literal_secret() {
     let loaded = load_text(
         "mcp.json",
         r#"{ "mcpServers": {
@@ -104,7 +104,7 @@ fn nothing_that_is_shown_holds_a_literal_secret() {
 }
 
 #[test]
-fn what_comes_back_as_it_was_shown_changes_no_byte_and_one_change_changes_only_its_own() {
+fn an_unchanged_view_changes_no_byte_and_one_changed_field_only_its_own_bytes() {
     let examples = fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/examples")).expect("a folder");
     let mut entries = 0;
     for example in examples {

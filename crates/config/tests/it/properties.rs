@@ -14,7 +14,7 @@ use toolrack_config::{
 
 use super::load_file;
 
-/// A file in parts: what is before the entries, each entry with its name, and what is behind them.
+/// A file in parts: the text before the entries, each entry with its name, and the text after them.
 #[derive(Clone, Debug)]
 struct Parts {
     file: &'static str,
@@ -29,7 +29,7 @@ impl Parts {
         format!("{}{entries}{}", self.head, self.tail)
     }
 
-    /// The bytes before and behind the entry `index`.
+    /// The text before and after the entry `index`.
     fn around(&self, index: usize) -> (String, String) {
         let join = |entries: &[(String, String)]| entries.iter().map(|(_, text)| text.as_str()).collect::<String>();
         let before = format!("{}{}", self.head, join(&self.entries[..index]));
@@ -45,7 +45,7 @@ fn comment() -> impl Strategy<Value = String> {
     "[a-z \"'{}\\[\\]=,#/]{0,12}".prop_map(|text| text.replace("*/", ""))
 }
 
-/// JSON with one entry a line, comments between and inside them, and commas behind all or all but the last.
+/// JSON with one entry a line, comments between and inside them, and commas after all of them or all but the last.
 fn json_parts() -> impl Strategy<Value = Parts> {
     let style = (prop::sample::select(vec!["\n", "\r\n"]), prop::sample::select(vec!["  ", "\t"]), any::<bool>());
     (names(), style, prop::collection::vec((comment(), 0..4_usize), 5)).prop_map(|(names, style, notes)| {
@@ -69,7 +69,7 @@ fn json_parts() -> impl Strategy<Value = Parts> {
     })
 }
 
-/// TOML with a table for each entry, of our form or of Codex's.
+/// TOML with a table for each entry, in our format or in Codex's.
 fn toml_parts() -> impl Strategy<Value = Parts> {
     let style = (prop::sample::select(vec!["\n", "\r\n"]), any::<bool>());
     (names(), style, prop::collection::vec((comment(), 0..4_usize), 5)).prop_map(|(names, style, notes)| {
@@ -98,8 +98,8 @@ fn toml_parts() -> impl Strategy<Value = Parts> {
     })
 }
 
-/// Without white space and commas, which go with an entry.
-fn bare(text: &str) -> String {
+/// Removes white space and commas, which an edit may remove with an entry.
+fn without_separators(text: &str) -> String {
     text.chars().filter(|c| !c.is_whitespace() && *c != ',').collect()
 }
 
@@ -136,13 +136,24 @@ fn check_edits(parts: &Parts, chosen: prop::sample::Index) -> Result<(), TestCas
     let note: String = own
         .split_inclusive('\n')
         .take_while(|line| {
-            bare(line).is_empty() || !line.contains(['"', '[']) || line.trim_start().starts_with(['#', '/'])
+            without_separators(line).is_empty()
+                || !line.contains(['"', '['])
+                || line.trim_start().starts_with(['#', '/'])
         })
         .take(2)
         .collect();
-    let left = bare(&read());
-    prop_assert!(left.starts_with(&bare(&before)) && left.ends_with(&bare(&after)), "{}", read());
-    prop_assert!(left.len() <= bare(&before).len() + bare(&after).len() + bare(&note).len(), "{}", read());
+    let left = without_separators(&read());
+    prop_assert!(
+        left.starts_with(&without_separators(&before)) && left.ends_with(&without_separators(&after)),
+        "{}",
+        read()
+    );
+    prop_assert!(
+        left.len()
+            <= without_separators(&before).len() + without_separators(&after).len() + without_separators(&note).len(),
+        "{}",
+        read()
+    );
     prop_assert_eq!(load_file(home.path(), &path).entries.len(), parts.entries.len() - 1);
     Ok(())
 }
@@ -167,7 +178,7 @@ proptest! {
     }
 
     #[test]
-    fn nothing_shows_what_env_and_headers_say(value in secret(), name in "[A-Za-z][A-Za-z0-9_-]{0,8}", damage in 0..200_usize) {
+    fn no_output_shows_values_of_env_and_headers(value in secret(), name in "[A-Za-z][A-Za-z0-9_-]{0,8}", damage in 0..200_usize) {
         let home = tempfile::tempdir().expect("a temporary folder");
         for (entry, field) in [(json!({ "command": "x" }), "env"), (json!({ "url": "https://x" }), "headers")] {
             let mut entry = entry;

@@ -18,10 +18,10 @@ fn hold(name: &str, made: &str) {
     if std::env::var_os("TOOLRACK_RENEW").is_some() {
         fs::write(&path, made).expect("a file");
     }
-    let kept = fs::read_to_string(&path).unwrap_or_default();
-    let line = kept.lines().zip(made.lines()).position(|(kept, made)| kept != made);
+    let stored = fs::read_to_string(&path).unwrap_or_default();
+    let line = stored.lines().zip(made.lines()).position(|(stored, made)| stored != made);
     let says = "is not what the rows say: TOOLRACK_RENEW=1 cargo nextest run -p toolrack-config reference";
-    assert!(kept == made, "docs/{name} {says} (line {})", line.map_or(0, |line| line + 1));
+    assert!(stored == made, "docs/{name} {says} (line {})", line.map_or(0, |line| line + 1));
 }
 
 fn pretty(schema: &Json) -> String {
@@ -29,7 +29,7 @@ fn pretty(schema: &Json) -> String {
 }
 
 #[test]
-fn the_schemas_and_the_reference_page_are_what_the_rows_say() {
+fn the_schemas_and_the_reference_page_are_generated_from_the_rows() {
     hold("mcp.schema.json", &pretty(&schema::servers()));
     hold("toolrack.schema.json", &pretty(&schema::settings()));
     hold("reference.md", &schema::reference());
@@ -84,7 +84,7 @@ fn blocks(language: &str) -> Vec<String> {
 }
 
 #[test]
-fn the_examples_of_the_guide_are_what_the_schemas_say() {
+fn the_examples_of_the_guide_fit_the_schemas() {
     let settings = validator(&schema::settings());
     let tables = blocks("toml");
     assert!(tables.len() >= 4, "{tables:?}");
@@ -110,7 +110,7 @@ fn the_examples_of_the_guide_are_what_the_schemas_say() {
 }
 
 #[test]
-fn the_files_of_other_programs_are_what_the_schemas_say() {
+fn the_files_of_other_programs_fit_the_schemas() {
     let (servers, settings) = (validator(&schema::servers()), validator(&schema::settings()));
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/examples");
     let mut checked = 0;
@@ -138,7 +138,7 @@ fn jsonc(text: &str) -> Json {
 }
 
 #[test]
-fn what_the_reader_refuses_the_schema_refuses() {
+fn the_schema_refuses_whatever_the_reader_refuses() {
     let servers = validator(&schema::servers());
     for (entry, is_right) in [
         (json!({ "command": "x", "startup_timeout": "30s", "listTimeout": 3, "call-timeout_ms": 20 }), true),

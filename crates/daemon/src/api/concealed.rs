@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_stays_json_whatever_a_secret_looks_like() {
+    fn a_concealed_answer_stays_json_for_any_secret() {
         let secrets = secrets(&["12345678", r#"a"b\cdefg"#, r#"","error"#]);
         let text =
             json!({ "bytes": 12_345_678, "message": "for 12345678", "error": r#"of a"b\cdefg"#, "x": "" }).to_string();
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_is_searched_however_deep_the_json_in_it_is() {
+    fn a_result_is_searched_for_secrets_at_every_depth() {
         let secret = "p\"ä/word-1";
         let secrets = secrets(&[secret]);
         let every = secret.encode_utf16().map(|unit| format!("\\u{unit:04x}")).collect::<String>();

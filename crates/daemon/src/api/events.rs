@@ -133,8 +133,7 @@ impl Reader {
         let operates = Right::Operate.is_of(&self.principal);
         match audience {
             Audience::All => true,
-            Audience::Approval(asked) => operates || asked.is_same(&self.principal),
-            Audience::Question(asked) => asked.is_same(&self.principal),
+            Audience::Approval(_) | Audience::Question(_) => audience.asks(&self.principal),
             // The member's own world logs these events, too.
             _ if is_of_tenant && !operates => false,
             Audience::Caller(caller) => operates || caller.is_same(&self.principal),

@@ -36,18 +36,18 @@ pub(super) struct NewRole {
 pub(super) async fn list(membership: Joined) -> Answer<Members> {
     let membership = membership?;
     let (store, tenant) = (&membership.store, membership.tenant());
-    let mut held: HashMap<(String, String), Holdings> = HashMap::new();
+    let mut holdings: HashMap<(String, String), Holdings> = HashMap::new();
     let key = |member: &Principal| (member.issuer().to_owned(), member.subject().to_owned());
     for token in store.team_tokens(Tokens::OfTenant(tenant)).await? {
-        held.entry(key(&token.member)).or_default().add_token(&token);
+        holdings.entry(key(&token.member)).or_default().add_token(&token);
     }
     for grant in store.grants(Grants::OfTenant(tenant)).await? {
-        held.entry(key(&grant.member)).or_default().add_grant(&grant);
+        holdings.entry(key(&grant.member)).or_default().add_grant(&grant);
     }
     let members = store.members(Some(tenant)).await?;
     let shown = members.iter().map(|member| {
-        let holdings = held.remove(&key(member)).unwrap_or_default();
-        ListedMember::of(member, &holdings, member.is_same(membership.member()))
+        let of_member = holdings.remove(&key(member)).unwrap_or_default();
+        ListedMember::of(member, &of_member, member.is_same(membership.member()))
     });
     Ok(Json(Members { members: shown.collect() }))
 }
@@ -65,7 +65,7 @@ pub(super) async fn change(
     Body(NewRole { role }): Body<NewRole>,
 ) -> Result<Response, ApiError> {
     let membership = membership?;
-    let member = named(&membership, &id).await?;
+    let member = find_member(&membership, &id).await?;
     let own = membership.member();
     let gives_more = |right: &Right| right.is_of_role(role) && !right.is_of(own);
     if let Some(right) = Right::ALL.iter().find(|right| gives_more(right)) {
@@ -83,7 +83,7 @@ pub(super) async fn change(
     responses((status = 204), (status = 404, body = ApiError), (status = 409, body = ApiError)))]
 pub(super) async fn remove(membership: Joined, By(caller): By, Path(id): Path<String>) -> Result<Response, ApiError> {
     let membership = membership?;
-    let member = named(&membership, &id).await?;
+    let member = find_member(&membership, &id).await?;
     apply(&membership, &member, MemberChange::Remove, &caller).await
 }
 
@@ -93,7 +93,7 @@ pub(super) async fn remove(membership: Joined, By(caller): By, Path(id): Path<St
         (status = 409, body = ApiError)))]
 pub(super) async fn tokens(membership: Joined, Path(id): Path<String>) -> Answer<access::MemberTokens> {
     let membership = membership?;
-    let member = named(&membership, &id).await?;
+    let member = find_member(&membership, &id).await?;
     access::tokens_of(&membership, &member).await
 }
 
@@ -107,7 +107,7 @@ pub(super) async fn revoke_token(
     Path((id, token)): Path<(String, String)>,
 ) -> Result<Response, ApiError> {
     let membership = membership?;
-    let member = named(&membership, &id).await?;
+    let member = find_member(&membership, &id).await?;
     access::revoke_token_of(&membership, &member, &token, &caller).await
 }
 
@@ -117,7 +117,7 @@ pub(super) async fn revoke_token(
         (status = 409, body = ApiError)))]
 pub(super) async fn clients(membership: Joined, Path(id): Path<String>) -> Answer<access::MemberClients> {
     let membership = membership?;
-    let member = named(&membership, &id).await?;
+    let member = find_member(&membership, &id).await?;
     access::clients_of(&membership, &member).await
 }
 
@@ -131,12 +131,12 @@ pub(super) async fn end_client(
     Path((id, client)): Path<(String, String)>,
 ) -> Result<Response, ApiError> {
     let membership = membership?;
-    let member = named(&membership, &id).await?;
+    let member = find_member(&membership, &id).await?;
     access::end_client_of(&membership, &member, &client, &caller).await
 }
 
-/// The member of the caller's tenant with this id. The answer does not reveal whether another tenant has such a member.
-async fn named(membership: &Membership, id: &str) -> Result<Principal, ApiError> {
+/// Returns the member of the caller's tenant with this id. The answer does not reveal whether another tenant has such a member.
+async fn find_member(membership: &Membership, id: &str) -> Result<Principal, ApiError> {
     let members = membership.store.members(Some(membership.tenant())).await?;
     members.into_iter().find(|member| member.key() == id).ok_or_else(no_member)
 }
@@ -153,8 +153,7 @@ async fn apply(
 ) -> Result<Response, ApiError> {
     match membership.store.change_member(membership.tenant(), owner(member), change, by).await? {
         MemberChanged::LastAdmin => {
-            let message =
-                "you are the only administrator of your tenant: without you, its members could not be changed here";
+            let message = "you are the only administrator of your tenant, and it must keep one";
             Err(ApiError::new(StatusCode::CONFLICT, "LAST_ADMIN", message)
                 .hint("give another member the role `admin` first"))
         }

@@ -26,9 +26,9 @@ const MAX_MESSAGES: usize = 10_000;
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct SessionsQuery {
-    /// `me` (the default), or `all` for those of all members, which only an administrator may list.
+    /// `me` (the default), or `all` for the conversations of all members, which only an administrator may list.
     #[serde(default)]
-    of: Whom,
+    of: ConversationsOf,
     /// Words that the title contains.
     q: Option<String>,
     /// The id of the last session of the page before this one.
@@ -40,7 +40,7 @@ pub(super) struct SessionsQuery {
 /// Whose conversations to list.
 #[derive(Clone, Copy, Debug, Default, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
-enum Whom {
+enum ConversationsOf {
     #[default]
     Me,
     All,
@@ -58,30 +58,30 @@ fn store(world: &World) -> Result<&Store, ApiError> {
     world.store.as_ref().ok_or_else(ApiError::no_store)
 }
 
-/// The conversation of the caller that `typed` means. An administrator can also find conversations of other members, by
-/// the whole id.
-async fn find(store: &Store, caller: &Caller, typed: &str) -> Result<(Session, Owned), ApiError> {
+/// Finds the conversation of the caller that `typed` names. An administrator can also find conversations of other
+/// members, by the full id.
+async fn find(store: &Store, caller: &Caller, typed: &str) -> Result<(Session, OwnedBy), ApiError> {
     let principal = caller.principal();
     let own = store.find_session(typed, Whose::Of(principal)).await;
     let id = Uuid::try_parse(typed).ok().filter(|_| Right::Administer.is_of(principal));
     match (own, id) {
-        (Err(StoreError::UnknownSession { .. }), Some(id)) => Ok((store.session(id).await?, Owned::ByAnother)),
-        (own, _) => Ok((own?, Owned::ByCaller)),
+        (Err(StoreError::UnknownSession { .. }), Some(id)) => Ok((store.session(id).await?, OwnedBy::OtherMember)),
+        (own, _) => Ok((own?, OwnedBy::Caller)),
     }
 }
 
-/// Whose conversation was found.
+/// The owner of a conversation.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Owned {
-    ByCaller,
-    ByAnother,
+enum OwnedBy {
+    Caller,
+    OtherMember,
 }
 
 /// Finds a conversation to read. If an administrator reads a conversation of another member, the audit log records
 /// that.
 async fn find_to_read(store: &Store, caller: &Caller, typed: &str) -> Result<Session, ApiError> {
     let (session, owned) = find(store, caller, typed).await?;
-    if owned == Owned::ByAnother {
+    if owned == OwnedBy::OtherMember {
         store.record_reading(&session, caller).await?;
     }
     Ok(session)
@@ -98,8 +98,8 @@ pub(super) async fn list(
 ) -> Answer<Sessions> {
     let store = store(&world)?;
     let whose = match wanted.of {
-        Whom::Me => Whose::Of(caller.principal()),
-        Whom::All => {
+        ConversationsOf::Me => Whose::Of(caller.principal()),
+        ConversationsOf::All => {
             check(Right::Administer, caller.principal())?;
             Whose::All
         }
@@ -119,11 +119,11 @@ pub(super) async fn list(
     Ok(Json(Sessions { sessions: sessions.iter().map(About::from).collect(), total }))
 }
 
-/// A part of a conversation.
+/// Which messages of a conversation to return.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-pub(super) struct Part {
+pub(super) struct PageQuery {
     /// Only messages after this position: `next` of the page before.
     after: Option<u64>,
     /// The most messages: 10,000 by default, and never more.
@@ -140,8 +140,8 @@ pub(super) struct Transcript {
     next: Option<u64>,
 }
 
-/// At most `limit` messages of a session from the position `from` on, with secrets hidden; and the last position, if
-/// more follow.
+/// Returns at most `limit` messages of a session from the position `from` on, with secrets hidden, and the last position
+/// if more messages follow.
 async fn messages_from(
     world: &World,
     session: &Session,
@@ -157,24 +157,24 @@ async fn messages_from(
 }
 
 /// A conversation, by its id, the beginning of its id, or `last`.
-#[utoipa::path(get, path = "/api/v1/sessions/{id}", tag = "sessions", params(("id" = String, Path), Part),
+#[utoipa::path(get, path = "/api/v1/sessions/{id}", tag = "sessions", params(("id" = String, Path), PageQuery),
     responses((status = 200, body = Transcript), (status = 404, body = ApiError),
         (status = 409, body = ApiError)))]
 pub(super) async fn get(
     Extension(world): State,
     By(caller): By,
     Path(id): Path<String>,
-    Query(part): Query<Part>,
+    Query(page): Query<PageQuery>,
 ) -> Answer<Transcript> {
     let session = find_to_read(store(&world)?, &caller, &id).await?;
-    let from = part.after.map_or(0, |after| after.saturating_add(1));
-    let limit = part.limit.unwrap_or(MAX_MESSAGES).clamp(1, MAX_MESSAGES);
+    let from = page.after.map_or(0, |after| after.saturating_add(1));
+    let limit = page.limit.unwrap_or(MAX_MESSAGES).clamp(1, MAX_MESSAGES);
     let (messages, next) = messages_from(&world, &session, from, limit).await?;
     Ok(Json(Transcript { session: About::from(&session), messages, next }))
 }
 
-/// Deletes a conversation permanently. Needs the whole id, because `last` or the beginning of an id could mean another
-/// one by now.
+/// Deletes a conversation permanently. Needs the full id, because `last` or the beginning of an id could mean another
+/// conversation by now.
 #[utoipa::path(delete, path = "/api/v1/sessions/{id}", tag = "sessions", params(("id" = String, Path)),
     responses((status = 204), (status = 404, body = ApiError),
         (status = 409, body = ApiError)))]
@@ -187,9 +187,9 @@ pub(super) async fn delete(
     let (session, owned) = find(store, &caller, &id).await?;
     if session.id.to_string() != id {
         let error = ApiError::new(StatusCode::NOT_FOUND, "UNKNOWN_SESSION", "no conversation has this id");
-        return Err(error.hint("give the whole id, as GET /api/v1/sessions has it"));
+        return Err(error.hint("give the full id, as GET /api/v1/sessions lists it"));
     }
-    if owned == Owned::ByAnother {
+    if owned == OwnedBy::OtherMember {
         store.record_deletion(&session, &caller).await?;
     }
     store.delete_session(session.id).await?;
@@ -224,13 +224,13 @@ pub(super) async fn export(
     Query(format): Query<Format>,
 ) -> Result<Response, ApiError> {
     let mut session = find_to_read(store(&world)?, &caller, &id).await?;
-    // The API conceals secrets only in JSON answers, and this is none.
+    // The API conceals secrets only in JSON answers, and this answer is a file.
     session.title = world.secrets.conceal(&session.title).into_owned();
     let (mut messages, mut next) = messages_from(&world, &session, 0, MAX_MESSAGES).await?;
     while let Some(last) = next {
-        let (more, then) = messages_from(&world, &session, last + 1, MAX_MESSAGES).await?;
+        let (more, following) = messages_from(&world, &session, last + 1, MAX_MESSAGES).await?;
         messages.extend(more);
-        next = then;
+        next = following;
     }
     let (kind, ending, text) = match format.format {
         Kind::Md => ("text/markdown; charset=utf-8", "md", markdown::document(&session, &messages)),

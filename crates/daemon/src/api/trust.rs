@@ -102,12 +102,12 @@ async fn quarantined_tools(world: &World) -> Result<Vec<StoredTool>, ApiError> {
         return Ok(Vec::new());
     };
     let loaded = world.loaded();
-    let mut kept = store.quarantine().await?;
-    kept.retain(|quarantined| {
+    let mut stored = store.quarantine().await?;
+    stored.retain(|quarantined| {
         let spec = loaded.desired.get(&quarantined.pinned_server.server);
         spec.is_some_and(|spec| PinnedServer::of(&quarantined.pinned_server.server, spec) == quarantined.pinned_server)
     });
-    Ok(kept)
+    Ok(stored)
 }
 
 /// An entry of a project that no user has agreed to run.

@@ -11,7 +11,7 @@ fn of(error: impl Into<ApiError>) -> (u16, String) {
 }
 
 #[test]
-fn each_failure_of_the_database_has_a_status_and_a_word_of_its_own() {
+fn each_failure_of_the_database_has_its_own_status_and_code() {
     let path = || PathBuf::from("/data/toolrack.db");
     let typed = || "abcd".to_owned();
     for (error, status, code) in [
@@ -23,15 +23,15 @@ fn each_failure_of_the_database_has_a_status_and_a_word_of_its_own() {
         (StoreError::Corrupt { path: path() }, 500, "INTERNAL"),
         (StoreError::Newer { path: path(), found: 9, known: 8 }, 500, "INTERNAL"),
     ] {
-        let said = error.to_string();
+        let error_text = error.to_string();
         let shown = ApiError::from(error);
-        assert_eq!(shown.error.message, said, "what is wrong, and what to do, is told whatever the status");
-        assert_eq!((shown.status().as_u16(), &*shown.error.code), (status, code), "{said}");
+        assert_eq!(shown.error.message, error_text, "what is wrong, and what to do, is told whatever the status");
+        assert_eq!((shown.status().as_u16(), &*shown.error.code), (status, code), "{error_text}");
     }
 }
 
 #[test]
-fn an_edit_that_was_not_made_tells_a_file_that_cannot_be_written_from_one_that_says_something_else() {
+fn a_failed_edit_has_different_errors_for_an_unwritable_and_for_a_changed_file() {
     let path = || PathBuf::from("/home/mcp.json");
     let full = EditError::Io { doing: "write", path: path(), source: io::Error::from(io::ErrorKind::StorageFull) };
     assert_eq!(of(EditFailed::Edit(full)), (507, "NOT_WRITTEN".to_owned()));
@@ -48,16 +48,16 @@ fn an_edit_that_was_not_made_tells_a_file_that_cannot_be_written_from_one_that_s
 }
 
 #[test]
-fn what_does_not_begin_says_whether_waiting_or_another_id_helps() {
+fn a_call_that_cannot_begin_says_whether_waiting_or_another_id_helps() {
     assert_eq!(of(NotBegun::NameInUse), (409, "ID_IN_USE".to_owned()));
     assert_eq!(of(NotBegun::TooMany(7)), (429, "TOO_MANY".to_owned()));
-    assert!(ApiError::from(NotBegun::TooMany(7)).error.message.starts_with("7 others"));
+    assert!(ApiError::from(NotBegun::TooMany(7)).error.message.starts_with("7 calls"));
     assert_eq!(of(NotReloaded::Ending), (503, "ENDING".to_owned()));
     assert_eq!(of(NotReloaded::Rejected(vec![])), (409, "CONFIG_REJECTED".to_owned()));
 }
 
 #[tokio::test]
-async fn an_error_is_json_with_the_members_that_it_has_and_no_others() {
+async fn an_error_in_json_has_only_the_documented_members() {
     for (error, expected) in [
         (ApiError::not_found("gone"), json!({ "code": "NOT_FOUND", "message": "gone" })),
         (

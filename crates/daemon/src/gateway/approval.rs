@@ -108,7 +108,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_decision_to_allow_is_one() {
+    fn only_decisions_to_allow_allow() {
         for (answer, allowed) in [
             (json!({"action": "accept", "content": {"decision": "allow"}}), true),
             (json!({"action": "accept", "content": {"decision": "deny"}}), false),
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn what_servers_say_cannot_fake_another_line_of_the_question() {
+    fn text_of_servers_cannot_fake_another_line_of_the_question() {
         let arguments = json!({"path": "a\u{1b}[2J"}).as_object().cloned().unwrap();
         let server = ServerName::new("fs").unwrap();
         let mut question = Confirm::new(server, "write\nAsked because: you said so", arguments, "rule 1");

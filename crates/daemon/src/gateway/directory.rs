@@ -103,20 +103,20 @@ impl Directory {
     /// it.
     async fn get_or_read(&self, begin: impl FnOnce() -> Reading, age: Duration) -> Arc<Listed> {
         let reading = self.get_cached(age).unwrap_or_else(|| {
-            let begun = begin();
+            let started = begin();
             self.cached.rcu(|kept| match kept {
                 // Another client has begun in this moment.
                 Some(kept) if is_recent(&kept.1, kept.0.elapsed(), age) => Some(Arc::clone(kept)),
-                _ => Some(Arc::new((Instant::now(), begun.clone()))),
+                _ => Some(Arc::new((Instant::now(), started.clone()))),
             });
-            self.get_cached(age).unwrap_or(begun)
+            self.get_cached(age).unwrap_or(started)
         });
         reading.await
     }
 
     fn get_cached(&self, age: Duration) -> Option<Reading> {
-        let kept = self.cached.load();
-        kept.as_ref().filter(|kept| is_recent(&kept.1, kept.0.elapsed(), age)).map(|kept| kept.1.clone())
+        let stored = self.cached.load();
+        stored.as_ref().filter(|stored| is_recent(&stored.1, stored.0.elapsed(), age)).map(|stored| stored.1.clone())
     }
 }
 
@@ -291,11 +291,11 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_list_that_no_caller_waited_for_is_read_again_and_one_that_a_caller_waits_for_is_not() {
         let directory = Directory::default();
-        let begun = Arc::new(AtomicUsize::new(0));
+        let started = Arc::new(AtomicUsize::new(0));
         let begin = || {
-            let begun = Arc::clone(&begun);
+            let started = Arc::clone(&started);
             let slow = async move {
-                begun.fetch_add(1, Ordering::Relaxed);
+                started.fetch_add(1, Ordering::Relaxed);
                 // The longest time that a server may take; after that, its items are left out.
                 let read = timeout(SLOWEST, sleep(SLOWEST / 2)).await;
                 let readable = read.map(|()| ServerName::new("slow").unwrap()).into_iter().collect();
@@ -309,18 +309,18 @@ mod tests {
                 assert!(poll!(&mut abandoned).is_pending());
             }
             advance(Duration::from_secs(3_600)).await;
-            let before = begun.load(Ordering::Relaxed);
+            let before = started.load(Ordering::Relaxed);
             assert_eq!(directory.get_or_read(begin, age).await.readable.len(), 1, "a part is missing");
-            assert_eq!(begun.load(Ordering::Relaxed) - before, 1, "what was given up is read anew");
+            assert_eq!(started.load(Ordering::Relaxed) - before, 1, "what was given up is read anew");
             directory.forget();
             tokio::join!(directory.get_or_read(begin, age), directory.get_or_read(begin, age));
-            assert_eq!(begun.load(Ordering::Relaxed) - before, 2, "who asks meanwhile waits for the same");
+            assert_eq!(started.load(Ordering::Relaxed) - before, 2, "who asks meanwhile waits for the same");
             directory.forget();
         }
     }
 
     #[test]
-    fn templates_are_told_apart_by_what_stands_around_their_expressions() {
+    fn templates_are_distinguished_by_the_text_around_their_expressions() {
         for (template, uri, expected) in [
             ("fake://note/{name}", "fake://note/ada", true),
             ("fake://note/{name}", "fake://note/", false),

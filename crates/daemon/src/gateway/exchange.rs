@@ -188,21 +188,21 @@ impl Exchange {
             if !to_say.is_empty() {
                 return Out::Message(to_say.remove(0));
             }
-            let heard = tokio::select! {
-                heard = news::next(news) => heard,
+            let received = tokio::select! {
+                received = news::next(news) => received,
                 uris = subscribed.updated() => {
                     to_say.extend(uris.iter().map(|uri| news::updated(uri, Some(self.id.json()))));
                     continue;
                 }
                 () = self.gateway.0.stop.cancelled() => None,
             };
-            let Some(heard) = heard else {
+            let Some(received) = received else {
                 let subscription = format!(r#"{{"_meta":{{"{META_SUBSCRIPTION}":{}}}}}"#, self.id.json());
                 let result = self.gateway.completed(Era::Modern, subscription.into(), false);
                 self.work = Work::Ended;
                 return Out::Answer(Ok(result));
             };
-            for news in heard.iter().filter(|news| news.concerns(&self.caller.view, &self.caller.principal)) {
+            for news in received.iter().filter(|news| news.concerns(&self.caller.view, &self.caller.principal)) {
                 if let News::Changed(list, _) = news
                     && filter.wants(*list)
                 {

@@ -179,7 +179,7 @@ impl Post<'_> {
         running: Option<Running>,
     ) -> Result<Response, Refused> {
         let refused = |refusal| Refused { id: Some(id.clone()), era: caller.era, refusal };
-        let begun = async {
+        let started = async {
             match self.gateway.open(caller, id, request).await? {
                 Opened::Answered(result) => Ok((None, Some(Out::Answer(Ok(result))))),
                 Opened::Exchange(mut exchange) => {
@@ -188,11 +188,11 @@ impl Post<'_> {
                 }
             }
         };
-        let begun = match &running {
-            Some(running) => running.token.clone().run_until_cancelled(begun).await,
-            None => Some(begun.await),
+        let started = match &running {
+            Some(running) => running.token.clone().run_until_cancelled(started).await,
+            None => Some(started.await),
         };
-        match begun {
+        match started {
             // The client cancelled the request: there is no answer.
             None => Ok(events::nothing()),
             Some(Err(refusal)) => Err(refused(refusal)),
@@ -230,8 +230,10 @@ impl Post<'_> {
 fn principal(gateway: &Gateway, extensions: &Extensions) -> Result<Principal, Refusal> {
     let proved = extensions.get::<Principal>().or(gateway.0.options.unproven.as_ref()).cloned();
     proved.ok_or_else(|| {
-        Refusal::invalid_request("it is not known who asks: the layer in front of the gateway names no principal")
-            .status(StatusCode::UNAUTHORIZED)
+        Refusal::invalid_request(
+            "the request does not prove who sends it: the layer in front of the gateway names no principal",
+        )
+        .status(StatusCode::UNAUTHORIZED)
     })
 }
 

@@ -183,7 +183,7 @@ mod tests {
     use crate::gateway::{options::GatewayOptions, view::Views};
 
     #[test]
-    fn an_acknowledgement_names_what_is_honoured_and_nothing_else() {
+    fn an_acknowledgement_names_only_the_accepted_notifications() {
         let wanted = json!({"toolsListChanged": true, "resourceSubscriptions": ["x:\"y"], "more": true});
         let filter: Filter = serde_json::from_value(wanted).unwrap();
         let told: Value = serde_json::from_slice(&filter.acknowledged("\"a\"")).unwrap();
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_server_logs_is_for_who_operates_it_and_what_has_changed_for_all() {
+    fn log_messages_reach_operators_only_and_changes_reach_all_clients() {
         let view = Views::new(&GatewayOptions::default()).default_view();
         let server = ServerName::new("git").unwrap();
         let log = News::Log { server: server.clone(), level: 1, message: "of another member".to_owned() };

@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_client_finds_its_parked_call_whatever_other_clients_have_requested_meanwhile() {
+    async fn a_client_finds_its_parked_call_despite_requests_of_other_clients() {
         let views = Views::new(&GatewayOptions::default());
         let view = |query: &str| views.of(Some(query)).unwrap();
         let (parked, (mut one, ..)) = (memory(), waiting());

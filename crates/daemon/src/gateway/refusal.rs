@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn a_quota_tells_the_client_in_whole_seconds_when_to_try_again() {
+    fn retry_after_of_a_quota_is_in_whole_seconds() {
         let quota = Quota::read("calls_per_minute", 60.0).unwrap();
         let (setting, wait) = ("limits.calls_per_minute".to_owned(), Duration::from_millis(1_200));
         let over = OverQuota::new("a member", setting, "the team file", (quota, 60), wait);

@@ -1,5 +1,5 @@
-//! Clients of 2025-11-25 and older: they introduce themselves once and have a session from then on. A client over stdio
-//! has a session in either era, for the state of its connection.
+//! Sessions of clients that speak 2025-11-25 or older: a session begins with `initialize`. A client over stdio has a
+//! session in either era, for the state of its connection.
 
 use std::{
     collections::{HashMap, hash_map::Entry},
@@ -28,12 +28,12 @@ use super::{
 };
 use crate::shares::{Full, Place, Shares};
 
-/// Questions to one client that wait for its answer.
+/// The most questions that wait for the answer of one client.
 const MOST_QUESTIONS: usize = 64;
 /// A session that was used within this time is not ended to make room for another.
 const NOT_IDLE: Duration = Duration::from_secs(60);
 
-/// Digits of a session's id that are shown.
+/// How many digits of a session's id users see.
 const MARK: usize = 8;
 
 type Reply = oneshot::Sender<Result<Value, String>>;
@@ -42,23 +42,23 @@ type Reply = oneshot::Sender<Result<Value, String>>;
 #[derive(Clone, Debug)]
 pub(super) struct Agreed {
     pub(super) abilities: Abilities,
-    /// The client's name for itself.
+    /// The name that the client gives itself.
     pub(super) name: Option<Arc<str>>,
 }
 
-/// One client.
+/// The session of one client.
 #[derive(Debug)]
 pub(super) struct Session {
     pub(super) id: String,
     mark: Arc<str>,
-    /// The principal that began it, as it was then; no other one can use it.
+    /// The principal that began the session, as it was then. No other principal can use the session.
     pub(super) principal: Principal,
     pub(super) view: Arc<View>,
     pub(super) agreed: OnceLock<Agreed>,
     /// Cancelled when the session has ended.
     pub(super) over: CancellationToken,
     pub(super) slots: Arc<Semaphore>,
-    /// The resources that it is subscribed to, if it is of the older era.
+    /// The resources that a client of the legacy era subscribed to.
     pub(super) subscribed: Subscribed,
     state: Mutex<State>,
     most_calls: usize,
@@ -91,7 +91,7 @@ enum Stream {
     },
 }
 
-/// A standing stream, as its task knows it.
+/// An open standing stream, which its task owns.
 #[derive(Debug)]
 pub(super) struct OpenStream {
     number: u64,
@@ -128,7 +128,7 @@ impl Session {
         Arc::clone(&self.mark)
     }
 
-    /// Whether `principal` began it, in the membership that it has now.
+    /// Returns whether `principal` began the session, in its current membership.
     pub(super) fn is_of(&self, principal: &Principal) -> bool {
         self.principal.is_same(principal) && self.principal.membership() == principal.membership()
     }
@@ -143,12 +143,12 @@ impl Session {
         if is_busy { Duration::ZERO } else { state.used.elapsed() }
     }
 
-    /// Adds a question; returns the number that its answer will have.
+    /// Adds a question; returns its number, which the answer repeats.
     pub(super) fn ask(&self, reply: Reply) -> Result<u64, Reply> {
         self.state.lock().ask(reply)
     }
 
-    /// Takes the client's answer to a question. An answer to none is ignored, as JSON-RPC demands.
+    /// Takes the client's answer to a question. Ignores an answer to no question, as JSON-RPC demands.
     pub(super) fn answered(&self, id: &Value, answer: Result<Value, String>) {
         let number = id.as_u64().or_else(|| id.as_str().and_then(|digits| digits.parse().ok()));
         if let Some(reply) = number.and_then(|number| self.state.lock().questions.remove(&number)) {
@@ -169,7 +169,7 @@ impl Session {
         }
     }
 
-    /// The client cancels a request.
+    /// Cancels a request, as its client asked.
     pub(super) fn cancel(&self, id: &Id) {
         if let Some(token) = self.state.lock().running.get(id) {
             token.cancel();
@@ -185,7 +185,7 @@ impl Session {
         level >= self.state.lock().level
     }
 
-    /// The notification that tells the client of these news, if it gets one.
+    /// Returns the notification of these news for the client, if the client wants one.
     pub(super) fn notification(&self, news: &News) -> Option<Bytes> {
         match news {
             News::Changed(list, _) => Some(news::changed(*list, None)),
@@ -195,8 +195,8 @@ impl Session {
         }
     }
 
-    /// Opens the standing stream, which replaces an earlier one. It has the news since the session began, or since the
-    /// earlier stream.
+    /// Opens the standing stream, which replaces an earlier one. The stream has all news since the session began, or since
+    /// the earlier stream ended.
     pub(super) fn open_stream(&self, fresh: impl FnOnce() -> broadcast::Receiver<News>) -> OpenStream {
         self.state.lock().open_stream(self.over.child_token(), fresh)
     }
@@ -287,8 +287,8 @@ impl Sessions {
         Self { all: HashMap::new(), shares: bounds.shares(bounds.sessions), idle: bounds.session_idle }
     }
 
-    /// Adds a session; returns the one that has to end to make room for it, if there is one: of the same principal when
-    /// that has its share, and otherwise of the principal with the most sessions.
+    /// Adds a session. Returns the session that must end to make room, if there is one: a session of the same principal if
+    /// that principal has used up its share, otherwise one of the principal with the most sessions.
     pub(super) fn insert(&mut self, session: Arc<Session>) -> Result<Option<Arc<Session>>, Refusal> {
         let mut replaced = None;
         let mut place = self.shares.take(&session.principal);
@@ -305,7 +305,7 @@ impl Sessions {
         Ok(replaced)
     }
 
-    /// Removes the session that `principal` has left idle for longest, if that is long enough.
+    /// Removes the session that `principal` has left idle for longest, if it was idle for [`NOT_IDLE`].
     fn remove_idlest_of(&mut self, principal: &Principal) -> Option<Arc<Session>> {
         let own = self.all.values().filter(|(_, place)| place.is_of(principal)).map(|(session, _)| session);
         let idlest = own.max_by_key(|session| session.idle()).filter(|session| session.idle() >= NOT_IDLE)?.clone();
@@ -362,12 +362,12 @@ mod tests {
         sessions.begin(of_ann.clone()).unwrap();
         assert!(sessions.session(&of_ann.id, &person("bob")).is_none());
         assert!(sessions.session(&of_ann.id, &Principal::LOCAL).is_none());
-        assert!(sessions.session(&of_ann.id, &person("ann").in_membership(1)).is_none(), "she was removed meanwhile");
+        assert!(sessions.session(&of_ann.id, &person("ann").in_membership(1)).is_none(), "ann was removed meanwhile");
         assert!(sessions.session(&of_ann.id, &person("ann").in_groups(["new"]).unwrap()).is_some());
     }
 
     #[tokio::test(start_paused = true)]
-    async fn one_too_many_ends_the_idlest_and_none_that_is_in_use() {
+    async fn one_session_too_many_ends_the_idlest_one_but_none_in_use() {
         let (sessions, old, busy) = (sessions(), session(), session());
         sessions.begin(old.clone()).unwrap();
         sessions.begin(busy.clone()).unwrap();
@@ -393,12 +393,12 @@ mod tests {
         let of_ann = of(&halved, "ann").unwrap();
         advance(NOT_IDLE).await;
         let of_bob = [(); 2].map(|()| of(&halved, "bob").unwrap());
-        assert!(of(&halved, "bob").is_err(), "his were used a moment ago, and hers is not his");
+        assert!(of(&halved, "bob").is_err(), "both sessions of bob were used a moment ago, and ann's must not end");
         advance(NOT_IDLE).await;
         of(&halved, "bob").unwrap();
         assert_eq!(of_bob.iter().filter(|session| session.over.is_cancelled()).count(), 1);
         assert!(!of_ann.over.is_cancelled());
-        // When the table is full, the one with the most makes room, however long others were idle.
+        // When the table is full, the principal with the most sessions makes room, however long other sessions were idle.
         let (of_ann, of_bob) = (of(&shared, "ann").unwrap(), [(); 2].map(|()| of(&shared, "bob").unwrap()));
         advance(NOT_IDLE).await;
         of_bob.iter().for_each(|session| session.touch());
@@ -426,17 +426,17 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_new_stream_takes_the_place_of_the_one_before_and_misses_nothing() {
-        let (room, session) = (NewsSender::default(), session());
-        let first = session.open_stream(|| room.subscribe());
-        let second = session.open_stream(|| room.subscribe());
+        let (sender, session) = (NewsSender::default(), session());
+        let first = session.open_stream(|| sender.subscribe());
+        let second = session.open_stream(|| sender.subscribe());
         assert!(first.ends.is_cancelled() && !second.ends.is_cancelled());
         session.close_stream(first);
-        assert!(!second.ends.is_cancelled(), "the end of the first is not that of the second");
+        assert!(!second.ends.is_cancelled(), "the end of the first stream does not end the second");
         assert!(matches!(session.state.lock().stream, Stream::Open { .. }), "the second is still open");
     }
 
     #[tokio::test(start_paused = true)]
-    async fn only_so_many_questions_wait_and_those_of_calls_that_have_ended_do_not_count() {
+    async fn questions_of_ended_calls_do_not_count_against_the_most_that_may_wait() {
         let session = session();
         let ask = || {
             let (reply, answer) = oneshot::channel();

@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn a_result_is_completed_with_what_it_lacks_and_keeps_what_it_has() {
+    fn missing_members_of_a_result_are_added_and_others_kept() {
         assert_eq!(completed("{}", false), json!({"resultType": "complete", "_meta": {"who": 1}}));
         assert_eq!(
             completed(r#" { "a": 1}"#, true),

@@ -106,12 +106,12 @@ impl View {
         let look = self.look();
         let render = |after: Option<&str>| render(&look, after);
         let are = |pages: &Pages| pages.are(version, look.profile.as_ref());
-        let kept = self.pages.load_full();
-        if are(&kept) {
-            return kept.page(key, render);
+        let stored = self.pages.load_full();
+        if are(&stored) {
+            return stored.page(key, render);
         }
         let fresh = Arc::new(Pages::of(version, look.profile.clone()));
-        let before = self.pages.compare_and_swap(&kept, Arc::clone(&fresh));
+        let before = self.pages.compare_and_swap(&stored, Arc::clone(&fresh));
         // Another client may have stored the same version meanwhile.
         let pages = if are(&before) { &before } else { &fresh };
         pages.page(key, render)

@@ -15,19 +15,19 @@ use super::seconds;
 pub struct Member {
     /// The id of the member in the control API. It gives no access.
     pub id: String,
-    /// The tenant.
+    /// The tenant of the member.
     pub tenant: String,
-    /// The name, for people.
+    /// The name of the member, as users see it.
     pub name: String,
     /// `person` or `service`.
     pub kind: &'static str,
     /// `viewer`, `user`, `operator`, `auditor`, `admin` or `scraper`.
     pub role: &'static str,
-    /// The groups.
+    /// The groups of the member.
     pub groups: Vec<String>,
     /// The issuer that vouches for the member; `toolrack` for one that `toolrack team token` made.
     pub issuer: String,
-    /// The member, as the issuer names it.
+    /// The issuer's id for the member.
     pub subject: String,
 }
 
@@ -100,19 +100,19 @@ impl ListedMember {
 #[derive(Clone, Debug, Serialize, ToSchema)]
 #[schema(title = "MemberToken")]
 pub struct Token {
-    /// Names the token. It gives no access.
+    /// The id of the token. It gives no access.
     pub id: String,
     /// `personal`, `browser` for the session of a browser, or `access` for the token of a client.
     pub purpose: &'static str,
-    /// The purpose that its maker gave for it; for a session, the name of the browser.
+    /// The label that the member gave the token; for a session, the name of the browser.
     pub label: String,
-    /// The client that has it.
+    /// The client that has the token.
     pub client: Option<String>,
-    /// The profile, if it is valid only for the MCP endpoint of that profile.
+    /// The profile, if the token is valid only for the MCP endpoint of that profile.
     pub profile: Option<String>,
-    /// In RFC 3339.
+    /// When the token was made, in RFC 3339.
     pub made_at: String,
-    /// In RFC 3339; `null` if it does not end by itself.
+    /// When the token expires, in RFC 3339; `null` if it does not expire.
     pub ends_at: Option<String>,
 }
 
@@ -136,7 +136,7 @@ impl From<&TeamToken> for Token {
 pub(crate) struct OwnToken {
     #[serde(flatten)]
     token: Token,
-    /// Whether this request was sent with it.
+    /// Whether this request was sent with this token.
     current: bool,
 }
 
@@ -157,22 +157,22 @@ pub(crate) struct Client {
     name: String,
     /// The id of the client: the URL of its metadata document, if it has one.
     client: String,
-    /// The place to which the browser went back when the member allowed it.
+    /// The origin to which the browser returned when the member allowed the client.
     sent_to: Option<String>,
     /// The resource for which its tokens are valid.
     resource: String,
     scope: String,
-    /// In RFC 3339.
+    /// When the member allowed the client, in RFC 3339.
     allowed_at: Option<String>,
-    /// When it last got a token, in RFC 3339.
+    /// When the client last got a token, in RFC 3339.
     renewed_at: Option<String>,
-    /// When it ends unless it is renewed, in RFC 3339.
+    /// When the permission ends unless the client renews its token, in RFC 3339.
     ends_at: Option<String>,
 }
 
 impl From<Grant> for Client {
     fn from(grant: Grant) -> Self {
-        let at = |at: i64| time(at).map(seconds);
+        let shown_time = |at: i64| time(at).map(seconds);
         Self {
             id: grant.family,
             name: text::for_line(&grant.client_name).into_owned(),
@@ -180,9 +180,9 @@ impl From<Grant> for Client {
             sent_to: Url::parse(&grant.redirect_uri).ok().map(|uri| uri[..url::Position::BeforePath].to_owned()),
             resource: grant.resource,
             scope: grant.scope,
-            allowed_at: at(grant.made_at),
-            renewed_at: grant.renewed_at.and_then(at),
-            ends_at: at(grant.ends_at),
+            allowed_at: shown_time(grant.made_at),
+            renewed_at: grant.renewed_at.and_then(shown_time),
+            ends_at: shown_time(grant.ends_at),
         }
     }
 }

@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_full_table_and_an_id_in_use_are_told_apart() {
+    fn a_full_table_and_an_id_in_use_have_different_errors() {
         let mut all = Named::default();
         let mut begin = |name: &str| all.insert(name.to_owned(), CancellationToken::new());
         (1..MAX).for_each(|id| begin(&id.to_string()).unwrap());

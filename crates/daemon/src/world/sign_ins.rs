@@ -209,22 +209,22 @@ mod tests {
 
     #[test]
     fn an_address_is_taken_once_and_only_while_it_is_waited_for() {
-        let mut begun = Begun::default();
+        let mut started = Begun::default();
         let back = "http://127.0.0.1:9/callback?code=c&state=s1";
-        assert_eq!(begun.paste("a", back), Err(PasteRefused::NotAwaited));
+        assert_eq!(started.paste("a", back), Err(PasteRefused::NotAwaited));
         let given_up = CancellationToken::new();
         let (pastes, mut pasted) = oneshot::channel();
-        begun.begin("a", &given_up, pastes);
-        assert_eq!(begun.paste("a", back), Err(PasteRefused::NotAwaited), "there is no page yet");
+        started.begin("a", &given_up, pastes);
+        assert_eq!(started.paste("a", back), Err(PasteRefused::NotAwaited), "there is no page yet");
         let page = "https://as.example/?redirect_uri=http%3A%2F%2F127.0.0.1%3A9%2Fcallback&state=s1";
-        begun.change("a", &given_up, |now| now.page = Some(page.to_owned()));
-        assert_eq!(begun.paste("a", "http://127.0.0.1:9/callback?state=s2"), Err(PasteRefused::Another));
-        assert_eq!(begun.paste("b", back), Err(PasteRefused::NotAwaited));
-        assert_eq!(begun.paste("a", back), Ok(()));
+        started.change("a", &given_up, |now| now.page = Some(page.to_owned()));
+        assert_eq!(started.paste("a", "http://127.0.0.1:9/callback?state=s2"), Err(PasteRefused::Another));
+        assert_eq!(started.paste("b", back), Err(PasteRefused::NotAwaited));
+        assert_eq!(started.paste("a", back), Ok(()));
         assert_eq!(pasted.try_recv().unwrap().as_str(), back);
-        assert_eq!(begun.paste("a", back), Err(PasteRefused::NotAwaited));
+        assert_eq!(started.paste("a", back), Err(PasteRefused::NotAwaited));
         let (pastes, _pasted) = oneshot::channel();
-        let before = begun.begin("a", &CancellationToken::new(), pastes);
+        let before = started.begin("a", &CancellationToken::new(), pastes);
         before.unwrap().cancel();
         assert!(given_up.is_cancelled(), "the sign-in before is the one to give up");
     }

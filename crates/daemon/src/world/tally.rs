@@ -312,13 +312,13 @@ mod tests {
     #[test]
     fn members_read_that_a_server_has_ended_and_not_what_it_wrote() {
         let error = "the server process ended (exit status 3); its last words: of a caller; 2 times it sent more";
-        let told = |event: Value| without_output(&event);
+        let report = |event: Value| without_output(&event);
         let less = "the server process ended (exit status 3)";
-        assert_eq!(told(json!({ "error": error })), Some(json!({ "error": less })));
-        assert_eq!(told(json!({ "reason": error, "server": "s" })), Some(json!({ "reason": less, "server": "s" })));
+        assert_eq!(report(json!({ "error": error })), Some(json!({ "error": less })));
+        assert_eq!(report(json!({ "reason": error, "server": "s" })), Some(json!({ "reason": less, "server": "s" })));
         let state = |error: &str| json!({ "state": { "state": "failed", "error": error } });
-        assert_eq!(told(state(error)), Some(state(less)));
-        assert_eq!(told(state(less)), None);
+        assert_eq!(report(state(error)), Some(state(less)));
+        assert_eq!(report(state(less)), None);
     }
 
     #[test]

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use tokio::task::JoinSet;
 use toolrack_testkit::{Home, SideEffects, fake_server_path, processes};
 
-use crate::up::{Events, LONG, Up, Ways};
+use crate::up::{DaemonOptions, Events, LONG, Up};
 
 /// Two agents beside the shared servers. The fake server writes its effects to `effects`.
 fn home(effects: &SideEffects) -> Home {
@@ -48,17 +48,17 @@ async fn no_agent_sees_the_servers_of_another() {
     assert_eq!(names(&up.get("/agents/coder/api/v1/servers").await), ["one", "shared"]);
     assert_eq!(names(&up.get("/agents/a%2Fb%20c/api/v1/servers").await), ["shared", "two"]);
 
-    let call = async |of: &str, tool: &str| {
+    let call = async |base: &str, tool: &str| {
         let body = json!({ "tool": tool, "arguments": { "text": "hi" }, "approved": true });
-        up.post(&format!("{of}/api/v1/calls"), body).await
+        up.post(&format!("{base}/api/v1/calls"), body).await
     };
     up.eventually("the agent's server is connected", async || {
         let one = up.get("/agents/coder/api/v1/servers/one").await;
         (one["state"] == "connected").then_some(())
     })
     .await;
-    let (status, said) = call("/agents/coder", "one/echo").await;
-    assert_eq!(status, 200, "{said}");
+    let (status, body) = call("/agents/coder", "one/echo").await;
+    assert_eq!(status, 200, "{body}");
     assert_eq!(call("/agents/coder", "two/echo").await.0, 404);
     assert_eq!(call("", "one/echo").await.0, 404);
     up.down().await;
@@ -66,12 +66,12 @@ async fn no_agent_sees_the_servers_of_another() {
 }
 
 #[tokio::test]
-async fn the_token_of_an_agent_leads_to_its_tools_and_nowhere_else() {
+async fn the_token_of_an_agent_opens_only_its_own_mcp_endpoint() {
     let effects = SideEffects::new();
     let up = Up::of(home(&effects)).await;
     let (status, given) = up.post("/api/v1/agents/coder/token", json!({})).await;
     assert_eq!((status.as_u16(), &given["mcp"]), (200, &json!("/agents/coder/mcp")));
-    assert_eq!(up.post("/api/v1/agents/coder/token", json!({})).await.1, given, "it stays the same");
+    assert_eq!(up.post("/api/v1/agents/coder/token", json!({})).await.1, given, "the token stays the same");
     let token = given["token"].as_str().unwrap();
     let initialize = json!({ "jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {
         "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": { "name": "t", "version": "1" },
@@ -88,19 +88,20 @@ async fn the_token_of_an_agent_leads_to_its_tools_and_nowhere_else() {
 }
 
 #[tokio::test]
-async fn the_token_of_an_agent_opens_its_address_however_that_is_written() {
+async fn the_token_of_an_agent_opens_its_endpoint_in_every_percent_encoding() {
     let home = Home::new();
     home.write("toolrack/toolrack.toml", "[[agents]]\nid = \"my-agent\"\n[[agents]]\nid = \"other\"\n");
     let up = Up::of(home).await;
     let (_, given) = up.post("/api/v1/agents/my-agent/token", json!({})).await;
     assert_eq!(given["mcp"], "/agents/my-agent/mcp");
-    let (_, others) = up.post("/api/v1/agents/other/token", json!({})).await;
-    let ping = json!({ "jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {
+    let (_, other) = up.post("/api/v1/agents/other/token", json!({})).await;
+    let initialize = json!({ "jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {
         "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": { "name": "t", "version": "1" },
     } });
     for path in ["/agents/my-agent/mcp", "/agents/my%2Dagent/mcp"] {
-        for (token, status) in [(&given["token"], 200), (&others["token"], 401)] {
-            let asked = up.client.post(format!("{}{path}", up.url)).bearer_auth(token.as_str().unwrap()).json(&ping);
+        for (token, status) in [(&given["token"], 200), (&other["token"], 401)] {
+            let asked =
+                up.client.post(format!("{}{path}", up.url)).bearer_auth(token.as_str().unwrap()).json(&initialize);
             let asked = asked.header("accept", "application/json, text/event-stream").send().await.unwrap();
             assert_eq!(asked.status(), status, "{path}");
         }
@@ -109,22 +110,22 @@ async fn the_token_of_an_agent_opens_its_address_however_that_is_written() {
 }
 
 #[tokio::test]
-async fn a_world_that_no_client_uses_ends_with_its_servers_and_begins_anew() {
+async fn an_unused_world_ends_with_its_servers_and_starts_again_on_demand() {
     let effects = SideEffects::new();
     let up = Up::idle(home(&effects), Duration::from_millis(300)).await;
-    // A client listens to the events of one of them the whole time, so that it is always in use.
+    // A client listens to the events of one agent, so that its world stays in use.
     let listening = up.request(Method::GET, "/agents/coder/api/v1/events").send().await.unwrap();
     let mut listening = Events::of(listening);
     up.get("/agents/a%2Fb%20c/api/v1/servers").await;
     assert!(is_running(&up, "a/b c").await);
     up.eventually("the unused world ends", async || (!is_running(&up, "a/b c").await).then_some(())).await;
-    assert!(is_running(&up, "coder").await, "a world in use has ended");
+    assert!(is_running(&up, "coder").await, "a world in use must not end");
     up.get("/agents/a%2Fb%20c/api/v1/servers").await;
-    assert!(is_running(&up, "a/b c").await, "it begins anew");
+    assert!(is_running(&up, "a/b c").await, "the world starts again");
 
     assert_eq!(up.post("/api/v1/agents/coder/stop", json!({})).await.0, 204);
     let ended = async { while listening.next().await.is_some() {} };
-    tokio::time::timeout(LONG, ended).await.expect("its streams end with it");
+    tokio::time::timeout(LONG, ended).await.expect("the event streams of a world end with it");
     up.down().await;
 }
 
@@ -133,14 +134,18 @@ async fn an_agent_that_is_not_configured_is_unknown() {
     let effects = SideEffects::new();
     let up = Up::of(home(&effects)).await;
     for (method, path) in [
-        (Method::GET, "/agents/nobody/api/v1/servers"),
-        (Method::POST, "/api/v1/agents/nobody/stop"),
-        (Method::POST, "/api/v1/agents/nobody/token"),
+        (Method::GET, "/agents/missing/api/v1/servers"),
+        (Method::POST, "/api/v1/agents/missing/stop"),
+        (Method::POST, "/api/v1/agents/missing/token"),
     ] {
-        let (status, said) = up.send(method, path, None).await;
-        assert_eq!((status.as_u16(), &said["error"]["code"]), (404, &json!("UNKNOWN_AGENT")), "{path}");
+        let (status, body) = up.send(method, path, None).await;
+        assert_eq!((status.as_u16(), &body["error"]["code"]), (404, &json!("UNKNOWN_AGENT")), "{path}");
     }
-    assert_eq!(up.send(Method::GET, "/agents/coder/api/v1/agents", None).await.0, 404, "an agent knows of no other");
+    assert_eq!(
+        up.send(Method::GET, "/agents/coder/api/v1/agents", None).await.0,
+        404,
+        "an agent does not see other agents"
+    );
     assert_eq!(up.client.get(format!("{}/agents/coder/api/v1/servers", up.url)).send().await.unwrap().status(), 401);
 
     let mut events = up.events(None).await;
@@ -148,12 +153,16 @@ async fn an_agent_that_is_not_configured_is_unknown() {
     up.home.write("toolrack/toolrack.toml", "[[agents]]\nid = \"other\"\n");
     let (_, changed) = events.wait("config_changed").await;
     assert_eq!(changed["agents"], json!(["other"]));
-    assert_eq!(up.send(Method::GET, "/agents/coder/api/v1/servers", None).await.0, 404, "it is gone from the file");
+    assert_eq!(
+        up.send(Method::GET, "/agents/coder/api/v1/servers", None).await.0,
+        404,
+        "the agent is no longer in the file"
+    );
     up.down().await;
 }
 
 #[tokio::test]
-async fn what_is_asked_in_the_world_of_an_agent_is_seen_and_answered_outside_of_it() {
+async fn the_daemon_lists_and_answers_questions_of_agents() {
     let effects = SideEffects::new();
     let up = Up::of(home(&effects)).await;
     for (at, server) in [("", "shared"), ("/agents/coder", "one")] {
@@ -164,8 +173,8 @@ async fn what_is_asked_in_the_world_of_an_agent_is_seen_and_answered_outside_of_
         .await;
     }
     let mut events = up.events(None).await;
-    let write = async |of: &str, tool: &str| {
-        up.post(&format!("{of}/api/v1/calls"), json!({ "tool": tool, "arguments": { "path": "a" } })).await
+    let write = async |base: &str, tool: &str| {
+        up.post(&format!("{base}/api/v1/calls"), json!({ "tool": tool, "arguments": { "path": "a" } })).await
     };
     let answers = async {
         let open = up
@@ -174,18 +183,18 @@ async fn what_is_asked_in_the_world_of_an_agent_is_seen_and_answered_outside_of_
                 (open.len() == 2).then_some(open)
             })
             .await;
-        let told: Vec<_> = open.iter().map(|question| (&question["agent"], &question["server"])).collect();
-        assert_eq!(told, [(&Value::Null, &json!("shared")), (&json!("coder"), &json!("one"))]);
+        let origins: Vec<_> = open.iter().map(|question| (&question["agent"], &question["server"])).collect();
+        assert_eq!(origins, [(&Value::Null, &json!("shared")), (&json!("coder"), &json!("one"))]);
         assert_eq!(up.get("/api/v1/overview").await["approvals"], 2);
         let inside = up.get("/agents/coder/api/v1/approvals").await;
         assert_eq!(inside["approvals"].as_array().unwrap().len(), 1);
         let id = inside["approvals"][0]["id"].as_str().unwrap();
         assert_eq!(open[1]["id"], format!("coder:{id}"));
-        for nobodys in [&*format!("nobody:{id}"), &format!("a/b c:{id}"), &format!("coder:{id}7"), "coder:", ":"] {
-            let path = format!("/api/v1/approvals/{}", nobodys.replace('/', "%2F"));
-            assert_eq!(up.post(&path, json!({ "answer": "once" })).await.0, 404, "{nobodys}");
+        for unknown in [&*format!("missing:{id}"), &format!("a/b c:{id}"), &format!("coder:{id}7"), "coder:", ":"] {
+            let path = format!("/api/v1/approvals/{}", unknown.replace('/', "%2F"));
+            assert_eq!(up.post(&path, json!({ "answer": "once" })).await.0, 404, "{unknown}");
         }
-        assert!(!is_running(&up, "a/b c").await, "an answer begins no world");
+        assert!(!is_running(&up, "a/b c").await, "an answer starts no world");
         assert_eq!(up.answer(&open[1], json!({ "answer": "once" })).await, 204);
         assert_eq!(up.answer(&open[1], json!({ "answer": "once" })).await, 404);
         assert_eq!(up.answer(&open[0], json!({ "answer": "deny" })).await, 204);
@@ -202,10 +211,10 @@ async fn what_is_asked_in_the_world_of_an_agent_is_seen_and_answered_outside_of_
 }
 
 #[tokio::test]
-async fn an_answer_that_comes_after_the_world_of_its_question_has_ended_approves_nothing_in_the_next_one() {
+async fn a_late_answer_approves_nothing_in_the_next_world_of_the_agent() {
     let effects = SideEffects::new();
-    let ways = Ways { grace: Duration::from_millis(100), ..Ways::default() };
-    let up = Up::started(home(&effects), ways).await;
+    let daemon_options = DaemonOptions { grace: Duration::from_millis(100), ..DaemonOptions::default() };
+    let up = Up::started(home(&effects), daemon_options).await;
     let write = || up.post("/agents/coder/api/v1/calls", json!({ "tool": "one/write", "arguments": { "path": "a" } }));
     let connected = async || {
         up.eventually("its server is connected", async || {
@@ -221,7 +230,7 @@ async fn an_answer_that_comes_after_the_world_of_its_question_has_ended_approves
         question
     };
     let ((status, given_up), stale) = futures::join!(write(), first);
-    assert_eq!((status.as_u16(), &given_up["error"]["code"]), (503, &json!("ENDING")), "it ends with its world");
+    assert_eq!((status.as_u16(), &given_up["error"]["code"]), (503, &json!("ENDING")), "the call ends with its world");
     connected().await;
     let second = async {
         let question = up.question().await;
@@ -235,7 +244,7 @@ async fn an_answer_that_comes_after_the_world_of_its_question_has_ended_approves
 }
 
 #[tokio::test]
-async fn a_call_of_an_agent_that_is_under_way_when_the_daemon_ends_has_its_time_to_end() {
+async fn a_daemon_that_ends_waits_for_running_calls_of_agents() {
     let effects = SideEffects::new();
     let up = Up::of(home(&effects)).await;
     up.eventually("its server is connected", async || {
@@ -261,12 +270,12 @@ async fn a_call_of_an_agent_that_is_under_way_when_the_daemon_ends_has_its_time_
     asking.spawn(async { request.send().await.unwrap().text().await.unwrap() });
     let question = up.question().await;
     assert_eq!(up.answer(&question, json!({ "answer": "once" })).await, 204);
-    let begun = async {
+    let started = async {
         while effects.read().runs_of("sleep") == 0 {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     };
-    tokio::time::timeout(LONG, begun).await.expect("the tool is called");
+    tokio::time::timeout(LONG, started).await.expect("the tool is called");
     up.down().await;
     let answer = asking.join_next().await.unwrap().unwrap();
     assert!(answer.contains("slept 1000 ms"), "{answer}");

@@ -21,7 +21,7 @@ async fn wait_for(effects: &SideEffects, says: impl Fn(&Effects) -> bool) {
 }
 
 #[tokio::test]
-async fn a_call_gives_what_the_tool_gave_and_a_failing_tool_is_no_failing_request() {
+async fn a_call_returns_the_tool_s_result_even_if_the_tool_failed() {
     let up = Up::with(&[("fake", fake(&[]))]).await;
     let (status, outcome) = up.call("fake/echo", json!({ "text": "hello" })).await;
     assert_eq!((status.as_u16(), &outcome["text"], &outcome["is_error"]), (200, &json!("hello"), &json!(false)));
@@ -36,7 +36,7 @@ async fn a_call_gives_what_the_tool_gave_and_a_failing_tool_is_no_failing_reques
 }
 
 #[tokio::test]
-async fn what_cannot_be_called_says_what_to_do_with_a_status_of_its_own() {
+async fn each_kind_of_failed_call_has_its_own_status_and_a_hint() {
     let up = Up::with(&[("fake", fake(&[])), ("off", json!({ "command": "x", "enabled": false }))]).await;
     let (status, error) = up.call("fake/ecko", json!({})).await;
     assert_eq!((status.as_u16(), &error["error"]["code"]), (404, &json!("UNKNOWN_TOOL")));
@@ -49,18 +49,18 @@ async fn what_cannot_be_called_says_what_to_do_with_a_status_of_its_own() {
 }
 
 #[tokio::test]
-async fn progress_is_told_in_order_and_the_result_last() {
+async fn progress_is_sent_in_order_and_the_result_last() {
     let up = Up::with(&[("fake", fake(&[]))]).await;
     let call = json!({ "tool": "fake/sleep", "arguments": { "ms": 300, "progress": true }, "approved": true });
     let request = up.request(Method::POST, "/api/v1/calls").header("accept", "text/event-stream");
     let mut events = Events::of(request.json(&call).send().await.unwrap());
-    let mut told = Vec::new();
+    let mut reported = Vec::new();
     while let Some((_, name, data)) = events.next().await {
-        told.push((name, data["progress"].clone()));
+        reported.push((name, data["progress"].clone()));
     }
-    let names: Vec<_> = told.iter().map(|(name, _)| name.as_str()).collect();
+    let names: Vec<_> = reported.iter().map(|(name, _)| name.as_str()).collect();
     assert_eq!(names, ["progress", "progress", "progress", "result"]);
-    assert_eq!(told[..3].iter().map(|(_, at)| at.as_f64().unwrap()).collect::<Vec<_>>(), [100.0, 200.0, 300.0]);
+    assert_eq!(reported[..3].iter().map(|(_, at)| at.as_f64().unwrap()).collect::<Vec<_>>(), [100.0, 200.0, 300.0]);
     up.down().await;
 }
 

@@ -115,7 +115,7 @@ async fn an_entry_that_cannot_work_is_refused_before_anything_is_written() {
 }
 
 #[tokio::test]
-async fn files_are_shown_without_secrets_and_texts_are_checked_without_being_kept() {
+async fn files_are_shown_without_secrets_and_texts_are_checked_without_being_stored() {
     let mut entry = fake(&[]);
     entry["env"] = json!({ "API_KEY": "hunter2-hunter2" });
     let up = Up::with(&[("a", entry)]).await;
@@ -130,7 +130,7 @@ async fn files_are_shown_without_secrets_and_texts_are_checked_without_being_kep
 }
 
 #[tokio::test]
-async fn what_a_server_wrote_and_how_far_it_came_can_be_asked() {
+async fn a_server_can_be_tested_and_its_logs_read() {
     let up = Up::with(&[("gone", json!({ "command": "/nonexistent/server" }))]).await;
     let (status, tested) = up.post("/api/v1/servers/gone/test", json!({})).await;
     assert_eq!((status.as_u16(), &tested["ok"]), (200, &json!(false)));
@@ -142,7 +142,7 @@ async fn what_a_server_wrote_and_how_far_it_came_can_be_asked() {
 }
 
 #[tokio::test]
-async fn one_server_is_connected_anew_by_its_name_and_no_other() {
+async fn reconnect_affects_only_the_named_server() {
     let (one, other) = (SideEffects::new(), SideEffects::new());
     let up =
         Up::with(&[("one", fake(&["--log", one.path_str()])), ("other", fake(&["--log", other.path_str()]))]).await;

@@ -108,7 +108,7 @@ async fn every_address_but_the_two_for_monitors_wants_the_token_of_this_launch()
 }
 
 #[tokio::test]
-async fn a_body_that_is_not_what_is_described_is_refused_at_every_address_that_takes_one() {
+async fn every_route_with_a_body_refuses_a_body_that_does_not_fit_its_description() {
     let up = Up::with(&[("fake", fake(&[]))]).await;
     let before = up.file();
     let large = format!("{{\"name\": \"{}\"}}", "x".repeat(4 * 1024 * 1024));
@@ -184,7 +184,7 @@ async fn a_query_that_is_not_described_is_refused_at_every_address_that_takes_on
 }
 
 #[tokio::test]
-async fn an_address_has_the_methods_that_are_described_and_no_others() {
+async fn a_route_has_only_the_documented_methods() {
     let up = Up::with(&[]).await;
     let all = operations();
     for operation in &all {
@@ -222,7 +222,7 @@ const ODD: &[&str] = &[
 ];
 
 #[tokio::test]
-async fn an_id_that_names_nothing_is_told_so_in_safe_words_however_odd_it_is() {
+async fn an_unknown_id_has_a_safe_error_for_any_text() {
     let up = Up::with(&[("fake", fake(&[]))]).await;
     let before = up.file();
     let long = "x".repeat(5_000);

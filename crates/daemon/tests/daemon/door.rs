@@ -11,7 +11,7 @@ use tokio::{
 };
 use toolrack_testkit::Home;
 
-use crate::up::{LONG, Up, Ways, fake, servers};
+use crate::up::{DaemonOptions, LONG, Up, fake, servers};
 
 #[tokio::test]
 async fn no_client_is_answered_without_the_token_the_right_host_and_the_right_origin() {
@@ -31,23 +31,23 @@ async fn no_client_is_answered_without_the_token_the_right_host_and_the_right_or
 const MANY: usize = 400;
 
 #[tokio::test]
-async fn who_has_the_token_is_served_while_others_hold_all_the_connections_that_they_can() {
+async fn a_client_with_the_token_is_served_while_strangers_hold_their_most_connections() {
     let home = Home::new();
     home.write("toolrack/mcp.json", servers(&[("fake", fake(&[]))]));
-    let up = Up::started(home, Ways { connections: (48, 32, LONG), ..Ways::default() }).await;
+    let up = Up::started(home, DaemonOptions { connections: (48, 32, LONG), ..DaemonOptions::default() }).await;
     let address = up.url.strip_prefix("http://").unwrap();
     // Earlier connections stay.
     let mut events = up.events(None).await;
     let mut held = Vec::new();
     for number in 0..MANY {
         let mut stream = TcpStream::connect(address).await.unwrap();
-        let begun: &[u8] = match number % 3 {
+        let begin_count: &[u8] = match number % 3 {
             0 => b"",
             1 => b"GET /health HTTP/1.1\r\nHost: ",
             _ => b"POST /api/v1/calls HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 9\r\n\r\n",
         };
         // The daemon may have ended it by now.
-        let _ = stream.write_all(begun).await;
+        let _ = stream.write_all(begin_count).await;
         held.push(stream);
         if number % 50 == 0 {
             let asked = up.client.get(format!("{}/api/v1/overview", up.url)).bearer_auth("key");
@@ -66,9 +66,9 @@ async fn who_has_the_token_is_served_while_others_hold_all_the_connections_that_
 }
 
 #[tokio::test]
-async fn a_head_is_due_in_time_from_those_who_have_shown_no_token() {
+async fn a_client_without_a_token_must_send_its_headers_in_time() {
     let heads = Duration::from_millis(500);
-    let up = Up::begun(Home::new(), Ways { connections: (16, 8, heads), ..Ways::default() }).await;
+    let up = Up::begun(Home::new(), DaemonOptions { connections: (16, 8, heads), ..DaemonOptions::default() }).await;
     let address = up.url.strip_prefix("http://").unwrap();
     let mut known = TcpStream::connect(address).await.unwrap();
     let request = format!("GET /api/v1/overview HTTP/1.1\r\nHost: {address}\r\nAuthorization: Bearer key\r\n\r\n");
@@ -108,20 +108,20 @@ async fn a_request_with_two_hosts_origins_or_lengths_is_refused() {
         let mut stream = TcpStream::connect(address).await.unwrap();
         let head = format!("{line} HTTP/1.1\r\nHost: {address}\r\nAuthorization: Bearer key\r\nConnection: close\r\n");
         stream.write_all(format!("{head}{more}\r\n").as_bytes()).await.unwrap();
-        let mut said = String::new();
-        let _ = timeout(LONG, stream.read_to_string(&mut said)).await.expect("it is answered");
-        assert_eq!(said.get(9..12), Some(status), "{line} {more}: {said}");
+        let mut text = String::new();
+        let _ = timeout(LONG, stream.read_to_string(&mut text)).await.expect("it is answered");
+        assert_eq!(text.get(9..12), Some(status), "{line} {more}: {text}");
     }
     up.down().await;
 }
 
 /// The status line and the headers of the next answer.
 async fn next_head(stream: &mut TcpStream) -> String {
-    let mut said = Vec::new();
-    while !said.ends_with(b"\r\n\r\n") {
-        said.push(timeout(LONG, stream.read_u8()).await.expect("it is answered").expect("the connection goes on"));
+    let mut reported = Vec::new();
+    while !reported.ends_with(b"\r\n\r\n") {
+        reported.push(timeout(LONG, stream.read_u8()).await.expect("it is answered").expect("the connection goes on"));
     }
-    let head = String::from_utf8(said).unwrap();
+    let head = String::from_utf8(reported).unwrap();
     let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")).unwrap().parse().unwrap();
     let mut body = vec![0; length];
     let _ = stream.read_exact(&mut body).await.unwrap();
@@ -129,7 +129,7 @@ async fn next_head(stream: &mut TcpStream) -> String {
 }
 
 #[tokio::test]
-async fn a_request_that_is_refused_before_its_body_came_leaves_the_connection_as_it_was() {
+async fn a_request_refused_before_its_body_leaves_the_connection_open() {
     let up = Up::with(&[]).await;
     let address = up.url.strip_prefix("http://").unwrap();
     let mut stream = TcpStream::connect(address).await.unwrap();
@@ -202,7 +202,7 @@ async fn a_client_that_was_away_reads_on_where_it_stopped() {
 }
 
 #[tokio::test]
-async fn a_client_that_saw_another_run_is_told_at_once_that_something_was_missed() {
+async fn a_client_with_an_event_id_of_another_run_gets_a_missed_event_at_once() {
     let up = Up::with(&[("fake", fake(&[]))]).await;
     let mut events = up.events(Some("0")).await;
     let (first, name, _) = events.next().await.unwrap();

@@ -44,7 +44,7 @@ async fn events_have_numbers_without_a_gap_and_all_readers_see_the_same_ones() {
 }
 
 #[tokio::test]
-async fn a_client_that_was_away_for_too_long_is_told_how_much_it_missed_and_reads_on_from_there() {
+async fn a_client_that_was_away_too_long_gets_the_number_of_missed_events_and_continues() {
     let up = Up::with(&[("fake", fake(&[]))]).await;
     let mut events = up.events(None).await;
     up.call("fake/echo", json!({ "text": "first" })).await;
@@ -64,7 +64,7 @@ async fn a_client_that_was_away_for_too_long_is_told_how_much_it_missed_and_read
 }
 
 #[tokio::test]
-async fn an_id_that_no_event_has_is_told_as_missed_and_never_as_an_error() {
+async fn an_unknown_event_id_gets_a_missed_event_and_no_error() {
     let up = Up::with(&[("fake", fake(&[]))]).await;
     up.until("fake", "connected").await;
     for odd in ["", "-", "1", "x-1", "00000000-1", "0-0", "18446744073709551616", "-1", "\u{e4}", "a-b-c"] {

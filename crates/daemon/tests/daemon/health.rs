@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use tokio::task::JoinSet;
 use toolrack_testkit::Home;
 
-use crate::up::{Up, Ways, fake, servers};
+use crate::up::{DaemonOptions, Up, fake, servers};
 
 async fn ready(up: &Up) -> (u16, Value) {
     // Without a token: monitors have none.
@@ -20,7 +20,7 @@ async fn until_ready(up: &Up) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn it_is_ready_once_what_is_configured_was_applied_and_no_client_sees_the_world_before() {
+async fn the_daemon_is_ready_and_serves_clients_once_its_configuration_is_applied() {
     let home = Home::new();
     home.write("toolrack/mcp.json", servers(&[("fake", fake(&[]))]));
     let (go, gate) = mpsc::channel::<()>();
@@ -29,7 +29,8 @@ async fn it_is_ready_once_what_is_configured_was_applied_and_no_client_sees_the_
         // Answer one request, and then close the connection.
         let _ = tokio::task::block_in_place(|| gate.lock().unwrap().recv());
     };
-    let up = Up::begun(home, Ways { before_applying: Arc::new(before_applying), ..Ways::default() }).await;
+    let up =
+        Up::begun(home, DaemonOptions { before_applying: Arc::new(before_applying), ..DaemonOptions::default() }).await;
     let mut early = JoinSet::new();
     early.spawn(up.request(Method::GET, "/api/v1/overview").send());
     let starting = json!({ "status": "starting", "reason": "the configuration has not been applied yet" });
@@ -55,7 +56,7 @@ async fn a_server_that_is_still_being_started_is_counted_and_not_named() {
             );
             home
         },
-        Ways::default(),
+        DaemonOptions::default(),
     )
     .await;
     up.until("secretive", "connecting").await;
@@ -74,7 +75,7 @@ async fn a_server_that_is_still_being_started_is_counted_and_not_named() {
 async fn a_first_configuration_that_cannot_be_used_is_reported_and_the_daemon_is_ready() {
     let home = Home::new();
     home.write("toolrack/mcp.json", "{ oops");
-    let up = Up::begun(home, Ways::default()).await;
+    let up = Up::begun(home, DaemonOptions::default()).await;
     until_ready(&up).await;
     let listed = up.get("/api/v1/servers").await;
     assert_eq!((&listed["servers"], &listed["problems"][0]["severity"]), (&json!([]), &json!("error")), "{listed}");

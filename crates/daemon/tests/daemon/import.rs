@@ -20,7 +20,7 @@ fn choice(offer: &Value) -> Value {
 }
 
 #[tokio::test]
-async fn a_server_of_another_program_is_taken_over_as_it_was_shown_with_the_secret_that_was_not() {
+async fn an_imported_server_equals_its_view_plus_the_hidden_secret() {
     let effects = SideEffects::new();
     let mut theirs = fake(&["--log", effects.path_str()]);
     theirs["env"] = json!({ "API_KEY": SECRET });
@@ -28,8 +28,8 @@ async fn a_server_of_another_program_is_taken_over_as_it_was_shown_with_the_secr
     let listed = up.get("/api/v1/import").await;
     assert!(!listed.to_string().contains(SECRET), "{listed}");
     let offers = listed["offers"].as_array().unwrap();
-    let told: Vec<_> = offers.iter().map(|offer| (offer["name"].as_str().unwrap(), &offer["known"])).collect();
-    assert_eq!(told, [("theirs", &json!(false)), ("known", &json!(true))]);
+    let reported: Vec<_> = offers.iter().map(|offer| (offer["name"].as_str().unwrap(), &offer["known"])).collect();
+    assert_eq!(reported, [("theirs", &json!(false)), ("known", &json!(true))]);
     assert!(offers[0]["path"].as_str().unwrap().ends_with(".cursor/mcp.json"), "{listed}");
     assert!(effects.read().methods().is_empty(), "it was started by looking");
 
@@ -97,7 +97,7 @@ async fn of_offers_of_which_one_cannot_be_taken_over_none_is() {
 }
 
 #[tokio::test]
-async fn what_another_program_has_goes_to_the_file_that_was_chosen() {
+async fn an_import_goes_to_the_chosen_file() {
     let up = Up::of(home(&[("theirs", fake(&[]))])).await;
     up.home.write("work/.git/HEAD", "");
     let offer = choice(&up.get("/api/v1/import").await["offers"][0]);

@@ -45,7 +45,7 @@ async fn the_audit_log_is_read_page_by_page_from_the_newest_to_the_oldest_also_w
 }
 
 #[tokio::test]
-async fn rows_of_the_audit_log_are_chosen_by_what_is_asked_for() {
+async fn rows_of_the_audit_log_are_filtered_by_every_parameter() {
     let up = Up::with(&[]).await;
     for name in ["one", "two", "one"] {
         up.store.approve(&approval(name), &Caller::local(Way::Cli)).await.unwrap();
@@ -80,8 +80,8 @@ async fn rows_of_the_audit_log_are_chosen_by_what_is_asked_for() {
 /// Has a conversation, and returns its id.
 async fn talk(up: &Up, text: &str) -> String {
     let model = json!([{ "text": "Yes." }]).to_string();
-    let said = up.request(Method::POST, "/api/v1/turns").json(&json!({ "text": text, "model": model }));
-    assert!(said.send().await.unwrap().text().await.unwrap().contains("event: done"));
+    let body = up.request(Method::POST, "/api/v1/turns").json(&json!({ "text": text, "model": model }));
+    assert!(body.send().await.unwrap().text().await.unwrap().contains("event: done"));
     up.get("/api/v1/sessions?limit=1").await["sessions"][0]["id"].as_str().unwrap().to_owned()
 }
 
@@ -167,7 +167,7 @@ async fn a_conversation_is_exported_as_a_file_of_the_kind_that_is_asked_for() {
 }
 
 #[tokio::test]
-async fn of_what_servers_wrote_the_newest_lines_of_one_are_shown_in_their_order() {
+async fn logs_shows_the_newest_lines_of_a_server_in_order() {
     let up = Up::with(&[("fake", fake(&[])), ("other", fake(&[]))]).await;
     let source = up.home.toolrack_home().join("mcp.json").display().to_string();
     let line = |server: &str, source: &str, number: i64| LogLine {

@@ -12,7 +12,7 @@ use serde_json::json;
 use tokio::time::{sleep, timeout};
 use toolrack_testkit::Home;
 
-use crate::up::{Events, LONG, Up, Ways, fake, servers};
+use crate::up::{DaemonOptions, Events, LONG, Up, fake, servers};
 
 /// The path of the daemon at the proxy.
 const BELOW: &str = "/tools/rack";
@@ -58,7 +58,9 @@ impl Proxy {
         let home = Home::new();
         home.write("toolrack/mcp.json", servers(&[("fake", fake(&[]))]));
         let port = free();
-        let up = Up::started(home, Ways { hosts: vec![format!("127.0.0.1:{port}")], ..Ways::default() }).await;
+        let up =
+            Up::started(home, DaemonOptions { hosts: vec![format!("127.0.0.1:{port}")], ..DaemonOptions::default() })
+                .await;
         up.home.write("work/proxy.conf", config(port, up.url.strip_prefix("http://").unwrap()));
         let folder = up.home.work().display().to_string();
         let child = Command::new(program(name))
@@ -112,9 +114,9 @@ impl Proxy {
 
         let hello = json!({ "jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {
             "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": { "name": "test", "version": "1" } } });
-        let begun = self.mcp(Method::POST).json(&hello).send().await.unwrap();
-        assert_eq!(begun.status(), 200);
-        let session = begun.headers()["mcp-session-id"].clone();
+        let started = self.mcp(Method::POST).json(&hello).send().await.unwrap();
+        assert_eq!(started.status(), 200);
+        let session = started.headers()["mcp-session-id"].clone();
         let mut standing = self.mcp(Method::GET).header("mcp-session-id", session).send().await.unwrap();
         let first = timeout(LONG, standing.chunk()).await.expect("it begins at once").unwrap().unwrap();
         assert!(first.starts_with(b": "), "{first:?}");

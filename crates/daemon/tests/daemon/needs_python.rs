@@ -24,7 +24,7 @@ fn schemathesis() -> PathBuf {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_address_answers_as_its_description_says_whatever_is_asked() {
+async fn every_route_answers_as_documented_for_any_input() {
     let home = Home::new();
     home.write("toolrack/mcp.json", servers(&[("fake", fake(&[])), ("gone", json!({ "command": "/nonexistent" }))]));
     // No user can answer a question.
@@ -36,8 +36,8 @@ async fn every_address_answers_as_its_description_says_whatever_is_asked() {
         .args(["--seed", "1", "--max-examples", "10", "--phases", "examples,coverage,fuzzing", "--no-color"])
         .args(["--exclude-path", "/api/v1/events", "--request-timeout", "20", "--checks", CHECKS]);
     let output = tokio::task::spawn_blocking(move || output(command)).await.unwrap();
-    let said = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(output.status.success(), "{said}\n{}", String::from_utf8_lossy(&output.stderr));
+    let printed = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "{printed}\n{}", String::from_utf8_lossy(&output.stderr));
     assert_eq!(up.get("/health").await["status"], "ok");
     up.down().await;
 }

@@ -8,7 +8,7 @@ use toolrack_testkit::{Home, SideEffects};
 use crate::up::{Up, fake, servers};
 
 #[tokio::test]
-async fn a_call_that_no_rule_allows_waits_for_an_answer_and_sends_what_was_approved() {
+async fn a_call_without_a_rule_waits_for_an_answer_and_sends_the_approved_arguments() {
     let effects = SideEffects::new();
     let up = Up::with(&[("fake", fake(&["--log", effects.path_str()]))]).await;
     let mut events = up.events(None).await;
@@ -134,7 +134,7 @@ async fn of_many_answers_that_come_at_once_one_counts_and_the_call_runs_once() {
 }
 
 #[tokio::test]
-async fn a_question_that_stays_unanswered_is_a_no_and_a_late_answer_is_told_so() {
+async fn an_unanswered_question_is_a_no_and_a_late_answer_gets_an_error() {
     let effects = SideEffects::new();
     let home = Home::new();
     home.write("toolrack/mcp.json", servers(&[("fake", fake(&["--log", effects.path_str()]))]));
@@ -156,7 +156,7 @@ async fn a_question_that_stays_unanswered_is_a_no_and_a_late_answer_is_told_so()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_caller_who_goes_away_takes_its_question_along_and_an_answer_starts_nothing() {
+async fn the_question_of_a_caller_who_disconnects_closes_and_an_answer_starts_nothing() {
     let effects = SideEffects::new();
     let up = Up::with(&[("fake", fake(&["--log", effects.path_str()]))]).await;
     let mut events = up.events(None).await;
@@ -171,7 +171,7 @@ async fn a_caller_who_goes_away_takes_its_question_along_and_an_answer_starts_no
 }
 
 #[tokio::test]
-async fn every_word_answers_the_questions_that_it_is_for_and_no_others() {
+async fn every_answer_word_fits_only_its_kind_of_question() {
     let up = Up::with(&[("fake", fake(&[]))]).await;
     let unfit = async |question: &Value, words: &[&str], status: u16| {
         for word in words {

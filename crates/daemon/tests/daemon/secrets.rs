@@ -23,8 +23,8 @@ async fn no_answer_repeats_what_a_server_was_given_in_confidence() {
     let works = json!({ "ms": 100, "progress": true, "message": format!("with {SECRET}") });
     for (call, shown) in [(refused, "401 for key ***"), (call("talks/sleep", works), "with ***")] {
         let request = up.request(Method::POST, "/api/v1/calls").header("accept", "text/event-stream").json(&call);
-        let told = request.send().await.unwrap().text().await.unwrap();
-        assert!(told.contains(shown) && !told.contains(SECRET), "{told}");
+        let body = request.send().await.unwrap().text().await.unwrap();
+        assert!(body.contains(shown) && !body.contains(SECRET), "{body}");
     }
 
     let died = up.eventually("the server has died", async || {
@@ -58,7 +58,7 @@ async fn the_title_of_a_conversation_tells_no_secret_in_any_answer() {
 }
 
 #[tokio::test]
-async fn a_secret_that_a_model_thinks_and_says_in_pieces_is_told_in_none() {
+async fn a_secret_streamed_in_pieces_is_concealed_in_every_piece() {
     let mut talks = fake(&[]);
     // The model streams its answer word by word.
     talks["env"] = json!({ "API_KEY": "hunter2 hunter2" });

@@ -10,7 +10,7 @@ use toolrack_daemon::{NoSignIn, SignInPage};
 use toolrack_testkit::Home;
 use url::Url;
 
-use crate::up::{LONG, Up, Ways, no_sign_in, servers};
+use crate::up::{DaemonOptions, LONG, Up, no_sign_in, servers};
 
 const PAGE: &str =
     "https://as.example/authorize?redirect_uri=http%3A%2F%2F127.0.0.1%3A9%2Fcallback&state=s1&client_id=c";
@@ -24,7 +24,7 @@ where
     let home = Home::new();
     home.write("toolrack/mcp.json", servers(&[("web", json!({ "url": "http://127.0.0.1:1/mcp" }))]));
     let sign_ins = Arc::new(move |page| signs_in(page).boxed());
-    Up::started(home, Ways { sign_ins, ..Ways::default() }).await
+    Up::started(home, DaemonOptions { sign_ins, ..DaemonOptions::default() }).await
 }
 
 async fn begin(up: &Up) -> (StatusCode, Value) {
@@ -57,13 +57,13 @@ async fn an_address_that_is_pasted_ends_a_sign_in_once_if_it_answers_the_page_th
     })
     .await;
     assert_eq!(paste(&up, BACK).await, (404, json!("NOT_FOUND")), "no sign-in has begun");
-    let (status, begun) = begin(&up).await;
-    assert_eq!((status.as_u16(), &begun["state"], &begun["page"]), (202, &json!("waiting"), &json!(PAGE)));
-    assert_eq!(up.get("/api/v1/servers/web/sign-in").await, begun);
+    let (status, body) = begin(&up).await;
+    assert_eq!((status.as_u16(), &body["state"], &body["page"]), (202, &json!("waiting"), &json!(PAGE)));
+    assert_eq!(up.get("/api/v1/servers/web/sign-in").await, body);
     for other in ["", "c1", "http://127.0.0.1:9/callback?code=c1&state=s2", "https://evil.example/callback?state=s1"] {
         assert_eq!(paste(&up, other).await, (422, json!("ANOTHER_ADDRESS")), "{other}");
     }
-    assert_eq!(up.get("/api/v1/servers/web/sign-in").await, begun, "a wrong address ends nothing");
+    assert_eq!(up.get("/api/v1/servers/web/sign-in").await, body, "a wrong address ends nothing");
     assert_eq!(paste(&up, &format!("\n {BACK} ")).await.0, 204);
     assert_eq!(brought.recv().await.unwrap().as_str(), BACK);
     let done = until(&up, "done").await;
@@ -109,7 +109,7 @@ fn told_when_dropped(ends: mpsc::UnboundedSender<()>) -> impl Drop {
 }
 
 #[tokio::test]
-async fn a_sign_in_that_fails_after_its_page_was_shown_tells_why_and_what_to_do() {
+async fn a_sign_in_that_fails_after_its_page_shows_reason_and_next_step() {
     let up = up(|SignInPage { shows, pasted }| async move {
         shows.send(Url::parse(PAGE).unwrap()).unwrap();
         let _ = pasted.await;
@@ -128,8 +128,8 @@ async fn a_sign_in_that_fails_after_its_page_was_shown_tells_why_and_what_to_do(
 #[tokio::test]
 async fn a_sign_in_that_needs_no_page_is_done_at_once() {
     let up = up(|SignInPage { .. }| async { Ok(()) }).await;
-    let (status, begun) = begin(&up).await;
-    assert_eq!((status.as_u16(), &begun["page"]), (202, &Value::Null));
+    let (status, body) = begin(&up).await;
+    assert_eq!((status.as_u16(), &body["page"]), (202, &Value::Null));
     until(&up, "done").await;
     up.down().await;
 }

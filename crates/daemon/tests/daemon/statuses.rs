@@ -4,7 +4,7 @@ use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 use toolrack_testkit::Home;
 
-use crate::up::{Up, Ways, fake, project, servers};
+use crate::up::{DaemonOptions, Up, fake, project, servers};
 
 /// A request, and the status and the code of the error that answers it.
 type Row<'a> = (Method, &'a str, Value, u16, &'a str);
@@ -91,7 +91,7 @@ async fn a_server_that_cannot_be_used_says_why_at_every_address_that_would_use_i
 }
 
 #[tokio::test]
-async fn a_call_that_fails_on_its_way_has_the_status_of_the_place_where_it_failed() {
+async fn the_status_of_a_failed_call_depends_on_where_it_failed() {
     let up = Up::with(&[("fake", fake(&[])), ("mute", fake(&["--fault", "no-answer"]))]).await;
     up.until("mute", "connected").await;
     let call = |tool: &str, arguments: Value| json!({ "tool": tool, "arguments": arguments, "approved": true, "timeout_ms": 200 });
@@ -119,7 +119,7 @@ async fn a_call_that_fails_on_its_way_has_the_status_of_the_place_where_it_faile
 }
 
 #[tokio::test]
-async fn a_change_that_cannot_be_made_says_why_and_leaves_every_file_as_it_is() {
+async fn a_failed_change_says_why_and_changes_no_file() {
     let home = Home::new();
     home.write("toolrack/mcp.json", servers(&[("mine", fake(&[])), ("twice", fake(&[]))]));
     project(&home, &[("theirs", fake(&[])), ("twice", fake(&[]))]);
@@ -178,11 +178,11 @@ async fn a_change_that_cannot_be_made_says_why_and_leaves_every_file_as_it_is() 
 }
 
 #[tokio::test]
-async fn a_daemon_without_its_database_calls_tools_and_says_what_it_cannot_do() {
+async fn a_daemon_without_its_database_still_calls_tools_and_names_what_it_cannot_do() {
     let home = Home::new();
     home.write("toolrack/mcp.json", servers(&[("fake", fake(&[]))]));
     project(&home, &[("theirs", fake(&[]))]);
-    let up = Up::started(home, Ways { has_store: false, ..Ways::default() }).await;
+    let up = Up::started(home, DaemonOptions { has_store: false, ..DaemonOptions::default() }).await;
     let (status, outcome) = up.call("fake/echo", json!({ "text": "hello" })).await;
     assert_eq!((status, &outcome["text"]), (StatusCode::OK, &json!("hello")));
     let pending = up.get("/api/v1/trust").await["pending"][0].clone();

@@ -11,11 +11,11 @@ async fn say(up: &Up, body: Value) -> Vec<(String, Value)> {
     let response = up.request(Method::POST, "/api/v1/turns").json(&body).send().await.unwrap();
     assert_eq!(response.status(), 200, "{body}");
     let mut events = Events::of(response);
-    let mut told = Vec::new();
+    let mut reported = Vec::new();
     while let Some((_, name, data)) = events.next().await {
-        told.push((name, data));
+        reported.push((name, data));
     }
-    told
+    reported
 }
 
 fn script(steps: Value) -> String {
@@ -27,13 +27,13 @@ fn of<'t>(told: &'t [(String, Value)], name: &str) -> Vec<&'t Value> {
 }
 
 #[tokio::test]
-async fn a_model_calls_a_tool_and_answers_and_the_conversation_is_kept() {
+async fn a_model_calls_a_tool_and_answers_and_the_conversation_is_stored() {
     let up = Up::with(&[("fake", fake(&[]))]).await;
     let calls = json!([{ "name": "mcp__fake__add", "input": { "a": 17, "b": 25 } }]);
     let model = script(json!([{ "tool_calls": calls }, { "text": "It is 42." }]));
     let told = say(&up, json!({ "text": "How much is it?", "model": model })).await;
-    let begun = of(&told, "call_begins");
-    assert_eq!((&begun[0]["tool"], &begun[0]["arguments"]), (&json!("fake/add"), &json!({ "a": 17, "b": 25 })));
+    let started = of(&told, "call_begins");
+    assert_eq!((&started[0]["tool"], &started[0]["arguments"]), (&json!("fake/add"), &json!({ "a": 17, "b": 25 })));
     assert!(of(&told, "call_ends")[0]["text"].as_str().unwrap().contains("42"), "{told:?}");
     let text: String = of(&told, "text").iter().map(|data| data["text"].as_str().unwrap()).collect();
     assert_eq!(text, "It is 42.");
@@ -45,11 +45,11 @@ async fn a_model_calls_a_tool_and_answers_and_the_conversation_is_kept() {
     let again =
         say(&up, json!({ "text": "Sure?", "session": session, "model": script(json!([{ "text": "Yes." }])) })).await;
     assert_eq!(again.last().unwrap().1["text"], "Yes.");
-    let kept = up.get(&format!("/api/v1/sessions/{session}")).await;
+    let stored = up.get(&format!("/api/v1/sessions/{session}")).await;
     let roles: Vec<_> =
-        kept["messages"].as_array().unwrap().iter().map(|said| said["role"].as_str().unwrap()).collect();
+        stored["messages"].as_array().unwrap().iter().map(|said| said["role"].as_str().unwrap()).collect();
     assert_eq!(roles, ["user", "assistant", "tool", "assistant", "user", "assistant"]);
-    assert_eq!(kept["next"], Value::Null);
+    assert_eq!(stored["next"], Value::Null);
     // The same conversation, page by page. A long message is cut and marked.
     let (mut paged, mut after) = (Vec::new(), String::new());
     for cut in [true, true, false] {
@@ -58,9 +58,9 @@ async fn a_model_calls_a_tool_and_answers_and_the_conversation_is_kept() {
         assert_eq!(page["next"], if cut { paged.last().unwrap()["position"].clone() } else { Value::Null });
         after = format!("&after={}", page["next"]);
     }
-    assert_eq!(Value::from(paged), kept["messages"]);
+    assert_eq!(Value::from(paged), stored["messages"]);
     let exported = up.get(&format!("/api/v1/sessions/{session}/export?format=json")).await;
-    assert_eq!((&exported["messages"], &exported["next"]), (&kept["messages"], &Value::Null));
+    assert_eq!((&exported["messages"], &exported["next"]), (&stored["messages"], &Value::Null));
 
     let delete = async |id: &str| up.send(Method::DELETE, &format!("/api/v1/sessions/{id}"), None).await.0.as_u16();
     for (id, status) in [("last", 404), (&session[..8], 404), (session, 204), (session, 404)] {
@@ -77,9 +77,9 @@ async fn a_call_of_a_model_waits_for_approval_like_every_other() {
     let model = script(json!([{ "tool_calls": calls }, { "text": "It was not allowed." }]));
     let turn = say(&up, json!({ "text": "Write.", "model": model }));
     let answer = async { up.answer(&up.question().await, json!({ "answer": "deny", "why": "no" })).await };
-    let (told, answered) = futures::join!(turn, answer);
-    assert_eq!((answered.as_u16(), &of(&told, "call_ends")[0]["is_error"]), (204, &json!(true)));
-    assert_eq!((effects.read().runs_of("write"), &told.last().unwrap().1["end"]), (0, &json!("answered")));
+    let (body, answered) = futures::join!(turn, answer);
+    assert_eq!((answered.as_u16(), &of(&body, "call_ends")[0]["is_error"]), (204, &json!(true)));
+    assert_eq!((effects.read().runs_of("write"), &body.last().unwrap().1["end"]), (0, &json!("answered")));
     up.down().await;
 }
 
@@ -108,7 +108,7 @@ async fn calls_that_need_a_decision_and_the_conversation_share_one_database() {
 }
 
 #[tokio::test]
-async fn a_call_that_is_cancelled_while_it_waits_for_approval_is_kept_as_not_run() {
+async fn a_call_cancelled_during_its_approval_is_stored_as_not_run() {
     let effects = SideEffects::new();
     let up = Up::with(&[("fake", fake(&["--log", effects.path_str()]))]).await;
     let calls = json!([{ "name": "mcp__fake__write", "input": { "path": "a" } }]);
@@ -120,14 +120,14 @@ async fn a_call_that_is_cancelled_while_it_waits_for_approval_is_kept_as_not_run
     };
     let (told, _) = futures::join!(turn, cancel);
     let done = &told.last().unwrap().1;
-    let kept = up.get(&format!("/api/v1/sessions/{}", done["session"].as_str().unwrap())).await;
-    assert!(kept["messages"][2]["content"].as_str().unwrap().ends_with("it was not run"), "{kept}");
+    let stored = up.get(&format!("/api/v1/sessions/{}", done["session"].as_str().unwrap())).await;
+    assert!(stored["messages"][2]["content"].as_str().unwrap().ends_with("it was not run"), "{stored}");
     assert_eq!(effects.read().runs_of("write"), 0);
     up.down().await;
 }
 
 #[tokio::test]
-async fn a_turn_is_cancelled_by_its_name_and_what_was_said_is_kept() {
+async fn a_cancelled_turn_keeps_its_messages() {
     let up = Up::with(&[("fake", fake(&[]))]).await;
     let calls = json!([{ "name": "mcp__fake__sleep", "input": { "ms": 60_000 } }]);
     let model = script(json!([{ "tool_calls": calls }, { "text": "never" }]));
@@ -144,13 +144,13 @@ async fn a_turn_is_cancelled_by_its_name_and_what_was_said_is_kept() {
     let (told, cancelled) = futures::join!(turn, cancel);
     let (last, done) = told.last().unwrap();
     assert_eq!((cancelled.as_u16(), last.as_str(), &done["end"]), (204, "done", &json!("cancelled")), "{told:?}");
-    let kept = up.get(&format!("/api/v1/sessions/{}", done["session"].as_str().unwrap())).await;
-    assert_eq!((&kept["session"]["open_turn"], &kept["messages"][2]["role"]), (&json!(false), &json!("tool")));
+    let stored = up.get(&format!("/api/v1/sessions/{}", done["session"].as_str().unwrap())).await;
+    assert_eq!((&stored["session"]["open_turn"], &stored["messages"][2]["role"]), (&json!(false), &json!("tool")));
     up.down().await;
 }
 
 #[tokio::test]
-async fn a_conversation_has_one_turn_at_a_time_and_the_one_that_is_under_way_keeps_its_result() {
+async fn a_conversation_has_one_turn_at_a_time_and_a_second_one_does_not_disturb_it() {
     let up = Up::with(&[("fake", fake(&[]))]).await;
     let calls = json!([{ "name": "mcp__fake__write", "input": { "path": "a" } }]);
     let model = script(json!([{ "tool_calls": calls }, { "text": "Written." }]));
@@ -176,7 +176,7 @@ async fn a_conversation_has_one_turn_at_a_time_and_the_one_that_is_under_way_kee
 }
 
 #[tokio::test]
-async fn without_a_model_or_anything_said_it_is_clear_what_is_missing() {
+async fn without_a_model_or_a_question_the_error_says_what_is_missing() {
     let up = Up::with(&[]).await;
     let who = up.get("/api/v1/model").await;
     assert_eq!((&who["model"], &who["error"]["code"]), (&Value::Null, &json!("NO_MODEL")));
@@ -189,7 +189,7 @@ async fn without_a_model_or_anything_said_it_is_clear_what_is_missing() {
 }
 
 #[tokio::test]
-async fn more_tools_than_a_model_can_be_shown_are_found_by_searching_and_called_as_what_they_are() {
+async fn tools_beyond_the_budget_are_found_by_search_and_called_under_their_names() {
     let effects = SideEffects::new();
     let many = fake(&["--tools", "400", "--log", effects.path_str()]);
     let up = Up::with(&[("fake", many.clone()), ("other", many), ("toolrack", fake(&[]))]).await;
@@ -211,22 +211,22 @@ async fn more_tools_than_a_model_can_be_shown_are_found_by_searching_and_called_
         assert_eq!((&question["server"], &question["tool"]), (&json!("fake"), &json!("write")), "it is judged itself");
         up.answer(&question, json!({ "answer": "deny" })).await
     };
-    let (told, answered) = futures::join!(turn, answer);
-    let ends = of(&told, "call_ends");
+    let (body, answered) = futures::join!(turn, answer);
+    let ends = of(&body, "call_ends");
     let text = |at: usize| ends[at]["text"].as_str().unwrap();
     assert!(text(0).contains("mcp__fake__add") && !text(0).contains("mcp__other__"), "{}", text(0));
-    assert!(text(1).contains("42"), "{told:?}");
-    assert_eq!(ends[2]["is_error"], true, "a server that was not chosen is called: {told:?}");
+    assert!(text(1).contains("42"), "{body:?}");
+    assert_eq!(ends[2]["is_error"], true, "a server that was not chosen is called: {body:?}");
     assert_eq!((answered.as_u16(), &ends[3]["is_error"], effects.read().runs_of("write")), (204, &json!(true), 0));
-    assert_eq!(of(&told, "call_begins")[0]["tool"], "toolrack-2/search_tools");
-    assert_eq!(told.last().unwrap().1["text"], "It is 42.");
+    assert_eq!(of(&body, "call_begins")[0]["tool"], "toolrack-2/search_tools");
+    assert_eq!(body.last().unwrap().1["text"], "It is 42.");
     let seen = up.get("/api/v1/servers").await.to_string();
     assert!(!seen.contains("\"toolrack-2\""), "it is a server of nobody else: {seen}");
     up.down().await;
 }
 
 #[tokio::test]
-async fn a_turn_has_the_tools_that_were_asked_for_and_no_others() {
+async fn a_turn_has_only_the_selected_tools() {
     let up = Up::with(&[("fake", fake(&[])), ("other", fake(&[]))]).await;
     let calls = json!([
         { "name": "mcp__fake__add", "input": { "a": 17, "b": 25 } },

@@ -42,7 +42,7 @@ pub(crate) struct Up {
 }
 
 /// The options of a test's daemon.
-pub(crate) struct Ways {
+pub(crate) struct DaemonOptions {
     /// How long a question waits.
     pub(crate) patience: Duration,
     /// How long the world of an agent runs without a request.
@@ -104,7 +104,7 @@ impl Secrets for Kept {
 /// Signs in to a server, with the channels to the page.
 pub(crate) type SignIn = dyn Fn(SignInPage) -> BoxFuture<'static, Result<(), NoSignIn>> + Send + Sync;
 
-impl Default for Ways {
+impl Default for DaemonOptions {
     fn default() -> Self {
         let (connections, grace) = ((1_000, 500, LONG), Duration::from_secs(5));
         let (hosts, before_applying) = (Vec::new(), Arc::new(|| {}));
@@ -149,17 +149,17 @@ impl Up {
 
     /// The same, where questions wait at most `patience`.
     pub(crate) async fn patient(home: Home, patience: Duration) -> Self {
-        Self::started(home, Ways { patience, ..Ways::default() }).await
+        Self::started(home, DaemonOptions { patience, ..DaemonOptions::default() }).await
     }
 
     /// The same, where the worlds of agents end after `idle` without a request.
     pub(crate) async fn idle(home: Home, agent_idle: Duration) -> Self {
-        Self::started(home, Ways { agent_idle, ..Ways::default() }).await
+        Self::started(home, DaemonOptions { agent_idle, ..DaemonOptions::default() }).await
     }
 
     /// The same, with these options.
-    pub(crate) async fn started(home: Home, ways: Ways) -> Self {
-        let up = Self::begun(home, ways).await;
+    pub(crate) async fn started(home: Home, daemon_options: DaemonOptions) -> Self {
+        let up = Self::begun(home, daemon_options).await;
         // No other request is answered before the world has begun.
         up.get("/openapi.json").await;
         up.host.settled().await;
@@ -167,8 +167,9 @@ impl Up {
     }
 
     /// A daemon that listens already, while it still applies the configuration.
-    pub(crate) async fn begun(home: Home, ways: Ways) -> Self {
-        let Ways { patience, agent_idle, grace, connections, hosts, before_applying, has_store, sign_ins } = ways;
+    pub(crate) async fn begun(home: Home, daemon_options: DaemonOptions) -> Self {
+        let DaemonOptions { patience, agent_idle, grace, connections, hosts, before_applying, has_store, sign_ins } =
+            daemon_options;
         let (connections, unauthenticated, head_timeout) = connections;
         let key = ("ANTHROPIC_API_KEY", PathBuf::from("sk-of-the-test"));
         let environment = Environment::new([("TOOLRACK_HOME", home.toolrack_home()), ("HOME", home.home()), key]);

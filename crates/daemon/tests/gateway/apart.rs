@@ -70,7 +70,7 @@ async fn a_client_cancels_its_own_request_and_not_the_one_that_another_gave_the_
 }
 
 #[tokio::test]
-async fn the_end_of_a_session_ends_its_calls_and_its_stream_and_leaves_the_others_alone() {
+async fn the_end_of_a_session_ends_its_calls_and_its_stream_and_no_others() {
     let effects = SideEffects::new();
     let world = World::new(&format!("--log {}", effects.path_str())).await;
     let (one, other) = (Raw::legacy(&world, json!({})).await, Raw::legacy(&world, json!({})).await);
@@ -94,13 +94,13 @@ async fn the_end_of_a_session_ends_its_calls_and_its_stream_and_leaves_the_other
     assert_eq!(json_of(other.post(&request(2, "ping", json!({})), &[]).await).await["result"], json!({}));
     let changes = Call::from_map("fake/tools_changed", object(json!({"add": "one_more"})));
     world.host.call(changes).await.unwrap();
-    let heard = next(&mut theirs, &mut String::new()).await.unwrap();
-    assert_eq!(heard["method"], "notifications/tools/list_changed", "{heard}");
+    let received = next(&mut theirs, &mut String::new()).await.unwrap();
+    assert_eq!(received["method"], "notifications/tools/list_changed", "{received}");
     world.end().await;
 }
 
 #[tokio::test]
-async fn each_session_hears_of_changes_of_the_servers_that_it_sees_once_and_of_no_others() {
+async fn each_session_is_notified_once_of_changes_of_its_visible_servers_only() {
     let servers = [("fake", fake("")), ("other", fake(""))];
     let world = World::with(servers, GatewayOptions::default()).await;
     let narrow = {
@@ -204,7 +204,7 @@ async fn a_session_is_named_once_and_exactly_or_the_request_is_refused() {
 }
 
 #[tokio::test]
-async fn what_a_client_says_of_itself_when_it_begins_is_read_with_care() {
+async fn initialize_accepts_odd_client_info_but_needs_a_protocol_version() {
     let world = World::new("").await;
     let raw = Raw::new(&world);
     for (params, fine) in [

@@ -19,7 +19,7 @@ fn ids() -> Vec<(String, bool)> {
 }
 
 #[tokio::test]
-async fn an_id_comes_back_as_it_was_written_or_is_refused_over_http() {
+async fn a_request_id_is_echoed_exactly_or_refused_over_http() {
     let world = World::new("").await;
     let raw = Raw::legacy(&world, json!({})).await;
     for (id, fine) in ids() {
@@ -41,7 +41,7 @@ async fn an_id_comes_back_as_it_was_written_or_is_refused_over_http() {
 }
 
 #[tokio::test]
-async fn an_id_comes_back_as_it_was_written_or_is_refused_over_stdio() {
+async fn a_request_id_is_echoed_exactly_or_refused_over_stdio() {
     let world = World::new("").await;
     let (ours, theirs) = duplex(1_000_000);
     let (reader, writer) = split(theirs);

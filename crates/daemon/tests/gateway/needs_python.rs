@@ -50,14 +50,14 @@ async fn the_client_of_the_python_sdk_does_all_that_it_can_in_both_eras() {
         let script = Command::new(&python).args(["-c", SCRIPT, &world.url, era]).kill_on_drop(true).output();
         let output = timeout(PATIENCE, script).await.expect("an end").unwrap();
         let complaint = String::from_utf8_lossy(&output.stderr);
-        let said: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{era}: {complaint}"));
-        assert_eq!(said["tools"], world.host.catalog().tools().len(), "{era}: {said}");
-        assert_eq!(said["echo"], "grüße", "{era}");
-        assert_eq!(said["progress"], json!([100.0, 200.0, 300.0]), "{era}");
-        assert!(said["elicited"].as_str().unwrap().contains("Ada"), "{era}: {said}");
-        assert!(said["sampled"].as_str().unwrap().contains("Paris"), "{era}: {said}");
-        assert_eq!(said["note"], "a note", "{era}");
-        assert_eq!(said["greeting"], "Say hello to Ada.", "{era}");
+        let printed: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{era}: {complaint}"));
+        assert_eq!(printed["tools"], world.host.catalog().tools().len(), "{era}: {printed}");
+        assert_eq!(printed["echo"], "grüße", "{era}");
+        assert_eq!(printed["progress"], json!([100.0, 200.0, 300.0]), "{era}");
+        assert!(printed["elicited"].as_str().unwrap().contains("Ada"), "{era}: {printed}");
+        assert!(printed["sampled"].as_str().unwrap().contains("Paris"), "{era}: {printed}");
+        assert_eq!(printed["note"], "a note", "{era}");
+        assert_eq!(printed["greeting"], "Say hello to Ada.", "{era}");
     }
     world.end().await;
 }

@@ -12,7 +12,7 @@ use crate::world::{Person, Raw, World, client, fake, json_of, name};
 async fn resources_and_prompts_are_listed_and_read_over_every_way_in_both_eras() {
     for era in ["legacy", "modern"] {
         let world = World::new(&format!("--era {era}")).await;
-        for (way, spec) in world.ways() {
+        for (way, spec) in world.daemon_options() {
             let host = client(spec, Some(Person::new())).await;
             let uris: Vec<_> = host.resources("rack").await.unwrap().into_iter().map(|it| it.uri).collect();
             assert_eq!(uris, ["fake://asked", "fake://blob", "fake://note"], "{way}");
@@ -43,7 +43,7 @@ async fn resources_and_prompts_are_listed_and_read_over_every_way_in_both_eras()
 }
 
 #[tokio::test]
-async fn clients_get_descriptions_without_what_is_not_seen_and_with_it_where_the_entry_keeps_it() {
+async fn clients_get_descriptions_without_invisible_characters_unless_the_entry_keeps_them() {
     let keeping = ServerSpec { invisible: Some(Invisible::Keep), ..fake("--fault escape-text") };
     let servers = [("plain", fake("--fault escape-text")), ("keeps", keeping)];
     let world = World::with(servers, GatewayOptions::default()).await;
@@ -63,7 +63,7 @@ async fn modern(raw: &Raw, method: &str, params: Value) -> Value {
 }
 
 #[tokio::test]
-async fn a_uri_that_two_servers_have_is_named_in_full_and_no_server_stands_in_for_another() {
+async fn a_uri_of_two_servers_needs_the_server_s_name() {
     let world = World::with([("one", fake("")), ("two", fake(""))], GatewayOptions::default()).await;
     let raw = Raw::new(&world);
     let listed = modern(&raw, "resources/list", json!({})).await;
@@ -112,7 +112,7 @@ async fn arguments_are_completed_by_the_server_that_knows_them() {
 }
 
 #[tokio::test]
-async fn what_no_server_has_is_not_found_in_the_words_of_each_era() {
+async fn unknown_resources_and_prompts_are_not_found_in_the_words_of_each_era() {
     let world = World::new("").await;
     let raw = Raw::new(&world);
     let params = json!({"uri": "fake://none"});

@@ -72,7 +72,7 @@ async fn a_session_of_one_profile_is_unknown_to_another_and_without_one() {
 }
 
 #[tokio::test]
-async fn a_profile_that_changes_counts_for_sessions_that_stand_and_clients_hear_of_it() {
+async fn a_changed_profile_applies_to_open_sessions_and_notifies_their_clients() {
     let (world, profiles) = with_few().await;
     let spec = toolrack_host::ServerSpec {
         protocol: Protocol::Legacy,

@@ -14,7 +14,7 @@ use crate::world::{PATIENCE, Person, World, call, client, fake, object};
 async fn questions_of_servers_reach_the_client_over_every_way_in_both_eras() {
     for era in ["legacy", "modern"] {
         let world = World::new(&format!("--era {era}")).await;
-        for (way, spec) in world.ways() {
+        for (way, spec) in world.daemon_options() {
             let person = Person::new();
             let host = client(spec, Some(person.clone())).await;
             let form = call(&host, "elicit", json!({"rounds": 2})).await.unwrap();
@@ -44,7 +44,7 @@ async fn questions_of_servers_reach_the_client_over_every_way_in_both_eras() {
 async fn a_client_that_cannot_be_asked_is_not_asked() {
     for era in ["legacy", "modern"] {
         let world = World::new(&format!("--era {era}")).await;
-        for (way, spec) in world.ways() {
+        for (way, spec) in world.daemon_options() {
             let host = client(spec, None).await;
             match call(&host, "sample", json!({})).await {
                 Ok(outcome) => assert!(outcome.is_error, "{era} {way}: {outcome:?}"),
@@ -68,7 +68,7 @@ impl Asker for Forms {
 #[tokio::test]
 async fn a_client_without_a_model_refuses_sampling_and_is_no_client_that_does_not_know_it() {
     let world = World::new("--era legacy").await;
-    for (way, spec) in world.ways() {
+    for (way, spec) in world.daemon_options() {
         let host = client(spec, Some(Arc::new(Forms))).await;
         let refused = call(&host, "sample", json!({})).await.unwrap();
         assert!(refused.is_error && refused.text.contains(r#""code":-1,"#), "{way}: {}", refused.text);
@@ -79,7 +79,7 @@ async fn a_client_without_a_model_refuses_sampling_and_is_no_client_that_does_no
 }
 
 #[tokio::test]
-async fn what_only_clients_can_answer_is_not_offered_in_calls_of_no_client() {
+async fn calls_without_a_client_do_not_offer_what_only_clients_can_answer() {
     for (era, word) in
         [("legacy", "does not belong to a call of a client"), ("modern", "requires the sampling capability")]
     {
@@ -105,7 +105,7 @@ async fn guarded(effects: &SideEffects, options: GatewayOptions) -> World {
 async fn an_approval_is_a_form_for_the_client_and_the_call_runs_once() {
     let effects = SideEffects::new();
     let world = guarded(&effects, GatewayOptions::default()).await;
-    for (number, (way, spec)) in world.ways().into_iter().enumerate() {
+    for (number, (way, spec)) in world.daemon_options().into_iter().enumerate() {
         let person = Person::new();
         let host = client(spec, Some(person.clone())).await;
         let written = call(&host, "write", json!({"path": "a"})).await.unwrap();
@@ -123,7 +123,7 @@ async fn an_approval_is_a_form_for_the_client_and_the_call_runs_once() {
 async fn without_a_user_to_ask_a_call_is_denied_in_words() {
     let effects = SideEffects::new();
     let world = guarded(&effects, GatewayOptions::default()).await;
-    for (way, spec) in world.ways() {
+    for (way, spec) in world.daemon_options() {
         let host = client(spec, None).await;
         let denied = call(&host, "write", json!({"path": "a"})).await.unwrap();
         assert!(denied.is_error, "{way}");
@@ -153,7 +153,7 @@ async fn for_a_client_that_cannot_be_asked_another_one_is_asked() {
     let mut options = GatewayOptions::default();
     options.asker = Some(Arc::new(Inbox) as SharedAsker);
     let world = guarded(&effects, options).await;
-    for (way, spec) in world.ways() {
+    for (way, spec) in world.daemon_options() {
         let host = client(spec, None).await;
         assert_eq!(call(&host, "write", json!({"path": "a"})).await.unwrap().text, "written", "{way}");
         host.shutdown().await;

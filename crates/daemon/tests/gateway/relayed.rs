@@ -22,7 +22,7 @@ use crate::world::{PATIENCE, Raw, World, call, client, fake, json_of, object, un
 async fn tools_are_listed_and_called_over_every_way_in_both_eras() {
     for era in ["legacy", "modern"] {
         let world = World::new(&format!("--era {era}")).await;
-        for (way, spec) in world.ways() {
+        for (way, spec) in world.daemon_options() {
             let host = client(spec, None).await;
             let names: Vec<_> = host.catalog().tools().map(|tool| tool.tool().name.clone()).collect();
             assert!(names.contains(&"mcp__fake__echo".to_owned()), "{way}: {names:?} {:?}", host.status());
@@ -43,9 +43,9 @@ async fn tools_are_listed_and_called_over_every_way_in_both_eras() {
 }
 
 #[tokio::test]
-async fn what_a_server_refuses_is_refused_with_its_own_words_and_data() {
+async fn errors_of_a_server_are_relayed_with_message_and_data() {
     let world = World::new("--era both").await;
-    for (way, spec) in world.ways() {
+    for (way, spec) in world.daemon_options() {
         let host = client(spec, None).await;
         let arguments = json!({"code": -7, "message": "not today"});
         let error = call(&host, "protocol_error", arguments).await.unwrap_err();
@@ -58,12 +58,12 @@ async fn what_a_server_refuses_is_refused_with_its_own_words_and_data() {
 }
 
 #[tokio::test]
-async fn a_trace_goes_through_to_the_server() {
+async fn the_trace_context_is_passed_to_the_server() {
     const PARENT: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
     for era in ["legacy", "modern"] {
         let effects = SideEffects::new();
         let world = World::new(&format!("--era {era} --log {} --log-all", effects.path_str())).await;
-        for (way, spec) in world.ways() {
+        for (way, spec) in world.daemon_options() {
             let host = client(spec, None).await;
             let trace = TraceContext::new(PARENT).map(|trace| trace.state("a=1").baggage("who=me"));
             let echo = Call::from_map("rack/mcp__fake__echo", object(json!({"text": way}))).trace(trace.clone());
@@ -87,7 +87,7 @@ async fn a_trace_goes_through_to_the_server() {
 }
 
 #[tokio::test]
-async fn a_result_passes_byte_for_byte_with_what_the_host_does_not_know() {
+async fn a_verbatim_result_keeps_every_byte_and_unknown_members() {
     let world = World::new("").await;
     let raw = Raw::new(&world);
     let answer = json_of(raw.modern(1, "tools/call", json!({"name": "mcp__fake__image"})).await).await;
@@ -99,7 +99,7 @@ async fn a_result_passes_byte_for_byte_with_what_the_host_does_not_know() {
 }
 
 #[tokio::test]
-async fn a_tool_keeps_its_icons_and_what_else_its_server_says_of_it() {
+async fn a_tool_keeps_its_icons_and_other_metadata() {
     for era in ["legacy", "modern"] {
         let world = World::new(&format!("--era {era}")).await;
         let listed = json_of(Raw::new(&world).modern(1, "tools/list", json!({})).await).await;
@@ -112,7 +112,7 @@ async fn a_tool_keeps_its_icons_and_what_else_its_server_says_of_it() {
 }
 
 #[tokio::test]
-async fn a_secret_that_a_server_repeats_is_told_to_no_client() {
+async fn a_secret_that_a_server_repeats_reaches_no_client() {
     let secrets = Arc::new(Interpolate::new(Environment::new([("THE_TOKEN", "canary-1")]), Unset::Error));
     let mut spec = fake("--era both");
     let toolrack_host::spec::Transport::Stdio(stdio) = &mut spec.transport else { panic!("not stdio") };
@@ -121,7 +121,7 @@ async fn a_secret_that_a_server_repeats_is_told_to_no_client() {
     options.secrets = Some(secrets.clone());
     let host = Host::builder().resolver(secrets).build();
     let world = World::around(host, [("fake", spec)], options).await;
-    for (way, spec) in world.ways() {
+    for (way, spec) in world.daemon_options() {
         let host = client(spec, None).await;
         assert_eq!(call(&host, "env", json!({"name": "CANARY"})).await.unwrap().text, "\"***\"", "{way}");
         let refused = call(&host, "protocol_error", json!({"message": "canary-1"})).await.unwrap_err();
@@ -132,7 +132,7 @@ async fn a_secret_that_a_server_repeats_is_told_to_no_client() {
 }
 
 #[tokio::test]
-async fn a_shutdown_ends_calls_under_way_with_words() {
+async fn a_shutdown_ends_running_calls_with_an_error() {
     let effects = SideEffects::new();
     let world = World::new(&format!("--log {}", effects.path_str())).await;
     let raw = Raw::new(&world);
@@ -150,7 +150,7 @@ async fn a_shutdown_ends_calls_under_way_with_words() {
 }
 
 #[tokio::test]
-async fn a_text_that_is_too_long_is_cut_and_says_so() {
+async fn a_text_that_is_too_long_is_cut_with_a_note() {
     let world = World::new("").await;
     let raw = Raw::legacy(&world, json!({})).await;
     let params = json!({"name": "mcp__fake__big", "arguments": {"bytes": 300_000}});
@@ -165,7 +165,7 @@ async fn a_text_that_is_too_long_is_cut_and_says_so() {
 async fn progress_arrives_in_order_and_before_the_result() {
     for era in ["legacy", "modern"] {
         let world = World::new(&format!("--era {era}")).await;
-        for (way, spec) in world.ways() {
+        for (way, spec) in world.daemon_options() {
             let host = client(spec, None).await;
             let reports = Arc::new(Mutex::new(Vec::new()));
             let on_progress: OnProgress = {
@@ -186,7 +186,7 @@ async fn a_call_given_up_is_cancelled_at_the_server() {
     for era in ["legacy", "modern"] {
         let effects = SideEffects::new();
         let world = World::new(&format!("--era {era} --log {}", effects.path_str())).await;
-        for (number, (way, spec)) in world.ways().into_iter().enumerate() {
+        for (number, (way, spec)) in world.daemon_options().into_iter().enumerate() {
             let host = client(spec, None).await;
             let call = host.call(Call::from_map("rack/mcp__fake__sleep", object(json!({"ms": 60_000}))));
             tokio::select! {
@@ -203,7 +203,7 @@ async fn a_call_given_up_is_cancelled_at_the_server() {
 #[tokio::test]
 async fn sixty_four_calls_at_once_find_their_answers() {
     let world = World::new("--era both").await;
-    for (way, spec) in world.ways() {
+    for (way, spec) in world.daemon_options() {
         let host = client(spec, None).await;
         let calls = (0..64).map(async |number| {
             let text = format!("call {number}");
@@ -219,7 +219,7 @@ async fn sixty_four_calls_at_once_find_their_answers() {
 #[tokio::test]
 async fn clients_are_notified_of_new_tools() {
     let world = World::new("--era both").await;
-    for (number, (way, spec)) in world.ways().into_iter().enumerate() {
+    for (number, (way, spec)) in world.daemon_options().into_iter().enumerate() {
         let host = client(spec, None).await;
         let new = format!("new_{number}");
         call(&host, "tools_changed", json!({ "add": new })).await.unwrap();
@@ -247,14 +247,14 @@ async fn log_messages_are_passed_on_from_the_level_that_was_set() {
     let host = client(world.over_http(Protocol::Legacy), None).await;
     let mut events = host.events();
     call(&host, "flood", json!({"n": 2})).await.unwrap();
-    let mut heard = Vec::new();
-    while heard.len() < 2 {
+    let mut received = Vec::new();
+    while received.len() < 2 {
         let event = timeout(PATIENCE, events.recv()).await.expect("log messages").unwrap();
         if let toolrack_host::Event::McpServerLog { level, message, .. } = event {
-            heard.push((level, message));
+            received.push((level, message));
         }
     }
-    assert_eq!(heard, [0, 1].map(|n| ("info".to_owned(), format!("message {n}"))));
+    assert_eq!(received, [0, 1].map(|n| ("info".to_owned(), format!("message {n}"))));
     host.shutdown().await;
     world.end().await;
 }
@@ -302,7 +302,7 @@ async fn many_tools_come_in_pages() {
     let mut options = GatewayOptions::default();
     options.bounds.page = 7;
     let world = World::with([("fake", fake("--tools 50"))], options).await;
-    for (way, spec) in world.ways() {
+    for (way, spec) in world.daemon_options() {
         let host = client(spec, None).await;
         assert_eq!(names(&host).len(), world.host.catalog().tools().len(), "{way}");
         host.shutdown().await;
@@ -334,14 +334,14 @@ async fn a_caller_has_the_name_that_its_client_gave_itself() {
     let callers = Arc::<Callers>::default();
     let host = Host::builder().witness(Arc::<Callers>::clone(&callers)).build();
     let world = World::around(host, [("fake", fake(""))], GatewayOptions::default()).await;
-    let mut ways = 0;
-    for (_, spec) in world.ways() {
+    let mut daemon_options = 0;
+    for (_, spec) in world.daemon_options() {
         let host = client(spec, None).await;
         call(&host, "echo", json!({"text": "x"})).await.unwrap();
         host.shutdown().await;
-        ways += 1;
+        daemon_options += 1;
     }
     let told = callers.0.lock().unwrap().clone();
-    assert_eq!(told, vec![(Way::Gateway, Some("toolrack".to_owned())); ways]);
+    assert_eq!(told, vec![(Way::Gateway, Some("toolrack".to_owned())); daemon_options]);
     world.end().await;
 }

@@ -28,7 +28,7 @@ async fn a_session_begins_is_used_and_ends() {
 }
 
 #[tokio::test]
-async fn each_version_of_the_older_era_is_agreed_on_and_others_get_the_newest() {
+async fn each_legacy_version_is_accepted_and_unknown_ones_get_the_newest() {
     let world = World::new("").await;
     for (asked, agreed) in [
         ("2025-11-25", "2025-11-25"),
@@ -92,7 +92,7 @@ async fn a_request_that_is_taken_back_has_no_answer() {
 }
 
 #[tokio::test]
-async fn an_id_that_is_under_way_is_refused() {
+async fn an_id_of_a_running_request_is_refused() {
     let effects = SideEffects::new();
     let world = World::new(&format!("--log {}", effects.path_str())).await;
     let raw = Raw::legacy(&world, json!({})).await;
@@ -110,7 +110,7 @@ async fn an_id_that_is_under_way_is_refused() {
 }
 
 #[tokio::test]
-async fn a_subscription_is_acknowledged_first_and_told_only_what_it_wants() {
+async fn a_subscription_is_acknowledged_first_and_gets_only_its_notifications() {
     let world = World::new("").await;
     let raw = Raw::new(&world);
     let params = json!({"notifications": {"toolsListChanged": true, "resourceSubscriptions": ["fake://note"]}});
@@ -146,7 +146,7 @@ async fn a_subscription_is_acknowledged_first_and_told_only_what_it_wants() {
 }
 
 #[tokio::test]
-async fn a_session_too_many_is_refused_while_the_others_are_in_use() {
+async fn a_session_too_many_is_refused_while_all_are_in_use() {
     let mut options = GatewayOptions::default();
     options.bounds.sessions = 2;
     let world = World::with([("fake", fake(""))], options).await;

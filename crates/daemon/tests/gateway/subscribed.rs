@@ -20,9 +20,9 @@ async fn listener(host: &Host, uri: &str) -> Subscriptions {
 }
 
 async fn hears(subscriptions: &Subscriptions, uri: &str, about: &str) {
-    let heard = timeout(PATIENCE, subscriptions.updated()).await;
+    let received = timeout(PATIENCE, subscriptions.updated()).await;
     assert_eq!(
-        heard.unwrap_or_else(|_| panic!("{about}: nothing of {uri}")),
+        received.unwrap_or_else(|_| panic!("{about}: nothing of {uri}")),
         (name("rack"), uri.to_owned()),
         "{about}"
     );
@@ -33,10 +33,10 @@ async fn touch(host: &Host, uri: &str) {
 }
 
 #[tokio::test]
-async fn clients_of_both_eras_hear_of_what_they_subscribed_to_at_servers_of_both() {
+async fn subscriptions_work_between_clients_and_servers_of_both_eras() {
     for era in ["legacy", "modern"] {
         let world = World::new(&format!("--era {era}")).await;
-        for (way, spec) in world.ways() {
+        for (way, spec) in world.daemon_options() {
             let about = format!("{way}, {era} server");
             let host = client(spec, None).await;
             let note = listener(&host, NOTE).await;
@@ -47,11 +47,11 @@ async fn clients_of_both_eras_hear_of_what_they_subscribed_to_at_servers_of_both
             touch(&host, "fake://note/ada").await;
             // A change of a resource below another counts as a change of that one, too, and may be reported more than
             // once.
-            let mut heard = BTreeSet::new();
-            while !heard.contains("fake://note/ada") {
-                heard.insert(timeout(PATIENCE, note.updated()).await.expect(&about).1);
+            let mut received = BTreeSet::new();
+            while !received.contains("fake://note/ada") {
+                received.insert(timeout(PATIENCE, note.updated()).await.expect(&about).1);
             }
-            assert_eq!(heard.len(), 2, "{about}: {heard:?}");
+            assert_eq!(received.len(), 2, "{about}: {received:?}");
             // The other only is listened to.
             assert!(note.unsubscribe(&name("rack"), NOTE), "{about}");
             touch(&host, NOTE).await;
@@ -94,7 +94,7 @@ async fn many_clients_share_one_subscription_which_the_last_of_them_ends() {
     let args = format!("--era legacy --log {} --log-all", effects.path_str());
     let world = World::new(&args).await;
     let mut clients = Vec::new();
-    for (way, spec) in world.ways() {
+    for (way, spec) in world.daemon_options() {
         let host = client(spec, None).await;
         let note = listener(&host, NOTE).await;
         clients.push((way, host, note));
@@ -180,7 +180,7 @@ async fn a_client_listens_to_so_many_resources_and_no_more() {
 }
 
 #[tokio::test]
-async fn a_server_that_was_away_is_subscribed_to_again_and_may_have_changed_what_it_has() {
+async fn after_a_reconnect_subscriptions_are_renewed_and_lists_read_again() {
     for era in ["legacy", "modern"] {
         let world = World::new(&format!("--era {era}")).await;
         let host = client(world.over_stdio(Protocol::Modern), None).await;

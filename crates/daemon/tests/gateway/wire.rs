@@ -179,7 +179,7 @@ async fn over_stdio_lines_are_answered_and_a_line_that_never_ends_ends_the_conne
 }
 
 #[tokio::test]
-async fn over_stdio_what_was_asked_before_the_end_is_answered() {
+async fn over_stdio_requests_before_the_end_are_answered() {
     let world = World::new("").await;
     let (body, _) = modern(2, "tools/call", json!({"name": "mcp__fake__echo", "arguments": {"text": "hi"}}), json!({}));
     let input = format!("{body}\n");

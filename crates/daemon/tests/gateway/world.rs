@@ -107,7 +107,7 @@ impl World {
     }
 
     /// Every way to reach it.
-    pub(crate) fn ways(&self) -> [(&'static str, ServerSpec); 4] {
+    pub(crate) fn daemon_options(&self) -> [(&'static str, ServerSpec); 4] {
         [
             ("modern http", self.over_http(Protocol::Modern)),
             ("legacy http", self.over_http(Protocol::Legacy)),

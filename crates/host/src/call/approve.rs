@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use tokio::{task::spawn_blocking, time::Instant};
 
 use super::{
-    Call, CallError, Door,
+    Call, CallContext, CallError,
     answered::Answered,
     gate::{Gate, GateRequest, Verdict},
     running::Running,
@@ -96,7 +96,7 @@ async fn fits(tool: &CatalogTool, arguments: Map<String, Value>) -> Result<(), S
     }
 }
 
-impl Door {
+impl CallContext {
     /// Uses a remembered answer or asks the user. Returns the arguments to send. Sends an event only if it asks a
     /// question.
     pub(super) async fn confirm(

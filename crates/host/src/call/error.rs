@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_wrong_before_is_told_while_a_server_is_connected_again() {
+    fn while_a_server_reconnects_an_error_names_the_earlier_failure() {
         let again = not_ready(State::Connecting, Some(refusal()));
         assert!(again.to_string().contains("license expired"), "{again}");
         let first = not_ready(State::Connecting, None);

@@ -110,7 +110,7 @@ mod tests {
 
     /// Whether it is certain that the server did nothing: only if it refused the request itself.
     #[test]
-    fn it_is_said_that_a_call_was_not_carried_out_exactly_where_that_is_certain() {
+    fn only_errors_that_are_certain_say_that_the_call_did_not_run() {
         let http = |status| LinkError::Http { status, body: String::new() };
         let says = |error: &LinkError| {
             about(error, &Source::program()).is_some_and(|hint| hint.contains("the call was not carried out"))

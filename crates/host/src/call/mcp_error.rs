@@ -87,9 +87,9 @@ mod tests {
 
     #[test]
     fn sy_11_failures_have_the_four_texts_of_synapse() {
-        let said = |error: &CallError| McpError::from(error).to_string();
+        let message = |error: &CallError| McpError::from(error).to_string();
         let unknown = CallError::UnknownServer { server: "gone".to_owned() };
-        assert_eq!(said(&unknown), "MCP tool error: no server is called `gone`");
+        assert_eq!(message(&unknown), "MCP tool error: no server is called `gone`");
         let not_ready = CallError::NotReady {
             server: ServerName::new("fs").unwrap(),
             state: State::Disabled,
@@ -97,12 +97,12 @@ mod tests {
             error: None,
         };
         let expected = "MCP connection error for server 'fs': is not connected: it is disabled";
-        assert_eq!(said(&not_ready), expected);
-        let broken = said(&link(LinkError::Broken { why: "reset".to_owned() }));
+        assert_eq!(message(&not_ready), expected);
+        let broken = message(&link(LinkError::Broken { why: "reset".to_owned() }));
         assert!(broken.starts_with("MCP IO error: read on the server fs "), "{broken}");
-        let config = said(&link(LinkError::config("X", "no url")));
+        let config = message(&link(LinkError::config("X", "no url")));
         assert!(config.starts_with("MCP config error: ") && config.ends_with("no url"), "{config}");
-        let stopped = said(&link(LinkError::Stopped));
+        let stopped = message(&link(LinkError::Stopped));
         assert_eq!(stopped, "MCP connection error for server 'fs': the server was stopped by this host");
     }
 }

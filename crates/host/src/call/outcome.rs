@@ -167,11 +167,11 @@ impl Shape<'_> {
         if outcome.text.len() <= self.max_bytes {
             return;
         }
-        let whole = std::mem::take(&mut outcome.text);
-        let handle = self.keep("text/plain", whole.as_bytes(), outcome).await;
-        outcome.text = guard(&whole, self.max_bytes, handle.as_deref()).text.into_owned();
+        let full = std::mem::take(&mut outcome.text);
+        let handle = self.keep("text/plain", full.as_bytes(), outcome).await;
+        outcome.text = guard(&full, self.max_bytes, handle.as_deref()).text.into_owned();
         outcome.truncated = true;
-        let total = whole.len();
+        let total = full.len();
         outcome
             .warnings
             .push(format!("the text has {total} bytes, {} were passed on (max_output_bytes)", self.max_bytes));

@@ -258,7 +258,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn reading_beside_a_value_finds_what_parsing_finds(one in json_value(), other in json_value()) {
+        fn scanning_finds_the_same_values_as_parsing(one in json_value(), other in json_value()) {
             for text in [one.to_string(), serde_json::to_string_pretty(&one).unwrap()] {
                 prop_assert!(text_is(&text, &one));
                 if text_is(&text, &other) {

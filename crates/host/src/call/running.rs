@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 use tokio::time::Instant;
 use tracing::{Span, field};
 
-use super::{CallError, Door, ToolOutcome};
+use super::{CallContext, CallError, ToolOutcome};
 use crate::{
     catalog::CatalogTool,
     event::{CallEnd, Event, EventCall},
@@ -18,7 +18,7 @@ use crate::{
 
 /// A call, from the gate to its end.
 pub(super) struct Running<'a> {
-    door: &'a Door,
+    call_context: &'a CallContext,
     pub(super) call: EventCall,
     pub(super) tool: &'a CatalogTool,
     caller: Caller,
@@ -34,9 +34,9 @@ pub(super) struct Running<'a> {
 }
 
 impl<'a> Running<'a> {
-    pub(super) fn new(door: &'a Door, number: u64, tool: &'a CatalogTool, caller: Caller) -> Self {
+    pub(super) fn new(call_context: &'a CallContext, number: u64, tool: &'a CatalogTool, caller: Caller) -> Self {
         Self {
-            door,
+            call_context,
             call: EventCall { number, principal: caller.principal().clone() },
             tool,
             caller,
@@ -52,7 +52,7 @@ impl<'a> Running<'a> {
 
     /// Records the arguments of the call.
     pub(super) fn is_about(&mut self, arguments: &Map<String, Value>) {
-        let witness = self.door.witness.as_ref();
+        let witness = self.call_context.witness.as_ref();
         self.arguments = witness.map(|witness| Evidence::of(arguments, witness.wants_arguments()));
     }
 
@@ -62,7 +62,7 @@ impl<'a> Running<'a> {
 
     /// Reports a user's answer to the question that the rule `why` caused; `by` is the user, if not the caller's own.
     pub(super) fn was_answered(&self, decision: Decision, why: &str, by: Option<&Caller>) {
-        if let Some(witness) = &self.door.witness {
+        if let Some(witness) = &self.call_context.witness {
             witness.saw(Fact::Answered {
                 server: self.tool.server.clone(),
                 tool: self.tool.tool().name.clone(),
@@ -78,7 +78,7 @@ impl<'a> Running<'a> {
     pub(super) fn refused(&mut self, decision: Decision, why: String) -> CallError {
         self.decided(decision, why.clone());
         let (server, tool) = (&self.tool.server, &self.tool.tool().name);
-        (self.door.events)(Event::ToolDenied {
+        (self.call_context.events)(Event::ToolDenied {
             call: self.call.clone(),
             server: server.clone(),
             tool: tool.clone(),
@@ -112,7 +112,7 @@ impl<'a> Running<'a> {
     /// Reports that the call has passed the gate and starts.
     pub(super) fn starts(&mut self) {
         let (server, tool) = (self.tool.server.clone(), self.tool.tool().name.clone());
-        (self.door.events)(Event::ToolStarted { call: self.call.clone(), server, tool });
+        (self.call_context.events)(Event::ToolStarted { call: self.call.clone(), server, tool });
         self.started = Some(Instant::now());
     }
 
@@ -126,7 +126,7 @@ impl<'a> Running<'a> {
                 (self.end, self.code) = (CallEnd::Failed, Some(error.code()));
                 if error.is_protocol_error() {
                     let (server, error) = (self.tool.server.clone(), quote(&error.to_string()));
-                    (self.door.events)(Event::McpServerError { server, error, call: Some(self.call.clone()) });
+                    (self.call_context.events)(Event::McpServerError { server, error, call: Some(self.call.clone()) });
                 }
             }
         }
@@ -145,7 +145,7 @@ impl Drop for Running<'_> {
         if self.started.is_some() {
             // Record it within the call's span, even when the call is dropped.
             Span::current().record("end", field::debug(self.end));
-            (self.door.events)(Event::ToolCompleted {
+            (self.call_context.events)(Event::ToolCompleted {
                 call: self.call.clone(),
                 server: server.clone(),
                 tool: tool.clone(),
@@ -153,7 +153,7 @@ impl Drop for Running<'_> {
                 duration,
             });
         }
-        if let Some((witness, arguments)) = self.door.witness.as_ref().zip(self.arguments.take()) {
+        if let Some((witness, arguments)) = self.call_context.witness.as_ref().zip(self.arguments.take()) {
             witness.saw(Fact::Called(Box::new(GatedCall {
                 server: server.clone(),
                 tool: tool.clone(),

@@ -69,7 +69,7 @@ mod tests {
         }
 
         #[test]
-        fn what_fits_is_borrowed(text in ".{0,80}", spare in 0_usize..10) {
+        fn text_within_the_limit_is_borrowed(text in ".{0,80}", spare in 0_usize..10) {
             let guarded = guard(&text, text.len() + spare, Some("x"));
             prop_assert!(matches!(guarded.text, Cow::Borrowed(whole) if whole == text));
         }

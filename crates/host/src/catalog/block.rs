@@ -90,7 +90,7 @@ pub struct ToolBlock {
 
 impl ToolBlock {
     /// Creates a block of these definitions, in this order. Blocks of a catalog come from
-    /// [`Catalog::block`](super::Catalog::block); this is for definitions from elsewhere.
+    /// [`Catalog::block`](super::Catalog::block); use this for definitions that no catalog has.
     #[must_use]
     pub fn new(wire: Wire, tools: impl Into<Arc<[ToolDefinition]>>) -> Self {
         let tools = tools.into();
@@ -103,8 +103,8 @@ impl ToolBlock {
     }
 
     pub(super) fn of<'a>(tools: impl Iterator<Item = &'a CatalogTool>, kind: &BlockKind) -> Self {
-        let chosen = tools.filter(|tool| kind.selection.has(tool));
-        Self::new(kind.wire, chosen.map(|tool| ToolDefinition::new(tool, kind.provider)).collect::<Vec<_>>())
+        let selected = tools.filter(|tool| kind.selection.has(tool));
+        Self::new(kind.wire, selected.map(|tool| ToolDefinition::new(tool, kind.provider)).collect::<Vec<_>>())
     }
 
     /// Returns the definitions, ordered by name.
@@ -116,7 +116,7 @@ impl ToolBlock {
     /// Returns the definition of this name.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&ToolDefinition> {
-        // In a catalog's block the definitions are sorted; in one from elsewhere they need not be.
+        // A linear search, because only blocks of a catalog are sorted.
         self.tools.iter().find(|tool| &*tool.name == name)
     }
 
@@ -139,13 +139,13 @@ impl ToolBlock {
         self.tokens
     }
 
-    /// Returns the form of the JSON.
+    /// Returns the wire in whose format the JSON is.
     #[must_use]
     pub fn wire(&self) -> Wire {
         self.wire
     }
 
-    /// Returns the whole value of the request's member `tools`. It serialises unchanged, without being parsed again.
+    /// Returns the value of the request's member `tools`, which serialises unchanged and without being parsed again.
     #[must_use]
     pub fn json(&self) -> &Arc<RawValue> {
         &self.json
@@ -158,7 +158,7 @@ impl ToolBlock {
     }
 }
 
-/// Lends the JSON as bytes without a copy.
+/// Gives access to the JSON as bytes, without a copy.
 struct Shared(Arc<RawValue>);
 
 impl AsRef<[u8]> for Shared {

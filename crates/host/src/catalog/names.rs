@@ -429,7 +429,7 @@ mod tests {
     }
 
     #[test]
-    fn dashes_become_underscores_and_names_that_meet_by_that_are_told_apart() {
+    fn dashes_become_underscores_and_colliding_names_stay_distinct() {
         let naming = Naming { dashes: Dashes::Underscore, ..Naming::default() };
         let pair = ("my-server", "list-files");
         assert_eq!(naming.assign([pair])[&pair], "mcp__my_server__list_files");
@@ -514,7 +514,7 @@ mod tests {
         }
 
         #[test]
-        fn nothing_added_renames_anything(style in stable_style(), cap in cap(), old in pairs(), new in pairs()) {
+        fn an_added_tool_renames_no_other_tool(style in stable_style(), cap in cap(), old in pairs(), new in pairs()) {
             let before = named(&style, cap, borrowed(&old));
             let after = named(&style, cap, borrowed(&old).chain(borrowed(&new)));
             for (pair, name) in &before {
@@ -604,7 +604,7 @@ mod tests {
     }
 
     #[test]
-    fn tools_made_to_share_ten_digits_are_told_apart_by_more() {
+    fn tools_with_the_same_ten_digits_get_longer_suffixes() {
         // Found by trying 1.3 million names: one stem after sanitising, one beginning of the hash.
         let (one, other) = ("\u{106}\u{106}\u{110}", "\u{112}\u{133}\u{115}");
         assert_eq!(name(&NameStyle::McpServerTool, "a", one), name(&NameStyle::McpServerTool, "a", other));

@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_must_be_encoded_is() {
+    fn only_characters_that_need_it_are_encoded() {
         for plain in
             ["", "us west 1", "a=b", "=?base64?", "=?base64?x", "x?=", "=?BASE64?x?=", "~!\"#'\\", "file:///a%20b.txt"]
         {
@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_absent_or_null_has_no_header() {
+    fn an_absent_or_null_argument_has_no_header() {
         let headers = with(json!({"a": {"type": "string", "x-mcp-header": "A"}})).unwrap();
         for arguments in [json!({}), json!({"a": null}), json!({"b": "x"}), json!({"a": []}), json!({"a": {}})] {
             assert_eq!(applied(&headers, &arguments), [""; 0], "{arguments}");
@@ -468,7 +468,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_looks_like_a_mark_is_none() {
+    fn text_that_only_looks_like_a_mark_is_none() {
         let marked = json!({"type": "string", "x-mcp-header": "V"});
         let schemas = [
             json!({"properties": {"x-mcp-header": {"type": "string"}}}),

@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 
 use crate::text;
 
-/// The most optional arguments that are shown; the others are only counted.
+/// The most optional arguments that are shown; further ones are only counted.
 const MAX_OPTIONAL: usize = 4;
 /// The deepest level at which types are written out.
 const MAX_DEPTH: usize = 3;
@@ -36,14 +36,14 @@ pub(crate) fn parameters(schema: &Value) -> Vec<String> {
         .map(|names| names.iter().filter_map(Value::as_str).collect())
         .unwrap_or_default();
 
-    let speller = TypePrinter { root: schema, left: Cell::new(MAX_TYPES) };
+    let printer = TypePrinter { root: schema, left: Cell::new(MAX_TYPES) };
     let argument = |name: &str, mark: &str| {
-        let kind = properties.get(name).map_or_else(any, |of| speller.kind(of, 0));
+        let kind = properties.get(name).map_or_else(any, |schema| printer.kind(schema, 0));
         format!("{}{mark}: {kind}", text::for_line(name))
     };
     let mut arguments: Vec<String> = required.iter().map(|name| argument(name, "")).collect();
-    let named: HashSet<&str> = required.iter().copied().collect();
-    let optional: Vec<&String> = properties.keys().filter(|name| !named.contains(name.as_str())).collect();
+    let required_names: HashSet<&str> = required.iter().copied().collect();
+    let optional: Vec<&String> = properties.keys().filter(|name| !required_names.contains(name.as_str())).collect();
     let shown = if optional.len() > MAX_OPTIONAL + 1 { MAX_OPTIONAL } else { optional.len() };
     arguments.extend(optional[..shown].iter().map(|name| argument(name, "?")));
     if optional.len() > shown {
@@ -80,7 +80,7 @@ impl TypePrinter<'_> {
             return target
                 .strip_prefix('#')
                 .and_then(|pointer| self.root.pointer(pointer))
-                .map_or_else(any, |of| self.kind(of, depth + 1));
+                .map_or_else(any, |schema| self.kind(schema, depth + 1));
         }
         if let Some(value) = schema.get("const") {
             return literal(value);
@@ -94,35 +94,35 @@ impl TypePrinter<'_> {
         }
         let branches = ["anyOf", "oneOf"].iter().find_map(|word| schema.get(word)?.as_array());
         if let Some(branches) = branches {
-            return union(branches, |of| self.kind(of, depth + 1));
+            return union(branches, |schema| self.kind(schema, depth + 1));
         }
         match schema.get("type") {
             Some(Value::Array(names)) => {
-                union(names, |name| name.as_str().map_or_else(any, |name| self.named(name, schema, depth)))
+                union(names, |name| name.as_str().map_or_else(any, |name| self.named_type(name, schema, depth)))
             }
-            Some(Value::String(name)) => self.named(name, schema, depth),
+            Some(Value::String(name)) => self.named_type(name, schema, depth),
             _ if schema.get("properties").is_some() => "object".to_owned(),
-            _ if schema.get("items").is_some() => self.named("array", schema, depth),
+            _ if schema.get("items").is_some() => self.named_type("array", schema, depth),
             _ => any(),
         }
     }
 
-    fn named(&self, name: &str, schema: &Value, depth: usize) -> String {
+    fn named_type(&self, name: &str, schema: &Value, depth: usize) -> String {
         if name != "array" {
             return text::for_line(name).into_owned();
         }
-        let item = schema.get("items").map_or_else(any, |of| self.kind(of, depth + 1));
+        let item = schema.get("items").map_or_else(any, |schema| self.kind(schema, depth + 1));
         if item.contains('|') { format!("({item})[]") } else { format!("{item}[]") }
     }
 }
 
 /// Returns the first few alternatives, without duplicates.
-fn union(alternatives: &[Value], spell: impl Fn(&Value) -> String) -> String {
+fn union(alternatives: &[Value], print: impl Fn(&Value) -> String) -> String {
     let mut distinct: Vec<String> = Vec::new();
     for alternative in alternatives.iter().take(MAX_ALTERNATIVES) {
-        let spelled = spell(alternative);
-        if !distinct.contains(&spelled) {
-            distinct.push(spelled);
+        let printed = print(alternative);
+        if !distinct.contains(&printed) {
+            distinct.push(printed);
         }
     }
     if alternatives.len() > MAX_ALTERNATIVES {
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn many_optional_arguments_are_folded() {
+    fn many_optional_arguments_are_only_counted() {
         let properties: Map<String, Value> =
             (1..=7).map(|number| (format!("o{number}"), json!({ "type": "string" }))).collect();
         let folded = signature("t", &json!({ "properties": properties }));
@@ -190,15 +190,15 @@ mod tests {
     }
 
     #[test]
-    fn a_schema_made_to_be_endless_gives_a_short_signature_at_once() {
+    fn an_endless_schema_gives_a_short_signature_at_once() {
         let itself = json!({ "$ref": "#/$defs/a" });
         let any = json!({ "anyOf": vec![itself.clone(); 10_000] });
         let arrays = json!({ "type": vec!["array"; 10_000], "items": itself });
-        for of in [any, arrays] {
-            let properties: Map<String, Value> = (0..6).map(|n| (format!("p{n}"), of.clone())).collect();
+        for schema in [any, arrays] {
+            let properties: Map<String, Value> = (0..6).map(|number| (format!("p{number}"), schema.clone())).collect();
             let required: Vec<&String> = properties.keys().collect();
             let shown =
-                signature("t", &json!({ "properties": properties, "required": required, "$defs": { "a": of } }));
+                signature("t", &json!({ "properties": properties, "required": required, "$defs": { "a": schema } }));
             assert!(shown.len() < 10_000, "{}", shown.len());
         }
     }

@@ -185,7 +185,7 @@ mod tests {
 
     /// Comparing each with all, twenty thousand would take a minute, on a thread that serves others.
     #[test]
-    fn strangers_are_each_compared_with_their_own() {
+    fn each_unknown_server_is_compared_with_its_own_pins() {
         let listed = |changed: &str| {
             let tools: Vec<_> = (0..20_000)
                 .map(|n| made::tool(&format!("tool{n}"), if changed == format!("tool{n}") { "other" } else { "" }, &[]))
@@ -193,10 +193,10 @@ mod tests {
             made::set(&tools).split_by(|_| Some(Cause::TooMany), false)
         };
         let (before, same, other) = (listed(""), listed(""), listed("tool7"));
-        let begun = Instant::now();
+        let started = Instant::now();
         assert!(same.mismatched_since(&before).is_empty());
         let new = other.mismatched_since(&before);
-        assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
+        assert!(started.elapsed() < Duration::from_secs(10), "{:?}", started.elapsed());
         assert_eq!(new.iter().map(|mismatched| mismatched.name()).collect::<Vec<_>>(), ["tool7"]);
         assert_eq!(same.mismatched_since(&ToolSet::default()).len(), 20_000);
     }

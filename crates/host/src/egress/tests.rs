@@ -108,7 +108,7 @@ fn hosted_lets_out_nothing_but_https_to_public_addresses() {
 }
 
 #[test]
-fn what_a_person_configured_may_be_anywhere_and_what_a_server_names_may_not() {
+fn configured_addresses_may_be_anywhere_and_addresses_that_a_server_names_may_not() {
     let egress = egress(Profile::Local, &[]);
     let mismatched = egress.named_by(&url("https://mcp.example.com/mcp"));
     for inside in INSIDE {
@@ -122,7 +122,7 @@ fn what_a_person_configured_may_be_anywhere_and_what_a_server_names_may_not() {
 }
 
 #[test]
-fn what_is_as_near_as_the_server_is_allowed() {
+fn an_address_in_the_network_of_the_server_is_allowed() {
     let egress = egress(Profile::Local, &[]);
     let here = egress.named_by(&url("http://127.0.0.1:9000/mcp"));
     assert!(here.check(&url("http://localhost:9001/")).is_ok() && here.check(&url("http://[::1]/")).is_ok());
@@ -153,7 +153,7 @@ fn secrets_go_in_the_clear_only_where_the_server_is_in_the_clear_itself() {
 }
 
 #[test]
-fn what_an_operator_trusts_is_let_out_and_nothing_beside_it() {
+fn only_hosts_that_an_operator_trusts_are_reachable_in_addition() {
     let guard = egress(Profile::Hosted, &["10.1.0.0/16", "Internal.Example", "*.svc.example", "fd00::/8"]).configured();
     for trusted in [
         "http://10.1.2.3:8080/",
@@ -180,7 +180,7 @@ fn what_an_operator_trusts_is_let_out_and_nothing_beside_it() {
 }
 
 #[test]
-fn a_refusal_says_which_address_which_profile_where_and_what_to_do() {
+fn a_refused_address_is_named_with_profile_origin_and_next_step() {
     let rules = EgressRules::strictest("/etc/toolrack.toml");
     let guard = Egress::new(rules, Arc::new(SystemLookup)).configured();
     let refused = guard.check(&url("https://token@169.254.169.254/secret?key=1")).unwrap_err();
@@ -300,7 +300,7 @@ proptest! {
 
     /// The standard library is a second opinion: an address that it calls special is never public.
     #[test]
-    fn nothing_that_the_standard_library_calls_special_is_public(bits in any::<u32>(), wide in any::<u128>()) {
+    fn addresses_that_the_standard_library_calls_special_are_not_public(bits in any::<u32>(), wide in any::<u128>()) {
         let v4 = Ipv4Addr::from(bits);
         let is_special = v4.is_private() || v4.is_loopback() || v4.is_link_local() || v4.is_multicast()
             || v4.is_broadcast() || v4.is_documentation() || v4.is_unspecified();

@@ -42,7 +42,7 @@ fn text_that_speaks_to_the_model_is_found_wherever_it_stands() {
 }
 
 #[test]
-fn characters_that_are_not_seen_are_named_and_what_they_spell() {
+fn invisible_characters_are_named_with_the_text_that_they_spell() {
     let definition = json!({ "description": "Reads.\u{e0068}\u{e0069}\u{e0021}" });
     let findings = in_definition(&definition);
     assert_eq!(findings[0].kind, FindingKind::Hidden);
@@ -94,7 +94,7 @@ fn a_flood_of_findings_is_cut() {
 
 proptest! {
     #[test]
-    fn whatever_a_definition_says_is_looked_at_and_what_is_told_can_be_printed(said in ".*", name in ".*") {
+    fn every_part_of_a_definition_is_examined_and_findings_are_printable(said in ".*", name in ".*") {
         for finding in in_definition(&json!({ "description": said, "inputSchema": { name: said } })) {
             prop_assert_eq!(&*text::for_line(&finding.what), &finding.what);
             prop_assert_eq!(&*text::for_line(&finding.place), &finding.place);

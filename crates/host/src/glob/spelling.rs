@@ -58,8 +58,8 @@ impl Pattern {
             return rest.split_once(DIVIDER).and_then(|(server, tool)| reading(server, tool)).into_iter().collect();
         }
         let dotted = written.split_once('.').filter(|(_, tool)| !tool.contains('.'));
-        let whole = written.split_once('_').filter(|_| is_plain(written) && !written.contains('.'));
-        dotted.into_iter().chain(whole).filter_map(|(server, tool)| reading(server, tool)).collect()
+        let full = written.split_once('_').filter(|_| is_plain(written) && !written.contains('.'));
+        dotted.into_iter().chain(full).filter_map(|(server, tool)| reading(server, tool)).collect()
     }
 
     /// Returns whether the pattern is this model-visible name, in any style. If `is_careful` (for rules that forbid or
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn every_spelling_that_people_see_is_read() {
+    fn every_spelling_that_users_see_is_parsed() {
         for written in ["fake.echo", "mcp__fake__echo", "mcp_fake__echo", "fake_echo", "mcp__fake", "mcp__fake__*"] {
             let pattern = pattern(written);
             assert!(any(&pattern.every_reading(), "fake", "echo"), "{written}");
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn what_forbids_is_read_in_every_way_and_what_allows_in_one() {
+    fn a_denying_pattern_is_read_in_every_spelling_and_an_allowing_one_in_one() {
         let both = pattern("mcp__fake__x__y");
         assert!(any(&both.every_reading(), "fake", "x__y") && any(&both.every_reading(), "fake__x", "y"));
         assert!(any(&both.certain_readings(), "fake", "x__y") && !any(&both.certain_readings(), "fake__x", "y"));

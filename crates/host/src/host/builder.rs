@@ -13,7 +13,7 @@ use super::{
 use crate::{
     ask::{NoAsker, SharedAsker},
     call::{
-        Door,
+        CallContext,
         counting::Quotas,
         gate::{AllowAll, Gate},
     },
@@ -326,7 +326,7 @@ impl HostBuilder {
             watched,
             naming,
             changed,
-            door: Arc::new(Door {
+            call_context: Arc::new(CallContext {
                 gate: self.gate.unwrap_or_else(|| Arc::new(AllowAll)),
                 quotas: self.quotas,
                 asker,

@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     call::{Call, CallError, Target},
-    catalog::{CatalogTool, Named, Unknown},
+    catalog::{CatalogTool, ToolReference, Unknown},
     server::Server,
     spec::{ServerName, Transport},
     state::State,
@@ -24,7 +24,7 @@ type Routed = (Option<InnerCall>, CatalogTool, Arc<Server>);
 /// The reason why a call has no tool.
 enum RouteError {
     /// No tool of the catalog has this name.
-    Missing(Named, Unknown),
+    Missing(ToolReference, Unknown),
     Failed(CallError),
 }
 
@@ -32,7 +32,7 @@ impl Host {
     /// Waits until the tool `selector` (as [`Call::new`] takes it) is in the catalog, or until all servers that could
     /// have it have finished starting. Waits for no other server. The caller bounds the time.
     pub async fn awaits(&self, selector: &str) {
-        let named = Named::Written(selector.to_owned());
+        let named = ToolReference::Written(selector.to_owned());
         if !self.inbox.is_closed() && !self.catalog().has(&named) {
             self.wait_for(&named, |_| Duration::MAX).await;
         }
@@ -43,7 +43,7 @@ impl Host {
     /// else [`CallError::Unknown`]. Never waits.
     #[must_use]
     pub fn missing(&self, selector: &str) -> CallError {
-        self.absent(&Named::Written(selector.to_owned()), self.catalog().unknown(selector))
+        self.absent(&ToolReference::Written(selector.to_owned()), self.catalog().unknown(selector))
     }
 
     /// Finds the tool of a call, and its server. Replaces a call of [`call_tool`](Self::discovery) by the call that it
@@ -61,14 +61,14 @@ impl Host {
             RouteError::Failed(error) => error,
         })?;
         let call = match other {
-            Some(InnerCall { arguments, .. }) => call.of_other(&tool, arguments),
+            Some(InnerCall { arguments, .. }) => call.redirected_to(&tool, arguments),
             None => call,
         };
         Ok((call, tool, server))
     }
 
     /// Finds the tool of a call whose tool, `missing`, is not in the catalog yet.
-    async fn awaited(&self, call: &Call, missing: Named) -> Result<Routed, RouteError> {
+    async fn awaited(&self, call: &Call, missing: ToolReference) -> Result<Routed, RouteError> {
         let patience = |server: &Server| call.patience(server);
         self.wait_for(&missing, patience).await;
         match self.route(call) {
@@ -83,7 +83,7 @@ impl Host {
 
     /// Waits until one of the servers that may have the tool `named` has it, or until all of them have listed their
     /// tools.
-    async fn wait_for(&self, named: &Named, patience: impl Fn(&Server) -> Duration) {
+    async fn wait_for(&self, named: &ToolReference, patience: impl Fn(&Server) -> Duration) {
         let servers = self.servers.load_full();
         let owners = self.owners(named, &servers).into_iter().map(|(_, server)| server);
         let starting = owners.filter(|server| server.snapshot().attempts == 0);
@@ -100,10 +100,10 @@ impl Host {
 
     /// Returns the servers that may have the tool `named`, judging by names: exactly one if `named` contains the
     /// server.
-    fn owners<'s>(&self, named: &Named, servers: &'s Servers) -> Vec<(&'s ServerName, &'s Arc<Server>)> {
+    fn owners<'s>(&self, named: &ToolReference, servers: &'s Servers) -> Vec<(&'s ServerName, &'s Arc<Server>)> {
         let written = match named {
-            Named::Tool(server, _) => return servers.get_key_value(server).into_iter().collect(),
-            Named::Written(written) => written,
+            ToolReference::Tool(server, _) => return servers.get_key_value(server).into_iter().collect(),
+            ToolReference::Written(written) => written,
         };
         if let Some((server, _)) = written.split_once('/')
             && let Some(owner) = servers.get_key_value(server)
@@ -138,7 +138,7 @@ impl Host {
             Ok(tool) => tool,
             Err(unknown) => {
                 let held = catalog.in_quarantine(&meant.selector).filter(|tool| meant.selection.has(tool));
-                held.ok_or_else(|| RouteError::Missing(Named::Written(meant.selector.clone()), unknown))?
+                held.ok_or_else(|| RouteError::Missing(ToolReference::Written(meant.selector.clone()), unknown))?
             }
         };
         let tool = tool.clone();
@@ -147,7 +147,7 @@ impl Host {
     }
 
     /// Returns the error for a tool that is not in the catalog, often because its server is not connected.
-    fn absent(&self, named: &Named, unknown: Unknown) -> CallError {
+    fn absent(&self, named: &ToolReference, unknown: Unknown) -> CallError {
         let servers = self.servers.load();
         let [(name, server)] = self.owners(named, &servers)[..] else {
             return self.gone().unwrap_or(CallError::Unknown(unknown));

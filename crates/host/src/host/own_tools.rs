@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_call_that_takes_long_holds_up_no_other() {
+    async fn a_long_call_delays_no_other_call() {
         let call = |id: u32, tool: &str| json!({ "jsonrpc": "2.0", "id": id, "method": "tools/call", "params": { "name": tool } });
         let answers = answers(&[call(1, "sleep"), call(2, "other")], 1).await;
         assert_eq!(answers[0]["id"], 2);
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_it_does_not_know_is_refused_and_what_is_no_request_is_passed_over() {
+    async fn unknown_requests_are_refused_and_other_messages_are_ignored() {
         let requests = [
             json!("no request"),
             json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": {} }),

@@ -136,7 +136,7 @@ impl Host {
         let Relay { method, name, params, asker, caller, trace } = request;
         admit(self.server(server)?.as_ref(), server, &caller)?;
         let place = self.place(server, (method, &name), &caller)?;
-        let asker = asker.unwrap_or_else(|| self.door.asker.clone());
+        let asker = asker.unwrap_or_else(|| self.call_context.asker.clone());
         let result = self.on_link(server, &name, |link: Link| {
             let request = Request {
                 method,
@@ -170,9 +170,9 @@ impl Host {
             return Ok(Place::UNBOUNDED);
         }
         let server = ServerName::new(server).map_err(|bad| CallError::UnknownServer { server: bad.name })?;
-        self.door.begin(caller, Work::Read).map_err(|over| {
+        self.call_context.begin(caller, Work::Read).map_err(|over| {
             let what = quote(name);
-            self.door.report_over_quota(caller, Some(&server), &what, &over);
+            self.call_context.report_over_quota(caller, Some(&server), &what, &over);
             CallError::OverQuota { server, tool: what, over: Box::new(over) }
         })
     }
@@ -183,6 +183,8 @@ impl Host {
     /// # Errors
     /// [`OverQuota`]
     pub fn begin(&self, caller: &Caller, work: Work, what: &str) -> Result<Place, OverQuota> {
-        self.door.begin(caller, work).inspect_err(|over| self.door.report_over_quota(caller, None, what, over))
+        self.call_context
+            .begin(caller, work)
+            .inspect_err(|over| self.call_context.report_over_quota(caller, None, what, over))
     }
 }

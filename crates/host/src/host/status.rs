@@ -32,7 +32,7 @@ pub struct ServerStatus {
     pub protocol_version: Option<String>,
     /// The server's description of itself. Untrusted.
     pub server_info: Option<ServerInfo>,
-    /// The place where it is configured.
+    /// The file where it is configured.
     pub source: Source,
     /// Whether it is enabled.
     pub enabled: bool,
@@ -76,10 +76,12 @@ impl ServerStatus {
             tools_hidden: tools.hidden.len(),
             warnings: tools.quarantined.iter().map(unusable).chain(tools.mismatched.iter().map(mismatch)).collect(),
             quarantined: tools.mismatched.iter().map(MismatchedTool::report).collect(),
-            instructions: session.and_then(|session| session.instructions.clone()).map(|said| match invisible {
-                Invisible::Remove => text::without_unseen(&said).into_owned(),
-                Invisible::Keep => said,
-            }),
+            instructions: session.and_then(|session| session.instructions.clone()).map(
+                |instructions| match invisible {
+                    Invisible::Remove => text::without_unseen(&instructions).into_owned(),
+                    Invisible::Keep => instructions,
+                },
+            ),
             set: tools,
         }
     }
@@ -96,7 +98,7 @@ fn as_tokens<S: Serializer>(tools: &ToolSet, serializer: S) -> Result<S::Ok, S::
     serializer.serialize_u64(tools.tokens() as u64)
 }
 
-/// The explanation why a tool is available or not: each step on its way into the catalog, up to the first that fails.
+/// Explains why a tool is available or not: each step on its way into the catalog, up to the first that fails.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Why {
@@ -142,12 +144,12 @@ pub(super) fn why(selector: &str, servers: &Servers, catalog: &Catalog) -> Why {
     match &known {
         Some(tool) => why_of((tool.server.as_str(), &tool.tool().name), selector, servers, catalog),
         None => {
-            let at_dot = || {
+            let split_at_dot = || {
                 // The longest name of a server wins, because names may contain dots.
                 let at = selector.rmatch_indices('.').find(|(at, _)| servers.contains_key(&selector[..*at]))?.0;
                 (!servers.contains_key(selector)).then(|| (&selector[..at], &selector[at + 1..]))
             };
-            why_of(selector.split_once('/').or_else(at_dot).unwrap_or((selector, "")), selector, servers, catalog)
+            why_of(selector.split_once('/').or_else(split_at_dot).unwrap_or((selector, "")), selector, servers, catalog)
         }
     }
 }
@@ -159,6 +161,7 @@ pub(super) fn why_of((server, tool): (&str, &str), selector: &str, servers: &Ser
     Why { selector: text::for_line(selector).into_owned(), present, known: !trail.is_unknown, steps: trail.steps }
 }
 
+/// The steps checked so far.
 struct Trail {
     steps: Vec<WhyStep>,
     /// Whether the check ended at an unknown name.
@@ -238,9 +241,9 @@ impl Trail {
         if tool.is_empty() {
             return self.step("list", true, listed_tools(set));
         }
-        if let Some(held) = set.in_quarantine(tool) {
+        if let Some(quarantined) = set.in_quarantine(tool) {
             self.step("list", true, "listed")?;
-            return self.step("pins", false, format!("in quarantine: {}", held.cause));
+            return self.step("pins", false, format!("in quarantine: {}", quarantined.cause));
         }
         let listed = set.tools.iter().any(|listed| listed.tool.name == tool);
         if let Some((_, why)) = set.quarantined.iter().find(|(name, _)| name == tool && !listed) {
@@ -253,7 +256,7 @@ impl Trail {
         if !listed {
             self.is_unknown = true;
             let count = set.tools.len();
-            return self.step("list", false, format!("the server lists {count} tools, this is none of them"));
+            return self.step("list", false, format!("the server lists {count} tools, and this is not one of them"));
         }
         self.step("list", true, "listed")?;
         self.step("filter", true, "shown")?;
@@ -265,7 +268,7 @@ impl Trail {
     }
 }
 
-/// Returns `23 tools, 2 more hidden, 1 that cannot be used`
+/// Returns a text such as `23 tools, 2 more hidden by the entry's `tools`, 1 that cannot be used`.
 fn listed_tools(set: &ToolSet) -> String {
     let mut words = match set.tools.len() {
         1 => "1 tool".to_owned(),
@@ -277,9 +280,9 @@ fn listed_tools(set: &ToolSet) -> String {
     if !set.quarantined.is_empty() {
         words += &format!(", {} that cannot be used", set.quarantined.len());
     }
-    let held = set.mismatched.iter().filter(|mismatched| !mismatched.usable).count();
-    if held > 0 {
-        words += &format!(", {held} in quarantine");
+    let quarantined = set.mismatched.iter().filter(|mismatched| !mismatched.usable).count();
+    if quarantined > 0 {
+        words += &format!(", {quarantined} in quarantine");
     }
     words
 }

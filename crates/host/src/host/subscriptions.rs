@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn a_listener_hears_once_of_any_number_of_changes_of_what_it_wants_and_of_what_is_below() {
+    fn a_listener_is_notified_once_of_many_changes_of_its_resource_and_those_below() {
         let topics = Arc::<Topics>::default();
         let (one, other) = (listener(&topics, "x://a"), listener(&topics, "x://ab"));
         for uri in ["x://a", "x://a", "x://a/below", "x://c"] {
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_agrees_again_may_have_changed_what_it_has() {
+    fn a_subscription_made_again_after_a_reset_notifies_its_listeners() {
         let topics = Arc::<Topics>::default();
         let one = listener(&topics, "x://a");
         topics.record_answer("x://a", Ok(()));
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_while_the_server_still_agrees_is_told_afterwards() {
+    fn a_change_during_the_handshake_is_reported_after_it() {
         let topics = Arc::<Topics>::default();
         let one = Subscriptions::new(8);
         let (interest, _) = Interest::new(topics.clone(), "x://a", &one.bell).unwrap();

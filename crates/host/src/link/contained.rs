@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn what_engines_say_is_understood() {
+    fn error_messages_of_engines_are_recognized() {
         for (stderr, meaning) in [
             (
                 "docker: Cannot connect to the Docker daemon at unix:///var/run/docker.sock. Is the docker daemon running?",
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_of_a_server_itself_stays_what_it_is() {
+    fn the_exit_status_of_the_server_is_reported_unchanged() {
         assert!(why("exit status 1", "Cannot connect to the Docker daemon").starts_with("the server process ended"));
         assert!(why("killed by signal 9 (SIGKILL)", "").starts_with("the server process ended"));
     }

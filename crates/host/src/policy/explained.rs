@@ -44,9 +44,9 @@ impl Policy {
         let mut rules = Vec::new();
         let mut decider = None;
         for (number, layer) in self.layers().enumerate() {
-            let said = layer.judge(request, self.context());
+            let body = layer.judge(request, self.context());
             // The first layer with the final verdict decides.
-            let decides = decider.is_none() && self.broken.is_none() && said == verdict;
+            let decides = decider.is_none() && self.broken.is_none() && body == verdict;
             decider = decider.or(decides.then_some(number));
             rules.extend(self.parts(layer, request, decides).map(|(rule, part)| Matched {
                 rule,

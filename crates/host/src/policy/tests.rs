@@ -9,9 +9,9 @@ use crate::{
     witness::Caller,
 };
 
-/// A rule as the model has it: patterns of at most one `*`, at their end.
+/// A rule of the model that the policy is compared with. Its patterns have at most one `*`, at their end.
 #[derive(Clone, Debug)]
-struct Plain {
+struct ModelRule {
     effect: Effect,
     server: Option<&'static str>,
     tool: &'static str,
@@ -20,9 +20,9 @@ struct Plain {
     read_only: Option<bool>,
 }
 
-/// A call as the model has it.
+/// A call of that model.
 #[derive(Clone, Debug)]
-struct PlainCall {
+struct ModelCall {
     server: &'static str,
     tool: &'static str,
     path: Option<&'static str>,
@@ -30,7 +30,7 @@ struct PlainCall {
     read_only: Option<bool>,
 }
 
-impl Plain {
+impl ModelRule {
     fn rule(&self) -> Rule {
         let pattern = match self.server {
             Some(server) => format!("{server}/{}", self.tool),
@@ -45,7 +45,7 @@ impl Plain {
         rule.clients(&clients).unwrap().hints(hints)
     }
 
-    fn covers(&self, call: &PlainCall) -> bool {
+    fn covers(&self, call: &ModelCall) -> bool {
         self.server.is_none_or(|glob| fits(glob, call.server))
             && fits(self.tool, call.tool)
             && self.path.is_none_or(|glob| call.path.is_some_and(|path| fits(glob, path)))
@@ -53,11 +53,12 @@ impl Plain {
             && self.read_only.is_none_or(|wanted| wanted == (call.read_only == Some(true)))
     }
 
-    /// Tool, server, arguments, callers, claims; of the first two, whole names before globs, then by number of letters.
+    /// Tool, server, arguments, callers, claims. A name without `*` is more specific than a glob, and a longer one more
+    /// specific than a shorter one.
     fn specificity(&self) -> [usize; 5] {
-        let says = |glob: &str| if glob.contains('*') { glob.len() - 1 } else { 1_000 + glob.len() };
-        let others = [self.path.is_some(), self.client.is_some(), self.read_only.is_some()].map(usize::from);
-        [says(self.tool), self.server.map_or(0, says), others[0], others[1], others[2]]
+        let weight = |glob: &str| if glob.contains('*') { glob.len() - 1 } else { 1_000 + glob.len() };
+        let reordered = [self.path.is_some(), self.client.is_some(), self.read_only.is_some()].map(usize::from);
+        [weight(self.tool), self.server.map_or(0, weight), reordered[0], reordered[1], reordered[2]]
     }
 }
 
@@ -66,16 +67,16 @@ fn fits(glob: &str, name: &str) -> bool {
 }
 
 /// The verdict of the rules, as the documentation describes it.
-fn model(rules: &[Plain], (otherwise, allow_read_only): (DefaultEffect, bool), call: &PlainCall) -> Effect {
-    let speaking: Vec<_> = rules.iter().filter(|rule| rule.covers(call)).collect();
-    if speaking.iter().any(|rule| rule.effect == Effect::Deny) {
+fn model(rules: &[ModelRule], (default_effect, allow_read_only): (DefaultEffect, bool), call: &ModelCall) -> Effect {
+    let matching: Vec<_> = rules.iter().filter(|rule| rule.covers(call)).collect();
+    if matching.iter().any(|rule| rule.effect == Effect::Deny) {
         return Effect::Deny;
     }
-    if let Some(most) = speaking.iter().map(|rule| rule.specificity()).max() {
-        let mut best = speaking.iter().filter(|rule| rule.specificity() == most);
+    if let Some(most) = matching.iter().map(|rule| rule.specificity()).max() {
+        let mut best = matching.iter().filter(|rule| rule.specificity() == most);
         return if best.any(|rule| rule.effect == Effect::Confirm) { Effect::Confirm } else { Effect::Allow };
     }
-    match otherwise {
+    match default_effect {
         _ if allow_read_only && call.read_only == Some(true) => Effect::Allow,
         DefaultEffect::Allow => Effect::Allow,
         DefaultEffect::Confirm if call.way == Way::Cli => Effect::Allow,
@@ -92,7 +93,7 @@ fn effect(verdict: &Verdict) -> Effect {
     }
 }
 
-impl PlainCall {
+impl ModelCall {
     fn ask<T>(&self, about: impl FnOnce(&GateRequest<'_>) -> T) -> T {
         let server = ServerName::new(self.server).unwrap();
         let arguments: Map<_, _> = self.path.iter().map(|path| ("path".to_owned(), Value::from(*path))).collect();
@@ -101,32 +102,32 @@ impl PlainCall {
     }
 }
 
-fn plain() -> impl Strategy<Value = Plain> {
+fn model_rule() -> impl Strategy<Value = ModelRule> {
     let effect = prop::sample::select(vec![Effect::Allow, Effect::Confirm, Effect::Deny]);
     let server = prop::option::of(prop::sample::select(vec!["fs", "f*", "*", "git"]));
     let tool = prop::sample::select(vec!["read", "re*", "r*", "*", "wipe"]);
     let path = prop::option::of(prop::sample::select(vec!["/tmp/*", "/tmp/a", "*"]));
     let client = prop::option::of(prop::sample::select(vec!["cli", "gateway"]));
     (effect, server, tool, path, client, prop::option::of(any::<bool>())).prop_map(
-        |(effect, server, tool, path, client, read_only)| Plain { effect, server, tool, path, client, read_only },
+        |(effect, server, tool, path, client, read_only)| ModelRule { effect, server, tool, path, client, read_only },
     )
 }
 
-fn call() -> impl Strategy<Value = PlainCall> {
+fn call() -> impl Strategy<Value = ModelCall> {
     let server = prop::sample::select(vec!["fs", "git"]);
     let tool = prop::sample::select(vec!["read", "remove", "wipe"]);
     let path = prop::option::of(prop::sample::select(vec!["/tmp/a", "/tmp/b", "/etc"]));
     let way = prop::sample::select(vec![Way::Cli, Way::Gateway, Way::Agent]);
     (server, tool, path, way, prop::option::of(any::<bool>()))
-        .prop_map(|(server, tool, path, way, read_only)| PlainCall { server, tool, path, way, read_only })
+        .prop_map(|(server, tool, path, way, read_only)| ModelCall { server, tool, path, way, read_only })
 }
 
-fn rest() -> impl Strategy<Value = (DefaultEffect, bool)> {
+fn user_default() -> impl Strategy<Value = (DefaultEffect, bool)> {
     (prop::sample::select(vec![DefaultEffect::Allow, DefaultEffect::Confirm, DefaultEffect::Deny]), any::<bool>())
 }
 
-fn policy(rules: &[Plain], (otherwise, allow_read_only): (DefaultEffect, bool)) -> Policy {
-    let policy = Policy::new(otherwise).allow_read_only(allow_read_only);
+fn policy(rules: &[ModelRule], (default_effect, allow_read_only): (DefaultEffect, bool)) -> Policy {
+    let policy = Policy::new(default_effect).allow_read_only(allow_read_only);
     rules.iter().fold(policy, |policy, rule| policy.rule(rule.rule()))
 }
 
@@ -134,29 +135,29 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(1_000))]
 
     #[test]
-    fn it_says_what_the_model_says_in_any_order(
-        rules in prop::collection::vec(plain(), 0..8), rest in rest(), call in call(), turn in 0_usize..8,
+    fn the_policy_decides_as_the_model_does_whatever_the_order_of_rules(
+        rules in prop::collection::vec(model_rule(), 0..8), user_default in user_default(), call in call(), rotation in 0_usize..8,
     ) {
-        let mut others = rules.clone();
-        others.rotate_left(turn % rules.len().max(1));
-        others.reverse();
-        let verdict = call.ask(|request| policy(&rules, rest).judge(request));
-        prop_assert_eq!(effect(&verdict), model(&rules, rest, &call));
-        prop_assert_eq!(&call.ask(|request| policy(&others, rest).judge(request)), &verdict);
-        let explained = policy(&rules, rest);
+        let mut reordered = rules.clone();
+        reordered.rotate_left(rotation % rules.len().max(1));
+        reordered.reverse();
+        let verdict = call.ask(|request| policy(&rules, user_default).judge(request));
+        prop_assert_eq!(effect(&verdict), model(&rules, user_default, &call));
+        prop_assert_eq!(&call.ask(|request| policy(&reordered, user_default).judge(request)), &verdict);
+        let explained = policy(&rules, user_default);
         let explained = call.ask(|request| explained.explain(request));
         prop_assert_eq!(explained.verdict, verdict);
-        let speaks = rules.iter().any(|rule| rule.covers(&call));
-        prop_assert_eq!(explained.rules.iter().filter(|rule| rule.part == Part::Decides).count(), usize::from(speaks));
+        let matches_any = rules.iter().any(|rule| rule.covers(&call));
+        prop_assert_eq!(explained.rules.iter().filter(|rule| rule.part == Part::Decides).count(), usize::from(matches_any));
     }
 
     #[test]
-    fn what_a_project_brings_never_lets_more_run(
-        own in prop::collection::vec(plain(), 0..6), theirs in prop::collection::vec(plain(), 0..6),
-        rest in rest(), their_rest in rest(), call in call(),
+    fn rules_of_a_project_never_allow_more(
+        user_rules in prop::collection::vec(model_rule(), 0..6), project_rules in prop::collection::vec(model_rule(), 0..6),
+        user_default in user_default(), project_default in user_default(), call in call(),
     ) {
-        let alone = policy(&own, rest);
-        let both = alone.clone().stricter(&policy(&theirs, their_rest), their_rest.0);
+        let alone = policy(&user_rules, user_default);
+        let both = alone.clone().stricter(&policy(&project_rules, project_default), project_default.0);
         let (alone, both) = call.ask(|request| (alone.judge(request), both.judge(request)));
         prop_assert!(both.strictness() >= alone.strictness(), "{alone:?} became {both:?}");
     }
@@ -167,7 +168,7 @@ fn arguments(json: Value) -> Map<String, Value> {
 }
 
 #[test]
-fn an_argument_is_found_by_name_or_pointer_and_matched_whole() {
+fn an_argument_is_found_by_name_or_pointer_and_matched_in_full() {
     let path = |glob| ArgumentRule::glob("path", glob).unwrap();
     assert!(path("/tmp/*").fits(&arguments(json!({ "path": "/tmp/a/b" })), false));
     assert!(!path("tmp/*").fits(&arguments(json!({ "path": "/tmp/a" })), false));
@@ -185,7 +186,7 @@ fn an_argument_is_found_by_name_or_pointer_and_matched_whole() {
 }
 
 #[test]
-fn what_cannot_be_judged_is_not_allowed_by_a_rule_and_does_not_escape_one() {
+fn an_argument_that_cannot_be_judged_is_denied_by_a_denying_rule_and_allowed_by_none() {
     let rule = ArgumentRule::glob("path", "/etc/*").unwrap();
     let fits = |value: Value| {
         let given = arguments(json!({ "path": value }));
@@ -199,7 +200,7 @@ fn what_cannot_be_judged_is_not_allowed_by_a_rule_and_does_not_escape_one() {
 }
 
 #[test]
-fn a_regular_expression_has_bounds_and_cannot_leave_its_frame() {
+fn a_regular_expression_is_bounded_and_cannot_escape_its_anchors() {
     for (written, problem) in [
         ("a".repeat(513), "longer than 512 bytes"),
         (r"\w{1000}{1000}".to_owned(), "more than 256 KiB"),
@@ -218,7 +219,7 @@ fn judged(policy: &Policy, caller: &Caller, annotations: &Annotations) -> Effect
 }
 
 #[test]
-fn clients_are_known_by_the_way_and_by_the_name_they_give_themselves() {
+fn rules_match_clients_by_way_and_by_self_given_name() {
     let rule = |client: &str| {
         let rule = Rule::new(Effect::Deny, "*".parse().unwrap()).clients(&[client.to_owned()]).unwrap();
         Policy::new(DefaultEffect::Allow).rule(rule)
@@ -234,7 +235,7 @@ fn clients_are_known_by_the_way_and_by_the_name_they_give_themselves() {
 }
 
 #[test]
-fn rules_for_an_agent_or_tenant_are_for_no_other() {
+fn rules_for_an_agent_or_tenant_apply_to_no_other() {
     let of = |name: &str| vec![name.to_owned()];
     let rule = || Rule::new(Effect::Deny, "*".parse().unwrap());
     let agent = Policy::new(DefaultEffect::Allow).rule(rule().agents(&of("review*")).unwrap());
@@ -255,7 +256,7 @@ fn person(tenant: &str, subject: &str) -> Principal {
 }
 
 #[test]
-fn a_rule_knows_people_by_group_role_and_subject_and_never_by_the_name_they_show() {
+fn a_rule_matches_users_by_group_role_and_subject_but_never_by_display_name() {
     let ann = || person("acme", "u-17").named("bob").unwrap().in_groups(["eng", "on-call"]).unwrap();
     let is_denied = |who: &str, principal: Principal| {
         let rule = Rule::new(Effect::Deny, "*".parse().unwrap()).who(&[who.to_owned()]).unwrap();
@@ -277,7 +278,7 @@ fn a_rule_knows_people_by_group_role_and_subject_and_never_by_the_name_they_show
 }
 
 #[test]
-fn a_server_that_claims_nothing_is_taken_at_the_defaults_of_mcp() {
+fn missing_annotations_have_the_defaults_of_mcp() {
     let hinted = |hints: Hints| {
         Policy::new(DefaultEffect::Allow).rule(Rule::new(Effect::Deny, "*".parse().unwrap()).hints(hints))
     };
@@ -293,7 +294,7 @@ fn a_server_that_claims_nothing_is_taken_at_the_defaults_of_mcp() {
 }
 
 #[test]
-fn what_cannot_be_read_lets_nothing_run() {
+fn an_unreadable_policy_denies_every_call() {
     let caller = Caller::local(Way::Cli);
     let broken = Policy::broken("toolrack.toml:3 has errors");
     assert_eq!(judged(&broken, &caller, &Annotations::default()), Effect::Deny);
@@ -303,7 +304,7 @@ fn what_cannot_be_read_lets_nothing_run() {
 }
 
 #[test]
-fn what_was_said_is_taken_back_and_what_stands_in_a_file_is_not() {
+fn take_back_removes_rules_added_at_run_time_and_keeps_those_of_files() {
     let wipe: Pattern = "wipe".parse().unwrap();
     let origin = Origin { path: "/home/ada/toolrack.toml".into(), line: 3 };
     let written = Rule::new(Effect::Deny, wipe.clone()).written_in(origin);
@@ -321,7 +322,7 @@ fn a_hundred_rules_are_judged_quickly() {
     for _ in 0..1_000 {
         judged(&policy, &Caller::default(), &Annotations::default());
     }
-    // A hundred times the usual time, so that a busy machine does not matter.
+    // A hundred times what it usually takes, so that a busy machine does not fail the test.
     assert!(began.elapsed().as_millis() < 1_000, "{:?} for a thousand", began.elapsed());
 }
 
@@ -355,7 +356,7 @@ fn numbers_are_compared_as_numbers() {
 }
 
 #[test]
-fn a_number_that_some_program_reads_out_of_a_text_is_denied_and_not_allowed() {
+fn text_that_some_program_reads_as_a_number_is_denied_and_never_allowed() {
     let (glob, regex) = (ArgumentRule::glob("n", "1").unwrap(), ArgumentRule::regex("n", "[0-5]").unwrap());
     for text in ["0x1", "0X01", "0b1", "0o1", "\u{feff}1", "\u{ff11}", "\u{661}", "\u{feff}+\u{1d7cf}"] {
         for value in [json!(text), json!([[text]]), json!({ "x": text })] {
@@ -369,7 +370,7 @@ fn a_number_that_some_program_reads_out_of_a_text_is_denied_and_not_allowed() {
 }
 
 #[test]
-fn a_line_break_carries_no_text_past_a_regular_expression() {
+fn a_line_break_hides_no_text_from_a_regular_expression() {
     let rule = ArgumentRule::regex("path", r".*\.(key|pem)").unwrap();
     for path in ["a\n/../a.key", "\r\n.pem", "a\u{2028}b.key", "\0.key"] {
         assert!(rule.fits(&arguments(json!({ "path": path })), true), "{path:?}");
@@ -393,10 +394,10 @@ fn a_rule_is_understood_in_every_spelling() {
         let allows = Policy::new(DefaultEffect::Deny).allow(pattern.clone());
         assert_eq!(judged_pair(&allows, "fake", "big"), Effect::Allow, "{written}");
         assert_eq!(judged_pair(&allows, "other", "big"), Effect::Deny, "{written}");
-        assert_eq!(denies.rules().count(), 1, "{written}: it is one rule, however it is read");
+        assert_eq!(denies.rules().count(), 1, "{written}: it is one rule in every spelling");
         let mut taken_back = denies;
         taken_back.take_back(Effect::Deny, &pattern);
-        assert_eq!(judged_pair(&taken_back, "fake", "big"), Effect::Allow, "{written}: with all its readings");
+        assert_eq!(judged_pair(&taken_back, "fake", "big"), Effect::Allow, "{written}: all its spellings are removed");
     }
 }
 

@@ -59,7 +59,7 @@ mod tests {
     use crate::spec::Container;
 
     #[tokio::test]
-    async fn into_a_container_goes_what_is_named_and_its_client_gets_what_it_needs() {
+    async fn a_container_gets_only_named_variables_and_the_engine_s_client_what_it_needs() {
         let variables = ["PATH", "DOCKER_HOST", "TEAM", "TOKEN"].map(|name| (name.into(), "there".into()));
         let names = ["TEAM", "ABSENT", "DOCKER_HOST"].map(str::to_owned).to_vec();
         let spec = Stdio {

@@ -255,7 +255,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_acts_on_a_client_is_told_from_what_is_for_servers() {
+    fn variables_for_the_engine_s_client_differ_from_those_for_servers() {
         for name in
             ["PATH", "LD_PRELOAD", "http_proxy", "DOCKER_HOST", "CONTAINERS_CONF", "BASH_FUNC_x%%", "XDG_RUNTIME_DIR"]
         {
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn what_leads_to_an_engine_or_to_the_whole_system_is_told_from_what_is_harmless() {
+    fn mounts_of_the_engine_s_socket_or_of_the_system_are_recognized() {
         for source in [
             "/",
             "/run",
@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_whole_digest_pins_an_image() {
+    fn only_a_complete_digest_pins_an_image() {
         let digest = "sha256:".to_owned() + &"0a".repeat(32);
         let is_pinned = |image: String| Container { image, ..Container::default() }.is_pinned();
         assert!(is_pinned(format!("x@{digest}")) && is_pinned(format!("x:1@{digest}")) && is_pinned(digest.clone()));

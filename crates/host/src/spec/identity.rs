@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_decide_who_answers_changes_no_identity() {
+    fn fields_that_do_not_decide_which_program_answers_change_no_identity() {
         let plain = http(|_| {});
         let changes: [fn(&mut Http); 6] = [
             |http| http.read_timeout = Duration::from_secs(1),

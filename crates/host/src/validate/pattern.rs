@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn what_needs_stepping_back_is_seen() {
+    fn patterns_that_need_backtracking_are_recognized() {
         for pattern in [r"^(?!\.)a", r"(a)\1", r"a(?<=b)", r"(?<n>a)\k<n>", r"a++", r"(?>a)"] {
             assert!(may_backtrack(pattern), "{pattern}");
         }

@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_plain_is_left_to_the_validator() {
+    fn schemas_beyond_the_plain_ones_are_left_to_the_validator() {
         for schema in [
             json!(true),
             json!({ "oneOf": [{}] }),
@@ -208,13 +208,13 @@ mod tests {
             1 => any::<i64>().prop_map(Value::from),
             2 => "[aé]{0,3}".prop_map(Value::from),
         ];
-        let whole = leaf.clone().prop_recursive(3, 12, 3, |inner| {
+        let full = leaf.clone().prop_recursive(3, 12, 3, |inner| {
             prop_oneof![
                 prop::collection::vec(inner.clone(), 0..3).prop_map(Value::from),
                 prop::collection::btree_map("[abc]", inner, 0..3).prop_map(|map| json!(map)),
             ]
         });
-        prop_oneof![leaf, whole]
+        prop_oneof![leaf, full]
     }
 
     fn schemas() -> impl Strategy<Value = Value> {
@@ -231,7 +231,7 @@ mod tests {
                 .prop_map(|(name, value)| json!({ name: value })),
             prop::collection::btree_set("[abc]", 0..3).prop_map(|names| json!({ "required": names })),
         ];
-        let whole = leaf.clone().prop_recursive(3, 16, 4, |inner| {
+        let full = leaf.clone().prop_recursive(3, 16, 4, |inner| {
             let more = prop_oneof![any::<bool>().prop_map(Value::from), inner.clone()];
             prop_oneof![
                 inner.clone().prop_map(|items| json!({ "items": items })),
@@ -242,14 +242,14 @@ mod tests {
                     .prop_map(|(named, more)| json!({ "properties": named, "additionalProperties": more })),
             ]
         });
-        prop_oneof![leaf, whole]
+        prop_oneof![leaf, full]
     }
 
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(2_000))]
 
         #[test]
-        fn what_fits_plainly_fits(schema in schemas(), instance in instances()) {
+        fn a_value_that_the_plain_check_accepts_is_valid(schema in schemas(), instance in instances()) {
             if plainly_fits(&schema, &instance) {
                 // A schema that cannot be compiled, say for a reference that was never followed, refuses nothing.
                 if let Ok(validator) = Validator::compile(&schema) {

@@ -181,7 +181,7 @@ async fn progress_cannot_keep_a_call_for_ever() {
 /// A well-formed result may contain terminal control characters, because models may get them. Errors are for users, and
 /// must not contain any.
 #[tokio::test]
-async fn what_terminals_obey_is_escaped_in_errors() {
+async fn control_characters_are_escaped_in_errors() {
     let stage = Stage::new(Over::Stdio, Era::Legacy, "escape-text").await;
     stage.rise().await;
     let message = "\u{1b}]0;owned\u{7}\r\nnext\u{202e}line\u{e0041}";

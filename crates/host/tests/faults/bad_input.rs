@@ -168,7 +168,7 @@ async fn a_port_that_no_server_listens_on() {
 
 /// As any plain HTTP server answers to the first bytes of TLS.
 #[tokio::test]
-async fn tls_where_there_is_none() {
+async fn tls_against_a_plain_port() {
     let url = listener(|mut stream| {
         let _there = std::io::Read::read(&mut stream, &mut [0; 1_024]);
         let _closed = stream.write_all(b"HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\nconnection: close\r\n\r\n");

@@ -101,14 +101,14 @@ async fn a_page_that_comes_again_and_again() {
 
 #[tokio::test]
 async fn slow_pages_have_one_deadline_together() {
-    let begun = Instant::now();
+    let started = Instant::now();
     tools_failed(Over::Stdio, Era::Modern, "endless-cursor --delay-ms 300", "list_timeout").await;
-    assert!(begun.elapsed() < Duration::from_secs(8), "{:?}", begun.elapsed());
+    assert!(started.elapsed() < Duration::from_secs(8), "{:?}", started.elapsed());
 }
 
 /// The next page cannot be requested. The tools on this one are used, and the list does not pass for complete.
 #[tokio::test]
-async fn a_cursor_that_is_no_text_is_told() {
+async fn a_cursor_that_is_no_text_is_an_error() {
     for (over, era) in EVERYWHERE {
         let stage = Stage::new(over, era, "odd-cursor").await;
         assert_eq!(stage.rise().await.tools, TOOLS);
@@ -173,7 +173,7 @@ async fn thousands_of_tools_are_listed() {
 }
 
 #[tokio::test]
-async fn a_ttl_below_zero_is_none() {
+async fn a_negative_ttl_is_ignored() {
     let stage = Stage::new(Over::Http, Era::Modern, "negative-ttl").await;
     stage.rise().await;
     tokio::time::sleep(Duration::from_millis(600)).await;
@@ -193,7 +193,7 @@ async fn a_ttl_of_a_moment_is_no_busy_loop() {
 
 /// A bad list after a good one: the state reports it, and the old list does not count as current.
 #[tokio::test]
-async fn a_refresh_that_fails_is_told() {
+async fn a_failed_refresh_is_reported() {
     for (over, era) in EVERYWHERE {
         let stage = Stage::new(over, era, "list-fails --fault-after 1 --fault-times 100").await;
         assert_eq!(stage.rise().await.state.word(), "connected");
@@ -269,7 +269,7 @@ async fn the_references_of_a_schema_are_never_fetched() {
 
 /// Blocks of unknown kinds are kept as they came.
 #[tokio::test]
-async fn content_of_unknown_kinds_is_kept_as_json() {
+async fn content_of_unknown_kinds_is_stored_as_json() {
     let stage = Stage::new(Over::Http, Era::Legacy, "bad-content").await;
     stage.rise().await;
     let called = stage.call("write", json!({})).await;
@@ -285,9 +285,9 @@ async fn content_of_unknown_kinds_is_kept_as_json() {
 async fn a_slow_list_does_not_hold_up_the_host() {
     let mut stage = Stage::new(Over::Stdio, Era::Legacy, "no-answer --fault-on tools/list").await;
     shorten(&mut stage.spec);
-    let begun = Instant::now();
+    let started = Instant::now();
     stage.rise().await;
-    assert!(begun.elapsed() < Duration::from_secs(1) + SLACK, "{:?}", begun.elapsed());
+    assert!(started.elapsed() < Duration::from_secs(1) + SLACK, "{:?}", started.elapsed());
     stage.fall().await;
 }
 

@@ -73,7 +73,7 @@ async fn a_line_that_is_no_message_is_seen_too() {
 }
 
 #[tokio::test]
-async fn a_panic_of_who_looks_on_ends_no_connection() {
+async fn a_panic_of_an_observer_ends_no_connection() {
     let panics: OnMessage = Arc::new(|_| panic!("on purpose"));
     for over in [Over::Stdio, Over::Http] {
         let stage = Stage::with(Host::builder().on_message(Arc::clone(&panics)), over, Era::Modern, "").await;

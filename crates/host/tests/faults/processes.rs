@@ -93,13 +93,13 @@ fn nothing_survives(signal: Signal, polite: bool, faults: &str, orders: &[&str],
         }
         assert_eq!(victim.started().len(), started, "{orders:?} {:?}", victim.effects.read());
     }
-    let begun = Instant::now();
+    let begin_count = Instant::now();
     victims.iter().for_each(|victim| victim.signal(signal));
-    while begun.elapsed() < AFTERLIFE && victims.iter().any(|victim| !victim.started().is_empty()) {
+    while begin_count.elapsed() < AFTERLIFE && victims.iter().any(|victim| !victim.started().is_empty()) {
         std::thread::sleep(Duration::from_millis(20));
     }
     for victim in &mut victims {
-        assert_eq!(victim.started(), [0; 0], "after {:?}", begun.elapsed());
+        assert_eq!(victim.started(), [0; 0], "after {:?}", begin_count.elapsed());
         victim.host.wait().unwrap();
     }
 }
@@ -149,7 +149,7 @@ nothing_survives! {
 
 /// Processes that a server has spawned while it was used do not outlive the host that shuts down, either.
 #[tokio::test]
-async fn a_shutdown_ends_what_a_server_has_spawned() {
+async fn a_shutdown_ends_the_children_of_a_server() {
     for era in [Era::Legacy, Era::Modern] {
         let stage = Stage::new(Over::Stdio, era, "").await;
         stage.rise().await;
@@ -164,7 +164,7 @@ async fn a_shutdown_ends_what_a_server_has_spawned() {
 /// In the middle of everything: a call in flight, a process that is frozen, a server that has just died and is being
 /// started again.
 #[test]
-fn nothing_survives_a_host_killed_in_the_middle_of_a_call() {
+fn no_process_survives_a_host_killed_in_the_middle_of_a_call() {
     let mut victims: Vec<Victim> = ["", "freeze", "crash-holding-pipe", "fill-stderr", "stop-reading-stdin"]
         .map(|faults| Victim::start(false, faults))
         .into();
@@ -175,15 +175,15 @@ fn nothing_survives_a_host_killed_in_the_middle_of_a_call() {
         assert_eq!(log.runs_of("sleep"), 1);
     }
     // Around the moment in which the tool ends, and the fault strikes.
-    let begun = Instant::now();
+    let begin_count = Instant::now();
     for (victim, wait) in victims.iter().zip([0, 80, 20, 20, 20]) {
         std::thread::sleep(Duration::from_millis(wait));
         victim.signal(Signal::SIGKILL);
     }
-    while begun.elapsed() < AFTERLIFE && victims.iter().any(|victim| !victim.started().is_empty()) {
+    while begin_count.elapsed() < AFTERLIFE && victims.iter().any(|victim| !victim.started().is_empty()) {
         std::thread::sleep(Duration::from_millis(20));
     }
     for victim in &victims {
-        assert_eq!(victim.started(), [0; 0], "after {:?}", begun.elapsed());
+        assert_eq!(victim.started(), [0; 0], "after {:?}", begin_count.elapsed());
     }
 }

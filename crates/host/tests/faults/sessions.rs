@@ -35,12 +35,12 @@ async fn a_lost_session(fault: &str) {
 }
 
 #[tokio::test]
-async fn a_lost_session_told_as_404() {
+async fn a_lost_session_reported_with_404() {
     a_lost_session("http-404-after=2").await;
 }
 
 #[tokio::test]
-async fn a_lost_session_told_as_400() {
+async fn a_lost_session_reported_with_400() {
     a_lost_session("http-400-session=2").await;
 }
 

@@ -170,9 +170,9 @@ impl Stage {
         // The number distinguishes the calls in the log.
         arguments.insert("call".to_owned(), json!(number));
         let limit = self.spec.timeouts.call_total + SLACK;
-        let begun = Instant::now();
+        let started = Instant::now();
         let result = timeout(limit, self.host.call(Call::from_map(format!("{FAULTY}/{tool}"), arguments))).await;
-        let took = begun.elapsed();
+        let took = started.elapsed();
         let result = result.unwrap_or_else(|_| panic!("the call of {tool} still hangs after {limit:?}"));
         if let Err(error) = &result {
             assert_fit(error);
@@ -239,9 +239,9 @@ impl Stage {
             assert_safe_value("a status", &status);
         }
         assert_safe_value("an explanation", &self.host.why(&format!("{FAULTY}/echo")));
-        let begun = Instant::now();
+        let started = Instant::now();
         self.host.shutdown().await;
-        let took = begun.elapsed();
+        let took = started.elapsed();
         assert!(took < SHUTDOWN, "the shutdown took {took:?}");
         let left = self.processes();
         assert!(left.is_empty(), "processes are left: {:?}", described(&left));
@@ -416,11 +416,11 @@ impl Pulse {
         let (host, felt) = (host.clone(), beats.clone());
         beating.spawn(async move {
             loop {
-                let begun = Instant::now();
+                let started = Instant::now();
                 let arguments = json!({"text": "well"}).as_object().cloned().unwrap();
                 let answer = host.call(Call::from_map("neighbour/echo", arguments)).await;
                 let well = answer.is_ok_and(|outcome| outcome.text == "well");
-                felt.lock().unwrap().push(if well { begun.elapsed() } else { Duration::MAX });
+                felt.lock().unwrap().push(if well { started.elapsed() } else { Duration::MAX });
                 sleep(Duration::from_millis(20)).await;
             }
         });

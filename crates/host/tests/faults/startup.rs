@@ -265,8 +265,8 @@ async fn a_server_that_will_not_end_is_ended() {
 async fn a_shutdown_at_any_moment_of_a_start_leaves_nothing() {
     for moment in 0..40 {
         let stage = Stage::new(Over::Stdio, Era::Legacy, "").await;
-        let begun = tokio::time::timeout(Duration::from_micros(500 * moment), stage.rise());
-        let _is_connected_or_not = begun.await;
+        let started = tokio::time::timeout(Duration::from_micros(500 * moment), stage.rise());
+        let _is_connected_or_not = started.await;
         stage.fall_at_once().await;
     }
 }

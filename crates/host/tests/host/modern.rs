@@ -20,14 +20,14 @@ use toolrack_testkit::rmcp_native;
 
 use crate::{
     askers::Person,
-    programs::{Listening, testkit_program},
+    programs::{HttpProgram, testkit_program},
     worlds::{call, catalog_has, host_of, selectors, settle, soon, status, text, to_call, world},
 };
 
 /// A server of its own for one test.
 struct Real {
     spec: ServerSpec,
-    _listening: Option<Listening>,
+    _listening: Option<HttpProgram>,
 }
 
 fn over_stdio() -> Real {
@@ -36,7 +36,7 @@ fn over_stdio() -> Real {
 }
 
 fn over_http() -> Real {
-    let listening = Listening::rmcp();
+    let listening = HttpProgram::rmcp();
     Real { spec: listening.spec(), _listening: Some(listening) }
 }
 
@@ -139,7 +139,7 @@ impl ServerHandler for Adder {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_of_this_process_is_one_like_any_other_in_both_eras() {
+async fn a_native_server_behaves_as_any_other_in_both_eras() {
     let (old, new) = (&[ProtocolVersion::V_2025_11_25], &[ProtocolVersion::V_2026_07_28]);
     let adder =
         |versions: &'static [ProtocolVersion]| ServerSpec::native(rmcp_native("adder", move || Adder { versions }));

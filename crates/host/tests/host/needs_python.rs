@@ -38,7 +38,7 @@ fn run(mut command: Command) -> String {
 }
 
 #[tokio::test]
-async fn git_shows_what_was_committed_and_what_was_not() {
+async fn the_git_tool_shows_committed_and_uncommitted_changes() {
     let home = Home::new();
     home.write("work/repo/poem.txt", "one\n");
     let folder = home.work().join("repo");
@@ -63,7 +63,7 @@ async fn git_shows_what_was_committed_and_what_was_not() {
 }
 
 #[tokio::test]
-async fn time_is_told_and_converted() {
+async fn the_time_tool_tells_and_converts_time() {
     let home = Home::new();
     let host = host_of([("time", server("mcp-server-time", &["--local-timezone", "Europe/Zurich"], &home))]).await;
     assert_eq!(selectors(&host), ["time/convert_time", "time/get_current_time"]);

@@ -1,4 +1,4 @@
-//! Real programs: where they are, and how they are started.
+//! Finds and starts real programs for tests.
 
 use std::{
     ffi::OsStr,
@@ -32,7 +32,7 @@ pub(crate) fn npm_server(package: &str, args: &[&str]) -> ServerSpec {
     ServerSpec::stdio(node(), [script.as_str()].iter().chain(args).copied())
 }
 
-#[expect(clippy::disallowed_methods, reason = "what is installed where is a matter of the machine")]
+#[expect(clippy::disallowed_methods, reason = "the environment tells where the programs are installed")]
 fn installed(variable: &str, by_default: &str, below: &str) -> String {
     let base = std::env::var_os(variable).map_or_else(|| workspace().join(by_default), PathBuf::from);
     let path = if below.is_empty() { base } else { base.join(below) };
@@ -51,7 +51,7 @@ pub(crate) fn testkit_program(name: &str) -> PathBuf {
     let profile = profile_folder();
     let path = profile.join(format!("{name}{}", std::env::consts::EXE_SUFFIX));
     let sources = ["crates/testkit/src", "crates/host/src"].map(|folder| workspace().join(folder));
-    if changed(&path).is_none_or(|built| sources.iter().any(|folder| newest(folder) > Some(built))) {
+    if modified_at(&path).is_none_or(|built| sources.iter().any(|folder| newest_change(folder) > Some(built))) {
         BUILT.get_or_init(|| build(&profile));
     }
     path
@@ -62,18 +62,18 @@ fn profile_folder() -> PathBuf {
     std::env::current_exe().unwrap().ancestors().nth(2).unwrap().to_owned()
 }
 
-#[expect(clippy::disallowed_methods, reason = "a stale program would test yesterday's code")]
-fn changed(path: &Path) -> Option<SystemTime> {
+#[expect(clippy::disallowed_methods, reason = "compares the times of files")]
+fn modified_at(path: &Path) -> Option<SystemTime> {
     path.metadata().ok()?.modified().ok()
 }
 
-#[expect(clippy::disallowed_methods, reason = "a stale program would test yesterday's code")]
-fn newest(folder: &Path) -> Option<SystemTime> {
+#[expect(clippy::disallowed_methods, reason = "compares the times of files")]
+fn newest_change(folder: &Path) -> Option<SystemTime> {
     let entries = std::fs::read_dir(folder).ok()?.flatten();
     entries
-        .filter_map(
-            |entry| if entry.file_type().ok()?.is_dir() { newest(&entry.path()) } else { changed(&entry.path()) },
-        )
+        .filter_map(|entry| {
+            if entry.file_type().ok()?.is_dir() { newest_change(&entry.path()) } else { modified_at(&entry.path()) }
+        })
         .max()
 }
 
@@ -88,14 +88,14 @@ fn build(profile: &Path) {
     assert!(command.status().unwrap().success(), "building the programs of the testkit failed");
 }
 
-/// A server that listens. Killed when this value is dropped.
+/// A running server over HTTP. Dropping this value kills it.
 #[derive(Debug)]
-pub(crate) struct Listening {
+pub(crate) struct HttpProgram {
     child: Child,
     url: String,
 }
 
-impl Listening {
+impl HttpProgram {
     /// The official Rust SDK's server.
     pub(crate) fn rmcp() -> Self {
         let mut command = Command::new(testkit_program("rmcp-server"));
@@ -128,7 +128,7 @@ impl Listening {
     }
 }
 
-impl Drop for Listening {
+impl Drop for HttpProgram {
     fn drop(&mut self) {
         let _ended_already = self.child.kill();
         let _reaped_already = self.child.wait();
@@ -140,7 +140,7 @@ fn free_port() -> u16 {
     std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
-/// Reads up to the line that contains `mark`, and goes on reading in the background: a server that writes must not
+/// Reads up to the line that contains `mark`, and keeps reading in the background: a server that writes must not
 /// block on a full pipe, nor die of a closed one.
 fn line_with(mark: &str, from: impl Read + Send + 'static) -> String {
     let mut lines = BufReader::new(from).lines();

@@ -154,11 +154,11 @@ impl Scripted {
     /// Waits for a message and returns it.
     pub(crate) async fn hears(&self, wanted: impl Fn(&Value) -> bool) -> Value {
         let mut seen = self.0.seen.subscribe();
-        let heard = async {
+        let received = async {
             let seen = seen.wait_for(|seen| seen.iter().any(&wanted)).await.unwrap();
             seen.iter().find(|message| wanted(message)).cloned().unwrap()
         };
-        soon("a message to the server", heard).await
+        soon("a message to the server", received).await
     }
 
     /// Waits for a message of this method and returns the first.

@@ -49,19 +49,19 @@ pub(crate) fn trials() -> Vec<Trial> {
         a_confined_server_reads_and_changes_only_what_is_named,
         a_confined_server_connects_and_listens_only_where_it_may,
         a_confined_server_reaches_no_process_outside,
-        what_a_confined_server_starts_is_confined_as_well,
+        processes_that_a_confined_server_starts_are_confined_as_well,
         limits_hold,
         a_server_that_multiplies_is_killed_whole,
         a_home_is_not_the_servers_because_it_runs_there,
-        what_cannot_be_had_starts_nothing_and_says_why,
+        a_confinement_that_the_system_lacks_starts_nothing_and_says_why,
         a_link_that_a_server_made_leads_nowhere_at_its_next_start,
         no_link_that_a_server_could_have_made_leads_to_its_working_folder,
         links_beside_a_program_lead_to_installations_only,
         named_paths_are_relative_to_the_working_folder_and_links_of_the_system_are_followed,
-        what_the_loader_is_told_for_a_server_counts_for_nothing_of_ours,
+        loader_variables_of_a_server_do_not_affect_our_programs,
         an_exit_is_told_as_it_was_also_from_a_sandbox,
-        what_a_confined_server_leaves_behind_ends_with_it_and_in_order,
-        nothing_of_a_confined_server_survives_its_host_and_its_supervisor,
+        processes_that_a_confined_server_leaves_behind_end_with_it_in_order,
+        no_process_of_a_confined_server_survives_its_host_and_supervisor,
         a_server_that_may_use_udp_may_and_one_that_has_no_port_has_no_network,
     ]
     .into_iter()
@@ -247,7 +247,7 @@ async fn a_confined_server_reaches_no_process_outside(lab: Lab) {
     assert_eq!(seen, [format!("signal: {NO}"), format!("read: {NO}"), "read: ok".to_owned()]);
 }
 
-async fn what_a_confined_server_starts_is_confined_as_well(lab: Lab) {
+async fn processes_that_a_confined_server_starts_are_confined_as_well(lab: Lab) {
     let folder = tempfile::tempdir().unwrap();
     let secret = tempfile::NamedTempFile::new().unwrap();
     let attempts = [format!("again=read={},read=/etc/hostname,signal={}", secret.path().display(), std::process::id())];
@@ -294,7 +294,7 @@ async fn a_home_is_not_the_servers_because_it_runs_there(lab: Lab) {
     }
 }
 
-async fn what_cannot_be_had_starts_nothing_and_says_why(lab: Lab) {
+async fn a_confinement_that_the_system_lacks_starts_nothing_and_says_why(lab: Lab) {
     let here = tempfile::tempdir().unwrap();
     let missing = Confinement { read: vec!["/no/such/folder".into()], ..Confinement::default() };
     let error = spawn(lab.confined(missing, &[]), None, &lab.tasks).await.unwrap_err();
@@ -481,7 +481,7 @@ async fn named_paths_are_relative_to_the_working_folder_and_links_of_the_system_
 }
 
 /// The loader of programs obeys variables. With these, it writes a file for each process that obeys them.
-async fn what_the_loader_is_told_for_a_server_counts_for_nothing_of_ours(lab: Lab) {
+async fn loader_variables_of_a_server_do_not_affect_our_programs(lab: Lab) {
     let all = tempfile::tempdir().unwrap();
     let told = all.path().join("told");
     let confined = both(&Confinement::default()).map(Some);
@@ -529,7 +529,7 @@ async fn an_exit_is_told_as_it_was_also_from_a_sandbox(lab: Lab) {
     }
 }
 
-async fn what_a_confined_server_leaves_behind_ends_with_it_and_in_order(lab: Lab) {
+async fn processes_that_a_confined_server_leaves_behind_end_with_it_in_order(lab: Lab) {
     let script = "trap 'exit 6' TERM; (trap 'echo saved >&2; exit' TERM; echo up >&2; while :; do :; done) & \
                   setsid sleep 1000 & echo ready; read line";
     for confinement in both(&Confinement::default()) {
@@ -545,7 +545,7 @@ async fn what_a_confined_server_leaves_behind_ends_with_it_and_in_order(lab: Lab
 }
 
 /// Without another start: the system ends what is in the namespaces.
-async fn nothing_of_a_confined_server_survives_its_host_and_its_supervisor(lab: Lab) {
+async fn no_process_of_a_confined_server_survives_its_host_and_supervisor(lab: Lab) {
     // First it tries to end its supervisor.
     let attack = "kill -KILL $PPID; kill -STOP $PPID";
     for round in 0..ends::rounds() {

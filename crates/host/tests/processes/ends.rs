@@ -27,7 +27,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         no_tree_survives_a_terminated_host,
         no_tree_survives_a_terminated_supervisor,
         no_tree_survives_a_killed_supervisor,
-        what_a_host_and_a_supervisor_killed_together_leave_behind_is_ended_at_the_next_start,
+        processes_left_by_a_killed_host_and_supervisor_end_at_the_next_start,
         a_storm_of_forks_ends,
         a_killed_supervisor_is_reported_and_its_session_killed,
         an_exit_is_seen_although_a_grandchild_holds_the_streams,
@@ -162,7 +162,7 @@ pub(crate) fn rounds() -> usize {
     std::env::var("TOOLRACK_TEST_KILLS").ok().and_then(|number| number.parse().ok()).unwrap_or(20)
 }
 
-async fn what_a_host_and_a_supervisor_killed_together_leave_behind_is_ended_at_the_next_start(lab: Lab) {
+async fn processes_left_by_a_killed_host_and_supervisor_end_at_the_next_start(lab: Lab) {
     let mut left = 0;
     for round in 0..rounds() {
         let (name, script) = TREES[round % TREES.len()];

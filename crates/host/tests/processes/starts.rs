@@ -14,7 +14,7 @@ use crate::lab::{self, Host, Lab, SOON, sh, trials};
 pub(crate) fn trials() -> Vec<Trial> {
     trials![
         the_streams_are_the_servers_own,
-        what_was_written_before_the_exit_can_still_be_read,
+        output_written_before_the_exit_can_still_be_read,
         a_stream_that_the_server_closes_is_at_its_end,
         a_flood_of_stderr_is_drained_and_bounded,
         the_environment_and_the_folder_are_as_given,
@@ -22,7 +22,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         the_server_has_a_clean_slate_of_signals,
         a_program_that_cannot_start_is_named_with_the_reason,
         no_program_is_looked_for_in_the_working_folder,
-        what_a_program_is_given_must_be_possible,
+        impossible_arguments_and_variables_are_refused,
         a_supervisor_without_the_hook_is_refused,
         a_supervisor_that_says_nothing_is_given_up,
         dropping_the_spawn_leaves_nothing,
@@ -39,7 +39,7 @@ async fn the_streams_are_the_servers_own(lab: Lab) {
     assert_eq!(child.stderr.tail(9), ["err hello"]);
 }
 
-async fn what_was_written_before_the_exit_can_still_be_read(lab: Lab) {
+async fn output_written_before_the_exit_can_still_be_read(lab: Lab) {
     let mut child = lab.spawn(sh("head -c 60000 /dev/zero")).await;
     assert_eq!(timeout(SOON, child.handle.exited()).await, Ok(Exit::Code(0)));
     let mut out = Vec::new();
@@ -179,14 +179,14 @@ async fn no_program_is_looked_for_in_the_working_folder(lab: Lab) {
             let error = spawn(named, None, &lab.tasks).await.expect_err("it is in no absolute folder");
             assert!(error.to_string().starts_with("command not found: server"), "{error}");
             let mut child = spawn(command, None, &lab.tasks).await.unwrap();
-            let mut said = String::new();
-            child.stdout.read_to_string(&mut said).await.unwrap();
-            assert!(said.split(':').all(|folder| folder.starts_with('/')), "{said}");
+            let mut text = String::new();
+            child.stdout.read_to_string(&mut text).await.unwrap();
+            assert!(text.split(':').all(|folder| folder.starts_with('/')), "{text}");
         }
     }
 }
 
-async fn what_a_program_is_given_must_be_possible(lab: Lab) {
+async fn impossible_arguments_and_variables_are_refused(lab: Lab) {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("file");
     lab::write(&file, b"", 0o644);

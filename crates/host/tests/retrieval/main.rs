@@ -142,7 +142,7 @@ async fn all_servers() -> Host {
 }
 
 #[tokio::test]
-async fn tasks_in_peoples_words_find_their_tools() {
+async fn tasks_in_plain_words_find_their_tools() {
     let host = all_servers().await;
     let catalog = host.catalog();
     let tasks = tasks();

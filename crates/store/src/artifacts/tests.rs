@@ -63,15 +63,15 @@ fn the_oldest_files_go_first_and_foreign_ones_never() {
     for second in 0..5 {
         folder.write(&aged(second, &format!("t{second}")), b"x").unwrap();
     }
-    let kept = names(home.path());
-    assert_eq!(kept.len(), 4);
-    assert_eq!(kept[0], "0-mine.txt");
-    assert!(kept[1].contains("t2") && kept[3].contains("t4"), "{kept:?}");
+    let stored = names(home.path());
+    assert_eq!(stored.len(), 4);
+    assert_eq!(stored[0], "0-mine.txt");
+    assert!(stored[1].contains("t2") && stored[3].contains("t4"), "{stored:?}");
 
     folder.write(&aged(9, "big"), &[0; 99]).unwrap();
-    let kept = names(home.path());
-    assert_eq!(kept.len(), 3);
-    assert!(kept[1].contains("t4") && kept[2].contains("big"), "{kept:?}");
+    let stored = names(home.path());
+    assert_eq!(stored.len(), 3);
+    assert!(stored[1].contains("t4") && stored[2].contains("big"), "{stored:?}");
 }
 
 #[test]
@@ -93,7 +93,7 @@ fn results_of_one_moment_do_not_collide() {
 }
 
 #[test]
-fn what_is_larger_than_the_folder_may_be_is_refused() {
+fn a_file_larger_than_the_folder_s_limit_is_refused() {
     let home = tempfile::tempdir().unwrap();
     let folder = ArtifactFolder::new(home.path().join("a"), ArtifactBounds { files: 9, bytes: 10 });
     let error = folder.write(&aged(0, "t"), &[0; 11]).unwrap_err();
@@ -136,7 +136,7 @@ async fn a_text_is_read_in_pieces_that_fit_together() {
 }
 
 #[tokio::test]
-async fn only_texts_that_were_kept_here_are_read() {
+async fn only_texts_that_this_store_wrote_are_read() {
     let home = tempfile::tempdir().unwrap();
     let folder = ArtifactFolder::new(home.path().join("kept"), ArtifactBounds::default());
     let picture = folder.keep(&server(), "tool", "image/png", b"\x89PNG\xff\xfe").await.unwrap();

@@ -1,4 +1,4 @@
-//! The content of a row.
+//! The content of a row of the audit log.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -29,13 +29,13 @@ pub struct Entry {
     /// `credential_removed`; `forgot` for old rows that the store removed, and `lost` for rows that could not
     /// be written.
     pub kind: String,
-    /// Where it came from: `cli`, `daemon`, `gateway`, `agent`, `program`; for `turned_away`, the socket: `cli.sock`,
-    /// `mcp.sock`; for `refused_at_the_door`, the door: `authorize`, `token`, `register`, `revoke`, `sign-in`,
+    /// The origin of the event: `cli`, `daemon`, `gateway`, `agent`, `program`; for `turned_away`, the socket: `cli.sock`,
+    /// `mcp.sock`; for `refused_at_the_door`, the endpoint: `authorize`, `token`, `register`, `revoke`, `sign-in`,
     /// `mcp`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub who: Option<String>,
-    /// The tenant of the principal that acted. This and the next three are absent for the user of a machine with a
-    /// single user.
+    /// The tenant of the principal that acted. `tenant`, `issuer`, `subject` and `name` are absent for the local user of a
+    /// machine without a team.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tenant: Option<String>,
     /// The issuer that vouches for the subject.
@@ -44,7 +44,7 @@ pub struct Entry {
     /// The principal that acted, as the issuer knows it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub subject: Option<String>,
-    /// Its name, for people.
+    /// The name of that principal, as users see it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     /// The name that the client gives itself. Untrusted.
@@ -119,25 +119,25 @@ pub struct Entry {
     /// In a row that records forgotten rows: the number of the last of them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub through: Option<u64>,
-    /// In such a row: the hash from which the chain continues.
+    /// In a row that records forgotten rows: the hash from which the chain continues.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub base: Option<String>,
 }
 
-/// Bad input that a door refused.
+/// Bad input that an endpoint of a team refused.
 #[derive(Clone, Debug, Default)]
 pub struct DoorRefusal<'a> {
-    /// The door, in one word: `authorize`, `token`, `register`, `sign-in`.
+    /// The endpoint, in one word: `authorize`, `token`, `register`, `sign-in`.
     pub door: &'a str,
     /// The stable code of the refusal.
     pub code: &'a str,
-    /// Why, for people.
+    /// The reason, as text for users.
     pub why: &'a str,
     /// The name that the client gives itself, or its id. Untrusted.
     pub client: Option<&'a str>,
     /// The member in whose name the client tried it, if that was proved.
     pub by: Option<&'a Principal>,
-    /// How many earlier refusals have no row of their own.
+    /// How many earlier refusals were not recorded.
     pub untold: u64,
 }
 
@@ -201,7 +201,7 @@ impl Entry {
         Self { client: line(client, MAX_NAME), ..Self::of_member(kind, by, member) }
     }
 
-    /// A door of a team refused bad input.
+    /// An endpoint of a team refused bad input.
     pub(crate) fn of_door(refusal: &DoorRefusal<'_>) -> Self {
         let by = refusal.by.map(|member| Caller::of(member.clone(), Way::Daemon)).unwrap_or_default();
         Self {
@@ -220,7 +220,7 @@ impl Entry {
         Self { credential: line(name, MAX_NAME), ..Self::of_kind(kind).by(by) }
     }
 
-    /// The same, which happened because the member was removed.
+    /// Records that it happened because the member was removed.
     pub(crate) fn because_of_removal(self) -> Self {
         Self { why: line("the member was removed", MAX_WHY), ..self }
     }
@@ -259,10 +259,10 @@ impl Entry {
         match fact {
             Fact::Called(called) => Self::of_call(*called, hide),
             Fact::Answered { server, tool, caller, by, decision, why } => {
-                // The row is that of the user who answered; it names the member whose call it was.
-                let of_another = by.as_ref().filter(|by| !by.principal().is_same(caller.principal()));
-                let why = match of_another {
-                    Some(_) => format!("{why}; the call is of {}", caller.principal().name()),
+                // The row belongs to the user who answered, and names the member whose call it was.
+                let other_user = by.as_ref().filter(|by| !by.principal().is_same(caller.principal()));
+                let why = match other_user {
+                    Some(_) => format!("{why}; {} made the call", caller.principal().name()),
                     None => why,
                 };
                 Self {
@@ -270,7 +270,7 @@ impl Entry {
                     tool: line(&tool, MAX_NAME),
                     decision: Some(decision.word().to_owned()),
                     why: hidden(&why),
-                    ..Self::of_kind("answer").by(of_another.unwrap_or(&caller))
+                    ..Self::of_kind("answer").by(other_user.unwrap_or(&caller))
                 }
             }
             Fact::Connected { server, tools } => {
@@ -366,7 +366,7 @@ fn each_text(value: Value, hide: &Hide) -> Value {
             let hidden = members.into_iter().map(|(name, value)| (hide(&name), each_text(value, hide)));
             Value::Object(hidden.collect())
         }
-        plain => plain,
+        other => other,
     }
 }
 
@@ -419,7 +419,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_says_who_acted_and_names_the_user_of_a_machine_not_at_all() {
+    fn a_row_names_the_principal_unless_it_is_the_local_user() {
         let caller = Caller::of(ann(), Way::Gateway).client("Claude\nCode").over(ClientTransport::Http).session("s-1");
         let answered = |caller| Fact::Answered {
             server: server(),
@@ -446,7 +446,7 @@ mod tests {
     }
 
     #[test]
-    fn the_agent_that_owns_a_host_counts_more_than_the_one_that_a_caller_names() {
+    fn the_agent_of_the_host_overrides_the_agent_that_a_caller_names() {
         let fact = || Fact::Answered {
             server: server(),
             tool: "push".to_owned(),
@@ -467,11 +467,11 @@ mod tests {
         assert_eq!((row.who.as_deref(), row.count), (Some("cli.sock"), Some(3)));
         assert!(row.client.unwrap().len() <= MAX_NAME && row.why.unwrap().len() <= MAX_WHY);
         let none = entry(Fact::TurnedAway { door: "cli.sock", process: String::new(), why: long, untold: 0 });
-        assert_eq!(none.count, None, "no earlier one without a row");
+        assert_eq!(none.count, None, "no earlier refusal lacks a row");
     }
 
     #[test]
-    fn a_refusal_at_a_door_names_the_door_the_client_and_the_proved_member() {
+    fn a_refusal_names_the_endpoint_the_client_and_the_proved_member() {
         let member = ann();
         let refusal = DoorRefusal {
             door: "token",
@@ -497,7 +497,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_that_a_member_gave_is_named_and_a_removed_member_is_the_reason() {
+    fn rows_about_values_of_members_name_the_value_and_the_reason() {
         let by = Caller::of(ann(), Way::Daemon);
         let given = Entry::of_credential(&by, "GITHUB_TOKEN", true);
         assert_eq!((&*given.kind, given.credential.as_deref()), ("credential_given", Some("GITHUB_TOKEN")));

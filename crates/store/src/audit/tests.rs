@@ -55,16 +55,16 @@ async fn tamper(path: &Path, statements: &str) {
     connection.close().await.unwrap();
 }
 
-async fn an_untouched_chain_is_whole_and_is_read_in_order(stage: &Stage) {
+async fn an_untouched_chain_is_valid_and_is_read_in_order(stage: &Stage) {
     let store = stage.store().await;
     assert_eq!(chain(&store).await.unwrap(), Chain { rows: 0, first: 1, end: ChainEnd { seq: 0, hash: [0; 32] } });
     keep(&store, &["a", "b", "bad", "d"]).await;
     // Rows of one batch, which is split over several statements.
     let many: Vec<_> = (0..70).map(|number| (2_000, call(&format!("t{number}")))).collect();
     store.keep_audit(&many).await.unwrap();
-    let whole = chain(&store).await.unwrap();
-    assert_eq!((whole.rows, whole.first, whole.end.seq), (74, 1, 74));
-    assert_eq!(whole.end.to_string().parse(), Ok(whole.end));
+    let full = chain(&store).await.unwrap();
+    assert_eq!((full.rows, full.first, full.end.seq), (74, 1, 74));
+    assert_eq!(full.end.to_string().parse(), Ok(full.end));
 
     let tools = |query: AuditQuery| {
         let store = store.clone();
@@ -88,7 +88,7 @@ async fn an_untouched_chain_is_whole_and_is_read_in_order(stage: &Stage) {
     assert_eq!(first[0].seq, 3);
 }
 
-async fn those_that_were_denied_are_all_that_did_not_run_and_no_others(stage: &Stage) {
+async fn the_filter_for_denied_calls_finds_exactly_the_calls_that_did_not_run(stage: &Stage) {
     let store = stage.store().await;
     let all = [
         Decision::Allowed,
@@ -109,7 +109,7 @@ async fn those_that_were_denied_are_all_that_did_not_run_and_no_others(stage: &S
     assert_eq!(denied, expected);
 }
 
-async fn what_was_written_can_be_neither_changed_nor_deleted_by_mistake(stage: &Stage) {
+async fn rows_can_be_neither_changed_nor_deleted_by_mistake(stage: &Stage) {
     let store = stage.store().await;
     keep(&store, &["a", "b"]).await;
     for statement in ["UPDATE audit SET at = 0", "DELETE FROM audit WHERE seq = 2", "DELETE FROM audit"] {
@@ -159,7 +159,7 @@ async fn the_first_bad_row_is_named() {
 }
 
 #[tokio::test]
-async fn an_end_that_was_kept_elsewhere_finds_a_chain_that_was_written_anew() {
+async fn a_saved_chain_end_reveals_a_rewritten_chain() {
     let (_folder, store) = new_store().await;
     keep(&store, &["a", "b"]).await;
     let end = chain(&store).await.unwrap().end;
@@ -178,7 +178,7 @@ async fn an_end_that_was_kept_elsewhere_finds_a_chain_that_was_written_anew() {
 }
 
 #[tokio::test]
-async fn a_chain_whose_end_was_removed_goes_on_and_stays_broken() {
+async fn a_chain_whose_end_was_removed_continues_and_stays_broken() {
     let (_folder, store) = new_store().await;
     keep(&store, &["a", "b"]).await;
     tamper(store.path(), "DELETE FROM audit_head").await;
@@ -188,15 +188,15 @@ async fn a_chain_whose_end_was_removed_goes_on_and_stays_broken() {
 }
 
 #[tokio::test]
-async fn old_rows_are_forgotten_and_the_chain_stays_whole() {
+async fn old_rows_are_deleted_and_the_chain_stays_valid() {
     let (folder, store) = new_store().await;
     let day = |day: i64, tool: &str| (day * DAY, call(tool));
     store.keep_audit(&[day(1, "a"), day(2, "b"), day(50, "c"), day(3, "late"), day(60, "d")]).await.unwrap();
     let end = chain(&store).await.unwrap().end;
     let keep = KeepAudit { days: Some(30), rows: None };
     store.forget_old_audit(keep, 70 * DAY).await.unwrap();
-    let whole = chain(&store).await.unwrap();
-    assert_eq!((whole.first, whole.rows), (3, 4), "what came after a row that is kept is kept");
+    let full = chain(&store).await.unwrap();
+    assert_eq!((full.first, full.rows), (3, 4), "what came after a row that is kept is kept");
     store.verify_audit(Some(end)).await.unwrap().unwrap();
     let forgotten = ChainEnd { seq: 2, hash: [0; 32] };
     assert_eq!(store.verify_audit(Some(forgotten)).await.unwrap(), Err(Break::Forgotten { seq: 2 }));
@@ -211,10 +211,10 @@ async fn old_rows_are_forgotten_and_the_chain_stays_whole() {
     assert_eq!(chain(&store).await.unwrap().first, 6);
     // All of them.
     store.forget_old_audit(KeepAudit { days: Some(1), rows: None }, 100 * DAY).await.unwrap();
-    let whole = chain(&store).await.unwrap();
-    assert_eq!((whole.first, whole.rows), (8, 1));
-    let kept = store.audit(&AuditQuery { limit: 9, ..AuditQuery::default() }).await.unwrap();
-    assert_eq!((kept[0].entry.kind.as_str(), kept[0].entry.through), ("forgot", Some(7)));
+    let full = chain(&store).await.unwrap();
+    assert_eq!((full.first, full.rows), (8, 1));
+    let stored = store.audit(&AuditQuery { limit: 9, ..AuditQuery::default() }).await.unwrap();
+    assert_eq!((stored[0].entry.kind.as_str(), stored[0].entry.through), ("forgot", Some(7)));
     super::tests::keep(&store, &["e"]).await;
     chain(&store).await.unwrap();
     store.close().await;
@@ -227,7 +227,7 @@ async fn old_rows_are_forgotten_and_the_chain_stays_whole() {
 }
 
 #[tokio::test]
-async fn agreements_are_in_the_log_with_who_made_them_or_not_at_all() {
+async fn agreements_are_recorded_with_their_user() {
     let (_folder, store) = new_store().await;
     let approval = |name: &str| Approval {
         project: "/project".into(),
@@ -240,11 +240,11 @@ async fn agreements_are_in_the_log_with_who_made_them_or_not_at_all() {
     assert!(store.revoke(Path::new("/project"), "a\nb", &Caller::local(Way::Daemon)).await.unwrap());
     assert!(!store.revoke(Path::new("/project"), "a\nb", &Caller::local(Way::Daemon)).await.unwrap());
     let rows = store.audit(&AuditQuery { limit: 9, ..AuditQuery::default() }).await.unwrap();
-    let said: Vec<_> = rows
+    let reported: Vec<_> = rows
         .iter()
         .map(|row| (row.entry.kind.as_str(), row.entry.who.as_deref(), row.entry.content.as_deref()))
         .collect();
-    assert_eq!(said, [("trusted", Some("cli"), Some("h1")), ("untrusted", Some("daemon"), None)]);
+    assert_eq!(reported, [("trusted", Some("cli"), Some("h1")), ("untrusted", Some("daemon"), None)]);
     assert!(rows.iter().all(|row| row.entry.server.as_deref() == Some("a\\nb")), "{}", rows[0].body);
 
     tamper(store.path(), "CREATE TRIGGER full BEFORE INSERT ON audit BEGIN SELECT RAISE(ABORT, 'no'); END").await;
@@ -256,7 +256,7 @@ fn connected(tools: usize) -> Fact {
     Fact::Connected { server: ServerName::new("fs").unwrap(), tools }
 }
 
-async fn what_a_witness_is_told_is_written_in_order_and_without_secrets(stage: &Stage) {
+async fn facts_are_written_in_order_and_without_secrets(stage: &Stage) {
     let store = stage.store().await;
     let (log, writer) = AuditLog::new(store.clone(), Arc::new(|text| text.replace("hunter2", "***")));
     for tools in 0..1_000 {
@@ -314,7 +314,7 @@ async fn rows_name_the_agent_in_whose_name_they_are_and_are_found_by_it(stage: &
     chain(&store).await.unwrap();
 }
 
-async fn what_could_not_be_written_is_counted_and_no_caller_waits(stage: &Stage) {
+async fn rows_that_could_not_be_written_are_counted_and_no_caller_waits(stage: &Stage) {
     let store = stage.store().await;
     let (log, writer) = AuditLog::new(store.clone(), Arc::new(str::to_owned));
     for tools in 0..9_000 {
@@ -329,7 +329,7 @@ async fn what_could_not_be_written_is_counted_and_no_caller_waits(stage: &Stage)
     assert_eq!((lost.entry.kind.as_str(), lost.entry.count), ("lost", Some(said)));
 }
 
-async fn a_log_that_goes_on_writes_now_and_then(stage: &Stage) {
+async fn a_continuous_log_is_written_in_batches(stage: &Stage) {
     let store = stage.store().await;
     let (log, writer) = AuditLog::new(store.clone(), Arc::new(str::to_owned));
     let written = async {
@@ -411,7 +411,7 @@ fn tampering() -> impl Strategy<Value = Tampering> {
 }
 
 #[test]
-fn whatever_is_changed_deleted_moved_or_added_is_found() {
+fn every_change_of_the_audit_log_is_detected() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let folder = tempfile::tempdir().unwrap();
     let genuine = runtime.block_on(async {
@@ -496,12 +496,12 @@ async fn processes_that_write_at_once_make_one_chain() {
 }
 
 on_both!(
-    an_untouched_chain_is_whole_and_is_read_in_order,
-    those_that_were_denied_are_all_that_did_not_run_and_no_others,
-    what_was_written_can_be_neither_changed_nor_deleted_by_mistake,
-    what_a_witness_is_told_is_written_in_order_and_without_secrets,
+    an_untouched_chain_is_valid_and_is_read_in_order,
+    the_filter_for_denied_calls_finds_exactly_the_calls_that_did_not_run,
+    rows_can_be_neither_changed_nor_deleted_by_mistake,
+    facts_are_written_in_order_and_without_secrets,
     rows_of_a_member_have_no_secret_that_only_the_member_knows,
     rows_name_the_agent_in_whose_name_they_are_and_are_found_by_it,
-    what_could_not_be_written_is_counted_and_no_caller_waits,
-    a_log_that_goes_on_writes_now_and_then
+    rows_that_could_not_be_written_are_counted_and_no_caller_waits,
+    a_continuous_log_is_written_in_batches
 );

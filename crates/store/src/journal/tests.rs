@@ -42,7 +42,7 @@ async fn polled<F: Future>(mut work: Pin<&mut F>, mut times: usize) -> Option<F:
     .await
 }
 
-async fn a_step_that_was_dropped_anywhere_while_it_was_written_is_kept_once(stage: &Stage) {
+async fn a_step_dropped_during_its_write_is_stored_once(stage: &Stage) {
     let store = stage.store().await;
     let mut drops = 0;
     loop {
@@ -51,9 +51,9 @@ async fn a_step_that_was_dropped_anywhere_while_it_was_written_is_kept_once(stag
         let ended = polled(pin!(journal.keep(&turn)), drops + 1).await.is_some();
         turn.cancel("so far");
         journal.keep(&turn).await.unwrap();
-        let kept = store.messages(journal.id().unwrap(), 0, 99).await.unwrap();
-        let kept: Vec<_> = kept.into_iter().map(|message| message.content).collect();
-        assert_eq!(kept, [format!("words {drops}"), "so far".to_owned()]);
+        let stored = store.messages(journal.id().unwrap(), 0, 99).await.unwrap();
+        let stored: Vec<_> = stored.into_iter().map(|message| message.content).collect();
+        assert_eq!(stored, [format!("words {drops}"), "so far".to_owned()]);
         let sessions = store.sessions(&SessionQuery { limit: 999, ..SessionQuery::default() }).await.unwrap();
         drops += 1;
         assert_eq!(sessions.len(), drops, "one for each conversation");
@@ -64,7 +64,7 @@ async fn a_step_that_was_dropped_anywhere_while_it_was_written_is_kept_once(stag
     assert!(drops > 2, "it was dropped in the middle: {drops}");
 }
 
-async fn what_another_process_has_added_is_not_taken_for_a_step_that_was_dropped(stage: &Stage) {
+async fn messages_of_another_process_are_not_taken_for_a_dropped_step(stage: &Stage) {
     let store = stage.store().await;
     let mut journal = Journal::new(Some(store.clone()), "some/model", shown());
     let mut turn = said("one");
@@ -144,12 +144,12 @@ async fn calls_that_need_a_decision_and_the_conversation_share_one_database(stag
     let results: Vec<_> = turn.messages().iter().filter(|said| said.role == Role::Tool).collect();
     assert_eq!(results.len(), ROUNDS * AT_ONCE);
     assert!(results.iter().all(|said| !said.is_error), "{:?}", results.iter().find(|said| said.is_error));
-    let kept = store.session(front.0.id().unwrap()).await.unwrap();
-    assert_eq!(kept.messages, turn.messages().len() as u64);
+    let stored = store.session(front.0.id().unwrap()).await.unwrap();
+    assert_eq!(stored.messages, turn.messages().len() as u64);
     agent.host.shutdown().await;
 }
 
-async fn a_question_to_the_database_that_is_not_polled_any_more_keeps_no_other_waiting(stage: &Stage) {
+async fn a_query_that_is_no_longer_polled_blocks_no_other_query(stage: &Stage) {
     let store = stage.store().await;
     let server = ServerName::new("fs").unwrap();
     let definition = toolrack_host::DefinitionHash::from_bytes([1; 32]);
@@ -163,7 +163,7 @@ async fn a_question_to_the_database_that_is_not_polled_any_more_keeps_no_other_w
     drop(unpolled);
 }
 
-async fn what_a_model_says_and_wants_called_is_kept_without_secrets_and_goes_on(stage: &Stage) {
+async fn messages_and_calls_of_a_model_are_stored_without_secrets_and_can_continue(stage: &Stage) {
     let store = stage.store().await;
     let conceal: Conceal = Arc::new(|text| text.replace("canary-7", "***"));
     let mut journal = Journal::new(Some(store.clone()), "some/model", Arc::clone(&conceal));
@@ -188,13 +188,13 @@ async fn what_a_model_says_and_wants_called_is_kept_without_secrets_and_goes_on(
 
     let session = store.session(journal.id().unwrap()).await.unwrap();
     assert_eq!(session.title, "is *** the key?");
-    let kept = store.messages(session.id, 0, 9).await.unwrap();
+    let stored = store.messages(session.id, 0, 9).await.unwrap();
     assert_eq!(
-        (kept[0].content.as_str(), kept[1].content.as_str()),
+        (stored[0].content.as_str(), stored[1].content.as_str()),
         ("is *** the key?", "first ***, signed ***, last")
     );
-    assert!(!kept[1].tool_calls.as_deref().unwrap().contains("canary-7"), "{:?}", kept[1].tool_calls);
-    assert!(!kept[0].body.as_deref().unwrap().contains("canary-7"));
+    assert!(!stored[1].tool_calls.as_deref().unwrap().contains("canary-7"), "{:?}", stored[1].tool_calls);
+    assert!(!stored[0].body.as_deref().unwrap().contains("canary-7"));
     let state = store.open_turn(session.id).await.unwrap().unwrap();
     assert!(state.contains("***") && !state.contains("canary-7"), "{state}");
 
@@ -212,10 +212,10 @@ async fn what_a_model_says_and_wants_called_is_kept_without_secrets_and_goes_on(
 }
 
 on_both!(
-    a_step_that_was_dropped_anywhere_while_it_was_written_is_kept_once,
-    what_another_process_has_added_is_not_taken_for_a_step_that_was_dropped,
+    a_step_dropped_during_its_write_is_stored_once,
+    messages_of_another_process_are_not_taken_for_a_dropped_step,
     a_conversation_is_claimed_once_and_again_when_the_claim_is_dropped,
     calls_that_need_a_decision_and_the_conversation_share_one_database,
-    a_question_to_the_database_that_is_not_polled_any_more_keeps_no_other_waiting,
-    what_a_model_says_and_wants_called_is_kept_without_secrets_and_goes_on
+    a_query_that_is_no_longer_polled_blocks_no_other_query,
+    messages_and_calls_of_a_model_are_stored_without_secrets_and_can_continue
 );

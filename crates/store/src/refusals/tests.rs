@@ -18,8 +18,8 @@ async fn a_refusal_covers_one_content_of_one_entry_of_one_project_and_the_last_o
     for (project, name, hash) in [("/b", "x", "1"), ("/a", "y", "1"), ("/a", "x", "1"), ("/a", "x", "2")] {
         store.refuse(&refusal(project, name, hash), &Caller::local(Way::Cli)).await.unwrap();
     }
-    let kept = store.refusals().await.unwrap();
-    assert_eq!(kept, [refusal("/a", "x", "2"), refusal("/a", "y", "1"), refusal("/b", "x", "1")]);
+    let stored = store.refusals().await.unwrap();
+    assert_eq!(stored, [refusal("/a", "x", "2"), refusal("/a", "y", "1"), refusal("/b", "x", "1")]);
     for (project, name, hash, covered) in [
         ("/a", "x", "2", true),
         ("/a", "x", "1", false),
@@ -29,7 +29,7 @@ async fn a_refusal_covers_one_content_of_one_entry_of_one_project_and_the_last_o
         ("/c", "x", "2", false),
         ("/a", "", "2", false),
     ] {
-        let is_covered = kept.iter().any(|refusal| refusal.covers(Path::new(project), name, hash));
+        let is_covered = stored.iter().any(|refusal| refusal.covers(Path::new(project), name, hash));
         assert_eq!(is_covered, covered, "{project} {name} {hash}");
     }
 }
@@ -42,9 +42,9 @@ async fn an_approval_takes_a_refusal_back_and_both_are_in_the_log(stage: &Stage)
     let approval = Approval { project, name: "x".to_owned(), hash: "1".to_owned(), shown, approved_at: 1 };
     store.approve(&approval, &Caller::local(Way::Cli)).await.unwrap();
     assert_eq!(store.refusals().await.unwrap(), [refusal("/a", "y", "1")]);
-    let told: Vec<_> = kinds(&store).await.into_iter().map(|(kind, server, _)| (kind, server.unwrap())).collect();
+    let reported: Vec<_> = kinds(&store).await.into_iter().map(|(kind, server, _)| (kind, server.unwrap())).collect();
     let row = |kind: &str, server: &str| (kind.to_owned(), server.to_owned());
-    assert_eq!(told, [row("refused", "x"), row("refused", "y"), row("trusted", "x")]);
+    assert_eq!(reported, [row("refused", "x"), row("refused", "y"), row("trusted", "x")]);
     assert!(store.verify_audit(None).await.unwrap().is_ok());
 }
 

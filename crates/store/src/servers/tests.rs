@@ -34,7 +34,7 @@ async fn the_tools_of_a_server_are_remembered_for_its_fingerprint_and_survive_a_
     assert_eq!(store.era("a").await, None, "that it has tools says nothing of its era");
 }
 
-async fn tools_that_are_too_many_to_be_kept_leave_what_was_known(stage: &Stage) {
+async fn pins_of_too_many_tools_are_not_stored_and_earlier_ones_stay(stage: &Stage) {
     let store = stage.store().await;
     store.remember_tools("a", tools("few")).await;
     store.write_tools("a", &vec![b'x'; MAX_LIST_BYTES + 1]).await.unwrap();
@@ -44,7 +44,7 @@ async fn tools_that_are_too_many_to_be_kept_leave_what_was_known(stage: &Stage) 
 }
 
 #[tokio::test]
-async fn of_more_servers_than_are_kept_those_go_whose_tools_changed_the_longest_time_ago() {
+async fn beyond_the_limit_pins_of_the_least_recently_changed_servers_are_deleted() {
     let (_folder, store) = new_store().await;
     sqlx::query(
         "WITH RECURSIVE n (i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i < 499) \
@@ -73,4 +73,4 @@ async fn tools_that_have_not_changed_are_not_written_again() {
     assert!(sqlx::query_scalar::<_, i64>(writes).fetch_one(store.pool()).await.unwrap() > before);
 }
 
-on_both!(tools_that_are_too_many_to_be_kept_leave_what_was_known);
+on_both!(pins_of_too_many_tools_are_not_stored_and_earlier_ones_stay);

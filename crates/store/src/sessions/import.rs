@@ -17,7 +17,7 @@ use toolrack_host::text;
 use uuid::Uuid;
 
 use super::{
-    kept_title,
+    cut_title,
     messages::{NewMessage, Placed, Role},
 };
 use crate::{
@@ -303,7 +303,7 @@ async fn insert(
          ON CONFLICT (id) DO NOTHING",
     )
     .bind(key)
-    .bind(kept_title(&title))
+    .bind(cut_title(&title))
     .bind(model)
     .bind(created.timestamp_millis())
     .bind(updated.timestamp_millis())

@@ -29,7 +29,7 @@ async fn age(store: &Store, session: &Session, days: i64) {
         .unwrap();
 }
 
-fn says(role: Role, content: &str) -> NewMessage {
+fn message_of(role: Role, content: &str) -> NewMessage {
     NewMessage::new(role, content)
 }
 
@@ -45,41 +45,41 @@ fn spent(input: u64, cost: Option<u64>) -> Spent {
     Spent { input, output: 2, cached_read: 3, cache_write: 4, reasoning: 5, cost }
 }
 
-async fn a_conversation_comes_back_as_it_was_said(stage: &Stage) {
+async fn a_conversation_is_read_back_as_it_was_stored(stage: &Stage) {
     let store = stage.store().await;
     let session = begin(&store, "Files").await;
     assert_eq!((session.messages, session.has_open_turn, session.spent), (0, false, Spent::default()));
     assert_eq!(session.id.get_version_num(), 7);
 
-    let question = says(Role::User, "which file is largest? ☕\u{1}\u{1b}[2J");
+    let question = message_of(Role::User, "which file is largest? ☕\u{1}\u{1b}[2J");
     let call = NewMessage {
         tool_calls: Some(r#"[{"id":"c1","name":"fs__list","input":{"path":"."}}]"#.to_owned()),
         body: Some(r#"{"role":"assistant","content":"","blocks":[1,2]}"#.to_owned()),
         spent: Some(spent(10, Some(7))),
-        ..says(Role::Assistant, "")
+        ..message_of(Role::Assistant, "")
     };
     let result = NewMessage {
         tool_results: Some(r#"{"tool_call_id":"c1"}"#.to_owned()),
-        ..says(Role::Tool, "a.txt 12\nb.txt 40")
+        ..message_of(Role::Tool, "a.txt 12\nb.txt 40")
     };
-    let first = step(0, vec![says(Role::System, "Be brief."), question.clone()]);
+    let first = step(0, vec![message_of(Role::System, "Be brief."), question.clone()]);
     assert_eq!(store.append(session.id, &first).await.unwrap(), 2);
-    assert_eq!(store.session(session.id).await.unwrap().model, session.model, "nobody named another");
+    assert_eq!(store.session(session.id).await.unwrap().model, session.model, "the step names no other model");
     let second = Step { model: Some("mock/two".to_owned()), ..step(2, vec![call.clone(), result.clone()]) };
     assert_eq!(store.append(session.id, &second).await.unwrap(), 4);
 
-    let kept = store.messages(session.id, 0, usize::MAX).await.unwrap();
-    assert_eq!(kept.iter().map(|message| message.position).collect::<Vec<_>>(), [0, 1, 2, 3]);
-    assert!(kept.iter().all(|message| message.session_id == session.id && message.timestamp >= session.created_at));
-    assert!(kept.is_sorted_by_key(|message| message.id), "ids are in the order of time");
+    let stored = store.messages(session.id, 0, usize::MAX).await.unwrap();
+    assert_eq!(stored.iter().map(|message| message.position).collect::<Vec<_>>(), [0, 1, 2, 3]);
+    assert!(stored.iter().all(|message| message.session_id == session.id && message.timestamp >= session.created_at));
+    assert!(stored.is_sorted_by_key(|message| message.id), "ids are in the order of time");
     let back = |at: usize| {
-        let message = kept[at].clone();
+        let message = stored[at].clone();
         let StoredMessage { role, content, tool_calls, tool_results, body, spent, .. } = message;
         NewMessage { role, content, tool_calls, tool_results, body, spent }
     };
     assert_eq!([back(1), back(2), back(3)], [question, call, result]);
     let middle = store.messages(session.id, 1, 2).await.unwrap();
-    assert_eq!(middle, kept[1..3]);
+    assert_eq!(middle, stored[1..3]);
 
     let now = store.session(session.id).await.unwrap();
     assert_eq!((now.messages, now.model.as_deref()), (4, Some("mock/two")));
@@ -88,10 +88,10 @@ async fn a_conversation_comes_back_as_it_was_said(stage: &Stage) {
 }
 
 #[tokio::test]
-async fn what_is_kept_survives_a_restart() {
+async fn stored_messages_survive_a_restart() {
     let (_folder, store) = new_store().await;
     let session = begin(&store, "Files").await;
-    store.append(session.id, &step(0, vec![says(Role::User, "hello")])).await.unwrap();
+    store.append(session.id, &step(0, vec![message_of(Role::User, "hello")])).await.unwrap();
     let path = store.path().to_owned();
     store.close().await;
     let store = Store::open(path).await.unwrap();
@@ -107,20 +107,20 @@ async fn every_role_has_its_own_word() {
     assert_eq!(Role::from_word("Tool"), None);
 }
 
-async fn an_open_turn_is_kept_with_the_messages_of_its_step(stage: &Stage) {
+async fn an_open_turn_is_stored_with_the_messages_of_its_step(stage: &Stage) {
     let store = stage.store().await;
     let session = begin(&store, "").await;
     let open = |position, messages, turn: Option<&str>| Step {
         open_turn: turn.map(str::to_owned),
         ..step(position, messages)
     };
-    let asked = open(0, vec![says(Role::User, "x")], Some(r#"{"round":1}"#));
+    let asked = open(0, vec![message_of(Role::User, "x")], Some(r#"{"round":1}"#));
     store.append(session.id, &asked).await.unwrap();
     assert_eq!(store.open_turn(session.id).await.unwrap().as_deref(), Some(r#"{"round":1}"#));
     assert!(store.session(session.id).await.unwrap().has_open_turn);
 
     // A step that is refused changes neither.
-    let refused = store.append(session.id, &open(0, vec![says(Role::User, "y")], None)).await;
+    let refused = store.append(session.id, &open(0, vec![message_of(Role::User, "y")], None)).await;
     assert!(matches!(refused, Err(StoreError::SessionMoved { expected: 0, found: 1, .. })), "{refused:?}");
     assert_eq!(store.open_turn(session.id).await.unwrap().as_deref(), Some(r#"{"round":1}"#));
 
@@ -130,12 +130,12 @@ async fn an_open_turn_is_kept_with_the_messages_of_its_step(stage: &Stage) {
     assert!(matches!(unknown, Err(StoreError::UnknownSession { .. })), "{unknown:?}");
 }
 
-async fn adding_to_a_session_that_has_grown_meanwhile_fails(stage: &Stage) {
+async fn appending_to_a_session_that_has_grown_meanwhile_fails(stage: &Stage) {
     let store = stage.store().await;
     let session = begin(&store, "").await;
     let other = stage.elsewhere().await;
-    store.append(session.id, &step(0, vec![says(Role::User, "mine")])).await.unwrap();
-    let error = other.append(session.id, &step(0, vec![says(Role::User, "theirs")])).await.unwrap_err();
+    store.append(session.id, &step(0, vec![message_of(Role::User, "mine")])).await.unwrap();
+    let error = other.append(session.id, &step(0, vec![message_of(Role::User, "theirs")])).await.unwrap_err();
     assert_eq!(
         error.to_string(),
         format!("another process goes on with the session {}: it has 1 messages where 0 were expected", session.prefix)
@@ -144,11 +144,11 @@ async fn adding_to_a_session_that_has_grown_meanwhile_fails(stage: &Stage) {
         other.append(session.id, &step(2, Vec::new())).await,
         Err(StoreError::SessionMoved { expected: 2, found: 1, .. })
     ));
-    let kept = store.messages(session.id, 0, 9).await.unwrap();
-    assert_eq!(kept.iter().map(|message| &*message.content).collect::<Vec<_>>(), ["mine"]);
+    let stored = store.messages(session.id, 0, 9).await.unwrap();
+    assert_eq!(stored.iter().map(|message| &*message.content).collect::<Vec<_>>(), ["mine"]);
 
     store.delete_session(session.id).await.unwrap();
-    let gone = other.append(session.id, &step(1, vec![says(Role::User, "late")])).await;
+    let gone = other.append(session.id, &step(1, vec![message_of(Role::User, "late")])).await;
     assert!(matches!(gone, Err(StoreError::UnknownSession { .. })), "{gone:?}");
     assert_eq!(store.session_totals(Whose::All).await.unwrap(), SessionTotals::default());
 }
@@ -172,7 +172,7 @@ async fn sessions_are_listed_by_page_with_the_newest_first(stage: &Stage) {
 
     let search = |text: &str| SessionQuery { search: Some(text.to_owned()), limit: 9, ..SessionQuery::default() };
     assert_eq!(titles(&store, search("three")).await, ["THREE"]);
-    assert_eq!(titles(&store, search("%")).await, ["100% two"], "nothing is a wildcard");
+    assert_eq!(titles(&store, search("%")).await, ["100% two"], "`%` is no wildcard");
     assert_eq!(titles(&store, search("_")).await, ["four_"]);
     assert_eq!(titles(&store, search("t")).await, ["THREE", "100% two"]);
     assert_eq!(titles(&store, search("'; DROP TABLE sessions; --")).await, [] as [&str; 0]);
@@ -187,7 +187,7 @@ async fn a_new_message_brings_a_session_to_the_top_and_a_new_title_does_not(stag
     store.rename_session(old.id, "renamed").await.unwrap();
     let all = || SessionQuery { limit: 9, ..SessionQuery::default() };
     assert_eq!(titles(&store, all()).await, ["newer", "renamed"]);
-    store.append(old.id, &step(0, vec![says(Role::User, "x")])).await.unwrap();
+    store.append(old.id, &step(0, vec![message_of(Role::User, "x")])).await.unwrap();
     assert_eq!(titles(&store, all()).await, ["renamed", "newer"]);
 }
 
@@ -229,8 +229,8 @@ async fn a_session_is_found_by_any_prefix_that_no_other_shares(stage: &Stage) {
         assert_eq!(error.to_string(), format!("there is no session `{typed}`"));
     }
     let error = store.find_session("0190", Whose::All).await.unwrap_err();
-    let said = "`0190` may be one of several sessions: 0190aaaa-1111, 0190aaaa-1112, 0190bbbb";
-    assert_eq!(error.to_string(), said);
+    let expected = "`0190` may be one of several sessions: 0190aaaa-1111, 0190aaaa-1112, 0190bbbb";
+    assert_eq!(error.to_string(), expected);
     let odd = store.find_session("a\u{1b}[2J\nb", Whose::All).await.unwrap_err();
     assert_eq!(odd.to_string(), r"there is no session `a\u{1b}[2J\nb`");
 }
@@ -246,11 +246,14 @@ async fn sessions_that_begin_in_the_same_moment_have_prefixes_of_their_own(stage
     }
 }
 
-async fn a_session_goes_with_all_its_messages(stage: &Stage) {
+async fn deleting_a_session_deletes_its_messages(stage: &Stage) {
     let store = stage.store().await;
     let (gone, stays) = (begin(&store, "gone").await, begin(&store, "stays").await);
     for session in [&gone, &stays] {
-        store.append(session.id, &step(0, vec![says(Role::User, "x"), says(Role::Assistant, "y")])).await.unwrap();
+        store
+            .append(session.id, &step(0, vec![message_of(Role::User, "x"), message_of(Role::Assistant, "y")]))
+            .await
+            .unwrap();
     }
     store.delete_session(gone.id).await.unwrap();
     assert_eq!(store.messages(gone.id, 0, 9).await.unwrap(), []);
@@ -266,13 +269,16 @@ async fn a_session_goes_with_all_its_messages(stage: &Stage) {
 }
 
 #[tokio::test]
-async fn nothing_of_a_deleted_session_is_left_in_the_file() {
+async fn no_text_of_a_deleted_session_is_left_in_the_file() {
     let (folder, store) = new_store().await;
     for forgetting in [false, true] {
         let secret = format!("canary {forgetting}");
         let session = begin(&store, &secret).await;
         let long = format!("{secret} {}", "x".repeat(20_000));
-        store.append(session.id, &step(0, vec![says(Role::User, &secret), says(Role::Tool, &long)])).await.unwrap();
+        store
+            .append(session.id, &step(0, vec![message_of(Role::User, &secret), message_of(Role::Tool, &long)]))
+            .await
+            .unwrap();
         if forgetting {
             age(&store, &session, 50).await;
             let retention = Retention { keep_days: Some(1), keep_sessions: None };
@@ -288,10 +294,10 @@ async fn nothing_of_a_deleted_session_is_left_in_the_file() {
     }
 }
 
-async fn a_message_that_cannot_be_read_is_never_left_out(stage: &Stage) {
+async fn an_unreadable_message_is_an_error(stage: &Stage) {
     let store = stage.store().await;
     let session = begin(&store, "x").await;
-    store.append(session.id, &step(0, vec![says(Role::User, "a"), says(Role::User, "b")])).await.unwrap();
+    store.append(session.id, &step(0, vec![message_of(Role::User, "a"), message_of(Role::User, "b")])).await.unwrap();
     store.write(query("UPDATE messages SET id = 'x' WHERE position = 0"), "testing").await.unwrap();
     let error = store.messages(session.id, 0, 9).await.unwrap_err();
     assert!(matches!(error, StoreError::Corrupt { .. }), "{error:?}");
@@ -306,11 +312,11 @@ async fn long_titles_are_cut_between_characters(stage: &Stage) {
     assert_eq!(store.session(session.id).await.unwrap().title.len(), 499);
 }
 
-async fn what_was_spent_is_added_up_and_never_overflows(stage: &Stage) {
+async fn costs_are_added_up_and_never_overflow(stage: &Stage) {
     let store = stage.store().await;
     let session = begin(&store, "").await;
-    let costing = |spent: Spent| NewMessage { spent: Some(spent), ..says(Role::Assistant, "x") };
-    let unknown = vec![costing(spent(1, None)), says(Role::Assistant, "free")];
+    let costing = |spent: Spent| NewMessage { spent: Some(spent), ..message_of(Role::Assistant, "x") };
+    let unknown = vec![costing(spent(1, None)), message_of(Role::Assistant, "free")];
     store.append(session.id, &step(0, unknown)).await.unwrap();
     assert_eq!(store.session(session.id).await.unwrap().spent, spent(1, None), "no price was known");
     store.append(session.id, &step(2, vec![costing(spent(1, Some(30)))])).await.unwrap();
@@ -344,7 +350,7 @@ async fn old_sessions_are_forgotten_by_age_and_by_number(stage: &Stage) {
         let mut in_use = None;
         for old in [0, 2, 40, 400] {
             let session = begin(&store, &old.to_string()).await;
-            store.append(session.id, &step(0, vec![says(Role::User, "x")])).await.unwrap();
+            store.append(session.id, &step(0, vec![message_of(Role::User, "x")])).await.unwrap();
             age(&store, &session, old).await;
             in_use = Some(session.id);
         }
@@ -370,11 +376,11 @@ async fn old_sessions_are_looked_for_once_a_day(stage: &Stage) {
     assert_eq!(store.forget_sessions_at(now + Duration::hours(23), retention, None).await.unwrap(), 0);
     assert_eq!(store.forget_sessions_at(now + Duration::hours(25), retention, None).await.unwrap(), 1);
     old().await;
-    assert_eq!(store.forget_sessions_at(now, retention, None).await.unwrap(), 1, "the clock was wrong before");
+    assert_eq!(store.forget_sessions_at(now, retention, None).await.unwrap(), 1, "the clock went back");
 }
 
 #[tokio::test]
-async fn a_session_is_neither_begun_nor_changed_where_nothing_can_be_written() {
+async fn a_read_only_file_refuses_new_and_changed_sessions() {
     let (_folder, store) = new_store().await;
     let session = begin(&store, "x").await;
     let path = store.path().to_owned();
@@ -383,7 +389,7 @@ async fn a_session_is_neither_begun_nor_changed_where_nothing_can_be_written() {
     assert_eq!(reader.find_session("last", Whose::All).await.unwrap(), session, "reading works");
     for error in [
         reader.create_session(&NewSession::default()).await.map(drop).unwrap_err(),
-        reader.append(session.id, &step(0, vec![says(Role::User, "x")])).await.map(drop).unwrap_err(),
+        reader.append(session.id, &step(0, vec![message_of(Role::User, "x")])).await.map(drop).unwrap_err(),
         reader.rename_session(session.id, "y").await.unwrap_err(),
         reader.delete_session(session.id).await.unwrap_err(),
     ] {
@@ -392,36 +398,36 @@ async fn a_session_is_neither_begun_nor_changed_where_nothing_can_be_written() {
 }
 
 #[tokio::test]
-async fn a_full_disk_keeps_nothing_of_a_step_and_all_that_was_before() {
+async fn a_full_disk_stores_nothing_of_a_step_and_keeps_earlier_steps() {
     let (_folder, store) = new_store().await;
     let session = begin(&store, "x").await;
-    store.append(session.id, &step(0, vec![says(Role::User, "before")])).await.unwrap();
-    // No page more than the file has.
+    store.append(session.id, &step(0, vec![message_of(Role::User, "before")])).await.unwrap();
+    // The file may grow by four pages.
     let pages: i64 = sqlx::query_scalar("PRAGMA page_count").fetch_one(store.pool()).await.unwrap();
     let limit = format!("PRAGMA max_page_count = {}", pages + 4);
     sqlx::query(sqlx::AssertSqlSafe(limit)).execute(store.pool()).await.unwrap();
     let long = Step {
         open_turn: Some("{}".to_owned()),
-        ..step(1, vec![says(Role::Assistant, "short"), says(Role::Tool, &"long".repeat(100_000))])
+        ..step(1, vec![message_of(Role::Assistant, "short"), message_of(Role::Tool, &"long".repeat(100_000))])
     };
     let error = store.append(session.id, &long).await.unwrap_err();
     assert!(matches!(error, StoreError::Full { .. }), "{error:?}");
     let after = store.session(session.id).await.unwrap();
     assert_eq!((after.messages, after.has_open_turn), (1, false));
-    assert_eq!(store.append(session.id, &step(1, vec![says(Role::User, "after")])).await.unwrap(), 2);
+    assert_eq!(store.append(session.id, &step(1, vec![message_of(Role::User, "after")])).await.unwrap(), 2);
 }
 
 #[tokio::test]
-async fn a_database_that_is_held_is_waited_for_and_then_named() {
+async fn a_locked_database_is_waited_for_and_then_named() {
     let (_folder, store) = new_store().await;
     let session = begin(&store, "x").await;
     let patient = Store::open_within(store.path().to_owned(), std::time::Duration::from_millis(50)).await.unwrap();
     let holding = store.begin_durably("holding").await.unwrap();
-    let error = patient.append(session.id, &step(0, vec![says(Role::User, "x")])).await.unwrap_err();
+    let error = patient.append(session.id, &step(0, vec![message_of(Role::User, "x")])).await.unwrap_err();
     assert!(matches!(error, StoreError::Locked { .. }), "{error:?}");
-    assert_eq!(patient.session(session.id).await.unwrap(), session, "reading needs no writer's leave");
+    assert_eq!(patient.session(session.id).await.unwrap(), session, "readers do not wait for a writer");
     drop(holding);
-    patient.append(session.id, &step(0, vec![says(Role::User, "x")])).await.unwrap();
+    patient.append(session.id, &step(0, vec![message_of(Role::User, "x")])).await.unwrap();
 }
 
 #[tokio::test]
@@ -431,16 +437,16 @@ async fn a_step_waits_for_the_disk_and_other_writes_do_not() {
     let (normal, full) = (1, 2);
     assert_eq!(level().await, normal);
     let session = begin(&store, "x").await;
-    store.append(session.id, &step(0, vec![says(Role::User, "x")])).await.unwrap();
+    store.append(session.id, &step(0, vec![message_of(Role::User, "x")])).await.unwrap();
     assert_eq!(level().await, full);
     drop(store.begin("writing something else").await.unwrap());
     assert_eq!(level().await, normal);
 }
 
-async fn a_step_that_is_given_up_leaves_the_session_whole(stage: &Stage) {
+async fn a_cancelled_step_is_stored_in_full_or_not_at_all(stage: &Stage) {
     let store = stage.store().await;
     let session = begin(&store, "x").await;
-    let messages: Vec<_> = (0..50).map(|number| says(Role::Tool, &number.to_string())).collect();
+    let messages: Vec<_> = (0..50).map(|number| message_of(Role::Tool, &number.to_string())).collect();
     for polls in 0..40 {
         let before = store.session(session.id).await.unwrap().messages;
         let step = step(before, messages.clone());
@@ -458,28 +464,29 @@ async fn a_step_that_is_given_up_leaves_the_session_whole(stage: &Stage) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn two_handles_of_one_file_tell_the_same_story() {
+async fn two_handles_of_one_file_append_without_loss() {
     let (_folder, one) = new_store().await;
     let two = Store::open(one.path()).await.unwrap();
     let session = begin(&one, "story").await;
-    let tell = async |store: &Store, teller: &str| {
-        let mut told = 0;
-        while told < 40 {
+    let append_steps = async |store: &Store, writer: &str| {
+        let mut steps = 0;
+        while steps < 40 {
             let position = store.session(session.id).await.unwrap().messages;
-            let messages = ["a", "b", "c"].map(|part| says(Role::User, &format!("{teller}{told}{part}"))).to_vec();
+            let messages =
+                ["a", "b", "c"].map(|part| message_of(Role::User, &format!("{writer}{steps}{part}"))).to_vec();
             match store.append(session.id, &step(position, messages)).await {
-                Ok(_) => told += 1,
+                Ok(_) => steps += 1,
                 Err(StoreError::SessionMoved { .. }) => {}
                 Err(error) => panic!("{error:?}"),
             }
-            // Concurrent changes of other sessions do not disturb.
+            // Changes of other sessions at the same time do no harm.
             let other = begin(store, "other").await;
             store.rename_session(other.id, "renamed").await.unwrap();
             store.delete_session(other.id).await.unwrap();
         }
     };
-    join_all([tell(&one, "x"), tell(&two, "y")]).await;
-    is_whole(&one, session.id, 240).await;
+    join_all([append_steps(&one, "x"), append_steps(&two, "y")]).await;
+    assert_complete(&one, session.id, 240).await;
     assert_eq!(one.sessions(&SessionQuery { limit: 9, ..SessionQuery::default() }).await.unwrap().len(), 1);
     assert_eq!(
         one.messages(session.id, 0, usize::MAX).await.unwrap(),
@@ -487,17 +494,18 @@ async fn two_handles_of_one_file_tell_the_same_story() {
     );
 }
 
-/// Every step of three stands together, each teller's steps are in order, and no position is left out.
-async fn is_whole(store: &Store, session: Uuid, expected: usize) {
-    let kept = store.messages(session, 0, usize::MAX).await.unwrap();
-    assert_eq!(kept.len(), expected);
+/// Asserts that the messages of each step are together, that the steps of each writer are in order, and that no position
+/// is missing.
+async fn assert_complete(store: &Store, session: Uuid, expected: usize) {
+    let stored = store.messages(session, 0, usize::MAX).await.unwrap();
+    assert_eq!(stored.len(), expected);
     let mut next = std::collections::BTreeMap::<char, u32>::new();
-    for (number, step) in kept.chunks(3).enumerate() {
-        let said: Vec<&str> = step.iter().map(|message| message.content.as_str()).collect();
-        let (teller, told) = said[0].trim_end_matches('a').split_at(1);
-        assert_eq!(said, ["a", "b", "c"].map(|part| format!("{teller}{told}{part}")));
-        let next = next.entry(teller.chars().next().unwrap()).or_default();
-        assert_eq!(told.parse::<u32>().unwrap(), *next);
+    for (number, step) in stored.chunks(3).enumerate() {
+        let contents: Vec<&str> = step.iter().map(|message| message.content.as_str()).collect();
+        let (writer, number_of_step) = contents[0].trim_end_matches('a').split_at(1);
+        assert_eq!(contents, ["a", "b", "c"].map(|part| format!("{writer}{number_of_step}{part}")));
+        let next = next.entry(writer.chars().next().unwrap()).or_default();
+        assert_eq!(number_of_step.parse::<u32>().unwrap(), *next);
         *next += 1;
         assert!(step.iter().enumerate().all(|(at, message)| message.position as usize == number * 3 + at));
     }
@@ -514,7 +522,7 @@ async fn a_query_for_one_principal_finds_the_conversations_of_no_other(stage: &S
     for (owner, title) in [(&Principal::LOCAL, "of the machine"), (&ann, "of ann"), (&bob, "of bob")] {
         let new = NewSession { title: title.to_owned(), owner: Owner::of(owner), ..NewSession::default() };
         let session = store.create_session(&new).await.unwrap();
-        store.append(session.id, &step(0, vec![says(Role::User, title)])).await.unwrap();
+        store.append(session.id, &step(0, vec![message_of(Role::User, title)])).await.unwrap();
     }
     for (whose, found) in [
         (Whose::Of(&Principal::LOCAL), vec!["of the machine"]),
@@ -538,19 +546,19 @@ async fn a_query_for_one_principal_finds_the_conversations_of_no_other(stage: &S
 }
 
 on_both!(
-    a_conversation_comes_back_as_it_was_said,
-    an_open_turn_is_kept_with_the_messages_of_its_step,
-    adding_to_a_session_that_has_grown_meanwhile_fails,
+    a_conversation_is_read_back_as_it_was_stored,
+    an_open_turn_is_stored_with_the_messages_of_its_step,
+    appending_to_a_session_that_has_grown_meanwhile_fails,
     sessions_are_listed_by_page_with_the_newest_first,
     a_new_message_brings_a_session_to_the_top_and_a_new_title_does_not,
     a_session_is_found_by_any_prefix_that_no_other_shares,
     sessions_that_begin_in_the_same_moment_have_prefixes_of_their_own,
-    a_session_goes_with_all_its_messages,
-    a_message_that_cannot_be_read_is_never_left_out,
+    deleting_a_session_deletes_its_messages,
+    an_unreadable_message_is_an_error,
     long_titles_are_cut_between_characters,
-    what_was_spent_is_added_up_and_never_overflows,
+    costs_are_added_up_and_never_overflow,
     old_sessions_are_forgotten_by_age_and_by_number,
     old_sessions_are_looked_for_once_a_day,
-    a_step_that_is_given_up_leaves_the_session_whole,
+    a_cancelled_step_is_stored_in_full_or_not_at_all,
     a_query_for_one_principal_finds_the_conversations_of_no_other
 );

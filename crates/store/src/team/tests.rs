@@ -32,7 +32,7 @@ async fn kinds(store: &TeamStore) -> Vec<String> {
     rows.into_iter().map(|row| row.entry.kind).collect()
 }
 
-async fn a_token_proves_the_member_as_it_is_now(stage: &Stage) {
+async fn a_token_proves_the_current_state_of_its_member(stage: &Stage) {
     let store = stage.team().await;
     assert_eq!(store.keep_token(ANN, &new("t-1"), &by()).await.unwrap(), None, "there is no such member yet");
     store.put_member(&ann(), &by()).await.unwrap();
@@ -49,7 +49,7 @@ async fn a_token_proves_the_member_as_it_is_now(stage: &Stage) {
     assert!(store.team_token(TokenHash::of("t-2")).await.unwrap().is_none());
 }
 
-async fn nothing_is_written_when_nothing_changes(stage: &Stage) {
+async fn an_unchanged_member_is_not_written(stage: &Stage) {
     let store = stage.team().await;
     store.put_member(&ann(), &by()).await.unwrap();
     let (version, rows) = (store.team_version().await.unwrap(), kinds(&store).await);
@@ -88,7 +88,7 @@ async fn revoked_tokens_and_those_of_removed_members_prove_nothing_and_the_audit
     assert_eq!(kinds(&store).await, expected);
 }
 
-async fn a_token_that_has_ended_proves_nothing_and_its_row_goes_with_the_next_one(stage: &Stage) {
+async fn an_expired_token_proves_nothing_and_its_row_is_deleted_with_the_next_token(stage: &Stage) {
     let store = stage.team().await;
     store.put_member(&ann(), &by()).await.unwrap();
     let ends_at = Utc::now().checked_sub_signed(chrono::Duration::from_std(Duration::from_secs(1)).unwrap());
@@ -276,7 +276,7 @@ async fn a_removed_member_is_noted_until_its_values_are_deleted(stage: &Stage) {
     assert_eq!(noted().await, [of(&moved)]);
 }
 
-async fn a_person_who_was_removed_or_moved_and_comes_back_has_a_new_membership(stage: &Stage) {
+async fn a_removed_or_moved_user_who_comes_back_has_a_new_membership(stage: &Stage) {
     let store = stage.team().await;
     let key = async || store.member(ANN).await.unwrap().unwrap().key();
     let memberships = async |person: &Principal| {
@@ -308,15 +308,15 @@ async fn a_person_who_was_removed_or_moved_and_comes_back_has_a_new_membership(s
 }
 
 on_both!(
-    a_token_proves_the_member_as_it_is_now,
-    nothing_is_written_when_nothing_changes,
+    a_token_proves_the_current_state_of_its_member,
+    an_unchanged_member_is_not_written,
     revoked_tokens_and_those_of_removed_members_prove_nothing_and_the_audit_log_says_who_did_it,
-    a_token_that_has_ended_proves_nothing_and_its_row_goes_with_the_next_one,
+    an_expired_token_proves_nothing_and_its_row_is_deleted_with_the_next_token,
     an_administrator_changes_only_members_of_their_own_tenant_and_never_the_last_of_them,
     a_role_that_an_administrator_gave_stays_when_the_member_signs_in_again,
     a_role_that_is_given_counts_also_where_the_provider_gave_the_same_before,
     a_change_of_a_member_with_several_tenants_in_the_team_touches_only_the_right_one,
     a_token_takes_those_along_that_were_made_with_it,
     a_removed_member_is_noted_until_its_values_are_deleted,
-    a_person_who_was_removed_or_moved_and_comes_back_has_a_new_membership
+    a_removed_or_moved_user_who_comes_back_has_a_new_membership
 );

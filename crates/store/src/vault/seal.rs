@@ -16,19 +16,19 @@ use crate::{
     database::{query, query_scalar},
 };
 
-/// Bytes of a key.
+/// The length of a key, in bytes.
 const KEY_BYTES: usize = 32;
 
-/// Bytes of a salt (RFC 9106, 3.1 recommends 16).
+/// The length of a salt, in bytes (RFC 9106, 3.1 recommends 16).
 const SALT_BYTES: usize = 16;
 
-/// Bytes of the id of a key.
+/// The length of a key's id, in bytes.
 const KEY_ID_BYTES: usize = 8;
 
 /// The fewest characters of a passphrase: a shorter one could be guessed.
 const MIN_PASSPHRASE_CHARS: usize = 12;
 
-/// Hashed before the key to make the key's id.
+/// The prefix of the text whose hash is the id of a key.
 const KEY_ID_PREFIX: &[u8] = b"toolrack vault key 1\0";
 
 /// The key that seals rows. Its `Debug` does not show it, and dropping it overwrites its memory.
@@ -40,13 +40,13 @@ enum Kind {
 }
 
 impl VaultKey {
-    /// A key of 32 random bytes.
+    /// Creates a key of 32 random bytes.
     #[must_use]
     pub fn from_bytes(bytes: [u8; KEY_BYTES]) -> Self {
         Self(Kind::Bytes(Zeroizing::new(bytes)))
     }
 
-    /// A passphrase of at least 12 characters, from which the vault derives its key when it opens: Argon2id with 19 MiB
+    /// Creates a key from a passphrase of at least 12 characters, from which the vault derives its key when it opens: Argon2id with 19 MiB
     /// and 2 passes, as OWASP recommends, and a salt that the database stores
     /// (<https://cheatsheetseries.owasp.org/cheatsheets/Password_Storage_Cheat_Sheet.html>, RFC 9106).
     #[must_use]
@@ -54,7 +54,7 @@ impl VaultKey {
         Self(Kind::Passphrase(Zeroizing::new(passphrase.to_owned())))
     }
 
-    /// A new key of random bytes.
+    /// Generates a key of random bytes.
     ///
     /// # Errors
     /// [`VaultError::NoRandomness`].
@@ -62,7 +62,7 @@ impl VaultKey {
         Ok(Self::from_bytes(random()?))
     }
 
-    /// The 32 bytes, to store where the user chose; `None` for a passphrase.
+    /// Returns the 32 bytes, for the place where the user keeps the key; `None` for a passphrase.
     #[must_use]
     pub fn expose(&self) -> Option<&[u8; KEY_BYTES]> {
         match &self.0 {
@@ -80,14 +80,14 @@ impl VaultKey {
             return Err(VaultError::Passphrase);
         }
         let salt = salt(store).await?;
-        let made = tokio::task::spawn_blocking(move || {
+        let derived = tokio::task::spawn_blocking(move || {
             let params = Params::new(19 * 1024, 2, 1, Some(KEY_BYTES))?;
             let mut key = Zeroizing::new([0; KEY_BYTES]);
             let argon = Argon2::new(Algorithm::Argon2id, Version::V0x13, params);
             argon.hash_password_into(passphrase.as_bytes(), &salt, &mut *key)?;
             Ok::<_, argon2::Error>(Sealer::new(&key))
         });
-        made.await.ok().and_then(Result::ok).ok_or(VaultError::Passphrase)
+        derived.await.ok().and_then(Result::ok).ok_or(VaultError::Passphrase)
     }
 }
 
@@ -97,7 +97,7 @@ impl fmt::Debug for VaultKey {
     }
 }
 
-/// The salt of `store`, created if there is none. If two processes create one at once, both use the one that is stored.
+/// Returns the salt of `store`, and creates it if there is none. If two processes create one at once, both use the one that is stored.
 async fn salt(store: &Store) -> Result<Vec<u8>, VaultError> {
     let doing = "reading the salt of the vault";
     let fresh: [u8; SALT_BYTES] = random()?;
@@ -111,7 +111,7 @@ async fn salt(store: &Store) -> Result<Vec<u8>, VaultError> {
     Ok(salt)
 }
 
-/// Random bytes from the system.
+/// Returns random bytes from the system.
 fn random<const N: usize>() -> Result<[u8; N], VaultError> {
     <[u8; N]>::try_generate().map_err(|_| VaultError::NoRandomness)
 }

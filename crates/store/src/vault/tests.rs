@@ -28,7 +28,7 @@ fn text(found: Option<Sealed>) -> Option<String> {
 }
 
 #[tokio::test]
-async fn what_was_put_is_got_by_its_space_and_name() {
+async fn a_stored_value_is_found_by_its_space_and_name() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("t.db");
     let vault = vault_at(&path).await;
@@ -58,7 +58,7 @@ async fn another_key_is_a_clear_error_and_never_garbage(stage: &Stage) {
     assert!(matches!(error, VaultError::OtherKey { .. }), "{error:?}");
     assert!(error.to_string().contains("`a` was sealed with another key"), "{error}");
 
-    // It may be set anew, and then it belongs to the other key.
+    // A value can be set again, and is then sealed with the other key.
     other.put(Space::Secret, "a", b"fresh").await.unwrap();
     assert_eq!(text(other.get(Space::Secret, "a").await.unwrap()).as_deref(), Some("fresh"));
     assert!(matches!(vault.get(Space::Secret, "a").await, Err(VaultError::OtherKey { .. })));
@@ -104,7 +104,7 @@ async fn no_byte_of_a_value_is_in_the_files_or_in_any_debug() {
         sizes += bytes.len();
         assert!(!bytes.windows(6).any(|window| window == b"canary"));
     }
-    assert!(sizes > 4096, "nothing was looked through");
+    assert!(sizes > 4096, "the files were not searched");
 }
 
 async fn names_and_values_have_bounds(stage: &Stage) {
@@ -143,13 +143,13 @@ async fn a_lease_is_held_by_one_until_it_is_given_back_or_runs_out(stage: &Stage
     assert!(other.try_lease(Space::Secret, "a", MINUTE).await.unwrap().is_some(), "another space is another lease");
     held.release().await.unwrap();
 
-    // Its holder dies.
+    // A holder ends without releasing its lease.
     drop(other.try_lease(Space::Token, "a", Duration::from_millis(60)).await.unwrap().unwrap());
-    let begun = Instant::now();
+    let started = Instant::now();
     let held = one.lease(Space::Token, "a", MINUTE, MINUTE).await.unwrap();
-    assert!(held.is_some() && begun.elapsed() >= Duration::from_millis(30), "{:?}", begun.elapsed());
+    assert!(held.is_some() && started.elapsed() >= Duration::from_millis(30), "{:?}", started.elapsed());
 
-    // The clock is set back: a lease that seems to last for years is over.
+    // The clock was set back: a lease whose end is too far away counts as ended.
     let distant = "UPDATE leases SET ends_at = ends_at + 86400000";
     other.store.write(query(distant), "testing").await.unwrap();
     assert!(other.try_lease(Space::Token, "a", MINUTE).await.unwrap().is_some());
@@ -172,8 +172,8 @@ async fn a_process_that_lost_a_lease_overwrites_nothing(stage: &Stage) {
 
 const REFRESHERS: usize = 20;
 
-/// One of many processes that all find the same token too old. The one that holds the lease and finds the token still old
-/// gets a new one, which it writes down outside too, as an authorization server would count it.
+/// Refreshes an old token, as each of many processes does. A process that finds the token still old under the lease
+/// stores a new one, and adds a line to a file, as an authorization server would count the request.
 async fn refresh(path: &Path) {
     let vault = vault_at(path).await;
     let lease = vault.lease(Space::Token, "t", MINUTE, MINUTE).await.unwrap().unwrap();
@@ -187,7 +187,7 @@ async fn refresh(path: &Path) {
     vault.store.close().await;
 }
 
-/// The other side of the next test: does something only when that test calls it with a path behind its name.
+/// The child process of the next test: refreshes only if that test passes a path as an argument.
 #[tokio::test]
 async fn child_refreshes() {
     if let Some(path) = std::env::args().find(|argument| argument.ends_with(".lease.db")) {
@@ -201,7 +201,7 @@ async fn of_twenty_processes_one_refreshes_and_all_see_its_token() {
     let path = folder.path().join("t.lease.db");
     let vault = vault_at(&path).await;
     vault.put(Space::Token, "t", b"old").await.unwrap();
-    // One that died while it held the lease.
+    // A process died while it held the lease.
     drop(vault.try_lease(Space::Token, "t", Duration::from_millis(300)).await.unwrap().unwrap());
     let program = std::env::current_exe().unwrap();
     let children: Vec<_> = (0..REFRESHERS)
@@ -213,18 +213,18 @@ async fn of_twenty_processes_one_refreshes_and_all_see_its_token() {
         .collect();
     for child in children {
         let output = child.wait_with_output().unwrap();
-        let said = String::from_utf8_lossy(&output.stdout).into_owned();
-        assert!(output.status.success() && said.contains("1 passed"), "{said}");
+        let printed = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(output.status.success() && printed.contains("1 passed"), "{printed}");
     }
     assert_eq!(fs::read_to_string(path.with_extension("count")).unwrap(), "refreshed\n");
     assert_eq!(text(vault.get(Space::Token, "t").await.unwrap()).as_deref(), Some("new"));
 }
 
-async fn what_a_removed_member_gave_is_deleted_and_nothing_else(stage: &Stage) {
+async fn only_values_of_the_removed_member_are_deleted(stage: &Stage) {
     let store = stage.store().await;
     let vault = Vault::open(&store, key(1)).await.unwrap();
-    let others = [(Space::Person, "anna/A"), (Space::Secret, "ann/A")];
-    for (space, name) in [(Space::Person, "ann/A"), (Space::Person, "ann/B")].into_iter().chain(others) {
+    let rest = [(Space::Person, "anna/A"), (Space::Secret, "ann/A")];
+    for (space, name) in [(Space::Person, "ann/A"), (Space::Person, "ann/B")].into_iter().chain(rest) {
         vault.put(space, name, b"value").await.unwrap();
     }
     assert_eq!(store.forget_given("ann/", &Caller::local(toolrack_host::Way::Daemon)).await.unwrap(), 2);
@@ -241,5 +241,5 @@ on_both!(
     names_and_values_have_bounds,
     a_lease_is_held_by_one_until_it_is_given_back_or_runs_out,
     a_process_that_lost_a_lease_overwrites_nothing,
-    what_a_removed_member_gave_is_deleted_and_nothing_else
+    only_values_of_the_removed_member_are_deleted
 );

@@ -28,11 +28,15 @@ fn a_server_without_namespaces_looks_names_up_over_tcp_where_it_has_no_datagrams
 }
 
 #[test]
-fn a_kernel_that_is_too_old_is_named_with_what_it_lacks() {
+fn the_error_for_an_old_kernel_names_what_it_lacks() {
     let (files, ports) = (landlock_too_old(false), landlock_too_old(true));
-    assert!(files.starts_with("this kernel cannot shut files (Linux 6.2): Landlock ABI 3 is needed"), "{files}");
     assert!(
-        ports.starts_with("this kernel cannot shut files and ports (Linux 6.7): Landlock ABI 4 is needed"),
+        files.starts_with("this kernel cannot restrict access to files (Linux 6.2): Landlock ABI 3 is needed"),
+        "{files}"
+    );
+    assert!(
+        ports
+            .starts_with("this kernel cannot restrict access to files and ports (Linux 6.7): Landlock ABI 4 is needed"),
         "{ports}"
     );
     let has = support().map_or_else(|| "none".to_owned(), |abi| abi.to_string());
@@ -40,7 +44,7 @@ fn a_kernel_that_is_too_old_is_named_with_what_it_lacks() {
 }
 
 #[test]
-fn to_ask_what_landlock_there_is_restricts_this_process_in_nothing() {
+fn the_check_for_landlock_does_not_restrict_this_process() {
     let file = tempfile::NamedTempFile::new().unwrap();
     let _ = support();
     fs::write(file.path(), "x").unwrap();
@@ -50,7 +54,7 @@ fn to_ask_what_landlock_there_is_restricts_this_process_in_nothing() {
 }
 
 #[test]
-fn the_ceiling_of_tasks_grows_with_the_processes_of_a_server_and_is_over_what_runs_already() {
+fn the_limit_of_tasks_grows_with_the_processes_of_a_server_and_exceeds_the_running_ones() {
     let (one, many) = (thread_limit(1), thread_limit(1001));
     assert!(one > TASKS_PER_PROCESS, "{one}: this process and its like are counted as well");
     // What runs meanwhile comes and goes.
@@ -78,18 +82,18 @@ fn settings(entries: &[(&str, u32)]) -> tempfile::TempDir {
 /// The parts of `root` that every user may read: whole, and only listed; a trailing `.` is the root itself.
 fn public(root: &Path) -> (Vec<String>, Vec<String>) {
     let mut public = PublicPart::default();
-    public.look(root, 0);
+    public.collect(root, 0);
     let names = |paths: Vec<PathBuf>| {
         let name = |path: PathBuf| path.strip_prefix(root).unwrap().to_str().unwrap().to_owned();
         let mut names: Vec<String> = paths.into_iter().map(name).collect();
         names.sort();
         names
     };
-    (names(public.whole), names(public.lists))
+    (names(public.readable), names(public.listable))
 }
 
 #[test]
-fn a_server_of_root_reads_of_the_settings_what_every_user_may_read() {
+fn a_server_of_root_reads_only_public_files_of_etc() {
     let open = [("hosts", 0o644), ("ssl/", 0o755), ("ssl/ca", 0o444)];
     assert_eq!(public(settings(&open).path()), (vec![String::new()], Vec::new()), "all of it, as a whole");
 
@@ -115,7 +119,7 @@ fn a_server_of_root_reads_of_the_settings_what_every_user_may_read() {
 }
 
 #[test]
-fn what_is_too_deep_to_be_searched_is_not_read() {
+fn folders_below_the_search_depth_are_not_readable() {
     let deep = |depth: usize| {
         let root = settings(&[]);
         let folder = root.path().join(vec!["d"; depth].join("/"));
@@ -128,7 +132,7 @@ fn what_is_too_deep_to_be_searched_is_not_read() {
 }
 
 #[test]
-fn a_link_among_the_settings_counts_as_what_it_leads_to_and_hides_nothing() {
+fn a_link_in_etc_is_judged_by_its_target() {
     let root = settings(&[("hosts", 0o644), ("secret", 0o600)]);
     std::os::unix::fs::symlink("secret", root.path().join("link")).unwrap();
     let (whole, lists) = public(root.path());
@@ -139,11 +143,11 @@ fn a_link_among_the_settings_counts_as_what_it_leads_to_and_hides_nothing() {
 fn the_own_folder_of_a_server_is_for_no_other_user() {
     let root = tempfile::tempdir().unwrap();
     let own = root.path().join("homes/server");
-    make(&own).unwrap();
-    make(&own).unwrap();
+    create_own_folder(&own).unwrap();
+    create_own_folder(&own).unwrap();
     for folder in [own.clone(), own.join("tmp")] {
         assert_eq!(fs::metadata(&folder).unwrap().permissions().mode() & 0o777, 0o700, "{}", folder.display());
     }
     fs::write(root.path().join("file"), "").unwrap();
-    assert!(make(&root.path().join("file")).is_err());
+    assert!(create_own_folder(&root.path().join("file")).is_err());
 }

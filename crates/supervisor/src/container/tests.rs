@@ -65,7 +65,7 @@ fn a_container_that_is_gone_is_asked_about_once() {
 }
 
 #[test]
-fn a_container_that_removes_itself_meanwhile_is_gone_whatever_its_removal_reports() {
+fn a_container_that_removed_itself_counts_as_gone_even_if_its_removal_fails() {
     let engine = Engine::new(BY_FILE, "rm container; echo no such container >&2; exit 1");
     fs::write(engine.at("container"), "").unwrap();
     assert!(engine.removal().carry_out(ClientEnd::Exited));
@@ -93,7 +93,7 @@ fn a_removal_that_fails_is_tried_again() {
 }
 
 #[test]
-fn an_engine_that_does_not_answer_is_asked_again_unless_its_client_said_that_it_had_failed() {
+fn a_silent_engine_is_asked_again_unless_its_client_reported_a_failure() {
     let fails_once = "if [ -e failed ]; then true; else touch failed; echo cannot connect >&2; exit 1; fi";
     let engine = Engine::new(fails_once, "true");
     assert!(engine.removal().carry_out(ClientEnd::Exited));
@@ -121,28 +121,27 @@ fn an_answer_that_is_only_a_new_line_lists_nothing() {
 }
 
 #[test]
-fn what_the_client_leaves_behind_with_its_output_open_holds_up_no_removal() {
+fn a_process_that_holds_the_client_s_output_open_does_not_delay_the_removal() {
     // It holds the pipe until the removal is done, or for 20 s.
     let holds = "(for i in $(seq 400); do [ -e done ] && exit; sleep 0.05; done) & [ -e container ] && echo 01; true";
     let engine = Engine::new(holds, "rm container");
     fs::write(engine.at("container"), "").unwrap();
-    let begun = Instant::now();
+    let started = Instant::now();
     assert!(engine.removal().carry_out(ClientEnd::Exited));
-    assert!(begun.elapsed() < Duration::from_secs(10), "it waited for the end of the output");
+    assert!(started.elapsed() < Duration::from_secs(10), "it waited for the end of the output");
     fs::write(engine.at("done"), "").unwrap();
 }
 
 #[test]
-fn the_client_of_the_engine_gets_the_variables_of_the_server_and_no_others() {
+fn the_engine_s_client_gets_only_the_variables_of_the_server() {
     let engine = Engine::new("env > variables", "true");
     let removal = engine.removal().with_env(vec![("DOCKER_HOST".into(), "unix:///x".into())]);
     assert!(removal.carry_out(ClientEnd::Exited));
     let variables = fs::read_to_string(engine.at("variables")).unwrap();
     assert!(variables.contains("DOCKER_HOST=unix:///x\n"), "{variables}");
     // Those that a shell makes itself are left.
-    let others: Vec<_> =
-        variables.lines().filter(|line| line.starts_with("CARGO") || line.starts_with("HOME")).collect();
-    assert!(std::env::var_os("CARGO_PKG_NAME").is_some() && others.is_empty(), "{others:?}");
+    let rest: Vec<_> = variables.lines().filter(|line| line.starts_with("CARGO") || line.starts_with("HOME")).collect();
+    assert!(std::env::var_os("CARGO_PKG_NAME").is_some() && rest.is_empty(), "{rest:?}");
 }
 
 #[test]

@@ -1,7 +1,7 @@
 use super::*;
 
 #[test]
-fn a_program_brings_what_it_is_installed_with_and_never_a_home() {
+fn a_program_may_read_its_own_installation_but_never_the_home() {
     let homes = [PathBuf::from("/data/me"), PathBuf::from("/home/me")];
     for (program, installed) in [
         ("/home/me/.nvm/versions/node/v22/bin/node", "/home/me/.nvm/versions/node/v22"),

@@ -25,7 +25,7 @@ fn the_system_and_its_table_say_the_same_about_a_process() {
 }
 
 #[test]
-fn what_is_found_is_killed_also_where_looking_takes_too_long() {
+fn found_processes_are_killed_even_if_the_search_ran_out_of_time() {
     let mut left = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
     let id = table::identity(i32::try_from(left.id()).unwrap()).unwrap();
     assert_eq!(end_all(|| vec![id], Instant::now()), 1);
@@ -89,7 +89,7 @@ fn all_that_was_left_is_stopped_before_any_of_it_is_killed() {
 }
 
 #[test]
-fn where_nothing_was_left_there_is_nothing_to_wait_for() {
+fn waiting_ends_at_once_when_no_marked_process_is_left() {
     let looks = std::cell::Cell::new(0);
     let look = || {
         looks.set(looks.get() + 1);
@@ -100,7 +100,7 @@ fn where_nothing_was_left_there_is_nothing_to_wait_for() {
 }
 
 #[test]
-fn what_a_marked_process_starts_is_found_in_whatever_session_it_is_and_the_process_itself_is_not() {
+fn descendants_of_a_marked_process_are_found_in_every_session_but_not_the_process_itself() {
     mark_this();
     // A supervisor below this one: the marks are told from each other, because the limit goes down.
     let above = getrlimit(Resource::Rttime).maximum.unwrap();

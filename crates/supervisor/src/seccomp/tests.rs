@@ -8,7 +8,7 @@ use libc::{
 
 use super::*;
 
-/// The name of the architecture in what a filter sees.
+/// The number of the architecture in `seccomp_data`.
 #[cfg(target_arch = "x86_64")]
 const ARCH: u32 = 0xc000_003e;
 #[cfg(target_arch = "aarch64")]
@@ -47,14 +47,14 @@ impl FilteredCall {
 }
 
 /// Runs one filter: the few instructions of the kernel's machine that filters consist of.
-fn run(program: &[sock_filter], asked: &FilteredCall) -> u32 {
+fn run(program: &[sock_filter], call_data: &FilteredCall) -> u32 {
     let (mut value, mut at) = (0_u32, 0);
     loop {
         let sock_filter { code, jt, jf, k } = program[at];
         at += 1;
         let mut jump = |is_true: bool| at += usize::from(if is_true { jt } else { jf });
         match u32::from(code) {
-            code if code == libc::BPF_LD | libc::BPF_W | libc::BPF_ABS => value = asked.word(k),
+            code if code == libc::BPF_LD | libc::BPF_W | libc::BPF_ABS => value = call_data.word(k),
             code if code == libc::BPF_ALU | libc::BPF_AND | libc::BPF_K => value &= k,
             code if code == libc::BPF_JMP | libc::BPF_JA => at += k as usize,
             code if code == libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K => jump(value == k),
@@ -66,11 +66,12 @@ fn run(program: &[sock_filter], asked: &FilteredCall) -> u32 {
     }
 }
 
-/// The answer of all filters: of several, the kernel takes the strictest, and of these the one that was put on last.
-fn answer(calls: Calls, asked: &FilteredCall) -> Answer {
+/// The answer of all filters. The kernel takes the strictest answer, and among equally strict ones that of the filter
+/// that was installed last.
+fn answer(calls: Calls, call_data: &FilteredCall) -> Answer {
     let programs = programs(calls).unwrap();
-    let answers = programs.iter().rev().map(|program| run(program, asked));
-    // As the kernel compares them: with a sign.
+    let answers = programs.iter().rev().map(|program| run(program, call_data));
+    // The kernel compares them as signed numbers.
     let strictest = answers.min_by_key(|answer| (answer & libc::SECCOMP_RET_ACTION_FULL).cast_signed()).unwrap();
     match strictest & libc::SECCOMP_RET_ACTION_FULL {
         libc::SECCOMP_RET_ALLOW => Answer::Allowed,
@@ -83,14 +84,14 @@ fn answer(calls: Calls, asked: &FilteredCall) -> Answer {
 
 fn ask(calls: Calls, call: c_long, arguments: &[i64]) -> Answer {
     let mut all = [0; 6];
-    for (place, argument) in all.iter_mut().zip(arguments) {
-        *place = argument.cast_unsigned();
+    for (slot, argument) in all.iter_mut().zip(arguments) {
+        *slot = argument.cast_unsigned();
     }
     answer(calls, &FilteredCall { call: u32::try_from(call).unwrap(), arch: ARCH, arguments: all })
 }
 
 /// Every set of permissions.
-fn all() -> impl Iterator<Item = Calls> {
+fn every_permission_set() -> impl Iterator<Item = Calls> {
     let is = |bits: u8, bit: u8| bits & bit != 0;
     (0..16).map(move |bits| Calls { udp: is(bits, 1), listen: is(bits, 2), local: is(bits, 4), alone: is(bits, 8) })
 }
@@ -103,8 +104,8 @@ const ENOSYS: Answer = Answer::Refused(Errno::ENOSYS);
 const NO_PROTOCOL: Answer = Answer::Refused(Errno::EPROTONOSUPPORT);
 
 #[test]
-fn a_server_with_every_permission_may_not_change_the_system_or_look_into_others() {
-    for calls in all() {
+fn a_server_with_every_permission_cannot_change_the_system_or_inspect_processes() {
+    for calls in every_permission_set() {
         for call in [
             libc::SYS_add_key,
             libc::SYS_bpf,
@@ -146,8 +147,8 @@ fn a_server_with_every_permission_may_not_change_the_system_or_look_into_others(
 }
 
 #[test]
-fn what_every_program_needs_is_left_to_it() {
-    for calls in all() {
+fn calls_that_every_program_needs_are_allowed() {
+    for calls in every_permission_set() {
         for (call, arguments) in [
             (libc::SYS_read, &[0, 1, 1][..]),
             (libc::SYS_write, &[1, 1, 1]),
@@ -183,19 +184,19 @@ fn what_every_program_needs_is_left_to_it() {
 fn calls_of_another_architecture_end_the_program() {
     for arch in [0x4000_0003, 0x4000_0028, 0, u32::MAX] {
         for call in [libc::SYS_read, libc::SYS_ptrace] {
-            let asked = FilteredCall { call: u32::try_from(call).unwrap(), arch, arguments: [0; 6] };
-            assert_eq!(answer(ALL, &asked), Answer::Killed, "{arch:#x}");
+            let call_data = FilteredCall { call: u32::try_from(call).unwrap(), arch, arguments: [0; 6] };
+            assert_eq!(answer(ALL, &call_data), Answer::Killed, "{arch:#x}");
         }
     }
 }
 
 #[test]
-fn calls_that_no_reviewer_has_seen_and_calls_whose_arguments_are_hidden_do_not_exist() {
-    for calls in all() {
+fn unreviewed_calls_and_calls_with_hidden_arguments_are_refused() {
+    for calls in every_permission_set() {
         for call in [libc::SYS_clone3, libc::SYS_openat2, c_long::from(NEWEST_REVIEWED) + 1, 500, 0x3fff_ffff] {
             assert_eq!(ask(calls, call, &[]), ENOSYS, "{call}");
         }
-        // The second numbers of x86-64: the same calls past all filters.
+        // x86-64 has second numbers for the same calls (x32), which filters for the first ones do not match.
         for call in [libc::SYS_read, libc::SYS_ptrace, libc::SYS_mount] {
             assert_eq!(ask(calls, call | 0x4000_0000, &[]), ENOSYS, "{call}");
         }
@@ -213,7 +214,7 @@ fn a_server_makes_threads_and_processes_and_never_namespaces() {
             | libc::CLONE_THREAD
             | libc::CLONE_SETTLS,
     );
-    for calls in all() {
+    for calls in every_permission_set() {
         for flags in [i64::from(libc::SIGCHLD), thread, i64::from(libc::CLONE_VFORK | libc::CLONE_VM | libc::SIGCHLD)] {
             assert_eq!(ask(calls, libc::SYS_clone, &[flags]), Answer::Allowed, "{flags:#x}");
         }
@@ -231,15 +232,15 @@ fn a_server_makes_threads_and_processes_and_never_namespaces() {
 #[test]
 fn a_server_lowers_its_own_limits_but_not_the_mark_of_its_supervisor() {
     let mark = i64::from(libc::RLIMIT_RTTIME);
-    for calls in all() {
+    for calls in every_permission_set() {
         for limit in [libc::RLIMIT_NOFILE, libc::RLIMIT_CORE, libc::RLIMIT_STACK, libc::RLIMIT_CPU].map(i64::from) {
             assert_eq!(ask(calls, libc::SYS_prlimit64, &[0, limit, 0x7fff_0000_0000, 0]), Answer::Allowed);
             assert_eq!(ask(calls, libc::SYS_setrlimit, &[limit, 1]), Answer::Allowed);
-            assert_eq!(ask(calls, libc::SYS_prlimit64, &[77, limit, 0, 1]), EPERM, "another process's");
+            assert_eq!(ask(calls, libc::SYS_prlimit64, &[77, limit, 0, 1]), EPERM, "the limit of another process");
         }
         assert_eq!(ask(calls, libc::SYS_setrlimit, &[mark, 1]), EPERM);
         assert_eq!(ask(calls, libc::SYS_setrlimit, &[mark | 1 << 32, 1]), EPERM, "a longer number");
-        // To read it is no harm. A new value is a pointer, of which either half may be 0.
+        // Reading the limit is harmless. A new value is a pointer, of which either half may be 0.
         assert_eq!(ask(calls, libc::SYS_prlimit64, &[0, mark, 0, 1]), Answer::Allowed);
         for pointer in [1, 0x7fff_0000_0000, 1 << 32, -1] {
             assert_eq!(ask(calls, libc::SYS_prlimit64, &[0, mark, pointer, 0]), EPERM, "{pointer:#x}");
@@ -248,7 +249,7 @@ fn a_server_lowers_its_own_limits_but_not_the_mark_of_its_supervisor() {
 }
 
 #[test]
-fn a_server_that_sees_other_processes_may_not_name_them() {
+fn without_namespaces_a_server_may_not_address_other_processes() {
     let apart = Calls { alone: false, ..ALL };
     for call in [
         libc::SYS_get_robust_list,
@@ -264,7 +265,7 @@ fn a_server_that_sees_other_processes_may_not_name_them() {
     }
     assert_eq!(ask(apart, libc::SYS_pidfd_send_signal, &[0]), EPERM, "its argument is a descriptor");
     assert_eq!(ask(ALL, libc::SYS_pidfd_send_signal, &[3]), Answer::Allowed);
-    // (kind, whose): a process is kind 0 of the one and 1 of the other.
+    // The first argument says what the second one names; a process is 0 for one call and 1 for the other.
     for (call, process) in [(libc::SYS_setpriority, 0), (libc::SYS_ioprio_set, 1)] {
         assert_eq!(ask(apart, call, &[process, 77]), EPERM);
         assert_eq!(ask(ALL, call, &[process, 77]), Answer::Allowed);
@@ -276,7 +277,7 @@ fn a_server_that_sees_other_processes_may_not_name_them() {
 }
 
 #[test]
-fn a_server_reaches_what_programs_have_in_common_only_where_it_has_its_own() {
+fn a_server_uses_shared_ipc_only_in_a_namespace_of_its_own() {
     for call in [
         libc::SYS_inotify_add_watch,
         libc::SYS_msgget,
@@ -288,7 +289,7 @@ fn a_server_reaches_what_programs_have_in_common_only_where_it_has_its_own() {
         libc::SYS_shmctl,
         libc::SYS_shmget,
     ] {
-        for calls in all() {
+        for calls in every_permission_set() {
             let expected = if calls.alone { Answer::Allowed } else { EPERM };
             assert_eq!(ask(calls, call, &[1, 1, 1]), expected, "{call} with {calls:?}");
         }
@@ -296,7 +297,7 @@ fn a_server_reaches_what_programs_have_in_common_only_where_it_has_its_own() {
 }
 
 #[test]
-fn a_server_lends_the_rights_of_its_owner_to_no_file() {
+fn a_server_cannot_set_the_setuid_or_setgid_bit() {
     const CREATES: i64 = libc::O_CREAT as i64;
     const UNNAMED: i64 = (libc::O_TMPFILE | libc::O_WRONLY) as i64;
     for bit in [0o4000, 0o2000, 0o6000] {
@@ -316,13 +317,13 @@ fn a_server_lends_the_rights_of_its_owner_to_no_file() {
             (libc::SYS_open, &[1, CREATES]),
         ] {
             let with = |mode: i64| [before, &[mode]].concat();
-            for calls in all() {
+            for calls in every_permission_set() {
                 assert_eq!(ask(calls, call, &with(bit | 0o755)), EPERM, "{call} {bit:o}");
                 assert_eq!(ask(calls, call, &with(0o1777)), Answer::Allowed, "{call}");
             }
         }
     }
-    // Where it makes no file, the mode is whatever is in that register.
+    // Without a new file, the mode is an unused register with any value.
     let folder = i64::from(libc::O_DIRECTORY | libc::O_RDONLY);
     for flags in [0, folder, i64::from(libc::O_RDWR | libc::O_TRUNC)] {
         assert_eq!(ask(ALL, libc::SYS_openat, &[-100, 1, flags, -1]), Answer::Allowed, "{flags:#o}");
@@ -330,8 +331,8 @@ fn a_server_lends_the_rights_of_its_owner_to_no_file() {
 }
 
 #[test]
-fn a_server_types_into_no_terminal() {
-    for calls in all() {
+fn a_server_cannot_type_into_a_terminal() {
+    for calls in every_permission_set() {
         for request in [0x5412, 0x541c, 0x5412 | 1 << 32] {
             assert_eq!(ask(calls, libc::SYS_ioctl, &[0, request]), EPERM, "{request:#x}");
         }
@@ -348,7 +349,7 @@ fn socket(calls: Calls, family: i32, kind: i32, protocol: i32) -> Answer {
 #[test]
 fn a_server_has_tcp_and_datagrams_only_where_it_may_send_them() {
     let (tcp, udp) = (libc::IPPROTO_TCP, libc::IPPROTO_UDP);
-    for calls in all() {
+    for calls in every_permission_set() {
         let datagrams = if calls.udp { Answer::Allowed } else { EACCES };
         for family in [AF_INET, AF_INET6] {
             for (kind, protocol, expected) in [
@@ -366,7 +367,7 @@ fn a_server_has_tcp_and_datagrams_only_where_it_may_send_them() {
             ] {
                 assert_eq!(socket(calls, family, kind, protocol), expected, "{family} {kind:#x} {protocol} {calls:?}");
             }
-            // Pings are datagrams that are no UDP.
+            // Pings are datagrams of another protocol than UDP.
             assert_ne!(socket(calls, family, SOCK_DGRAM, libc::IPPROTO_ICMP), Answer::Allowed, "{calls:?}");
         }
         for family in [AF_PACKET, AF_VSOCK, AF_ALG, 15, 29, 30, 43, 44, -1] {
@@ -379,7 +380,7 @@ fn a_server_has_tcp_and_datagrams_only_where_it_may_send_them() {
 
 #[test]
 fn a_server_reads_network_interfaces_only_with_udp_and_nothing_else_of_netlink() {
-    for calls in all() {
+    for calls in every_permission_set() {
         let expected = if calls.udp { Answer::Allowed } else { EACCES };
         assert_eq!(socket(calls, AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, 0), expected, "{calls:?}");
         for protocol in [4, 9, 12, 15, 16] {
@@ -389,14 +390,14 @@ fn a_server_reads_network_interfaces_only_with_udp_and_nothing_else_of_netlink()
 }
 
 #[test]
-fn a_server_uses_sockets_that_are_files_only_where_these_are_its_own() {
-    for calls in all() {
+fn a_server_uses_unix_sockets_only_in_namespaces_of_its_own() {
+    for calls in every_permission_set() {
         let expected = if calls.local { Answer::Allowed } else { EACCES };
         for kind in [SOCK_STREAM, SOCK_DGRAM, SOCK_SEQPACKET] {
             assert_eq!(socket(calls, AF_UNIX, kind, 0), expected, "{kind} {calls:?}");
         }
         let pair = |family: i32, kind: i32| ask(calls, libc::SYS_socketpair, &[i64::from(family), i64::from(kind)]);
-        // Either of a pair for datagrams can send to any socket that is a file; a raw one is the same.
+        // A datagram socket of a pair can also send to any Unix socket in the file system, and so can a raw one.
         for kind in [SOCK_DGRAM, SOCK_RAW, SOCK_DGRAM | SOCK_CLOEXEC] {
             assert_eq!(pair(AF_UNIX, kind), expected, "{kind:#x} {calls:?}");
         }
@@ -409,16 +410,16 @@ fn a_server_uses_sockets_that_are_files_only_where_these_are_its_own() {
 
 #[test]
 fn a_server_that_may_bind_no_port_does_not_listen() {
-    for calls in all() {
+    for calls in every_permission_set() {
         let expected = if calls.listen { Answer::Allowed } else { EACCES };
         assert_eq!(ask(calls, libc::SYS_listen, &[3, 16]), expected, "{calls:?}");
     }
 }
 
 #[test]
-fn a_server_connects_in_no_way_of_which_landlock_is_not_asked() {
+fn a_server_cannot_connect_past_landlock() {
     let fast = i64::from(libc::MSG_FASTOPEN);
-    for calls in all() {
+    for calls in every_permission_set() {
         for (call, before) in [(libc::SYS_sendto, 3), (libc::SYS_sendmsg, 2), (libc::SYS_sendmmsg, 3)] {
             let with = |flags: i64| ask(calls, call, &[vec![3; before], vec![flags]].concat());
             for flags in [fast, fast | i64::from(libc::MSG_NOSIGNAL)] {

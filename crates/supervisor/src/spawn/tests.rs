@@ -56,19 +56,19 @@ fn a_server_leads_a_group_of_its_own() {
 }
 
 #[test]
-fn a_server_gets_the_descriptors_that_are_passed_and_no_other() {
+fn a_server_inherits_only_the_passed_descriptors() {
     let (reader, writer) = pipe().unwrap();
     let command = words(&["/bin/sh", "-c", "echo passed >&7; [ -e /proc/self/fd/8 ]"]);
     let child = start(&command, &[], &[(writer.as_raw_fd(), 7)]).unwrap();
     assert_eq!(waitpid(child, None).unwrap(), WaitStatus::Exited(child, 1));
     drop(writer);
-    let mut said = String::new();
-    { reader }.read_to_string(&mut said).unwrap();
-    assert_eq!(said, "passed\n");
+    let mut text = String::new();
+    { reader }.read_to_string(&mut text).unwrap();
+    assert_eq!(text, "passed\n");
 }
 
 #[test]
-fn what_cannot_be_a_command_line_is_refused_before_anything_starts() {
+fn an_impossible_command_line_is_refused_before_anything_starts() {
     let nul = OsString::from_vec(b"a\0b".to_vec());
     assert_eq!(start(&[], &[], &[]), Err(Errno::EINVAL));
     assert_eq!(start(std::slice::from_ref(&nul), &[], &[]), Err(Errno::EINVAL));

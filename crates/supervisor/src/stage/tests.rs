@@ -21,7 +21,7 @@ fn every_stage_survives_its_word_and_starts_this_program_again() {
 }
 
 #[test]
-fn a_word_that_is_no_stage_is_refused() {
+fn an_unknown_stage_is_refused() {
     use std::os::unix::ffi::OsStrExt;
     for word in ["", "begin", "begin:", "begin:7", "begin:x:0", "begin:99999999999:0", "Begin:7:0", "last:7:0", ":7:0"]
     {
@@ -31,7 +31,7 @@ fn a_word_that_is_no_stage_is_refused() {
 }
 
 #[test]
-fn the_command_of_a_confined_server_begins_behind_the_first_bars_and_keeps_its_own() {
+fn the_command_of_a_confined_server_begins_after_the_first_separator() {
     let all = words("confined=yes read=/x -- /bin/server run -- read=/");
     let command = Command::of_words(&all).ok().unwrap();
     assert_eq!(command.program, Path::new("/bin/server"));

@@ -58,35 +58,35 @@ impl Team {
     }
 }
 
-/// Longer than a round of the watch, and not longer than is promised.
-async fn within_a_second(proved: &ProvedToken) {
+/// Waits for the end of a token for at most one second, the promised time.
+async fn ends_within_a_second(proved: &ProvedToken) {
     timeout(Duration::from_secs(1), proved.ended()).await.unwrap();
 }
 
 #[tokio::test]
-async fn a_revoked_token_ends_the_requests_that_are_under_way_and_opens_nothing() {
+async fn a_revoked_token_ends_running_requests_and_opens_no_new_ones() {
     let team = Team::new().await;
     let ((one, id), (other, _)) = (team.token(None).await, team.token(None).await);
     let (proved, stays) = (team.prove(&one).await.unwrap(), team.prove(&other).await.unwrap());
     assert_eq!(team.store.revoke_tokens(Tokens::Id(&id), &by()).await.unwrap(), 1);
-    within_a_second(&proved).await;
+    ends_within_a_second(&proved).await;
     assert!(team.prove(&one).await.is_none());
     assert!(!stays.0.ended.is_cancelled() && team.prove(&other).await.is_some());
 }
 
 #[tokio::test]
-async fn another_role_ends_what_stands_and_counts_for_the_next_request() {
+async fn a_changed_role_ends_open_requests_and_applies_to_the_next() {
     let team = Team::new().await;
     let (secret, _) = team.token(None).await;
     let proved = team.prove(&secret).await.unwrap();
     assert_eq!(proved.member().role(), Role::User);
     team.store.put_member(&ann(Role::Viewer), &by()).await.unwrap();
-    within_a_second(&proved).await;
+    ends_within_a_second(&proved).await;
     assert_eq!(team.prove(&secret).await.unwrap().member().role(), Role::Viewer);
 }
 
 #[tokio::test]
-async fn a_token_that_cannot_be_read_keeps_no_other_from_ending() {
+async fn an_unreadable_token_does_not_keep_other_tokens_from_ending() {
     let team = Team::new().await;
     let tokens = [team.token(None).await, team.token(None).await, team.token(None).await];
     let mut proved = Vec::new();
@@ -97,12 +97,12 @@ async fn a_token_that_cannot_be_read_keeps_no_other_from_ending() {
     team.damage(unreadable).await;
     for (_, id) in revoked {
         assert_eq!(team.store.revoke_tokens(Tokens::Id(id), &by()).await.unwrap(), 1);
-        within_a_second(&proved.remove(1)).await;
+        ends_within_a_second(&proved.remove(1)).await;
     }
 }
 
 #[tokio::test]
-async fn a_token_stands_until_its_end() {
+async fn a_token_is_valid_until_it_expires() {
     let team = Team::new().await;
     let (secret, _) = team.token(Some(Utc::now() + chrono::Duration::seconds(2))).await;
     let proved = team.prove(&secret).await.unwrap();
@@ -119,28 +119,28 @@ async fn a_known_token_needs_no_store_and_an_unknown_one_is_refused_without_it()
     assert!(Arc::ptr_eq(&team.prove(&secret).await.unwrap().0, &proved.0));
     let unknown = Secret::new(Purpose::Personal).unwrap();
     assert!(matches!(team.authority.prove(unknown.reveal()).await, Err(Unavailable::Store(_))));
-    // What cannot be a token needs no store to be refused.
+    // A text that cannot be a token is refused without the store.
     assert!(team.authority.prove("guess").await.unwrap().is_none());
     assert_eq!(team.watching.len(), 1);
 }
 
 #[tokio::test]
-async fn only_tokens_in_use_take_room_beyond_the_bound() {
+async fn only_tokens_in_use_are_kept_beyond_the_bound() {
     let team = Team::new().await;
     let (secret, _) = team.token(None).await;
     let token = team.store.team_token(secret.hash()).await.unwrap().unwrap();
     let proved = || ProvedToken::of(Proof::Kept(token.clone()));
     let mut known = KnownTokens::default();
-    let held = known.keep(TokenHash::of("held"), proved()).unwrap();
+    let in_use = known.keep(TokenHash::of("in use"), proved()).unwrap();
     for number in 1..=MAX_KNOWN {
         assert!(known.keep(TokenHash::of(&number.to_string()), proved()).is_some());
     }
     assert!(known.by_hash.len() <= MAX_KNOWN);
-    assert!(known.by_hash.contains_key(&TokenHash::of("held")) && !held.0.ended.is_cancelled());
+    assert!(known.by_hash.contains_key(&TokenHash::of("in use")) && !in_use.0.ended.is_cancelled());
 }
 
 #[tokio::test]
-async fn all_of_many_tokens_in_use_end_within_a_second() {
+async fn many_revoked_tokens_all_end_within_a_second() {
     let team = Team::new().await;
     let mut proved = Vec::new();
     for _ in 0..PART + 10 {

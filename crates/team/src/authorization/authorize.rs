@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{
     browser::{is_from_here, way_of},
-    door::{FrontDoor, SignedIn, by},
+    door::{FrontDoor, SignedIn, caller_of},
     page::{notice, see_other},
     parameters::Parameters,
     random::random_text,
@@ -133,7 +133,7 @@ async fn allow(door: &FrontDoor, asked: &ConsentRequest, person: &SignedIn) -> R
         code: TokenHash::of(&code),
     };
     door.clients.keep(client).await?;
-    if !door.store.begin_grant(&grant, &by(member, Some(&client.name))).await? {
+    if !door.store.begin_grant(&grant, &caller_of(member, Some(&client.name))).await? {
         return Err(Stop::SignIn);
     }
     Ok(see_other(&reply(door, &asked.to, &[("code", &code)])))

@@ -1,4 +1,4 @@
-//! The page that asks a person, and the seal that ties its form to the content of the page and to one browser.
+//! The page that asks the user, and the seal that ties its form to the content of the page and to one browser.
 
 use axum::response::Response;
 use chrono::Utc;
@@ -17,12 +17,12 @@ use crate::{
     provider::Provider,
 };
 
-/// How long a person can answer a page, in seconds.
+/// How long the user can answer a page, in seconds.
 const ANSWER_TIME: i64 = 30 * 60;
 
-/// A form of the page.
+/// The form of the page.
 pub(super) struct Form<'a> {
-    /// The query with which the client asked.
+    /// The query of the client's request.
     pub(super) query: &'a str,
     /// The time until which it is valid, in seconds since 1970.
     pub(super) ends: i64,
@@ -59,7 +59,7 @@ impl<'a> Form<'a> {
     }
 }
 
-/// The page that asks whether the client may act in the name of the person.
+/// Returns the page that asks the user whether the client may act in their name.
 pub(super) fn ask(door: &FrontDoor, asked: &ConsentRequest, person: &SignedIn, form: &Form<'_>) -> Response {
     let client = &asked.to.client;
     let (answer_to, warning) = destination(&asked.to.redirect_uri);
@@ -85,10 +85,10 @@ pub(super) fn ask(door: &FrontDoor, asked: &ConsentRequest, person: &SignedIn, f
         }
         form method="post" action="/sign-out" {
             input type="hidden" name="to" value=(format!("/oauth/authorize?{}", form.query));
-            p.small { "Not " (person.member.name()) "? " button.plain type="submit" { "Sign in as another person" } }
+            p.small { "Not " (person.member.name()) "? " button.plain type="submit" { "Sign in as another user" } }
         }
     };
-    page(StatusCode::OK, "Allow this client?", &body, &forms(door, &asked.to.redirect_uri))
+    page(StatusCode::OK, "Allow this client?", &body, &form_targets(door, &asked.to.redirect_uri))
 }
 
 /// Describes the tools that the client may call.
@@ -113,15 +113,15 @@ fn destination(redirect_uri: &str) -> (String, &'static str) {
     }
 }
 
-/// The host and port of an address on the person's own machine.
+/// Returns the host and port of an address on the user's own machine.
 fn local_host(redirect_uri: &str) -> &str {
     let host = redirect_uri.split('/').nth(2).unwrap_or_default();
     host.split(['?', '#', ';', ',']).next().unwrap_or_default()
 }
 
-/// The places to which the forms may lead, including redirects: the client, any https site to which the client
-/// redirects further, and the provider, where another person can sign in.
-fn forms(door: &FrontDoor, redirect_uri: &str) -> String {
+/// Returns the sources for `form-action`, including redirects: the client, any https site to which the client redirects
+/// further, and the provider, where another user can sign in.
+fn form_targets(door: &FrontDoor, redirect_uri: &str) -> String {
     let client = match target(redirect_uri) {
         Target::Site(_) => String::new(),
         // Sources cannot name IPv6 addresses (CSP 3, 2.3.1).
@@ -165,7 +165,7 @@ mod tests {
         let form = Form::now("client_id=trc_1");
         let seal = form.seal(&request, &person);
         assert!(form.is_sealed_by(&seal, &request, &person));
-        assert!(form.is_sealed_by(&seal.to_uppercase(), &request, &person), "digits have no case");
+        assert!(form.is_sealed_by(&seal.to_uppercase(), &request, &person), "hexadecimal digits have no case");
         assert!(!form.is_sealed_by(&seal, &request, &ann("another cookie")));
         assert!(!form.is_sealed_by(&seal, &asked("Renamed", "https://client.example/back"), &person));
         assert!(!form.is_sealed_by(&seal, &asked("A client", "https://evil.example/back"), &person));
@@ -176,11 +176,11 @@ mod tests {
 
         let old = Form { query: "client_id=trc_1", ends: Utc::now().timestamp() - 1 };
         let seal = old.seal(&request, &person);
-        assert!(!old.is_sealed_by(&seal, &request, &person), "its time is over");
+        assert!(!old.is_sealed_by(&seal, &request, &person), "the form has expired");
     }
 
     #[test]
-    fn parts_of_a_seal_cannot_be_moved_from_one_to_the_next() {
+    fn bytes_cannot_move_between_the_parts_of_a_seal() {
         let (request, person) = (asked("A client", "https://client.example/back"), ann("cookie"));
         let mut moved = asked("A client", "https://client.example/back");
         moved.scope = "cp".to_owned();
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn the_page_says_in_words_where_the_answer_goes() {
+    fn the_page_describes_the_destination_of_the_answer() {
         for (uri, place, warning) in [
             ("https://client.example/back", "client.example", "that web site"),
             ("https://client.example:8443/back", "client.example:8443", "that web site"),

@@ -44,10 +44,10 @@ pub(crate) async fn server(State(door): State<Arc<FrontDoor>>) -> Response {
     for_clients(
         Json(json!({
             "issuer": door.issuer(),
-            "authorization_endpoint": door.place("oauth/authorize"),
-            "token_endpoint": door.place("oauth/token"),
-            "registration_endpoint": door.place("oauth/register"),
-            "revocation_endpoint": door.place("oauth/revoke"),
+            "authorization_endpoint": door.address_of("oauth/authorize"),
+            "token_endpoint": door.address_of("oauth/token"),
+            "registration_endpoint": door.address_of("oauth/register"),
+            "revocation_endpoint": door.address_of("oauth/revoke"),
             "scopes_supported": [SCOPE],
             "response_types_supported": ["code"],
             "response_modes_supported": ["query"],

@@ -16,7 +16,7 @@ use super::{
     token::{form, required},
 };
 use crate::{
-    door::{FrontDoor, by},
+    door::{FrontDoor, caller_of},
     random::RefreshToken,
     tokens::looks_like_one,
 };
@@ -41,7 +41,7 @@ async fn revoked(door: &FrontDoor, headers: &HeaderMap, body: &[u8]) -> Result<R
         let failure = Failure::new("invalid_client", "the token was given to another client");
         return Err(failure.of_client(form.get("client_id")).of_member(&found.member));
     }
-    let by = by(&found.member, Some(&found.client));
+    let by = caller_of(&found.member, Some(&found.client));
     door.store.end_grant(&found.family, &by).await?;
     door.store.revoke_tokens(Tokens::Family(&found.family), &by).await?;
     Ok(StatusCode::OK.into_response())

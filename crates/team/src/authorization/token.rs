@@ -24,7 +24,7 @@ use super::{
     request::scope,
 };
 use crate::{
-    door::{FrontDoor, by},
+    door::{FrontDoor, caller_of},
     endpoint::Endpoint,
     parameters::Parameters,
     random::RefreshToken,
@@ -163,7 +163,7 @@ const REUSED: &str = "the refresh token was used before: all tokens of its grant
 
 /// Ends a grant whose tokens were perhaps stolen.
 async fn end(door: &FrontDoor, grant: &Grant, why: &str) -> Result<Response, Failure> {
-    let by = by(&grant.member, Some(&grant.client_name));
+    let by = caller_of(&grant.member, Some(&grant.client_name));
     door.store.end_grant(&grant.family, &by).await?;
     door.store.revoke_tokens(Tokens::Family(&grant.family), &by).await?;
     Err(Failure::new("invalid_grant", why).of_member(&grant.member))
@@ -200,8 +200,8 @@ async fn access(door: &FrontDoor, grant: &Grant, refresh: &RefreshToken) -> Resu
         ends_at: Utc::now().checked_add_signed(ACCESS_TIME),
     };
     let owner = TokenOwner { issuer: grant.member.issuer(), subject: grant.member.subject() };
-    let kept = door.store.keep_token(owner, &token, &by(&grant.member, Some(&grant.client_name))).await?;
-    if kept.is_none() {
+    let stored = door.store.keep_token(owner, &token, &caller_of(&grant.member, Some(&grant.client_name))).await?;
+    if stored.is_none() {
         return Err(Failure::new("invalid_grant", "this member is no longer one of the team").of_member(&grant.member));
     }
     let body = json!({

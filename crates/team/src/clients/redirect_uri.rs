@@ -1,4 +1,4 @@
-//! The addresses to which the answer for a client may go (OAuth 2.1, 2.3; RFC 8252, 7 and 8).
+//! The addresses to which the browser may bring the answer for a client (OAuth 2.1, 2.3; RFC 8252, 7 and 8).
 
 use url::{Host, Url};
 
@@ -25,23 +25,23 @@ const KNOWN_SCHEMES: &[&str] = &[
 pub(crate) enum Target {
     /// A web site.
     Site(String),
-    /// A program on the person's own machine.
+    /// A program on the user's own machine.
     ThisMachine,
     /// The program that has registered this scheme.
     Program(String),
 }
 
-/// Whether answers for a client may go to `uri`: https, http on this machine, or the scheme of a program.
+/// Checks whether answers for a client may go to `uri`: https, http on this machine, or the scheme of a program.
 ///
 /// # Errors
-/// Why not.
+/// The reason why not.
 pub(crate) fn check(uri: &str) -> Result<(), &'static str> {
     if uri.len() > MAX_URI {
         return Err("an address for answers is longer than 1024 bytes");
     }
-    // Only characters that a header and a page can hold as they are.
+    // Only characters that headers and pages need not escape.
     if !uri.bytes().all(|byte| byte.is_ascii_graphic() && !b"\"<>\\^`{|}".contains(&byte)) {
-        return Err("an address for answers has characters that no address has");
+        return Err("an address for answers has characters that must be percent-encoded");
     }
     let Ok(url) = uri.parse::<Url>() else { return Err("an address for answers cannot be parsed") };
     if uri.contains('#') {
@@ -56,14 +56,14 @@ pub(crate) fn check(uri: &str) -> Result<(), &'static str> {
             Err("an address for answers begins with neither https:// nor http://")
         }
         "https" if url.has_host() => Ok(()),
-        "http" if is_here(&url) => Ok(()),
-        "https" | "http" => Err("an address for answers is neither https nor on the person's own machine"),
+        "http" if is_local(&url) => Ok(()),
+        "https" | "http" => Err("an address for answers is neither https nor on the user's own machine"),
         scheme if scheme.contains('.') || KNOWN_SCHEMES.contains(&scheme) => Ok(()),
         _ => Err("an address for answers has a scheme that is not a reversed domain name, as `com.example.app`"),
     }
 }
 
-fn is_here(url: &Url) -> bool {
+fn is_local(url: &Url) -> bool {
     match url.host() {
         Some(Host::Domain(name)) => name == "localhost",
         Some(Host::Ipv4(address)) => address == std::net::Ipv4Addr::LOCALHOST,
@@ -72,15 +72,15 @@ fn is_here(url: &Url) -> bool {
     }
 }
 
-/// Whether `asked` is the address `own` of a client, byte by byte. On the person's own machine the port may differ,
-/// because the system assigns it (RFC 8252, 7.3).
-pub(super) fn covers(own: &str, asked: &str) -> bool {
-    if own == asked {
+/// Returns whether `requested` is the address `registered` of a client, byte by byte. On the user's own machine the port
+/// may differ, because the system assigns it (RFC 8252, 7.3).
+pub(super) fn covers(registered: &str, requested: &str) -> bool {
+    if registered == requested {
         return true;
     }
-    let (Ok(mut one), Ok(mut other)) = (own.parse::<Url>(), asked.parse::<Url>()) else { return false };
-    let are_local = one.scheme() == "http" && other.scheme() == "http" && is_here(&one) && is_here(&other);
-    if !are_local || check(asked).is_err() {
+    let (Ok(mut one), Ok(mut other)) = (registered.parse::<Url>(), requested.parse::<Url>()) else { return false };
+    let are_local = one.scheme() == "http" && other.scheme() == "http" && is_local(&one) && is_local(&other);
+    if !are_local || check(requested).is_err() {
         return false;
     }
     let is_reset = one.set_port(None).is_ok() && other.set_port(None).is_ok();
@@ -90,7 +90,7 @@ pub(super) fn covers(own: &str, asked: &str) -> bool {
 /// Returns the target of an address.
 pub(crate) fn target(uri: &str) -> Target {
     match uri.parse::<Url>() {
-        Ok(url) if url.scheme() == "http" && is_here(&url) => Target::ThisMachine,
+        Ok(url) if url.scheme() == "http" && is_local(&url) => Target::ThisMachine,
         Ok(url) if url.scheme() == "https" => {
             let port = url.port().map(|port| format!(":{port}")).unwrap_or_default();
             Target::Site(url.host_str().unwrap_or_default().to_owned() + &port)
@@ -105,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn answers_go_to_https_to_this_machine_and_to_programs() {
+    fn redirects_go_only_to_https_this_machine_and_programs() {
         for uri in [
             "https://claude.ai/api/mcp/auth_callback",
             "https://client.example:8443/back?a=b",
@@ -155,7 +155,7 @@ mod tests {
         assert!(covers("http://127.0.0.1/back", "http://127.0.0.1:4000/back"));
         assert!(covers("http://localhost:1/back?x=1", "http://localhost:2/back?x=1"));
         assert!(covers("http://[::1]/", "http://[::1]:9/"));
-        for (own, asked) in [
+        for (registered, requested) in [
             ("https://client.example/back", "https://client.example:8443/back"),
             ("https://client.example/back", "https://client.example/back/"),
             ("https://client.example/back", "https://client.example/back?x=1"),
@@ -168,7 +168,7 @@ mod tests {
             ("http://127.0.0.1/back", "http://127.0.0.1.evil.example/back"),
             ("com.example.app:/back", "com.example.app:/other"),
         ] {
-            assert!(!covers(own, asked), "{own} {asked}");
+            assert!(!covers(registered, requested), "{registered} {requested}");
         }
     }
 }

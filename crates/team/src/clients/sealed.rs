@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_id_holds_what_its_client_said_and_no_other_id_does() {
+    fn a_sealed_client_id_holds_exactly_its_registration() {
         let sealer = || Sealer::new(random_text::<32>("").unwrap());
         let (sealer, other) = (sealer(), sealer());
         let uris = ["http://127.0.0.1/back".to_owned()];

@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn what_goes_beyond_a_quota_is_a_debt_in_a_minute_and_forgiven_with_the_next_hour() {
+    fn overuse_counts_against_the_next_minute_but_not_against_the_next_hour() {
         let mut minute = meter("result_bytes_per_minute", 100.0, 0.0, "2100-01-01T10:00:00Z");
         minute.add(200);
         assert_eq!(minute.wait(), Some(Duration::from_secs_f64(60.6)));
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_goes_back_gives_nothing_back() {
+    fn a_clock_that_goes_back_frees_no_quota() {
         let mut minute = meter("calls_per_minute", 6.0, 6.0, "2100-01-01T10:00:00Z");
         minute.look(time("2100-01-01T09:00:00Z"));
         assert_eq!(minute.used(), 6);

@@ -137,7 +137,7 @@ fn review(limits: &[(&str, f64)]) -> BTreeMap<Arc<str>, Arc<ToolProfile>> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_clients_of_a_profile_share_its_quotas_which_change_without_forgetting_what_was_used() {
+async fn the_clients_of_a_profile_share_its_quotas_and_a_changed_quota_keeps_the_use() {
     let quotas = quotas("");
     quotas.set_profiles(&review(&[("calls_per_hour", 2.0), ("calls_at_once", 1.0)]));
     let begin = |subject| quotas.begin(&caller(subject).profile("review"), Work::Call);
@@ -191,7 +191,7 @@ async fn resumed(limits: &str, store: &Store) -> TenantQuotas {
 }
 
 #[tokio::test]
-async fn what_was_used_in_an_hour_or_longer_survives_a_restart_and_a_minute_does_not() {
+async fn use_per_hour_or_longer_survives_a_restart_and_use_per_minute_does_not() {
     let folder = tempfile::tempdir().unwrap();
     let store = Store::open(folder.path().join("toolrack.db")).await.unwrap();
     let limits = "calls_per_month = 3\neach_member = { calls_per_minute = 2, result_bytes_per_hour = 100 }";
@@ -224,7 +224,7 @@ async fn what_was_used_in_an_hour_or_longer_survives_a_restart_and_a_minute_does
 }
 
 #[tokio::test]
-async fn nothing_is_written_while_nothing_is_used_and_the_end_writes_the_rest() {
+async fn unused_quotas_are_not_written_and_the_rest_is_written_at_the_end() {
     let folder = tempfile::tempdir().unwrap();
     let store = Store::open(folder.path().join("toolrack.db")).await.unwrap();
     let quotas = resumed("calls_per_day = 9\neach_member = { calls_at_once = 1 }", &store).await;

@@ -91,7 +91,7 @@ async fn a_code_for_one_endpoint_gives_no_token_for_another() {
 }
 
 #[tokio::test]
-async fn a_client_that_asks_for_a_secret_is_told_that_it_gets_none() {
+async fn a_client_that_requests_a_secret_gets_an_error() {
     let stage = Stage::new().await;
     let asked = json!({
         "client_name": "A client", "redirect_uris": [BACK], "token_endpoint_auth_method": "client_secret_basic",
@@ -179,7 +179,7 @@ async fn a_request_whose_answer_could_go_astray_is_shown_and_never_redirected() 
 }
 
 #[tokio::test]
-async fn what_is_wrong_besides_is_told_to_the_client_once_a_person_has_signed_in() {
+async fn other_errors_reach_the_client_once_the_member_has_signed_in() {
     let stage = Stage::new().await;
     let client = stage.client().await;
     let cases = [
@@ -213,7 +213,7 @@ async fn what_is_wrong_besides_is_told_to_the_client_once_a_person_has_signed_in
 }
 
 #[tokio::test]
-async fn a_person_who_must_sign_in_first_comes_back_to_the_same_request() {
+async fn a_user_who_must_sign_in_first_comes_back_to_the_same_request() {
     let stage = Stage::new().await;
     let client = stage.client().await;
     let url = stage.authorize(&client, &[]);
@@ -224,7 +224,7 @@ async fn a_person_who_must_sign_in_first_comes_back_to_the_same_request() {
 }
 
 #[tokio::test]
-async fn programs_on_the_persons_machine_may_choose_their_port() {
+async fn programs_on_the_user_s_machine_may_choose_their_port() {
     let stage = Stage::new().await;
     let client = stage.client_called("A client", "http://127.0.0.1/back").await;
     let url = stage.authorize(&client, &[("redirect_uri", "http://127.0.0.1:51234/back")]);

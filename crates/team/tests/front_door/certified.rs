@@ -69,7 +69,7 @@ mod needs_provider {
     }
 
     #[tokio::test]
-    async fn a_person_signs_in_allows_a_client_and_its_tokens_live_and_end_as_they_should() {
+    async fn a_user_signs_in_and_allows_a_client_whose_tokens_are_renewed_and_end() {
         let (listener, url) = listen().await;
         let (_provider, issuer) = provider(url.join("/sign-in/back").unwrap().as_str()).await;
         let stage = Stage::on(listener, url, &sign_in_section(&issuer)).await;

@@ -29,7 +29,7 @@ async fn post(stage: &Stage, browser: &mut Browser, page: &Answer, changed: &[(&
 }
 
 #[tokio::test]
-async fn the_page_shows_who_asks_where_the_answer_goes_and_who_is_signed_in() {
+async fn the_page_shows_the_client_the_destination_and_the_user() {
     let stage = Stage::new().await;
     let client = stage.client_called("Claude", "https://evil.example/back").await;
     let page = stage.ann().await.get(&stage.authorize(&client, &[("redirect_uri", "https://evil.example/back")])).await;
@@ -80,7 +80,7 @@ async fn the_code_goes_to_the_client_with_its_state_and_who_answers() {
 }
 
 #[tokio::test]
-async fn a_person_who_refuses_gives_nothing() {
+async fn a_user_who_refuses_gives_no_value() {
     let stage = Stage::new().await;
     let (mut ann, page) = asked(&stage).await;
     for answer in ["deny", "", "yes"] {
@@ -105,7 +105,7 @@ async fn a_form_of_another_page_is_refused() {
 }
 
 #[tokio::test]
-async fn an_answer_counts_only_for_what_was_shown_in_that_browser() {
+async fn an_answer_is_valid_only_for_the_page_shown_in_that_browser() {
     let stage = Stage::new().await;
     let (mut ann, page) = asked(&stage).await;
     let other = stage.client_called("Another client", BACK).await;

@@ -46,7 +46,7 @@ fn said(provider: &Provider, stage: &Stage, changed: &Value) -> Value {
 }
 
 #[tokio::test]
-async fn a_token_of_a_trusted_issuer_stands_for_a_person_or_a_service() {
+async fn a_token_of_a_trusted_issuer_proves_a_user_or_a_service() {
     let (provider, stage, issuers) = stage().await;
     let token = provider.signed(said(&provider, &stage, &json!({})), "at+jwt");
     let vouched = issuers.verify(&token).await.unwrap().unwrap();
@@ -118,11 +118,11 @@ async fn forged_and_misused_tokens_prove_nothing() {
         Fault::Critical,
     ];
     for fault in faults {
-        provider.goes_wrong(fault);
+        provider.set_fault(fault);
         let token = provider.signed(said(&provider, &stage, &json!({})), "at+jwt");
         assert_eq!(issuers.verify(&token).await.unwrap(), None, "{fault:?}");
     }
-    provider.is_well();
+    provider.clear_fault();
     for (kind, changed) in [
         // ID tokens, logout tokens, and statements of other kinds.
         ("JWT", json!({ "nonce": "x" })),
@@ -162,7 +162,7 @@ async fn forged_and_misused_tokens_prove_nothing() {
 }
 
 #[tokio::test]
-async fn what_is_no_signed_statement_is_an_unknown_token() {
+async fn a_token_that_is_no_signed_statement_is_unknown() {
     let (provider, stage, issuers) = stage().await;
     let good = provider.signed(said(&provider, &stage, &json!({})), "at+jwt");
     let large = provider.signed(said(&provider, &stage, &json!({ "more": "x".repeat(17_000) })), "at+jwt");
@@ -193,15 +193,15 @@ async fn one_issuer_cannot_speak_for_another() {
 async fn an_issuer_that_is_down_leaves_it_open_whether_a_token_counts() {
     let (provider, stage, issuers) = stage().await;
     let token = provider.signed(said(&provider, &stage, &json!({})), "at+jwt");
-    provider.goes_wrong(Fault::Down);
+    provider.set_fault(Fault::Down);
     let error = issuers.verify(&token).await.unwrap_err().to_string();
     assert!(error.contains("502"), "{error}");
     assert!(stage.refusals().await.is_empty());
 
-    provider.is_well();
+    provider.clear_fault();
     let issuers = self::issuers(&stage);
     assert!(issuers.verify(&token).await.unwrap().is_some());
-    provider.goes_wrong(Fault::Down);
+    provider.set_fault(Fault::Down);
     assert!(issuers.verify(&token).await.unwrap().is_some(), "its keys are known");
 }
 
@@ -211,7 +211,7 @@ async fn a_flood_of_unknown_keys_makes_no_flood_of_requests() {
     provider.plan.lock().keys.insert(0, Key::new("k-2"));
     let token = provider.signed(said(&provider, &stage, &json!({})), "at+jwt");
     assert!(issuers.verify(&token).await.unwrap().is_some());
-    provider.goes_wrong(Fault::UnknownKid);
+    provider.set_fault(Fault::UnknownKid);
     for _ in 0..20 {
         let token = provider.signed(said(&provider, &stage, &json!({})), "at+jwt");
         assert_eq!(issuers.verify(&token).await.unwrap(), None);
@@ -220,7 +220,7 @@ async fn a_flood_of_unknown_keys_makes_no_flood_of_requests() {
 }
 
 #[tokio::test]
-async fn a_removed_person_whose_token_an_issuer_signed_begins_anew() {
+async fn a_removed_member_with_a_token_of_an_issuer_gets_a_new_membership() {
     let (provider, stage, issuers) = stage().await;
     let store = stage.store.clone();
     let authority = Arc::new(Authority::new(store.clone()).trusting(issuers));

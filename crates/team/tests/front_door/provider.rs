@@ -1,4 +1,4 @@
-//! A provider that does what a test wants: an OpenID provider for browsers, and an issuer of access tokens.
+//! A provider whose faults a test sets: an OpenID provider for browsers, and an issuer of access tokens.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -24,7 +24,7 @@ use url::Url;
 
 use crate::stage::{listen, serve};
 
-/// What goes wrong.
+/// A fault of the provider.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
     Audience,
@@ -49,13 +49,14 @@ pub(crate) enum Fault {
     TokenDown,
 }
 
+/// The answers of the provider.
 pub(crate) struct Plan {
-    /// What it says of the person.
+    /// The claims about the user.
     pub(crate) person: Value,
-    /// What it says at its userinfo endpoint alone.
+    /// The claims at the userinfo endpoint.
     pub(crate) userinfo: Value,
     pub(crate) fault: Option<Fault>,
-    /// The keys, of which the first signs, and all are published.
+    /// The published keys; the first one signs.
     pub(crate) keys: Vec<Key>,
     /// How often its keys were fetched.
     pub(crate) keys_fetched: usize,
@@ -117,11 +118,11 @@ impl Provider {
         self.url.as_str().trim_end_matches('/')
     }
 
-    pub(crate) fn goes_wrong(&self, fault: Fault) {
+    pub(crate) fn set_fault(&self, fault: Fault) {
         self.plan.lock().fault = Some(fault);
     }
 
-    pub(crate) fn is_well(&self) {
+    pub(crate) fn clear_fault(&self) {
         self.plan.lock().fault = None;
     }
 
@@ -129,21 +130,21 @@ impl Provider {
         self.plan.lock().fault == Some(fault)
     }
 
-    /// Signs what is said, as far as the fault of the moment lets it.
-    pub(crate) fn signed(&self, mut said: Value, kind: &str) -> String {
+    /// Signs the claims, after the current fault has changed them.
+    pub(crate) fn signed(&self, mut claims: Value, kind: &str) -> String {
         let plan = self.plan.lock();
         let now = Utc::now().timestamp();
-        let set = |said: &mut Value, name: &str, value: Value| said[name] = value;
+        let set = |claims: &mut Value, name: &str, value: Value| claims[name] = value;
         match plan.fault {
-            Some(Fault::Audience) => set(&mut said, "aud", json!(["other", "https://other.example/mcp"])),
-            Some(Fault::Issuer) => set(&mut said, "iss", json!("https://evil.example")),
-            Some(Fault::Nonce) => set(&mut said, "nonce", json!("another")),
-            Some(Fault::NoNonce) => drop(said.as_object_mut().unwrap().shift_remove("nonce")),
-            Some(Fault::Azp) => set(&mut said, "azp", json!("another")),
-            Some(Fault::Expired) => set(&mut said, "exp", json!(now - 61)),
-            Some(Fault::Early) => set(&mut said, "nbf", json!(now + 120)),
-            Some(Fault::Future) => set(&mut said, "iat", json!(now + 120)),
-            Some(Fault::NoExpiry) => drop(said.as_object_mut().unwrap().shift_remove("exp")),
+            Some(Fault::Audience) => set(&mut claims, "aud", json!(["other", "https://other.example/mcp"])),
+            Some(Fault::Issuer) => set(&mut claims, "iss", json!("https://evil.example")),
+            Some(Fault::Nonce) => set(&mut claims, "nonce", json!("another")),
+            Some(Fault::NoNonce) => drop(claims.as_object_mut().unwrap().shift_remove("nonce")),
+            Some(Fault::Azp) => set(&mut claims, "azp", json!("another")),
+            Some(Fault::Expired) => set(&mut claims, "exp", json!(now - 61)),
+            Some(Fault::Early) => set(&mut claims, "nbf", json!(now + 120)),
+            Some(Fault::Future) => set(&mut claims, "iat", json!(now + 120)),
+            Some(Fault::NoExpiry) => drop(claims.as_object_mut().unwrap().shift_remove("exp")),
             _ => {}
         }
         let key = &plan.keys[0];
@@ -151,26 +152,26 @@ impl Provider {
         header.typ = (!kind.is_empty()).then(|| kind.to_owned());
         header.kid = Some(key.id.clone());
         match plan.fault {
-            Some(Fault::OtherKey) => encode(&header, &said, &Key::new("k-1").secret).unwrap(),
+            Some(Fault::OtherKey) => encode(&header, &claims, &Key::new("k-1").secret).unwrap(),
             Some(Fault::UnknownKid) => {
                 header.kid = Some("unknown".to_owned());
-                encode(&header, &said, &key.secret).unwrap()
+                encode(&header, &claims, &key.secret).unwrap()
             }
             Some(Fault::Critical) => {
                 header.crit = Some(vec!["b64".to_owned()]);
-                encode(&header, &said, &key.secret).unwrap()
+                encode(&header, &claims, &key.secret).unwrap()
             }
             Some(Fault::AlgNone) => {
                 let part = |value: &Value| URL_SAFE_NO_PAD.encode(value.to_string());
-                format!("{}.{}.", part(&json!({ "alg": "none", "typ": kind, "kid": key.id })), part(&said))
+                format!("{}.{}.", part(&json!({ "alg": "none", "typ": kind, "kid": key.id })), part(&claims))
             }
             Some(Fault::HmacWithPublicKey) => {
                 let mut header = Header::new(Algorithm::HS256);
                 (header.typ, header.kid) = (Some(kind.to_owned()), Some(key.id.clone()));
                 let public = URL_SAFE_NO_PAD.decode(key.public["x"].as_str().unwrap()).unwrap();
-                encode(&header, &said, &EncodingKey::from_secret(&public)).unwrap()
+                encode(&header, &claims, &EncodingKey::from_secret(&public)).unwrap()
             }
-            _ => encode(&header, &said, &key.secret).unwrap(),
+            _ => encode(&header, &claims, &key.secret).unwrap(),
         }
     }
 }
@@ -195,12 +196,12 @@ async fn keys(State(provider): State<Provider>) -> Response {
     let mut plan = provider.plan.lock();
     plan.keys_fetched += 1;
     let mut keys: Vec<_> = plan.keys.iter().map(|key| key.public.clone()).collect();
-    // Kinds that are not known yet spoil nothing.
+    // A key of an unknown kind must not disturb the others.
     keys.insert(0, json!({ "kty": "AKP", "alg": "ML-DSA-65", "kid": "new", "pub": "x" }));
     Json(json!({ "keys": keys })).into_response()
 }
 
-/// Signs the person in without asking.
+/// Signs the user in without asking.
 async fn authorize(State(provider): State<Provider>, Query(asked): Query<HashMap<String, String>>) -> Redirect {
     let mut to: Url = asked["redirect_uri"].parse().unwrap();
     let code = {
@@ -228,24 +229,24 @@ async fn token(State(provider): State<Provider>, headers: HeaderMap, body: Strin
     if provider.is(Fault::TokenDown) {
         return StatusCode::BAD_GATEWAY.into_response();
     }
-    let wrong = |error: &str| (StatusCode::BAD_REQUEST, Json(json!({ "error": error }))).into_response();
+    let refuse = |error: &str| (StatusCode::BAD_REQUEST, Json(json!({ "error": error }))).into_response();
     let form: HashMap<String, String> = url::form_urlencoded::parse(body.as_bytes()).into_owned().collect();
     // Each part is encoded as in a form before it goes into the header (RFC 6749, 2.3.1).
     let basic = base64::engine::general_purpose::STANDARD.encode("toolrack:s3cret%2Fof+the%2Bclient");
     if headers.get("authorization").unwrap() != &format!("Basic {basic}") {
-        return wrong("invalid_client");
+        return refuse("invalid_client");
     }
-    let Some(asked) = provider.plan.lock().codes.remove(&form["code"]) else { return wrong("invalid_grant") };
+    let Some(asked) = provider.plan.lock().codes.remove(&form["code"]) else { return refuse("invalid_grant") };
     let challenge = URL_SAFE_NO_PAD.encode(Sha256::digest(&form["code_verifier"]));
     if asked["code_challenge"] != challenge || asked["redirect_uri"] != form["redirect_uri"] {
-        return wrong("invalid_grant");
+        return refuse("invalid_grant");
     }
     let now = Utc::now().timestamp();
-    let mut said = provider.plan.lock().person.clone();
-    let fixed =
+    let mut claims = provider.plan.lock().person.clone();
+    let standard_claims =
         json!({ "iss": provider.issuer(), "aud": "toolrack", "exp": now + 300, "iat": now, "nonce": asked["nonce"] });
-    said.as_object_mut().unwrap().extend(fixed.as_object().unwrap().clone());
-    let id_token = provider.signed(said, "JWT");
+    claims.as_object_mut().unwrap().extend(standard_claims.as_object().unwrap().clone());
+    let id_token = provider.signed(claims, "JWT");
     let id_token = if provider.is(Fault::NoIdToken) { Value::Null } else { id_token.into() };
     Json(json!({ "access_token": "access", "token_type": "Bearer", "id_token": id_token })).into_response()
 }

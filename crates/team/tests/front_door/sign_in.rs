@@ -1,4 +1,4 @@
-//! People sign in in the browser, and what is refused there.
+//! Sign-ins in a browser, and which of them are refused.
 
 use serde_json::json;
 use toolrack_host::principal::Role;
@@ -21,21 +21,21 @@ async fn sign_in(stage: &Stage, browser: &mut Browser) -> Answer {
     browser.follow(&stage.at("/sign-in?to=/servers"), home.as_str()).await
 }
 
-/// The person for whom the browser's cookie stands.
-async fn who(stage: &Stage, browser: &Browser) -> Option<toolrack_store::TeamToken> {
+/// The session of the browser's cookie.
+async fn session_of(stage: &Stage, browser: &Browser) -> Option<toolrack_store::TeamToken> {
     let cookie = browser.cookie(&stage.url, "toolrack")?;
     stage.store.team_token(TokenHash::of(cookie)).await.unwrap()
 }
 
 #[tokio::test]
-async fn a_person_signs_in_and_goes_on_where_they_wanted_to() {
+async fn a_user_signs_in_and_returns_to_the_page_they_wanted() {
     let (_provider, stage) = stage().await;
     let mut browser = Browser::new();
     let answer = sign_in(&stage, &mut browser).await;
     assert_eq!((answer.status.as_u16(), answer.location()), (303, Some(stage.at("/servers"))));
     let cookie = answer.header("set-cookie");
     assert!(cookie.contains("HttpOnly; SameSite=Lax") && cookie.contains("Max-Age=43200"), "{cookie}");
-    let token = who(&stage, &browser).await.unwrap();
+    let token = session_of(&stage, &browser).await.unwrap();
     let member = &token.member;
     assert_eq!((token.purpose, member.name(), member.tenant()), (Purpose::Browser, "Ann", "acme"));
     assert!(member.is_in("eng") && member.role() == Role::User);
@@ -59,23 +59,23 @@ async fn each_sign_in_makes_a_new_session_and_ends_the_one_before() {
 }
 
 #[tokio::test]
-async fn what_the_provider_tells_elsewhere_counts_and_a_later_sign_in_brings_what_has_changed() {
+async fn userinfo_claims_count_and_a_later_sign_in_updates_the_member() {
     let (provider, stage) = stage().await;
     provider.plan.lock().person = json!({ "sub": "u-1" });
     provider.plan.lock().userinfo =
         json!({ "sub": "u-1", "email": "ann@acme.example", "email_verified": true, "groups": ["ops"] });
     let mut browser = Browser::new();
     sign_in(&stage, &mut browser).await;
-    assert_eq!(who(&stage, &browser).await.unwrap().member.role(), Role::Operator);
+    assert_eq!(session_of(&stage, &browser).await.unwrap().member.role(), Role::Operator);
     provider.plan.lock().userinfo["groups"] = json!([]);
     sign_in(&stage, &mut Browser::new()).await;
-    assert_eq!(who(&stage, &browser).await.unwrap().member.role(), Role::User, "in every browser at once");
+    assert_eq!(session_of(&stage, &browser).await.unwrap().member.role(), Role::User, "in every browser at once");
 }
 
 #[tokio::test]
-async fn a_person_of_no_tenant_is_told_whom_to_ask() {
+async fn a_user_without_a_tenant_learns_whom_to_ask() {
     let (provider, stage) = stage().await;
-    for (person, told) in [
+    for (claims, message) in [
         (json!({ "sub": "u-1", "email": "eve@evil.example", "email_verified": true }), "do not belong to a tenant"),
         (json!({ "sub": "u-1", "email": "ann@acme.example" }), "do not belong to a tenant"),
         (
@@ -83,11 +83,11 @@ async fn a_person_of_no_tenant_is_told_whom_to_ask() {
             "more than one",
         ),
     ] {
-        provider.plan.lock().person = person;
+        provider.plan.lock().person = claims;
         let mut browser = Browser::new();
         let answer = sign_in(&stage, &mut browser).await;
         assert_eq!(answer.status, 403);
-        assert!(answer.body.contains(told) && answer.body.contains("Ask the operator"), "{}", answer.body);
+        assert!(answer.body.contains(message) && answer.body.contains("Ask the operator"), "{}", answer.body);
         assert_eq!(browser.cookie(&stage.url, "toolrack"), None);
     }
     assert_eq!(stage.store.members(None).await.unwrap().len(), 0);
@@ -95,7 +95,7 @@ async fn a_person_of_no_tenant_is_told_whom_to_ask() {
 }
 
 #[tokio::test]
-async fn an_identity_that_proves_nothing_signs_no_one_in() {
+async fn an_unproved_identity_is_not_signed_in() {
     let (provider, stage) = stage().await;
     let faults = [
         Fault::Audience,
@@ -117,7 +117,7 @@ async fn an_identity_that_proves_nothing_signs_no_one_in() {
         Fault::Refuses,
     ];
     for fault in faults {
-        provider.goes_wrong(fault);
+        provider.set_fault(fault);
         let mut browser = Browser::new();
         let answer = sign_in(&stage, &mut browser).await;
         assert_eq!(answer.status, 400, "{fault:?}: {}", answer.body);
@@ -125,7 +125,7 @@ async fn an_identity_that_proves_nothing_signs_no_one_in() {
         assert!(!answer.body.contains("<b>"), "{fault:?}");
     }
     provider.plan.lock().person = json!({ "sub": "u-1" });
-    provider.goes_wrong(Fault::AnotherPersonInUserinfo);
+    provider.set_fault(Fault::AnotherPersonInUserinfo);
     assert_eq!(sign_in(&stage, &mut Browser::new()).await.status, 400);
     assert_eq!(stage.refusals().await.len(), faults.len() + 1);
     assert_eq!(stage.store.members(None).await.unwrap().len(), 0);
@@ -135,7 +135,7 @@ async fn an_identity_that_proves_nothing_signs_no_one_in() {
 async fn a_provider_that_is_down_ends_no_session() {
     let (provider, stage) = stage().await;
     let mut browser = Browser::new();
-    provider.goes_wrong(Fault::Down);
+    provider.set_fault(Fault::Down);
     let answer = sign_in(&stage, &mut browser).await;
     assert_eq!(answer.status, 503);
     assert!(answer.body.contains("Try again") && answer.body.contains("502"), "{}", answer.body);
@@ -143,10 +143,10 @@ async fn a_provider_that_is_down_ends_no_session() {
     let (provider, stage) = self::stage().await;
     sign_in(&stage, &mut browser).await;
     let session = browser.cookie(&stage.url, "toolrack").unwrap().to_owned();
-    provider.goes_wrong(Fault::TokenDown);
+    provider.set_fault(Fault::TokenDown);
     assert_eq!(sign_in(&stage, &mut browser).await.status, 503);
     assert!(stage.counts(&session).await && browser.cookie(&stage.url, "toolrack") == Some(&*session));
-    assert!(stage.refusals().await.is_empty(), "that is no bad input");
+    assert!(stage.refusals().await.is_empty(), "a failing provider is no bad input");
 }
 
 #[tokio::test]
@@ -185,7 +185,7 @@ async fn two_tabs_sign_in_side_by_side() {
 }
 
 #[tokio::test]
-async fn a_sign_in_leads_to_no_other_origin() {
+async fn a_sign_in_never_redirects_to_another_origin() {
     let (_provider, stage) = stage().await;
     for to in [
         "//evil.example",
@@ -206,14 +206,14 @@ async fn keys_that_the_provider_changes_are_fetched_again_and_a_flood_of_unknown
     let (provider, stage) = stage().await;
     sign_in(&stage, &mut Browser::new()).await;
     assert_eq!(provider.plan.lock().keys_fetched, 1);
-    provider.goes_wrong(Fault::UnknownKid);
+    provider.set_fault(Fault::UnknownKid);
     for _ in 0..5 {
         assert_eq!(sign_in(&stage, &mut Browser::new()).await.status, 400);
     }
     assert_eq!(provider.plan.lock().keys_fetched, 1, "fetched less than 30 s ago");
 
     // A new front door knows no keys yet; the provider changes its key after it has fetched them.
-    provider.is_well();
+    provider.clear_fault();
     provider.plan.lock().keys.insert(0, Key::new("k-2"));
     let other = Stage::signing_in_at(&provider.url).await;
     assert_eq!(sign_in(&other, &mut Browser::new()).await.status, 303);
@@ -242,7 +242,7 @@ async fn signing_out_ends_the_session_and_no_other_site_can_do_it() {
 }
 
 #[tokio::test]
-async fn a_team_without_a_provider_says_so() {
+async fn without_a_provider_the_sign_in_page_says_so() {
     let stage = Stage::with("").await;
     let answer = Browser::new().get(&stage.at("/sign-in")).await;
     assert_eq!(answer.status, 404);

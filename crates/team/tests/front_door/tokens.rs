@@ -24,8 +24,8 @@ async fn a_code_becomes_tokens_for_the_person_who_allowed_it() {
     assert_eq!(json["scope"], "mcp");
     let (access, refresh) = pair(&answer);
     assert!(access.starts_with("tra_") && access.len() == 68 && refresh.starts_with("trr_"));
-    let kept = stage.store.team_token(TokenHash::of(&access)).await.unwrap().unwrap();
-    assert_eq!((kept.member.subject(), kept.client.as_deref()), ("ann", Some(&*client)));
+    let stored = stage.store.team_token(TokenHash::of(&access)).await.unwrap().unwrap();
+    assert_eq!((stored.member.subject(), stored.client.as_deref()), ("ann", Some(&*client)));
     assert!(!stage.keeps(&access[4..]) && !stage.keeps(&refresh[4..]) && !stage.keeps(&code));
 }
 
@@ -48,7 +48,7 @@ async fn a_refresh_token_counts_once_and_its_second_use_ends_everything() {
 }
 
 #[tokio::test]
-async fn of_two_who_renew_with_one_token_at_once_none_keeps_anything() {
+async fn two_concurrent_renewals_with_one_token_revoke_the_grant() {
     let stage = Stage::new().await;
     let client = stage.client().await;
     for _ in 0..5 {
@@ -160,7 +160,7 @@ async fn a_client_that_renews_without_pause_waits() {
 }
 
 #[tokio::test]
-async fn what_a_client_gives_back_ends_with_its_whole_grant() {
+async fn a_token_that_a_client_revokes_ends_the_whole_grant() {
     let stage = Stage::new().await;
     let (client, other) = (stage.client().await, stage.client().await);
     let revoke = async |form: &[(&str, &str)]| Browser::new().post(&stage.at("/oauth/revoke"), form).await;
@@ -184,7 +184,7 @@ async fn what_a_client_gives_back_ends_with_its_whole_grant() {
 }
 
 #[tokio::test]
-async fn a_removed_person_takes_their_clients_along() {
+async fn removing_a_member_removes_their_clients() {
     let stage = Stage::new().await;
     let client = stage.client().await;
     let (access, refresh) = stage.tokens(&client).await;
@@ -233,7 +233,7 @@ async fn tokens_for_an_address_that_the_team_had_before_are_not_renewed() {
 }
 
 #[tokio::test]
-async fn two_clients_of_one_person_end_each_on_its_own() {
+async fn two_clients_of_one_user_end_independently() {
     let stage = Stage::new().await;
     let (one, other) = (stage.client().await, stage.client().await);
     let (first, second) = (stage.tokens(&one).await, stage.tokens(&other).await);

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use url::{Url, form_urlencoded};
 
 use super::{
-    ASSERTION, RecordedRequest, Shared, Wrong,
+    ASSERTION, AuthorizationFault, RecordedRequest, Shared,
     grants::{Agreement, Refreshed, To, Tokens, verifies},
     merged,
     proofs::{About, NoProof},
@@ -35,9 +35,9 @@ const NONCE: HeaderName = HeaderName::from_static("dpop-nonce");
 const SCOPE: &str = "tools";
 
 /// The value of a fault in the script; `None` when it is not there.
-macro_rules! wrong {
+macro_rules! fault {
     ($server:expr, $pattern:pat => $value:expr) => {
-        $server.wrong(|wrong| if let $pattern = wrong { Some($value) } else { None })
+        $server.fault(|fault| if let $pattern = fault { Some($value) } else { None })
     };
 }
 
@@ -70,8 +70,8 @@ async fn note(Of(server): Of<Server>, request: Request, next: Next) -> Response 
     let authorization = head.headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
     let authorization = authorization.map(str::to_owned);
     let proof = head.headers.get("dpop").and_then(|value| value.to_str().ok()).map(str::to_owned);
-    let what = format!("{} {}", head.method, head.uri.path());
-    server.state.lock().asked.push(RecordedRequest { what, parameters, authorization, proof });
+    let endpoint = format!("{} {}", head.method, head.uri.path());
+    server.state.lock().requests.push(RecordedRequest { endpoint, parameters, authorization, proof });
     next.run(Request::from_parts(head, body.into())).await
 }
 
@@ -97,17 +97,17 @@ fn refused(server: &Server, status: u16, error: &str, why: &str) -> Response {
 
 /// Serves metadata of either kind, with the configured faults.
 async fn told(server: &Server, mut document: Value) -> Response {
-    let slow = wrong!(server, Wrong::SlowMetadata(time) => *time);
+    let slow = fault!(server, AuthorizationFault::SlowMetadata(time) => *time);
     if let Some(time) = slow {
         tokio::time::sleep(time).await;
     }
-    if let Some(to) = wrong!(server, Wrong::MovedMetadata(to) => to.clone()) {
+    if let Some(to) = fault!(server, AuthorizationFault::MovedMetadata(to) => to.clone()) {
         return (StatusCode::FOUND, [(header::LOCATION, to)]).into_response();
     }
-    if let Some(text) = wrong!(server, Wrong::NoJson(text) => *text) {
+    if let Some(text) = fault!(server, AuthorizationFault::NoJson(text) => *text) {
         return ([(header::CONTENT_TYPE, "application/json")], text).into_response();
     }
-    if let Some(bytes) = wrong!(server, Wrong::HugeMetadata(bytes) => *bytes) {
+    if let Some(bytes) = fault!(server, AuthorizationFault::HugeMetadata(bytes) => *bytes) {
         document["filler"] = "x".repeat(bytes).into();
     }
     json_of(200, &document)
@@ -120,7 +120,7 @@ async fn resource(Of(server): Of<Server>) -> Response {
         "scopes_supported": [SCOPE],
         "bearer_methods_supported": ["header"],
     });
-    let over = wrong!(server, Wrong::ResourceMetadata(over) => over.clone());
+    let over = fault!(server, AuthorizationFault::ResourceMetadata(over) => over.clone());
     told(&server, merged(document, &over.unwrap_or_default())).await
 }
 
@@ -140,10 +140,10 @@ async fn metadata(Of(server): Of<Server>) -> Response {
         "authorization_response_iss_parameter_supported": true,
         "dpop_signing_alg_values_supported": ["ES256"],
     });
-    if wrong!(server, Wrong::NoRegistration => ()).is_some() {
+    if fault!(server, AuthorizationFault::NoRegistration => ()).is_some() {
         document = merged(document, &json!({ "registration_endpoint": null }));
     }
-    let over = wrong!(server, Wrong::Metadata(over) => over.clone());
+    let over = fault!(server, AuthorizationFault::Metadata(over) => over.clone());
     told(&server, merged(document, &over.unwrap_or_default())).await
 }
 
@@ -151,7 +151,7 @@ async fn register(Of(server): Of<Server>, body: Bytes) -> Response {
     let Ok(mut client) = serde_json::from_slice::<Value>(&body) else {
         return refused(&server, 400, "invalid_client_metadata", "no JSON");
     };
-    if wrong!(server, Wrong::NoRegistration => ()).is_some() {
+    if fault!(server, AuthorizationFault::NoRegistration => ()).is_some() {
         return refused(&server, 403, "access_denied", "registration is refused here");
     }
     if client["redirect_uris"].as_array().is_none_or(Vec::is_empty) {
@@ -187,12 +187,12 @@ async fn authorize(Of(server): Of<Server>, request: Request) -> Response {
     if of("resource") != server.mcp_url() {
         return page("`resource` must be that of the MCP server");
     }
-    if let Some(to) = wrong!(server, Wrong::SentTo(to) => to.clone()) {
+    if let Some(to) = fault!(server, AuthorizationFault::SentTo(to) => to.clone()) {
         return (StatusCode::FOUND, [(header::LOCATION, to)]).into_response();
     }
-    let refusal = wrong!(server, Wrong::Refuses(error) => *error);
-    let iss = wrong!(server, Wrong::Iss(iss) => iss.clone());
-    let state = wrong!(server, Wrong::State(state) => (*state).to_owned());
+    let refusal = fault!(server, AuthorizationFault::Refuses(error) => *error);
+    let iss = fault!(server, AuthorizationFault::Iss(iss) => iss.clone());
+    let state = fault!(server, AuthorizationFault::State(state) => (*state).to_owned());
     {
         let mut query = back.query_pairs_mut();
         match refusal {
@@ -238,11 +238,11 @@ fn client_of(headers: &HeaderMap, form: &Parameters) -> (String, Option<String>)
 }
 
 async fn token(Of(server): Of<Server>, headers: HeaderMap, body: Bytes) -> Response {
-    let slow = wrong!(server, Wrong::SlowTokens(time) => *time);
+    let slow = fault!(server, AuthorizationFault::SlowTokens(time) => *time);
     if let Some(time) = slow {
         tokio::time::sleep(time).await;
     }
-    if let Some(error) = wrong!(server, Wrong::TokenError(error) => *error) {
+    if let Some(error) = fault!(server, AuthorizationFault::TokenError(error) => *error) {
         return refused(&server, 400, error, "as the script has it");
     }
     let form: Parameters = pairs(&body).collect();
@@ -254,7 +254,7 @@ async fn token(Of(server): Of<Server>, headers: HeaderMap, body: Bytes) -> Respo
             answer.headers_mut().extend(nonce.map(|nonce| (NONCE, nonce)));
             return answer;
         }
-        Err(NotProved::Wrong(why)) => return refused(&server, 400, "invalid_dpop_proof", why),
+        Err(NotProved::AuthorizationFault(why)) => return refused(&server, 400, "invalid_dpop_proof", why),
     };
     let (client, secret) = client_of(&headers, &form);
     let is_workload = form.get("grant_type").is_some_and(|grant| grant == JWT_BEARER) && client.is_empty();
@@ -292,7 +292,7 @@ async fn token(Of(server): Of<Server>, headers: HeaderMap, body: Bytes) -> Respo
 
 fn exchanged(server: &Server, to: To<'_>, form: &Parameters) -> Result<Tokens, (&'static str, &'static str)> {
     let of = |name: &str| form.get(name).map(String::as_str).unwrap_or_default();
-    let with_refresh = wrong!(server, Wrong::NoRefresh => ()).is_none();
+    let with_refresh = fault!(server, AuthorizationFault::NoRefresh => ()).is_none();
     let mut state = server.state.lock();
     let agreement = state.grants.take(of("code")).ok_or(("invalid_grant", "no such code"))?;
     if agreement.client != to.client || agreement.redirect_uri != of("redirect_uri") {
@@ -309,7 +309,7 @@ fn exchanged(server: &Server, to: To<'_>, form: &Parameters) -> Result<Tokens, (
 }
 
 fn refreshed(server: &Server, to: To<'_>, token: &str) -> Result<Tokens, (&'static str, &'static str)> {
-    let rotates = wrong!(server, Wrong::NoRotation => ()).is_none();
+    let rotates = fault!(server, AuthorizationFault::NoRotation => ()).is_none();
     let mut state = server.state.lock();
     match state.grants.refresh(to, token, rotates) {
         Refreshed::Fresh(tokens) => {
@@ -325,8 +325,8 @@ fn refreshed(server: &Server, to: To<'_>, token: &str) -> Result<Tokens, (&'stat
 }
 
 fn written(server: &Server, tokens: &Tokens) -> Value {
-    let lives = wrong!(server, Wrong::Lives(seconds) => *seconds);
-    let kind = wrong!(server, Wrong::TokenType(kind) => *kind);
+    let lives = fault!(server, AuthorizationFault::Lives(seconds) => *seconds);
+    let kind = fault!(server, AuthorizationFault::TokenType(kind) => *kind);
     let mut written = json!({
         "access_token": tokens.access,
         "token_type": kind.unwrap_or(if tokens.is_bound { "DPoP" } else { "Bearer" }),
@@ -356,46 +356,45 @@ async fn revoke(Of(server): Of<Server>, headers: HeaderMap, body: Bytes) -> Resp
 /// The MCP server, for requests with a token.
 async fn mcp(Of(server): Of<Server>, request: Request) -> Response {
     let metadata = format!("{}/.well-known/oauth-protected-resource/mcp", server.issuer());
-    let turned_away = |status: StatusCode, more: &str| {
-        server.state.lock().counts.turned_away += 1;
-        let scheme = if wrong!(server, Wrong::OnlyBound => ()).is_some() { "DPoP" } else { "Bearer" };
+    let rejected = |status: StatusCode, more: &str| {
+        server.state.lock().counts.rejected += 1;
+        let scheme = if fault!(server, AuthorizationFault::OnlyBound => ()).is_some() { "DPoP" } else { "Bearer" };
         let challenge = format!("{scheme} resource_metadata=\"{metadata}\"{more}");
         (status, [(header::WWW_AUTHENTICATE, challenge)]).into_response()
     };
     let (head, body) = request.into_parts();
     let Some((is_bound, token)) = token_of(&head.headers) else {
-        return turned_away(StatusCode::UNAUTHORIZED, "");
+        return rejected(StatusCode::UNAUTHORIZED, "");
     };
     let about = About { method: head.method.as_str(), url: &server.mcp_url(), token: Some(token) };
     let proved = if is_bound { proved(&server, &head.headers, about) } else { Ok(None) };
     let key = match proved {
-        Ok(None) if is_bound => return turned_away(StatusCode::UNAUTHORIZED, ", error=\"invalid_dpop_proof\""),
+        Ok(None) if is_bound => return rejected(StatusCode::UNAUTHORIZED, ", error=\"invalid_dpop_proof\""),
         Ok(key) => key,
         Err(NotProved::Nonce(nonce)) => {
-            let mut answer = turned_away(StatusCode::UNAUTHORIZED, ", error=\"use_dpop_nonce\"");
+            let mut answer = rejected(StatusCode::UNAUTHORIZED, ", error=\"use_dpop_nonce\"");
             answer.headers_mut().extend(nonce.map(|nonce| (NONCE, nonce)));
             return answer;
         }
-        Err(NotProved::Wrong(_)) => return turned_away(StatusCode::UNAUTHORIZED, ", error=\"invalid_dpop_proof\""),
+        Err(NotProved::AuthorizationFault(_)) => {
+            return rejected(StatusCode::UNAUTHORIZED, ", error=\"invalid_dpop_proof\"");
+        }
     };
-    let most = wrong!(server, Wrong::Expires(most) => *most);
+    let most = fault!(server, AuthorizationFault::Expires(most) => *most);
     let admitted = server.state.lock().grants.admit(token, key.as_deref(), &server.mcp_url(), most);
     let Some(scope) = admitted else {
-        return turned_away(StatusCode::UNAUTHORIZED, ", error=\"invalid_token\"");
+        return rejected(StatusCode::UNAUTHORIZED, ", error=\"invalid_token\"");
     };
     let body = axum::body::to_bytes(body, MAX).await.unwrap_or_default();
-    let wanted = wrong!(server, Wrong::WantsScope(scope) => *scope);
+    let wanted = fault!(server, AuthorizationFault::WantsScope(scope) => *scope);
     if let Some(wanted) = wanted.filter(|wanted| !scope.split(' ').any(|has| has == *wanted))
         && body.windows(12).any(|window| window == b"\"tools/call\"")
     {
-        return turned_away(
-            StatusCode::FORBIDDEN,
-            &format!(", error=\"insufficient_scope\", scope=\"{scope} {wanted}\""),
-        );
+        return rejected(StatusCode::FORBIDDEN, &format!(", error=\"insufficient_scope\", scope=\"{scope} {wanted}\""));
     }
     server.state.lock().counts.admitted += 1;
     let mut answer = passed_on(&server, &head, body).await;
-    if wrong!(server, Wrong::ChangesNonce => ()).is_some() {
+    if fault!(server, AuthorizationFault::ChangesNonce => ()).is_some() {
         answer.headers_mut().extend(value(&newest_nonce(&server)).map(|nonce| (NONCE, nonce)));
     }
     answer
@@ -415,7 +414,7 @@ fn token_of(headers: &HeaderMap) -> Option<(bool, &str)> {
 enum NotProved {
     /// Another nonce is wanted: this one.
     Nonce(Option<HeaderValue>),
-    Wrong(&'static str),
+    AuthorizationFault(&'static str),
 }
 
 /// The key that a request proves to have; `None` if it does not try to.
@@ -425,19 +424,21 @@ fn proved(server: &Server, headers: &HeaderMap, about: About<'_>) -> Result<Opti
     }
     let checked = server.state.lock().proofs.check(headers, about);
     let proof = checked.map_err(|error| match error {
-        NoProof::Wrong(why) => NotProved::Wrong(why),
+        NoProof::AuthorizationFault(why) => NotProved::AuthorizationFault(why),
         NoProof::Replayed => {
             server.state.lock().counts.replayed += 1;
-            NotProved::Wrong("this proof came before")
+            NotProved::AuthorizationFault("this proof came before")
         }
     })?;
-    let wanted = wrong!(server, Wrong::WantsNonce(nonce) => nonce.clone());
-    let wanted = wanted.or_else(|| wrong!(server, Wrong::ChangesNonce => ()).map(|()| newest_nonce(server)));
-    let wanted = wanted.filter(|_| about.token.is_some() || wrong!(server, Wrong::ChangesNonce => ()).is_none());
+    let wanted = fault!(server, AuthorizationFault::WantsNonce(nonce) => nonce.clone());
+    let wanted =
+        wanted.or_else(|| fault!(server, AuthorizationFault::ChangesNonce => ()).map(|()| newest_nonce(server)));
+    let wanted =
+        wanted.filter(|_| about.token.is_some() || fault!(server, AuthorizationFault::ChangesNonce => ()).is_none());
     if let Some(wanted) = wanted.filter(|wanted| proof.nonce.as_ref() != Some(wanted)) {
         return Err(NotProved::Nonce(value(&wanted)));
     }
-    if let Some(nonce) = wrong!(server, Wrong::NoNonceFits(nonce) => nonce.clone()) {
+    if let Some(nonce) = fault!(server, AuthorizationFault::NoNonceFits(nonce) => nonce.clone()) {
         return Err(NotProved::Nonce(value(&nonce)));
     }
     server.state.lock().counts.proofs += 1;
@@ -459,7 +460,7 @@ async fn passed_on(server: &Server, head: &http::request::Parts, body: Bytes) ->
     for name in [header::HOST, header::AUTHORIZATION, header::CONTENT_LENGTH, header::TRANSFER_ENCODING] {
         headers.remove(name);
     }
-    let asked = server.client.request(head.method.clone(), server.behind.url()).headers(headers).body(body);
+    let asked = server.client.request(head.method.clone(), server.mcp_server.url()).headers(headers).body(body);
     match asked.send().await {
         Ok(answer) => {
             let (status, mut headers) = (answer.status(), answer.headers().clone());

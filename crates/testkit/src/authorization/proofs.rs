@@ -20,7 +20,7 @@ pub(super) struct About<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NoProof {
     /// It is missing, or about something else.
-    Wrong(&'static str),
+    AuthorizationFault(&'static str),
     /// The proof was used before.
     Replayed,
 }
@@ -40,7 +40,7 @@ pub(super) struct Proofs(BTreeSet<String>);
 impl Proofs {
     /// Checks the one proof of a request (RFC 9449, 4.3).
     pub(super) fn check(&mut self, headers: &HeaderMap, about: About<'_>) -> Result<Proof, NoProof> {
-        let wrong = NoProof::Wrong;
+        let wrong = NoProof::AuthorizationFault;
         let mut given = headers.get_all("dpop").iter();
         let (Some(proof), None) = (given.next().and_then(|proof| proof.to_str().ok()), given.next()) else {
             return Err(wrong("there is not one proof"));

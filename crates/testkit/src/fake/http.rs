@@ -1,8 +1,8 @@
 //! Streamable HTTP of both eras, at `/mcp`.
 //!
-//! `exchange` reads and writes HTTP by hand. A request goes through `stumbles` (what HTTP says instead of MCP),
-//! `mirror` (headers of 2026-07-28) and `sessions` (the older era); its answer is one body (`answers`, `gzip`) or a
-//! stream (`events`).
+//! `exchange` reads and writes HTTP by hand. A request goes through `stumbles` (faults that answer with HTTP instead of
+//! MCP), `mirror` (headers of 2026-07-28) and `sessions` (the older era). Its answer is one body (`answers`, `gzip`) or
+//! a stream (`events`).
 
 use std::collections::HashMap;
 use std::io;
@@ -40,12 +40,12 @@ pub(super) enum After {
     Reset,
 }
 
-/// Where clients post.
+/// The path of the endpoint.
 const PATH: &str = "/mcp";
 /// The same endpoint, for `redirect-same`.
 const MOVED: &str = "/moved";
 
-/// What the connections of one server share.
+/// The state that the connections of one server share.
 #[derive(Debug)]
 struct Endpoint {
     server: Arc<Server>,
@@ -56,7 +56,7 @@ struct Endpoint {
 #[derive(Debug)]
 struct Open {
     sessions: Sessions,
-    /// Streams that were cut and wait for a GET, by their event id.
+    /// Streams that were cut, and that a client can resume with a GET, by their event id.
     parked: HashMap<String, Parked>,
 }
 
@@ -79,7 +79,7 @@ pub(super) async fn serve(server: Arc<Server>) -> io::Result<()> {
         server.spawn(async move {
             let mut exchange = Exchange::new(stream);
             loop {
-                match endpoint.one(&mut exchange).await {
+                match endpoint.answer_one(&mut exchange).await {
                     Ok(After::Keep) => {}
                     Ok(After::Reset) => return exchange.reset(),
                     Ok(After::Close) | Err(_) => return,
@@ -101,23 +101,23 @@ pub(super) async fn bind(port: u16, path: &str) -> io::Result<TcpListener> {
 
 impl Endpoint {
     /// Answers one HTTP request.
-    async fn one(&self, exchange: &mut Exchange) -> io::Result<After> {
+    async fn answer_one(&self, exchange: &mut Exchange) -> io::Result<After> {
         let Some(asked) = exchange.next().await? else { return Ok(After::Close) };
         if asked.path != PATH && asked.path != MOVED {
-            return say(exchange, 404, "no such page").await;
+            return plain_text(exchange, 404, "no such page").await;
         }
         match asked.method.as_str() {
             "POST" => self.post(exchange, asked).await,
             "GET" => self.get(exchange, &asked).await,
             "DELETE" => self.delete(exchange, &asked).await,
-            _ => say(exchange, 405, "method not allowed").await,
+            _ => plain_text(exchange, 405, "method not allowed").await,
         }
     }
 
     async fn post(&self, exchange: &mut Exchange, asked: HttpRequest) -> io::Result<After> {
         let accept = asked.header("accept").unwrap_or_default();
         if !(accept.contains("application/json") && accept.contains("text/event-stream")) {
-            return say(exchange, 406, "accept both application/json and text/event-stream").await;
+            return plain_text(exchange, 406, "accept both application/json and text/event-stream").await;
         }
         match wire::parse(&asked.body) {
             Incoming::Request { id, method, params } => self.request(exchange, asked, (id, method, params)).await,
@@ -134,7 +134,7 @@ impl Endpoint {
                 self.server.answered(&id, body);
                 accepted(exchange).await
             }
-            Incoming::Invalid(reason) => say(exchange, 400, &reason).await,
+            Incoming::Invalid(reason) => plain_text(exchange, 400, &reason).await,
         }
     }
 
@@ -145,7 +145,7 @@ impl Endpoint {
         message: (serde_json::Value, String, serde_json::Value),
     ) -> io::Result<After> {
         let session = self.open.lock().sessions.of(&asked);
-        let opening = message.1 == "initialize";
+        let is_initialize = message.1 == "initialize";
         let peer = match &session {
             Some(session) => Arc::clone(&session.peer),
             None => Peer::new(format!("http-{}", self.server.unique())),
@@ -159,13 +159,14 @@ impl Endpoint {
             if let Err(refusal) = mirror::check(&self.server, &request) {
                 return refuse(exchange, 400, &request.id, &refusal).await;
             }
-        } else if !opening {
+        } else if !is_initialize {
             let trouble = self.open.lock().sessions.trouble(&asked, session.as_deref());
             if let Some(trouble) = trouble {
                 return trouble.tell(exchange, &request.id).await;
             }
         }
-        let opened = (opening && request.era == Era::Legacy).then(|| self.open.lock().sessions.open(peer)).flatten();
+        let opened =
+            (is_initialize && request.era == Era::Legacy).then(|| self.open.lock().sessions.open(peer)).flatten();
         self.answer(exchange, request, frames, opened).await
     }
 
@@ -200,7 +201,7 @@ impl Endpoint {
                 None => Ok(None),
             }
         };
-        // A modern client cancels by closing the stream; in the older revisions closing means nothing.
+        // Closing the stream cancels the request in the modern era only.
         let client_left = !matches!(outcome, Ok(Some(_)));
         if client_left && era == Era::Modern && self.server.runs(&peer, &id) {
             self.server.cancel(&peer, &id, "disconnect");
@@ -213,16 +214,16 @@ impl Endpoint {
         let resumed = asked.header("last-event-id");
         self.server.log.seen(json!({"http": "GET", "last_event_id": resumed}));
         if self.server.options.eras == Eras::Modern {
-            return say(exchange, 405, "no GET in this revision").await;
+            return plain_text(exchange, 405, "no GET in this revision").await;
         }
-        let nothing = Struck::default();
-        let stream = events::Stream { server: &self.server, struck: &nothing, session: None };
+        let no_faults = Struck::default();
+        let stream = events::Stream { server: &self.server, struck: &no_faults, session: None };
         if let Some(event) = resumed {
             return self.resume(exchange, &stream, event).await;
         }
         if let Some(status) = self.server.options.faults.number(Fault::RefuseStream) {
             let status = u16::try_from(status).unwrap_or(405);
-            return say(exchange, status, "no standing stream here").await;
+            return plain_text(exchange, status, "no standing stream here").await;
         }
         let (session, trouble) = {
             let sessions = &mut self.open.lock().sessions;
@@ -248,11 +249,11 @@ impl Endpoint {
 
     async fn resume(&self, exchange: &mut Exchange, stream: &events::Stream<'_>, event: &str) -> io::Result<After> {
         let parked = self.open.lock().parked.remove(event);
-        let Some(mut parked) = parked else { return say(exchange, 404, "no such stream").await };
+        let Some(mut parked) = parked else { return plain_text(exchange, 404, "no such stream").await };
         if parked.struck.by(Fault::SseRefusesResume) {
             self.park(event, parked);
             let status = self.server.options.faults.number(Fault::SseRefusesResume).unwrap_or(405);
-            return say(exchange, u16::try_from(status).unwrap_or(405), "no stream is resumed here").await;
+            return plain_text(exchange, u16::try_from(status).unwrap_or(405), "no stream is resumed here").await;
         }
         stream.open(exchange).await?;
         if parked.struck.by(Fault::SseResetLoop) {
@@ -275,9 +276,11 @@ impl Endpoint {
         self.server.log.seen(json!({"http": "DELETE"}));
         let closed = self.open.lock().sessions.close(asked);
         match closed {
-            _ if self.server.options.eras == Eras::Modern => say(exchange, 405, "no DELETE in this revision").await,
+            _ if self.server.options.eras == Eras::Modern => {
+                plain_text(exchange, 405, "no DELETE in this revision").await
+            }
             true => exchange.respond(200, &[], b"").await.map(|()| After::Keep),
-            false => say(exchange, 404, "no such session").await,
+            false => plain_text(exchange, 404, "no such session").await,
         }
     }
 }
@@ -290,13 +293,13 @@ async fn next(exchange: &mut Exchange, frames: &mut mpsc::Receiver<Frame>) -> Op
     }
 }
 
-/// Answers with a sentence.
-pub(super) async fn say(exchange: &mut Exchange, status: u16, text: &str) -> io::Result<After> {
+/// Answers with a plain text.
+pub(super) async fn plain_text(exchange: &mut Exchange, status: u16, text: &str) -> io::Result<After> {
     exchange.respond(status, &[("content-type", "text/plain")], text.as_bytes()).await?;
     Ok(After::Keep)
 }
 
-/// Answers with nothing, as MCP asks for notifications and responses.
+/// Answers 202 without a body, as MCP demands for notifications and responses.
 pub(super) async fn accepted(exchange: &mut Exchange) -> io::Result<After> {
     exchange.respond(202, &[], b"").await?;
     Ok(After::Keep)

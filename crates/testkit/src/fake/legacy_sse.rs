@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 
 use super::faults::Fault;
-use super::http::{After, Exchange, HttpRequest, accepted, bind, event, instead_of_mcp, say};
+use super::http::{After, Exchange, HttpRequest, accepted, bind, event, instead_of_mcp, plain_text};
 use super::process::Death;
 use super::server::{Peer, Server};
 use super::wire::{self, Frame, Incoming, Outbox};
@@ -40,8 +40,8 @@ impl Endpoint {
         match (asked.method.as_str(), asked.path.as_str()) {
             ("GET", "/sse") => self.stream(exchange).await,
             ("POST", "/messages") => self.post(exchange, &asked).await,
-            (_, "/sse" | "/messages") => say(exchange, 405, "method not allowed").await,
-            _ => say(exchange, 404, "no such page").await,
+            (_, "/sse" | "/messages") => plain_text(exchange, 405, "method not allowed").await,
+            _ => plain_text(exchange, 404, "no such page").await,
         }
     }
 
@@ -64,7 +64,7 @@ impl Endpoint {
     async fn post(&self, exchange: &mut Exchange, asked: &HttpRequest) -> io::Result<After> {
         let id = asked.query.strip_prefix("session=").unwrap_or_default();
         let Some((peer, out)) = self.server.listening(id) else {
-            return say(exchange, 404, "no such session").await;
+            return plain_text(exchange, 404, "no such session").await;
         };
         match wire::parse(&asked.body) {
             Incoming::Request { id, method, params } => {
@@ -80,7 +80,7 @@ impl Endpoint {
                 self.server.notice(&peer, &method, &params);
             }
             Incoming::Response { id, body } => self.server.answered(&id, body),
-            Incoming::Invalid(reason) => return say(exchange, 400, &reason).await,
+            Incoming::Invalid(reason) => return plain_text(exchange, 400, &reason).await,
         }
         accepted(exchange).await
     }

@@ -1,4 +1,4 @@
-//! Turns a reply into its bytes, or into wrong ones.
+//! Turns a reply into bytes: the right ones, or wrong ones if a fault says so.
 
 use std::sync::Arc;
 
@@ -51,12 +51,12 @@ pub(crate) async fn send(server: &Arc<Server>, request: &Request, reply: Reply) 
 async fn flood(server: &Arc<Server>, request: &Request) {
     let count = |fault| if request.struck.by(fault) { server.options.faults.number(fault).unwrap_or(0) } else { 0 };
     tools::notify(request, count(Fault::NotifyFlood)).await;
-    for n in 0..count(Fault::PingFlood) {
-        let ping = wire::request(&json!(format!("ping-{n}")), "ping", &json!({}));
+    for number in 0..count(Fault::PingFlood) {
+        let ping = wire::request(&json!(format!("ping-{number}")), "ping", &json!({}));
         request.out.send(Frame::message(&ping)).await;
     }
     if request.struck.by(Fault::StrayProgress) {
-        request.out.send(progress(&json!("nobody-gave-this"))).await;
+        request.out.send(progress(&json!("unknown-token"))).await;
     }
     if request.struck.by(Fault::OddMessages) {
         for odd in ODD_MESSAGES {
@@ -65,8 +65,8 @@ async fn flood(server: &Arc<Server>, request: &Request) {
     }
     let message = json!({"role": "user", "content": {"type": "text", "text": "flood"}});
     let params = json!({"messages": [message], "maxTokens": 1});
-    for n in 0..count(Fault::RequestFlood) {
-        let sample = wire::request(&json!(format!("flood-{n}")), "sampling/createMessage", &params);
+    for number in 0..count(Fault::RequestFlood) {
+        let sample = wire::request(&json!(format!("flood-{number}")), "sampling/createMessage", &params);
         request.out.send(Frame::message(&sample)).await;
     }
 }
@@ -100,9 +100,9 @@ fn progress(token: &Value) -> Frame {
 fn death(server: &Server, request: &Request, message: &Value) -> Option<Frame> {
     let struck = &request.struck;
     if struck.by(Fault::CrashOnCall) {
-        super::complain("fake-server: about to crash on a call, as told\n");
-        let told = server.options.faults.text(Fault::CrashOnCall).and_then(Death::parse);
-        return Some(Frame::Die(told.unwrap_or(Death::Exit(1))));
+        super::complain("fake-server: about to crash on a call, as the fault demands\n");
+        let chosen = server.options.faults.text(Fault::CrashOnCall).and_then(Death::parse);
+        return Some(Frame::Die(chosen.unwrap_or(Death::Exit(1))));
     }
     if struck.by(Fault::CrashHoldingPipe) {
         if let Err(error) = process::grandchild(false, false) {
@@ -122,7 +122,7 @@ fn death(server: &Server, request: &Request, message: &Value) -> Option<Frame> {
 fn shape(faults: &Faults, struck: &Struck, mut message: Value, status: u16) -> Vec<Frame> {
     let id = message["id"].clone();
     for fault in struck.iter() {
-        bend(faults, fault, &id, &mut message);
+        corrupt(faults, fault, &id, &mut message);
     }
     let bytes = struck
         .iter()
@@ -132,7 +132,7 @@ fn shape(faults: &Faults, struck: &Struck, mut message: Value, status: u16) -> V
     if struck.by(Fault::ForgedFirst) || struck.by(Fault::SseWrongId) {
         let forged =
             json!({"content": [{"type": "text", "text": "forged"}], "isError": false, "resultType": "complete"});
-        frames.push(Frame::message(&wire::result(&another(&id), &forged)));
+        frames.push(Frame::message(&wire::result(&unused_id(&id), &forged)));
     }
     if struck.by(Fault::DuplicateAnswer) {
         frames.push(Frame::Message(bytes.clone()));
@@ -141,18 +141,18 @@ fn shape(faults: &Faults, struck: &Struck, mut message: Value, status: u16) -> V
     frames
 }
 
-/// An id that no client used.
-fn another(id: &Value) -> Value {
+/// Returns an id that no client used.
+fn unused_id(id: &Value) -> Value {
     match id.as_u64() {
         Some(number) => json!(number + 1_000_000),
         None => json!(format!("{}-forged", id.as_str().unwrap_or_default())),
     }
 }
 
-/// Changes the message, which stays JSON.
-fn bend(faults: &Faults, fault: Fault, id: &Value, message: &mut Value) {
+/// Changes the message in a way that leaves it JSON.
+fn corrupt(faults: &Faults, fault: Fault, id: &Value, message: &mut Value) {
     match fault {
-        Fault::WrongId => message["id"] = another(id),
+        Fault::WrongId => message["id"] = unused_id(id),
         Fault::ErrorWithoutId => {
             let error = json!({"code": code::INTERNAL, "message": "something went wrong"});
             *message = json!({"jsonrpc": "2.0", "id": null, "error": error});
@@ -201,7 +201,7 @@ fn garble(faults: &Faults, fault: Fault, id: &Value, message: &Value) -> Option<
             format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{"content":[],"deep":{open}{close}}}}}"#).into_bytes()
         }
         Fault::DuplicateKey => {
-            message.to_string().replacen('{', &format!(r#"{{"id":{},"#, another(id)), 1).into_bytes()
+            message.to_string().replacen('{', &format!(r#"{{"id":{},"#, unused_id(id)), 1).into_bytes()
         }
         Fault::Truncated => {
             let mut bytes = message.to_string().into_bytes();
@@ -232,24 +232,24 @@ mod tests {
             .collect()
     }
 
-    fn only(fault: &str) -> Value {
-        let mut all = answer_with(fault);
-        assert_eq!(all.len(), 1, "{fault}");
-        serde_json::from_slice(&all.remove(0)).unwrap()
+    fn single_answer(fault: &str) -> Value {
+        let mut frames = answer_with(fault);
+        assert_eq!(frames.len(), 1, "{fault}");
+        serde_json::from_slice(&frames.remove(0)).unwrap()
     }
 
     #[test]
-    fn each_lie_that_stays_json_says_what_its_name_says() {
-        assert_eq!(only("wrong-id")["id"], 1_000_005);
-        assert_eq!(only("result-42")["result"], 42);
-        assert!(only("result-null")["result"].is_null());
-        assert!(only("batch").is_array());
-        let both = only("result-and-error");
+    fn each_fault_that_stays_json_does_what_its_name_says() {
+        assert_eq!(single_answer("wrong-id")["id"], 1_000_005);
+        assert_eq!(single_answer("result-42")["result"], 42);
+        assert!(single_answer("result-null")["result"].is_null());
+        assert!(single_answer("batch").is_array());
+        let both = single_answer("result-and-error");
         assert!(both.get("result").is_some() && both.get("error").is_some());
-        assert_eq!(only("neither"), json!({"jsonrpc": "2.0", "id": 5}));
-        assert!(only("error-without-id")["id"].is_null());
-        assert_eq!(only("unknown-result-type=banana")["result"]["resultType"], "banana");
-        assert_eq!(only("bad-content")["result"]["content"].as_array().unwrap().len(), 3);
+        assert_eq!(single_answer("neither"), json!({"jsonrpc": "2.0", "id": 5}));
+        assert!(single_answer("error-without-id")["id"].is_null());
+        assert_eq!(single_answer("unknown-result-type=banana")["result"]["resultType"], "banana");
+        assert_eq!(single_answer("bad-content")["result"]["content"].as_array().unwrap().len(), 3);
     }
 
     #[test]
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn the_lies_that_say_two_things_end_with_the_right_one() {
+    fn the_faults_that_send_two_answers_end_with_the_right_one() {
         for fault in ["forged-first", "duplicate-answer"] {
             let all = answer_with(fault);
             assert_eq!(all.len(), 2, "{fault}");

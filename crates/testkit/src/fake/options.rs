@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn a_whole_script_is_read() {
+    fn every_field_of_a_script_is_read() {
         let options = parse("http --era both --fault batch --tools 3 --log-all --delay-ms 5 --ttl-ms -1").unwrap();
         assert_eq!(options.transport, Transport::Http);
         assert_eq!(options.eras, Eras::Both);
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_script_says_what_is_wrong() {
+    fn an_invalid_script_is_rejected_with_the_reason() {
         assert!(parse("").unwrap_err().contains("stdio"));
         assert!(parse("stdio --tools many").unwrap_err().contains("--tools"));
         assert!(parse("stdio --era old").unwrap_err().contains("legacy"));

@@ -143,11 +143,11 @@ pub(crate) fn grandchild(setsid: bool, ignore_term: bool) -> io::Result<u32> {
 
 /// The life of a grandchild: `fake-server sleeper [setsid] [ignore-term]`.
 pub(crate) fn sleep_as_told(args: &[String]) -> ! {
-    let told = |what: &str| args.iter().any(|arg| arg == what);
-    if told("ignore-term") {
+    let report = |what: &str| args.iter().any(|arg| arg == what);
+    if report("ignore-term") {
         block_termination();
     }
-    if told("setsid") {
+    if report("setsid") {
         let _leader_already = nix::unistd::setsid();
     }
     // Its stdin is a socket to the parent, which waits for this byte.

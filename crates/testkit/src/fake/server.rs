@@ -276,11 +276,11 @@ impl Server {
 
     /// Notifies all listeners that the list of tools changed.
     pub(crate) async fn tools_changed(&self) {
-        let told = |listener: &Listener, _: &BTreeSet<_>| match &listener.subscription {
+        let report = |listener: &Listener, _: &BTreeSet<_>| match &listener.subscription {
             None => true,
             Some((_, filter)) => filter["toolsListChanged"] == true,
         };
-        self.announce("notifications/tools/list_changed", &json!({}), told).await;
+        self.announce("notifications/tools/list_changed", &json!({}), report).await;
     }
 
     /// Notifies all subscribers of a resource that it changed.
@@ -288,11 +288,11 @@ impl Server {
         let wanted = |filter: &Value| {
             filter["resourceSubscriptions"].as_array().is_some_and(|uris| uris.iter().any(|own| own == uri))
         };
-        let told = |listener: &Listener, subscribed: &BTreeSet<_>| match &listener.subscription {
+        let report = |listener: &Listener, subscribed: &BTreeSet<_>| match &listener.subscription {
             None => subscribed.contains(&(listener.peer.key.clone(), uri.to_owned())),
             Some((_, filter)) => wanted(filter),
         };
-        self.announce("notifications/resources/updated", &json!({"uri": uri}), told).await;
+        self.announce("notifications/resources/updated", &json!({"uri": uri}), report).await;
     }
 
     async fn announce(

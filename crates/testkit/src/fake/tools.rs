@@ -1,4 +1,4 @@
-//! Running the tools.
+//! Runs the tools.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,9 +24,9 @@ pub(crate) async fn call(server: &Arc<Server>, request: &Request) -> Reply {
         return Err(Refusal::new(code::INVALID_PARAMS, format!("Unknown tool: {name}")));
     }
     match name {
-        "elicit" => return asked(server, name, args, asks::elicit(server, request).await?),
-        "sample" => return asked(server, name, args, asks::sample(server, request).await?),
-        "roots" => return asked(server, name, args, asks::roots(server, request).await?),
+        "elicit" => return question_result(server, name, args, asks::elicit(server, request).await?),
+        "sample" => return question_result(server, name, args, asks::sample(server, request).await?),
+        "roots" => return question_result(server, name, args, asks::roots(server, request).await?),
         _ => {}
     }
     server.log.effect(name, args);
@@ -38,11 +38,11 @@ pub(crate) async fn call(server: &Arc<Server>, request: &Request) -> Reply {
         "touch" => touch(server, args).await,
         "protocol_error" => Err(protocol_error(args)),
         "spawn" => spawn(args),
-        _ => Ok(at_once(server, request, name, args)),
+        _ => Ok(run_at_once(server, request, name, args)),
     }
 }
 
-/// A result of one text.
+/// Returns a result with one text.
 fn text(text: impl Into<String>) -> Value {
     json!({"content": [{"type": "text", "text": text.into()}], "isError": false})
 }
@@ -55,8 +55,8 @@ fn str_of<'a>(args: &'a Value, name: &str, default: &'a str) -> &'a str {
     args[name].as_str().unwrap_or(default)
 }
 
-/// The tools that neither wait nor break anything.
-fn at_once(server: &Server, request: &Request, name: &str, args: &Value) -> Value {
+/// Runs the tools that answer at once.
+fn run_at_once(server: &Server, request: &Request, name: &str, args: &Value) -> Value {
     let escapes = if server.has(Fault::EscapeText) { ESCAPES } else { "" };
     match name {
         "echo" => text(format!("{}{escapes}", str_of(args, "text", ""))),
@@ -100,7 +100,7 @@ fn structured(server: &Server, args: &Value) -> Value {
     result
 }
 
-/// All kinds, or those at these places (`only`), which the schema does not name.
+/// Returns all kinds of content, or the kinds at the indices in `only`, which the schema does not declare.
 fn every_kind_of_content(args: &Value) -> Value {
     let all = json!([
         {"type": "text", "text": "one of each", "annotations": {"audience": ["user"], "priority": 0.5}},
@@ -111,8 +111,8 @@ fn every_kind_of_content(args: &Value) -> Value {
         {"type": "resource_link", "uri": "fake://note", "name": "note", "mimeType": "text/plain"}
     ]);
     let content = match args["only"].as_array() {
-        Some(places) => {
-            places.iter().filter_map(|place| all.get(usize::try_from(place.as_u64()?).ok()?).cloned()).collect()
+        Some(indices) => {
+            indices.iter().filter_map(|index| all.get(usize::try_from(index.as_u64()?).ok()?).cloned()).collect()
         }
         None => all.clone(),
     };
@@ -124,7 +124,7 @@ fn protocol_error(args: &Value) -> Refusal {
     Refusal::new(code, str_of(args, "message", "told to fail")).with_data(json!({"why": "told to"}))
 }
 
-/// Waits. A cancellation ends it by dropping this future.
+/// Waits, until a cancellation drops this future.
 async fn sleep(request: &Request, args: &Value) -> Reply {
     let total = args["ms"].as_u64().unwrap_or(0);
     let token = &request.params["_meta"]["progressToken"];
@@ -184,8 +184,8 @@ pub(crate) async fn notify(request: &Request, count: u64) {
 }
 
 /// The outcome of a tool that asks. It has run only when it was answered.
-fn asked(server: &Server, name: &str, args: &Value, asked: QuestionOutcome) -> Reply {
-    match asked {
+fn question_result(server: &Server, name: &str, args: &Value, outcome: QuestionOutcome) -> Reply {
+    match outcome {
         QuestionOutcome::Answered(answer) if answer.get("refused").is_some() => {
             Ok(failed(answer["refused"].to_string()))
         }

@@ -171,7 +171,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_kind_of_message_is_told_apart() {
+    fn each_kind_of_message_is_recognized() {
         let kind = |text: &str| match parse(text.as_bytes()) {
             Incoming::Request { .. } => "request",
             Incoming::Notification { .. } => "notification",

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use serde_json::{Value, json};
-use toolrack_testkit::authorization::{CLIENT, CLIENT_SECRET, Counts, FakeAuthorization, Wrong};
+use toolrack_testkit::authorization::{AuthorizationFault, CLIENT, CLIENT_SECRET, Counts, FakeAuthorization};
 
 use crate::{call, text};
 
@@ -124,15 +124,15 @@ async fn a_client_that_does_all_of_it_right_is_let_in() {
     let tokens = client.exchange(&[]).await;
     assert_eq!(client.echo(&tokens).await, (200, "hi".to_owned()));
     let counts = server.counts();
-    let wanted = Counts { registrations: 1, authorizations: 2, exchanges: 1, admitted: 1, turned_away: 1, ..counts };
+    let wanted = Counts { registrations: 1, authorizations: 2, exchanges: 1, admitted: 1, rejected: 1, ..counts };
     assert_eq!((counts, counts.refused), (wanted, 0));
-    let first = server.asked().into_iter().find(|asked| asked.what == "GET /authorize").unwrap();
+    let first = server.requests().into_iter().find(|asked| asked.endpoint == "GET /authorize").unwrap();
     assert_eq!(first.parameter("code_challenge"), Some(CHALLENGE));
     assert!(server.given().contains(&tokens["access_token"].as_str().unwrap().to_owned()));
 }
 
 #[tokio::test]
-async fn what_a_client_must_send_is_checked() {
+async fn the_server_checks_what_a_client_must_send() {
     let server = FakeAuthorization::start([]);
     let client = Client::new(&server).await;
     for differs in [
@@ -201,69 +201,79 @@ async fn a_client_with_a_secret_gets_tokens_for_itself_and_gives_them_back() {
 }
 
 #[tokio::test]
-async fn metadata_goes_wrong_as_it_is_told() {
-    let server = FakeAuthorization::start([Wrong::issuer("https://example.com")]);
+async fn faults_of_metadata_work() {
+    let server = FakeAuthorization::start([AuthorizationFault::issuer("https://example.com")]);
     let client = Client::new(&server).await;
     let of_server = "/.well-known/oauth-authorization-server";
     assert_eq!(client.get(of_server).await["issuer"], "https://example.com");
-    server.goes_wrong([Wrong::no_pkce()]);
+    server.set_faults([AuthorizationFault::no_pkce()]);
     assert_eq!(client.get(of_server).await.get("code_challenge_methods_supported"), None);
-    server.goes_wrong([Wrong::sends_users_to("file:///bin/sh")]);
+    server.set_faults([AuthorizationFault::sends_users_to("file:///bin/sh")]);
     assert_eq!(client.get(of_server).await["authorization_endpoint"], "file:///bin/sh");
-    server.goes_wrong([Wrong::resource("https://example.com/mcp"), Wrong::HugeMetadata(3_000_000)]);
+    server.set_faults([
+        AuthorizationFault::resource("https://example.com/mcp"),
+        AuthorizationFault::HugeMetadata(3_000_000),
+    ]);
     let resource = client.get("/.well-known/oauth-protected-resource").await;
     assert_eq!(resource["resource"], "https://example.com/mcp");
     assert_eq!(resource["filler"].as_str().unwrap().len(), 3_000_000);
-    server.goes_wrong([Wrong::NoRegistration]);
+    server.set_faults([AuthorizationFault::NoRegistration]);
     assert_eq!(client.get(of_server).await.get("registration_endpoint"), None);
-    server.goes_wrong([Wrong::SlowMetadata(Duration::from_secs(3_600))]);
+    server.set_faults([AuthorizationFault::SlowMetadata(Duration::from_secs(3_600))]);
     let waiting = tokio::time::timeout(Duration::from_millis(100), client.get(of_server));
     assert!(waiting.await.is_err());
-    server.goes_wrong([Wrong::MovedMetadata("http://169.254.169.254/".to_owned())]);
+    server.set_faults([AuthorizationFault::MovedMetadata("http://169.254.169.254/".to_owned())]);
     let moved = client.http.get(server.issuer() + of_server).send().await.unwrap();
     assert_eq!(moved.headers()["location"], "http://169.254.169.254/");
-    server.goes_wrong([Wrong::NoJson("<html>")]);
+    server.set_faults([AuthorizationFault::NoJson("<html>")]);
     let page = client.http.get(server.issuer() + of_server).send().await.unwrap();
     assert_eq!(page.text().await.unwrap(), "<html>");
 }
 
 #[tokio::test]
-async fn answers_and_tokens_go_wrong_as_they_are_told() {
-    let server = FakeAuthorization::start([Wrong::Iss(None), Wrong::State("other")]);
+async fn faults_of_answers_and_tokens_work() {
+    let server = FakeAuthorization::start([AuthorizationFault::Iss(None), AuthorizationFault::State("other")]);
     let client = Client::new(&server).await;
     let back = client.authorize(&[]).await.unwrap();
     assert_eq!((back.get("iss"), back["state"].as_str()), (None, "other"));
-    server.goes_wrong([Wrong::Iss(Some("https://example.com".to_owned())), Wrong::Refuses("access_denied")]);
+    server.set_faults([
+        AuthorizationFault::Iss(Some("https://example.com".to_owned())),
+        AuthorizationFault::Refuses("access_denied"),
+    ]);
     let back = client.authorize(&[]).await.unwrap();
     assert_eq!((back["iss"].as_str(), back["error"].as_str()), ("https://example.com", "access_denied"));
     assert_eq!(back.get("code"), None);
 
-    server.goes_wrong([Wrong::Expires(2), Wrong::Lives(5), Wrong::TokenType("DPoP")]);
+    server.set_faults([
+        AuthorizationFault::Expires(2),
+        AuthorizationFault::Lives(5),
+        AuthorizationFault::TokenType("DPoP"),
+    ]);
     let tokens = client.exchange(&[]).await;
     assert_eq!((&tokens["expires_in"], &tokens["token_type"]), (&json!(5), &json!("DPoP")));
     let statuses = [client.echo(&tokens).await.0, client.echo(&tokens).await.0, client.echo(&tokens).await.0];
     assert_eq!(statuses, [200, 200, 401]);
     assert_eq!(client.echo(&client.refresh(&tokens).await).await.0, 200);
 
-    server.goes_wrong([Wrong::WantsScope("write")]);
+    server.set_faults([AuthorizationFault::WantsScope("write")]);
     let (status, challenge) = client.echo(&client.exchange(&[]).await).await;
     assert_eq!(status, 403);
     assert!(challenge.contains("error=\"insufficient_scope\", scope=\"tools write\""), "{challenge}");
 
-    server.goes_wrong([Wrong::NoRefresh]);
+    server.set_faults([AuthorizationFault::NoRefresh]);
     assert_eq!(client.exchange(&[]).await.get("refresh_token"), None);
-    server.goes_wrong([Wrong::NoRotation]);
+    server.set_faults([AuthorizationFault::NoRotation]);
     let tokens = client.exchange(&[]).await;
     assert_eq!(client.refresh(&tokens).await["refresh_token"], tokens["refresh_token"]);
-    server.goes_wrong([Wrong::TokenError("temporarily_unavailable")]);
+    server.set_faults([AuthorizationFault::TokenError("temporarily_unavailable")]);
     assert_eq!(client.exchange(&[]).await["error"], "temporarily_unavailable");
-    server.goes_wrong([Wrong::SlowTokens(Duration::from_secs(3_600))]);
+    server.set_faults([AuthorizationFault::SlowTokens(Duration::from_secs(3_600))]);
     assert!(tokio::time::timeout(Duration::from_millis(100), client.refresh(&tokens)).await.is_err());
 }
 
 #[test]
-fn it_needs_no_runtime_of_the_test_and_ends_with_its_value() {
-    let server = FakeAuthorization::start([Wrong::SentTo("javascript:alert(1)".to_owned())]);
+fn the_server_needs_no_runtime_of_the_test_and_ends_when_dropped() {
+    let server = FakeAuthorization::start([AuthorizationFault::SentTo("javascript:alert(1)".to_owned())]);
     let address = server.issuer().trim_start_matches("http://").to_owned();
     assert!(std::net::TcpStream::connect(&address).is_ok());
     drop(server);

@@ -25,7 +25,7 @@ fn a_legacy_session_is_opened_used_and_closed() {
 }
 
 #[test]
-fn what_comes_before_an_answer_makes_it_a_stream() {
+fn messages_before_an_answer_make_it_a_stream() {
     let server = start(&[]);
     let answer = post(&server, &[], &call(1, "flood", json!({"n": 3})));
     assert_eq!(answer.header("content-type"), Some("text/event-stream"));
@@ -61,7 +61,7 @@ fn a_legacy_server_asks_on_the_stream_of_the_call() {
 }
 
 #[test]
-fn a_session_is_wanted_lost_or_never_given_as_told() {
+fn the_session_faults_require_lose_or_omit_a_session() {
     let server = start(&["--fault", "session-required"]);
     let refused = post(&server, &[], &modern(1, "server/discover", json!({})));
     assert_eq!((refused.status, &refused.json()["id"]), (400, &Value::Null));
@@ -111,7 +111,7 @@ fn modern_refusals_have_the_status_of_the_specification() {
 }
 
 #[test]
-fn mirrored_header_fields_must_say_what_the_body_says() {
+fn mirrored_headers_must_equal_the_body() {
     let server = start(&["--era", "modern"]);
     let asked = modern_call(1, "region", json!({"region": "Hello, 世界"}));
     let base = mirrored(&asked);
@@ -161,7 +161,7 @@ fn a_legacy_client_cancels_by_a_notification() {
 }
 
 #[test]
-fn subscriptions_are_streams_that_end_as_told() {
+fn faults_end_the_streams_of_subscriptions() {
     let listen = modern(9, "subscriptions/listen", json!({"notifications": {"toolsListChanged": true}}));
     let server = start(&["--era", "modern"]);
     let mut stream = open_modern(&server, &listen);

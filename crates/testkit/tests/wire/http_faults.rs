@@ -16,7 +16,7 @@ fn struck(fault: &str) -> (Answer, usize) {
 }
 
 #[test]
-fn whole_answers_that_are_not_mcp_come_without_an_effect() {
+fn answers_that_are_not_mcp_have_no_effect() {
     for (fault, status, field, value) in [
         ("html", 200, "content-type", "text/html; charset=utf-8"),
         ("http-500", 500, "content-type", "text/plain"),
@@ -96,7 +96,7 @@ fn a_hanging_or_closed_connection_has_no_effect_and_a_reset_after_the_effect_has
 }
 
 #[test]
-fn bodies_break_as_told_after_the_effect() {
+fn faults_of_bodies_strike_after_the_effect() {
     for (fault, end) in [
         ("cut-body", End::Cut),
         ("reset-body", End::Reset),
@@ -114,7 +114,7 @@ fn bodies_break_as_told_after_the_effect() {
 }
 
 #[test]
-fn large_things_are_as_large_as_told() {
+fn faults_of_size_produce_the_given_size() {
     let (huge, _) = struck("body-huge=3000000");
     assert_eq!(huge.body.len(), 3_000_000);
     assert_eq!(huge.json()["id"], 5);
@@ -129,10 +129,10 @@ fn large_things_are_as_large_as_told() {
 #[test]
 fn a_slow_body_comes_byte_by_byte() {
     let server = FakeHttp::start(&["--fault", "slow-body=5"]);
-    let begun = std::time::Instant::now();
+    let started = std::time::Instant::now();
     let answer = post(&server, &[], &call(5, "echo", json!({"text": "x"})));
     assert_eq!(text(&answer.json()), "x");
-    assert!(begun.elapsed().as_millis() >= 5 * (answer.body.len() as u128 - 1));
+    assert!(started.elapsed().as_millis() >= 5 * (answer.body.len() as u128 - 1));
 }
 
 #[test]

@@ -16,7 +16,7 @@ fn struck(fault: &str) -> (Answer, usize) {
 }
 
 #[test]
-fn streams_break_as_told_after_the_effect() {
+fn faults_of_streams_strike_after_the_effect() {
     for (fault, end, events) in [
         ("cut-sse", End::Cut, 0),
         ("sse-bad-json", End::Whole, 0),
@@ -109,7 +109,7 @@ fn progress_comes_on_the_stream_while_the_call_runs() {
 }
 
 #[test]
-fn a_standing_stream_is_refused_as_told_and_calls_are_answered() {
+fn without_a_standing_stream_calls_are_answered() {
     for (fault, status) in [("refuse-stream", 405), ("refuse-stream=500", 500)] {
         let server = FakeHttp::start(&["--fault", fault]);
         let session = handshake(&server);

@@ -54,7 +54,7 @@ fn answers_come_on_the_stream() {
 }
 
 #[test]
-fn the_endpoint_is_elsewhere_or_never_told() {
+fn the_faults_move_or_omit_the_sse_endpoint() {
     let server = FakeHttp::start_sse(&["--fault", "endpoint-cross=http://127.0.0.1:9/steal"]);
     assert_eq!(connect(&server).1, "http://127.0.0.1:9/steal");
     let server = FakeHttp::start_sse(&["--fault", "no-endpoint"]);
@@ -79,7 +79,7 @@ fn two_sessions_get_each_their_own_answers() {
 fn notifications_are_taken_in_their_own_time() {
     let server = FakeHttp::start_sse(&["--fault", "slow-notices=200"]);
     let (_stream, endpoint) = connect(&server);
-    let begun = Instant::now();
+    let started = Instant::now();
     assert_eq!(post(&server, &endpoint, &initialized()), "HTTP/1.1 202");
-    assert!(begun.elapsed() >= Duration::from_millis(200));
+    assert!(started.elapsed() >= Duration::from_millis(200));
 }

@@ -47,7 +47,7 @@ fn generated_tools_come_on_pages() {
 }
 
 #[test]
-fn a_tool_becomes_another_one_as_told_and_when_told() {
+fn faults_change_a_tool_at_the_given_time() {
     let says = |server: &mut Lines, name: &str| named(&list(server, 5).0, name).clone();
     let mut honest = ready(&[]);
     let (echo, write) = (says(&mut honest, "echo"), says(&mut honest, "write"));
@@ -67,7 +67,7 @@ fn a_tool_becomes_another_one_as_told_and_when_told() {
 }
 
 #[test]
-fn cursors_misbehave_as_told() {
+fn faults_of_cursors_work() {
     let (tools, cursors) = list(&mut spoilt("endless-cursor"), 40);
     assert_eq!((tools.len(), cursors.len()), (22 + 39, 40));
     assert!(cursors.windows(2).all(|two| two[0] != two[1]));
@@ -80,14 +80,17 @@ fn cursors_misbehave_as_told() {
 }
 
 #[test]
-fn a_server_can_begin_without_a_word_on_what_it_can_do() {
+fn a_server_may_declare_no_capabilities() {
     let mut server = Lines::start(&["--fault", "no-capabilities"]);
-    let begun = server.ask(&request(1, "initialize", json!({"protocolVersion": "2025-11-25"})));
-    assert!(begun["result"]["capabilities"].is_null() && begun["result"]["protocolVersion"] == "2025-11-25", "{begun}");
+    let started = server.ask(&request(1, "initialize", json!({"protocolVersion": "2025-11-25"})));
+    assert!(
+        started["result"]["capabilities"].is_null() && started["result"]["protocolVersion"] == "2025-11-25",
+        "{started}"
+    );
 }
 
 #[test]
-fn definitions_are_spoilt_as_told() {
+fn faults_of_definitions_work() {
     let bad = list(&mut spoilt("bad-tool"), 1).0;
     assert!(named(&bad, "bad_schema")["inputSchema"].is_null());
     assert!(bad.contains(&json!(7)) && bad.iter().any(|tool| tool.is_object() && tool.get("name").is_none()));
@@ -127,7 +130,7 @@ fn each_list_brings_a_storm_of_changes() {
 }
 
 #[test]
-fn structured_content_keeps_to_its_schema_unless_told_otherwise() {
+fn structured_content_fits_its_schema_unless_a_fault_says_otherwise() {
     let good = ready(&[]).ask(&call(1, "structured", json!({"label": "x"})));
     assert_eq!(good["result"]["structuredContent"], json!({"label": "x", "value": 42}));
     let bad = spoilt("wrong-structured").ask(&call(1, "structured", json!({})));
@@ -135,7 +138,7 @@ fn structured_content_keeps_to_its_schema_unless_told_otherwise() {
 }
 
 #[test]
-fn the_plain_tools_do_what_they_say() {
+fn the_plain_tools_work() {
     let mut server = ready(&[]);
     let answer = server.ask(&call(1, "big", json!({"bytes": 1001, "fill": "é"})));
     assert_eq!(text(&answer).len(), 1001);
@@ -189,7 +192,7 @@ fn a_legacy_server_asks_by_requests_of_its_own() {
 }
 
 #[test]
-fn a_legacy_server_does_not_ask_for_what_was_not_declared() {
+fn a_legacy_server_uses_only_declared_capabilities() {
     let mut server = Lines::start(&[]);
     server.ask(&request(0, "initialize", json!({"protocolVersion": "2025-11-25", "capabilities": {}})));
     let answer = server.ask(&call(1, "sample", json!({})));

@@ -81,7 +81,7 @@ fn a_server_of_both_eras_answers_each_request_in_its_own() {
 }
 
 #[test]
-fn the_probe_stumbles_as_told() {
+fn faults_of_the_probe_work() {
     let mut server = with("exit-on-discover=4");
     server.send(&modern(1, "server/discover", json!({})));
     assert_eq!(server.status().code(), Some(4));
@@ -214,7 +214,7 @@ fn a_server_that_closes_its_stdin_answers_and_lives_on() {
 }
 
 #[test]
-fn the_end_of_stdin_and_the_gentle_signals_are_ignored_as_told() {
+fn the_faults_ignore_end_of_stdin_and_signals_work() {
     let mut server = Lines::with(&["ignore-eof", "ignore-term"], &[]);
     server.handshake();
     server.close();
@@ -267,7 +267,7 @@ fn progress_comes_every_tenth_of_a_second_when_it_is_asked_for() {
 }
 
 #[test]
-fn subscriptions_are_acknowledged_first_and_told_by_their_id() {
+fn subscriptions_are_acknowledged_first_and_notified_with_their_id() {
     let mut server = Lines::start(&["--era", "modern"]);
     let filter = json!({"notifications": {"toolsListChanged": true, "resourceSubscriptions": ["fake://note"]}});
     server.send(&modern(9, "subscriptions/listen", filter));
@@ -289,7 +289,7 @@ fn subscriptions_are_acknowledged_first_and_told_by_their_id() {
 }
 
 #[test]
-fn subscriptions_end_as_told() {
+fn faults_end_subscriptions() {
     let listen = modern(9, "subscriptions/listen", json!({"notifications": {"toolsListChanged": true}}));
     let mut server = Lines::with(&["listen-ends=50"], &["--era", "modern"]);
     let ended = server.ask(&listen);
@@ -306,7 +306,7 @@ fn subscriptions_end_as_told() {
 }
 
 #[test]
-fn a_legacy_client_is_told_of_changes_after_the_handshake_only() {
+fn a_legacy_client_gets_notifications_only_after_the_handshake() {
     let mut server = Lines::start(&[]);
     server.ask(&initialize(0));
     assert_eq!(server.ask(&call(1, "tools_changed", json!({"add": "early"})))["id"], 1);

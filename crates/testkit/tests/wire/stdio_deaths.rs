@@ -98,7 +98,7 @@ fn a_frozen_server_answers_when_it_is_continued() {
 }
 
 #[test]
-fn a_grandchild_survives_as_told() {
+fn the_fault_grandchild_leaves_a_process_behind() {
     for (fault, survives_term) in
         [("grandchild", false), ("grandchild=setsid", false), ("grandchild=setsid+ignore-term", true)]
     {

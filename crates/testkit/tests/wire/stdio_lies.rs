@@ -22,7 +22,7 @@ fn lines_of(fault: &str, count: usize) -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn each_lie_says_what_its_name_says() {
+fn each_fault_of_a_result_does_what_its_name_says() {
     type Check = fn(&[Value]) -> bool;
     let table: &[(&str, usize, Check)] = &[
         ("no-answer", 0, <[Value]>::is_empty),
@@ -63,7 +63,7 @@ fn each_garbled_answer_is_one_line_that_is_not_json() {
 }
 
 #[test]
-fn a_huge_line_is_as_long_as_told() {
+fn the_fault_huge_line_has_the_given_length() {
     let lines = lines_of("huge-line=3000000", 1);
     assert_eq!(lines[0].len(), 3_000_001);
     assert_eq!(serde_json::from_slice::<Value>(&lines[0]).unwrap()["id"], 5);

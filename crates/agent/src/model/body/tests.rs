@@ -8,21 +8,21 @@ fn map(value: Value) -> Map<String, Value> {
     value.as_object().unwrap().clone()
 }
 
-/// The body of a request with these small members, and those that settings and request add.
-fn written(head: Value, settings: Value, request: Value) -> Value {
-    let mut with = ModelSettings::new("custom", "m", Wire::OpenAiChat, "http://127.0.0.1");
-    with.extra_body = map(settings);
+/// Returns the body of a request with the members of `head`, of the settings and of the request.
+fn body_of(head: Value, settings: Value, request: Value) -> Value {
+    let mut model = ModelSettings::new("custom", "m", Wire::OpenAiChat, "http://127.0.0.1");
+    model.extra_body = map(settings);
     let extra = map(request);
-    let mut asked = Request::new(&[]);
-    asked.extra_body = Some(&extra);
-    let mut body = BodyWriter::new(map(head), &with, &asked);
+    let mut with_extra = Request::new(&[]);
+    with_extra.extra_body = Some(&extra);
+    let mut body = BodyWriter::new(map(head), &model, &with_extra);
     body.member("messages", &["ours"]);
     body.raw("tools", &["[", "1", "]"]);
     serde_json::from_slice(&body.finish()).unwrap()
 }
 
 #[test]
-fn members_of_the_request_win_over_settings_and_these_over_what_the_wire_writes() {
+fn the_request_overrides_the_settings_and_the_settings_override_the_wire() {
     for (head, settings, request, expected) in [
         (json!({"a": 1}), json!({}), json!({}), json!({"a": 1})),
         (json!({"a": 1}), json!({"a": 2}), json!({}), json!({"a": 2})),
@@ -31,7 +31,7 @@ fn members_of_the_request_win_over_settings_and_these_over_what_the_wire_writes(
         (json!({"a": 1}), json!({"a": null}), json!({"a": 4}), json!({"a": 4})),
         (json!({}), json!({"a": null}), json!({}), json!({})),
         (json!({"a": 1}), json!({"b": [1]}), json!({"c": {"d": 1}}), json!({"a": 1, "b": [1], "c": {"d": 1}})),
-        // One level down as well.
+        // Members one level down are merged as well.
         (
             json!({"o": {"x": 1, "y": 2}}),
             json!({"o": {"x": 3}}),
@@ -47,7 +47,7 @@ fn members_of_the_request_win_over_settings_and_these_over_what_the_wire_writes(
         (json!({"o": {"x": 1}}), json!({"o": 5}), json!({}), json!({"o": 5})),
         (json!({"o": 5}), json!({"o": {"x": 1}}), json!({}), json!({"o": {"x": 1}})),
     ] {
-        let mut body = written(head.clone(), settings.clone(), request.clone());
+        let mut body = body_of(head.clone(), settings.clone(), request.clone());
         assert_eq!(body["messages"].take(), json!(["ours"]));
         assert_eq!(body["tools"].take(), json!([1]));
         let mut expected = expected;
@@ -58,29 +58,29 @@ fn members_of_the_request_win_over_settings_and_these_over_what_the_wire_writes(
 
 #[test]
 fn the_conversation_the_tools_and_the_stream_cannot_be_set_from_outside() {
-    // As the four wires call them.
+    // The names of the four wires for them.
     let names = "messages input contents tools stream system systemInstruction instructions";
-    let theirs: Map<String, Value> = names.split(' ').map(|name| (name.to_owned(), json!("theirs"))).collect();
-    for (settings, request) in [(theirs.clone(), Map::new()), (Map::new(), theirs)] {
-        let body = written(json!({"model": "m"}), settings.into(), request.into());
+    let members: Map<String, Value> = names.split(' ').map(|name| (name.to_owned(), json!("theirs"))).collect();
+    for (settings, request) in [(members.clone(), Map::new()), (Map::new(), members)] {
+        let body = body_of(json!({"model": "m"}), settings.into(), request.into());
         assert_eq!(body, json!({"model": "m", "messages": ["ours"], "tools": [1]}));
     }
 }
 
 proptest! {
     #[test]
-    fn a_body_is_json_whatever_is_written_into_it(head in ".*", value in ".*", extra in ".*") {
-        let body = written(json!({"model": head}), json!({"x": value}), json!({"y": extra}));
+    fn a_body_is_json_for_any_values(head in ".*", value in ".*", extra in ".*") {
+        let body = body_of(json!({"model": head}), json!({"x": value}), json!({"y": extra}));
         prop_assert_eq!((&body["model"], &body["x"], &body["y"]), (&json!(head), &json!(value), &json!(extra)));
     }
 
     #[test]
-    fn an_id_that_does_not_fit_becomes_one_that_does_and_always_the_same(id in ".{0,80}", length in 1_usize..64) {
+    fn an_unfit_id_always_becomes_the_same_fitting_id(id in ".{0,80}", length in 1_usize..64) {
         let fits = |id: &str| id.len() == length && id.bytes().all(|byte| byte.is_ascii_alphanumeric());
         let fitted = fitting_id(&id, fits, length);
         prop_assert!(fits(&fitted));
         prop_assert_eq!(&fitted, &fitting_id(&id, fits, length));
-        prop_assert_eq!(&fitting_id(&fitted, fits, length), &fitted, "one that fits stays");
+        prop_assert_eq!(&fitting_id(&fitted, fits, length), &fitted, "a fitting id stays");
         let other = format!("{id}x");
         prop_assert!(length < 9 || fitting_id(&other, fits, length) != fitted);
     }
@@ -103,7 +103,7 @@ fn system_texts_come_in_order_and_blank_ones_do_not() {
 }
 
 #[test]
-fn only_an_answer_that_was_cut_before_its_first_word_is_left_out() {
+fn only_an_empty_answer_is_left_out() {
     let call = ToolCallData::new("a", "f", Map::new());
     let blocks = json!({"wire": "gemini", "model": "m", "blocks": []});
     for (message, is_sent) in [
@@ -120,7 +120,7 @@ fn only_an_answer_that_was_cut_before_its_first_word_is_left_out() {
 }
 
 #[test]
-fn arguments_that_are_no_object_go_back_as_an_empty_one() {
+fn arguments_that_are_no_object_are_sent_back_as_an_empty_object() {
     for (written, sent) in
         [("{\"a\":1}", "{\"a\":1}"), ("", "{}"), ("null", "{}"), ("[1]", "{}"), ("{\"a\":", "{}"), ("7", "{}")]
     {
@@ -135,7 +135,7 @@ fn content(value: Value) -> Content {
 }
 
 #[test]
-fn a_part_is_told_in_words_where_a_model_cannot_see_it() {
+fn a_part_that_a_model_cannot_see_is_described() {
     for (part, words) in [
         (json!({"type": "text", "text": "hi"}), "hi"),
         (
@@ -146,7 +146,7 @@ fn a_part_is_told_in_words_where_a_model_cannot_see_it() {
             json!({"type": "audio", "data": "AAAA", "mimeType": "audio/wav"}),
             "[a sound, audio/wav, 3 bytes: it cannot be shown to this model]",
         ),
-        // The host leaves the bytes out of what is too large.
+        // The host leaves out the bytes of a part that is too large.
         (json!({"type": "image", "data": "", "mimeType": "image/png"}), "[image/png: too large to be shown here]"),
         (json!({"type": "audio", "data": "", "mimeType": "audio/wav"}), "[audio/wav: too large to be shown here]"),
         (json!({"type": "resource", "resource": {"uri": "x:y", "text": "inside", "mimeType": "text/plain"}}), "inside"),
@@ -185,7 +185,7 @@ fn a_failed_result_says_so_once() {
 }
 
 #[test]
-fn a_result_in_words_has_its_parts_in_lines_of_their_own() {
+fn a_described_result_has_one_line_for_each_part() {
     let picture = content(json!({"type": "image", "data": "", "mimeType": "image/png"}));
     let with = |text: &str, parts: usize| Message::tool_result("a", text).with_parts(vec![picture.clone(); parts]);
     let line = "[image/png: too large to be shown here]";

@@ -65,13 +65,13 @@ fn hear(progress: &[Progress], draft: &mut Draft, deltas: &mut Deltas) -> Vec<St
     expected
 }
 
-fn in_words(sent: &Sent<'_>) -> String {
+fn in_words(sent: &SentPiece<'_>) -> String {
     let signed =
         |with: &Option<&Map<String, Value>>| if with.is_some_and(|with| !with.is_empty()) { " signed" } else { "" };
     match sent {
-        Sent::Raw(value) => format!("raw {}", value["raw"]),
-        Sent::Text(text, with) => format!("text {text}{}", signed(with)),
-        Sent::Call(call, with) => {
+        SentPiece::Raw(value) => format!("raw {}", value["raw"]),
+        SentPiece::Text(text, with) => format!("text {text}{}", signed(with)),
+        SentPiece::Call(call, with) => {
             let arguments = call.raw_arguments.clone().unwrap_or_else(|| "an object".into());
             format!("call {} {arguments}{}", call.name, signed(with))
         }
@@ -92,7 +92,7 @@ fn comparable(word: &str) -> String {
 
 proptest! {
     #[test]
-    fn what_a_provider_wants_back_goes_back_in_its_order_and_to_no_other(progress in pieces_heard()) {
+    fn blocks_go_back_to_their_own_provider_only_and_in_order(progress in pieces_heard()) {
         let (mut draft, mut deltas) = (Draft::new(1), Deltas::new());
         let expected: Vec<String> = hear(&progress, &mut draft, &mut deltas).iter().map(|word| comparable(word)).collect();
         let reply = draft.finish(Wire::Gemini, MODEL);
@@ -117,15 +117,15 @@ proptest! {
     }
 
     #[test]
-    fn what_is_told_is_what_is_kept_and_every_call_has_an_id_of_its_own(progress in pieces_heard()) {
+    fn the_deltas_equal_the_stored_message_and_every_call_has_its_own_id(progress in pieces_heard()) {
         let (mut draft, mut deltas) = (Draft::new(1), Deltas::new());
         hear(&progress, &mut draft, &mut deltas);
         let reply = draft.finish(Wire::Anthropic, MODEL);
         let text: String = deltas.iter().filter_map(|delta| match delta { Delta::Text(text) => Some(&**text), _ => None }).collect();
         prop_assert_eq!(&text, &reply.message.content);
         let mut ids: Vec<&str> = reply.message.calls().iter().map(|call| &*call.id).collect();
-        let begun: Vec<&str> = deltas.iter().filter_map(|delta| match delta { Delta::ToolCallBegin { id, .. } => Some(&**id), _ => None }).collect();
-        prop_assert_eq!(&begun, &ids);
+        let started: Vec<&str> = deltas.iter().filter_map(|delta| match delta { Delta::ToolCallBegin { id, .. } => Some(&**id), _ => None }).collect();
+        prop_assert_eq!(&started, &ids);
         ids.sort_unstable();
         ids.dedup();
         prop_assert!(ids.len() == reply.message.calls().len() && !ids.contains(&""));
@@ -134,7 +134,7 @@ proptest! {
     }
 
     #[test]
-    fn a_text_that_was_changed_sends_nothing_cut_and_what_is_opaque_first(progress in pieces_heard(), text in "[a-zü€]{0,6}") {
+    fn an_edited_answer_is_sent_as_raw_blocks_followed_by_the_new_text(progress in pieces_heard(), text in "[a-zü€]{0,6}") {
         let (mut draft, mut deltas) = (Draft::new(1), Deltas::new());
         hear(&progress, &mut draft, &mut deltas);
         let mut message = draft.finish(Wire::Gemini, MODEL).message;
@@ -151,7 +151,7 @@ proptest! {
 }
 
 #[test]
-fn a_call_is_told_once_it_has_a_name_with_what_came_before() {
+fn a_call_is_streamed_once_it_has_a_name_with_its_earlier_pieces() {
     let (mut draft, mut deltas) = (Draft::new(3), Deltas::new());
     let at = draft.begin_call("", "", &mut deltas).unwrap();
     draft.arguments_at(at, "{\"a\":", &mut deltas);
@@ -162,15 +162,15 @@ fn a_call_is_told_once_it_has_a_name_with_what_came_before() {
     draft.arguments_at(at, "1}", &mut deltas);
     draft.whole_arguments_at(at, "{\"a\":2}", &mut deltas);
     let argument = |fragment: &str| Delta::ToolCallArguments { index: 0, fragment: fragment.into() };
-    let begun = Delta::ToolCallBegin { index: 0, id: "call_3_0".into(), name: "weather".into() };
-    assert_eq!(Vec::from(deltas), [begun, argument("{\"a\":"), argument("1}")]);
+    let started = Delta::ToolCallBegin { index: 0, id: "call_3_0".into(), name: "weather".into() };
+    assert_eq!(Vec::from(deltas), [started, argument("{\"a\":"), argument("1}")]);
     let reply = draft.finish(Wire::OpenAiChat, MODEL);
     let [call] = reply.message.calls() else { panic!() };
     assert_eq!((&*call.name, &call.input), ("weather", &json!({"a": 1})));
 }
 
 #[test]
-fn arguments_that_come_whole_count_where_no_piece_came() {
+fn complete_arguments_are_used_if_no_piece_was_streamed() {
     let (mut draft, mut deltas) = (Draft::new(1), Deltas::new());
     let at = draft.begin_call("x", "f", &mut deltas).unwrap();
     draft.whole_arguments_at(at, "{\"a\":2}", &mut deltas);
@@ -179,7 +179,7 @@ fn arguments_that_come_whole_count_where_no_piece_came() {
 }
 
 #[test]
-fn a_reason_that_does_not_fit_the_calls_is_put_right_and_every_other_one_stays() {
+fn a_stop_reason_that_contradicts_the_calls_is_corrected() {
     for (stop, with_call, without) in [
         (None, Stop::ToolCalls, Stop::End),
         (Some(Stop::End), Stop::ToolCalls, Stop::End),
@@ -199,7 +199,7 @@ fn a_reason_that_does_not_fit_the_calls_is_put_right_and_every_other_one_stays()
 }
 
 #[test]
-fn texts_in_a_row_are_one_piece_and_one_with_a_signature_is_its_own() {
+fn consecutive_texts_are_merged_except_signed_ones() {
     let (mut draft, mut deltas) = (Draft::new(1), Deltas::new());
     draft.text("", &mut deltas).unwrap();
     assert!(draft.is_empty());
@@ -223,7 +223,7 @@ fn an_answer_has_so_many_pieces_and_no_more_of_any_kind() {
     for _ in 0..MOST_PIECES {
         draft.begin_text().unwrap();
     }
-    let too_many = |result: Result<At, ModelErrorKind>| {
+    let too_many = |result: Result<PieceIndex, ModelErrorKind>| {
         assert_eq!(
             result.unwrap_err().to_string(),
             "the answer is not one of a model: it has more than 2048 pieces; is the base URL right?"

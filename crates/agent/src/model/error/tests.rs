@@ -65,7 +65,7 @@ fn all() -> Vec<(ModelErrorKind, &'static str, &'static str)> {
 }
 
 #[test]
-fn every_error_names_the_model_the_failure_and_the_tries_and_has_a_code_of_its_own() {
+fn every_model_error_names_model_failure_and_tries_and_has_its_own_code() {
     let mut codes = std::collections::HashSet::new();
     for (kind, code, line) in all() {
         for (attempts, tries) in [(0, ""), (1, ""), (3, " (tried 3 times)")] {
@@ -78,7 +78,7 @@ fn every_error_names_the_model_the_failure_and_the_tries_and_has_a_code_of_its_o
 }
 
 #[test]
-fn a_status_and_a_wait_are_told_where_there_were_any() {
+fn an_error_names_status_and_wait_if_there_are_any() {
     let told: Vec<_> = all()
         .into_iter()
         .map(|(kind, ..)| ModelError::new("p/m", 1, kind))
@@ -97,7 +97,7 @@ fn a_status_and_a_wait_are_told_where_there_were_any() {
 }
 
 #[test]
-fn a_model_that_takes_no_tools_is_told_from_one_that_refuses_them() {
+fn a_model_without_tools_and_one_that_refuses_them_have_different_errors() {
     let refused = |status: u16, message: &str| ModelErrorKind::Refused { status, message: message.into() };
     for message in [
         "registry.ollama.ai/library/gemma:2b does not support tools",

@@ -62,7 +62,7 @@ fn an_account_is_read_in_every_shape_that_providers_write() {
 }
 
 #[test]
-fn a_status_means_the_same_whatever_the_provider_writes_with_it() {
+fn the_kind_of_an_error_depends_on_the_status_alone() {
     for body in ["", "null", "{}", "plain", r#"{"error": {"message": "m"}}"#, "\u{fffd}\u{0}"] {
         for (status, code) in [
             (400, "MODEL_REFUSED"),
@@ -133,7 +133,7 @@ fn a_wrong_key_of_google_is_a_wrong_key() {
 }
 
 #[test]
-fn only_what_may_pass_is_tried_again() {
+fn only_transient_errors_are_retried() {
     for (status, is_retried) in [
         (400, false),
         (401, false),
@@ -193,7 +193,7 @@ fn the_wait_that_a_provider_asks_for_is_read_in_every_form() {
 }
 
 #[test]
-fn the_header_of_a_wait_comes_before_what_the_body_says_of_it() {
+fn the_retry_after_header_overrides_the_body() {
     let body = r#"{"error": {"code": 429, "message": "x", "details": [{"@type": "Help"}, {"retryDelay": "3.5s"}]}}"#;
     let asked = |pairs: &[(&'static str, &str)]| {
         let headers = headers(pairs);
@@ -210,7 +210,7 @@ fn the_header_of_a_wait_comes_before_what_the_body_says_of_it() {
 }
 
 #[test]
-fn a_page_is_told_from_a_text_that_speaks_of_one() {
+fn an_html_page_is_distinguished_from_a_text_about_html() {
     for page in
         ["<!DOCTYPE html><p>", "\u{feff}<html>", "\n\t <HTML lang=en>", "<head><title>", "<!doctype HTML PUBLIC"]
     {
@@ -253,7 +253,7 @@ fn a_key_is_hidden_however_a_provider_quotes_it() {
 }
 
 #[test]
-fn a_short_key_and_one_of_other_letters_are_hidden_as_well() {
+fn short_and_unusual_keys_are_hidden_as_well() {
     for key in [
         "geheim",
         "passwort",

@@ -23,7 +23,7 @@ fn a_name_is_one_short_safe_line() {
 }
 
 #[test]
-fn input_costs_what_its_kind_costs_and_no_kind_twice() {
+fn each_kind_of_input_is_charged_once_at_its_own_price() {
     let price = Price { input: 4.0, output: 16.0, cached_read: 1.0, cache_write: 5.0 };
     let usage =
         |input, cached_read, cache_write, output| Usage { input, output, cached_read, cache_write, reasoning: 0 };

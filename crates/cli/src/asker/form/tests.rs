@@ -12,7 +12,7 @@ fn plain(text: &str) -> String {
 }
 
 #[test]
-fn the_prompt_says_what_is_wanted_and_what_enter_means() {
+fn the_prompt_shows_the_expected_value_and_the_default() {
     for (of, prompt) in [
         (json!({ "type": "string" }), "  x (may be left out): "),
         (
@@ -47,10 +47,10 @@ fn fields_are_asked_for_in_the_order_of_the_server() {
 
 #[test]
 fn values_are_read_as_their_type_and_checked() {
-    let whole = field(json!({ "type": "integer", "minimum": 1, "maximum": 9 }));
-    assert_eq!(whole.read("7"), Ok(Some(json!(7))));
+    let full = field(json!({ "type": "integer", "minimum": 1, "maximum": 9 }));
+    assert_eq!(full.read("7"), Ok(Some(json!(7))));
     for bad in ["0", "10", "1.5", "seven", "inf"] {
-        assert!(whole.read(bad).is_err(), "{bad}");
+        assert!(full.read(bad).is_err(), "{bad}");
     }
     let number = field(json!({ "type": "number" }));
     assert_eq!(number.read("1.5"), Ok(Some(json!(1.5))));

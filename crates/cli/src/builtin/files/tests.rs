@@ -39,13 +39,13 @@ fn a_folder_is_listed_by_name_with_kinds_and_sizes() {
 }
 
 #[test]
-fn an_empty_folder_says_so() {
+fn an_empty_folder_has_a_note() {
     let folder = folder(&[]);
     assert_eq!(list(&folder.fence, ".").unwrap().lines(), "(empty)");
 }
 
 #[test]
-fn what_is_no_folder_is_not_listed() {
+fn only_folders_are_listed() {
     let folder = folder(&[("a.txt", b"")]);
     let error = list(&folder.fence, "a.txt").unwrap_err().to_string();
     assert_eq!(error, "`a.txt` is not a folder");
@@ -54,7 +54,7 @@ fn what_is_no_folder_is_not_listed() {
 }
 
 #[test]
-fn a_file_is_read_whole_or_by_its_first_or_last_lines() {
+fn a_file_is_read_in_full_or_by_its_first_or_last_lines() {
     let folder = folder(&[("t", b"1\n2\n3\n"), ("open", b"1\n2\n3"), ("empty", b"")]);
     assert_eq!(text(&folder, "t", Part::Whole), "1\n2\n3\n");
     assert_eq!(text(&folder, "t", Part::Head(2)), "1\n2\n");
@@ -69,7 +69,7 @@ fn a_file_is_read_whole_or_by_its_first_or_last_lines() {
 }
 
 #[test]
-fn a_large_file_is_cut_between_characters_and_says_so() {
+fn a_large_file_is_cut_between_characters_with_a_note() {
     // Three bytes each: the limit falls inside a character.
     let large = "日".repeat(MAX_TEXT as usize / 3 + 100);
     let folder = folder(&[("large", large.as_bytes())]);
@@ -90,7 +90,7 @@ fn the_end_of_a_large_file_is_found_without_its_start() {
 }
 
 #[test]
-fn what_is_not_text_is_not_shown() {
+fn files_that_are_not_text_are_not_shown() {
     let folder = folder(&[("image", b"\x89PNG\0\0"), ("latin", b"caf\xe9")]);
     let error = read(&folder.fence, "image", Part::Whole).unwrap_err();
     assert_eq!(error.to_string(), "`image` is not text (6 B); file_info tells about it");
@@ -109,7 +109,7 @@ fn a_device_is_refused_before_it_is_opened() {
 }
 
 #[test]
-fn the_facts_of_a_file_are_told() {
+fn the_facts_about_a_file_are_returned() {
     let folder = folder(&[("a.txt", b"12345")]);
     let about = info(&folder.fence, "a.txt").unwrap();
     assert_eq!((about.kind, about.size), (Kind::File, 5));

@@ -49,7 +49,7 @@ async fn a_key_is_stored_read_once_and_removed_and_is_on_no_command_line() {
 }
 
 #[tokio::test]
-async fn its_program_gets_nothing_of_the_environment_but_what_leads_to_the_keychain() {
+async fn the_keychain_program_gets_only_the_variables_that_lead_to_the_keychain() {
     let (folder, keychain) = behind("env > \"$(dirname \"$0\")/env\"; exit 1");
     let _ = keychain.key(Uuid::now_v7()).await;
     let seen = fs::read_to_string(folder.path().join("env")).unwrap();
@@ -57,7 +57,7 @@ async fn its_program_gets_nothing_of_the_environment_but_what_leads_to_the_keych
 }
 
 #[tokio::test]
-async fn a_locked_keychain_a_silent_one_and_a_wrong_one_have_errors_of_their_own() {
+async fn a_locked_a_silent_and_a_broken_keychain_have_errors_of_their_own() {
     let id = Uuid::now_v7();
     let (_locked, keychain) = behind("[ $1 != search ] || echo '[/1]'; [ $1 = search ]");
     assert_eq!(keychain.key(id).await, Err(KeychainError::Locked));
@@ -100,7 +100,7 @@ async fn more_output_than_the_keychain_needs_neither_fills_memory_nor_blocks() {
 }
 
 #[tokio::test]
-async fn where_nothing_leads_to_a_keychain_no_program_is_started() {
+async fn without_a_session_bus_no_keychain_program_is_started() {
     let (folder, mut keychain) = behind(KEEPING);
     keychain.variables.retain(|(name, _)| *name != "DBUS_SESSION_BUS_ADDRESS");
     assert!(matches!(keychain.key(Uuid::now_v7()).await, Err(KeychainError::Absent(_))));

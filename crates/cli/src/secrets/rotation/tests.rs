@@ -104,7 +104,7 @@ async fn a_key_that_is_moved_while_another_waits_beside_it_is_the_one_in_use() {
 }
 
 #[tokio::test]
-async fn what_does_not_open_is_named_and_the_old_key_stays() {
+async fn a_secret_that_does_not_open_is_named_and_the_old_key_stays() {
     let folder = tempfile::tempdir().unwrap();
     let (stored, path, old) = filled(folder.path()).await;
     let quarantined = self::stored(folder.path(), Some(&"0f".repeat(32))).await;

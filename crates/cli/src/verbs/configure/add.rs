@@ -318,7 +318,7 @@ fn headers(options: &AddOptions) -> Result<Map<String, Value>, Failure> {
     if let Some(variable) = &options.bearer_token_env {
         if headers.keys().any(|name| name.eq_ignore_ascii_case("authorization")) {
             return Err(Failure::usage(
-                "`--bearer-token-env` and a header `Authorization` are two ways to say one thing",
+                "`--bearer-token-env` and a header `Authorization` set the same header: give one of them",
             )
             .hint("keep one of them"));
         }

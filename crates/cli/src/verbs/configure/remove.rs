@@ -50,7 +50,7 @@ pub(crate) async fn run(args: RemoveArgs, world: &World) -> Result<Exit, Failure
     let done = format!("removed the server {name} from {}", edits::shown(&edited.path));
     edits::report(&done, &Document::new(name, place.scope, &edited, dry_run), world).await?;
     if !dry_run && let Some(left) = world.read().await.entry(name) {
-        world.screen.note(&format!("`{name}` now means the one of {} ({})", left.source, left.scope));
+        world.screen.note(&format!("`{name}` now means the entry of {} ({})", left.source, left.scope));
     }
     Ok(Exit::Ok)
 }

@@ -110,7 +110,8 @@ pub(crate) async fn run(args: CallArgs, world: &World) -> Result<Exit, Failure> 
         arguments::check(&arguments, schema).await.map_err(|error| of_tool(error.into()))?;
     }
 
-    let mut request = Call::of(server.clone(), tool.name.clone(), arguments).caller(Caller::local(Way::Cli)).whole();
+    let mut request =
+        Call::of(server.clone(), tool.name.clone(), arguments).caller(Caller::local(Way::Cli)).untruncated();
     if let Some(timeout) = args.timeout {
         request = request.timeout(timeout);
     }

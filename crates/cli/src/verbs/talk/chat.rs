@@ -33,7 +33,7 @@ use crate::{
     wire::World,
 };
 use actions::After;
-use known::{Known, Learning};
+use known::{ItemCollector, KnownItems};
 use news::News;
 use typed::{Input, Typed};
 
@@ -71,12 +71,12 @@ const REPLAYED: usize = 6;
 
 pub(crate) async fn run(args: Box<ChatArgs>, world: &World) -> Result<Exit, Failure> {
     let mut interrupts = Stop::new()?;
-    let begun = tokio::select! {
+    let started = tokio::select! {
         biased;
         () = interrupts.interrupted() => return Ok(Exit::Interrupted),
-        begun = begin(&args, world) => begun?,
+        started = begin(&args, world) => started?,
     };
-    let Begun { tools, agent, model_options, limits, conversation } = begun;
+    let Begun { tools, agent, model_options, limits, conversation } = started;
     let news = News::of(&agent.host, world.screen.look());
     let mut chat = Chat { world, tools, agent, model_options, limits, news, interrupts };
     let first = args.prompt.join(" ");
@@ -136,9 +136,9 @@ impl Conversation {
 
 impl ask::Tools {
     /// Collects the prompts and resources of the user's servers while the returned value exists.
-    fn learn(&self, known: &Arc<Known>) -> Learning {
+    fn learn(&self, known: &Arc<KnownItems>) -> ItemCollector {
         let tools = self.clone();
-        Learning::start(self.host(), known, move |server| !tools.is_own(server))
+        ItemCollector::start(self.host(), known, move |server| !tools.is_own(server))
     }
 }
 
@@ -168,7 +168,7 @@ struct Chat<'a> {
 impl Chat<'_> {
     /// Runs one turn after another, until the user leaves.
     async fn talk(&mut self, mut conversation: Conversation, mut first: Option<String>) -> Result<Exit, Failure> {
-        let known = Arc::<Known>::default();
+        let known = Arc::<KnownItems>::default();
         let input = Input::of(self.world, &known)?;
         let _learning = input.is_terminal().then(|| self.tools.learn(&known));
         self.greet(&conversation).await?;

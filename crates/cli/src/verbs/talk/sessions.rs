@@ -20,7 +20,7 @@ use crate::{
 use args::{
     DeleteSessionsArgs, ImportSessionsArgs, ListSessionsArgs, RenameSessionArgs, SessionsVerb, ShowSessionArgs,
 };
-use render::{Document, List, Titled, replay};
+use render::{Document, List, ShownSession, replay};
 
 /// How many sessions are searched for a similar one.
 const NEAR: usize = 500;
@@ -28,13 +28,13 @@ const NEAR: usize = 500;
 /// `sessions rename --json`.
 #[derive(Debug, Serialize)]
 struct Renamed {
-    session: Titled,
+    session: ShownSession,
 }
 
 /// `sessions delete --json`.
 #[derive(Debug, Serialize)]
 struct Deleted {
-    deleted: Vec<Titled>,
+    deleted: Vec<ShownSession>,
 }
 
 /// `sessions import --json`.
@@ -148,7 +148,7 @@ async fn list(args: ListSessionsArgs, world: &World) -> Result<Exit, Failure> {
     found.truncate(args.limit);
     let totals = store.session_totals(Whose::All).await.map_err(|error| failed(&error))?.into();
     let conceal = world.known_secrets(&loaded).await;
-    let sessions = found.into_iter().map(|session| Titled::new(session, &conceal)).collect();
+    let sessions = found.into_iter().map(|session| ShownSession::new(session, &conceal)).collect();
     let list = List { sessions, totals };
     if world.screen.json() {
         world.screen.document(&list).await?;
@@ -175,11 +175,15 @@ async fn conceal(world: &World) -> impl Fn(&str) -> String + use<> {
 }
 
 /// The messages of `session` from the position `from` on, without the secrets that are known.
-async fn transcript(session: &Session, from: u64, world: &World) -> Result<(Titled, Vec<TranscriptMessage>), Failure> {
+async fn transcript(
+    session: &Session,
+    from: u64,
+    world: &World,
+) -> Result<(ShownSession, Vec<TranscriptMessage>), Failure> {
     let messages = world.store()?.messages(session.id, from, usize::MAX).await.map_err(|error| failed(&error))?;
     let conceal = conceal(world).await;
     let messages = messages.into_iter().map(|message| TranscriptMessage::new(message, &conceal)).collect();
-    Ok((Titled::new(session.clone(), &conceal), messages))
+    Ok((ShownSession::new(session.clone(), &conceal), messages))
 }
 
 async fn show(args: ShowSessionArgs, world: &World) -> Result<Exit, Failure> {
@@ -204,7 +208,7 @@ async fn rename(args: RenameSessionArgs, world: &World) -> Result<Exit, Failure>
     store.rename_session(session.id, title).await.map_err(|error| failed(&error))?;
     let session = store.session(session.id).await.map_err(|error| failed(&error))?;
     let conceal = conceal(world).await;
-    let about = Titled::new(session, &conceal);
+    let about = ShownSession::new(session, &conceal);
     if world.screen.json() {
         world.screen.document(&Renamed { session: about }).await?;
     } else {
@@ -223,7 +227,7 @@ async fn delete(args: DeleteSessionsArgs, world: &World) -> Result<Exit, Failure
     }
     let ids: Vec<_> = chosen.iter().map(|session| session.id).collect();
     let conceal = conceal(world).await;
-    let about: Vec<_> = chosen.into_iter().map(|session| Titled::new(session, &conceal)).collect();
+    let about: Vec<_> = chosen.into_iter().map(|session| ShownSession::new(session, &conceal)).collect();
     if !args.yes {
         world.require_user("deleted conversations cannot be restored")?;
         world.screen.say(&render::rows(&about).join("\n"));
@@ -255,7 +259,7 @@ async fn import(args: ImportSessionsArgs, world: &World) -> Result<Exit, Failure
         let (sessions, messages, known) = (imported.sessions, imported.messages, imported.known);
         world.screen.document(&Taken { file, sessions, messages, known }).await?;
     } else {
-        world.screen.page(render::imported(imported)).await?;
+        world.screen.page(render::import_outcome(imported)).await?;
         if imported.sessions > 0 {
             world.screen.note("`toolrack sessions list` shows them");
         }

@@ -118,7 +118,7 @@ fn options_of_every_command_may_follow_a_url_too() {
 }
 
 #[test]
-fn what_follows_dashes_is_a_command_whatever_it_looks_like() {
+fn words_after_dashes_are_a_command() {
     let (target, _) = target("toolrack add odd -- https://example.com", true);
     assert_eq!(target, command(&["https://example.com"]));
 }
@@ -229,7 +229,7 @@ fn a_server_of_one_time_is_an_address_or_a_command_behind_dashes() {
 }
 
 #[test]
-fn words_that_name_no_server_or_two_are_refused_with_what_to_write() {
+fn words_that_name_no_server_or_two_are_refused_with_a_hint() {
     for (line, says) in [
         ("toolrack call -- npx", "toolrack call TOOL NAME=VALUE -- COMMAND"),
         ("toolrack read -- npx -y X", "toolrack read URI -- COMMAND"),

@@ -175,7 +175,7 @@ mod needs_podman {
     }
 
     #[test]
-    fn an_image_that_is_not_here_is_said() {
+    fn a_missing_image_is_reported() {
         let engine = Engine::new();
         let no_image = json!({ "image": "localhost/none:1", "engine": "podman", "pull": "never" });
         engine.rack.configure(&[("image", contained(&[], &no_image))]);

@@ -17,7 +17,10 @@ const HOST: &str = "crates/host/src";
 
 /// Measured in command lines of today.
 const MEASURED: &[Row] = &[
-    ("a secret masked in the table and printed by --json", &[("field", "json_hides_what_the_page_hides")]),
+    (
+        "a secret masked in the table and printed by --json",
+        &[("field", "json_output_hides_the_same_values_as_the_page")],
+    ),
     ("`remove` of an unknown name ends with 0", &[("field", "an_unknown_name_fails_every_command_without_a_trace")]),
     (
         "`get` of an unknown name prints a stack trace",
@@ -41,12 +44,12 @@ const PROTOCOL: &[Row] = &[
         ],
     ),
     ("images are lost beside structured content", &[(STORY, "field.rs::a_picture_beside_structured_content_is_kept")]),
-    ("only the first part of an error is shown", &[(STORY, "field.rs::every_part_of_an_error_is_told")]),
+    ("only the first part of an error is shown", &[(STORY, "field.rs::every_part_of_an_error_is_shown")]),
     ("a line that is not JSON ends or hangs the server", &[(FAULTS, "startup.rs::a_banner")]),
     (
         "stdout without end fills the memory",
         &[
-            (HOST, "link/framing/lines.rs::an_endless_line_is_told_and_kept_nowhere"),
+            (HOST, "link/framing/lines.rs::an_endless_line_is_an_error_and_is_never_stored"),
             (FAULTS, "answers.rs::a_line_that_does_not_end_ends_the_connection"),
         ],
     ),
@@ -70,7 +73,7 @@ const PROTOCOL: &[Row] = &[
         "a remote call that says nothing hangs forever",
         &[(STORY, "calls.rs::silence_ends_a_call_and_the_error_names_the_setting")],
     ),
-    ("what one call hears keeps another alive", &[(STORY, "field.rs::what_one_call_hears_keeps_no_other_call_alive")]),
+    ("what one call hears keeps another alive", &[(STORY, "field.rs::progress_of_one_call_keeps_no_other_call_alive")]),
     (
         "giving up one call closes the server",
         &[(STORY, "calls.rs::the_cancellation_names_the_request_and_a_late_answer_disturbs_no_call")],
@@ -85,13 +88,13 @@ const PROTOCOL: &[Row] = &[
         "a schema with nested references breaks",
         &[("crates/cli/src/arguments", "tests.rs::references_are_followed_and_never_for_ever")],
     ),
-    (
-        "a schema hangs or overflows the program that reads it",
-        &[("call", "a_schema_made_to_be_endless_does_not_hold_up_a_call")],
-    ),
+    ("a schema hangs or overflows the program that reads it", &[("call", "an_endless_schema_does_not_delay_a_call")]),
     (
         "an emoji is cut in two",
-        &[(HOST, "call/shape.rs::the_cut_is_between_characters"), (HOST, "text.rs::a_clip_keeps_clusters_whole")],
+        &[
+            (HOST, "call/shape.rs::the_cut_is_between_characters"),
+            (HOST, "text.rs::a_clip_never_splits_a_grapheme_cluster"),
+        ],
     ),
     ("403 is a failure and not a missing sign-in", &[(FAULTS, "exchanges.rs::a_call_that_is_forbidden")]),
     (
@@ -103,11 +106,11 @@ const PROTOCOL: &[Row] = &[
     ),
     (
         "a reconnection announces everything anew",
-        &[(STORY, "events.rs::a_connection_is_told_once_and_a_change_of_tools_is_not_a_new_one")],
+        &[(STORY, "events.rs::a_connection_is_reported_once_and_a_change_of_tools_is_no_new_connection")],
     ),
     (
         "nothing is connected anew",
-        &[(STORY, "recovery.rs::a_server_that_ends_is_connected_anew_and_keeps_its_tools_meanwhile")],
+        &[(STORY, "recovery.rs::a_server_that_ends_is_reconnected_and_keeps_its_tools_meanwhile")],
     ),
     (
         "a change of the tools is not seen",
@@ -124,7 +127,7 @@ const PROTOCOL: &[Row] = &[
     ),
     (
         "processes outlive their host",
-        &[(FAULTS, "processes.rs::nothing_survives_a_host_killed_in_the_middle_of_a_call")],
+        &[(FAULTS, "processes.rs::no_process_survives_a_host_killed_in_the_middle_of_a_call")],
     ),
 ];
 
@@ -134,14 +137,11 @@ const CONFIGURATION: &[Row] = &[
     ("one bad entry costs the others", &[("config", "one_bad_entry_costs_only_itself")]),
     (
         "`url` without `type` is refused",
-        &[(CONFIG, "entry/tests.rs::the_transport_is_what_type_says_or_what_the_fields_imply")],
+        &[(CONFIG, "entry/tests.rs::the_transport_is_set_by_type_or_implied_by_the_fields")],
     ),
     ("a blank that nobody sees breaks a value", &[(CONFIG, "entry/tests.rs::likely_mistakes_are_warnings")]),
-    ("`${var%x}` is taken for a missing variable", &[(CONFIG, "placeholder.rs::every_form_of_the_grammar")]),
-    (
-        "a name in two scopes hides one silently",
-        &[("manage", "get_shows_what_an_entry_hides_and_what_is_wrong_with_it")],
-    ),
+    ("`${var%x}` is taken for a missing variable", &[(CONFIG, "placeholder.rs::every_form_of_the_grammar_expands")]),
+    ("a name in two scopes hides one silently", &[("manage", "get_shows_hidden_entries_and_problems")]),
     (
         "a server's own time limit is ignored, or rounded to seconds",
         &[("field", "a_time_limit_of_an_entry_counts_below_a_second_too")],
@@ -152,7 +152,7 @@ const CONFIGURATION: &[Row] = &[
     ),
     (
         "a file of mistakes takes minutes to read",
-        &[(CONFIG, "load/tests.rs::a_file_of_mistakes_is_read_in_the_time_that_its_length_takes_and_told_in_part")],
+        &[(CONFIG, "load/tests.rs::a_file_with_very_many_mistakes_is_read_in_linear_time_and_reported_in_part")],
     ),
     (
         "a piped `list` approves and starts what a project brings",
@@ -162,7 +162,7 @@ const CONFIGURATION: &[Row] = &[
         "a project approves itself with its own settings",
         &[("hostile", "no_command_does_anything_for_a_repository_that_the_user_does_not_trust")],
     ),
-    ("agreeing to one server enables all", &[("hostile", "only_what_was_agreed_to_runs_and_only_as_it_was")]),
+    ("agreeing to one server enables all", &[("hostile", "only_the_approved_content_of_an_entry_runs")]),
     ("what changed after it was approved still runs", &[("trust", "one_changed_argument_waits_again_and_is_shown")]),
     (
         "`list` and `get` print secrets",
@@ -175,7 +175,7 @@ const CONFIGURATION: &[Row] = &[
     (
         "a rule is forgotten on reconnection, or matches parts of names",
         &[
-            (STORY, "field.rs::what_is_hidden_stays_hidden_by_every_name_and_after_every_change"),
+            (STORY, "field.rs::a_hidden_tool_stays_hidden_by_every_name_and_after_every_change"),
             (HOST, "glob.rs::a_name_without_wildcards_matches_itself_only"),
         ],
     ),

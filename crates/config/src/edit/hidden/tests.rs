@@ -3,15 +3,15 @@ use serde_json::json;
 
 use super::*;
 
-/// What an edit of an entry that was shown as `view` writes down, or the field that has no value.
+/// Returns the entry that an edit writes when the user saw `view` and sends `sent`, or the field without a value.
 fn revealed(values: &Json, view: &Json, sent: &Json) -> Result<Json, String> {
     let mut entry = sent.clone();
     match reveal("demo", &mut entry, view, values) {
         Ok(()) => Ok(entry),
         Err(EditError::Invalid { name, problems }) => {
             assert_eq!((&*name, problems.len()), ("demo", 1));
-            let said = problems[0].to_string();
-            assert!(said.contains("give the value, or a placeholder") && !said.contains("canary"), "{said}");
+            let message = problems[0].to_string();
+            assert!(message.contains("give the value, or a placeholder") && !message.contains("canary"), "{message}");
             Err(problems[0].field.clone().unwrap())
         }
         Err(other) => panic!("{other}"),
@@ -19,29 +19,29 @@ fn revealed(values: &Json, view: &Json, sent: &Json) -> Result<Json, String> {
 }
 
 #[test]
-fn a_hidden_value_stays_what_it_was_where_only_its_neighbours_change() {
+fn a_hidden_value_survives_changes_of_its_neighbours() {
     let values = json!({ "command": "x", "env": { "A": "canary-1", "B": "$B" }, "url": "https://u:canary-2@h/" });
     let view = json!({ "command": "x", "env": { "A": "***", "B": "${B}" }, "url": "https://u:***@h/" });
     for (change, expected) in [
         (json!({}), json!({})),
         (json!({ "command": "y" }), json!({ "command": "y" })),
         (json!({ "env": { "A": "***" } }), json!({ "env": { "A": "canary-1" } })),
-        // Shown in one form, and written in another: as it was, where it was not touched.
+        // `B` is shown in another form than it is written; an unchanged field stays as it is written.
         (json!({ "env": { "A": "new", "B": "${B}" } }), json!({ "env": { "A": "new", "B": "$B" } })),
         (json!({ "env": { "A": "***", "B": "${C}" } }), json!({ "env": { "A": "canary-1", "B": "${C}" } })),
         (json!({ "args": ["a"] }), json!({ "args": ["a"] })),
     ] {
-        let with = |base: &Json, change: &Json| {
+        let changed = |base: &Json, change: &Json| {
             let mut all = base.as_object().unwrap().clone();
             all.extend(change.as_object().unwrap().clone());
             Json::Object(all)
         };
-        assert_eq!(revealed(&values, &view, &with(&view, &change)), Ok(with(&values, &expected)), "{change}");
+        assert_eq!(revealed(&values, &view, &changed(&view, &change)), Ok(changed(&values, &expected)), "{change}");
     }
 }
 
 #[test]
-fn a_hidden_text_that_stands_for_no_known_value_is_an_error_that_names_it() {
+fn a_hidden_text_without_a_known_value_is_an_error_that_names_its_field() {
     let values = json!({ "env": { "A": "canary" }, "url": "https://u:canary@h/" });
     let view = json!({ "env": { "A": "***" }, "url": "https://u:***@h/" });
     for (sent, field) in [
@@ -49,7 +49,7 @@ fn a_hidden_text_that_stands_for_no_known_value_is_an_error_that_names_it() {
         (json!({ "env": { "A": "Bearer ***" } }), "env.A"),
         (json!({ "env": "***" }), "env"),
         (json!({ "headers": { "A": "***" } }), "headers.A"),
-        // The same password is not that of another host.
+        // A password of one host is not used for another.
         (json!({ "url": "https://u:***@other/" }), "url"),
         (json!({ "args": ["***"] }), "args[0]"),
         (json!({ "deep": [{ "er": ["a", "x***"] }] }), "deep[0].er[1]"),
@@ -60,8 +60,8 @@ fn a_hidden_text_that_stands_for_no_known_value_is_an_error_that_names_it() {
 }
 
 #[test]
-fn hidden_arguments_are_told_apart_by_the_option_before_them_and_then_by_their_order() {
-    let of = |args: &[&str]| json!({ "args": args });
+fn hidden_arguments_are_matched_by_option_and_then_by_order() {
+    let entry = |args: &[&str]| json!({ "args": args });
     for (values, view, sent, expected) in [
         (
             &["--a", "c1", "-v"][..],
@@ -91,8 +91,8 @@ fn hidden_arguments_are_told_apart_by_the_option_before_them_and_then_by_their_o
         ),
         (&["--a", "c1", "--a", "c2"], &["--a", "***", "--a", "***"], &["--a", "***"], None),
     ] {
-        let revealed = revealed(&of(values), &of(view), &of(sent)).ok();
-        assert_eq!(revealed, expected.map(of), "{values:?} {sent:?}");
+        let revealed = revealed(&entry(values), &entry(view), &entry(sent)).ok();
+        assert_eq!(revealed, expected.map(entry), "{values:?} {sent:?}");
     }
 }
 
@@ -113,8 +113,8 @@ fn a_new_entry_with_a_hidden_text_is_refused_wherever_it_stands() {
     }
 }
 
-/// An entry of any shape, and how it is shown.
-fn shown() -> impl Strategy<Value = (Json, Json)> {
+/// An entry of any shape, and its view.
+fn entry_and_view() -> impl Strategy<Value = (Json, Json)> {
     let leaf = prop_oneof![
         "[a-z]{1,6}".prop_map(|text| (json!(text), json!(text))),
         "[a-z]{1,6}".prop_map(|text| (json!(format!("{text}${{X}}")), json!("***${X}"))),
@@ -142,7 +142,7 @@ fn shown() -> impl Strategy<Value = (Json, Json)> {
 
 proptest! {
     #[test]
-    fn what_was_shown_and_comes_back_with_one_more_field_is_what_it_was((values, view) in shown()) {
+    fn a_shown_entry_sent_back_with_one_more_field_keeps_its_values((values, view) in entry_and_view()) {
         let with = |base: &Json| {
             let mut all = base.as_object().unwrap().clone();
             all.insert("ZZ".into(), json!("new"));

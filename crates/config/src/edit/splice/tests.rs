@@ -51,7 +51,7 @@ fn wide_characters_in_front_of_a_member_are_no_obstacle() {
 }
 
 #[test]
-fn an_entry_is_written_as_people_write_it() {
+fn an_entry_is_written_in_the_usual_layout() {
     let entry = json!({
         "env": { "A": "1" }, "args": ["-y", "x"], "command": "npx", "headers": {},
         "tools": { "allow": [{ "deep": 1 }] },

@@ -49,7 +49,7 @@ impl File {
 const NEW: &str = "[[defaults.mcp]]\nname = \"new\"\ncommand = \"npx\"\nargs = [\"-y\", \"x\"]\n";
 
 #[test]
-fn a_server_goes_behind_the_last_one_and_leaves_no_trace() {
+fn an_added_server_comes_last_and_its_removal_leaves_no_trace() {
     for (before, after) in [
         ("", NEW.to_owned()),
         ("# settings\nunset = \"empty\"", format!("# settings\nunset = \"empty\"\n\n{NEW}")),
@@ -123,7 +123,7 @@ fn entries_on_one_line_are_edited_there() {
 }
 
 #[test]
-fn a_lone_enabled_switches_what_is_built_in() {
+fn an_entry_with_only_enabled_switches_a_built_in_server() {
     let file = File::ours("");
     file.switch("toolrack", false).unwrap();
     assert_eq!(file.text(), "[[defaults.mcp]]\nname = \"toolrack\"\nenabled = false\n");
@@ -139,7 +139,7 @@ fn names_and_values_of_any_kind_are_quoted_as_they_need() {
 }
 
 #[test]
-fn a_title_that_is_called_name_gives_way_to_the_name() {
+fn a_title_field_called_name_does_not_override_the_name() {
     let file = File::ours("");
     add(&file.path(), "a", &json!({ "command": "x", "name": "A server" }), Options::default()).unwrap();
     assert_eq!(file.text(), "[[defaults.mcp]]\nname = \"a\"\ncommand = \"x\"\n");

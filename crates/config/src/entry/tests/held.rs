@@ -132,7 +132,7 @@ fn a_user_who_is_asked_to_agree_to_an_entry_sees_each_field() {
 }
 
 #[test]
-fn a_default_is_what_a_field_says_that_is_not_there() {
+fn an_absent_field_equals_its_documented_default() {
     for case in cases() {
         let (Some(usual), Some(_)) = (case.row.usual(), sample(case.row)) else { continue };
         assert_eq!(server(&case.entry(case.row.key, usual)), server(&case.base), "{}", case.about());
@@ -189,7 +189,7 @@ fn placeholders_are_looked_up_where_they_are_filled_in_and_nowhere_else() {
 }
 
 #[test]
-fn what_can_be_a_secret_is_hidden_but_from_a_user_who_is_asked_to_agree() {
+fn possible_secrets_are_hidden_except_from_a_user_who_is_asked_to_agree() {
     for case in cases() {
         let text = match case.row.hidden {
             Hidden::Nothing => {
@@ -202,7 +202,7 @@ fn what_can_be_a_secret_is_hidden_but_from_a_user_who_is_asked_to_agree() {
             // An address is not a program.
             Hidden::Parts if case.row.key == "command" => "./x=https://u:canary@h/",
             Hidden::Parts => "https://u:canary@h/",
-            Hidden::Whole => "canary",
+            Hidden::Everything => "canary",
         };
         let value = with_text(case.row, text).expect("a text");
         let entry = case.entry(case.row.key, value);

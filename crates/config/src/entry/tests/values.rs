@@ -84,17 +84,17 @@ fn a_value_of_another_kind_costs_the_entry_names_the_field_and_is_not_repeated()
     let mut tried = 0;
     for (row, entry, place) in fields() {
         for value in wrong(&row.kind) {
-            let whole = with(&entry, place, row.key, value.clone());
+            let full = with(&entry, place, row.key, value.clone());
             let about = format!("{}/{} = {value}", place.join("/"), row.key);
-            let (decoded, problems) = read(&whole);
+            let (decoded, problems) = read(&full);
             assert!(matches!(decoded, Decoded::Broken), "{about}: {decoded:?}");
             let errors: Vec<_> = problems.iter().filter(|problem| problem.is_error()).collect();
             let names = |problem: &&&Problem| {
                 problem.message.contains(row.key) || problem.field.as_ref().is_some_and(|field| field.contains(row.key))
             };
             assert!(errors.iter().any(|problem| names(&problem)), "{about}: {errors:?}");
-            let said: String = problems.iter().map(ToString::to_string).collect();
-            assert!(!said.contains("canary"), "{about}: {said}");
+            let reported: String = problems.iter().map(ToString::to_string).collect();
+            assert!(!reported.contains("canary"), "{about}: {reported}");
             tried += 1;
         }
     }
@@ -107,10 +107,10 @@ fn a_number_at_its_bounds_is_taken() {
     for (row, entry, place) in fields() {
         let Some((least, most)) = row.kind.bounds() else { continue };
         for number in [least, most] {
-            let whole = with(&entry, place, row.key, json!(number));
-            let (decoded, problems) = read(&whole);
+            let full = with(&entry, place, row.key, json!(number));
+            let (decoded, problems) = read(&full);
             let errors: Vec<_> = problems.iter().filter(|problem| problem.is_error()).collect();
-            assert!(matches!(decoded, Decoded::Server(_)) && errors.is_empty(), "{whole}: {errors:?}");
+            assert!(matches!(decoded, Decoded::Server(_)) && errors.is_empty(), "{full}: {errors:?}");
             tried += 1;
         }
     }
@@ -129,9 +129,9 @@ fn a_time_is_taken_up_to_a_day_in_every_spelling_of_its_name() {
             (format!("{}_ms", row.key), json!(86_400_000)),
             (format!("{}Ms", row.key), json!(1)),
         ] {
-            let whole = with(&entry, place, &key, value);
-            let (decoded, problems) = read(&whole);
-            assert!(matches!(decoded, Decoded::Server(_)) && problems.is_empty(), "{whole}: {problems:?}");
+            let full = with(&entry, place, &key, value);
+            let (decoded, problems) = read(&full);
+            assert!(matches!(decoded, Decoded::Server(_)) && problems.is_empty(), "{full}: {problems:?}");
         }
         let late = with(&entry, place, &format!("{}_ms", row.key), json!(86_400_001));
         assert!(matches!(read(&late).0, Decoded::Broken), "{late}");

@@ -54,7 +54,7 @@ fn rules_are_read_and_say_where_they_stand() {
 }
 
 #[test]
-fn what_is_wrong_is_said_with_its_place_and_lets_nothing_run() {
+fn a_wrong_policy_is_reported_with_its_line_and_denies_every_call() {
     for (text, line, message) in [
         ("policy = true", 1, "must be a table"),
         ("[policy]\nallows = \"*\"", 2, "did you mean `allow`?"),
@@ -165,7 +165,7 @@ fn every_rule_of_the_documentation_holds_against_odd_spellings() {
 }
 
 #[test]
-fn what_is_judged_is_what_is_sent() {
+fn the_gate_judges_the_arguments_that_are_sent() {
     let rule = "[policy]\notherwise = \"allow\"\n[[policy.rules]]\ndeny = \"*\"\narguments.path = \"a.key\"\n";
     let policy = read(rule).0;
     let server = ServerName::new("fs").unwrap();

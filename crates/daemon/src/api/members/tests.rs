@@ -91,7 +91,7 @@ async fn makes(membership: &Membership, wanted: Value) -> Result<Value, ApiError
 }
 
 #[tokio::test]
-async fn an_administrator_sees_what_the_members_of_their_tenant_have_and_no_others() {
+async fn an_administrator_sees_only_members_of_their_own_tenant() {
     let stage = Stage::new().await;
     let ada = stage.with("ada", Purpose::Browser).await;
     stage.with("ann", Purpose::Personal).await;
@@ -177,8 +177,8 @@ async fn a_token_has_a_label_of_one_line_and_an_end_within_a_year() {
     let made = makes(&ann, json!({ "label": "  my laptop ", "days": 365 })).await.unwrap();
     assert_eq!(made["label"], "my laptop");
     let secret = made["token"].as_str().unwrap();
-    let kept = stage.store.team_token(TokenHash::of(secret)).await.unwrap().unwrap();
-    assert_eq!((kept.purpose, kept.member.subject(), kept.family), (Purpose::Personal, "ann", None));
+    let stored = stage.store.team_token(TokenHash::of(secret)).await.unwrap().unwrap();
+    assert_eq!((stored.purpose, stored.member.subject(), stored.family), (Purpose::Personal, "ann", None));
     assert_eq!(stage.tokens_of("ann").await, 2, "refused ones leave nothing");
 }
 

@@ -22,19 +22,19 @@ use super::super::{
 };
 use crate::shares::Place;
 
-/// Silence after which a request is answered with a stream, so that nothing between here and the client gives up on it.
+/// The silence after which a request is answered with a stream, so that no proxy on the way to the client times out.
 const FIRST_SILENCE: Duration = Duration::from_secs(10);
 /// The silence on a stream after which a comment keeps it alive.
 const SILENCE: Duration = Duration::from_secs(15);
 
 const COMMENT: Bytes = Bytes::from_static(b": still here\n\n");
 
-/// Returns the first message for a request; `None` if there is none for a long time.
+/// Returns the first message for a request; `None` if none comes within [`FIRST_SILENCE`].
 pub(super) async fn first(exchange: &mut Exchange) -> Option<Out> {
     timeout(FIRST_SILENCE, exchange.next()).await.ok()
 }
 
-/// A message as an event. It has no line breaks.
+/// Returns a message, which has no line breaks, as an event.
 fn event(message: &[u8]) -> Bytes {
     [b"event: message\ndata: ", message, b"\n\n"].concat().into()
 }
@@ -49,12 +49,13 @@ fn streamed(events: impl Stream<Item = Bytes> + Send + 'static) -> Response {
     response
 }
 
-/// A stream that ends without an answer: the request was cancelled.
+/// Returns a stream that ends without an answer, for a cancelled request.
 pub(super) fn nothing() -> Response {
     streamed(futures::stream::empty())
 }
 
-/// A request that is being answered by events. When its client disconnects, it is dropped, which cancels the request.
+/// A request that is answered by a stream of events. When the client disconnects, this is dropped, which cancels the
+/// request.
 struct Answering {
     exchange: Exchange,
     running: Option<Running>,
@@ -62,7 +63,7 @@ struct Answering {
 }
 
 impl Answering {
-    /// The next event, and whether it is the last; `None` when the request was cancelled.
+    /// Returns the next event, and whether it is the last; `None` when the request was cancelled.
     async fn next(&mut self) -> Option<(Bytes, bool)> {
         let next = async {
             match self.first.take() {
@@ -85,7 +86,7 @@ impl Answering {
     }
 }
 
-/// Answers with events; `first` is `None` if there was none for long.
+/// Answers with events. `first` is the message that has arrived already, if any.
 pub(super) fn response(exchange: Exchange, running: Option<Running>, first: Option<Out>) -> Response {
     let answering = Answering { exchange, running, first };
     streamed(unfold(Some(answering), async |answering| {
@@ -105,9 +106,9 @@ enum StandingEvent {
 struct Standing {
     gateway: Gateway,
     session: Arc<Session>,
-    /// Who opened it.
+    /// The principal that opened the stream.
     principal: Principal,
-    /// Taken when it ends.
+    /// `None` once the stream has ended.
     stream: Option<OpenStream>,
     to_say: Vec<Bytes>,
     _place: Place,
@@ -130,20 +131,20 @@ impl Standing {
             let OpenStream { news, ends, .. } = self.stream.as_mut()?;
             let next = async {
                 tokio::select! {
-                    heard = news::next(news) => StandingEvent::News(heard),
+                    received = news::next(news) => StandingEvent::News(received),
                     uris = self.session.subscribed.updated() => StandingEvent::Updated(uris),
                 }
             };
-            let heard = ends.run_until_cancelled(timeout(SILENCE, next)).await?;
-            let heard = match heard {
-                Ok(StandingEvent::News(heard)) => heard,
+            let received = ends.run_until_cancelled(timeout(SILENCE, next)).await?;
+            let received = match received {
+                Ok(StandingEvent::News(received)) => received,
                 Ok(StandingEvent::Updated(uris)) => {
                     self.to_say.extend(uris.iter().map(|uri| news::updated(uri, None)));
                     continue;
                 }
                 Err(_) => return Some(COMMENT),
             };
-            let concerned = heard?.into_iter().filter(|news| news.concerns(&self.session.view, &self.principal));
+            let concerned = received?.into_iter().filter(|news| news.concerns(&self.session.view, &self.principal));
             self.to_say.extend(concerned.filter_map(|news| self.session.notification(&news)));
         }
     }
@@ -154,7 +155,7 @@ pub(super) fn standing(gateway: &Gateway, session: Arc<Session>, principal: Prin
     let stream = session.open_stream(|| gateway.0.news.subscribe());
     let gateway = gateway.clone();
     let standing = Standing { gateway, session, principal, stream: Some(stream), to_say: Vec::new(), _place: place };
-    // A first comment sends the headers on their way.
+    // The first comment makes the server send the headers.
     let opened = futures::stream::once(std::future::ready(Bytes::from_static(b": listening\n\n")));
     let events = unfold(standing, async |mut standing| Some((standing.next().await?, standing)));
     streamed(futures::StreamExt::chain(opened, events))

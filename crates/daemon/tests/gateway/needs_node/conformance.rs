@@ -37,8 +37,8 @@ async fn passes_in_front_of(server: ServerSpec, scenario: &str, version: &str) {
         .output()
         .await
         .unwrap();
-    let said = [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).concat();
-    assert!(output.status.success(), "{scenario} at {version}: {}\n{said}", output.status);
+    let printed = [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).concat();
+    assert!(output.status.success(), "{scenario} at {version}: {}\n{printed}", output.status);
     world.end().await;
 }
 

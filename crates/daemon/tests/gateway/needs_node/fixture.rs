@@ -1,5 +1,5 @@
-//! A hand-written server of both eras with everything that the suite's scenarios need. The suite sees it only through
-//! the gateway.
+//! A hand-written server of both eras, with every tool, resource and prompt that the suite's scenarios use. The suite
+//! reaches it only through the gateway.
 
 use std::{
     collections::HashMap,
@@ -25,7 +25,7 @@ const CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
 
 type Reply = Result<Value, Value>;
 
-/// The server, as a client of this era uses it.
+/// Returns the server, for a client of this era.
 pub(super) fn server(protocol: Protocol) -> ServerSpec {
     ServerSpec { protocol, ..ServerSpec::native(Native::new("fixture", |io, _stop| serve(io))) }
 }
@@ -37,7 +37,7 @@ async fn serve(io: DuplexStream) {
     let peer = Peer {
         out,
         waiting: Mutex::default(),
-        next: AtomicU64::new(1),
+        next_id: AtomicU64::new(1),
         subscription: Mutex::default(),
         added: AtomicU64::new(0),
     };
@@ -49,7 +49,7 @@ async fn serve(io: DuplexStream) {
                 let message: Value = serde_json::from_str(&line).unwrap();
                 match (message.get("method").is_some(), message.get("id").is_some()) {
                     (true, true) => running.push(peer.answer(message)),
-                    (false, true) => peer.answered(&message),
+                    (false, true) => peer.take_answer(&message),
                     _ => {}
                 }
             }
@@ -59,35 +59,37 @@ async fn serve(io: DuplexStream) {
     }
 }
 
+/// The state of one connection.
 struct Peer {
     out: mpsc::UnboundedSender<Value>,
     waiting: Mutex<HashMap<u64, oneshot::Sender<Value>>>,
-    next: AtomicU64,
-    /// The sender of its notifications, and how many tools were added.
+    next_id: AtomicU64,
+    /// The `_meta` for notifications of the client's subscription.
     subscription: Mutex<Value>,
+    /// How many tools were added at run time.
     added: AtomicU64,
 }
 
 impl Peer {
-    fn say(&self, message: Value) {
+    fn send(&self, message: Value) {
         let _ = self.out.send(message);
     }
 
-    fn tell(&self, method: &str, params: Value) {
-        self.say(json!({"jsonrpc": "2.0", "method": method, "params": params}));
+    fn notify(&self, method: &str, params: Value) {
+        self.send(json!({"jsonrpc": "2.0", "method": method, "params": params}));
     }
 
-    fn answered(&self, message: &Value) {
+    fn take_answer(&self, message: &Value) {
         let waiting = self.waiting.lock().unwrap().remove(&message["id"].as_u64().unwrap());
         let _ = waiting.unwrap().send(message["result"].clone());
     }
 
     /// Asks a client of the older era.
     async fn ask(&self, method: &str, params: Value) -> Value {
-        let id = self.next.fetch_add(1, Ordering::Relaxed);
+        let id = self.next_id.fetch_add(1, Ordering::Relaxed);
         let (reply, answer) = oneshot::channel();
         self.waiting.lock().unwrap().insert(id, reply);
-        self.say(json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}));
+        self.send(json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}));
         answer.await.unwrap()
     }
 
@@ -103,7 +105,7 @@ impl Peer {
             }
             Err(error) => message["error"] = error,
         }
-        self.say(message);
+        self.send(message);
     }
 
     async fn reply(&self, id: &Value, method: &str, params: &Value) -> Reply {
@@ -119,7 +121,7 @@ impl Peer {
                 let subscription = json!({"io.modelcontextprotocol/subscriptionId": id});
                 *self.subscription.lock().unwrap() = subscription.clone();
                 let acknowledged = json!({"_meta": subscription, "notifications": params["notifications"]});
-                self.tell("notifications/subscriptions/acknowledged", acknowledged);
+                self.notify("notifications/subscriptions/acknowledged", acknowledged);
                 std::future::pending().await
             }
             "tools/list" => Ok(json!({"tools": self.tools()})),
@@ -152,7 +154,7 @@ impl Peer {
         let answers = &params["inputResponses"];
         let name = params["name"].as_str().unwrap();
         match name {
-            "test_simple_text" => said("This is a simple text response for testing."),
+            "test_simple_text" => text_result("This is a simple text response for testing."),
             "test_image_content" => Ok(json!({"content": [image()]})),
             "test_audio_content" => Ok(json!({"content": [{"type": "audio", "data": WAV, "mimeType": "audio/wav"}]})),
             "test_embedded_resource" => Ok(json!({"content": [embedded("test://embedded-resource")]})),
@@ -166,55 +168,58 @@ impl Peer {
             })),
             "test_tool_with_logging" => {
                 for text in ["Tool execution started", "Tool processing data", "Tool execution completed"] {
-                    self.tell("notifications/message", json!({"level": "info", "data": text}));
+                    self.notify("notifications/message", json!({"level": "info", "data": text}));
                     sleep(Duration::from_millis(50)).await;
                 }
-                said("done")
+                text_result("done")
             }
             "test_tool_with_progress" => {
                 for progress in [0, 50, 100] {
                     let token = &params["_meta"]["progressToken"];
                     let report = json!({"progressToken": token, "progress": progress, "total": 100});
-                    self.tell("notifications/progress", report);
+                    self.notify("notifications/progress", report);
                     sleep(Duration::from_millis(50)).await;
                 }
-                said("done")
+                text_result("done")
             }
             "test_reconnection" => {
                 sleep(Duration::from_millis(100)).await;
-                said("answered after a while")
+                text_result("answered after a while")
             }
             "test_sampling" => {
                 let answer = self.ask("sampling/createMessage", sampling(&params["arguments"]["prompt"])).await;
-                said(&format!("LLM response: {}", answer["content"]["text"]))
+                text_result(&format!("LLM response: {}", answer["content"]["text"]))
             }
             "test_elicitation" | "test_elicitation_sep1034_defaults" | "test_elicitation_sep1330_enums" => {
                 let answer = self.ask("elicitation/create", form(name, &params["arguments"])).await;
-                said(&format!("Elicitation completed: action={}, content={}", answer["action"], answer["content"]))
+                text_result(&format!(
+                    "Elicitation completed: action={}, content={}",
+                    answer["action"], answer["content"]
+                ))
             }
-            "test_logging_tool" => said("Nothing is logged: nobody asked for it."),
+            "test_logging_tool" => text_result("Nothing is logged, because no client asked for it."),
             "test_trigger_tool_change" | "test_trigger_prompt_change" => {
                 self.added.fetch_add(1, Ordering::Relaxed);
                 let list = if name == "test_trigger_tool_change" { "tools" } else { "prompts" };
                 let subscription = self.subscription.lock().unwrap().clone();
-                self.tell(&format!("notifications/{list}/list_changed"), json!({ "_meta": subscription }));
-                said("changed")
+                self.notify(&format!("notifications/{list}/list_changed"), json!({ "_meta": subscription }));
+                text_result("changed")
             }
             "test_missing_capability" if params["_meta"][CAPABILITIES]["sampling"].is_null() => Err(json!({
                 "code": -32021, "message": "sampling is needed", "data": {"requiredCapabilities": {"sampling": {}}},
             })),
-            _ => Ok(rounds(name, params, answers)),
+            _ => Ok(input_rounds(name, params, answers)),
         }
     }
 }
 
-/// The tools that ask by input rounds (2026-07-28).
-fn rounds(name: &str, params: &Value, answers: &Value) -> Value {
+/// Runs the tools that ask the client in input rounds (2026-07-28).
+fn input_rounds(name: &str, params: &Value, answers: &Value) -> Value {
     let name_form = text_form("What is your name?", "name");
     let sample =
         json!({"method": "sampling/createMessage", "params": sampling(&json!("What is the capital of France?"))});
     let roots = json!({"method": "roots/list", "params": {}});
-    let (wanted, state) = match name {
+    let (requests, state) = match name {
         "test_input_required_result_elicitation" => (json!({ "user_name": name_form }), None),
         "test_input_required_result_sampling" => (json!({ "capital_question": sample }), None),
         "test_input_required_result_list_roots" => (json!({ "client_roots": roots }), None),
@@ -233,11 +238,11 @@ fn rounds(name: &str, params: &Value, answers: &Value) -> Value {
         "test_input_required_result_capabilities" => (json!({ "sample": sample }), None),
         _ => return json!({"content": [{"type": "text", "text": name}]}),
     };
-    let all = wanted.as_object().unwrap().keys().all(|key| answers.get(key).is_some());
-    if all {
+    let is_complete = requests.as_object().unwrap().keys().all(|key| answers.get(key).is_some());
+    if is_complete {
         return json!({"content": [{"type": "text", "text": format!("state-ok {answers}")}]});
     }
-    let mut result = json!({"resultType": "input_required", "inputRequests": wanted});
+    let mut result = json!({"resultType": "input_required", "inputRequests": requests});
     if let Some(state) = state {
         result["requestState"] = json!(state);
     }
@@ -248,7 +253,7 @@ fn capabilities() -> Value {
     json!({"tools": {"listChanged": true}, "resources": {"subscribe": true}, "prompts": {"listChanged": true}, "completions": {}, "logging": {}})
 }
 
-fn said(text: &str) -> Reply {
+fn text_result(text: &str) -> Reply {
     Ok(json!({"content": [{"type": "text", "text": text}]}))
 }
 
@@ -270,8 +275,8 @@ fn text_form(message: &str, field: &str) -> Value {
 }
 
 fn form(tool: &str, arguments: &Value) -> Value {
-    let titled = |of: [(&str, &str); 3]| -> Value {
-        of.iter().map(|(value, title)| json!({"const": value, "title": title})).collect()
+    let titled = |options: [(&str, &str); 3]| -> Value {
+        options.iter().map(|(value, title)| json!({"const": value, "title": title})).collect()
     };
     let properties = match tool {
         "test_elicitation" => json!({"username": {"type": "string"}, "email": {"type": "string"}}),

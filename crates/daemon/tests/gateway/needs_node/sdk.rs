@@ -64,18 +64,18 @@ async fn the_client_of_the_typescript_sdk_does_all_that_it_can() {
             .output();
         let output = timeout(PATIENCE, script).await.expect("an end").unwrap();
         let complaint = String::from_utf8_lossy(&output.stderr);
-        let said: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{era}: {complaint}"));
-        assert_eq!(said["tools"], world.host.catalog().tools().len() - 1, "{era}: one has come since: {said}");
-        assert_eq!(said["echo"], "grüße");
-        assert_eq!(said["progress"], json!([100, 200, 300]), "{era}");
-        assert!(said["elicited"].as_str().unwrap().contains("Ada"), "{era}: {said}");
-        assert!(said["sampled"].as_str().unwrap().contains("Paris"), "{era}: {said}");
-        assert_eq!(said["resources"], json!(["fake://asked", "fake://blob", "fake://note"]));
-        assert_eq!(said["note"], "a note");
-        assert_eq!(said["prompts"], json!(["mcp__fake__asked", "mcp__fake__greet"]));
-        assert_eq!(said["greeting"], "Say hello to Ada.");
-        assert_eq!(said["completed"], json!(["ada", "alan"]));
-        assert_eq!(said["changed"], true);
+        let printed: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{era}: {complaint}"));
+        assert_eq!(printed["tools"], world.host.catalog().tools().len() - 1, "{era}: one has come since: {printed}");
+        assert_eq!(printed["echo"], "grüße");
+        assert_eq!(printed["progress"], json!([100, 200, 300]), "{era}");
+        assert!(printed["elicited"].as_str().unwrap().contains("Ada"), "{era}: {printed}");
+        assert!(printed["sampled"].as_str().unwrap().contains("Paris"), "{era}: {printed}");
+        assert_eq!(printed["resources"], json!(["fake://asked", "fake://blob", "fake://note"]));
+        assert_eq!(printed["note"], "a note");
+        assert_eq!(printed["prompts"], json!(["mcp__fake__asked", "mcp__fake__greet"]));
+        assert_eq!(printed["greeting"], "Say hello to Ada.");
+        assert_eq!(printed["completed"], json!(["ada", "alan"]));
+        assert_eq!(printed["changed"], true);
         world.end().await;
     }
 }
@@ -113,8 +113,8 @@ async fn the_client_of_the_typescript_sdk_hears_of_resources_of_the_reference_se
         .output();
     let output = timeout(PATIENCE, script).await.expect("an end").unwrap();
     let complaint = String::from_utf8_lossy(&output.stderr);
-    let said: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{complaint}"));
-    assert_eq!(said["offered"], true, "{said}");
-    assert_eq!(said["updated"], said["uri"], "{said}");
+    let printed: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{complaint}"));
+    assert_eq!(printed["offered"], true, "{printed}");
+    assert_eq!(printed["updated"], printed["uri"], "{printed}");
     world.end().await;
 }

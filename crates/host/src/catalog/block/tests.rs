@@ -157,7 +157,7 @@ fn a_selection_is_of_servers_and_patterns() {
 }
 
 #[test]
-fn an_empty_block_says_so_and_costs_nothing() {
+fn an_empty_block_knows_that_it_is_empty() {
     for wire in Wire::ALL {
         let block = catalog(1, &[]).block(&BlockKind::new(wire));
         assert!(block.is_empty() && block.tokens() == 0, "{wire:?}");

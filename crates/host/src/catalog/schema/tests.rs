@@ -216,7 +216,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
     #[test]
-    fn whatever_a_server_sends_the_provider_gets_what_it_takes(schema in any_schema()) {
+    fn every_schema_is_cleaned_for_its_provider(schema in any_schema()) {
         for provider in CLEANING {
             let once = clean(&schema, provider);
             check(&once.schema, provider);
@@ -233,14 +233,14 @@ proptest! {
     }
 
     #[test]
-    fn nothing_is_touched_for_a_provider_without_rules(schema in any_json()) {
+    fn schemas_stay_unchanged_for_a_provider_without_rules(schema in any_json()) {
         let cleaned = clean(&schema, Provider::None);
         prop_assert_eq!(cleaned.schema, schema);
         prop_assert!(cleaned.changes.is_empty());
     }
 
     #[test]
-    fn what_changes_is_told(schema in any_schema()) {
+    fn every_change_of_a_schema_is_reported(schema in any_schema()) {
         for provider in CLEANING {
             let cleaned = clean(&schema, provider);
             prop_assert!(cleaned.schema == schema || !cleaned.changes.is_empty(), "{} became {}", schema, cleaned.schema);
@@ -261,7 +261,7 @@ fn a_plain_schema_passes_unchanged() {
 }
 
 #[test]
-fn schema_and_exclusive_bounds_are_removed_and_told() {
+fn schema_and_exclusive_bounds_are_removed_and_reported() {
     let schema = json!({
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "type": "object",
@@ -303,7 +303,7 @@ fn properties_named_like_keywords_are_properties() {
 }
 
 #[test]
-fn a_property_name_that_fails_the_whole_request_is_left_out_for_anthropic() {
+fn a_property_name_that_anthropic_refuses_is_left_out() {
     let schema = json!({"type": "object", "required": ["ok", "not ok"], "properties": {
         "ok": {"type": "object", "properties": {"$deep": {}}}, "not ok": {}, "$schema": {}, "constructor": {},
     }});
@@ -342,7 +342,7 @@ fn definitions_are_written_out_where_they_are_used() {
 }
 
 #[test]
-fn a_recursion_is_cut_and_told() {
+fn a_recursive_schema_is_cut_and_reported() {
     let schema = json!({
         "type": "object",
         "properties": {"tree": {"$ref": "#/$defs/node"}},
@@ -390,7 +390,7 @@ fn definitions_that_multiply_are_bounded_in_number_and_in_bytes() {
 
 /// Copying it for each of five thousand references before counting its size would take minutes.
 #[test]
-fn what_definitions_may_not_copy_is_not_copied_first() {
+fn definitions_that_may_not_be_copied_are_not_copied() {
     let list = vec![json!(1); 500_000];
     let long = format!("#/{}", "x".repeat(1_000_000));
     for definition in
@@ -398,9 +398,9 @@ fn what_definitions_may_not_copy_is_not_copied_first() {
     {
         let properties: Map<_, _> = (0..5_000).map(|i| (format!("a{i}"), json!({"$ref": "#/$defs/D"}))).collect();
         let schema = json!({"type": "object", "properties": properties, "$defs": {"D": definition}});
-        let begun = std::time::Instant::now();
+        let started = std::time::Instant::now();
         let cleaned = clean(&schema, Provider::OpenAi);
-        assert!(begun.elapsed() < std::time::Duration::from_secs(10), "{:?}", begun.elapsed());
+        assert!(started.elapsed() < std::time::Duration::from_secs(10), "{:?}", started.elapsed());
         assert!(cleaned.changes.iter().any(|change| change.what.contains("too much")), "{:?}", cleaned.changes);
     }
 }
@@ -584,7 +584,7 @@ fn gemini_gets_alternatives_of_objects_as_one_object() {
 }
 
 #[test]
-fn the_report_is_bounded_however_long_the_names_are() {
+fn the_report_is_bounded_for_names_of_any_length() {
     let long = "é/".repeat(10_000);
     let mut keywords: Map<String, Value> = (0..300).map(|i| (format!("{i}{long}"), json!(1))).collect();
     keywords.insert("type".into(), "string".into());
@@ -596,7 +596,7 @@ fn the_report_is_bounded_however_long_the_names_are() {
 }
 
 #[test]
-fn a_provider_is_read_as_it_is_written() {
+fn a_printed_provider_parses_to_the_same_provider() {
     for provider in Provider::ALL {
         assert_eq!(provider.to_string().parse(), Ok(provider));
     }

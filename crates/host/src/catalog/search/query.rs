@@ -55,7 +55,7 @@ impl Query {
 impl QueryTerm {
     /// Returns the words that it matches: itself, itself and the next one written as one, and related words.
     pub(super) fn meanings(&self) -> Vec<&str> {
-        let others = related(&self.stem).iter().map(String::as_str);
-        [self.stem.as_str()].into_iter().chain(self.joined.as_deref()).chain(others).collect()
+        let rest = related(&self.stem).iter().map(String::as_str);
+        [self.stem.as_str()].into_iter().chain(self.joined.as_deref()).chain(rest).collect()
     }
 }

@@ -7,8 +7,8 @@ use super::{
     query::{Query, QueryTerm},
 };
 
-/// The most longer words of one part that a prefix matches, and the most words in total that one word matches.
-const MOST_OTHERS: usize = 64;
+/// The most longer words of one part that a prefix matches, and the most words that one word of the query matches.
+const MAX_ALTERNATIVES: usize = 64;
 
 /// The weight of a matching word other than the typed one.
 const JOINED: f32 = 0.8;
@@ -17,10 +17,10 @@ const LONGER: f32 = 0.4;
 const MISSPELT: f32 = 0.5;
 /// The weight that a tool gets for the name of its server.
 const SERVER: f32 = 1.8;
-/// The share of its score that a tool keeps if it has none of the other words.
-const KEPT: f32 = 0.65;
+/// The share of its score that a tool keeps even if it has none of the other words.
+const MIN_SHARE: f32 = 0.65;
 
-/// A tool that has some of the words.
+/// A tool that has some words of the query, and its score.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ranked {
     pub(super) score: f32,
@@ -41,8 +41,8 @@ pub(super) fn rank(query: &Query, parts: &[(&[String], &Part)]) -> Vec<Ranked> {
         names.extend(words.iter().map(|word| (Hashed::of(word), word.as_str(), at)));
     }
     let none = || vec![0.0; tools];
-    let (total, word, had) = (none(), none(), none());
-    let mut scores = Scores { parts, bases, names, total, word, touched: Vec::new(), had, weights: 0.0 };
+    let (total, word, matched_share) = (none(), none(), none());
+    let mut scores = Scores { parts, bases, names, total, word, touched: Vec::new(), matched_share, weights: 0.0 };
     let meanings: Vec<Vec<&str>> = query.words.iter().map(QueryTerm::meanings).collect();
     let mut found = scores.find(meanings.iter().flatten().copied()).into_iter();
     for (word, meanings) in query.words.iter().zip(&meanings) {
@@ -65,12 +65,12 @@ struct Scores<'a> {
     /// The tools that have the current word.
     touched: Vec<usize>,
     /// The share of the query that each tool has, weighted by the rarity of the words.
-    had: Vec<f32>,
+    matched_share: Vec<f32>,
     /// The sum of the weights of the whole query.
     weights: f32,
 }
 
-/// The places of a word.
+/// The tools and servers that have a word.
 #[derive(Clone, Default)]
 struct Found<'a> {
     /// The tools that have it, by part.
@@ -103,12 +103,12 @@ impl<'a> Scores<'a> {
         self.weights += rarity;
         for at in self.touched.drain(..) {
             self.total[at] += std::mem::take(&mut self.word[at]);
-            self.had[at] += rarity;
+            self.matched_share[at] += rarity;
         }
     }
 
-    /// Finds these exact words, all of them in one part before the next: there may be a thousand parts, and neighbours
-    /// in memory are fast.
+    /// Finds these exact words. It looks all words up in one part before it goes to the next part: there may be a thousand
+    /// parts, and look-ups in nearby memory are fast.
     fn find<'w>(&self, words: impl Iterator<Item = &'w str>) -> Vec<Found<'a>> {
         let words: Vec<_> = words.map(|word| (word, Hashed::of(word))).collect();
         let mut found = vec![Found::default(); words.len()];
@@ -132,21 +132,21 @@ impl<'a> Scores<'a> {
 
     /// Scores the tools that have a word, or whose server's name has it; returns the rarity of the word.
     fn score(&mut self, found: &Found<'_>, weight: f32, at_most: Option<f32>) -> Option<f32> {
-        let having = found.tools.iter().map(|(_, tools)| tools.len()).sum::<usize>();
-        let served = found.servers.iter().map(|at| self.parts[*at].1.tools()).sum::<usize>();
-        if having + served == 0 {
+        let tools_with_word = found.tools.iter().map(|(_, tools)| tools.len()).sum::<usize>();
+        let tools_of_servers = found.servers.iter().map(|at| self.parts[*at].1.tools()).sum::<usize>();
+        if tools_with_word + tools_of_servers == 0 {
             return None;
         }
-        let rarity = rarity(having.max(served), self.total.len());
+        let rarity = rarity(tools_with_word.max(tools_of_servers), self.total.len());
         let counted = weight * at_most.map_or(rarity, |most| most.min(rarity));
         for (part, tools) in &found.tools {
             for posting in *tools {
-                self.give(self.bases[*part] + posting.place(), posting.weight() * counted);
+                self.raise_score(self.bases[*part] + posting.place(), posting.weight() * counted);
             }
         }
         for part in &found.servers {
             for place in 0..self.parts[*part].1.tools() {
-                self.give(self.bases[*part] + place, SERVER * counted);
+                self.raise_score(self.bases[*part] + place, SERVER * counted);
             }
         }
         Some(rarity)
@@ -158,26 +158,26 @@ impl<'a> Scores<'a> {
     }
 
     /// Raises the score of a tool for the current word: only its best match counts.
-    fn give(&mut self, at: usize, score: f32) {
+    fn raise_score(&mut self, at: usize, score: f32) {
         if self.word[at] == 0.0 {
             self.touched.push(at);
         }
         self.word[at] = self.word[at].max(score);
     }
 
-    /// Longer words that begin with `start`.
+    /// Returns longer words that begin with `start`.
     fn longer(&self, start: &str) -> Vec<&'a str> {
         let mut longer: Vec<_> =
-            self.parts.iter().flat_map(|(_, part)| part.beginning(start).take(MOST_OTHERS)).collect();
+            self.parts.iter().flat_map(|(_, part)| part.beginning(start).take(MAX_ALTERNATIVES)).collect();
         longer.sort_unstable();
         longer.dedup();
-        longer.truncate(MOST_OTHERS);
+        longer.truncate(MAX_ALTERNATIVES);
         longer
     }
 
     /// Returns the words that differ by one letter, or by two if they are long, and begin with the same letter.
     fn misspelt(&self, term: &QueryTerm) -> Vec<&'a str> {
-        let slips = match term.typed.chars().count() {
+        let max_distance = match term.typed.chars().count() {
             0..4 => return Vec::new(),
             4..8 => 1,
             _ => 2,
@@ -186,8 +186,8 @@ impl<'a> Scores<'a> {
         let first = &stem[..stem.chars().next().map_or(0, char::len_utf8)];
         let letters = letters(stem);
         let may_be_near = |word: &&str| {
-            word.len().abs_diff(stem.len()) <= slips
-                && (self::letters(word) ^ letters).count_ones() as usize <= 2 * slips
+            word.len().abs_diff(stem.len()) <= max_distance
+                && (self::letters(word) ^ letters).count_ones() as usize <= 2 * max_distance
         };
         let mut near: Vec<_> =
             self.parts.iter().flat_map(|(_, part)| part.beginning(first)).filter(may_be_near).collect();
@@ -195,10 +195,14 @@ impl<'a> Scores<'a> {
         near.dedup();
         let far = |word: &str| osa_distance(word, stem);
         let mut near: Vec<_> =
-            near.into_iter().map(|word| (far(word), word)).filter(|(distance, _)| *distance <= slips).collect();
+            near.into_iter().map(|word| (far(word), word)).filter(|(distance, _)| *distance <= max_distance).collect();
         near.sort_unstable();
         let nearest = near.first().map_or(0, |(distance, _)| *distance);
-        near.into_iter().filter(|(distance, _)| *distance == nearest).map(|(_, word)| word).take(MOST_OTHERS).collect()
+        near.into_iter()
+            .filter(|(distance, _)| *distance == nearest)
+            .map(|(_, word)| word)
+            .take(MAX_ALTERNATIVES)
+            .collect()
     }
 
     fn ranked(self) -> Vec<Ranked> {
@@ -207,23 +211,23 @@ impl<'a> Scores<'a> {
             for place in 0..self.parts[part].1.tools() {
                 let score = self.total[base + place];
                 if score > 0.0 {
-                    let share = self.had[base + place] / self.weights;
-                    ranked.push(Ranked { score: score * (KEPT + (1.0 - KEPT) * share), part, place });
+                    let share = self.matched_share[base + place] / self.weights;
+                    ranked.push(Ranked { score: score * (MIN_SHARE + (1.0 - MIN_SHARE) * share), part, place });
                 }
             }
         }
         // A stable sort keeps tools with equal scores in their order.
-        ranked.sort_by(|a, b| b.score.total_cmp(&a.score));
+        ranked.sort_by(|one, other| other.score.total_cmp(&one.score));
         ranked
     }
 }
 
 /// Returns the inverse document frequency of BM25, which is never negative.
-fn rarity(having: usize, tools: usize) -> f32 {
-    (1.0 + (tools as f32 - having as f32 + 0.5).max(0.0) / (having as f32 + 0.5)).ln()
+fn rarity(tools_with_word: usize, tools: usize) -> f32 {
+    (1.0 + (tools as f32 - tools_with_word as f32 + 0.5).max(0.0) / (tools_with_word as f32 + 0.5)).ln()
 }
 
 /// Returns a set of the letters of a word, one bit each.
 fn letters(word: &str) -> u64 {
-    word.bytes().fold(0, |letters, b| letters | 1 << (b & 63))
+    word.bytes().fold(0, |letters, byte| letters | 1 << (byte & 63))
 }

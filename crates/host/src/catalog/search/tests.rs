@@ -50,7 +50,7 @@ fn a_tool_is_found_by_its_name_however_it_is_written() {
 }
 
 #[test]
-fn a_tool_is_found_by_description_arguments_and_what_these_are_for() {
+fn a_tool_is_found_by_its_description_and_its_arguments() {
     assert_eq!(first("opens"), "tracker/createIssue");
     assert_eq!(first("assignee"), "tracker/createIssue");
     assert_eq!(first("mend"), "tracker/createIssue");
@@ -98,7 +98,7 @@ fn equal_tools_come_in_the_order_of_their_names() {
 }
 
 #[test]
-fn nothing_is_found_by_nothing() {
+fn an_empty_query_finds_nothing() {
     for query in ["", " ", "?!", "\u{1b}[31m", "xyz"] {
         assert!(found(&office(), query).is_empty(), "{query:?}");
     }
@@ -165,7 +165,7 @@ fn a_server_that_did_not_change_is_not_indexed_again() {
 }
 
 #[test]
-fn indexing_gives_up_when_told_to_and_a_search_finishes_it() {
+fn indexing_can_be_stopped_and_a_search_completes_it() {
     let many: Vec<_> = (0..100).map(|n| tool(&format!("tool{n}"), "Does things.", &[])).collect();
     let catalog = catalog(1, &[("s", Arc::new(set(&many)))]);
     let asked = Cell::new(0);
@@ -221,7 +221,7 @@ proptest! {
     }
 
     #[test]
-    fn a_smaller_limit_gives_the_beginning_of_what_a_larger_one_gives(query in queries(), limit in 0_usize..8) {
+    fn a_smaller_limit_returns_the_first_results_of_a_larger_one(query in queries(), limit in 0_usize..8) {
         let catalog = office();
         let all = catalog.search(&query, 100, &Selection::all());
         let some = catalog.search(&query, limit, &Selection::all());
@@ -232,7 +232,7 @@ proptest! {
     }
 
     #[test]
-    fn a_search_within_some_servers_begins_with_what_a_search_of_all_finds_of_them(query in queries()) {
+    fn a_search_of_some_servers_ranks_as_a_search_of_all(query in queries()) {
         let catalog = office();
         for server in ["files", "tracker"] {
             let only = Selection::all().of_servers([ServerName::new(server).unwrap()]);
@@ -247,7 +247,7 @@ proptest! {
     }
 
     #[test]
-    fn the_case_of_a_query_and_what_stands_between_its_words_are_of_no_account(
+    fn a_query_ignores_case_and_separators(
         words in prop::collection::vec(prop::sample::select(WORDS.to_vec()), 1..4),
     ) {
         let catalog = office();

@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_split_as_people_write_them() {
+    fn names_are_split_at_slash_and_dot() {
         assert_eq!(words("list_issues-v2.read/file").collect::<Vec<_>>(), ["list", "issues", "v2", "read", "file"]);
         assert_eq!(parts_of("createIssue"), ["create", "issue", "createissue"]);
         assert_eq!(parts_of("getHTMLPage2"), ["get", "html", "page", "2", "gethtmlpage2"]);

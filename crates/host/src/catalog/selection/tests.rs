@@ -86,7 +86,7 @@ proptest! {
     }
 
     #[test]
-    fn the_part_of_a_selection_within_a_server_is_what_it_has_of_that_server(steps in steps()) {
+    fn the_part_of_a_selection_within_a_server_selects_the_same_tools(steps in steps()) {
         let (catalog, selection) = (all_of_them(), made(&steps));
         for server in SERVERS.map(name) {
             let within = selection.within(server.clone());
@@ -98,7 +98,7 @@ proptest! {
     }
 
     #[test]
-    fn nothing_that_is_added_to_no_tool_makes_it_one(steps in steps()) {
+    fn a_selection_of_no_tools_stays_empty_whatever_is_added(steps in steps()) {
         let nothing = Selection { is_none: true, ..made(&steps) };
         prop_assert_eq!(all_of_them().tools().filter(|tool| nothing.has(tool)).count(), 0);
         for server in SERVERS.map(name) {

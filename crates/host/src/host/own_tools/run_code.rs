@@ -193,10 +193,10 @@ impl OwnTools for Scripts {
     fn changes(&self) -> Option<BoxStream<'_, ()>> {
         let events = self.events.upgrade()?.subscribe();
         // The listed description may be older than the subscription, so the first change counts in any case.
-        let told = String::new();
-        let changes = unfold((events, told), async |(mut events, mut told)| {
-            self.changed(&mut events, &mut told).await;
-            Some(((), (events, told)))
+        let text = String::new();
+        let changes = unfold((events, text), async |(mut events, mut text)| {
+            self.changed(&mut events, &mut text).await;
+            Some(((), (events, text)))
         });
         Some(changes.boxed())
     }

@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_are_told_apart_by_their_members() {
+    fn messages_are_classified_by_their_members() {
         let table = [
             (r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#, "request 1 ping"),
             (r#"{"jsonrpc":"2.0","id":"a","method":"x","params":{"y":[1, 2]}}"#, r#"request "a" x {"y":[1, 2]}"#),
@@ -345,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_of_the_wrong_shape_says_what_is_wrong() {
+    fn a_malformed_message_has_an_error_that_says_what_is_wrong() {
         let table = [
             ("", "bad: not a JSON-RPC message but other text"),
             ("Server listening on port 3000", "bad: not a JSON-RPC message but other text"),
@@ -421,7 +421,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_decoding_can_find_is_left_to_the_second_step_where_the_id_is_known() {
+    fn errors_that_only_decoding_finds_are_left_to_the_step_that_knows_the_id() {
         assert_eq!(word(r#"{"jsonrpc":"2.0","id":1,"result":{"a":1e400}}"#), r#"result 1 {"a":1e400}"#);
         assert_eq!(word(r#"{"jsonrpc":"2.0","id":1,"result":{"a":"\ud800"}}"#), r#"result 1 {"a":"\ud800"}"#);
     }
@@ -540,7 +540,7 @@ mod tests {
         }
 
         #[test]
-        fn depth_is_what_a_parser_says(value in json(), max in 0_usize..6) {
+        fn the_depth_of_a_text_equals_that_of_the_parsed_value(value in json(), max in 0_usize..6) {
             fn depth(value: &serde_json::Value) -> usize {
                 match value {
                     serde_json::Value::Array(all) => 1 + all.iter().map(depth).max().unwrap_or(0),

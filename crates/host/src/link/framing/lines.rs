@@ -331,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_come_out_one_by_one_however_they_came_in() {
+    fn lines_are_emitted_one_by_one_for_any_chunking() {
         assert_eq!(all(99, &[b"one\ntwo\n", b"th", b"r", b"ee\n"]), [full("one"), full("two"), full("three")]);
         assert_eq!(all(99, &[]), []);
     }
@@ -352,7 +352,7 @@ mod tests {
             let pieces: Vec<Vec<u8>> = (0..1_000).map(|_| b"\r\n".repeat(4_000)).collect();
             let mut lines = Lines::new(Pieces(pieces.into()), 99);
             let mut turns = 0;
-            let others = async {
+            let rest = async {
                 loop {
                     turns += 1;
                     tokio::task::yield_now().await;
@@ -361,7 +361,7 @@ mod tests {
             tokio::select! {
                 biased;
                 line = lines.next() => assert_eq!(line.unwrap(), None),
-                () = others => {}
+                () = rest => {}
             }
             assert!(turns > 3, "the others had {turns} turns");
         });
@@ -403,13 +403,13 @@ mod tests {
     }
 
     #[test]
-    fn a_stream_that_ends_within_a_line_says_so() {
+    fn a_stream_that_ends_within_a_line_is_an_error() {
         assert_eq!(all(99, &[b"one\ntw"]), [full("one"), Line::Cut { bytes: 2 }]);
         assert_eq!(all(5, &[b"1234567", b"89"]), [Line::Cut { bytes: 9 }]);
     }
 
     #[test]
-    fn an_endless_line_is_told_and_kept_nowhere() {
+    fn an_endless_line_is_an_error_and_is_never_stored() {
         block_on(async {
             let mut lines = Lines::new(Forever(0), 100_000);
             let Some(Line::Endless { bytes, .. }) = lines.next().await.unwrap() else { panic!("not endless") };
@@ -518,7 +518,7 @@ mod tests {
         }
 
         #[test]
-        fn lines_are_what_a_plain_split_says(lines in proptest::collection::vec("[a-z{}\" ]{0,12}", 0..12)) {
+        fn lines_equal_those_of_a_plain_split(lines in proptest::collection::vec("[a-z{}\" ]{0,12}", 0..12)) {
             let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
             let expected: Vec<Line> = lines.into_iter()
                 .filter(|line| !line.trim().is_empty())

@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_without_an_end_is_told_once_and_costs_no_memory() {
+    fn an_endless_line_is_reported_once_and_costs_no_memory() {
         let mut parser = SseParser::new(2_000_000);
         let mut out = VecDeque::new();
         for _ in 0..5_000 {
@@ -336,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn events_are_what_the_standard_says() {
+    fn events_are_parsed_as_the_standard_defines() {
         let table: &[(&str, &[&str])] = &[
             // the examples of the standard
             ("data: YHOO\ndata: +2\ndata: 10\n\n", &["|YHOO\n+2\n10||"]),
@@ -403,7 +403,7 @@ mod tests {
     }
 
     #[test]
-    fn an_event_over_the_limit_is_told_at_once_and_kept_nowhere() {
+    fn an_event_over_the_limit_is_an_error_and_is_never_stored() {
         let mut parser = SseParser::new(100_000);
         let piece = [b'x'; 1_000];
         assert_eq!(feed(&mut parser, &[b"data: ", &[b'x'; 100_000]]), []);
@@ -419,7 +419,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_never_ends_is_not_kept_whatever_it_is() {
+    fn an_endless_line_is_never_buffered() {
         for start in [b"".as_slice(), b":", b"id: ", b"event: ", b"retry: ", b"foo: ", b"data"] {
             let mut parser = SseParser::new(100_000);
             feed(&mut parser, &[b"data: x\nid: 1\n", start]);
@@ -442,7 +442,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_event_name_is_none() {
+    fn an_empty_event_name_is_ignored() {
         let out = feed(&mut SseParser::new(99), &[b"event:\ndata: x\n\n"]);
         assert!(matches!(out.as_slice(), [Ok(Event { event: None, .. })]));
     }
@@ -455,7 +455,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_line_is_ignored_in_one_chunk_as_it_is_in_many() {
+    fn a_long_line_is_ignored_in_one_chunk_and_in_many() {
         let stream = |length: usize| format!("event: {}\ndata: x\n\n", "e".repeat(length - 7));
         let named = |stream: &str, chunk: usize| {
             let chunks: Vec<&[u8]> = stream.as_bytes().chunks(chunk).collect();
@@ -477,7 +477,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_reconnect_needs_is_known_after_events_without_data_too() {
+    fn events_without_data_also_set_what_a_reconnect_needs() {
         let mut parser = SseParser::new(99);
         assert_eq!((parser.last_event_id(), parser.retry()), (None, None));
         assert_eq!(feed(&mut parser, &[b"retry: 500\nid: event-1\n"]), []);
@@ -525,15 +525,15 @@ mod tests {
             cuts.sort_unstable();
             let chunks: Vec<&[u8]> = cuts.windows(2).map(|cut| &stream[cut[0]..cut[1]]).collect();
             let mut split = SseParser::new(limit);
-            let mut whole = SseParser::new(limit);
+            let mut full = SseParser::new(limit);
             // How much had been seen of an event when it was found too large does depend on the split.
             let same = |all: Vec<Result<Event, SseError>>| -> Vec<Result<Event, &str>> {
                 all.into_iter().map(|event| event.map_err(|error| error.code())).collect()
             };
-            prop_assert_eq!(same(feed(&mut split, &chunks)), same(feed(&mut whole, &[&stream])));
-            prop_assert_eq!(split.last_event_id(), whole.last_event_id());
-            prop_assert_eq!(split.retry(), whole.retry());
-            prop_assert_eq!(split.has_partial(), whole.has_partial());
+            prop_assert_eq!(same(feed(&mut split, &chunks)), same(feed(&mut full, &[&stream])));
+            prop_assert_eq!(split.last_event_id(), full.last_event_id());
+            prop_assert_eq!(split.retry(), full.retry());
+            prop_assert_eq!(split.has_partial(), full.has_partial());
         }
 
         #[test]

@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_printed_is_an_object_of_texts_with_a_time_or_without() {
+    fn the_helper_prints_an_object_of_texts_with_or_without_an_expiry() {
         assert_eq!(read(r#"{"Authorization":"Bearer a","X-B":"c"}"#).unwrap().0, ["authorization", "x-b"]);
         assert_eq!(read(r#"{"headers":{"X-B":"c"},"expires_in":5}"#), Ok((vec!["x-b".to_owned()], true)));
         assert_eq!(read(r#"{"headers":{"X-B":"c"}}"#), Ok((vec!["x-b".to_owned()], false)));
@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_used_is_told_without_repeating_it() {
+    fn unusable_output_of_a_helper_is_reported_without_repeating_it() {
         let many: Map<String, Value> = (0..=HEADERS).map(|at| (format!("x-{at}"), "canary".into())).collect();
         for wrong in [
             "",

@@ -41,7 +41,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_redirect_that_is_not_followed_is_told_with_its_own_reason() {
+    fn each_refused_redirect_has_its_own_reason() {
         let own = Url::parse("https://a.example/mcp").unwrap();
         for (status, to, words) in [
             (

@@ -329,7 +329,7 @@ mod tests {
                 seen += 1;
             }
         };
-        let others = async {
+        let rest = async {
             loop {
                 turns += 1;
                 tokio::task::yield_now().await;
@@ -338,7 +338,7 @@ mod tests {
         tokio::select! {
             biased;
             () = flood => {}
-            () = others => {}
+            () = rest => {}
         }
         assert_eq!(seen, 10_000);
         assert!(turns > 10, "the others had {turns} turns");

@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_declared_that_the_host_cannot_do() {
+    fn the_host_declares_only_what_it_can_do() {
         assert_eq!(capabilities(Abilities::NONE, true), json!({}));
         let all = capabilities(Abilities::ALL, true);
         assert_eq!(all["elicitation"], json!({"form": {}, "url": {}}));

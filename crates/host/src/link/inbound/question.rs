@@ -26,10 +26,10 @@ impl Question {
         }
         if self.params.get("task").is_some_and(Value::is_object) {
             let ttl = self.params["task"]["ttl"].as_u64();
-            let begun = self.inbound.open.lock().tasks.begin(ttl, &self.inbound.stop)?;
+            let started = self.inbound.open.lock().tasks.begin(ttl, &self.inbound.stop)?;
             let tracker = self.inbound.tracker.clone();
-            tracker.spawn(begun.work.run(self.ask()));
-            return Ok(begun.answer);
+            tracker.spawn(started.work.run(self.ask()));
+            return Ok(started.answer);
         }
         self.ask().await
     }
@@ -50,8 +50,8 @@ impl Question {
             // Without its own stream, the question may belong to the call of any of them.
             self.from.is_some() || self.inbound.open_requests().iter().all(|other| other.caller == request.caller)
         };
-        let told = request.as_ref().filter(is_known).and_then(|request| asker.on_behalf_of(&request.caller));
-        let asker = told.unwrap_or(asker);
+        let body = request.as_ref().filter(is_known).and_then(|request| asker.on_behalf_of(&request.caller));
+        let asker = body.unwrap_or(asker);
         let given_up = request.as_ref().map(|request| request.given_up.clone()).unwrap_or_default();
         // Without its own stream, it may belong to any call: pause the clocks of all of them.
         let waiting = match (self.from, request) {

@@ -44,10 +44,10 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn what_is_over_the_rate_is_counted_and_told_with_the_next() {
+    async fn messages_over_the_rate_are_counted_and_reported_with_the_next_one() {
         let rate = Rate::new(2);
-        let told: Vec<_> = (0..5).map(|_| rate.allow()).collect();
-        assert_eq!(told, [Some(0), Some(0), None, None, None]);
+        let reported: Vec<_> = (0..5).map(|_| rate.allow()).collect();
+        assert_eq!(reported, [Some(0), Some(0), None, None, None]);
         tokio::time::advance(Duration::from_secs(1)).await;
         assert_eq!((rate.allow(), rate.allow(), rate.allow()), (Some(3), Some(0), None));
     }

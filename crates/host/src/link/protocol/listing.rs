@@ -34,10 +34,10 @@ struct StoredList<'a> {
 
 impl Listed {
     /// Restores the list from `kept`, without its server; `None` if the bytes have another form.
-    pub(crate) fn of_kept(kept: &[u8], limits: &Limits) -> Option<Self> {
-        let kept: StoredList<'_> = serde_json::from_slice(kept).ok()?;
+    pub(crate) fn of_kept(stored: &[u8], limits: &Limits) -> Option<Self> {
+        let stored: StoredList<'_> = serde_json::from_slice(stored).ok()?;
         let mut listed = Self::default();
-        listed.take(&kept.tools, (kept.headers, limits), &mut HashSet::new());
+        listed.take(&stored.tools, (stored.headers, limits), &mut HashSet::new());
         Some(listed)
     }
 

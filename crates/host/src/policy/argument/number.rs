@@ -190,7 +190,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_number_is_one_however_it_is_written() {
+    fn a_number_is_equal_in_every_notation() {
         for (written, expected) in [
             ("1", "1"),
             ("1.0", "1"),

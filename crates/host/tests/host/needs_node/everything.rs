@@ -11,7 +11,7 @@ use toolrack_host::{Call, Content, Era, Host, OnProgress, ToolOutcome, mcp::Prog
 
 use crate::{
     askers::{MODEL_SAYS, Person, ROOT},
-    programs::{Listening, npm_server},
+    programs::{HttpProgram, npm_server},
     worlds::{call, host_of, selectors, settle, status, to_call, world},
 };
 
@@ -143,13 +143,13 @@ async fn over_stdio_all_19_tools_are_listed_and_called() {
 
 #[tokio::test]
 async fn over_http_all_19_tools_are_listed_and_called() {
-    let server = Listening::everything();
+    let server = HttpProgram::everything();
     every_tool_is_listed_and_called(server.spec()).await;
 }
 
 #[tokio::test]
 async fn without_a_user_to_ask_13_tools_are_listed() {
-    let server = Listening::everything();
+    let server = HttpProgram::everything();
     let host = Host::builder().build();
     settle(&host, world([("everything", over_stdio()), ("http", server.spec())])).await;
     let mut expected = qualified(WITHOUT_ABILITIES);
@@ -165,13 +165,13 @@ async fn over_stdio_progress_arrives_in_order() {
 
 #[tokio::test]
 async fn over_http_progress_arrives_in_order() {
-    let server = Listening::everything();
+    let server = HttpProgram::everything();
     progress_arrives_in_order(server.spec()).await;
 }
 
 /// 2025-11-25: the call is refused with -32042, the person visits the page, the call is sent again.
 #[tokio::test]
-async fn a_call_that_wants_a_page_visited_first_goes_on_after_the_visit() {
+async fn a_call_that_needs_a_page_continues_after_the_visit() {
     let (host, person) = eager_host(over_stdio()).await;
     let arguments = json!({"url": "https://example.com/form", "errorPath": true});
     let outcome = call(&host, "everything/trigger-url-elicitation", arguments).await.unwrap();
@@ -195,7 +195,7 @@ async fn a_task_that_needs_an_answer_asks_its_caller() {
 
 #[tokio::test]
 async fn resources_templates_and_prompts_are_listed_read_and_got() {
-    let server = Listening::everything();
+    let server = HttpProgram::everything();
     let host = Host::builder().build();
     settle(&host, world([("stdio", over_stdio()), ("http", server.spec())])).await;
     for server in ["stdio", "http"] {

@@ -8,7 +8,7 @@ use serde_json::json;
 use toolrack_host::Era;
 
 use crate::{
-    programs::Listening,
+    programs::HttpProgram,
     worlds::{call, host_of, status},
 };
 
@@ -17,19 +17,19 @@ const WAIT: Duration = Duration::from_millis(700);
 
 #[tokio::test]
 async fn a_call_whose_stream_is_closed_on_purpose_is_answered_when_the_client_comes_back() {
-    let server = Listening::polling();
+    let server = HttpProgram::polling();
     let host = host_of([("polling", server.spec())]).await;
     assert_eq!(status(&host, "polling").era, Some(Era::Legacy));
-    let begun = Instant::now();
+    let started = Instant::now();
     let outcome = call(&host, "polling/test_reconnection", json!({})).await.unwrap();
     assert_eq!(outcome.text, "reconnected");
-    assert!(begun.elapsed() >= WAIT, "the client came back too early: {:?}", begun.elapsed());
+    assert!(started.elapsed() >= WAIT, "the client came back too early: {:?}", started.elapsed());
     host.shutdown().await;
 }
 
 #[tokio::test]
 async fn several_calls_are_polled_for_at_once() {
-    let server = Listening::polling();
+    let server = HttpProgram::polling();
     let host = host_of([("polling", server.spec())]).await;
     let outcomes = join_all((0..5).map(|_| call(&host, "polling/test_reconnection", json!({})))).await;
     for outcome in outcomes {

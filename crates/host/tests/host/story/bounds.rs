@@ -86,7 +86,7 @@ async fn the_questions_of_one_round_are_bounded_and_the_error_names_the_bound() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_person_is_asked_a_few_questions_of_a_round_at_a_time() {
+async fn the_user_gets_a_few_questions_of_a_round_at_a_time() {
     let server = asking(30);
     let person = Person { takes: Duration::from_secs(1), ..Person::eager() }.shared();
     let host = Host::builder().asker(person.clone()).build();
@@ -134,11 +134,11 @@ async fn a_server_that_logs_a_lot_is_still_heard_when_its_lists_change() {
     let server = Scripted::calling(|_, _| {
         let say = |method: &str, params: Value| json!({"jsonrpc": "2.0", "method": method, "params": params});
         let log = say("notifications/message", json!({"level": "info", "data": "still here"}));
-        let mut said = vec![log; 200];
+        let mut reported = vec![log; 200];
         // The first is reported at once, the last a moment later, together with those in between.
-        said.extend(vec![say("notifications/prompts/list_changed", json!({})); 50]);
-        said.push(say("notifications/resources/list_changed", json!({})));
-        Reaction::Tell(said, text_result("done"))
+        reported.extend(vec![say("notifications/prompts/list_changed", json!({})); 50]);
+        reported.push(say("notifications/resources/list_changed", json!({})));
+        Reaction::Tell(reported, text_result("done"))
     });
     let host = Host::builder().build();
     up(&host, &server).await;
@@ -152,7 +152,7 @@ async fn a_server_that_logs_a_lot_is_still_heard_when_its_lists_change() {
 }
 
 #[tokio::test]
-async fn thousands_of_tools_that_cannot_be_used_are_told_of_briefly_and_once() {
+async fn thousands_of_unusable_tools_are_reported_briefly_and_once() {
     let broken = (0..2_000).map(|n| json!({"name": format!("broken{n}"), "inputSchema": 7}));
     let broken: Vec<_> = broken.collect();
     let with = |name: &str| broken.iter().cloned().chain([tool(name)]).collect::<Vec<_>>();
@@ -185,10 +185,10 @@ async fn a_name_that_no_tool_can_have_is_unknown_at_once() {
     let host = Host::builder().build();
     up(&host, &server).await;
     for selector in [".".repeat(1_000_000), "x".repeat(1_000_000), ".".repeat(2_000), "server/x".repeat(200)] {
-        let begun = std::time::Instant::now();
+        let started = std::time::Instant::now();
         let unknown = host.catalog().select(&selector).unwrap_err();
         let error = call(&host, &selector, json!({})).await.unwrap_err();
-        assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+        assert!(started.elapsed() < Duration::from_secs(5), "{:?}", started.elapsed());
         assert!(unknown.suggestions.is_empty() && unknown.to_string().len() < 1_000, "{unknown}");
         assert!(error.to_string().len() < 1_000, "{error}");
     }

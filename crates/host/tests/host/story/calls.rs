@@ -121,8 +121,8 @@ async fn silence_ends_a_call_and_the_error_names_the_setting() {
     let error = call(&host, "server/echo", json!({})).await.unwrap_err();
     assert_eq!(start.elapsed().as_secs(), 60);
     assert_eq!((error.code(), error.kind()), ("TIMED_OUT", CallErrorKind::Unreachable));
-    let told = error.to_string();
-    assert!(told.contains("server") && told.contains("echo") && told.contains("call_timeout"), "{told}");
+    let message = error.to_string();
+    assert!(message.contains("server") && message.contains("echo") && message.contains("call_timeout"), "{message}");
     server.hears_of("notifications/cancelled").await;
 
     let hasty = to_call("server/echo", json!({})).timeout(Duration::from_secs(3));
@@ -140,10 +140,10 @@ async fn progress_keeps_a_call_alive_and_is_heard_in_order_and_not_after_the_end
     });
     let server = server.with_tools(["slow", "quick"].map(tool));
     let host = host_of([("server", server.spec())]).await;
-    let heard = Arc::new(Mutex::new(Vec::new()));
+    let received = Arc::new(Mutex::new(Vec::new()));
     let on_progress: OnProgress = {
-        let heard = heard.clone();
-        Arc::new(move |report: Progress| heard.lock().unwrap().push(report.progress))
+        let received = received.clone();
+        Arc::new(move |report: Progress| received.lock().unwrap().push(report.progress))
     };
     let talk = async {
         let called = server.hears_of("tools/call").await;
@@ -156,11 +156,11 @@ async fn progress_keeps_a_call_alive_and_is_heard_in_order_and_not_after_the_end
     let (outcome, ()) = tokio::join!(slow, talk);
     assert_eq!(outcome.unwrap().text, "done");
     text(&host, "server/quick", json!({})).await;
-    assert_eq!(*heard.lock().unwrap(), [1.0, 2.0, 3.0, 4.0], "the fifth came after the end");
+    assert_eq!(*received.lock().unwrap(), [1.0, 2.0, 3.0, 4.0], "the fifth came after the end");
 }
 
 #[tokio::test(start_paused = true)]
-async fn progress_keeps_a_call_alive_up_to_its_whole_time() {
+async fn progress_keeps_a_call_alive_up_to_its_total_time() {
     let server = Scripted::calling(|_, _| Reaction::Silence);
     let mut spec = server.spec();
     spec.timeouts.call_total = Duration::from_secs(130);
@@ -197,7 +197,7 @@ async fn a_listener_that_panics_hangs_no_call() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn errors_of_tools_and_errors_of_the_protocol_are_told_apart() {
+async fn errors_of_tools_and_of_the_protocol_have_different_codes() {
     let server = Scripted::calling(|name, _| match name {
         "fails" => Reaction::Answer(json!({"content": [{"type": "text", "text": "disk full"}], "isError": true})),
         _ => Reaction::Refuse(-32602),
@@ -213,7 +213,7 @@ async fn errors_of_tools_and_errors_of_the_protocol_are_told_apart() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_crash_fails_the_call_once_and_loses_no_other_server() {
+async fn a_crash_fails_its_call_once_and_affects_no_other_server() {
     let fragile = Scripted::calling(|_, _| Reaction::HangUp);
     let host = host_of([("fragile", fragile.spec()), ("steady", Scripted::plain().spec())]).await;
     let error = call(&host, "fragile/echo", json!({})).await.unwrap_err();
@@ -223,7 +223,7 @@ async fn a_crash_fails_the_call_once_and_loses_no_other_server() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_of_this_process_that_panics_takes_no_other_with_it() {
+async fn a_native_server_that_panics_affects_no_other_server() {
     let panicking = Scripted::calling(|_, _| panic!("told to panic"));
     let host = host_of([("panicking", panicking.spec()), ("steady", Scripted::plain().spec())]).await;
     let error = call(&host, "panicking/echo", json!({})).await.unwrap_err();

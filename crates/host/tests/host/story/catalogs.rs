@@ -113,7 +113,7 @@ async fn a_tool_is_found_by_each_of_its_names() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_name_of_another_style_means_a_tool_only_where_it_can_mean_no_other() {
+async fn a_name_of_another_style_selects_a_tool_only_if_it_is_unambiguous() {
     let tools = |names: &[&str]| Scripted::plain().with_tools(names.iter().map(|name| tool(name))).spec();
     let host = host_of([("git", tools(&["log", "show"])), ("hg", tools(&["log", "git_show"]))]).await;
     let catalog = host.catalog();
@@ -196,8 +196,8 @@ async fn a_server_whose_list_fails_is_connected_says_why_and_is_asked_again() {
     let host = host_of([("server", server.spec())]).await;
     let State::ToolsFailed { error } = status(&host, "server").state else { panic!("{:?}", host.status()) };
     assert!(error.contains("no tools/list here"), "{error}");
-    let told = call(&host, "server/echo", json!({})).await.unwrap_err().to_string();
-    assert!(told.contains("no tools/list here"), "{told}");
+    let message = call(&host, "server/echo", json!({})).await.unwrap_err().to_string();
+    assert!(message.contains("no tools/list here"), "{message}");
     state_is(&host, "server", "connected").await;
     assert_eq!(selectors(&host), ["server/echo"]);
     assert_eq!(server.connections(), 1);
@@ -257,7 +257,7 @@ async fn an_excerpt_is_the_same_servers_and_nothing_of_the_others() {
 }
 
 #[tokio::test]
-async fn a_host_offers_what_another_lends_it_beside_its_own_and_follows_each_change() {
+async fn a_host_offers_lent_servers_beside_its_own_and_follows_their_changes() {
     let lender = host_of([("shared", fake(&[])), ("mine", fake(&[]))]).await;
     let host = Host::builder().lender(lender.clone(), Principal::LOCAL).build();
     settle(&host, world([("mine", fake(&[]))])).await;
@@ -279,7 +279,7 @@ async fn a_host_offers_what_another_lends_it_beside_its_own_and_follows_each_cha
 }
 
 #[tokio::test]
-async fn a_lender_lends_a_principal_only_what_is_for_it() {
+async fn a_lender_lends_a_principal_only_the_servers_that_are_for_it() {
     let of_group = |group: &str| ServerSpec { members: vec![Who::read(group).unwrap()], ..fake(&[]) };
     let lender = host_of([("all", fake(&[])), ("eng", of_group("group:eng"))]).await;
     let ann = Principal::new(Kind::Person, "acme", "https://login.example", "ann").unwrap();
@@ -299,7 +299,7 @@ async fn a_lender_lends_a_principal_only_what_is_for_it() {
 }
 
 #[tokio::test]
-async fn a_host_hears_nothing_of_calls_that_others_make_of_a_lent_server() {
+async fn a_host_gets_no_events_of_other_hosts_calls_of_a_lent_server() {
     let lender = host_of([("shared", fake(&[]))]).await;
     let host = Host::builder().lender(lender.clone(), Principal::LOCAL).build();
     settle(&host, Desired::new()).await;
@@ -314,7 +314,7 @@ async fn a_host_hears_nothing_of_calls_that_others_make_of_a_lent_server() {
 }
 
 #[tokio::test]
-async fn a_host_names_its_tools_anew_when_it_is_told_to_and_a_pinned_catalog_keeps_its_names() {
+async fn a_changed_name_style_renames_the_tools_except_in_a_pinned_catalog() {
     let host = host_of([("my-server", fake(&[]))]).await;
     let before = host.catalog();
     assert!(before.get("mcp__my-server__echo").is_some());

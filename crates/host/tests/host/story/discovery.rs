@@ -135,7 +135,7 @@ async fn arguments_come_as_an_object_as_text_or_not_at_all() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_not_selected_is_neither_found_nor_called() {
+async fn unselected_tools_are_neither_found_nor_called() {
     let without: Pattern = "milk_*".parse().unwrap();
     let host = host_with(Host::builder().build(), Selection::all().without([without])).await;
     let found = text(&host, "discovery/search_tools", json!({"query": "milk the cow", "limit": 20})).await;
@@ -154,7 +154,7 @@ async fn what_is_not_selected_is_neither_found_nor_called() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_search_may_be_of_one_server_and_says_what_there_is_when_it_finds_nothing() {
+async fn a_search_can_be_limited_to_a_server_and_lists_servers_if_it_finds_nothing() {
     let host = discovered().await;
     let one = text(&host, "discovery/search_tools", json!({"query": "sheep", "server": "farm", "limit": 1})).await;
     assert!(one.contains("count_sheep"), "{one}");
@@ -166,7 +166,7 @@ async fn a_search_may_be_of_one_server_and_says_what_there_is_when_it_finds_noth
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pinned_run_calls_what_it_knew() {
+async fn a_run_with_a_pinned_catalog_calls_the_tools_of_that_catalog() {
     let server = farm();
     let host = Host::builder().build();
     let discovery = host.discovery(&name("discovery"), Selection::all());
@@ -182,7 +182,7 @@ async fn a_pinned_run_calls_what_it_knew() {
 
 /// The definitions stay the same whatever the servers do, so that a provider's prompt cache holds.
 #[tokio::test(start_paused = true)]
-async fn what_the_model_sees_never_changes() {
+async fn the_tools_that_the_model_sees_never_change() {
     let server = farm();
     let host = Host::builder().build();
     let discovery = host.discovery(&name("discovery"), Selection::all());

@@ -92,7 +92,7 @@ async fn outcome(egress: &Egress, spec: ServerSpec) -> String {
 }
 
 #[tokio::test]
-async fn a_hosted_program_does_not_dial_what_is_not_public() {
+async fn a_hosted_program_dials_only_public_addresses() {
     let door = Door::on("127.0.0.1").await;
     let egress = Egress::new(hosted(&door, &[]), Fickle::new(&[&["127.0.0.1"]]));
     for url in [format!("https://{}/mcp", door.address), format!("https://mcp.example.com:{}/mcp", door.address.port())]
@@ -147,7 +147,7 @@ async fn rules_that_change_hold_for_the_next_connection() {
 }
 
 #[tokio::test]
-async fn what_a_server_names_is_dialled_only_where_it_may_lead() {
+async fn addresses_that_a_server_names_are_dialled_only_if_egress_allows_them() {
     let door = Door::on("127.0.0.1").await;
     let egress = Egress::new(EgressRules::default(), Fickle::new(&[&["127.0.0.1"]]));
     let server = |url: &str| egress.named_by(&url::Url::parse(url).unwrap());

@@ -48,7 +48,7 @@ async fn arguments_are_whatever_serializes_to_an_object() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_server_comes_and_goes_and_the_others_do_not_notice() {
+async fn adding_and_removing_a_server_does_not_affect_others() {
     let (steady, first, second) = (Scripted::plain(), Scripted::plain(), Scripted::plain());
     let host = host_of([("steady", steady.spec())]).await;
     let spec = first.spec();
@@ -99,15 +99,15 @@ async fn a_result_is_read_as_a_type_from_structured_content_or_else_from_a_text_
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_result_of_another_type_says_what_there_is_instead() {
+async fn an_error_about_the_type_of_a_result_names_the_actual_type() {
     let error = |outcome: ToolOutcome| outcome.typed::<Weather>().unwrap_err();
     let other = json!({"content": [], "structuredContent": {"celsius": "warm"}});
-    let said = error(answering(other).await).to_string();
-    assert!(said.contains("structured content of sky/echo") && said.contains("warm"), "{said}");
-    let said = error(answering(text_result("{\"kelvin\": 293}")).await).to_string();
-    assert!(said.contains("text of sky/echo") && said.contains("celsius"), "{said}");
-    let said = error(answering(text_result("20 degrees")).await).to_string();
-    assert!(said.contains("not JSON: 20 degrees"), "{said}");
+    let message = error(answering(other).await).to_string();
+    assert!(message.contains("structured content of sky/echo") && message.contains("warm"), "{message}");
+    let message = error(answering(text_result("{\"kelvin\": 293}")).await).to_string();
+    assert!(message.contains("text of sky/echo") && message.contains("celsius"), "{message}");
+    let message = error(answering(text_result("20 degrees")).await).to_string();
+    assert!(message.contains("not JSON: 20 degrees"), "{message}");
     assert!(matches!(error(answering(json!({"content": []})).await), TypedError::Empty { .. }));
     let failed = json!({"content": [{"type": "text", "text": "no sky"}], "isError": true});
     assert_eq!(error(answering(failed).await).to_string(), "sky/echo failed: no sky");

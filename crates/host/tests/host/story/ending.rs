@@ -24,7 +24,7 @@ async fn no_task_is_left(before: usize) {
 }
 
 #[tokio::test]
-async fn what_is_asked_of_a_host_that_was_shut_down_is_told_so() {
+async fn requests_to_a_shut_down_host_fail_with_that_reason() {
     let server = Scripted::calling(|_, _| Reaction::Silence);
     let host = host_of([("native", server.spec())]).await;
     let all = host.excerpt(|_| true, Arc::new(NoAsker), Arc::new(AllowAll)).await;

@@ -78,7 +78,7 @@ async fn the_era_that_worked_is_remembered_per_server_and_tried_first() {
 }
 
 #[tokio::test]
-async fn a_server_that_changed_its_era_is_found_out_and_remembered_anew() {
+async fn a_changed_era_of_a_server_is_detected_and_remembered() {
     for (written, now, remembered) in [("modern", Era::Modern, Era::Legacy), ("legacy", Era::Legacy, Era::Modern)] {
         let http = FakeHttp::start(&["--era", written]);
         for spec in [fake(&["--era", written]), ServerSpec::http(http.url())] {
@@ -101,7 +101,7 @@ async fn a_server_that_dies_of_the_probe_is_started_once_more_and_then_never_pro
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_is_silent_on_the_probe_is_greeted_the_old_way_after_two_seconds() {
+async fn a_server_that_ignores_the_probe_gets_a_legacy_handshake_after_two_seconds() {
     let server = Scripted::new(Era::Legacy, |method, _| (method == "server/discover").then_some(Reaction::Silence));
     let start = Instant::now();
     let host = host_of([("server", server.spec())]).await;

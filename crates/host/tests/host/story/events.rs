@@ -79,7 +79,7 @@ async fn of_a_flood_of_progress_the_caller_hears_all_and_a_watcher_one_in_a_tent
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_protocol_error_in_answer_to_a_call_is_told_as_the_server_s_error_and_nothing_else_is() {
+async fn only_a_protocol_error_answering_a_call_is_reported_as_the_server_s_error() {
     let server = Scripted::calling(|name, _| match name {
         "refuses" => Reaction::Refuse(-32603),
         "garbles" => Reaction::Answer(json!({"content": "none"})),
@@ -113,7 +113,7 @@ async fn a_call_that_is_given_up_ends_as_cancelled() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_connects_changes_and_goes_before_the_eyes_of_a_watcher() {
+async fn a_watcher_sees_a_server_connect_change_and_disappear() {
     let server = Scripted::plain();
     let host = Host::builder().build();
     let mut events = host.events();
@@ -166,7 +166,7 @@ async fn qb_21_events_of_servers_are_written_with_the_names_and_fields_of_qbit()
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_connection_is_told_once_and_a_change_of_tools_is_not_a_new_one() {
+async fn a_connection_is_reported_once_and_a_change_of_tools_is_no_new_connection() {
     let server = Scripted::plain();
     let host = Host::builder().build();
     let mut events = host.events();
@@ -179,7 +179,7 @@ async fn a_connection_is_told_once_and_a_change_of_tools_is_not_a_new_one() {
 }
 
 #[tokio::test]
-async fn what_a_server_says_on_stderr_and_in_logs_is_passed_on_safely() {
+async fn stderr_and_log_messages_of_a_server_are_passed_on_escaped() {
     let host = Host::builder().build();
     let mut events = host.events();
     settle(&host, world([("fake", fake(&["--fault", "escape-text"]))])).await;

@@ -54,7 +54,7 @@ async fn every_page_of_every_list_is_read() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_one_call_hears_keeps_no_other_call_alive() {
+async fn progress_of_one_call_keeps_no_other_call_alive() {
     let server = Scripted::new(Era::Legacy, |method, params| match (method, params["name"].as_str()) {
         ("tools/call", Some("silent")) => Some(Reaction::Silence),
         ("tools/call", _) => Some(Reaction::Tell(vec![progress(params, 1)], json!({"content": []}))),
@@ -92,7 +92,7 @@ async fn a_picture_beside_structured_content_is_kept() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn every_part_of_an_error_is_told() {
+async fn every_part_of_an_error_is_shown() {
     let part = |text: &str| json!({"type": "text", "text": text});
     let said = json!({"content": [part("first"), part("second"), part("third")], "isError": true});
     let server = Scripted::calling(move |_, _| Reaction::Answer(said.clone()));
@@ -119,7 +119,7 @@ async fn a_name_that_means_something_to_a_language_is_a_name() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_hidden_stays_hidden_by_every_name_and_after_every_change() {
+async fn a_hidden_tool_stays_hidden_by_every_name_and_after_every_change() {
     let tools = || ["read", "delete", "delete-all", "delete_all", "undelete"].map(tool);
     let server = Scripted::calling(|name, _| match name {
         "read" => Reaction::HangUp,

@@ -44,7 +44,7 @@ fn denied(error: &CallError) -> (&str, bool) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_denied_is_never_sent_and_the_rule_is_named() {
+async fn a_denied_call_is_never_sent_and_the_error_names_the_rule() {
     let server = files();
     let person = Person::eager().shared();
     let host = gated(rules(&["fs/*"], &[], &["fs/w*"]), person.clone(), &server).await;
@@ -62,7 +62,7 @@ async fn what_is_denied_is_never_sent_and_the_rule_is_named() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_person_sees_exactly_what_is_sent_and_decides() {
+async fn the_user_sees_exactly_what_is_sent_and_decides() {
     let server = files();
     let person = Person::eager().shared();
     let host = gated(rules(&[], &["fs/write"], &[]), person.clone(), &server).await;
@@ -83,7 +83,7 @@ async fn a_person_sees_exactly_what_is_sent_and_decides() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_that_was_approved_in_advance_asks_no_one_and_says_so() {
+async fn a_call_approved_in_advance_asks_no_user_and_is_recorded_so() {
     let server = files();
     let person = Person::eager().shared();
     let host = gated(rules(&[], &["fs/write"], &["fs/wipe"]), person.clone(), &server).await;
@@ -100,7 +100,7 @@ async fn a_call_that_was_approved_in_advance_asks_no_one_and_says_so() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_person_changed_is_what_is_sent() {
+async fn the_arguments_that_the_user_changed_are_sent() {
     let server = files();
     let edited = Confirmed::Edited(members(&json!({"path": "b", "safe": true})));
     let person = Person { confirms: edited, ..Person::eager() };
@@ -110,7 +110,7 @@ async fn what_a_person_changed_is_what_is_sent() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_a_user_to_ask_the_answer_is_no_and_says_so() {
+async fn without_a_user_to_ask_the_answer_is_no_with_a_reason() {
     let server = files();
     let host = gated(rules(&[], &["*"], &[]), Arc::new(NoAsker), &server).await;
     let error = call(&host, "fs/write", json!({})).await.unwrap_err();
@@ -191,7 +191,7 @@ async fn diarist(gate: Arc<dyn Gate>, person: Arc<Person>, server: &Scripted) ->
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_for_a_tool_is_for_what_it_is_now_and_a_changed_one_is_asked_about_again() {
+async fn a_standing_answer_covers_the_current_definition_only() {
     let server = files();
     let person = keeping(Keep::Tool);
     let (host, diary) = diarist(rules(&[], &["*"], &[]), person.clone(), &server).await;
@@ -269,7 +269,7 @@ impl Gate for Secretive {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_asked_about_each_time_is_not_remembered_whatever_is_answered() {
+async fn a_call_that_is_always_asked_about_is_never_remembered() {
     let server = files();
     let person = keeping(Keep::Server);
     let (host, diary) = diarist(Arc::new(Secretive), person.clone(), &server).await;
@@ -288,7 +288,7 @@ async fn what_is_asked_about_each_time_is_not_remembered_whatever_is_answered() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_person_changed_is_checked_and_judged_again() {
+async fn arguments_that_the_user_changed_are_checked_and_judged_again() {
     let schema = json!({"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]});
     let server = Scripted::plain().with_tools([json!({"name": "write", "inputSchema": schema})]);
     let keys = Rule::new(Effect::Deny, "*".parse().unwrap()).argument(ArgumentRule::glob("path", "*.key").unwrap());

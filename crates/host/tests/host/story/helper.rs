@@ -75,8 +75,8 @@ async fn a_program_is_run_once_for_a_connection_and_once_more_when_its_key_is_re
         answer.unwrap();
     }
     assert_eq!(keyed.runs(), 1);
-    let told = std::fs::read_to_string(keyed.file("runs")).unwrap();
-    assert_eq!(told.trim(), format!("keyed {}", keyed.server.mcp_url()));
+    let output = std::fs::read_to_string(keyed.file("runs")).unwrap();
+    assert_eq!(output.trim(), format!("keyed {}", keyed.server.mcp_url()));
 
     // Twenty calls find out at once that the key is no longer good.
     keyed.new_key();
@@ -94,7 +94,7 @@ async fn a_program_is_run_once_for_a_connection_and_once_more_when_its_key_is_re
 }
 
 #[tokio::test]
-async fn headers_are_kept_for_as_long_as_the_program_says() {
+async fn headers_are_cached_until_the_expiry_that_the_helper_prints() {
     for (seconds, again) in [(3_600, 0), (0, 3)] {
         let keyed = Keyed::new();
         let timed = format!(
@@ -111,7 +111,7 @@ async fn headers_are_kept_for_as_long_as_the_program_says() {
 }
 
 #[tokio::test]
-async fn a_program_that_fails_is_told_with_its_last_words() {
+async fn the_error_of_a_failed_program_has_the_end_of_its_stderr() {
     for (script, why) in [
         ("echo 'log in to the vault first' >&2; exit 3", "exit status 3; its last words: log in to the vault first"),
         ("echo canary", "did not print a JSON object"),
@@ -141,7 +141,7 @@ async fn a_program_that_fails_is_told_with_its_last_words() {
 }
 
 #[tokio::test]
-async fn a_program_that_hangs_is_ended_with_what_it_started() {
+async fn a_program_that_hangs_is_ended_with_its_children() {
     let keyed = Keyed::new();
     let mut spec = keyed.spec("/bin/sleep 300 & echo $! > \"$1/child\"; wait");
     spec.timeouts.startup = std::time::Duration::from_millis(500);

@@ -110,7 +110,7 @@ async fn questions_of_an_input_round_keep_the_names_that_their_server_gave_them(
 }
 
 #[tokio::test(start_paused = true)]
-async fn prompts_and_resources_that_change_are_told_of() {
+async fn changes_of_prompts_and_resources_are_reported() {
     let server = Scripted::plain();
     let host = Host::builder().build();
     let mut events = host.events();
@@ -125,7 +125,7 @@ async fn prompts_and_resources_that_change_are_told_of() {
 }
 
 #[tokio::test]
-async fn what_is_mirrored_in_headers_is_known_of_a_tool_whatever_its_transport() {
+async fn mirrored_headers_of_a_tool_are_known_for_every_transport() {
     let host = host_of([("server", fake(&[]))]).await;
     let catalog = host.catalog();
     let region = catalog.select("server/region").unwrap();

@@ -105,12 +105,12 @@ async fn a_tool_that_changes_while_its_server_runs_is_not_called_until_it_is_app
     let mut events = host.events();
     turns(&host).await;
 
-    let told = |event: &Event| match event {
+    let report = |event: &Event| match event {
         Event::McpToolQuarantined { quarantined, .. } => Some(quarantined.clone()),
         _ => None,
     };
-    let told = event(&mut events, told).await;
-    assert_eq!((told.tool.as_str(), &told.cause, told.usable), ("echo", &Cause::Changed, false));
+    let report = event(&mut events, report).await;
+    assert_eq!((report.tool.as_str(), &report.cause, report.usable), ("echo", &Cause::Changed, false));
     assert!(host.catalog().select("fs/echo").is_err(), "no model is offered it");
     assert_eq!(host.catalog().quarantined().len(), 1);
     assert_eq!(status(&host, "fs").quarantined.len(), 1);
@@ -256,7 +256,7 @@ impl Asker for Slow {
 }
 
 #[tokio::test]
-async fn an_approval_is_of_the_tool_that_was_shown_and_of_no_other() {
+async fn an_approval_covers_only_the_shown_tool() {
     let server = Scripted::plain().with_tools([tool("write"), tool("read")]);
     let slow = Arc::<Slow>::default();
     let rules = Policy::new(DefaultEffect::Confirm);

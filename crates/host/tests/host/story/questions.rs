@@ -75,10 +75,10 @@ async fn a_server_hears_only_of_abilities_that_the_caller_has() {
         let script = Scripted::new(era, |_, _| None);
         let abilities = Abilities { forms: true, roots: true, ..Abilities::NONE };
         host_with(Person { abilities, ..Person::eager() }.shared(), &script).await;
-        let heard = script.hears_of(opening).await;
-        assert_eq!(declared(&heard)["elicitation"], json!({"form": {}}), "{era}");
-        assert_eq!(declared(&heard)["roots"], json!({}), "{era}");
-        assert!(declared(&heard).get("sampling").is_none(), "{era}");
+        let received = script.hears_of(opening).await;
+        assert_eq!(declared(&received)["elicitation"], json!({"form": {}}), "{era}");
+        assert_eq!(declared(&received)["roots"], json!({}), "{era}");
+        assert!(declared(&received).get("sampling").is_none(), "{era}");
     }
 }
 
@@ -89,12 +89,12 @@ async fn a_modern_call_declares_what_its_own_asker_can_do() {
     let host = host_with(Person::eager().shared(), &server).await;
     let silent = to_call("server/echo", json!({})).asker(std::sync::Arc::new(NoAsker));
     let _declined = host.call(silent).await;
-    let heard = server.hears_of("tools/call").await;
-    assert_eq!(*declared(&heard), json!({}), "nobody is there to answer this call");
+    let received = server.hears_of("tools/call").await;
+    assert_eq!(*declared(&received), json!({}), "nobody is there to answer this call");
 }
 
 #[tokio::test(start_paused = true)]
-async fn fields_that_a_person_leaves_out_get_their_defaults() {
+async fn fields_that_the_user_leaves_out_get_their_defaults() {
     let server = asking();
     let name_only = Elicited::Accept(members(&json!({"name": "Grace"})));
     let host = host_with(Person { elicits: Some(name_only), ..Person::eager() }.shared(), &server).await;
@@ -106,7 +106,7 @@ async fn fields_that_a_person_leaves_out_get_their_defaults() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_asker_of_a_call_goes_before_the_asker_of_the_host() {
+async fn the_asker_of_a_call_overrides_the_asker_of_the_host() {
     let (caller, bystander) = (Person::eager().shared(), Person::eager().shared());
     let modern = asking();
     let host = host_with(bystander.clone(), &modern).await;
@@ -127,7 +127,7 @@ async fn the_asker_of_a_call_goes_before_the_asker_of_the_host() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn while_a_person_thinks_the_clocks_of_the_call_stand_still() {
+async fn while_the_user_decides_the_timeouts_of_the_call_pause() {
     for server in [asking(), legacy_that_asks()] {
         let person = Person { takes: Duration::from_secs(550), ..Person::eager() }.shared();
         let mut spec = server.spec();
@@ -149,7 +149,7 @@ async fn while_a_person_thinks_the_clocks_of_the_call_stand_still() {
 
 /// The clocks stop, but not forever.
 #[tokio::test(start_paused = true)]
-async fn a_person_who_never_answers_holds_no_call_for_ever() {
+async fn a_call_does_not_wait_forever_for_the_user() {
     for server in [asking(), Scripted::calling(|_, _| Reaction::Silence)] {
         let person = Person { takes: Duration::from_secs(86_400), ..Person::eager() }.shared();
         let host = host_with(person, &server).await;
@@ -250,7 +250,7 @@ async fn a_question_is_asked_of_no_one_while_calls_of_several_principals_wait() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_the_caller_cannot_answer_is_refused_at_once() {
+async fn questions_that_the_caller_cannot_answer_are_refused_at_once() {
     let server = Scripted::plain();
     let _host = host_with(std::sync::Arc::new(NoAsker), &server).await;
     for (id, method) in [(0, FORM), (1, "sampling/createMessage"), (2, "roots/list"), (3, "no/such")] {

@@ -78,7 +78,7 @@ async fn a_recording_answers_as_the_server_did_over_every_wire_and_era() {
 }
 
 #[tokio::test]
-async fn what_was_not_recorded_fails_and_names_server_tool_and_recording() {
+async fn a_call_that_was_not_recorded_fails_and_names_server_tool_and_recording() {
     let (host, recorder) = recording_host(fake(&[])).await;
     let _ = text(&host, "server/echo", json!({"text": "recorded"})).await;
     let replayed = replaying_host(ended(host, &recorder).await).await;
@@ -163,13 +163,13 @@ async fn a_call_without_an_answer_is_not_recorded() {
 
 #[tokio::test]
 async fn progress_and_logs_come_again_with_their_call() {
-    let told = |progress: u64| {
+    let report = |progress: u64| {
         let params = json!({"progressToken": 77, "progress": progress, "message": format!("step {progress}")});
         ("received", json!({"jsonrpc": "2.0", "method": "notifications/progress", "params": params}))
     };
     let logged = json!({"jsonrpc": "2.0", "method": "notifications/message",
         "params": {"level": "info", "data": "as it was"}});
-    let recording = by_hand(&[asks(77), told(1), ("received", logged), told(2), says(77, "done")]);
+    let recording = by_hand(&[asks(77), report(1), ("received", logged), report(2), says(77, "done")]);
     let host = replaying_host(recording).await;
     let mut events = host.events();
     let steps = Arc::<Mutex<Vec<String>>>::default();
@@ -209,7 +209,7 @@ async fn changes_of_tools_and_resources_come_again_in_both_eras() {
 }
 
 #[tokio::test]
-async fn a_secret_is_not_in_a_recording_and_what_had_one_is_found_again() {
+async fn a_recording_has_no_secrets_and_replays_calls_that_had_one() {
     let (host, recorder) = recording_host(fake(&[])).await;
     assert_eq!(text(&host, "server/echo", json!({"text": "it is hunter2"})).await, "it is hunter2");
     host.shutdown().await;
@@ -234,7 +234,7 @@ async fn a_recording_has_a_bound_and_is_none_beyond_it() {
 }
 
 #[test]
-fn what_is_no_recording_is_refused_with_its_line() {
+fn an_invalid_recording_is_refused_with_its_line() {
     let read = |text: &str| Recording::read("file", text.as_bytes()).unwrap_err().to_string();
     for none in ["", "{}", "hello", "{\"mcpServers\": {}}"] {
         assert!(read(none).starts_with("line 1: this is not a recording"), "{none}");

@@ -22,7 +22,7 @@ use crate::{
 };
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_ends_is_connected_anew_and_keeps_its_tools_meanwhile() {
+async fn a_server_that_ends_is_reconnected_and_keeps_its_tools_meanwhile() {
     let server = Scripted::calling(|name, _| match name {
         "die" => Reaction::HangUp,
         _ => Reaction::Answer(text_result("alive")),
@@ -180,14 +180,14 @@ async fn a_call_of_a_server_that_is_still_starting_does_not_say_that_it_was_stop
     let host = Host::builder().build();
     host.apply(world([("server", server.spec())])).await;
     if let Err(error) = call(&host, "server/echo", json!({})).await {
-        let told = error.to_string();
-        assert!(!told.contains("stopped"), "{told}");
+        let message = error.to_string();
+        assert!(!message.contains("stopped"), "{message}");
     }
 }
 
 /// HTTP 404 to a session: listing and reading are repeated in a new session, a call is not.
 #[tokio::test]
-async fn a_lost_session_is_opened_anew_and_only_harmless_requests_are_repeated() {
+async fn a_lost_session_is_reopened_and_only_safe_requests_are_repeated() {
     // The first request of the session is the list of tools, then comes the tested request.
     for lost_after in [1, 2] {
         let effects = SideEffects::new();

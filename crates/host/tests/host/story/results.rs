@@ -66,7 +66,7 @@ async fn outcome_of(result: Value, artifacts: Option<Arc<dyn Artifacts>>) -> Too
 }
 
 #[tokio::test]
-async fn one_block_of_each_kind_is_kept_as_it_came() {
+async fn one_block_of_each_kind_is_stored_unchanged() {
     let host = host_of([("fake", fake(&[]))]).await;
     let outcome = call(&host, "fake/image", json!({})).await.unwrap();
     let resource = |uri: &str, mime: &str| ResourceContents {
@@ -95,7 +95,7 @@ async fn one_block_of_each_kind_is_kept_as_it_came() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn structured_content_is_said_once() {
+async fn structured_content_is_not_repeated_as_text() {
     let structured = json!({"value": 42, "label": "answer"});
     let said = json!({"content": [{"type": "text", "text": "{\"label\": \"answer\", \"value\": 42}"}], "structuredContent": structured});
     let outcome = outcome_of(said, None).await;
@@ -173,10 +173,10 @@ async fn an_unknown_block_costs_only_itself() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_text_over_the_limit_is_cut_between_characters_and_the_whole_is_kept() {
-    let whole = "é".repeat(150_000);
+async fn a_text_over_the_limit_is_cut_between_characters_and_stored_in_full() {
+    let full = "é".repeat(150_000);
     let shelf = Arc::<Shelf>::default();
-    let outcome = outcome_of(text_result(&whole), Some(shelf.clone())).await;
+    let outcome = outcome_of(text_result(&full), Some(shelf.clone())).await;
     assert!(outcome.truncated);
     assert!(outcome.text.len() <= 200_000 && outcome.text.len() > 199_000, "{}", outcome.text.len());
     assert!(outcome.text.starts_with("éé") && outcome.text.contains("shelf:1"), "the model is told where the rest is");
@@ -185,11 +185,11 @@ async fn a_text_over_the_limit_is_cut_between_characters_and_the_whole_is_kept()
     let [artifact] = &outcome.artifacts[..] else { panic!("{:?}", outcome.artifacts) };
     assert_eq!((artifact.handle.as_str(), artifact.bytes), ("shelf:1", 300_000));
     let kept = shelf.0.lock().unwrap();
-    assert_eq!(kept[..], [("server/echo text/plain".to_owned(), whole.into_bytes())]);
+    assert_eq!(kept[..], [("server/echo text/plain".to_owned(), full.into_bytes())]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_a_place_for_the_rest_the_cut_is_told() {
+async fn without_a_place_for_the_full_text_the_cut_is_reported() {
     let full: Arc<dyn Artifacts> = Arc::new(Full);
     for (artifacts, told) in [(None, "max_output_bytes"), (Some(full), "the disk is full")] {
         let outcome = outcome_of(text_result(&"x".repeat(300_000)), artifacts).await;
@@ -238,7 +238,7 @@ fn resource(mime_type: &str, text: Option<&str>, blob: Option<Vec<u8>>) -> Conte
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_resource_is_cut_like_a_result_and_its_bytes_are_kept_and_named() {
+async fn a_resource_is_cut_like_a_result_and_its_bytes_are_stored_and_named() {
     let shelf = Arc::new(Shelf::default());
     let long = "x".repeat(5_000);
     let picture = resource("image/png", None, Some(vec![1; 10]));
@@ -268,7 +268,7 @@ async fn a_resource_is_cut_like_a_result_and_its_bytes_are_kept_and_named() {
 }
 
 #[tokio::test]
-async fn what_servers_have_can_be_asked_for_on_a_task_of_its_own() {
+async fn servers_can_be_queried_from_another_task() {
     let host = host_of([("fake", fake(&[]))]).await;
     let asking = host.clone();
     let mut asked = JoinSet::new();
@@ -300,7 +300,7 @@ async fn members_keep_the_order_of_their_writer_from_end_to_end() {
 }
 
 #[tokio::test]
-async fn arguments_that_do_not_fit_are_sent_told_of_or_held_back_as_the_entry_says() {
+async fn unfit_arguments_are_sent_reported_or_refused_as_the_entry_says() {
     let with = |mode| ServerSpec { validate_args: mode, ..fake(&[]) };
     let [warn, strict] = [ValidateArgs::Warn, ValidateArgs::Strict].map(|mode| with(Some(mode)));
     let host = host_of([("off", with(None)), ("warn", warn), ("strict", strict)]).await;

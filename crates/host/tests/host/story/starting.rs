@@ -19,7 +19,7 @@ use crate::{
 };
 
 #[tokio::test]
-async fn a_child_gets_what_its_entry_says_and_nothing_else() {
+async fn a_child_gets_only_the_environment_of_its_entry() {
     let home = Home::new();
     let mut spec = fake(&[]);
     let Transport::Stdio(stdio) = &mut spec.transport else { panic!("not stdio") };
@@ -35,7 +35,7 @@ async fn a_child_gets_what_its_entry_says_and_nothing_else() {
 
 /// Each cause has one clear error that names server and cause, and a healthy neighbour does not notice.
 #[tokio::test]
-async fn a_child_inherits_what_its_spec_says_of_the_environment_that_the_host_was_given() {
+async fn a_child_inherits_the_variables_that_its_spec_names_from_the_host_s_environment() {
     let folder = fake_server_path().parent().unwrap();
     let variables = [("PATH", folder.to_str().unwrap()), ("LC_ALL", "C"), ("TEAM", "blue"), ("TOKEN", "secret")];
     let variables = variables.map(|(name, value)| (name.into(), value.into()));
@@ -75,7 +75,7 @@ async fn a_child_inherits_what_its_spec_says_of_the_environment_that_the_host_wa
 }
 
 #[tokio::test]
-async fn every_way_not_to_start_says_what_went_wrong() {
+async fn every_failure_to_start_says_what_went_wrong() {
     let home = Home::new();
     let not_executable = home.write("work/server.sh", "#!/bin/sh\n");
     let (html, closed) = (FakeHttp::start(&["--fault", "html"]), FakeHttp::start(&["--fault", "http-401"]));
@@ -226,8 +226,8 @@ async fn of_two_servers_that_a_dotted_name_can_mean_it_is_the_longer_one() {
 async fn a_tool_of_a_server_that_is_connected_is_known() {
     for _ in 0..50 {
         let host = Host::builder().build();
-        let others = ["one", "two", "three", "four"].map(|name| (name, Scripted::plain().spec()));
-        host.apply(world(others)).await;
+        let rest = ["one", "two", "three", "four"].map(|name| (name, Scripted::plain().spec()));
+        host.apply(world(rest)).await;
         state_is(&host, "four", "connected").await;
         assert_eq!(call(&host, "four/echo", json!({})).await.unwrap().text, "done");
         host.shutdown().await;

@@ -52,7 +52,7 @@ async fn a_subscription_that_is_never_acknowledged_holds_up_no_later_one() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_subscription_that_stands_goes_on_when_one_for_more_is_refused() {
+async fn an_open_subscription_survives_a_refused_larger_one() {
     let server = telling(|uris| match uris.contains(&json!("x://bad")) {
         true => Reaction::Refuse(-32602),
         false => Reaction::Acknowledge,

@@ -69,10 +69,10 @@ async fn a_task_that_no_caller_waits_for_any_more_is_cancelled() {
 async fn the_progress_of_a_task_is_heard() {
     let server = working(5);
     let host = host_of([("server", server.spec())]).await;
-    let heard = Arc::new(Mutex::new(Vec::new()));
+    let received = Arc::new(Mutex::new(Vec::new()));
     let on_progress: OnProgress = {
-        let heard = heard.clone();
-        Arc::new(move |report: Progress| heard.lock().unwrap().push(report.progress))
+        let received = received.clone();
+        Arc::new(move |report: Progress| received.lock().unwrap().push(report.progress))
     };
     let talk = async {
         let called = server.hears_of("tools/call").await;
@@ -82,7 +82,7 @@ async fn the_progress_of_a_task_is_heard() {
     let study = host.call(to_call("server/study", json!({})).on_progress(on_progress));
     let (outcome, ()) = tokio::join!(study, talk);
     outcome.unwrap();
-    assert_eq!(*heard.lock().unwrap(), [1.0]);
+    assert_eq!(*received.lock().unwrap(), [1.0]);
 }
 
 #[tokio::test(start_paused = true)]

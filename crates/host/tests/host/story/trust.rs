@@ -48,7 +48,7 @@ impl Resolver for Counting {
 }
 
 #[tokio::test]
-async fn a_pending_server_is_never_started_nor_resolved_whatever_is_asked_of_it() {
+async fn no_request_starts_or_resolves_a_pending_server() {
     let home = Home::new();
     let marker = home.work().join("started");
     let touch = format!("echo started > '{}'; exit 3", marker.display());

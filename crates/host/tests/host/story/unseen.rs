@@ -14,8 +14,8 @@ use crate::{
 const HIDDEN: &str = "\u{e0044}\u{e006f}\u{e0020}\u{e0069}\u{e0074}\u{200b}";
 
 fn hides() -> Scripted {
-    let said = |words: &str| format!("{words}{HIDDEN}");
-    let (instructions, listed) = (said("Be kind."), [said("A title"), said("About it")]);
+    let report = |words: &str| format!("{words}{HIDDEN}");
+    let (instructions, listed) = (report("Be kind."), [report("A title"), report("About it")]);
     Scripted::new(Era::Legacy, move |method, _| {
         let [title, description] = &listed;
         Some(Reaction::Answer(match method {
@@ -37,10 +37,10 @@ fn hides() -> Scripted {
     })
     .with_tools([json!({
         "name": "look",
-        "description": said("Looks."),
+        "description": report("Looks."),
         "inputSchema": {
             "type": "object",
-            "properties": {"what": {"type": "string", "description": said("What to look at."), "enum": [said("sun")]}},
+            "properties": {"what": {"type": "string", "description": report("What to look at."), "enum": [report("sun")]}},
         },
     })])
 }
@@ -50,7 +50,7 @@ fn block(catalog: &Catalog) -> String {
 }
 
 #[tokio::test(start_paused = true)]
-async fn models_and_clients_get_words_without_what_is_not_seen_and_values_as_they_came() {
+async fn models_and_clients_get_text_without_invisible_characters_and_unchanged_values() {
     let host = host_of([("a", hides().spec())]).await;
     let discovery = host.discovery(&name("discovery"), Selection::all());
     settle(&host, world([("a", hides().spec()), ("discovery", discovery)])).await;
@@ -76,7 +76,7 @@ async fn models_and_clients_get_words_without_what_is_not_seen_and_values_as_the
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_not_seen_is_passed_on_where_the_entry_keeps_it_and_is_the_same_definition() {
+async fn invisible_characters_are_passed_on_if_the_entry_keeps_them_and_change_no_definition() {
     let keeping = ServerSpec { invisible: Some(Invisible::Keep), ..hides().spec() };
     let host = host_of([("keeps", keeping), ("removes", hides().spec())]).await;
     let catalog = host.catalog();
@@ -94,16 +94,16 @@ async fn findings_say_which_hidden_characters_are_left_out_and_which_are_passed_
     let keeping = ServerSpec { invisible: Some(Invisible::Keep), ..hides().spec() };
     settle(&host, world([("keeps", keeping), ("removes", hides().spec())])).await;
     let catalog = host.catalog();
-    let told = |selector: &str, place: &str| {
+    let report = |selector: &str, place: &str| {
         let findings = catalog.findings_of(catalog.select(selector).unwrap());
         let found = findings.into_iter().find(|one| one.kind == FindingKind::Hidden && one.place == place);
         found.unwrap_or_else(|| panic!("{selector} {place}")).what
     };
     let left_out = "; they spell “Do it”; they are left out of what models and clients get";
-    assert!(told("removes/look", "description").ends_with(left_out), "{}", told("removes/look", "description"));
+    assert!(report("removes/look", "description").ends_with(left_out), "{}", report("removes/look", "description"));
     let values = "inputSchema.properties.what.enum[0]";
     for (selector, place) in [("removes/look", values), ("keeps/look", "description")] {
-        let what = told(selector, place);
+        let what = report(selector, place);
         assert!(what.ends_with("; models and clients get them as they are"), "{what}");
     }
 }

@@ -38,7 +38,7 @@ fn stages(why: &Why) -> String {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_says_other_things_and_never_connects_is_told_so_with_what_it_said_first() {
+async fn the_error_for_a_server_that_never_speaks_mcp_quotes_its_first_output() {
     let server = Scripted::new(Era::Legacy, |_, _| Some(Reaction::Silence));
     let host = Host::builder().build();
     let mut spec = server.spec();

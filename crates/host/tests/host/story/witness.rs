@@ -47,18 +47,18 @@ fn files() -> Scripted {
 }
 
 #[tokio::test(start_paused = true)]
-async fn each_call_is_told_with_who_wanted_it_and_what_let_it_run_or_not() {
+async fn the_witness_gets_caller_and_decision_of_each_call() {
     let (host, book) = witnessed(&files(), Person::eager().shared()).await;
     let request = to_call("fs/read", json!({"a": 1})).caller(Caller::local(Way::Gateway).client("an editor"));
     host.call(request).await.unwrap();
     call(&host, "fs/wipe", json!({})).await.unwrap_err();
     call(&host, "fs/ask", json!({})).await.unwrap();
     let calls = book.calls();
-    let told: Vec<_> =
+    let reported: Vec<_> =
         calls.iter().map(|call| (call.tool.as_str(), call.decision, call.why.as_str(), call.end, call.code)).collect();
     let done = Some(CallEnd::Ok);
     assert_eq!(
-        told,
+        reported,
         [
             ("read", Decision::Allowed, "the rule allow `fs/read`", done, None),
             ("wipe", Decision::Denied, "the rule deny `fs/wipe`", None, Some("DENIED")),
@@ -74,7 +74,7 @@ async fn each_call_is_told_with_who_wanted_it_and_what_let_it_run_or_not() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_person_changed_is_what_is_told() {
+async fn the_witness_gets_the_arguments_that_the_user_changed() {
     let person = Person { confirms: Confirmed::Edited(members(&json!({"b": 22}))), ..Person::eager() };
     let (host, book) = witnessed(&files(), person.shared()).await;
     call(&host, "fs/ask", json!({"a": 1})).await.unwrap();
@@ -83,7 +83,7 @@ async fn what_a_person_changed_is_what_is_told() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_that_is_given_up_is_told_too() {
+async fn a_dropped_call_is_reported_too() {
     let server = Scripted::calling(|_, _| Reaction::Silence).with_tools([tool("read")]);
     let (host, book) = witnessed(&server, Person::eager().shared()).await;
     drop(tokio::time::timeout(std::time::Duration::from_secs(1), call(&host, "fs/read", json!({}))).await);
@@ -92,7 +92,7 @@ async fn a_call_that_is_given_up_is_told_too() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn connections_are_told_in_their_order() {
+async fn connections_are_reported_in_order() {
     let (host, book) = witnessed(&files(), Person::eager().shared()).await;
     host.shutdown().await;
     let told: Vec<_> = book.facts();

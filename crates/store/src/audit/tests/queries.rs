@@ -75,7 +75,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
     #[test]
-    fn a_query_finds_the_rows_that_it_asks_for_and_no_others(
+    fn a_query_finds_exactly_the_matching_rows(
         entries in prop::collection::vec(entry(), 0..25),
         queries in prop::collection::vec(query(), 1..20),
     ) {
@@ -83,7 +83,7 @@ proptest! {
     }
 
     #[test]
-    fn the_end_of_a_chain_is_read_as_it_is_written(seq in any::<u64>(), hash in any::<[u8; 32]>()) {
+    fn a_printed_chain_end_parses_to_the_same_end(seq in any::<u64>(), hash in any::<[u8; 32]>()) {
         let end = ChainEnd { seq, hash };
         prop_assert_eq!(end.to_string().parse::<ChainEnd>(), Ok(end));
         prop_assert_eq!(end.to_string().to_uppercase().parse::<ChainEnd>(), Ok(end));
@@ -91,7 +91,7 @@ proptest! {
 }
 
 #[test]
-fn what_nearly_is_the_end_of_a_chain_is_refused() {
+fn a_text_that_is_nearly_the_end_of_a_chain_is_refused() {
     let digits = "ab".repeat(32);
     assert!(format!("7:{digits}").parse::<ChainEnd>().is_ok());
     for text in [

@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_newer_schema_is_used_if_it_says_so_and_else_refused() {
+    fn a_newer_schema_is_used_only_if_it_declares_to_be_compatible() {
         assert!(!is_current("db", (0, 0)).unwrap());
         assert!(is_current("db", (SCHEMA, 1)).unwrap());
         assert!(is_current("db", (SCHEMA + 1, SCHEMA)).unwrap());

@@ -134,7 +134,7 @@ async fn calls_and_results_come_with_the_columns_of_the_second_schema(stage: &St
     assert_eq!(messages[2].tool_results.as_deref(), Some(r#"{"tool_call_id":"call_1"}"#));
 }
 
-async fn importing_again_brings_only_what_is_new(stage: &Stage) {
+async fn importing_again_adds_only_new_servers(stage: &Stage) {
     let mut old = Old::new(&[FIRST, SECOND]).await;
     old.session(SESSION, "one").await;
     old.says(1, SESSION, "user", "1").await;
@@ -159,7 +159,7 @@ async fn importing_again_brings_only_what_is_new(stage: &Stage) {
 }
 
 #[tokio::test]
-async fn a_file_with_a_log_is_read_with_it_and_left_as_it_is() {
+async fn a_database_with_a_write_ahead_log_is_read_with_it_and_stays_unchanged() {
     let mut old = Old::new(&["PRAGMA journal_mode = WAL", FIRST, SECOND]).await;
     old.session(SESSION, "one").await;
     old.says(1, SESSION, "user", "in the log").await;
@@ -219,7 +219,7 @@ async fn refused(store: &Store, path: &Path) -> String {
 }
 
 #[tokio::test]
-async fn what_holds_no_sessions_is_refused_with_the_reason() {
+async fn a_file_without_sessions_is_refused_with_the_reason() {
     let (folder, store) = new_store().await;
     let file = |name: &str| folder.path().join(name);
     fs::write(file("text"), "no database at all, and long enough to be one\n".repeat(50)).unwrap();
@@ -306,7 +306,7 @@ async fn sessions_of_another_toolrack_come_with_their_bodies() {
 
 on_both!(
     calls_and_results_come_with_the_columns_of_the_second_schema,
-    importing_again_brings_only_what_is_new,
+    importing_again_adds_only_new_servers,
     missing_columns_and_other_formats_are_read_as_well_as_possible,
     a_file_that_another_program_is_writing_to_is_named
 );

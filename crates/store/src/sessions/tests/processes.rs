@@ -34,12 +34,13 @@ async fn child_tells_a_story() {
     };
     let store = Store::open(path).await.unwrap();
     let session = store.find_session("last", Whose::All).await.unwrap().id;
-    let mut told = 0;
-    while told < STEPS {
+    let mut reported = 0;
+    while reported < STEPS {
         let position = store.session(session).await.unwrap().messages;
-        let messages = ["a", "b", "c"].map(|part| says(Role::User, &format!("{teller}{told}{part}"))).to_vec();
+        let messages =
+            ["a", "b", "c"].map(|part| message_of(Role::User, &format!("{teller}{reported}{part}"))).to_vec();
         match store.append(session, &step(position, messages)).await {
-            Ok(_) => told += 1,
+            Ok(_) => reported += 1,
             Err(StoreError::SessionMoved { .. }) => {}
             Err(error) => panic!("{error:?}"),
         }
@@ -59,7 +60,7 @@ async fn processes_that_add_to_one_session_never_come_between_each_other() {
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         assert!(String::from_utf8_lossy(&output.stdout).contains("1 passed"));
     }
-    is_whole(&store, session.id, 4 * STEPS * 3).await;
+    assert_complete(&store, session.id, 4 * STEPS * 3).await;
 }
 
 #[tokio::test]
@@ -70,16 +71,16 @@ async fn child_adds_until_it_is_killed() {
     let store = Store::open(path).await.unwrap();
     let session = store.find_session("last", Whose::All).await.unwrap();
     for round in session.messages / 3.. {
-        let messages = ["a", "b", "c"].map(|part| says(Role::Tool, &format!("x{round}{part}"))).to_vec();
+        let messages = ["a", "b", "c"].map(|part| message_of(Role::Tool, &format!("x{round}{part}"))).to_vec();
         let open_turn = Some(format!("{{\"round\":{round}}}"));
         let step = Step { open_turn, ..step(round * 3, messages) };
-        let kept = store.append(session.id, &step).await.unwrap();
-        println!("kept {kept}");
+        let stored = store.append(session.id, &step).await.unwrap();
+        println!("kept {stored}");
     }
 }
 
 #[tokio::test]
-async fn what_was_kept_is_there_after_kill_9_and_never_half_a_step() {
+async fn after_kill_9_every_stored_step_is_there_in_full() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("t.child.db");
     let store = open(&path).await;
@@ -98,7 +99,7 @@ async fn what_was_kept_is_there_after_kill_9_and_never_half_a_step() {
         let store = open(&path).await;
         let now = store.session(session).await.unwrap();
         assert!(now.messages == last || now.messages == last + 3, "{last} were kept, {} are there", now.messages);
-        is_whole(&store, session, now.messages as usize).await;
+        assert_complete(&store, session, now.messages as usize).await;
         let turn = store.open_turn(session).await.unwrap().unwrap();
         assert_eq!(turn, format!("{{\"round\":{}}}", now.messages / 3 - 1), "the turn is the one of the last step");
         let check: String = sqlx::query_scalar("PRAGMA integrity_check").fetch_one(store.pool()).await.unwrap();

@@ -80,7 +80,7 @@ async fn happens(number: usize, event: &Event, which: usize, store: &Store, mode
             let position = expected.contents.len() as i64 + off;
             let step = Step {
                 position: position.unsigned_abs(),
-                messages: contents.iter().map(|content| says(Role::User, content)).collect(),
+                messages: contents.iter().map(|content| message_of(Role::User, content)).collect(),
                 open_turn: open_turn.then(|| number.to_string()),
                 model: None,
             };
@@ -125,7 +125,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
 
     #[test]
-    fn whatever_happens_through_one_handle_is_what_the_other_finds(
+    fn changes_through_one_handle_are_visible_through_the_other(
         events in prop::collection::vec((event(), any::<bool>(), 0..9_usize), 1..30),
     ) {
         tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(told(&events));

@@ -60,7 +60,7 @@ fn access(grant: &Grant) -> NewToken {
     }
 }
 
-async fn what_opened_one_tenant_opens_no_other_to_which_its_member_moves(stage: &Stage) {
+async fn tokens_of_a_member_do_not_open_the_tenant_that_the_member_moves_to(stage: &Stage) {
     let store = team(stage).await;
     let grant = exchanged(&store).await;
     let of = |purpose, token: &str| NewToken::new(hash(token), purpose);
@@ -149,7 +149,7 @@ async fn exchanged_row(store: &TeamStore) -> Grant {
     store.grants(Grants::OfTenant("acme")).await.unwrap().remove(0)
 }
 
-async fn a_grant_ends_for_good_whatever_renews_it(stage: &Stage) {
+async fn a_grant_ends_at_its_limit_however_often_it_is_renewed(stage: &Stage) {
     let store = team(stage).await;
     exchanged(&store).await;
     store.write(query("UPDATE team_grants SET ends_for_good_at = $1").bind(now() + 5), "testing").await.unwrap();
@@ -161,7 +161,7 @@ async fn a_grant_ends_for_good_whatever_renews_it(stage: &Stage) {
     assert!(ends <= now() + 5);
 }
 
-async fn clients_that_no_person_uses_make_room_and_those_in_use_stay(stage: &Stage) {
+async fn unused_clients_make_room_and_used_ones_stay(stage: &Stage) {
     let store = team(stage).await;
     let client =
         |id: String| RegisteredClient { id, name: "A client".to_owned(), redirect_uris: vec!["x:/".to_owned()] };
@@ -183,7 +183,7 @@ async fn clients_that_no_person_uses_make_room_and_those_in_use_stay(stage: &Sta
     assert!(store.registered_client("c-2").await.unwrap().is_none());
 }
 
-async fn what_a_door_refused_is_a_row_on_one_line(stage: &Stage) {
+async fn a_refusal_of_an_endpoint_is_one_row_without_line_breaks(stage: &Stage) {
     let store = team(stage).await;
     let refusal = DoorRefusal {
         door: "token",
@@ -214,12 +214,12 @@ async fn the_file_has_no_code_and_no_refresh_token() {
 }
 
 on_both!(
-    what_opened_one_tenant_opens_no_other_to_which_its_member_moves,
+    tokens_of_a_member_do_not_open_the_tenant_that_the_member_moves_to,
     a_code_is_valid_once_and_only_for_a_minute,
     of_two_uses_of_one_refresh_token_one_succeeds_and_the_other_is_known_as_reuse,
     a_grant_and_its_tokens_end_together_whichever_is_revoked,
     an_access_token_that_has_ended_leaves_its_grant,
-    a_grant_ends_for_good_whatever_renews_it,
-    clients_that_no_person_uses_make_room_and_those_in_use_stay,
-    what_a_door_refused_is_a_row_on_one_line
+    a_grant_ends_at_its_limit_however_often_it_is_renewed,
+    unused_clients_make_room_and_used_ones_stay,
+    a_refusal_of_an_endpoint_is_one_row_without_line_breaks
 );

@@ -64,7 +64,7 @@ async fn two_tenants_never_see_each_others_rows() {
 }
 
 #[tokio::test]
-async fn a_statement_finds_only_the_rows_of_its_tenant_whatever_it_says() {
+async fn every_statement_finds_only_rows_of_its_tenant() {
     let server = Postgres::start();
     let store = connect(&server).await.store("acme").await.unwrap();
     store.remember_era("x", Era::Modern).await;
@@ -242,7 +242,7 @@ async fn a_server_that_cannot_be_used_is_named_and_its_password_is_not() {
 }
 
 #[tokio::test]
-async fn a_nul_in_a_text_is_replaced_and_the_chain_stays_whole() {
+async fn a_nul_in_a_text_is_replaced_and_the_chain_stays_valid() {
     let server = Postgres::start();
     let store = connect(&server).await.store("acme").await.unwrap();
     store.approve(&approval("a\0b", "h"), &by()).await.unwrap();
@@ -255,7 +255,7 @@ mod needs_pgbouncer {
     use super::*;
 
     #[tokio::test]
-    async fn a_pooler_between_transactions_may_stand_in_front() {
+    async fn the_store_works_behind_a_transaction_pooler() {
         let server = Postgres::start();
         let pooler = server.pooler();
         let database = Database::connect(DatabaseSettings::new(pooler.url())).await.unwrap();

@@ -48,9 +48,9 @@ async fn all_rows_are_sealed_with_the_new_key_and_keep_when_they_changed(stage: 
     for (space, name) in [(Space::Secret, "a"), (Space::Secret, "b"), (Space::Token, "a")] {
         assert_eq!(text(&new, space, name).await, format!("{space} {name}"));
     }
-    let kept = "SELECT count(*) FROM vault WHERE changed_at = 7";
+    let stored = "SELECT count(*) FROM vault WHERE changed_at = 7";
     let mut connection = new.store.read("testing").await.unwrap();
-    assert_eq!(query_scalar(kept).fetch_one::<i64>(&mut connection).await.unwrap(), 3);
+    assert_eq!(query_scalar(stored).fetch_one::<i64>(&mut connection).await.unwrap(), 3);
     drop(connection);
 
     for again in [1, 2] {
@@ -60,7 +60,7 @@ async fn all_rows_are_sealed_with_the_new_key_and_keep_when_they_changed(stage: 
     assert!(!new.is_successor().await.unwrap(), "it was one");
 }
 
-async fn a_vault_that_still_has_the_old_key_is_told_and_seals_nothing_with_it(stage: &Stage) {
+async fn a_vault_with_an_old_key_gets_an_error_and_seals_nothing(stage: &Stage) {
     let (rotating, old) = (vault(stage, 1).await, vault(stage, 1).await);
     rotating.put(Space::Token, "a", b"first").await.unwrap();
     let minute = Duration::from_secs(60);
@@ -157,8 +157,8 @@ async fn whenever_a_process_that_changes_the_key_is_killed_one_key_opens_all_row
             .spawn()
             .unwrap();
         // The first one at once, and the last one is quicker than that.
-        let begun = Instant::now();
-        while child.try_wait().unwrap().is_none() && begun.elapsed() < STEP * round {}
+        let started = Instant::now();
+        while child.try_wait().unwrap().is_none() && started.elapsed() < STEP * round {}
         let _ = child.kill();
         let _ = child.wait().unwrap();
         let store = Store::open(&path).await.unwrap();
@@ -178,5 +178,5 @@ async fn whenever_a_process_that_changes_the_key_is_killed_one_key_opens_all_row
 on_both!(
     a_process_of_an_older_version_cannot_seal_with_the_old_key_either,
     all_rows_are_sealed_with_the_new_key_and_keep_when_they_changed,
-    a_vault_that_still_has_the_old_key_is_told_and_seals_nothing_with_it
+    a_vault_with_an_old_key_gets_an_error_and_seals_nothing
 );

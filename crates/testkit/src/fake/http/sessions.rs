@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::super::faults::{Fault, Faults};
 use super::super::server::Peer;
 use super::exchange::{Exchange, HttpRequest};
-use super::{After, no_valid_session, refuse, say};
+use super::{After, no_valid_session, plain_text, refuse};
 
 const HEADER: &str = "mcp-session-id";
 
@@ -50,7 +50,7 @@ impl Trouble {
         match self {
             Self::Missing => refuse(exchange, 400, &Value::Null, &no_valid_session()).await,
             Self::Unknown { told_as_400: true } => refuse(exchange, 400, &Value::Null, &no_valid_session()).await,
-            Self::Unknown { told_as_400: false } if id.is_null() => say(exchange, 404, "no such session").await,
+            Self::Unknown { told_as_400: false } if id.is_null() => plain_text(exchange, 404, "no such session").await,
             Self::Unknown { told_as_400: false } => {
                 let mut refusal = no_valid_session();
                 refusal.message = "Session not found".to_owned();

@@ -86,7 +86,7 @@ pub(crate) fn page(entry: &Entry, loaded: &Loaded, look: Look) -> String {
         lines.push(paint(Tone::Faint, &format!("  switched {word} by {by}")));
     }
     for shadow in &entry.shadows {
-        lines.push(paint(Tone::Faint, &format!("  replaces the one of {} ({})", shadow.source, shadow.scope)));
+        lines.push(paint(Tone::Faint, &format!("  replaces the entry of {} ({})", shadow.source, shadow.scope)));
     }
     for problem in problems(entry, loaded) {
         lines.push(paint(Tone::Waiting, &format!("  {}", text::for_line(&problem.message))));

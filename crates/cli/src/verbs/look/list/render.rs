@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn every_state_is_said_in_words_and_with_a_sign() {
+    fn every_state_has_a_word_and_a_sign() {
         let error = || "no \u{1b}[2Jroute".to_owned();
         let servers = [
             server("a", State::Connected { tools: 1 }),

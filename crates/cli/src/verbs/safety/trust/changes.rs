@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_changed_is_shown_with_its_path() {
+    fn only_changes_are_shown_each_with_its_path() {
         let before = json!({ "command": "node", "args": ["server.mjs", "."], "env": { "A": "${A}" } });
         let after = json!({ "command": "node", "args": ["server.mjs", "/", "-v"], "env": { "B": "${B}" } });
         insta::assert_snapshot!(shown(&before, &after), @r#"

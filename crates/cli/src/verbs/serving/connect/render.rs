@@ -135,9 +135,9 @@ pub(super) fn clients(rows: &[Row], look: Look) -> String {
         ]
     });
     let mut lines = columns(&cells.collect::<Vec<_>>());
-    let others: Vec<&str> = rows.iter().filter(|row| !row.is_there()).map(|row| row.client.id()).collect();
-    if !others.is_empty() {
-        lines.push(paint(Tone::Faint, &format!("not found here: {}", others.join(", "))));
+    let rest: Vec<&str> = rows.iter().filter(|row| !row.is_there()).map(|row| row.client.id()).collect();
+    if !rest.is_empty() {
+        lines.push(paint(Tone::Faint, &format!("not found here: {}", rest.join(", "))));
     }
     lines.join("\n")
 }

@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_daemon_said_last_is_why_it_did_not_start() {
+    fn the_last_line_of_a_daemon_explains_why_it_did_not_start() {
         let failure = not_started(Exit::Usage, "error: old\nwarning: x\nerror: in use\nhint: another port\n");
         assert_eq!(failure.for_users(), "error: the daemon did not start: in use\nhint: another port");
         assert!(not_started(Exit::Other, "").hint.is_some());

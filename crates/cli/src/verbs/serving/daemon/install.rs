@@ -212,12 +212,9 @@ fn variables_to_copy(environment: &Environment) -> Vec<(String, String)> {
         let folders = std::env::split_paths(path).filter(|folder| folder.is_absolute());
         std::env::join_paths(folders).unwrap_or_default()
     });
-    let others = KEPT.iter().filter_map(|name| Some((*name, environment.get(name)?.to_owned())));
+    let rest = KEPT.iter().filter_map(|name| Some((*name, environment.get(name)?.to_owned())));
     let path = path.map(|path| ("PATH", path));
-    path.into_iter()
-        .chain(others)
-        .map(|(name, value)| (name.to_owned(), value.to_string_lossy().into_owned()))
-        .collect()
+    path.into_iter().chain(rest).map(|(name, value)| (name.to_owned(), value.to_string_lossy().into_owned())).collect()
 }
 
 /// A word as systemd reads it. In the arguments of a command, and only there, a `$` would name a variable.
@@ -267,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn a_users_unit_has_the_path_of_now_without_what_depends_on_a_folder() {
+    fn a_user_s_unit_has_the_current_path_without_relative_folders() {
         let environment = Environment::new([("PATH", "/a:.:b:/c d"), ("TOOLRACK_HOME", "/t"), ("OTHER", "x")]);
         let text = text(Path::new("/bin/toolrack"), &["serve".to_owned()], false, &environment);
         assert!(text.contains("\nExecStart=\"/bin/toolrack\" \"serve\"\n"), "{text}");

@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_comes_line_by_line_once_a_line_is_whole() {
+    fn only_complete_lines_are_followed() {
         let (_folder, path) = folder();
         let mut tail = Tail::of(path.clone(), 0).unwrap();
         assert_eq!(all(&mut tail), [""; 0], "there is no file yet");

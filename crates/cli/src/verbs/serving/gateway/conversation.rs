@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_have_been_carried_out_is_never_sent_again_and_a_list_is() {
+    fn a_call_is_never_sent_twice_and_a_list_request_may_be() {
         let mut conversation = begun();
         for (id, method) in [(json!(1), "tools/call"), (json!("a"), "resources/read"), (json!(2), "tools/list")] {
             conversation.asked(&line(&json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": {} })));
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn the_next_backend_knows_what_the_last_one_did_and_the_client_notices_nothing() {
+    fn a_new_backend_takes_over_the_state_and_the_client_notices_nothing() {
         let mut conversation = begun();
         let subscribe = |id: u32, method: &str, uri: &str| {
             line(&json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": { "uri": uri } }))

@@ -138,11 +138,11 @@ impl Front {
         world.screen.note("no toolrack daemon is up: the servers are started here");
         let mut here = Behind::this_process(args, world);
         let Behind { answers, asks, work } = &mut here;
-        let begun = tokio::select! {
-            begun = timeout(BEGINNING, self.restart_conversation(answers, asks)) => begun,
+        let started = tokio::select! {
+            started = timeout(BEGINNING, self.restart_conversation(answers, asks)) => started,
             ended = work.as_mut() => return Err(ended.err().unwrap_or_else(not_begun)),
         };
-        match begun {
+        match started {
             Ok(Ok(())) => Ok(here),
             _ => Err(not_begun()),
         }

@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_is_made_once_kept_for_its_person_and_made_anew_when_asked() {
+    fn a_token_is_created_once_stored_and_replaced_on_request() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("token");
         let first = kept(&file, false);
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_that_others_can_read_or_that_is_none_is_refused_and_not_overwritten() {
+    fn a_token_file_that_is_public_or_invalid_is_refused_and_not_overwritten() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("token");
         kept(&file, false);

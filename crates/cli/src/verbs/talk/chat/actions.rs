@@ -19,7 +19,7 @@ use crate::{
         talk::sessions::{
             self,
             args::{ExportSessionArgs, Format, ListSessionsArgs, SessionsVerb},
-            render::Titled,
+            render::ShownSession,
         },
     },
 };
@@ -159,7 +159,7 @@ impl Chat<'_> {
     async fn show_cost(&self, now: &Conversation) -> Result<(), Failure> {
         let session = now.journal.id().ok_or_else(nothing_stored)?;
         let session = self.world.store()?.session(session).await.map_err(|error| sessions::failed(&error))?;
-        let cost = Titled::new(session, &str::to_owned).cost(self.world.screen.look());
+        let cost = ShownSession::new(session, &str::to_owned).cost(self.world.screen.look());
         self.show(cost.unwrap_or_else(|| "the model has not reported its usage".to_owned())).await
     }
 }

@@ -8,19 +8,19 @@ use crate::error::{Exit, Failure};
 
 /// A command, as `/help` shows it.
 #[derive(Debug)]
-pub(super) struct Known {
+pub(super) struct KnownItems {
     pub(super) name: &'static str,
     /// Its argument, in brackets if it may be left out.
     pub(super) argument: &'static str,
     pub(super) about: &'static str,
 }
 
-const fn known(name: &'static str, argument: &'static str, about: &'static str) -> Known {
-    Known { name, argument, about }
+const fn known(name: &'static str, argument: &'static str, about: &'static str) -> KnownItems {
+    KnownItems { name, argument, about }
 }
 
 /// Every command, in the order of `/help`.
-pub(super) const COMMANDS: &[Known] = &[
+pub(super) const COMMANDS: &[KnownItems] = &[
     known("help", "", "Show the commands"),
     known("mcp", "", "Show the states of the servers"),
     known("tools", "[SEARCH]", "Show the tools, or those that fit"),
@@ -63,9 +63,9 @@ pub(super) enum Command {
 }
 
 /// The lines of `/help` about prompts, and about resources in a message.
-pub(super) const BESIDE: &[Known] = &[
+pub(super) const BESIDE: &[KnownItems] = &[
     known("SERVER:PROMPT", "[NAME=VALUE …]", "Use a prompt of a server; /prompts lists them"),
-    Known {
+    KnownItems {
         name: "@SERVER:URI",
         argument: "",
         about: "… anywhere in what you say adds a resource; /resources shows them",
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn every_command_that_help_shows_is_one() {
+    fn every_command_in_help_exists() {
         for known in COMMANDS {
             let text = format!("/{} {}", known.name, if known.argument.is_empty() { "" } else { "x" });
             let command = parse(&text).unwrap().unwrap();
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_command_may_have_been_another_one() {
+    fn an_unknown_command_gets_a_suggestion() {
         let refused = |text| parse(text).unwrap().unwrap_err();
         assert_eq!(refused("/tolls").hint.unwrap(), "did you mean /tools?");
         assert_eq!(refused("/xyz").hint.unwrap(), "/help shows all commands");

@@ -21,7 +21,7 @@ use reedline::{
 use tokio::sync::oneshot;
 
 use super::{
-    known::Known,
+    known::KnownItems,
     offer::Offer,
     typed::{self, Typed},
 };
@@ -57,7 +57,7 @@ impl Editor {
     ///
     /// # Errors
     /// When the system refuses a thread.
-    pub(super) fn start(world: &World, known: Arc<Known>) -> Result<Self, Failure> {
+    pub(super) fn start(world: &World, known: Arc<KnownItems>) -> Result<Self, Failure> {
         let refused = |error: io::Error| Failure::new(Exit::Other, "INTERNAL", format!("cannot start: {error}"));
         let leave = Arc::new(AtomicBool::new(false));
         let history = history(&world.places.data().join("chat-history"));

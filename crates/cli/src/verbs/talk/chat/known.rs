@@ -14,15 +14,16 @@ use toolrack_host::{
 };
 
 /// The most prompts, and the most resources, that are stored for one server.
-const MOST: usize = 1_000;
+const MAX_ITEMS: usize = 1_000;
 
-/// The most bytes of a name, a URI and a description.
-const LONGEST: usize = 300;
-const ABOUT: usize = 80;
+/// The most bytes of a name or a URI.
+const MAX_WORD: usize = 300;
+/// The most bytes of a description.
+const MAX_DESCRIPTION: usize = 80;
 
 /// The items of all servers; shared by the task that lists them and the code that offers them.
 #[derive(Debug, Default)]
-pub(super) struct Known(ArcSwap<Vec<Arc<ServerItems>>>);
+pub(super) struct KnownItems(ArcSwap<Vec<Arc<ServerItems>>>);
 
 /// The items of one server.
 #[derive(Debug)]
@@ -51,22 +52,22 @@ pub(super) struct KnownResource {
     pub(super) word: String,
     /// What it is; safe to print.
     pub(super) about: String,
-    /// Nothing has to be typed behind it.
-    pub(super) is_whole: bool,
+    /// Whether `word` is the complete URI, and not the beginning of a template's.
+    pub(super) is_complete: bool,
 }
 
-impl Known {
-    /// The servers that have listed what they have.
+impl KnownItems {
+    /// Returns the servers that have listed their items.
     pub(super) fn servers(&self) -> Vec<String> {
-        self.0.load().iter().map(|has| has.server.clone()).collect()
+        self.0.load().iter().map(|items| items.server.clone()).collect()
     }
 
     pub(super) fn prompts(&self) -> Vec<KnownPrompt> {
-        self.0.load().iter().flat_map(|has| has.prompts.iter().cloned()).collect()
+        self.0.load().iter().flat_map(|items| items.prompts.iter().cloned()).collect()
     }
 
     pub(super) fn resources(&self) -> Vec<KnownResource> {
-        self.0.load().iter().flat_map(|has| has.resources.iter().cloned()).collect()
+        self.0.load().iter().flat_map(|items| items.resources.iter().cloned()).collect()
     }
 
     /// Stores the items of `server`, except those that cannot be typed or would affect a terminal.
@@ -78,21 +79,21 @@ impl Known {
         templates: Vec<ResourceTemplate>,
     ) {
         let server = server.as_str().to_owned();
-        let prompts = prompts.iter().filter_map(|prompt| KnownPrompt::of(&server, prompt)).take(MOST).collect();
+        let prompts = prompts.iter().filter_map(|prompt| KnownPrompt::of(&server, prompt)).take(MAX_ITEMS).collect();
         let complete = resources.iter().filter_map(|found| {
             let about = found.title.as_deref().or(found.description.as_deref()).unwrap_or(&found.name);
             KnownResource::of(&server, &found.uri, about, true)
         });
-        let begun = templates.iter().filter_map(|template| {
+        let template_starts = templates.iter().filter_map(|template| {
             let start = template.uri_template.split('{').next().filter(|start| !start.is_empty())?;
             let about = template.title.as_deref().or(template.description.as_deref()).unwrap_or(&template.name);
             KnownResource::of(&server, start, about, false)
         });
-        let resources = complete.chain(begun).take(MOST).collect();
-        let has = Arc::new(ServerItems { server, prompts, resources });
+        let resources = complete.chain(template_starts).take(MAX_ITEMS).collect();
+        let items = Arc::new(ServerItems { server, prompts, resources });
         self.0.rcu(|known| {
-            let others = known.iter().filter(|known| known.server != has.server);
-            let mut all: Vec<_> = others.chain([&has]).cloned().collect();
+            let rest = known.iter().filter(|known| known.server != items.server);
+            let mut all: Vec<_> = rest.chain([&items]).cloned().collect();
             all.sort_by(|one, other| one.server.cmp(&other.server));
             all
         });
@@ -105,46 +106,51 @@ impl KnownPrompt {
         let names = prompt.arguments.iter().map(|argument| argument.name.clone());
         let arguments = names.filter(|name| is_word(name) && !name.contains('=')).collect();
         let about = prompt.description.as_deref().or(prompt.title.as_deref()).unwrap_or_default();
-        is_word(&word).then(|| Self { word, about: in_short(about), arguments })
+        is_word(&word).then(|| Self { word, about: first_line(about), arguments })
     }
 }
 
 impl KnownResource {
-    fn of(server: &str, uri: &str, about: &str, is_whole: bool) -> Option<Self> {
+    fn of(server: &str, uri: &str, about: &str, is_complete: bool) -> Option<Self> {
         if !is_plain(uri) || uri.contains(['<', '>']) {
             return None;
         }
         let is_word = is_word(uri);
         let word = if is_word { format!("{server}:{uri}") } else { format!("{server}:<{uri}>") };
-        (is_word || is_whole).then(|| Self { server: server.to_owned(), word, about: in_short(about), is_whole })
+        (is_word || is_complete).then(|| Self {
+            server: server.to_owned(),
+            word,
+            about: first_line(about),
+            is_complete,
+        })
     }
 }
 
-/// Whether it can be shown and typed.
+/// Whether `text` can be shown and typed.
 fn is_plain(text: &str) -> bool {
-    !text.is_empty() && text.len() <= LONGEST && text::for_line(text) == text
+    !text.is_empty() && text.len() <= MAX_WORD && text::for_line(text) == text
 }
 
-/// Whether it can be typed without quotes.
+/// Whether `text` can be typed without quotes.
 fn is_word(text: &str) -> bool {
     is_plain(text) && !text.contains(|c: char| c.is_whitespace() || c == '"' || c == '\'' || c == '\\')
 }
 
-fn in_short(about: &str) -> String {
-    text::for_line(&text::clip(about.trim().lines().next().unwrap_or_default(), ABOUT)).into_owned()
+fn first_line(about: &str) -> String {
+    text::for_line(&text::clip(about.trim().lines().next().unwrap_or_default(), MAX_DESCRIPTION)).into_owned()
 }
 
-/// Collects the items of the servers during a conversation. Ends when it is dropped.
+/// The task that collects the items of the servers during a conversation. It ends when this is dropped.
 #[derive(Debug)]
-pub(super) struct Learning {
+pub(super) struct ItemCollector {
     _task: JoinSet<()>,
 }
 
-impl Learning {
-    /// Asks the connected servers that `is_wanted` selects, and again each server that connects later.
+impl ItemCollector {
+    /// Asks the connected servers that `is_wanted` selects, and each server again when it connects later.
     pub(super) fn start(
         host: &Host,
-        known: &Arc<Known>,
+        known: &Arc<KnownItems>,
         is_wanted: impl Fn(&ServerName) -> bool + Send + 'static,
     ) -> Self {
         // Subscribes first, so that no server is missed.
@@ -158,12 +164,12 @@ impl Learning {
 async fn learn(
     host: Host,
     mut events: broadcast::Receiver<Event>,
-    known: Arc<Known>,
+    known: Arc<KnownItems>,
     is_wanted: impl Fn(&ServerName) -> bool + Send,
 ) {
-    let is_there = |state: &State| matches!(state, State::Connected { .. } | State::ToolsFailed { .. });
+    let is_connected = |state: &State| matches!(state, State::Connected { .. } | State::ToolsFailed { .. });
     let mut asking = JoinSet::new();
-    let all = host.status().into_iter().filter(|server| is_there(&server.state)).map(|server| server.name);
+    let all = host.status().into_iter().filter(|server| is_connected(&server.state)).map(|server| server.name);
     let mut next: Vec<ServerName> = all.collect();
     loop {
         for server in next.drain(..).filter(|server| is_wanted(server)) {
@@ -171,7 +177,7 @@ async fn learn(
         }
         tokio::select! {
             event = events.recv() => match event {
-                Ok(Event::McpServerState { server, state }) if is_there(&state) => next.push(server),
+                Ok(Event::McpServerState { server, state }) if is_connected(&state) => next.push(server),
                 // After missed events, items are offered late or not at all.
                 Ok(_) | Err(RecvError::Lagged(_)) => {}
                 Err(RecvError::Closed) => return,
@@ -181,8 +187,8 @@ async fn learn(
     }
 }
 
-/// Items of a server that cannot list them are not offered; `/prompts` and `/resources` say why.
-async fn ask(host: Host, server: ServerName, known: Arc<Known>) {
+/// Asks one server for its items. Completion leaves out what the server cannot list; `/prompts` and `/resources` say why.
+async fn ask(host: Host, server: ServerName, known: Arc<KnownItems>) {
     let name = server.as_str();
     let (prompts, resources, templates) =
         futures::join!(host.prompts(name), host.resources(name), host.resource_templates(name));

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use reedline::{Completer, CompletionResult, Span, Suggestion};
 
-use super::{commands::COMMANDS, known::Known};
+use super::{commands::COMMANDS, known::KnownItems};
 
 /// The most candidates that are offered at once: users do not look through more.
 const SHOWN: usize = 100;
@@ -15,7 +15,7 @@ const BEFORE: &[char] = &['(', '[', '{', '<', '"', '\''];
 /// Offers completions of the typed text.
 #[derive(Debug)]
 pub(super) struct Offer {
-    pub(super) known: Arc<Known>,
+    pub(super) known: Arc<KnownItems>,
 }
 
 impl Completer for Offer {
@@ -24,7 +24,7 @@ impl Completer for Offer {
     }
 }
 
-fn offered(text: &str, at: usize, known: &Known) -> Vec<Suggestion> {
+fn offered(text: &str, at: usize, known: &KnownItems) -> Vec<Suggestion> {
     let Some(before) = text.get(..at) else {
         return Vec::new();
     };
@@ -54,19 +54,21 @@ fn suggestion(value: String, about: &str, span: Span, goes_on: bool) -> Suggesti
 }
 
 /// First the server, then what it has: as with folders and files.
-fn mentions(known: &Known, typed: &str, span: Span) -> Vec<Suggestion> {
+fn mentions(known: &KnownItems, typed: &str, span: Span) -> Vec<Suggestion> {
     let (servers, resources) = (known.servers(), known.resources());
-    let is_whole = |server: &&String| typed.strip_prefix(server.as_str()).is_some_and(|rest| rest.starts_with(':'));
-    if servers.iter().find(is_whole).is_some() {
+    let is_complete = |server: &&String| typed.strip_prefix(server.as_str()).is_some_and(|rest| rest.starts_with(':'));
+    if servers.iter().find(is_complete).is_some() {
         let fits = resources.iter().filter(|resource| resource.word.starts_with(typed));
-        return fits.map(|found| suggestion(format!("@{}", found.word), &found.about, span, found.is_whole)).collect();
+        return fits
+            .map(|found| suggestion(format!("@{}", found.word), &found.about, span, found.is_complete))
+            .collect();
     }
     let has_some = |server: &&String| resources.iter().any(|found| found.server == **server);
     let fits = servers.iter().filter(|server| server.starts_with(typed)).filter(has_some);
     fits.map(|server| suggestion(format!("@{server}:"), "", span, false)).collect()
 }
 
-fn commands(known: &Known, typed: &str, span: Span) -> Vec<Suggestion> {
+fn commands(known: &KnownItems, typed: &str, span: Span) -> Vec<Suggestion> {
     let fits = COMMANDS.iter().filter(|command| command.name.starts_with(typed));
     let commands =
         fits.map(|command| suggestion(format!("/{}", command.name), command.about, span, !command.argument.is_empty()));
@@ -78,7 +80,7 @@ fn commands(known: &Known, typed: &str, span: Span) -> Vec<Suggestion> {
 }
 
 /// `name=` for each argument of the prompt that is not there yet.
-fn arguments(known: &Known, command: &str, word: &str, span: Span) -> Vec<Suggestion> {
+fn arguments(known: &KnownItems, command: &str, word: &str, span: Span) -> Vec<Suggestion> {
     let prompts = known.prompts();
     let mut words = command.split_whitespace();
     let first = words.next().unwrap_or_default();
@@ -97,8 +99,8 @@ mod tests {
 
     use super::*;
 
-    fn known() -> Known {
-        let known = Known::default();
+    fn known() -> KnownItems {
+        let known = KnownItems::default();
         let server = |name: &str| ServerName::new(name).unwrap();
         let prompts = json!([{ "name": "summary", "description": "Sums up.", "arguments": [{ "name": "style" }, { "name": "size" }] },
                              { "name": "two words" }, { "name": "bad\u{1b}" }]);

@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn the_person_s_turn_is_the_last_though_the_model_speaks_last() {
+    fn a_prompt_ends_with_the_user_and_joins_messages_of_one_role() {
         let words = |roles: &[Role]| {
             let messages = roles.iter().enumerate().map(|(at, role)| Message::new(*role, at.to_string())).collect();
             let turn = turn_of(messages).into_iter().map(|message| (message.role, message.content));

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{editor::Editor, known::Known};
+use super::{editor::Editor, known::KnownItems};
 use crate::{asker::Terminal, error::Failure, screen::Screen, wire::World};
 
 /// At the end of a line, this continues the text on the next line.
@@ -33,7 +33,7 @@ impl Input {
     ///
     /// # Errors
     /// When the system refuses a thread.
-    pub(super) fn of(world: &World, known: &Arc<Known>) -> Result<Self, Failure> {
+    pub(super) fn of(world: &World, known: &Arc<KnownItems>) -> Result<Self, Failure> {
         let terminal = world.terminal();
         Ok(match world.screen.interactive() {
             true => Self::Editor(Editor::start(world, Arc::clone(known))?, terminal),

@@ -1,4 +1,4 @@
-//! Conversations with models.
+//! The output of `sessions`: lists, totals and single conversations.
 
 pub(crate) mod replay;
 
@@ -13,50 +13,50 @@ use crate::render::{Cell, Look, Tone, columns, count, one_line, paint};
 /// `sessions list --json`.
 #[derive(Debug, Serialize)]
 pub(crate) struct List {
-    pub(crate) sessions: Vec<Titled>,
+    pub(crate) sessions: Vec<ShownSession>,
     pub(crate) totals: Totals,
 }
 
 /// The output of `sessions show --json`, and of an export as JSON.
 #[derive(Debug, Serialize)]
 pub(crate) struct Document<'a> {
-    pub(crate) session: &'a Titled,
+    pub(crate) session: &'a ShownSession,
     pub(crate) messages: &'a [TranscriptMessage],
 }
 
 /// A session whose title is safe to show to a user who may see the session.
 #[derive(Clone, Debug, Serialize)]
 #[serde(into = "About")]
-pub(crate) struct Titled {
+pub(crate) struct ShownSession {
     pub(crate) session: Session,
 }
 
-impl From<Titled> for About {
-    fn from(titled: Titled) -> Self {
-        Self::from(&titled.session)
+impl From<ShownSession> for About {
+    fn from(shown_session: ShownSession) -> Self {
+        Self::from(&shown_session.session)
     }
 }
 
-impl Titled {
+impl ShownSession {
     /// `conceal` hides the secrets that are known.
     pub(crate) fn new(mut session: Session, conceal: &dyn Fn(&str) -> String) -> Self {
         session.title = conceal(&session.title);
         Self { session }
     }
 
-    /// What it is called, on one line.
+    /// Returns the title, on one line.
     pub(crate) fn name(&self) -> String {
         let title = self.session.title.trim();
         if title.is_empty() { "(without a title)".to_owned() } else { text::for_line(title).into_owned() }
     }
 
-    /// What it has cost, if that is known.
+    /// Returns tokens and cost, as far as they are known.
     pub(crate) fn cost(&self, look: Look) -> Option<String> {
         let facts = spent(self.session.spent);
         (!facts.is_empty()).then(|| facts.join(&format!(" {} ", look.dot())))
     }
 
-    /// The model, the time and the cost: one fact after another.
+    /// Returns the number of messages, the model, the agent, the time and the cost.
     fn facts(&self) -> Vec<String> {
         let mut facts = vec![messages(self.session.messages)];
         facts.extend(self.session.model.as_deref().map(|model| text::for_line(model).into_owned()));
@@ -67,7 +67,7 @@ impl Titled {
     }
 }
 
-/// All sessions together, in JSON.
+/// The totals of all sessions, in JSON.
 #[derive(Debug, Serialize)]
 pub(crate) struct Totals {
     sessions: u64,
@@ -82,53 +82,54 @@ impl From<SessionTotals> for Totals {
     }
 }
 
-/// A line per session.
-pub(crate) fn rows(sessions: &[Titled]) -> Vec<String> {
+/// Returns a line for each session.
+pub(crate) fn rows(sessions: &[ShownSession]) -> Vec<String> {
     let rows: Vec<_> = sessions
         .iter()
-        .map(|titled| {
-            let session = &titled.session;
+        .map(|shown_session| {
+            let session = &shown_session.session;
             let open = if session.has_open_turn { ", not finished" } else { "" };
             vec![
                 Cell::new(Tone::Strong, &session.prefix),
                 Cell::new(Tone::Faint, local(session.updated_at).format("%Y-%m-%d %H:%M").to_string()),
                 Cell::new(Tone::Faint, messages(session.messages) + open),
-                Cell::new(Tone::Plain, titled.name()),
+                Cell::new(Tone::Plain, shown_session.name()),
             ]
         })
         .collect();
     columns(&rows).iter().map(|line| one_line(line)).collect()
 }
 
-/// A line for each session, and one with the totals.
+/// Returns a line for each session, and one with the totals.
 pub(crate) fn list(list: &List, look: Look) -> String {
     let mut lines = rows(&list.sessions);
     if lines.len() > 1 {
-        let Totals { sessions, messages: number, spent: used } = &list.totals;
+        let Totals { sessions, messages: message_count, spent: total } = &list.totals;
         let sessions = usize::try_from(*sessions).unwrap_or(usize::MAX);
-        let facts: Vec<_> = [count(sessions, "session"), messages(*number)].into_iter().chain(spent(*used)).collect();
+        let facts: Vec<_> =
+            [count(sessions, "session"), messages(*message_count)].into_iter().chain(spent(*total)).collect();
         lines.push(paint(Tone::Faint, &format!("{} in all", facts.join(&format!(" {} ", look.dot())))));
     }
     lines.join("\n")
 }
 
-/// The outcome of an import.
-pub(crate) fn imported(imported: Imported) -> String {
-    let Imported { sessions, messages: number, known, .. } = imported;
+/// Describes the outcome of an import.
+pub(crate) fn import_outcome(imported: Imported) -> String {
+    let Imported { sessions, messages: message_count, known, .. } = imported;
     let sessions = usize::try_from(sessions).unwrap_or(usize::MAX);
     let known = match known {
         0 => String::new(),
         1 => "; 1 was here already".to_owned(),
         known => format!("; {known} were here already"),
     };
-    format!("imported {} with {}{known}", count(sessions, "session"), messages(number))
+    format!("imported {} with {}{known}", count(sessions, "session"), messages(message_count))
 }
 
 fn messages(number: u64) -> String {
     count(usize::try_from(number).unwrap_or(usize::MAX), "message")
 }
 
-/// Tokens and money, as far as they are known.
+/// Returns tokens and money, as far as they are known.
 fn spent(spent: Spent) -> Vec<String> {
     let mut facts = Vec::new();
     if spent.input > 0 || spent.output > 0 {

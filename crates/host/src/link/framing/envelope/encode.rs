@@ -99,7 +99,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_id_of_a_server_comes_back_as_it_was(
+        fn any_id_of_a_server_is_echoed_exactly(
             id in prop_oneof![any::<i64>().prop_map(Id::Number), ".{0,20}".prop_map(|s| Id::String(s.into()))],
             text in ".{0,20}",
         ) {

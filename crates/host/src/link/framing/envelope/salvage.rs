@@ -338,12 +338,12 @@ mod tests {
         }
 
         #[test]
-        fn pieces_give_what_the_whole_gives(
+        fn a_split_input_gives_the_same_result(
             text in r#"(\{|\}|\[|\]|"id"|"result"|"method"|"|:|,|17|-1|\\|"x\\"y"|null| ){0,40}"#,
             cuts in proptest::collection::vec(any::<prop::sample::Index>(), 0..6),
         ) {
-            let mut whole = Scanner::default();
-            whole.feed(text.as_bytes());
+            let mut full = Scanner::default();
+            full.feed(text.as_bytes());
             let mut cuts: Vec<usize> = cuts.iter().map(|cut| cut.index(text.len() + 1)).collect();
             cuts.extend([0, text.len()]);
             cuts.sort_unstable();
@@ -351,7 +351,7 @@ mod tests {
             for cut in cuts.windows(2) {
                 pieces.feed(&text.as_bytes()[cut[0]..cut[1]]);
             }
-            prop_assert_eq!(pieces.salvaged(), whole.salvaged());
+            prop_assert_eq!(pieces.salvaged(), full.salvaged());
         }
 
         #[test]

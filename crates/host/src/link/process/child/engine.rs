@@ -58,13 +58,13 @@ pub async fn look(server: &ServerName, plan: &ChildPlan) -> Option<Result<Engine
     } else {
         "{{.ServerVersion}}|{{.SecurityOptions}}"
     };
-    let engine = ask(&program, &["info", "--format", format], &plan.env).await.and_then(|said| facts(&said));
+    let engine = ask(&program, &["info", "--format", format], &plan.env).await.and_then(|reported| facts(&reported));
     let mut image = None;
     if engine.is_ok() {
         let words = ["image", "inspect", "--format", "{{range .RepoDigests}}{{println .}}{{end}}", "--"];
         let words = words.into_iter().chain([&*container.container.image]);
-        let said = ask(&program, &words.collect::<Vec<_>>(), &plan.env).await.ok();
-        image = Some(said.map(|said| said.lines().map(quote).filter(|line| !line.is_empty()).collect()));
+        let reported = ask(&program, &words.collect::<Vec<_>>(), &plan.env).await.ok();
+        image = Some(reported.map(|reported| reported.lines().map(quote).filter(|line| !line.is_empty()).collect()));
     }
     Some(Ok(EngineLook { program, engine, image }))
 }
@@ -91,8 +91,8 @@ async fn ask(program: &PathBuf, words: &[&str], env: &[(OsString, OsString)]) ->
     if output.status.success() {
         return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
     }
-    let said = String::from_utf8_lossy(&output.stderr);
-    Err(quote(said.lines().rfind(|line| !line.trim().is_empty()).unwrap_or("it fails and does not say why")))
+    let printed = String::from_utf8_lossy(&output.stderr);
+    Err(quote(printed.lines().rfind(|line| !line.trim().is_empty()).unwrap_or("it fails and does not say why")))
 }
 
 #[cfg(test)]
@@ -100,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_engines_say_who_they_are() {
+    fn the_version_output_of_both_engines_is_parsed() {
         let of = |version: &str, rootless| Ok(EngineFacts { version: version.to_owned(), rootless });
         assert_eq!(facts("4.3.1|false\n"), of("4.3.1", false));
         assert_eq!(facts("5.2.0|true\n"), of("5.2.0", true));

@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn the_ring_keeps_the_last_bytes_and_no_half_line() {
+    fn the_ring_keeps_the_last_complete_lines() {
         let (written, tail) = StderrTail::new();
         for number in 0..10_000 {
             written.push(format!("line {number:06}\n").as_bytes());
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn one_endless_line_is_kept_in_part() {
+    fn an_endless_line_is_stored_in_part() {
         let (written, tail) = StderrTail::new();
         written.push(&vec![b'x'; KEPT * 3]);
         assert_eq!(tail.tail(5), ["x".repeat(KEPT)]);

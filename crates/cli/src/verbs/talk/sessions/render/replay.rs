@@ -7,7 +7,7 @@ use toolrack_store::{
     transcript::{TranscriptCall, TranscriptMessage, tool_of},
 };
 
-use super::{Titled, local};
+use super::{ShownSession, local};
 use crate::{
     render::{Look, Tone, count, one_line, paint},
     verbs::offers::call::render as call,
@@ -19,7 +19,7 @@ const CHARACTERS: usize = 800;
 
 /// The conversation from its title to its last message. Unless `full`, long results are folded, and the arguments of a
 /// call are one line.
-pub(crate) fn page(about: &Titled, entry: &[TranscriptMessage], full: bool, look: Look) -> String {
+pub(crate) fn page(about: &ShownSession, entry: &[TranscriptMessage], full: bool, look: Look) -> String {
     let facts = about.facts().join(&format!(" {} ", look.dot()));
     let mut parts = vec![format!(
         "{}  {}\n{}",

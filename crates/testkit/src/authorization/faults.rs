@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-/// One fault. Of several of the same kind, the first counts.
+/// A fault. Of several faults of the same kind, the first one counts.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Wrong {
+pub enum AuthorizationFault {
     /// Its metadata has these members instead; `null` removes one.
     Metadata(Value),
     /// The metadata of the MCP server has these members instead (RFC 9728).
@@ -57,7 +57,7 @@ pub enum Wrong {
     OnlyBound,
 }
 
-impl Wrong {
+impl AuthorizationFault {
     /// Its metadata names another issuer (RFC 8414, 3.3).
     #[must_use]
     pub fn issuer(issuer: &str) -> Self {
