@@ -79,7 +79,7 @@ impl Secrets for OfMember {
 
     fn given<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Option<String>, String>> {
         let row = self.row(name);
-        Box::pin(async move { self.stored.get_in(Space::Person, &row).await.map_err(|error| refused(&error)) })
+        Box::pin(async move { self.stored.get_in(Space::MemberValue, &row).await.map_err(|error| refused(&error)) })
     }
 }
 
@@ -95,7 +95,7 @@ impl Credentials for OfMember {
     fn give<'a>(&'a self, name: &'a str, value: &'a str, by: &'a Caller) -> BoxFuture<'a, Result<(), String>> {
         Box::pin(async move {
             let row = self.row(name);
-            self.stored.set_in(Space::Person, &row, value).await.map_err(|error| refused(&error))?;
+            self.stored.set_in(Space::MemberValue, &row, value).await.map_err(|error| refused(&error))?;
             record(&self.stored, by, name, true).await
         })
     }
@@ -103,7 +103,7 @@ impl Credentials for OfMember {
     fn take_back<'a>(&'a self, name: &'a str, by: &'a Caller) -> BoxFuture<'a, Result<bool, String>> {
         Box::pin(async move {
             let row = self.row(name);
-            let removed = self.stored.remove_in(Space::Person, &row).await.map_err(|error| refused(&error))?;
+            let removed = self.stored.remove_in(Space::MemberValue, &row).await.map_err(|error| refused(&error))?;
             if removed {
                 record(&self.stored, by, name, false).await?;
             }

@@ -45,7 +45,7 @@ pub enum WorldOf {
     AgentOfTenant,
     /// This member of a tenant: the servers that run once for each member, if they are for this member. It also has one
     /// of each server that runs once for each session, for requests that belong to no session.
-    Person(Principal),
+    Member(Principal),
     /// One session of an MCP client of this member, or of the only user of the machine: the servers that run once for
     /// each session.
     Session(Option<Principal>),
@@ -59,7 +59,7 @@ impl WorldOf {
             Self::Tenant => share_of(spec) == Share::Tenant,
             // Any member can use the agent.
             Self::AgentOfTenant => share_of(spec) == Share::Tenant && spec.members.is_empty(),
-            Self::Person(member) => share_of(spec) != Share::Tenant && spec.is_for(member),
+            Self::Member(member) => share_of(spec) != Share::Tenant && spec.is_for(member),
             Self::Session(member) => {
                 share_of(spec) == Share::Session && member.as_ref().is_none_or(|member| spec.is_for(member))
             }
@@ -69,7 +69,7 @@ impl WorldOf {
     /// The member for whom alone it runs servers; `None` for the world of a tenant, and of the only user of a machine.
     pub(crate) fn member(&self) -> Option<&Principal> {
         match self {
-            Self::Person(member) | Self::Session(Some(member)) => Some(member),
+            Self::Member(member) | Self::Session(Some(member)) => Some(member),
             _ => None,
         }
     }
@@ -77,7 +77,7 @@ impl WorldOf {
     /// How much of its events it keeps.
     pub(crate) fn room_for_events(&self) -> Room {
         match self {
-            Self::Person(_) | Self::Session(_) => Room::OfMember,
+            Self::Member(_) | Self::Session(_) => Room::OfMember,
             _ => Room::OfWorld,
         }
     }
@@ -85,7 +85,7 @@ impl WorldOf {
     /// Whether a server with this spec can be used here: it is started here, or lent.
     pub(crate) fn has(&self, spec: &ServerSpec) -> bool {
         match self {
-            Self::Person(member) | Self::Session(Some(member)) => spec.is_for(member),
+            Self::Member(member) | Self::Session(Some(member)) => spec.is_for(member),
             Self::Session(None) => true,
             _ => self.runs(spec),
         }

@@ -26,7 +26,7 @@
 //!               questions   host (the crate toolrack-host): every call
 //!                      │
 //!                      ▼
-//!                 event_log ──► shown          what happened, without secrets, as people see it
+//!                 event_log ──► shown          what happened, without secrets, as users see it
 //! ```
 //!
 //! It listens only on this machine by default, and refuses requests without its [`Token`].
@@ -43,7 +43,6 @@ mod guard;
 mod membership;
 mod missing;
 mod own_servers;
-mod people;
 mod profiles;
 mod questions;
 mod removals;
@@ -54,6 +53,7 @@ mod session_worlds;
 mod shares;
 pub mod shown;
 mod streams;
+mod tenant_members;
 mod tenants;
 mod tls;
 mod unread;

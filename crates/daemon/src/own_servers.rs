@@ -126,7 +126,7 @@ impl OwnServers {
     /// Returns the servers of the member whose world is `of`. Servers that cannot be read do not run, and the log has
     /// the reason.
     async fn desired(&self, of: &WorldOf) -> Desired {
-        let WorldOf::Person(member) = of else { return Desired::new() };
+        let WorldOf::Member(member) = of else { return Desired::new() };
         if !self.has(member) {
             return Desired::new();
         }

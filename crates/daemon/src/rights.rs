@@ -17,7 +17,7 @@ pub(crate) enum Right {
     Audit,
     /// To read metrics.
     Scrape,
-    /// To see and change what belongs to other people of the tenant.
+    /// To see and change what belongs to other members of the tenant.
     Administer,
     /// To decide which programs run and which files are read on the daemon's machine. Only the user of that machine has
     /// this right, because such a program could read the files of every tenant.

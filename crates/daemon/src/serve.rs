@@ -41,13 +41,12 @@ use crate::{
     gateway::Gateway,
     guard,
     guard::{Guard, Members, Token},
-    people,
     removals::{Forget, Removals},
     rights::Right,
     routes,
     session_worlds::{self, SessionWorlds},
     shares::PLACES_FOR_ONE,
-    streams, tenants,
+    streams, tenant_members, tenants,
     tls::Tls,
     unread,
     world::{Parts, World},
@@ -281,7 +280,7 @@ impl Daemon {
             world: Arc::clone(&world),
             gateway: gateway.clone(),
             agents: Some(agents),
-            people: None,
+            tenant_members: None,
             sessions: sessions.clone(),
         };
         let pages = dashboard::router().layer(middleware::from_fn(once_applied));
@@ -401,7 +400,7 @@ static ROUTES: LazyLock<Router> = LazyLock::new(|| {
         .merge(agents::router())
         .merge(endpoints())
         .layer(middleware::from_fn(session_worlds::to_session_world))
-        .layer(middleware::from_fn(people::to_member_world))
+        .layer(middleware::from_fn(tenant_members::to_member_world))
         .layer(middleware::from_fn(once_applied))
         .layer(DefaultBodyLimit::max(MAX_BODY))
 });

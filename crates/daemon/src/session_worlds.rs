@@ -24,8 +24,8 @@ use crate::{
     endpoint,
     error::ApiError,
     gateway::{Bounds, Gateway, SESSION_HEADER, begins_session, has_sessions},
-    people::is_below,
     rights::Right,
+    tenant_members::is_below,
     world::World,
     worlds::{Common, InUse, Most, Worlds},
 };

@@ -69,8 +69,8 @@ pub struct Exporter {
 }
 
 impl Exporter {
-    /// Creates an exporter that sends spans as `service` to `endpoint`, the whole URL with its path; without one, to
-    /// the endpoint that the environment names.
+    /// Creates an exporter that sends spans as `service` to `endpoint`, the full URL with its path. Without one, it
+    /// sends them to the endpoint that the environment names.
     ///
     /// # Errors
     /// If `endpoint` or a variable of the environment is invalid. It does not check that a collector listens.
@@ -134,7 +134,7 @@ impl toolrack_host::Tracer for Tracer {
         let mut fields = HashMap::new();
         self.propagator.inject_context(&context, &mut fields);
         let own = TraceContext::from_fields(|name| fields.get(name).map(String::as_str))?;
-        // The propagator writes no baggage: pass on the caller's.
+        // The propagator writes no baggage, so the caller's baggage is added here.
         let baggage = from.and_then(|from| from.fields().find(|(name, _)| *name == "baggage"));
         Some(baggage.map_or(own.clone(), |(_, baggage)| own.baggage(baggage)))
     }

@@ -1,6 +1,6 @@
 //! Spans as a collector receives them.
 
-// Says nothing new but to clippy, which allows `unwrap` in what is only compiled for tests.
+// Makes clippy allow `unwrap` in this file, which is compiled only for tests.
 #![cfg(test)]
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
@@ -24,12 +24,12 @@ use tracing_subscriber::layer::SubscriberExt as _;
 const PATIENCE: Duration = Duration::from_secs(20);
 const TRACE: &str = "0af7651916cd43dd8448eb211c80319c";
 
-/// Takes what is sent to it, and passes the bodies on.
+/// Starts a collector. Returns its URL, and the bodies of the requests that it receives.
 async fn collector() -> (String, mpsc::UnboundedReceiver<Vec<u8>>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/v1/traces", listener.local_addr().unwrap());
     let (pass, bodies) = mpsc::unbounded_channel();
-    // The exporter has a thread of its own, which is waited for by blocking this one.
+    // On a thread of its own, because closing the exporter blocks the thread of the test.
     std::thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let listener = listener.into_std().unwrap();
@@ -55,7 +55,7 @@ async fn collector() -> (String, mpsc::UnboundedReceiver<Vec<u8>>) {
     (url, bodies)
 }
 
-/// The body of a request, once it is whole.
+/// Returns the body of a request, once it has arrived in full.
 fn body_of(request: &[u8]) -> Option<Vec<u8>> {
     let end = request.windows(4).position(|window| window == b"\r\n\r\n")? + 4;
     let head = String::from_utf8_lossy(&request[..end]).to_lowercase();

@@ -485,7 +485,7 @@ async fn a_store_that_is_left_loses_nothing_and_one_that_erased_leaves_nothing()
     let store = Store::open(&path).await.unwrap();
     let session = store.create_session(&NewSession::default()).await.unwrap();
     store.leave().await;
-    assert!(log.metadata().is_ok_and(|log| log.len() > 0), "nobody waited for the disk");
+    assert!(log.metadata().is_ok_and(|log| log.len() > 0), "leaving does not wait for the disk");
 
     // What the next process would have, whatever this one still has open.
     let (copy, copied) = (folder.path().join("copy.db"), sqlite::sidecar(&folder.path().join("copy.db")));

@@ -40,20 +40,20 @@ pub enum Space {
     /// A token from a sign-in.
     Token,
     /// A value that a member of a team gave to their own servers.
-    Person,
+    MemberValue,
     /// A server that a member of a team added for themselves.
     OwnServer,
 }
 
 impl Space {
     /// Every space.
-    pub const ALL: [Self; 4] = [Self::Secret, Self::Token, Self::Person, Self::OwnServer];
+    pub const ALL: [Self; 4] = [Self::Secret, Self::Token, Self::MemberValue, Self::OwnServer];
 
     const fn as_str(self) -> &'static str {
         match self {
             Self::Secret => "secret",
             Self::Token => "token",
-            Self::Person => "person",
+            Self::MemberValue => "person",
             Self::OwnServer => "own server",
         }
     }
@@ -62,7 +62,7 @@ impl Space {
 impl fmt::Display for Space {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Person => "value of a member",
+            Self::MemberValue => "value of a member",
             Self::OwnServer => "server of a member",
             _ => self.as_str(),
         })
@@ -358,13 +358,13 @@ impl Store {
         self.names_since(Space::Secret, String::new()).await
     }
 
-    /// The names in [`Space::Person`] that begin with `member`, without that beginning, sorted, each with the time at
+    /// The names in [`Space::MemberValue`] that begin with `member`, without that beginning, sorted, each with the time at
     /// which it was set.
     ///
     /// # Errors
     /// When the database fails.
     pub async fn given_by(&self, member: &str) -> Result<Vec<(String, i64)>, StoreError> {
-        self.names_since(Space::Person, member.to_owned()).await
+        self.names_since(Space::MemberValue, member.to_owned()).await
     }
 
     /// The names in [`Space::OwnServer`] that begin with `member`, without that beginning, sorted.
@@ -392,7 +392,7 @@ impl Store {
         .await
     }
 
-    /// Deletes all names in [`Space::Person`] and [`Space::OwnServer`] that begin with `member`, because the member was
+    /// Deletes all names in [`Space::MemberValue`] and [`Space::OwnServer`] that begin with `member`, because the member was
     /// removed. Records each in the audit log, in the same transaction, and returns how many there were.
     ///
     /// # Errors
@@ -403,13 +403,13 @@ impl Store {
             "DELETE FROM vault WHERE space IN ($1, $2) AND substr(name, 1, length($3)) = $3 \
              RETURNING space, substr(name, length($3) + 1)",
         )
-        .bind(Space::Person.as_str())
+        .bind(Space::MemberValue.as_str())
         .bind(Space::OwnServer.as_str())
         .bind(member)
         .fetch_all(&mut transaction)
         .await?;
         let at = Utc::now().timestamp_millis();
-        let entry = |(space, name): &(String, String)| match space == Space::Person.as_str() {
+        let entry = |(space, name): &(String, String)| match space == Space::MemberValue.as_str() {
             true => Entry::of_credential(by, name, false),
             false => Entry::of_own_server(by, name, false),
         };

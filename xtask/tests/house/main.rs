@@ -2,7 +2,7 @@
 //!
 //! A rule that stands in the way is a decision to discuss, in the same change as the code that needs it.
 
-// Says nothing new but to clippy, which allows `unwrap` in what is only compiled for tests.
+// Makes clippy allow `unwrap` in this file, which is compiled only for tests.
 #![cfg(test)]
 
 mod arrows;

@@ -80,7 +80,7 @@ fn nothing_is_missing() -> Result<(), Failed> {
         let scored = scored(version);
         let missing: Vec<_> = scored.iter().filter(|name| !BOTH.iter().chain(own).any(|own| own == name)).collect();
         if scored.is_empty() || !missing.is_empty() {
-            return Err(format!("of the {} that {version} scores, nobody plays {missing:?}", scored.len()).into());
+            return Err(format!("of the {} that {version} scores, no test plays {missing:?}", scored.len()).into());
         }
     }
     Ok(())

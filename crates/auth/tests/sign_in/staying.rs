@@ -244,7 +244,7 @@ async fn sign_ins_sign_outs_and_failures_are_reported_and_a_repeated_failure_onc
     let _ = stage.sign_in.logout(stage.destination()).await.unwrap();
     assert!(matches!(&*told(), [Fact::SignedOut { outcome, .. }] if outcome.contains("were revoked")));
     assert_eq!(stage.sign_in.logout(stage.destination()).await.unwrap(), None);
-    assert_eq!(told(), [], "nobody was signed in");
+    assert_eq!(told(), [], "no user was signed in");
     stage.server.set_faults([AuthorizationFault::no_pkce()]);
     assert!(stage.login().await.is_err());
     assert!(matches!(&*told(), [Fact::SignInFailed { code: "SIGN_IN_WITHOUT_PKCE", .. }]));
@@ -258,7 +258,7 @@ async fn a_call_that_is_dropped_while_its_token_is_renewed_loses_no_sign_in() {
     stage.server.set_faults([AuthorizationFault::HoldsTokens]);
     stage.server.expire();
     tokio::select! {
-        _ = echo(&host) => panic!("nobody can have got a token"),
+        _ = echo(&host) => panic!("no token can have been issued"),
         () = stage.server.wait_for_held_back(1) => {}
     }
     stage.server.set_faults([]);
@@ -276,7 +276,7 @@ async fn the_end_of_a_program_waits_for_the_renewal_that_a_request_left_behind()
     stage.server.set_faults([AuthorizationFault::HoldsTokens]);
     stage.server.expire();
     tokio::select! {
-        _ = echo(&host) => panic!("nobody can have got a token"),
+        _ = echo(&host) => panic!("no token can have been issued"),
         () = stage.server.wait_for_held_back(1) => {}
     }
     host.shutdown().await;
@@ -296,7 +296,7 @@ async fn the_end_of_a_program_waits_for_the_renewal_that_a_request_left_behind()
 async fn a_login_dropped_after_its_code_was_exchanged_is_stored() {
     let stage = Stage::of(FakeAuthorization::start([AuthorizationFault::HoldsTokens]));
     tokio::select! {
-        _ = stage.login() => panic!("nobody can have got a token"),
+        _ = stage.login() => panic!("no token can have been issued"),
         () = stage.server.wait_for_held_back(1) => {}
     }
     stage.server.set_faults([]);

@@ -44,7 +44,10 @@ fn an_answer_that_does_not_fit_fails_the_command_and_is_named_without_its_value(
     assert_eq!(error["message"], "`fake` asks in a form, and the answer `age` does not fit: write a number");
     work_file(&rack, "answers.json", &json!({ "age": "36" }).to_string());
     let error = asked(&rack, &["--answers", "answers.json", "--json"]).ends_with(2).error();
-    assert!(error["message"].as_str().unwrap().contains("`age` does not fit: it is of another type"), "{error}");
+    assert!(
+        error["message"].as_str().unwrap().contains("`age` does not fit: the value has another type than the field"),
+        "{error}"
+    );
     work_file(&rack, "answers.json", "[]");
     let _ = asked(&rack, &["--answers", "answers.json"]).ends_with(2);
     let _ = asked(&rack, &["--answers", "nope.json"]).ends_with(2);

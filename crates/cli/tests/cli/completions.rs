@@ -287,7 +287,7 @@ fn tools_of_a_project_are_offered_only_while_it_is_trusted() {
     assert_eq!(offers(&rack, &["call", "ours/ech"]), ["ours/echo"]);
 
     std::fs::remove_file(rack.home.toolrack_home().join("toolrack.db")).unwrap();
-    assert_eq!(offers(&rack, &["call", "ours/ech"]), [] as [&str; 0], "nobody has agreed");
+    assert_eq!(offers(&rack, &["call", "ours/ech"]), [] as [&str; 0], "the user has not agreed");
     assert_eq!(offers(&rack, &["call", "our"]), ["ours/"]);
     assert!(!rack.home.toolrack_home().join("toolrack.db").exists(), "TAB changes nothing");
 }

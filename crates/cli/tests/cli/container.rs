@@ -249,7 +249,7 @@ fn a_user_who_agrees_to_an_entry_sees_its_container_and_a_change_of_it_waits_aga
     for words in ["what its image says --fast", "fake", "~/notes:/notes:ro", "\"network\":\"none\""] {
         assert!(pending.stdout.contains(words), "{words}: {pending}");
     }
-    assert!(engine.calls().is_empty(), "nothing is asked of an engine before somebody agreed");
+    assert!(engine.calls().is_empty(), "the engine is not used before the user agreed");
     let _ = rack.run(&["trust", "theirs", "--yes"]).ends_with(0);
     work_file(&rack, ".mcp.json", &mcp_json(&[("theirs", entry("other"))]));
     let _ = rack.run(&["call", "theirs/echo", "text=x"]).ends_with(7);

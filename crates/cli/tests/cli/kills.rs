@@ -184,7 +184,7 @@ fn is_killed_at_each_step(wire: Speech) {
     let made = chain.effects.read().runs();
     for run in &made {
         let path = run.args["path"].as_str().unwrap().to_owned();
-        assert!(calls.answered.contains(&path) || calls.interrupted.contains(&path), "nobody is told of {path}");
+        assert!(calls.answered.contains(&path) || calls.interrupted.contains(&path), "no result mentions {path}");
     }
     let (answered, interrupted) = (calls.answered.len(), calls.interrupted.len());
     println!("{run} runs, {kills} killed: {} calls made, {answered} answered, {interrupted} interrupted", made.len());

@@ -366,7 +366,7 @@ fn why_follows_a_tool_from_the_file_to_its_name() {
         + trust        trusted
         + start        connected
         + negotiation  2026-07-28 (modern era)
-        x list         the server lists 22 tools, this is none of them
+        x list         the server lists 22 tools, and this is not one of them
         [5]
     ");
     assert_snapshot!(rack.run(&["why", "gone/x"]), @"

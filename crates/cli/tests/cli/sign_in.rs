@@ -132,7 +132,7 @@ fn of_twenty_commands_that_find_an_old_token_one_renews_it_and_all_succeed() {
     let (before, _) = renewed(&server);
     twenty_call(&rack);
     assert_eq!(renewed(&server), (before + 1, 0));
-    assert_eq!(server.counts().authorizations, 2, "nobody had to sign in again");
+    assert_eq!(server.counts().authorizations, 2, "the user need not sign in again");
 }
 
 #[test]
@@ -221,10 +221,10 @@ fn only_servers_with_a_url_are_signed_in_to() {
     rack.configure(&[("guarded", json!({ "url": "http://127.0.0.1:1/mcp" }))]);
     let refused = rack.run(&["login", "guarded", "--port", &port, "--json"]).ends_with(3);
     assert_eq!(refused.error()["code"], "SIGN_IN_NO_PORT", "{refused}");
-    let nobody = rack.run(&["login", "guarded", "--json"]).ends_with(4);
-    assert_eq!(nobody.error()["code"], "SIGN_IN_UNAVAILABLE", "{nobody}");
-    let message = nobody.error()["message"].as_str().unwrap().to_owned();
-    assert!(message.starts_with("cannot sign in to `guarded` ([HOME]/toolrack/mcp.json): "), "{nobody}");
+    let ran = rack.run(&["login", "guarded", "--json"]).ends_with(4);
+    assert_eq!(ran.error()["code"], "SIGN_IN_UNAVAILABLE", "{ran}");
+    let message = ran.error()["message"].as_str().unwrap().to_owned();
+    assert!(message.starts_with("cannot sign in to `guarded` ([HOME]/toolrack/mcp.json): "), "{ran}");
 }
 
 /// The key comes from outside; no output and no stored file contains it.

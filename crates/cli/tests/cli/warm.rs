@@ -398,7 +398,7 @@ fn the_rules_of_the_daemon_do_not_ask_about_typed_calls() {
     let (rack, effects, _daemon) = warm(&[], &["--deny", "fake/echo"]);
     assert!(!is_alone(&rack, &effects, &["call", "fake/write", "text=x"]), "it was typed, and so approved");
     let denied = rack.run(&["call", "fake/echo", "text=x"]).ends_with(0);
-    assert_eq!(denied.stdout, "x", "alone nobody would forbid it");
+    assert_eq!(denied.stdout, "x", "the command alone is not denied");
 }
 
 /// A server that says in the file `starts` that it was started, and ends.

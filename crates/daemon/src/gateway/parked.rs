@@ -228,7 +228,7 @@ mod tests {
         parked.park(two).unwrap();
         drop(answer);
         parked.sweep();
-        assert!(given_up.load(Ordering::Relaxed), "nobody wants the answer any more");
+        assert!(given_up.load(Ordering::Relaxed), "no client waits for the answer any more");
     }
 
     #[tokio::test(start_paused = true)]

@@ -17,8 +17,8 @@ use crate::{
     agents::Agents,
     gateway::{Gateway, GatewayOptions},
     missing::Missing,
-    people::{self, People},
     session_worlds::{self, SessionWorlds},
+    tenant_members::{self, TenantMembers},
     tenants::Tenants,
     world::{MemberWorlds, World},
     worlds::{Common, MakeWorld, Serve, Serving, Times},
@@ -42,7 +42,7 @@ pub(super) struct Services {
     pub(super) world: Arc<World>,
     pub(super) gateway: Gateway,
     pub(super) agents: Option<Arc<Agents>>,
-    pub(super) people: Option<Arc<People>>,
+    pub(super) tenant_members: Option<Arc<TenantMembers>>,
     pub(super) sessions: Option<Arc<SessionWorlds>>,
 }
 
@@ -51,8 +51,8 @@ impl Services {
         extensions.insert(Arc::clone(&self.world));
         extensions.insert(self.gateway.clone());
         extensions.insert(self.agents.as_ref().map_or_else(Weak::new, Arc::downgrade));
-        if let Some(people) = &self.people {
-            extensions.insert(Arc::clone(people));
+        if let Some(tenant_members) = &self.tenant_members {
+            extensions.insert(Arc::clone(tenant_members));
         }
         if let Some(sessions) = &self.sessions {
             extensions.insert(Arc::clone(sessions));
@@ -78,13 +78,13 @@ pub(super) fn services(site: &Arc<Site>) -> Serve {
     Arc::new(move |world, within, tasks| {
         let gateway = Gateway::new(world.host.clone(), gateway_options(world, &site));
         let agents = within.for_agents.map(|make| agents_of(&site, world, make, tasks));
-        let people = within.for_members.map(|make| people_of(&site, world, make, tasks));
-        if let Some(people) = &people {
+        let tenant_members = within.for_members.map(|make| tenant_members_of(&site, world, make, tasks));
+        if let Some(tenant_members) = &tenant_members {
             // Set here and nowhere else.
-            let _ = world.members.set(worlds_of(people));
+            let _ = world.members.set(worlds_of(tenant_members));
         }
         let sessions = within.for_sessions.map(|make| sessions_of(&site, world, make, tasks));
-        Services { world: Arc::clone(world), gateway, agents, people, sessions }.into_serving()
+        Services { world: Arc::clone(world), gateway, agents, tenant_members, sessions }.into_serving()
     })
 }
 
@@ -105,7 +105,12 @@ pub(super) fn agents_of(site: &Arc<Site>, world: &Arc<World>, make: MakeWorld, t
 }
 
 /// The members of the tenant whose world `tenant` is. Their worlds end with it.
-fn people_of(site: &Arc<Site>, tenant: &Arc<World>, make: MakeWorld, tasks: &TaskTracker) -> Arc<People> {
+fn tenant_members_of(
+    site: &Arc<Site>,
+    tenant: &Arc<World>,
+    make: MakeWorld,
+    tasks: &TaskTracker,
+) -> Arc<TenantMembers> {
     let common = Common {
         make,
         serve: services(site),
@@ -114,9 +119,9 @@ fn people_of(site: &Arc<Site>, tenant: &Arc<World>, make: MakeWorld, tasks: &Tas
         tasks: tasks.clone(),
         base: Some(Arc::clone(tenant)),
         log: None,
-        most: Some(people::MOST),
+        most: Some(tenant_members::MOST),
     };
-    People::new(Arc::clone(tenant), common)
+    TenantMembers::new(Arc::clone(tenant), common)
 }
 
 /// The sessions of the clients of `user`, whose world that is. Their worlds end with it.
@@ -145,22 +150,22 @@ pub(super) fn sessions_of(
 }
 
 /// The worlds of members, as long as there are any.
-fn worlds_of(people: &Arc<People>) -> MemberWorlds {
-    let (ends, reloads) = (Arc::downgrade(people), Arc::downgrade(people));
+fn worlds_of(tenant_members: &Arc<TenantMembers>) -> MemberWorlds {
+    let (ends, reloads) = (Arc::downgrade(tenant_members), Arc::downgrade(tenant_members));
     MemberWorlds {
         end: Box::new(move |member| {
-            let people = ends.upgrade();
+            let tenant_members = ends.upgrade();
             Box::pin(async move {
-                if let Some(people) = people {
-                    people.end(&member).await;
+                if let Some(tenant_members) = tenant_members {
+                    tenant_members.end(&member).await;
                 }
             })
         }),
         reload: Box::new(move |member| {
-            let people = reloads.upgrade();
+            let tenant_members = reloads.upgrade();
             Box::pin(async move {
-                if let Some(people) = people {
-                    people.reload(&member).await;
+                if let Some(tenant_members) = tenant_members {
+                    tenant_members.reload(&member).await;
                 }
             })
         }),

@@ -31,7 +31,7 @@ pub struct Row {
     /// The member, as the issuer names it.
     #[serde(skip_serializing_if = "Option::is_none")]
     subject: Option<String>,
-    /// The name of the member, for people.
+    /// The name of the member, as users see it.
     #[serde(skip_serializing_if = "Option::is_none")]
     name: Option<String>,
     /// The member that was changed, or whose token it is.

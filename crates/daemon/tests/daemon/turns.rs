@@ -221,7 +221,7 @@ async fn tools_beyond_the_budget_are_found_by_search_and_called_under_their_name
     assert_eq!(of(&body, "call_begins")[0]["tool"], "toolrack-2/search_tools");
     assert_eq!(body.last().unwrap().1["text"], "It is 42.");
     let seen = up.get("/api/v1/servers").await.to_string();
-    assert!(!seen.contains("\"toolrack-2\""), "it is a server of nobody else: {seen}");
+    assert!(!seen.contains("\"toolrack-2\""), "no other server has this name: {seen}");
     up.down().await;
 }
 

@@ -206,6 +206,6 @@ async fn a_server_that_a_client_listens_to_does_not_rest() {
     let mut rests = std::pin::pin!(rests);
     assert!(timeout(Duration::from_millis(500), &mut rests).await.is_err(), "it was stopped");
     drop(note);
-    timeout(PATIENCE, rests).await.expect("nobody listens any more");
+    timeout(PATIENCE, rests).await.expect("no client listens any more");
     world.end().await;
 }

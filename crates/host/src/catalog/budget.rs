@@ -100,7 +100,7 @@ mod tests {
     #[test]
     fn no_more_are_shown_than_the_provider_takes() {
         let budget = Budget { max_tools: Some(128), ..Budget::default() };
-        assert_eq!(budget.offer(128, 1_000_000), Offer::All, "nobody knows the context");
+        assert_eq!(budget.offer(128, 1_000_000), Offer::All, "the size of the context is unknown");
         assert_eq!(budget.offer(129, 1), Offer::Discovery);
     }
 

@@ -132,7 +132,7 @@ fn an_address_in_the_network_of_the_server_is_allowed() {
     let hosted = Egress::default();
     hosted.set(EgressRules::strictest(""));
     let here = hosted.named_by(&url("http://127.0.0.1:9000/mcp"));
-    assert!(here.check(&url("http://localhost:9001/")).is_err(), "a hosted program is near nobody");
+    assert!(here.check(&url("http://localhost:9001/")).is_err(), "a hosted program has no local addresses");
 }
 
 #[test]

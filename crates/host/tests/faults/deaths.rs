@@ -16,7 +16,7 @@ use crate::{
 
 rows! { over_stdio: Stdio in [legacy modern] {
     an_exit: "crash-on-call=exit:3"
-        => fails("SERVER_EXITED").at_once().saying("exit status 3").saying("as told").and_restarts();
+        => fails("SERVER_EXITED").at_once().saying("exit status 3").saying("as the fault demands").and_restarts();
     a_signal: "crash-on-call=signal:11" => fails("SERVER_EXITED").at_once().saying("SIGSEGV").and_restarts();
     a_kill: "crash-on-call=signal:9" => fails("SERVER_EXITED").at_once().saying("SIGKILL").and_restarts();
     an_exit_while_a_grandchild_holds_the_pipe: "crash-holding-pipe"

@@ -70,6 +70,6 @@ impl Canary {
 
     #[track_caller]
     pub(crate) fn is_untouched(&self) {
-        assert_eq!(self.visits.load(Ordering::Relaxed), 0, "somebody went where the server pointed");
+        assert_eq!(self.visits.load(Ordering::Relaxed), 0, "a client followed the address of the server");
     }
 }

@@ -225,7 +225,7 @@ async fn a_server_that_dies_each_time_is_left_alone_in_the_end() {
     // Three attempts; in each, one process dies of the probe, and one of the next request.
     assert_eq!(processes_in(&stage), 6);
     tokio::time::sleep(Duration::from_millis(600)).await;
-    assert_eq!(processes_in(&stage), 6, "nobody has asked for it");
+    assert_eq!(processes_in(&stage), 6, "no call has asked for it");
     // Its tools are unknown, so a call only reports why; a reconnect would start it.
     assert_eq!(stage.call("write", json!({})).await.failure().0, "SERVER_EXITED");
     assert_eq!(processes_in(&stage), 6);

@@ -50,8 +50,8 @@ async fn output_written_before_the_exit_can_still_be_read(lab: Lab) {
 async fn a_stream_that_the_server_closes_is_at_its_end(lab: Lab) {
     let mut child = lab.spawn(sh("exec >&- 2>&-; read line; exit 2")).await;
     let mut out = Vec::new();
-    timeout(SOON, child.stdout.read_to_end(&mut out)).await.expect("nobody else holds stdout").unwrap();
-    timeout(SOON, child.stderr.drained()).await.expect("nobody else holds stderr");
+    timeout(SOON, child.stdout.read_to_end(&mut out)).await.expect("no other process holds stdout").unwrap();
+    timeout(SOON, child.stderr.drained()).await.expect("no other process holds stderr");
     assert_eq!(child.handle.exit(), None);
     drop(child.stdin);
     assert_eq!(timeout(SOON, child.handle.exited()).await, Ok(Exit::Code(2)));

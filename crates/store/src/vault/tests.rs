@@ -223,12 +223,12 @@ async fn of_twenty_processes_one_refreshes_and_all_see_its_token() {
 async fn only_values_of_the_removed_member_are_deleted(stage: &Stage) {
     let store = stage.store().await;
     let vault = Vault::open(&store, key(1)).await.unwrap();
-    let rest = [(Space::Person, "anna/A"), (Space::Secret, "ann/A")];
-    for (space, name) in [(Space::Person, "ann/A"), (Space::Person, "ann/B")].into_iter().chain(rest) {
+    let rest = [(Space::MemberValue, "anna/A"), (Space::Secret, "ann/A")];
+    for (space, name) in [(Space::MemberValue, "ann/A"), (Space::MemberValue, "ann/B")].into_iter().chain(rest) {
         vault.put(space, name, b"value").await.unwrap();
     }
     assert_eq!(store.forget_given("ann/", &Caller::local(toolrack_host::Way::Daemon)).await.unwrap(), 2);
-    assert_eq!(vault.names(Space::Person).await.unwrap(), ["anna/A"]);
+    assert_eq!(vault.names(Space::MemberValue).await.unwrap(), ["anna/A"]);
     assert_eq!(vault.names(Space::Secret).await.unwrap(), ["ann/A"]);
     let query = crate::audit::AuditQuery { limit: 9, ..Default::default() };
     let rows = store.audit(&query).await.unwrap();

@@ -68,7 +68,7 @@ impl Demo {
                 let progress = ProgressNotificationParam::new(token.clone(), step as f64)
                     .with_total(to as f64)
                     .with_message(format!("step {step}"));
-                let _nobody_listens = context.peer.notify_progress(progress).await;
+                let _has_no_listener = context.peer.notify_progress(progress).await;
             }
         }
         text(format!("counted to {to}"))

@@ -196,7 +196,7 @@ fn a_server_that_stops_reading_blocks_the_client_that_writes_to_it() {
         let mut stdin = server.take_stdin();
         let writing = std::thread::spawn(move || stdin.write_all(&vec![b' '; 1 << 20]));
         std::thread::sleep(SHORT);
-        assert!(!writing.is_finished(), "a megabyte went into a pipe that nobody reads");
+        assert!(!writing.is_finished(), "a megabyte went into a pipe without a reader");
         assert!(server.runs());
         server.kill();
         assert!(writing.join().unwrap().is_err());

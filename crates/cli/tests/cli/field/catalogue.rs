@@ -65,7 +65,7 @@ const PROTOCOL: &[Row] = &[
             (FAULTS, "startup.rs::not_a_byte"),
         ],
     ),
-    ("servers are started that nobody needs", &[("call", "only_the_server_that_is_named_is_started")]),
+    ("servers are started that no command needs", &[("call", "only_the_server_that_is_named_is_started")]),
     ("a stream that ends is opened again without end", &[(FAULTS, "streams.rs::a_subscription_that_ends_over_http")]),
     ("a server that refuses the optional stream is lost", &[("field", "a_server_without_the_optional_stream_works")]),
     ("a stream that breaks during a call hangs it", &[(FAULTS, "streams.rs::cut_before_the_answer")]),
@@ -139,7 +139,7 @@ const CONFIGURATION: &[Row] = &[
         "`url` without `type` is refused",
         &[(CONFIG, "entry/tests.rs::the_transport_is_set_by_type_or_implied_by_the_fields")],
     ),
-    ("a blank that nobody sees breaks a value", &[(CONFIG, "entry/tests.rs::likely_mistakes_are_warnings")]),
+    ("an invisible blank breaks a value", &[(CONFIG, "entry/tests.rs::likely_mistakes_are_warnings")]),
     ("`${var%x}` is taken for a missing variable", &[(CONFIG, "placeholder.rs::every_form_of_the_grammar_expands")]),
     ("a name in two scopes hides one silently", &[("manage", "get_shows_hidden_entries_and_problems")]),
     (

@@ -152,7 +152,7 @@ fn other_scripts_are_found() {
 fn a_server_that_did_not_change_is_not_indexed_again() {
     let (one, other) = (Arc::new(set(&[tool("a", "Ants.", &[])])), Arc::new(set(&[tool("b", "Bees.", &[])])));
     let before = catalog(1, &[("one", one.clone()), ("other", other)]);
-    assert_eq!(before.index_bytes(), 0, "nobody has asked");
+    assert_eq!(before.index_bytes(), 0, "no search was made yet");
     before.index(&|| false);
     let part = std::ptr::from_ref(one.part(&|| true).unwrap());
     let bytes = before.index_bytes();

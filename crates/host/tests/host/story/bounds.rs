@@ -82,7 +82,7 @@ async fn the_questions_of_one_round_are_bounded_and_the_error_names_the_bound() 
     up(&host, &server).await;
     let error = call(&host, "server/echo", json!({})).await.unwrap_err().to_string();
     assert!(error.contains("1000 questions at once") && error.contains("100"), "{error}");
-    assert_eq!(person.asked().len(), 0, "nobody is asked a part of it");
+    assert_eq!(person.asked().len(), 0, "the user is not asked a part of it");
 }
 
 #[tokio::test(start_paused = true)]

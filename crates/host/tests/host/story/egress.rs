@@ -224,8 +224,8 @@ mod needs_ipv6 {
         assert!(error.contains("the egress rules refuse "), "the name has changed its mind: {error}");
         assert_eq!(v6.opened(), before);
         if let Ok(v4) = v4 {
-            let nobody = futures::FutureExt::now_or_never(v4.accept());
-            assert!(nobody.is_none(), "{nobody:?}");
+            let connection = futures::FutureExt::now_or_never(v4.accept());
+            assert!(connection.is_none(), "{connection:?}");
         }
     }
 }

@@ -90,7 +90,7 @@ async fn a_modern_call_declares_what_its_own_asker_can_do() {
     let silent = to_call("server/echo", json!({})).asker(std::sync::Arc::new(NoAsker));
     let _declined = host.call(silent).await;
     let received = server.hears_of("tools/call").await;
-    assert_eq!(*declared(&received), json!({}), "nobody is there to answer this call");
+    assert_eq!(*declared(&received), json!({}), "no asker can answer for this call");
 }
 
 #[tokio::test(start_paused = true)]

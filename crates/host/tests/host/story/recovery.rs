@@ -63,7 +63,7 @@ async fn after_its_attempts_a_server_is_parked_and_a_call_still_tries() {
     call(&host, "server/echo", json!({})).await.unwrap_err();
     state_is(&host, "server", "failed").await;
     tokio::time::sleep(Duration::from_secs(3_600)).await;
-    assert_eq!(server.connections(), 1, "nobody asked");
+    assert_eq!(server.connections(), 1, "the host does not reconnect by itself");
     call(&host, "server/echo", json!({})).await.unwrap_err();
     assert_eq!((server.connections(), server.count_of("tools/call")), (2, 2));
 }

@@ -34,7 +34,7 @@ async fn tools_are_indexed_in_the_background_once_for_each_change() {
     let host = host_of([("still", still.spec()), ("moving", moving.spec())]).await;
     sleep(Duration::from_secs(1)).await;
     let both = host.catalog().index_bytes();
-    assert!(both > 0, "nobody has searched");
+    assert!(both > 0, "the index is built before any search");
     moving.set_tools([tool("walk"), tool("run")]);
     moving.say_changed();
     catalog_has(&host, "moving/run", true).await;

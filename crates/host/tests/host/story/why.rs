@@ -63,7 +63,7 @@ async fn every_absence_has_a_first_cause_and_says_it() {
         ("good/present", "config trust start negotiation list filter name", "models see it as mcp__good__present"),
         ("good/hidden", "config trust start negotiation list !filter", "deny"),
         ("good/broken", "config trust start negotiation !list", "inputSchema is not an object"),
-        ("good/nothing", "config trust start negotiation !list", "none of them"),
+        ("good/nothing", "config trust start negotiation !list", "not one of them"),
         ("unlisted/any", "config trust start negotiation !list", "no tools/list here"),
         ("missing/any", "config trust !start", "/no/such/program"),
         ("pending/any", "config !trust", "not trusted in this folder"),

@@ -312,7 +312,7 @@ fn of_person(
         quotas,
         models: models(typed.model.clone(), model_context),
         sign_ins: sign_ins(sign_in.clone(), secrets),
-        of: WorldOf::Person(member),
+        of: WorldOf::Member(member),
         credentials: credentials.of_this_one(),
         own_servers,
         before_applying: Box::new(move |loaded: &Loaded| {

@@ -1,5 +1,5 @@
-//! The members of a tenant who have servers of their own. Each has a [world](crate::worlds) for these servers, which
-//! borrows the shared servers from the tenant's world. Only the proved principal of a request decides whose world
+//! The worlds of the members of a tenant. A member who has servers of their own has a [world](crate::worlds) for them,
+//! which borrows the shared servers from the tenant's world. Only the proved principal of a request decides whose world
 //! answers it.
 
 use std::{collections::BTreeSet, sync::Arc};
@@ -37,12 +37,12 @@ const MEMBER_PATHS: [&str; 13] = [
 ];
 
 /// The members of one tenant.
-pub(crate) struct People {
+pub(crate) struct TenantMembers {
     tenant: Arc<World>,
     worlds: Arc<Worlds>,
 }
 
-impl People {
+impl TenantMembers {
     pub(crate) fn new(tenant: Arc<World>, common: Common) -> Arc<Self> {
         Arc::new(Self { tenant, worlds: Worlds::new(common) })
     }
@@ -119,12 +119,14 @@ pub(crate) fn is_below(path: &str, places: &[&str]) -> bool {
 }
 
 /// Passes the request of a member on to their own world, if it is for that world. The world of a tenant has its
-/// [`People`] in the extensions of each request.
+/// [`TenantMembers`] in the extensions of each request.
 pub(crate) async fn to_member_world(request: Request, next: Next) -> Response {
-    let people = request.extensions().get::<Arc<People>>().cloned();
-    match people.zip(guard::member_of(&request)) {
-        Some((people, member)) if people.is_for_member(&member, request.method(), request.uri().path()) => {
-            people.answer(&member, request).await
+    let tenant_members = request.extensions().get::<Arc<TenantMembers>>().cloned();
+    match tenant_members.zip(guard::member_of(&request)) {
+        Some((tenant_members, member))
+            if tenant_members.is_for_member(&member, request.method(), request.uri().path()) =>
+        {
+            tenant_members.answer(&member, request).await
         }
         _ => next.run(request).await,
     }
