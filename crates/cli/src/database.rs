@@ -1,18 +1,118 @@
 //! The database of the user: where it is, and how its errors are reported.
 
-use std::path::PathBuf;
+pub(crate) mod link;
+#[cfg(feature = "postgres")]
+mod server;
+#[cfg(not(feature = "postgres"))]
+mod without_server;
 
-use toolrack_config::Places;
-use toolrack_store::StoreError;
+use std::path::{Path, PathBuf};
 
-use crate::error::{Exit, Failure, with_causes};
+use toolrack_config::{Environment, Places};
+use toolrack_store::{
+    Store, StoreError,
+    audit::{Break, Chain},
+};
 
-/// The database of the user whose places these are.
+use self::link::Link;
+pub(crate) use self::server::Server;
+#[cfg(not(feature = "postgres"))]
+use self::without_server as server;
+use crate::{
+    error::{Exit, Failure, with_causes},
+    team_file,
+};
+
+/// An open database.
+#[derive(Clone, Debug)]
+pub(crate) struct Opened {
+    pub(crate) store: Store,
+    /// The server of a team, if the rows are in no file.
+    pub(crate) server: Option<Server>,
+}
+
+/// The rows that were moved from a file to a server.
+#[derive(Debug)]
+#[cfg_attr(not(feature = "postgres"), expect(dead_code, reason = "there is no server to move them to"))]
+pub(crate) struct Taken {
+    pub(crate) tables: Vec<(&'static str, u64)>,
+    pub(crate) audit: Result<Chain, Break>,
+    /// Whether they were there already.
+    pub(crate) were_there: bool,
+}
+
+impl From<Store> for Opened {
+    fn from(store: Store) -> Self {
+        Self { store, server: None }
+    }
+}
+
+/// The database of the user whose places these are, if it is a file.
 pub(crate) fn file(places: &Places) -> PathBuf {
-    places.data().join("toolrack.db")
+    file_in(places.data())
+}
+
+/// The database of the folder `data`, if it is a file.
+pub(crate) fn file_in(data: &Path) -> PathBuf {
+    data.join("toolrack.db")
 }
 
 /// The failure for an error of the database.
 pub(crate) fn unusable(error: &StoreError) -> Failure {
     Failure::new(Exit::Other, "DATABASE", with_causes(error))
+}
+
+/// Opens the database of these places: the file there, or the database of the team to which the folder belongs.
+///
+/// # Errors
+/// When it cannot be opened.
+pub(crate) async fn open(places: &Places, environment: &Environment) -> Result<Opened, Failure> {
+    match link::read(places.data())? {
+        None => Store::open(file(places)).await.map(Opened::from).map_err(|error| unusable(&error)),
+        Some(link) => Box::pin(follow(&link, places, environment)).await,
+    }
+}
+
+async fn follow(link: &Link, places: &Places, environment: &Environment) -> Result<Opened, Failure> {
+    let Some(table) = team_file::read(&link.team)?.store else {
+        return Err(no_store(&link.team, link, places));
+    };
+    let server = Server::connect(&table, environment).await?;
+    let store = match &link.tenant {
+        Some(tenant) => server.store(tenant).await?,
+        None => server.own_store().await?,
+    };
+    Ok(Opened { store, server: Some(server) })
+}
+
+/// Opens the database that the team file at `path` names; `None` if it names none, and the rows are in files.
+///
+/// # Errors
+/// When the file cannot be used, or the database cannot be opened.
+pub(crate) async fn of_team(
+    path: &Path,
+    places: &Places,
+    environment: &Environment,
+) -> Result<Option<Opened>, Failure> {
+    match (team_file::read(path)?.store, link::read(places.data())?) {
+        (Some(table), _) => {
+            let server = Server::connect(&table, environment).await?;
+            Ok(Some(Opened { store: server.own_store().await?, server: Some(server) }))
+        }
+        (None, Some(link)) => Err(no_store(path, &link, places)),
+        (None, None) => Ok(None),
+    }
+}
+
+/// The rows are in a database, and the team file does not say in which.
+fn no_store(path: &Path, link: &Link, places: &Places) -> Failure {
+    let message = format!(
+        "the rows of {} are in the database of {}, and {} names none",
+        places.data().display(),
+        link.team.display(),
+        path.display()
+    );
+    let link = link::file(places.data());
+    Failure::config(message)
+        .hint(format!("give it `[store]`; or remove {}, to go on with the file beside it", link.display()))
 }

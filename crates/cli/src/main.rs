@@ -48,6 +48,7 @@ mod screen;
 mod secrets;
 mod server_output;
 mod stop;
+mod team_file;
 mod tokens;
 mod traces;
 mod verbs;

@@ -17,7 +17,7 @@ use crate::{
     stop::Stop,
     traces::Traces,
     verbs::{self, Cli, Verb},
-    wire::{World, working_folder},
+    wire::{Rows, World, working_folder},
 };
 
 /// Runs the command that `words` (with the program's name in front) ask for.
@@ -151,7 +151,8 @@ async fn to_the_end(
         exit = stop.requested() => return Ok(exit),
         read = asker::read_answers(&mut cli.global) => read?,
     }
-    let world = World::open((cli.global, typed), environment, working_folder()?, Arc::clone(screen)).await?;
+    let rows = cli.verb.team_file().map_or(Rows::OfFolder, Rows::OfTeam);
+    let world = World::open((cli.global, typed), environment, working_folder()?, (Arc::clone(screen), rows)).await?;
     let world = world.traced(tracer).with_args_text(args_text).with_tape().await?;
     let result = tokio::select! {
         biased;
@@ -173,6 +174,9 @@ async fn to_the_end(
         world.close().await;
         if let Ok(store) = world.store() {
             store.leave().await;
+        }
+        if let Some(server) = world.server() {
+            Box::pin(server.close()).await;
         }
         world.write_recording().await
     };

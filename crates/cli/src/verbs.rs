@@ -17,6 +17,8 @@ mod serving;
 mod talk;
 mod typed;
 
+use std::path::Path;
+
 use crate::{
     args::{self, Global, OffersArgs},
     error::Failure,
@@ -115,6 +117,9 @@ dispatch::verbs! {
     /// Manage the members of a team that `serve --team` serves, and their tokens
     #[command(subcommand)]
     Team(safety::team::args::TeamVerb) => safety::team::run;
+    /// Move what Toolrack remembers into another database
+    #[command(subcommand)]
+    Store(safety::store::args::StoreVerb) => safety::store::run, broken;
     /// Look for problems, and say what to do about them
     Doctor(look::doctor::DoctorArgs) => look::doctor::run, broken;
     /// Show which configuration files are used, what they configure together, and what is wrong with them
@@ -125,6 +130,15 @@ dispatch::verbs! {
 }
 
 impl Verb {
+    /// The team file that the command line names, which says where the rows of the command are.
+    pub(crate) fn team_file(&self) -> Option<&Path> {
+        match self {
+            Self::Serve(args) => args.team.as_deref(),
+            Self::Team(verb) => verb.team_file(),
+            _ => None,
+        }
+    }
+
     /// Checks what only the process that the user started can see, before it starts anything or asks a daemon.
     ///
     /// # Errors

@@ -5,6 +5,7 @@ mod lent;
 mod notes;
 mod people;
 mod reading;
+mod rows;
 mod tape;
 
 use std::{
@@ -29,7 +30,7 @@ use toolrack_store::{ArtifactBounds, ArtifactFolder, Retention, Store, Uuid};
 use toolrack_team::TenantQuotas;
 use url::Url;
 
-pub(crate) use self::{hosts::Hosts, lent::Borrower, people::Person};
+pub(crate) use self::{hosts::Hosts, lent::Borrower, people::Person, rows::Rows};
 use self::{
     lent::{LentWorld, Need},
     tape::Tape,
@@ -38,7 +39,7 @@ use crate::{
     args::{Global, ONCE, Once},
     asker::{Sampler, Terminal},
     audit::Audited,
-    database,
+    database::{self, Opened, Server},
     editor::Editor,
     error::{Exit, Failure, in_words, with_causes},
     frames,
@@ -71,6 +72,8 @@ pub(crate) struct World {
     has_proxy: bool,
     /// The database; `None` when it cannot be opened. Everything works without it, but slower and with less memory.
     store: Option<Store>,
+    /// The server of that database, if it is no file: the daemon of a team opens the stores of its tenants there.
+    server: Option<Server>,
     /// Asks the user: one reader of stdin for all questions.
     terminal: Arc<Terminal>,
     /// Decides which calls may run: all of them, unless a command sets a gate before it connects.
@@ -147,22 +150,23 @@ impl World {
     /// The world of a command that is run in `folder`.
     ///
     /// # Errors
-    /// When the place of the configuration is unknown, or a `--root` is not a folder.
+    /// When the place of the configuration is unknown, a `--root` is not a folder, or the database of a team cannot be
+    /// opened.
     pub(crate) async fn open(
         (global, typed): (Global, Vec<Typed>),
         mut environment: Environment,
         folder: PathBuf,
-        screen: Arc<Screen>,
+        (screen, rows): (Arc<Screen>, Rows<'_>),
     ) -> Result<Self, Failure> {
         // Removes the variable, so that no server and no placeholder gets it.
         let key = environment.take(secrets::VARIABLE);
         let places = Places::from_env(&environment).map_err(|error| Failure::config(error.to_string()))?;
         let roots = global.root.iter().map(|folder| root(folder)).collect::<Result<_, _>>()?;
-        let store = match Store::open(database::file(&places)).await {
-            Ok(store) => Some(store),
-            Err(error) => {
-                screen.warning(&with_causes(&error));
-                None
+        let (store, server) = match rows.open(&places, &environment).await? {
+            Ok(Opened { store, server }) => (Some(store), server),
+            Err(failure) => {
+                screen.warning(&failure.message);
+                (None, None)
             }
         };
         let proxies = PROXIES.iter().filter_map(|name| environment.get(name)?.to_str());
@@ -191,6 +195,7 @@ impl World {
             typed,
             has_proxy,
             store,
+            server,
             stored,
             secrets,
             egress,

@@ -284,16 +284,25 @@ impl Daemon {
             sessions: sessions.clone(),
         };
         let pages = dashboard::router().layer(middleware::from_fn(once_applied));
+        let (for_team, team) = match team {
+            Some(Team { tenants, authority, door, for_tenants, forget }) => {
+                let authority = Arc::new(authority);
+                (Some(Arc::clone(&authority)), Some((tenants, authority, door, for_tenants, forget)))
+            }
+            None => (None, None),
+        };
         let mut router = ROUTES.clone().merge(pages).layer(middleware::map_request(move |mut request: Request| {
             services.add_to(request.extensions_mut());
+            if let Some(authority) = &for_team {
+                request.extensions_mut().insert(Arc::clone(authority));
+            }
             ready(request)
         }));
-        if let Some(Team { tenants, authority, door, for_tenants, forget }) = team {
+        if let Some((tenants, authority, door, for_tenants, forget)) = team {
             let tenants = tenants_of(&site, tenants, for_tenants, &world, &tasks);
             let removals = Removals { store: authority.store().clone(), tenants: Arc::clone(&tenants), forget };
             tasks.spawn(removals.run(authority.changes(), world.ending.clone()));
             router = router.layer(middleware::from_fn_with_state(tenants, tenants::of_member)).merge(door.router());
-            let authority = Arc::new(authority);
             tasks.spawn(Arc::clone(&authority).watch(world.ending.clone()));
             guard = guard.with_team(Members::new(authority, door));
         }

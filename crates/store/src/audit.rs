@@ -20,6 +20,8 @@ pub(crate) use chain::append;
 pub use chain::{BadChainEnd, ChainEnd, hex};
 pub use entry::{DoorRefusal, Entry};
 pub use retention::KeepAudit;
+#[cfg(feature = "postgres")]
+pub(crate) use verify::verify;
 pub use verify::{Break, Chain};
 pub use writer::{AuditLog, AuditWriter, Hide};
 

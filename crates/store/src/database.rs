@@ -4,6 +4,8 @@
 //! in a file for each. Futures of Postgres are large, and boxed, so that a program on SQLite does not copy them around.
 
 #[cfg(feature = "postgres")]
+mod copy;
+#[cfg(feature = "postgres")]
 pub(crate) mod postgres;
 mod query;
 pub(crate) mod sqlite;
@@ -12,6 +14,8 @@ use std::{path::Path, sync::Arc};
 
 use sqlx::{Sqlite, SqliteConnection, pool::PoolConnection};
 
+#[cfg(feature = "postgres")]
+pub(crate) use copy::{clear, copy, count};
 pub(crate) use query::{Bind, Query, QueryBuilder, query, query_scalar, values};
 
 use crate::{Store, StoreError};
@@ -96,6 +100,19 @@ impl Transaction {
 
     pub(crate) fn place(&self) -> &Place {
         &self.place
+    }
+
+    /// Milliseconds since 1970, by the clock that all who use the database share: that of this machine for a file, and that
+    /// of the server for Postgres, whose clients may be minutes apart.
+    pub(crate) async fn clock(&mut self) -> Result<i64, StoreError> {
+        match &self.on {
+            On::Reading(_) | On::Writing(_) => Ok(chrono::Utc::now().timestamp_millis()),
+            #[cfg(feature = "postgres")]
+            On::Postgres(_) => {
+                let clock = "SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint";
+                Box::pin(query_scalar(clock).fetch_one(self)).await
+            }
+        }
     }
 
     /// Runs the statements of a script.

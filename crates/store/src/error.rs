@@ -153,6 +153,16 @@ mod code {
 }
 
 impl StoreError {
+    /// Whether the database did not answer, so that it is worth to ask again after a while.
+    #[must_use]
+    pub(crate) fn may_pass(&self) -> bool {
+        let problem = match self {
+            Self::Database { problem, .. } => *problem,
+            _ => return false,
+        };
+        matches!(problem, DatabaseProblem::Unreachable | DatabaseProblem::Connections | DatabaseProblem::Busy)
+    }
+
     pub(crate) fn from_sqlx(doing: &'static str, path: &Path, error: sqlx::Error) -> Self {
         let path = path.to_owned();
         match primary_code(&error) {

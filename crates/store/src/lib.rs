@@ -84,6 +84,8 @@ mod database;
 mod error;
 pub mod journal;
 mod log;
+#[cfg(feature = "postgres")]
+mod moving;
 mod owner;
 mod pins;
 mod quotas;
@@ -109,6 +111,8 @@ pub use artifacts::{ArtifactBounds, ArtifactFolder, Piece, ReadError};
 pub use database::postgres::{Database, DatabaseSettings};
 pub use error::{DatabaseProblem, StoreError};
 pub use log::{LogLine, LogQuery};
+#[cfg(feature = "postgres")]
+pub use moving::{MoveError, Moved};
 pub use owner::{Owner, Whose};
 pub use pins::{Pinned, QuarantinedTool};
 pub use quotas::QuotaUse;
@@ -166,6 +170,24 @@ impl Store {
 
     async fn open_within(path: PathBuf, patience: Duration) -> Result<Self, StoreError> {
         Ok(Self::of(sqlite::File::open(&path, patience).await?))
+    }
+
+    /// Whether the file has rows that a user would miss: of the audit log, secrets, conversations, or a team. On
+    /// Postgres, `false`.
+    ///
+    /// # Errors
+    /// [`StoreError`] when the database fails.
+    pub async fn is_worth_moving(&self) -> Result<bool, StoreError> {
+        if !matches!(self.backend, Backend::Sqlite(_)) {
+            return Ok(false);
+        }
+        let mut transaction = self.read("looking for rows").await?;
+        database::query_scalar(
+            "SELECT EXISTS (SELECT 1 FROM audit) OR EXISTS (SELECT 1 FROM vault) OR EXISTS (SELECT 1 FROM sessions) \
+             OR EXISTS (SELECT 1 FROM sqlite_schema WHERE name = 'team_schema')",
+        )
+        .fetch_one(&mut transaction)
+        .await
     }
 
     fn of(file: sqlite::File) -> Self {

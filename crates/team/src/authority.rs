@@ -1,12 +1,21 @@
 //! Which member of the team a token proves, and until when.
 
-use std::{collections::HashMap, fmt, sync::Arc, time::Duration};
+use std::{
+    collections::HashMap,
+    fmt,
+    pin::pin,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use chrono::{DateTime, Utc};
 use parking_lot::Mutex;
 use tokio::{
     sync::watch,
-    time::{MissedTickBehavior, interval},
+    time::{MissedTickBehavior, interval, timeout},
 };
 use tokio_util::sync::CancellationToken;
 use toolrack_host::Principal;
@@ -23,6 +32,9 @@ use crate::{
 /// How often [`Authority::watch`] asks the store whether the team has changed. After this time, a revoked token is no
 /// longer valid.
 const ROUND: Duration = Duration::from_millis(500);
+
+/// How long the store may take to answer [`Authority::watch`] before it counts as one that does not answer.
+const SLOW: Duration = Duration::from_secs(2);
 
 /// The most tokens that are kept in memory. Beyond that, the authority forgets the tokens that no request uses.
 const MAX_KNOWN: usize = 10_000;
@@ -154,6 +166,8 @@ pub struct Authority {
     known: Mutex<KnownTokens>,
     /// Notifies of each change of the team, after ending the tokens that the change revoked.
     changes: watch::Sender<()>,
+    /// Whether the store did not answer when [`Self::watch`] asked it last.
+    is_away: AtomicBool,
 }
 
 /// The tokens in memory, in the state of the team at `version`.
@@ -173,7 +187,8 @@ impl Authority {
     /// Creates the authority over the members and tokens in `store`. [`Self::watch`] has to run at the same time.
     #[must_use]
     pub fn new(store: TeamStore) -> Self {
-        Self { store, issuers: None, refusals: None, known: Mutex::default(), changes: watch::Sender::new(()) }
+        let (known, changes, is_away) = (Mutex::default(), watch::Sender::new(()), AtomicBool::new(false));
+        Self { store, issuers: None, refusals: None, known, changes, is_away }
     }
 
     /// The store with the members.
@@ -187,6 +202,12 @@ impl Authority {
     #[must_use]
     pub fn changes(&self) -> watch::Receiver<()> {
         self.changes.subscribe()
+    }
+
+    /// Whether the store answers, as far as [`Self::watch`] has noticed: for about three seconds, this may be wrong.
+    #[must_use]
+    pub fn has_store(&self) -> bool {
+        !self.is_away.load(Ordering::Relaxed)
     }
 
     /// Also accepts the tokens of `issuers`. An issuer's statement about a person is valid until the token ends.
@@ -278,7 +299,7 @@ impl Authority {
                 _ = rounds.tick() => {}
             }
             self.known.lock().end_those_whose_time_is_over(Utc::now());
-            match self.look_again().await {
+            match self.looked().await {
                 Ok(()) => has_warned = false,
                 Err(error) if !has_warned => {
                     has_warned = true;
@@ -287,6 +308,20 @@ impl Authority {
                 Err(_) => {}
             }
         }
+    }
+
+    /// Looks for changes, and notes whether the store answers.
+    async fn looked(&self) -> Result<(), StoreError> {
+        let mut looking = pin!(self.look_again());
+        let looked = match timeout(SLOW, &mut looking).await {
+            Ok(looked) => looked,
+            Err(_) => {
+                self.is_away.store(true, Ordering::Relaxed);
+                looking.await
+            }
+        };
+        self.is_away.store(looked.is_err(), Ordering::Relaxed);
+        looked
     }
 
     /// Reads the tokens in memory again if the team has changed.

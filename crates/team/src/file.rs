@@ -1,5 +1,7 @@
 //! The team file, `team.toml`, which the operator of a team writes.
 
+mod store;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     num::NonZeroU8,
@@ -13,6 +15,7 @@ use toolrack_host::{
 };
 use url::Url;
 
+pub use self::store::{StoreTable, StoreUrl, UrlCommand, UrlFile};
 use crate::quotas::Limits;
 
 /// A team: its address, its tenants, the provider of its people, and the issuers that it trusts.
@@ -44,6 +47,8 @@ use crate::quotas::Limits;
 pub struct TeamFile {
     /// The address under which people and clients reach the daemon, without a path: `https://tools.example`.
     pub url: Url,
+    /// The Postgres database that has all rows; without it, they are in files.
+    pub store: Option<StoreTable>,
     /// The provider that signs people in, with OpenID Connect.
     pub sign_in: Option<SignInProvider>,
     /// The tenants.
@@ -179,8 +184,11 @@ fn groups_claim() -> String {
 #[non_exhaustive]
 pub enum BadTeamFile {
     /// It is not TOML, or has an unknown field.
-    #[error("the team file cannot be understood: {0}")]
-    Syntax(Box<toml_edit::de::Error>),
+    #[error("the team file cannot be understood: {why}")]
+    Syntax {
+        /// The line and the reason, without the line itself, which may contain a password.
+        why: String,
+    },
     /// An address cannot be used.
     #[error("`{field}` of the team file is `{url}`: it must be https (http only for this machine), {needs}")]
     Url {
@@ -226,7 +234,10 @@ impl TeamFile {
     /// # Errors
     /// [`BadTeamFile`]
     pub fn parse(text: &str, folder: &Path) -> Result<Self, BadTeamFile> {
-        let mut team: Self = toml_edit::de::from_str(text).map_err(|error| BadTeamFile::Syntax(Box::new(error)))?;
+        let mut team: Self = toml_edit::de::from_str(text).map_err(|error| syntax(text, &error))?;
+        if let Some(StoreTable { url: StoreUrl::File(UrlFile { file }), .. }) = &mut team.store {
+            *file = folder.join(&*file);
+        }
         for tenant in &mut team.tenants {
             check_tenant(&tenant.id)?;
             if tenant.home.as_os_str().is_empty() {
@@ -279,6 +290,26 @@ impl TeamFile {
         }
         Ok(())
     }
+}
+
+/// What is wrong with `text`, without the passwords of URLs in it.
+fn syntax(text: &str, error: &toml_edit::de::Error) -> BadTeamFile {
+    let before = error.span().and_then(|span| text.get(..span.start));
+    let line = before.map(|before| format!("line {}: ", before.matches('\n').count() + 1)).unwrap_or_default();
+    BadTeamFile::Syntax { why: line + &without_passwords(error.message()) }
+}
+
+/// Puts `***` in the place of what stands between `://` and `@`.
+fn without_passwords(text: &str) -> String {
+    let mut parts = text.split("://");
+    let first = parts.next().unwrap_or_default().to_owned();
+    parts.fold(first, |shown, part| {
+        let end = part.find(|c: char| c.is_whitespace() || c == '"').unwrap_or(part.len());
+        match part[..end].rfind('@') {
+            Some(at) => format!("{shown}://***{}", &part[at..]),
+            None => format!("{shown}://{part}"),
+        }
+    })
 }
 
 /// Checks an address over which secrets go: https, or this machine.

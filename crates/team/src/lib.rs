@@ -61,7 +61,10 @@ pub use authority::{Authority, ProvedToken, Unavailable};
 pub use door::{BadFrontDoor, FrontDoor};
 pub use endpoint::Endpoint;
 pub use fetch::Unreachable;
-pub use file::{BadTeamFile, OwnServersAllowed, SignInProvider, TeamFile, Tenant, TrustedIssuer};
+pub use file::{
+    BadTeamFile, OwnServersAllowed, SignInProvider, StoreTable, StoreUrl, TeamFile, Tenant, TrustedIssuer, UrlCommand,
+    UrlFile,
+};
 pub use issuers::{Issuers, Vouched};
 pub use members::{Claims, NotAMember};
 pub use quotas::{Holder, Limits, Meter, TenantQuotas, Usage, holder_of_member};

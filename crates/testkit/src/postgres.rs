@@ -33,9 +33,9 @@ CREATE DATABASE toolrack OWNER toolrack
 SQL
 "#;
 
-/// Copies the files, and becomes the server.
+/// Copies the files unless they are there, and becomes the server.
 const RUN: &str = r#"
-cp -R "$MADE" data && exec "$BIN/postgres" -D data -c listen_addresses= -c unix_socket_directories="$PWD" \
+{ test -d data || cp -R "$MADE" data; } && rm -f data/postmaster.pid && exec "$BIN/postgres" -D data -c listen_addresses= -c unix_socket_directories="$PWD" \
     -c fsync=off -c shared_buffers=16MB -c max_connections=60 -c autovacuum=off -c max_prepared_transactions=0
 "#;
 
@@ -54,13 +54,50 @@ impl Postgres {
     #[must_use]
     pub fn start() -> Self {
         let programs = programs();
-        let made = files(&programs);
         let folder = folder();
-        let mut run = script(RUN, folder.path(), &programs);
-        run.env("MADE", made).stderr(Stdio::piped());
-        let mut server = run.spawn().expect("starting Postgres");
-        wait_for(&mut server, READY);
+        let server = running(&programs, folder.path());
         Self { folder, server }
+    }
+
+    /// Ends it at once, as a crash would. Its data stay.
+    ///
+    /// # Panics
+    /// When it cannot be waited for.
+    pub fn stop(&mut self) {
+        let _ = kill(Pid::from_raw(self.server.id().cast_signed()), Signal::SIGQUIT);
+        self.server.wait().expect("the end of Postgres");
+    }
+
+    /// Starts it again with the same data, after [`Self::stop`].
+    ///
+    /// # Panics
+    /// When it does not start.
+    pub fn start_again(&mut self) {
+        self.server = running(&programs(), self.folder.path());
+    }
+
+    /// What `sql` returns for `role`, past all programs: a line for each row, with `|` between columns. With a tenant, in
+    /// a transaction as that tenant.
+    ///
+    /// # Panics
+    /// When the database refuses it.
+    #[must_use]
+    pub fn rows(&self, role: &str, tenant: Option<&str>, sql: &str) -> String {
+        let mut psql = Command::new("psql");
+        psql.args([
+            "--no-psqlrc",
+            "--quiet",
+            "--tuples-only",
+            "--no-align",
+            "--set=ON_ERROR_STOP=1",
+            "--single-transaction",
+        ]);
+        if let Some(tenant) = tenant {
+            psql.arg("--command").arg(format!("SET LOCAL toolrack.tenant = '{tenant}'"));
+        }
+        let said = psql.arg("--command").arg(sql).arg(self.url_of(role, "toolrack")).output().expect("running psql");
+        assert!(said.status.success(), "{}", String::from_utf8_lossy(&said.stderr));
+        String::from_utf8_lossy(&said.stdout).trim_end().to_owned()
     }
 
     /// The URL of its database, for the role that owns it.
@@ -81,6 +118,16 @@ impl Postgres {
     pub fn folder(&self) -> &Path {
         self.folder.path()
     }
+}
+
+/// Starts the server in `folder`, and returns when it can be used.
+fn running(programs: &Path, folder: &Path) -> Child {
+    let made = files(programs);
+    let mut run = script(RUN, folder, programs);
+    run.env("MADE", made).stderr(Stdio::piped());
+    let mut server = run.spawn().expect("starting Postgres");
+    wait_for(&mut server, READY);
+    server
 }
 
 impl Postgres {

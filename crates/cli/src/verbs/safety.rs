@@ -4,5 +4,6 @@ pub(crate) mod audit;
 pub(crate) mod policy;
 pub(crate) mod secret;
 pub(crate) mod sign_in;
+pub(crate) mod store;
 pub(crate) mod team;
 pub(crate) mod trust;

@@ -126,6 +126,7 @@ impl World {
             typed: Vec::new(),
             has_proxy: self.has_proxy,
             store: self.store.clone(),
+            server: None,
             tracer: None,
             stored: Arc::clone(&self.stored),
             secrets: Arc::clone(&self.secrets),

@@ -133,6 +133,8 @@ mod team_own;
 #[cfg(test)]
 mod team_person;
 #[cfg(test)]
+mod team_postgres;
+#[cfg(test)]
 mod team_removed;
 #[cfg(test)]
 mod team_servers;

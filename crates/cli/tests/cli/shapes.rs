@@ -108,6 +108,8 @@ fn asked(usage: &Usage) -> Vec<&'static str> {
         "team revoke" => vec!["--member", "ann"],
         "team audit" => vec!["--team", "team.toml", "--limit", "1"],
         "team quotas" => vec!["--team", "team.toml"],
+        // Where there are no rows, it needs no database.
+        "store migrate" => vec!["--team", "team.toml", "--from", "sqlite:none", "--to", "postgres://127.0.0.1:1/none"],
         "serve" => vec!["--listen", "127.0.0.1:0", "--with-parent"],
         "sessions rename" => vec!["last", "another"],
         "sessions delete" => vec!["last", "--yes"],

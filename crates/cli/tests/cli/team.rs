@@ -44,25 +44,34 @@ impl Team {
 
     /// The same, with these settings of each tenant.
     pub(crate) fn with_settings(settings: &str, servers: impl Fn(&'static str) -> Vec<(&'static str, Value)>) -> Self {
-        Self::made(("", settings), &[], servers)
+        Self::made(("", settings, None), &[], servers)
     }
 
     /// The same, with more lines about the tenant `acme` in the team file.
     pub(crate) fn with_tenant(acme: &str, servers: impl Fn(&'static str) -> Vec<(&'static str, Value)>) -> Self {
-        Self::made((acme, ""), &[], servers)
+        Self::made((acme, "", None), &[], servers)
+    }
+
+    /// The same, with these settings of each tenant, and all rows in the Postgres at `url`.
+    pub(crate) fn on_postgres(
+        url: &str,
+        settings: &str,
+        servers: impl Fn(&'static str) -> Vec<(&'static str, Value)>,
+    ) -> Self {
+        Self::made(("", settings, Some(url)), &[], servers)
     }
 
     /// A team whose tenants end after this time without a request.
     fn idle_after(time: &str) -> Self {
-        Self::made(("", ""), &["--agent-idle", time], |tenant| vec![(tenant, fake(&[]))])
+        Self::made(("", "", None), &["--agent-idle", time], |tenant| vec![(tenant, fake(&[]))])
     }
 
     fn made(
-        (acme, settings): (&str, &str),
+        (acme, settings, postgres): (&str, &str, Option<&str>),
         more: &[&str],
         servers: impl Fn(&'static str) -> Vec<(&'static str, Value)>,
     ) -> Self {
-        let rack = Rack::with(&[("own", fake(&[]))]).env("CANARY_DAEMON", "canary-of-the-daemon");
+        let mut rack = Rack::with(&[("own", fake(&[]))]).env("CANARY_DAEMON", "canary-of-the-daemon");
         let root = rack.home.root().join("team");
         for tenant in ["acme", "bolt"] {
             let home = root.join("tenants").join(tenant);
@@ -71,14 +80,18 @@ impl Team {
             fs::write(home.join("toolrack.toml"), settings).unwrap();
         }
         let tenants = format!("[[tenants]]\nid = \"acme\"\n{acme}\n[[tenants]]\nid = \"bolt\"\n");
-        let file = format!("url = \"http://127.0.0.1:1\"\n{tenants}");
+        let mut file = format!("url = \"http://127.0.0.1:1\"\n{tenants}");
+        if let Some(url) = postgres {
+            rack = rack.env("DATABASE_OF_THE_TEAM", url);
+            file += "[store]\nurl = \"${DATABASE_OF_THE_TEAM}\"\n";
+        }
         fs::write(root.join("team.toml"), file).unwrap();
         let daemon = Self::daemon(&rack, more);
         Self { rack, daemon }
     }
 
     /// Serves the team of the home.
-    fn daemon(rack: &Rack, more: &[&str]) -> Daemon {
+    pub(crate) fn daemon(rack: &Rack, more: &[&str]) -> Daemon {
         let path = rack.home.root().join("team/team.toml");
         Daemon::start(rack, &[&["--team", path.to_str().unwrap(), "--allow", "*"], more].concat())
     }

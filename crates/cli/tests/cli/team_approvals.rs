@@ -26,7 +26,7 @@ fn json_of(team: &Team, path: &str, token: &str) -> Value {
 }
 
 /// The newest question that the member with this token may answer, once there is one.
-fn question(team: &Team, token: &str) -> Value {
+pub(crate) fn question(team: &Team, token: &str) -> Value {
     let from = Instant::now();
     loop {
         let open = json_of(team, "/api/v1/approvals", token)["approvals"].as_array().unwrap().clone();
@@ -38,26 +38,26 @@ fn question(team: &Team, token: &str) -> Value {
 }
 
 /// The status and the code of an answer to `question`.
-fn answer(team: &Team, token: &str, question: &Value, answer: &Value) -> (u16, String) {
+pub(crate) fn answer(team: &Team, token: &str, question: &Value, answer: &Value) -> (u16, String) {
     let path = format!("/api/v1/approvals/{}", question["id"].as_str().unwrap());
     let (status, body) = team.ask("POST", &path, token, &answer.to_string());
     let body: Value = serde_json::from_str(&body).unwrap_or_default();
     (status, body["error"]["code"].as_str().unwrap_or_default().to_owned())
 }
 
-fn call(team: &Team, token: &str, tool: &str, arguments: Value) -> TcpStream {
+pub(crate) fn call(team: &Team, token: &str, tool: &str, arguments: Value) -> TcpStream {
     let call = json!({ "tool": tool, "arguments": arguments }).to_string();
     team.send("POST", "/api/v1/calls", token, &call)
 }
 
-fn rest(mut stream: TcpStream) -> String {
+pub(crate) fn rest(mut stream: TcpStream) -> String {
     let mut text = String::new();
     stream.read_to_string(&mut text).unwrap();
     text
 }
 
 /// The members whose calls of `echo` run without a question, as the member with this token sees it.
-fn standing(team: &Team, token: &str) -> Vec<String> {
+pub(crate) fn standing(team: &Team, token: &str) -> Vec<String> {
     let answers = json_of(team, "/api/v1/answers", token)["answers"].as_array().unwrap().clone();
     let of_echo = answers.iter().filter(|answer| answer["tool"] == "echo");
     let mut members: Vec<_> = of_echo.map(|answer| answer["member"].as_str().unwrap_or("all").to_owned()).collect();

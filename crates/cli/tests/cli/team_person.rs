@@ -35,7 +35,7 @@ pub(crate) fn give(team: &Team, token: &str, value: &str) {
     assert_eq!((status, &*answer), (204, ""));
 }
 
-fn variable(team: &Team, token: &str, name: &str) -> String {
+pub(crate) fn variable(team: &Team, token: &str, name: &str) -> String {
     team.call(token, "mcp__mine__env", &json!({ "name": name }).to_string())
 }
 

@@ -1,6 +1,6 @@
 //! Health and metrics, for programs that monitor the daemon.
 
-use std::fmt::Write as _;
+use std::{fmt::Write as _, sync::Arc};
 
 use axum::{
     Extension, Json,
@@ -8,7 +8,7 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use serde::Serialize;
-use toolrack_team::{Holder, Usage};
+use toolrack_team::{Authority, Holder, Usage};
 use utoipa::ToSchema;
 
 use super::{State, servers};
@@ -17,7 +17,7 @@ use crate::world::World;
 /// The health of the daemon.
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct Health {
-    /// `ok`, `starting` or `ending`.
+    /// `ok`, `starting`, `waiting` or `ending`.
     status: &'static str,
     /// Why it is not `ok`. It holds no names, because no token is needed to see it.
     reason: Option<String>,
@@ -28,6 +28,10 @@ impl Health {
 
     fn starting(reason: impl Into<String>) -> Self {
         Self { status: "starting", reason: Some(reason.into()) }
+    }
+
+    fn waiting(reason: impl Into<String>) -> Self {
+        Self { status: "waiting", reason: Some(reason.into()) }
     }
 
     fn ending() -> Self {
@@ -41,25 +45,28 @@ pub(super) async fn health() -> Json<Health> {
     Json(Health::OK)
 }
 
-/// Whether the daemon has applied the configuration, has tried to connect each server once, and is not ending. A
-/// configuration with unusable parts counts as applied once the rest of it runs; the list of servers reports the
-/// problems.
+/// Whether the daemon has applied the configuration, has tried to connect each server once, reaches the database of its
+/// team, and is not ending. A configuration with unusable parts counts as applied once the rest of it runs; the list of
+/// servers reports the problems.
 #[utoipa::path(get, path = "/ready", tag = "health", security(()),
     responses((status = 200, body = Health, description = "It is ready"),
         (status = 503, body = Health, description = "It is not, for this reason")))]
-pub(super) async fn ready(Extension(world): State) -> Response {
-    match not_ready(&world) {
+pub(super) async fn ready(Extension(world): State, team: Option<Extension<Arc<Authority>>>) -> Response {
+    match not_ready(&world, team.as_deref().map(|authority| &**authority)) {
         Some(health) => (StatusCode::SERVICE_UNAVAILABLE, Json(health)).into_response(),
         None => Json(Health::OK).into_response(),
     }
 }
 
-fn not_ready(world: &World) -> Option<Health> {
+fn not_ready(world: &World, team: Option<&Authority>) -> Option<Health> {
     if world.ending.is_cancelled() {
         return Some(Health::ending());
     }
     if !world.is_applied() {
         return Some(Health::starting("the configuration has not been applied yet"));
+    }
+    if team.is_some_and(|authority| !authority.has_store()) {
+        return Some(Health::waiting("the database of the team does not answer"));
     }
     let connecting = toolrack_host::State::Connecting.word();
     match world.host.states().into_iter().filter(|(_, word)| *word == connecting).count() {

@@ -96,7 +96,11 @@ impl Store {
     }
 }
 
-async fn verify(connection: &mut Transaction, known: Option<ChainEnd>) -> Result<Result<Chain, Break>, StoreError> {
+/// Checks every row that the transaction sees, and that the chain passes through `known`.
+pub(crate) async fn verify(
+    connection: &mut Transaction,
+    known: Option<ChainEnd>,
+) -> Result<Result<Chain, Break>, StoreError> {
     let head = chain::head(connection).await?;
     let base = base(connection).await?;
     let mut walk = Walk { next: base.map_or(1, |(first, _)| first), hash: base.map_or(NOTHING, |(_, hash)| hash) };

@@ -28,6 +28,11 @@ const BATCH: usize = 512;
 /// How long the writer collects facts before it writes them, so that a short command writes only once, at its end.
 const COLLECT_FOR: Duration = Duration::from_millis(250);
 
+const WRITING: &str = "writing the audit log";
+
+/// How long the writer waits before it asks again for a database that does not answer.
+const PAUSE: Duration = Duration::from_millis(500);
+
 /// Returns a text without the secrets in it.
 pub type Hide = Arc<dyn Fn(&str) -> String + Send + Sync>;
 
@@ -200,7 +205,7 @@ impl AuditWriter {
         if lost > 0 {
             entries.push((Utc::now().timestamp_millis(), Entry { count: Some(lost), ..Entry::of_kind("lost") }));
         }
-        if let Err(error) = self.store.keep_audit(&entries).await {
+        if let Err(error) = self.keep(&entries).await {
             self.lost.fetch_add(lost + told, Ordering::Relaxed);
             tracing::warn!("{told} rows of the audit log are lost: {error}");
             return;
@@ -208,6 +213,26 @@ impl AuditWriter {
         if let Err(error) = self.forget().await {
             tracing::warn!("{error}");
         }
+    }
+
+    /// Adds `entries` to the chain. While the database does not answer, it waits, and facts wait in the queue.
+    async fn keep(&self, entries: &[(i64, Entry)]) -> Result<(), StoreError> {
+        let mut has_warned = false;
+        let mut transaction = loop {
+            match self.store.begin(WRITING).await {
+                Err(error) if error.may_pass() && !*self.end.borrow() => {
+                    if !has_warned {
+                        tracing::warn!("{error}: the audit log waits for it");
+                        has_warned = true;
+                    }
+                    sleep(PAUSE).await;
+                }
+                begun => break begun?,
+            }
+        };
+        // Written once: it is not known of a commit that failed whether it has happened.
+        chain::append(&mut transaction, entries).await?;
+        transaction.commit().await
     }
 
     async fn forget(&self) -> Result<(), StoreError> {
@@ -220,11 +245,11 @@ impl AuditWriter {
     }
 }
 
+#[cfg(test)]
 impl Store {
     /// Adds `entries`, each with its time, to the end of the chain.
     pub(super) async fn keep_audit(&self, entries: &[(i64, Entry)]) -> Result<(), StoreError> {
-        let doing = "writing the audit log";
-        let mut transaction = self.begin(doing).await?;
+        let mut transaction = self.begin(WRITING).await?;
         chain::append(&mut transaction, entries).await?;
         transaction.commit().await
     }

@@ -244,6 +244,20 @@ impl QueryBuilder {
         self
     }
 
+    /// Pushes the name of a table or a column.
+    #[cfg(feature = "postgres")]
+    pub(crate) fn push_name(&mut self, name: &str) -> &mut Self {
+        self.sql.push('"');
+        self.sql.push_str(&name.replace('"', "\"\""));
+        self.push("\"")
+    }
+
+    /// The text alone.
+    #[cfg(feature = "postgres")]
+    pub(crate) fn into_sql(self) -> String {
+        self.sql
+    }
+
     pub(crate) fn push_bind(&mut self, value: impl Bind) -> &mut Self {
         self.values.push(value.value());
         self.sql.push('$');

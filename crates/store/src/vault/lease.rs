@@ -2,7 +2,6 @@
 
 use std::{fmt, time::Duration};
 
-use chrono::Utc;
 use tokio::time::{Instant, sleep};
 use uuid::Uuid;
 
@@ -38,7 +37,7 @@ impl fmt::Debug for Lease {
 impl Vault {
     /// Takes the lease of this name for `length`, at most 10 minutes. `None` when another process holds it.
     ///
-    /// It expires by the system's clock, which all processes of the machine share.
+    /// It expires by the clock of the database: for a file, that of the machine, which all its processes share.
     ///
     /// # Errors
     /// [`VaultError::Name`], or the database fails.
@@ -106,11 +105,12 @@ impl Lease {
 
     /// Fails if the lease is lost. Call it in the transaction whose write depends on the lease.
     pub(super) async fn check(&self, transaction: &mut Transaction) -> Result<(), VaultError> {
+        let now = transaction.clock().await?;
         let holder: Option<Vec<u8>> =
             query_scalar("SELECT holder FROM leases WHERE space = $1 AND name = $2 AND ends_at > $3")
                 .bind(self.space.as_str())
                 .bind(&self.name)
-                .bind(now())
+                .bind(now)
                 .fetch_optional(transaction)
                 .await?;
         if holder.as_deref() == Some(&self.holder[..]) {
@@ -122,7 +122,8 @@ impl Lease {
 
 impl Store {
     async fn is_leased(&self, space: Space, name: &str) -> Result<bool, StoreError> {
-        let now = now();
+        let mut transaction = self.read(TAKING).await?;
+        let now = transaction.clock().await?;
         query_scalar(
             "SELECT EXISTS (SELECT 1 FROM leases WHERE space = $1 AND name = $2 AND ends_at > $3 AND ends_at <= $4)",
         )
@@ -130,7 +131,7 @@ impl Store {
         .bind(name)
         .bind(now)
         .bind(now + milliseconds(MAX_LEASE))
-        .fetch_one(&mut self.read(TAKING).await?)
+        .fetch_one(&mut transaction)
         .await
     }
 
@@ -138,7 +139,7 @@ impl Store {
         let holder = *Uuid::now_v7().as_bytes();
         let mut transaction = self.begin(TAKING).await?;
         // Read the clock only now: beginning the transaction may have taken seconds.
-        let now = now();
+        let now = transaction.clock().await?;
         let taken = query(
             "INSERT INTO leases (space, name, holder, ends_at) VALUES ($1, $2, $3, $4) \
              ON CONFLICT (space, name) DO UPDATE SET holder = excluded.holder, ends_at = excluded.ends_at \
@@ -160,9 +161,4 @@ impl Store {
 
 fn milliseconds(length: Duration) -> i64 {
     i64::try_from(length.as_millis()).unwrap_or(i64::MAX)
-}
-
-/// Milliseconds since 1970.
-fn now() -> i64 {
-    Utc::now().timestamp_millis()
 }

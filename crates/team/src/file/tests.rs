@@ -61,3 +61,48 @@ fn a_provider_on_this_machine_needs_no_https_and_its_secret_is_in_no_debug_text(
     assert!(!format!("{team:?}").contains("s3cret"));
     assert_eq!(team.sign_in.unwrap().scopes, ["profile", "email"]);
 }
+
+#[test]
+fn a_team_names_its_database_and_how_long_that_may_take() {
+    let of = |table: &str| TeamFile::parse(&format!("{FILE}\n[store]\n{table}"), Path::new("/team"));
+    let store =
+        of("url = \"${DATABASE}\"\nmost_connections = 5\nconnect_timeout = \"500ms\"\nlock_timeout = 2").unwrap();
+    let store = store.store.unwrap();
+    assert!(matches!(&store.url, StoreUrl::Text(text) if text == "${DATABASE}"));
+    assert_eq!(store.most_connections.map(u32::from), Some(5));
+    assert_eq!(store.connect_timeout, Some(std::time::Duration::from_millis(500)));
+    assert_eq!(store.lock_timeout, Some(std::time::Duration::from_secs(2)));
+    assert_eq!(store.acquire_timeout, None);
+    let file = of("url = { file = \"url.txt\" }").unwrap().store.unwrap().url;
+    assert!(matches!(file, StoreUrl::File(UrlFile { file }) if file == Path::new("/team/url.txt")));
+    let command = of("url = { command = [\"vault\", \"read\"] }").unwrap().store.unwrap().url;
+    assert!(matches!(command, StoreUrl::Command(UrlCommand { command }) if command == ["vault", "read"]));
+    for wrong in ["lock_timeout = 0", "lock_timeout = \"5 fortnights\"", "lock_timeout = true"] {
+        let error = of(&format!("url = \"postgres://h/n\"\n{wrong}")).unwrap_err().to_string();
+        assert!(error.contains("a time such as") && error.contains("line "), "{error}");
+    }
+    assert!(of("most_connections = 5").unwrap_err().to_string().contains("url"));
+    assert!(of("url = \"postgres://h/n\"\nmost_connections = 0").is_err());
+}
+
+#[test]
+fn no_error_and_no_debug_text_has_the_password_of_the_database() {
+    let of = |table: &str| TeamFile::parse(&format!("{FILE}\n[store]\n{table}"), Path::new("/team"));
+    let good = of("url = \"postgres://toolrack:pa55@db.example/toolrack\"").unwrap();
+    assert!(!format!("{good:?}").contains("pa55"));
+    for wrong in [
+        "url = \"postgres://toolrack:pa55@db.example/toolrack\nmost_connections = 5",
+        "url = \"postgres://toolrack:pa55@db.example/toolrack\" 5",
+        "url = [\"postgres://toolrack:pa55@db.example/toolrack\"]",
+        "url = { url = \"postgres://toolrack:pa55@db.example/toolrack\" }",
+        "url = { file = [\"postgres://toolrack:pa55@db.example/toolrack\"] }",
+        "url = { file = \"x\", command = [\"postgres://toolrack:pa55@db.example/toolrack\"] }",
+        "most_connections = \"postgres://toolrack:pa55@db.example/toolrack\"",
+        "prepared_statements = \"postgres://toolrack:pa55@db.example/toolrack\"",
+        "uri = \"postgres://toolrack:pa55@db.example/toolrack\"",
+    ] {
+        let error = of(wrong).unwrap_err();
+        assert!(!format!("{error} {error:?}").contains("pa55"), "{error}");
+        assert!(error.to_string().contains("cannot be understood: line "), "{error}");
+    }
+}

@@ -128,7 +128,8 @@ fn others_can_read(_: &Path) -> bool {
 
 /// The database.
 async fn data(world: &World) -> Vec<Check> {
-    let path = database::file(&world.places).display().to_string();
+    let path = world.store().map_or_else(|_| database::file(&world.places), |store| store.path().to_owned());
+    let path = path.display().to_string();
     vec![match world.approvals().await {
         Ok(_) if world.has_store() => Check::good("data", &path, "can be read and written"),
         Ok(_) => Check::bad("data", &path, "cannot be used; agreements, logs and eras are not remembered", Exit::Other),

@@ -138,6 +138,7 @@ const TYPED: &[(&str, &[&str], Ends)] = &[
     ("team remove", &["@"], With(2)),
     ("team audit", &["--team", "@"], With(2)),
     ("team quotas", &["--team", "@"], With(2)),
+    ("store migrate", &["--team", "@"], With(2)),
     ("doctor", &[], With(2)),
     ("doctor", &["--offline"], With(2)),
     ("doctor", &["@"], Examined),

@@ -273,3 +273,28 @@ mod needs_pgbouncer {
         }
     }
 }
+
+/// A clock of the server that is five minutes ahead of the one of this process.
+const AHEAD: &str = "CREATE SCHEMA ahead; CREATE FUNCTION ahead.clock_timestamp() RETURNS timestamptz LANGUAGE sql \
+    AS $$ SELECT pg_catalog.clock_timestamp() + interval '5 minutes' $$";
+
+#[tokio::test]
+async fn a_lease_ends_by_the_clock_of_the_database_whatever_that_of_a_replica_says() {
+    let server = Postgres::start();
+    let _ = connect(&server).await;
+    sqlx::raw_sql(AHEAD).execute(&mut past(&server).await).await.unwrap();
+    let url = format!("{}?options[search_path]=ahead,pg_catalog,public", server.url());
+    let store = Database::connect(DatabaseSettings::new(url)).await.unwrap().store("acme").await.unwrap();
+    let vault = Vault::open(&store, VaultKey::from_bytes([1; 32])).await.unwrap();
+    let minute = Duration::from_secs(60);
+    let lease = vault.try_lease(Space::Token, "a", minute).await.unwrap().unwrap();
+    let ends_at: i64 = server.rows("toolrack", Some("acme"), "SELECT ends_at FROM leases").parse().unwrap();
+    let from_here = ends_at - chrono::Utc::now().timestamp_millis();
+    assert!((340_000..=360_000).contains(&from_here), "{from_here}");
+    assert!(vault.try_lease(Space::Token, "a", minute).await.unwrap().is_none());
+    vault.put_under(&lease, b"renewed").await.unwrap();
+    // By the clock of this process it would stand for two more minutes.
+    let _ = server.rows("toolrack", Some("acme"), "UPDATE leases SET ends_at = ends_at - 240000");
+    assert!(matches!(vault.put_under(&lease, b"late").await, Err(VaultError::LeaseLost { .. })));
+    assert!(vault.try_lease(Space::Token, "a", minute).await.unwrap().is_some());
+}

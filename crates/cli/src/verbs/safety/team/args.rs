@@ -1,6 +1,9 @@
 //! The verbs that manage the members of a team.
 
-use std::{path::PathBuf, time::Duration};
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use clap::{Args, Subcommand, ValueEnum};
 use toolrack_host::{ToolProfile, principal::Role};
@@ -36,6 +39,17 @@ pub(crate) enum TeamVerb {
     Audit(TeamAuditArgs),
     /// Show how much of the quotas of tenants, their members and profiles is used
     Quotas(TeamQuotasArgs),
+}
+
+impl TeamVerb {
+    /// The team file that is named.
+    pub(crate) fn team_file(&self) -> Option<&Path> {
+        match self {
+            Self::Audit(args) => Some(&args.team),
+            Self::Quotas(args) => Some(&args.team),
+            _ => None,
+        }
+    }
 }
 
 /// `team token`.

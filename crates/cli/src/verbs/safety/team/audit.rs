@@ -3,10 +3,7 @@
 use serde::Serialize;
 use toolrack_daemon::shown::audit::Row;
 use toolrack_host::text;
-use toolrack_store::{
-    Store,
-    audit::{AuditQuery, AuditRow},
-};
+use toolrack_store::audit::{AuditQuery, AuditRow};
 use toolrack_team::{TeamFile, Tenant};
 
 use super::args::TeamAuditArgs;
@@ -14,9 +11,10 @@ use crate::{
     database,
     error::{Exit, Failure},
     render::{Cell, Tone, columns},
+    team_file,
     verbs::{
         safety::audit::{newest, render::cells},
-        serving::serve::team::{database_in, read_file},
+        serving::serve::team::store_of,
     },
     wire::World,
 };
@@ -45,12 +43,12 @@ struct Shown {
 }
 
 pub(super) async fn run(args: &TeamAuditArgs, world: &World) -> Result<Exit, Failure> {
-    let file = read_file(&args.team)?;
+    let file = team_file::read(&args.team)?;
     let tenants = chosen(&file, args.tenant.as_deref())?;
     let query = newest(args.newest.clone(), world);
     let mut found = of_the_door(args.tenant.as_deref(), &query, world).await?;
     for tenant in tenants {
-        found.extend(of_tenant(tenant, &query).await?);
+        found.extend(of_tenant(tenant, &query, world).await?);
     }
     // The sort is stable: rows of one log stay in their order.
     found.sort_by_key(|found| found.row.at);
@@ -91,12 +89,8 @@ async fn of_the_door(tenant: Option<&str>, query: &AuditQuery, world: &World) ->
 }
 
 /// The rows of a tenant; none if it was never used.
-async fn of_tenant(tenant: &Tenant, query: &AuditQuery) -> Result<Vec<Found>, Failure> {
-    let path = database_in(&tenant.home);
-    if !path.exists() {
-        return Ok(Vec::new());
-    }
-    let store = Store::open(path).await.map_err(|error| database::unusable(&error))?;
+async fn of_tenant(tenant: &Tenant, query: &AuditQuery, world: &World) -> Result<Vec<Found>, Failure> {
+    let Some(store) = store_of(tenant, world.server()).await? else { return Ok(Vec::new()) };
     let rows = store.audit(query).await;
     store.leave().await;
     let rows = rows.map_err(|error| database::unusable(&error))?;

@@ -3,7 +3,6 @@
 use serde::Serialize;
 use toolrack_daemon::shown::{quotas::Shown, seconds};
 use toolrack_host::text;
-use toolrack_store::Store;
 use toolrack_team::{Holder, Tenant, TenantQuotas, Usage};
 
 use super::{args::TeamQuotasArgs, audit::chosen};
@@ -11,7 +10,8 @@ use crate::{
     database,
     error::{Exit, Failure},
     render::{Cell, Tone, columns},
-    verbs::serving::serve::team::{database_in, read_file},
+    team_file,
+    verbs::serving::serve::team::store_of,
     wire::World,
 };
 
@@ -30,10 +30,10 @@ struct OfTenant {
 }
 
 pub(super) async fn run(args: &TeamQuotasArgs, world: &World) -> Result<Exit, Failure> {
-    let file = read_file(&args.team)?;
+    let file = team_file::read(&args.team)?;
     let mut found = Vec::new();
     for tenant in chosen(&file, args.tenant.as_deref())? {
-        found.extend(of_tenant(tenant).await?.into_iter().map(|usage| (tenant, usage)));
+        found.extend(of_tenant(tenant, world).await?.into_iter().map(|usage| (tenant, usage)));
     }
     if world.screen.json() {
         let of = |(tenant, usage): (&Tenant, Usage)| OfTenant { tenant: tenant.id.clone(), shown: usage.into() };
@@ -49,12 +49,9 @@ pub(super) async fn run(args: &TeamQuotasArgs, world: &World) -> Result<Exit, Fa
 }
 
 /// The use of the quotas of a tenant.
-async fn of_tenant(tenant: &Tenant) -> Result<Vec<Usage>, Failure> {
+async fn of_tenant(tenant: &Tenant, world: &World) -> Result<Vec<Usage>, Failure> {
     let quotas = TenantQuotas::new(&tenant.id, tenant.limits.clone());
-    let path = database_in(&tenant.home);
-    // A tenant without a database was never used.
-    if path.exists() {
-        let store = Store::open(path).await.map_err(|error| database::unusable(&error))?;
+    if let Some(store) = store_of(tenant, world.server()).await? {
         let resumed = quotas.resume(&store).await;
         store.leave().await;
         resumed.map_err(|error| database::unusable(&error))?;

@@ -33,43 +33,28 @@ use super::{
 use crate::{
     args::Global,
     credentials::{AddedByMembers, OfMember},
-    database,
+    database::{
+        self, Server,
+        link::{self, Link},
+    },
     error::{Exit, Failure, in_words, with_causes},
     models::ModelContext,
     rules::LiveRules,
     screen::Screen,
+    team_file,
     verbs::talk::ask::rules,
-    wire::{Person, World},
+    wire::{Person, Rows, World},
 };
-
-/// The most bytes of a team file.
-const MAX_BYTES: u64 = 4 * 1024 * 1024;
-
-/// Reads the team file.
-///
-/// # Errors
-/// When it cannot be read or understood.
-pub(crate) fn read_file(path: &Path) -> Result<TeamFile, Failure> {
-    let refused = |why: String| {
-        let message = format!("the team file {} cannot be used: {why}", path.display());
-        Failure::config(message).hint("docs/guide/teams.md has an example")
-    };
-    let length = fs::metadata(path).map_err(|error| refused(in_words(&error)))?.len();
-    if length > MAX_BYTES {
-        return Err(refused(format!("it has {length} bytes, and at most {MAX_BYTES} are read")));
-    }
-    let text = fs::read_to_string(path).map_err(|error| refused(in_words(&error)))?;
-    let real = path.canonicalize().map_err(|error| refused(in_words(&error)))?;
-    let folder = real.parent().unwrap_or(Path::new("/"));
-    TeamFile::parse(&text, folder).map_err(|error| refused(with_causes(&error)))
-}
 
 /// Makes the team of the file at `path`. Its members are in the database of `world`.
 ///
 /// # Errors
-/// As [`read_file`], when there is no database, and when the secret of the sign-in has no value.
+/// When the file cannot be used, there is no database, rows were not moved into it yet, or the secret of the sign-in has
+/// no value.
 pub(super) async fn read(path: &Path, typed: &ForAllWorlds, world: &World) -> Result<Team, Failure> {
-    let file = Arc::new(read_file(path)?);
+    let file = Arc::new(team_file::read(path)?);
+    let place = Place::of(path, world)?;
+    place.take(&file, world).await?;
     let client_secret = client_secret(&file, world).await?;
     let store = world.store()?.with_team().await.map_err(|error| database::unusable(&error))?;
     let no_client = |error: &dyn Error| Failure::new(Exit::Other, "NO_CLIENT", with_causes(error));
@@ -82,39 +67,83 @@ pub(super) async fn read(path: &Path, typed: &ForAllWorlds, world: &World) -> Re
     }
     let tenants: BTreeMap<_, _> = file.tenants.iter().map(|tenant| (tenant.id.clone(), tenant.clone())).collect();
     let ids = tenants.keys().cloned().collect();
-    let forget = forget(tenants.values().map(|tenant| (tenant.id.clone(), tenant.home.clone())).collect());
-    Ok(Team { tenants: ids, authority, door, for_tenants: for_tenants(tenants, typed, world), forget })
+    let forget = forget(tenants.clone(), place.clone());
+    Ok(Team { tenants: ids, authority, door, for_tenants: for_tenants(tenants, place, typed, world), forget })
 }
 
-/// The database of the tenant whose folder is `home`.
-pub(crate) fn database_in(home: &Path) -> PathBuf {
-    database::file(&Places::under(home))
+/// The database of the rows of tenants: a server, or a file in the folder of each.
+#[derive(Clone)]
+struct Place {
+    team: PathBuf,
+    server: Option<Server>,
 }
 
-/// Deletes the values that removed members gave, in the database of their tenant. `homes` has the folders of all
-/// tenants.
-fn forget(homes: BTreeMap<String, PathBuf>) -> Forget {
+impl Place {
+    fn of(team: &Path, world: &World) -> Result<Self, Failure> {
+        let server = world.server().cloned();
+        let team = team.canonicalize().map_err(|error| {
+            Failure::config(format!("the team file {} cannot be used: {}", team.display(), in_words(&error)))
+        })?;
+        Ok(Self { team, server })
+    }
+
+    /// Links the folders of the daemon and of the tenants to the server, so that other commands find their rows.
+    async fn take(&self, file: &TeamFile, world: &World) -> Result<(), Failure> {
+        if self.server.is_none() {
+            return Ok(());
+        }
+        link::take(world.places.data(), &Link { team: self.team.clone(), tenant: None }).await?;
+        for tenant in file.tenants.iter().filter(|tenant| tenant.home.exists()) {
+            self.take_home(tenant).await?;
+        }
+        Ok(())
+    }
+
+    async fn take_home(&self, tenant: &Tenant) -> Result<(), Failure> {
+        let link = Link { team: self.team.clone(), tenant: Some(tenant.id.clone()) };
+        link::take(Places::under(&tenant.home).data(), &link).await
+    }
+
+    /// Where the world of `tenant` has its rows.
+    async fn rows(&self, tenant: &Tenant) -> Result<Rows<'static>, Failure> {
+        let Some(server) = &self.server else { return Ok(Rows::OfFolder) };
+        self.take_home(tenant).await?;
+        Ok(Rows::Here(server.store(&tenant.id).await?.into()))
+    }
+}
+
+/// The store of a tenant: on the server, or in its folder. `None` when a file is not there: the tenant was never used.
+pub(crate) async fn store_of(tenant: &Tenant, server: Option<&Server>) -> Result<Option<Store>, Failure> {
+    if let Some(server) = server {
+        return server.store(&tenant.id).await.map(Some);
+    }
+    let path = database::file(&Places::under(&tenant.home));
+    if !path.exists() {
+        return Ok(None);
+    }
+    Store::open(path).await.map(Some).map_err(|error| database::unusable(&error))
+}
+
+/// Deletes the values that removed members gave, in the database of their tenant.
+fn forget(tenants: BTreeMap<String, Tenant>, place: Place) -> Forget {
     Box::new(move |tenant, member| {
-        let home = homes.get(&tenant).cloned();
+        let (tenant, place) = (tenants.get(&tenant).cloned(), place.clone());
         Box::pin(async move {
-            match home {
-                Some(home) => forget_in(&home, &member).await,
+            match tenant {
+                Some(tenant) => forget_in(&tenant, &place, &member).await,
                 None => Err("the team file has no such tenant".to_owned()),
             }
         })
     })
 }
 
-async fn forget_in(home: &Path, member: &str) -> Result<(), String> {
-    let path = database_in(home);
-    // A tenant without a database was never used.
-    if path.exists() {
-        let store = Store::open(path).await.map_err(|error| with_causes(&error))?;
+async fn forget_in(tenant: &Tenant, place: &Place, member: &str) -> Result<(), String> {
+    if let Some(store) = store_of(tenant, place.server.as_ref()).await.map_err(|failure| failure.message)? {
         let forgotten = forget_from(&store, member).await;
         store.close().await;
         forgotten.map_err(|error| with_causes(&error))?;
     }
-    let folder = Places::under(home).data().join("people").join(member);
+    let folder = Places::under(&tenant.home).data().join("people").join(member);
     let removed = tokio::task::spawn_blocking(move || fs::remove_dir_all(folder)).await;
     match removed.map_err(|error| error.to_string())? {
         Err(error) if error.kind() != ErrorKind::NotFound => Err(in_words(&error)),
@@ -145,16 +174,16 @@ async fn client_secret(file: &TeamFile, world: &World) -> Result<Option<String>,
 }
 
 /// Makes the parts of the worlds of tenants from their own folders, without anything of `world`.
-fn for_tenants(tenants: BTreeMap<String, Tenant>, typed: &ForAllWorlds, world: &World) -> MakeWorld {
+fn for_tenants(tenants: BTreeMap<String, Tenant>, place: Place, typed: &ForAllWorlds, world: &World) -> MakeWorld {
     let (environment, typed) = (world.environment.clone(), typed.clone());
     Box::new(move |id, _| {
-        let (tenant, typed) = (tenants.get(&id).cloned(), typed.clone());
+        let (tenant, typed, place) = (tenants.get(&id).cloned(), typed.clone(), place.clone());
         let environment = tenant.as_ref().map(|tenant| environment_of(tenant, &environment));
         Box::pin(async move {
             let (Some(tenant), Some(environment)) = (tenant, environment) else {
                 return Err(NoWorld { message: format!("the team has no tenant `{id}`"), hint: None });
             };
-            begin(tenant, environment, typed).await.map_err(|failure| {
+            begin(tenant, environment, typed, &place).await.map_err(|failure| {
                 // The operator reads the reason in the log; members must not get paths of the machine.
                 tracing::error!("the tenant `{id}` cannot be served: {}", failure.message);
                 let message = format!("the servers of the tenant `{id}` cannot be started now");
@@ -164,7 +193,12 @@ fn for_tenants(tenants: BTreeMap<String, Tenant>, typed: &ForAllWorlds, world: &
     })
 }
 
-async fn begin(tenant: Tenant, environment: Environment, typed: ForAllWorlds) -> Result<WorldParts, Failure> {
+async fn begin(
+    tenant: Tenant,
+    environment: Environment,
+    typed: ForAllWorlds,
+    place: &Place,
+) -> Result<WorldParts, Failure> {
     let home = &tenant.home;
     let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(home);
     made.map_err(|error| {
@@ -173,7 +207,8 @@ async fn begin(tenant: Tenant, environment: Environment, typed: ForAllWorlds) ->
     })?;
     let global = Global { no_input: true, ..Global::default() };
     let screen = Arc::new(Screen::new(&global, &environment));
-    let world = World::open((global, Vec::new()), environment, home.clone(), screen).await?;
+    let rows = place.rows(&tenant).await?;
+    let world = World::open((global, Vec::new()), environment, home.clone(), (screen, rows)).await?;
     let world = Arc::new(world.shared().with_quotas(TenantQuotas::new(&tenant.id, tenant.limits.clone())));
     // Without a database there would be no audit log.
     let keeping = keep_quotas(world.quotas(), world.store()?).await?;

@@ -1,0 +1,188 @@
+//! The database server of a team, as `[store]` of its team file names it.
+
+use std::{fs, path::Path, process::Stdio, time::Duration};
+
+use tokio::{process::Command, time::timeout};
+use toolrack_config::{Environment, Interpolate, Unset};
+use toolrack_store::{DatabaseSettings, MoveError, Moved, Store};
+use toolrack_team::{StoreTable, StoreUrl};
+
+use super::{Taken, unusable};
+use crate::{
+    error::{Exit, Failure, in_words, with_causes},
+    secrets,
+};
+
+/// The most bytes of a file with a URL.
+const MAX_BYTES: u64 = 64 * 1024;
+
+/// How long the connections may take to close at the end.
+const CLOSING: Duration = Duration::from_secs(2);
+
+/// A Postgres database. Clones share its connections.
+#[derive(Clone, Debug)]
+pub(crate) struct Server(toolrack_store::Database);
+
+impl Server {
+    /// Connects to the database of `table`.
+    ///
+    /// # Errors
+    /// When its URL cannot be found out, or the database cannot be used. No message has the URL.
+    pub(crate) async fn connect(table: &StoreTable, environment: &Environment) -> Result<Self, Failure> {
+        let usual = DatabaseSettings::new("");
+        let connect_timeout = table.connect_timeout.unwrap_or(usual.connect_timeout);
+        let settings = DatabaseSettings {
+            url: url(&table.url, environment, connect_timeout).await?,
+            most_connections: table.most_connections.map_or(usual.most_connections, Into::into),
+            connect_timeout,
+            acquire_timeout: table.acquire_timeout.unwrap_or(usual.acquire_timeout),
+            migration_timeout: table.migration_timeout.unwrap_or(usual.migration_timeout),
+            statement_timeout: table.statement_timeout.unwrap_or(usual.statement_timeout),
+            lock_timeout: table.lock_timeout.unwrap_or(usual.lock_timeout),
+            idle_transaction_timeout: table.idle_transaction_timeout.unwrap_or(usual.idle_transaction_timeout),
+            prepared_statements: table.prepared_statements.unwrap_or(usual.prepared_statements),
+        };
+        let database = toolrack_store::Database::connect(settings).await;
+        let database =
+            database.map_err(|error| unusable(&error).hint("`[store]` of the team file says where it is"))?;
+        Ok(Self(database))
+    }
+
+    /// The store of a tenant.
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub(crate) async fn store(&self, tenant: &str) -> Result<Store, Failure> {
+        self.0.store(tenant).await.map_err(|error| unusable(&error))
+    }
+
+    /// The store of the daemon itself, which also has the members of the team.
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub(crate) async fn own_store(&self) -> Result<Store, Failure> {
+        Ok(Store::clone(&*self.0.team().await.map_err(|error| unusable(&error))?))
+    }
+
+    /// Whether the rows of a file can be moved to a tenant, or to the daemon and its team with `None`. Returns whether they
+    /// are there already.
+    ///
+    /// # Errors
+    /// When other rows are there, or a database fails.
+    pub(crate) async fn has_taken(&self, tenant: Option<&str>, from: &Store) -> Result<bool, Failure> {
+        self.0.has_taken(tenant, from).await.map_err(|error| not_moved(&error))
+    }
+
+    /// Moves the rows of a file to a tenant, or to the daemon and its team with `None`.
+    ///
+    /// # Errors
+    /// As [`Self::has_taken`]. Nothing was moved then.
+    pub(crate) async fn take(&self, tenant: Option<&str>, from: &Store) -> Result<Taken, Failure> {
+        let Moved { tables, audit, were_there, .. } =
+            self.0.take(tenant, from).await.map_err(|error| not_moved(&error))?;
+        Ok(Taken { tables, audit, were_there })
+    }
+
+    /// Closes the connections.
+    pub(crate) async fn close(&self) {
+        let _ = timeout(CLOSING, self.0.close()).await;
+    }
+}
+
+fn not_moved(error: &MoveError) -> Failure {
+    let failure = Failure::new(Exit::Other, "NOT_MOVED", with_causes(error));
+    match error {
+        MoveError::NotEmpty { .. } => failure.hint("take a database without rows of this team"),
+        _ => failure,
+    }
+}
+
+fn refused(why: impl std::fmt::Display) -> Failure {
+    Failure::config(format!("`url` of `[store]` in the team file {why}")).hint("docs/guide/teams.md has an example")
+}
+
+async fn url(url: &StoreUrl, environment: &Environment, limit: Duration) -> Result<String, Failure> {
+    let text = match url {
+        StoreUrl::Text(text) => filled_in(text, environment).await?,
+        StoreUrl::File(from) => contents(&from.file)?,
+        StoreUrl::Command(from) => printed(&from.command, limit).await?,
+    };
+    let text = text.trim();
+    if !text.starts_with("postgres://") && !text.starts_with("postgresql://") {
+        return Err(refused("is none of Postgres: write postgres://USER:PASSWORD@HOST/NAME, or where that is"));
+    }
+    Ok(text.to_owned())
+}
+
+async fn filled_in(text: &str, environment: &Environment) -> Result<String, Failure> {
+    if text.contains("${secret:") {
+        return Err(refused("names a stored secret, and those are in that database")
+            .hint("name a variable (`${NAME}`), a file (`{ file = \"…\" }`) or a command (`{ command = [\"…\"] }`)"));
+    }
+    let placeholders = Interpolate::new(environment.clone(), Unset::Error);
+    placeholders.setting("url of [store]", text, true).await.map_err(|error| refused(with_causes(&error)))
+}
+
+fn contents(path: &Path) -> Result<String, Failure> {
+    let unreadable = |why: String| refused(format!("names the file {}: {why}", path.display()));
+    let length = fs::metadata(path).map_err(|error| unreadable(in_words(&error)))?.len();
+    if length > MAX_BYTES {
+        return Err(unreadable(format!("it has {length} bytes, and at most {MAX_BYTES} are read")));
+    }
+    fs::read_to_string(path).map_err(|error| unreadable(in_words(&error)))
+}
+
+async fn printed(command: &[String], limit: Duration) -> Result<String, Failure> {
+    let Some((program, arguments)) = command.split_first() else {
+        return Err(refused("has an empty `command`"));
+    };
+    let failed = |why: String| refused(format!("is to be printed by `{program}`, {why}"));
+    let mut run = Command::new(program);
+    run.args(arguments).env_remove(secrets::VARIABLE).kill_on_drop(true);
+    let run = run.stdin(Stdio::null()).stderr(Stdio::inherit()).output();
+    let ran = timeout(limit, run).await.map_err(|_| failed("which takes longer than `connect_timeout`".to_owned()))?;
+    let ran = ran.map_err(|error| failed(format!("which cannot be run: {}", in_words(&error))))?;
+    if !ran.status.success() {
+        return Err(failed(format!("which failed: {}", ran.status)));
+    }
+    String::from_utf8(ran.stdout).map_err(|_| failed("which prints no UTF-8 text".to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use toolrack_team::{UrlCommand, UrlFile};
+
+    use super::*;
+
+    async fn read(from: StoreUrl) -> Result<String, Failure> {
+        let environment = [("DATABASE", "postgres://u:pa55@h/n"), ("OTHER", "mysql://u:pa55@h/n")];
+        let environment = Environment::new(environment);
+        url(&from, &environment, Duration::from_secs(5)).await
+    }
+
+    #[tokio::test]
+    async fn the_url_of_the_database_comes_from_a_variable_a_file_or_a_command() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("url");
+        fs::write(&file, "postgresql://u:pa55@h/n\n").unwrap();
+        let text = |text: &str| StoreUrl::Text(text.to_owned());
+        let command = |words: &[&str]| {
+            StoreUrl::Command(UrlCommand { command: words.iter().map(|word| (*word).to_owned()).collect() })
+        };
+        assert_eq!(read(text("${DATABASE}")).await.unwrap(), "postgres://u:pa55@h/n");
+        assert_eq!(read(StoreUrl::File(UrlFile { file })).await.unwrap(), "postgresql://u:pa55@h/n");
+        assert_eq!(read(command(&["printf", "postgres://h/n"])).await.unwrap(), "postgres://h/n");
+        for (from, why) in [
+            (text("${NONE}"), "`NONE` is not set"),
+            (text("${OTHER}"), "is none of Postgres"),
+            (text("${secret:url}"), "names a stored secret"),
+            (StoreUrl::File(UrlFile { file: folder.path().join("none") }), "there is no such file"),
+            (command(&[]), "an empty `command`"),
+            (command(&["false"]), "which failed"),
+            (command(&["/no/such/program"]), "which cannot be run"),
+        ] {
+            let failure = read(from).await.unwrap_err();
+            assert!(failure.message.contains(why) && !failure.message.contains("pa55"), "{}", failure.message);
+        }
+    }
+}

@@ -1,0 +1,48 @@
+//! Stands in for `server` in a build without the feature `postgres`: it connects to nothing, and its error names the
+//! feature.
+
+use toolrack_config::Environment;
+use toolrack_store::Store;
+use toolrack_team::StoreTable;
+
+use super::Taken;
+use crate::error::Failure;
+
+/// There is none.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Server {}
+
+impl Server {
+    #[expect(clippy::unused_async, reason = "the other one waits")]
+    pub(crate) async fn connect(_: &StoreTable, _: &Environment) -> Result<Self, Failure> {
+        Err(Failure::config(
+            "`[store]` of the team file names a Postgres database, which this build of Toolrack cannot use",
+        )
+        .hint("take one with the feature `postgres`, which it has unless it was built with --no-default-features"))
+    }
+
+    #[expect(clippy::unused_async, reason = "the other one waits")]
+    pub(crate) async fn store(&self, _: &str) -> Result<Store, Failure> {
+        match *self {}
+    }
+
+    #[expect(clippy::unused_async, reason = "the other one waits")]
+    pub(crate) async fn own_store(&self) -> Result<Store, Failure> {
+        match *self {}
+    }
+
+    #[expect(clippy::unused_async, reason = "the other one waits")]
+    pub(crate) async fn has_taken(&self, _: Option<&str>, _: &Store) -> Result<bool, Failure> {
+        match *self {}
+    }
+
+    #[expect(clippy::unused_async, reason = "the other one waits")]
+    pub(crate) async fn take(&self, _: Option<&str>, _: &Store) -> Result<Taken, Failure> {
+        match *self {}
+    }
+
+    #[expect(clippy::unused_async, reason = "the other one waits")]
+    pub(crate) async fn close(&self) {
+        match *self {}
+    }
+}

@@ -1,0 +1,29 @@
+//! The team file, which the operator of a team writes, as it is on the disk.
+
+use std::{fs, path::Path};
+
+use toolrack_team::TeamFile;
+
+use crate::error::{Failure, in_words, with_causes};
+
+/// The most bytes of a team file.
+const MAX_BYTES: u64 = 4 * 1024 * 1024;
+
+/// Reads the team file.
+///
+/// # Errors
+/// When it cannot be read or understood.
+pub(crate) fn read(path: &Path) -> Result<TeamFile, Failure> {
+    let refused = |why: String| {
+        let message = format!("the team file {} cannot be used: {why}", path.display());
+        Failure::config(message).hint("docs/guide/teams.md has an example")
+    };
+    let length = fs::metadata(path).map_err(|error| refused(in_words(&error)))?.len();
+    if length > MAX_BYTES {
+        return Err(refused(format!("it has {length} bytes, and at most {MAX_BYTES} are read")));
+    }
+    let text = fs::read_to_string(path).map_err(|error| refused(in_words(&error)))?;
+    let real = path.canonicalize().map_err(|error| refused(in_words(&error)))?;
+    let folder = real.parent().unwrap_or(Path::new("/"));
+    TeamFile::parse(&text, folder).map_err(|error| refused(with_causes(&error)))
+}

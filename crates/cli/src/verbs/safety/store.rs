@@ -1,0 +1,201 @@
+//! `toolrack store migrate`
+
+pub(crate) mod args;
+
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+use toolrack_config::Places;
+use toolrack_host::text;
+use toolrack_store::Store;
+use toolrack_team::{StoreTable, StoreUrl, TeamFile};
+
+use crate::{
+    database::{
+        self, Server, Taken,
+        link::{self, Link},
+    },
+    error::{Exit, Failure, in_words},
+    render::{Cell, Tone, columns, count},
+    team_file,
+    verbs::serving::serve::record::Record,
+    wire::World,
+};
+use args::{MigrateArgs, StoreVerb};
+
+/// A file whose rows are moved.
+struct Source {
+    /// The tenant; `None` for the daemon's own rows, and those of the team.
+    tenant: Option<String>,
+    /// The folder of the file.
+    data: PathBuf,
+}
+
+impl Source {
+    /// The source, if it has a file that was not moved yet.
+    fn waits(self) -> Result<Option<Self>, Failure> {
+        let is_moved = link::read(&self.data)?.is_some();
+        Ok((!is_moved && database::file_in(&self.data).exists()).then_some(self))
+    }
+
+    async fn open(&self) -> Result<Store, Failure> {
+        Store::open(database::file_in(&self.data)).await.map_err(|error| database::unusable(&error))
+    }
+}
+
+/// `store migrate --json`.
+#[derive(Debug, Serialize)]
+struct Migrated {
+    moved: Vec<Moved>,
+}
+
+/// What was moved from one file.
+#[derive(Debug, Serialize)]
+struct Moved {
+    tenant: Option<String>,
+    rows: u64,
+    tables: Vec<Table>,
+    audit_rows: Option<u64>,
+    audit_end: Option<String>,
+    earlier: bool,
+}
+
+#[derive(Debug, Serialize)]
+struct Table {
+    table: &'static str,
+    rows: u64,
+}
+
+impl Moved {
+    fn of(tenant: Option<String>, taken: Taken) -> Self {
+        let tables: Vec<_> = taken.tables.into_iter().map(|(table, rows)| Table { table, rows }).collect();
+        Self {
+            tenant,
+            rows: tables.iter().map(|table| table.rows).sum(),
+            tables,
+            audit_rows: taken.audit.as_ref().ok().map(|chain| chain.rows),
+            audit_end: taken.audit.as_ref().ok().map(|chain| chain.end.to_string()),
+            earlier: taken.were_there,
+        }
+    }
+}
+
+pub(crate) async fn run(verb: StoreVerb, world: &World) -> Result<Exit, Failure> {
+    match verb {
+        StoreVerb::Migrate(args) => migrate(args, world).await,
+    }
+}
+
+async fn migrate(args: MigrateArgs, world: &World) -> Result<Exit, Failure> {
+    let file = team_file::read(&args.team)?;
+    let team = args.team.canonicalize().map_err(|error| {
+        Failure::config(format!("the team file {} cannot be used: {}", args.team.display(), in_words(&error)))
+    })?;
+    let data = args.from.folder.unwrap_or_else(|| world.places.data().to_owned());
+    let sources = sources(&file, data);
+    sources.iter().try_for_each(|source| refuse_daemon(&source.data))?;
+    let sources = sources.into_iter().filter_map(|source| source.waits().transpose()).collect::<Result<Vec<_>, _>>()?;
+    let table = table(&file, args.to)?;
+    let moved = match sources.is_empty() {
+        true => Vec::new(),
+        false => {
+            let server = Server::connect(&table, &world.environment).await?;
+            let moved = Box::pin(moved(&sources, &team, &server, world)).await;
+            server.close().await;
+            moved?
+        }
+    };
+    let migrated = Migrated { moved };
+    if world.screen.json() {
+        world.screen.document(&migrated).await?;
+        return Ok(Exit::Ok);
+    }
+    if migrated.moved.is_empty() {
+        world.screen.note("the folders of the team have no files with rows that were not moved yet");
+    }
+    world.screen.page(page(&migrated)).await?;
+    if file.store.is_none() {
+        world.screen.note("give the team file `[store]` with this `url` before you start the daemon");
+    }
+    Ok(Exit::Ok)
+}
+
+/// The folders of the team: that of the daemon first, because its rows say who is a member.
+fn sources(file: &TeamFile, data: PathBuf) -> Vec<Source> {
+    let of_tenant = |tenant: &toolrack_team::Tenant| Source {
+        tenant: Some(tenant.id.clone()),
+        data: Places::under(&tenant.home).data().to_owned(),
+    };
+    std::iter::once(Source { tenant: None, data }).chain(file.tenants.iter().map(of_tenant)).collect()
+}
+
+/// The database to move the rows to.
+fn table(file: &TeamFile, to: Option<String>) -> Result<StoreTable, Failure> {
+    match (to.map(StoreUrl::Text), &file.store) {
+        (Some(url), Some(table)) => Ok(StoreTable { url, ..table.clone() }),
+        (Some(url), None) => Ok(StoreTable::at(url)),
+        (None, Some(table)) => Ok(table.clone()),
+        (None, None) => Err(Failure::usage("the team file names no database to move the rows to")
+            .hint("give it `[store]` with a `url`, or say `--to URL`")),
+    }
+}
+
+fn refuse_daemon(data: &Path) -> Result<(), Failure> {
+    let Some(record) = Record::read(data).filter(Record::is_alive) else { return Ok(()) };
+    let message = format!("a daemon (process {}) uses the rows of {}", record.pid, data.display());
+    Err(Failure::new(Exit::Other, "IN_USE", message).hint("end it first: `toolrack daemon stop`, or Ctrl-C"))
+}
+
+/// Moves what was not moved yet, once it is clear that all of it can be.
+async fn moved(sources: &[Source], team: &Path, server: &Server, world: &World) -> Result<Vec<Moved>, Failure> {
+    for source in sources {
+        let store = source.open().await?;
+        let checked = server.has_taken(source.tenant.as_deref(), &store).await;
+        store.close().await;
+        checked.map_err(|failure| of_source(failure, source))?;
+    }
+    let mut all = Vec::new();
+    for source in sources {
+        let name = source.tenant.as_deref().unwrap_or("the daemon");
+        world.screen.progress(&format!("moving the rows of {name}"));
+        let store = source.open().await?;
+        let taken = server.take(source.tenant.as_deref(), &store).await;
+        store.close().await;
+        let taken = taken.map_err(|failure| of_source(failure, source))?;
+        if let Err(broken) = &taken.audit {
+            world.screen.warning(&format!("the audit log of {name} was broken before, and still is: {broken}"));
+        }
+        link::write(&source.data, &Link { team: team.to_owned(), tenant: source.tenant.clone() })?;
+        all.push(Moved::of(source.tenant.clone(), taken));
+    }
+    Ok(all)
+}
+
+/// Says about whose rows a failure is.
+fn of_source(failure: Failure, source: &Source) -> Failure {
+    let whose = match &source.tenant {
+        Some(tenant) => format!("the rows of the tenant `{}`", text::for_line(tenant)),
+        None => "the rows of the daemon and of the team".to_owned(),
+    };
+    Failure { message: format!("{whose} cannot be moved: {}", failure.message), ..failure }
+}
+
+/// A line for each file.
+fn page(migrated: &Migrated) -> String {
+    let line = |moved: &Moved| {
+        let tables = moved.tables.iter().filter(|table| table.rows > 0).count();
+        let rows = format!(
+            "{} in {}",
+            count(usize::try_from(moved.rows).unwrap_or(usize::MAX), "row"),
+            count(tables, "table")
+        );
+        let audit = moved.audit_rows.map_or_else(
+            || Cell::new(Tone::Bad, "the audit log is broken"),
+            |rows| Cell::new(Tone::Good, format!("{rows} rows of the audit log verified")),
+        );
+        let name = moved.tenant.as_deref().unwrap_or("(door)");
+        let earlier = if moved.earlier { "moved earlier" } else { "moved" };
+        vec![Cell::new(Tone::Strong, name), Cell::new(Tone::Plain, earlier), Cell::new(Tone::Plain, rows), audit]
+    };
+    columns(&migrated.moved.iter().map(line).collect::<Vec<_>>()).join("\n")
+}

@@ -1,0 +1,137 @@
+//! Copies the rows of a table of SQLite into the same table of Postgres.
+
+use futures::TryStreamExt as _;
+use sqlx::{AssertSqlSafe, Row as _, SqlSafeStr as _, sqlite::SqliteRow};
+
+use super::{
+    Connection, Transaction,
+    query::{QueryBuilder, Value, query},
+};
+use crate::StoreError;
+
+/// The most rows of one statement, and the most bytes in its values beyond which no row is added.
+const ROWS: usize = 100;
+const BYTES: usize = 1024 * 1024;
+
+/// A column that is copied.
+struct Column {
+    name: String,
+    kind: Kind,
+}
+
+#[derive(Clone, Copy)]
+enum Kind {
+    Integer,
+    Real,
+    Bool,
+    Text,
+    Bytes,
+}
+
+/// The columns of `table` that are written. The tenant and what the database computes are not among them.
+async fn columns(table: &str, on: &mut Transaction) -> Result<Vec<Column>, StoreError> {
+    let columns: Vec<(String, String)> = query(
+        "SELECT column_name::text, data_type::text FROM information_schema.columns WHERE table_name = $1 \
+         AND table_schema = current_schema() AND column_name <> 'of_tenant' AND is_generated = 'NEVER' \
+         AND is_identity = 'NO' ORDER BY ordinal_position",
+    )
+    .bind(table)
+    .fetch_all(on)
+    .await?;
+    let kind = |kind: &str| match kind {
+        "bigint" => Kind::Integer,
+        "double precision" => Kind::Real,
+        "boolean" => Kind::Bool,
+        "bytea" => Kind::Bytes,
+        _ => Kind::Text,
+    };
+    Ok(columns.into_iter().map(|(name, of)| Column { name, kind: kind(&of) }).collect())
+}
+
+/// Copies all rows of `table`, in the order in which they were added. Returns how many.
+pub(crate) async fn copy(table: &str, from: &mut Transaction, into: &mut Transaction) -> Result<u64, StoreError> {
+    let columns = columns(table, into).await?;
+    let mut select = QueryBuilder::new("SELECT ");
+    push_names(&mut select, &columns).push(" FROM ").push_name(table);
+    if table == "server_log" {
+        // Its numbers are those of one file: Postgres gives new ones, in the same order.
+        select.push(" ORDER BY id");
+    }
+    let place = from.place().clone();
+    let Connection::Sqlite(connection) = from.connection() else {
+        return Err(place.error(sqlx::Error::Configuration("the rows to copy are in no file".into())));
+    };
+    let mut rows = sqlx::query(AssertSqlSafe(select.into_sql()).into_sql_str()).fetch(connection);
+    let (mut copied, mut batch, mut bytes) = (0, Vec::new(), 0);
+    while let Some(row) = rows.try_next().await.map_err(|error| place.error(error))? {
+        let values = values(&row, &columns).map_err(|error| place.error(error))?;
+        bytes += values.iter().map(size).sum::<usize>();
+        batch.push(values);
+        copied += 1;
+        if batch.len() == ROWS || bytes >= BYTES {
+            insert(table, &columns, std::mem::take(&mut batch), into).await?;
+            bytes = 0;
+        }
+    }
+    if !batch.is_empty() {
+        insert(table, &columns, batch, into).await?;
+    }
+    Ok(copied)
+}
+
+/// How many rows of `table` the transaction sees.
+pub(crate) async fn count(table: &str, on: &mut Transaction) -> Result<i64, StoreError> {
+    let mut count = QueryBuilder::new("SELECT count(*) FROM ");
+    count.push_name(table);
+    Ok(count.build().fetch_one::<(i64,)>(on).await?.0)
+}
+
+/// Deletes all rows of `table`.
+pub(crate) async fn clear(table: &str, on: &mut Transaction) -> Result<(), StoreError> {
+    let mut delete = QueryBuilder::new("DELETE FROM ");
+    delete.push_name(table);
+    delete.build().execute(on).await.map(drop)
+}
+
+fn push_names<'a>(query: &'a mut QueryBuilder, columns: &[Column]) -> &'a mut QueryBuilder {
+    for (index, column) in columns.iter().enumerate() {
+        query.push(if index == 0 { "" } else { ", " }).push_name(&column.name);
+    }
+    query
+}
+
+async fn insert(
+    table: &str,
+    columns: &[Column],
+    rows: Vec<Vec<Value>>,
+    into: &mut Transaction,
+) -> Result<(), StoreError> {
+    let mut insert = QueryBuilder::new("INSERT INTO ");
+    push_names(insert.push_name(table).push(" ("), columns).push(") VALUES ");
+    for (index, row) in rows.into_iter().enumerate() {
+        insert.push(if index == 0 { "(" } else { ", (" }).push_list(row).push(")");
+    }
+    insert.build().execute(into).await.map(drop)
+}
+
+/// The values of a row, whatever type SQLite gives to what it holds.
+fn values(row: &SqliteRow, columns: &[Column]) -> sqlx::Result<Vec<Value>> {
+    let value = |(index, column): (usize, &Column)| {
+        Ok(match column.kind {
+            Kind::Integer => Value::Integer(row.try_get_unchecked(index)?),
+            Kind::Real => Value::Real(row.try_get_unchecked(index)?),
+            Kind::Bool => Value::Bool(row.try_get_unchecked(index)?),
+            Kind::Text => Value::Text(row.try_get_unchecked(index)?),
+            Kind::Bytes => Value::Bytes(row.try_get_unchecked(index)?),
+        })
+    };
+    columns.iter().enumerate().map(value).collect()
+}
+
+fn size(value: &Value) -> usize {
+    match value {
+        Value::Text(text) => text.as_ref().map_or(0, String::len),
+        Value::Bytes(bytes) => bytes.as_ref().map_or(0, Vec::len),
+        _ => 8,
+    }
+}

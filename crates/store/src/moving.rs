@@ -1,0 +1,195 @@
+//! Moves the rows of files into Postgres, one transaction for each file, so that a run that failed can begin again.
+
+use crate::{
+    Database, Store, StoreError,
+    audit::{Break, Chain, verify},
+    database::{Transaction, clear, copy, count, query, query_scalar},
+};
+
+/// The tables of a tenant. A table stands after those to which its rows refer.
+const TABLES: [&str; 19] = [
+    "servers",
+    "server_tools",
+    "approvals",
+    "refusals",
+    "answers",
+    "server_log",
+    "sessions",
+    "messages",
+    "chores",
+    "vault",
+    "vault_salt",
+    "vault_retired",
+    "leases",
+    "audit",
+    "audit_head",
+    "pinned_servers",
+    "pins",
+    "quarantine",
+    "quota_uses",
+];
+
+/// The tables of a team.
+const TEAM_TABLES: [&str; 5] = ["team_members", "team_tokens", "team_clients", "team_grants", "team_departures"];
+
+/// Tables with a row that a database has from the beginning.
+const BEGUN: [&str; 1] = ["audit_head"];
+
+const MOVING: &str = "moving the rows of a file";
+
+/// What was moved.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Moved {
+    /// Each table, and how many rows it has in the file and now in Postgres.
+    pub tables: Vec<(&'static str, u64)>,
+    /// The audit log, in which the same was found before and after.
+    pub audit: Result<Chain, Break>,
+    /// Whether an earlier run has moved them.
+    pub were_there: bool,
+}
+
+/// Why rows cannot be moved. Nothing was changed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum MoveError {
+    /// A database fails.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// Other rows are there.
+    #[error("{database} has other rows of this tenant already: {rows} in the table `{table}`")]
+    NotEmpty {
+        /// The host and the name of the database.
+        database: String,
+        /// The first table with rows.
+        table: &'static str,
+        /// How many.
+        rows: u64,
+    },
+    /// Not all rows have arrived.
+    #[error("the table `{table}` has {before} rows in the file and {after} in Postgres: nothing was moved")]
+    Incomplete {
+        /// The table.
+        table: &'static str,
+        /// How many the file has.
+        before: u64,
+        /// How many there would be.
+        after: u64,
+    },
+    /// The audit log would be another.
+    #[error("the audit log is another one in Postgres than in the file: nothing was moved")]
+    Audit,
+}
+
+impl Database {
+    /// Whether rows of `from` can be moved to `tenant`, or to the team with `None`. Returns whether they are there already.
+    ///
+    /// # Errors
+    /// [`MoveError::NotEmpty`], and the databases fail.
+    pub async fn has_taken(&self, tenant: Option<&str>, from: &Store) -> Result<bool, MoveError> {
+        let store = self.target(tenant).await?;
+        let mut into = store.read_at_once(MOVING).await?;
+        let mut file = from.read_at_once(MOVING).await?;
+        let tables = tables(tenant.is_none(), &mut file).await?;
+        self.compare(&tables, &mut file, &mut into).await
+    }
+
+    /// Moves all rows of the file `from` to `tenant`, or to the team with `None`: all or none. The file stays as it is.
+    /// Sealed values stay sealed, and open with the same key. No other program should use the file meanwhile.
+    ///
+    /// # Errors
+    /// [`MoveError`]
+    pub async fn take(&self, tenant: Option<&str>, from: &Store) -> Result<Moved, MoveError> {
+        let store = self.target(tenant).await?;
+        if tenant.is_none() && has_team(&mut from.read(MOVING).await?).await? {
+            // Brings the tables to the newest schema.
+            from.with_team().await?;
+        }
+        let audit = from.verify_audit(None).await?;
+        let mut into = store.begin_durably(MOVING).await?;
+        let mut file = from.read_at_once(MOVING).await?;
+        let tables = tables(tenant.is_none(), &mut file).await?;
+        let were_there = self.compare(&tables, &mut file, &mut into).await?;
+        let mut moved = Vec::with_capacity(tables.len());
+        for table in tables {
+            if !were_there {
+                if BEGUN.contains(&table) {
+                    clear(table, &mut into).await?;
+                }
+                copy(table, &mut file, &mut into).await?;
+            }
+            let (before, after) = (rows(table, &mut file).await?, rows(table, &mut into).await?);
+            if before != after {
+                return Err(MoveError::Incomplete { table, before, after });
+            }
+            moved.push((table, after));
+        }
+        if moved.iter().any(|(table, _)| TEAM_TABLES.contains(table)) {
+            raise_version(&mut file, &mut into).await?;
+        }
+        if verify(&mut into, None).await? != audit {
+            return Err(MoveError::Audit);
+        }
+        into.commit().await?;
+        Ok(Moved { tables: moved, audit, were_there })
+    }
+
+    async fn target(&self, tenant: Option<&str>) -> Result<Store, StoreError> {
+        match tenant {
+            Some(tenant) => self.store(tenant).await,
+            None => Ok(Store::clone(&*self.team().await?)),
+        }
+    }
+
+    /// Whether the rows of the file are there already. Fails when there are others.
+    async fn compare(
+        &self,
+        tables: &[&'static str],
+        file: &mut Transaction,
+        into: &mut Transaction,
+    ) -> Result<bool, MoveError> {
+        let mut other = None;
+        let mut is_same = head(file).await? == head(into).await?;
+        for table in tables {
+            let (before, after) = (rows(table, file).await?, rows(table, into).await?);
+            is_same &= before == after;
+            if after > 0 && !BEGUN.contains(table) && other.is_none() {
+                other = Some((*table, after));
+            }
+        }
+        match other {
+            Some(_) if is_same => Ok(true),
+            Some((table, rows)) => Err(MoveError::NotEmpty { database: self.name().to_owned(), table, rows }),
+            None => Ok(false),
+        }
+    }
+}
+
+/// The tables of the file that are moved.
+async fn tables(is_of_team: bool, file: &mut Transaction) -> Result<Vec<&'static str>, StoreError> {
+    let of_team = if is_of_team && has_team(file).await? { &TEAM_TABLES[..] } else { &[] };
+    Ok(TABLES.iter().chain(of_team).copied().collect())
+}
+
+async fn has_team(file: &mut Transaction) -> Result<bool, StoreError> {
+    query_scalar("SELECT EXISTS (SELECT 1 FROM sqlite_schema WHERE name = 'team_schema')").fetch_one(file).await
+}
+
+async fn rows(table: &str, on: &mut Transaction) -> Result<u64, StoreError> {
+    Ok(u64::try_from(count(table, on).await?).unwrap_or_default())
+}
+
+/// The end of the audit log.
+async fn head(on: &mut Transaction) -> Result<Option<(i64, Vec<u8>)>, StoreError> {
+    query("SELECT seq, hash FROM audit_head").fetch_optional(on).await
+}
+
+/// Raises the number of the team's changes above that of the file, so that a program that knew that one looks again.
+async fn raise_version(file: &mut Transaction, into: &mut Transaction) -> Result<(), StoreError> {
+    let known: i64 = query_scalar("SELECT version FROM team_version").fetch_one(file).await?;
+    let raise = query("UPDATE team_version SET version = CASE WHEN version > $1 THEN version ELSE $1 END + 1");
+    raise.bind(known).execute(into).await.map(drop)
+}
+
+#[cfg(test)]
+mod tests;

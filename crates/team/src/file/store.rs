@@ -1,0 +1,164 @@
+//! `[store]` of the team file: a Postgres database in the place of files.
+
+use std::{fmt, num::NonZeroU32, path::PathBuf, time::Duration};
+
+use serde::{
+    Deserialize, Deserializer,
+    de::{Error as _, MapAccess, Visitor},
+};
+
+/// The database that has the rows of the team and of all its tenants. Without it, they are in a file of each folder.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct StoreTable {
+    /// Where it is.
+    pub url: StoreUrl,
+    /// The most connections of this process.
+    pub most_connections: Option<NonZeroU32>,
+    /// How long the first connection may take, and the command that prints the URL.
+    #[serde(default, deserialize_with = "time")]
+    pub connect_timeout: Option<Duration>,
+    /// How long an operation waits for a free connection, or for the database to come back.
+    #[serde(default, deserialize_with = "time")]
+    pub acquire_timeout: Option<Duration>,
+    /// How long the schema may take to be brought up to date.
+    #[serde(default, deserialize_with = "time")]
+    pub migration_timeout: Option<Duration>,
+    /// How long one statement may take.
+    #[serde(default, deserialize_with = "time")]
+    pub statement_timeout: Option<Duration>,
+    /// How long a writer waits for other writers of its tenant.
+    #[serde(default, deserialize_with = "time")]
+    pub lock_timeout: Option<Duration>,
+    /// How long a transaction may stand still before the database ends it.
+    #[serde(default, deserialize_with = "time")]
+    pub idle_transaction_timeout: Option<Duration>,
+    /// Whether connections keep prepared statements.
+    pub prepared_statements: Option<bool>,
+}
+
+impl StoreTable {
+    /// The database at `url`, with the usual times.
+    #[must_use]
+    pub fn at(url: StoreUrl) -> Self {
+        Self {
+            url,
+            most_connections: None,
+            connect_timeout: None,
+            acquire_timeout: None,
+            migration_timeout: None,
+            statement_timeout: None,
+            lock_timeout: None,
+            idle_transaction_timeout: None,
+            prepared_statements: None,
+        }
+    }
+}
+
+/// The URL of a database, which may contain a password, or the place of the URL.
+#[derive(Clone)]
+pub enum StoreUrl {
+    /// `postgres://…`, or a placeholder such as `${NAME}`.
+    Text(String),
+    /// A file that contains the URL. A relative path begins in the folder of the team file.
+    File(UrlFile),
+    /// A program that prints the URL, and its arguments.
+    Command(UrlCommand),
+}
+
+/// `{ file = "…" }`
+#[derive(Clone, Debug)]
+pub struct UrlFile {
+    /// The file.
+    pub file: PathBuf,
+}
+
+/// `{ command = ["…"] }`
+#[derive(Clone, Debug)]
+pub struct UrlCommand {
+    /// The program and its arguments.
+    pub command: Vec<String>,
+}
+
+impl<'de> Deserialize<'de> for StoreUrl {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        from.deserialize_any(ReadUrl)
+    }
+}
+
+/// Reads a [`StoreUrl`]. None of its errors has a value.
+struct ReadUrl;
+
+impl<'de> Visitor<'de> for ReadUrl {
+    type Value = StoreUrl;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a URL, { file = \"…\" } or { command = [\"…\"] }")
+    }
+
+    fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<StoreUrl, E> {
+        Ok(StoreUrl::Text(text.to_owned()))
+    }
+
+    fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<StoreUrl, M::Error> {
+        let wrong = || M::Error::custom("`url` is a URL, { file = \"…\" } or { command = [\"…\"] }");
+        let place = match map.next_key::<String>()?.as_deref() {
+            Some("file") => StoreUrl::File(UrlFile { file: map.next_value().map_err(|_| wrong())? }),
+            Some("command") => StoreUrl::Command(UrlCommand { command: map.next_value().map_err(|_| wrong())? }),
+            _ => return Err(wrong()),
+        };
+        match map.next_key::<String>()? {
+            None => Ok(place),
+            Some(_) => Err(wrong()),
+        }
+    }
+}
+
+/// The kind of the place, and nothing of a URL.
+impl fmt::Debug for StoreUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Text(_) => "Text(***)",
+            Self::File(_) => "File(***)",
+            Self::Command(_) => "Command(***)",
+        })
+    }
+}
+
+/// A time in the team file: a number of seconds, or a text such as `5s` or `500ms`.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Time {
+    Whole(u32),
+    Seconds(f64),
+    Text(String),
+}
+
+/// The longest time: a day.
+const LONGEST: f64 = 86_400.0;
+
+fn time<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Duration>, D::Error> {
+    let why = || D::Error::custom("write a time such as 5, \"5s\" or \"500ms\", from 1ms to a day");
+    let seconds = match Time::deserialize(from).map_err(|_| why())? {
+        Time::Whole(seconds) => f64::from(seconds),
+        Time::Seconds(seconds) => seconds,
+        Time::Text(text) => in_seconds(text.trim()).ok_or_else(why)?,
+    };
+    if !(0.001..=LONGEST).contains(&seconds) {
+        return Err(why());
+    }
+    Ok(Some(Duration::from_secs_f64(seconds)))
+}
+
+fn in_seconds(text: &str) -> Option<f64> {
+    let at = text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len());
+    let (number, unit) = text.split_at(at);
+    let each = match unit {
+        "ms" => 0.001,
+        "" | "s" => 1.0,
+        "m" => 60.0,
+        "h" => 3600.0,
+        _ => return None,
+    };
+    Some(number.trim().parse::<f64>().ok()? * each)
+}
