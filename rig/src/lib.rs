@@ -122,7 +122,9 @@ impl Snapshot {
             Box::pin(async move { caller.call(&shared_name, arguments).await })
         });
         let (host, visible_name, selector) = (self.host.clone(), tool.name.clone(), tool.selector());
-        Some(rig.with_liveness(move || host.catalog().get(&visible_name).is_some_and(|current| current.selector() == selector)))
+        Some(rig.with_liveness(move || {
+            host.catalog().get(&visible_name).is_some_and(|current| current.selector() == selector)
+        }))
     }
 
     fn schema(&self, tool: &CatalogTool) -> Value {

@@ -66,6 +66,7 @@ use crate::{
     resolve::{Answers, Artifacts},
     server::{Server, Snapshot},
     spec::{ServerName, ValidateArgs},
+    state::State,
     text::{Conceal, for_line, quote},
     trace::{TraceContext, Tracer},
     witness::{Caller, Decision, Fact, Witness},
@@ -546,6 +547,14 @@ pub(crate) struct Target<'a> {
     pub(crate) server: &'a Server,
 }
 
+/// Returns the state without what the server wrote.
+fn without_output(mut state: State) -> State {
+    if let State::ToolsFailed { error } | State::Reconnecting { error, .. } | State::Failed { error } = &mut state {
+        error.truncate(LinkError::without_output(error).len());
+    }
+    state
+}
+
 impl Target<'_> {
     /// Waits up to `longest` for the link to the server, and wakes up a server that waits before its next attempt.
     pub(crate) async fn link(&self, longest: Duration) -> Result<Link, CallError> {
@@ -561,7 +570,7 @@ impl Target<'_> {
     pub(crate) fn not_ready(&self, snapshot: Snapshot) -> CallError {
         let Snapshot { mut state, mut error, .. } = snapshot;
         if self.server.has_private_output {
-            state = state.without_output();
+            state = without_output(state);
             error = error.map(|error| Arc::new(LinkError::clone(&error).silenced()));
         }
         let source_of = Box::new(self.server.spec.source.clone());

@@ -2,8 +2,6 @@
 
 use serde::Serialize;
 
-use crate::link::LinkError;
-
 /// The state of a server, for users and programs. `state` is the stable tag.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "state", rename_all = "snake_case")]
@@ -55,14 +53,6 @@ pub enum State {
 }
 
 impl State {
-    /// Returns the state without what the server wrote.
-    pub(crate) fn without_output(mut self) -> Self {
-        if let Self::ToolsFailed { error } | Self::Reconnecting { error, .. } | Self::Failed { error } = &mut self {
-            error.truncate(LinkError::without_output(error).len());
-        }
-        self
-    }
-
     /// Returns the stable tag: `connected`, `pending_trust`, …
     #[must_use]
     pub fn word(&self) -> &'static str {

@@ -248,7 +248,7 @@ impl HostBuilder {
     }
 
     /// Leaves what the servers write on stderr, and on stdout outside of messages, out of the errors of calls: several
-    /// principals share the servers, and it may be about the call of another one. [`Host::servers`] and the events have
+    /// principals share the servers, and it may be about the call of another one. [`Host::status`] and the events have
     /// it. Default: the errors have the end of it.
     pub fn private_output(mut self, is_private: bool) -> Self {
         self.has_private_output = is_private;
