@@ -62,8 +62,12 @@ impl Daemon {
 
     /// Sends it a signal; returns its exit code.
     pub(crate) fn ended_by(mut self, signal: &str) -> Option<i32> {
+        // The daemon also ends when its stdin is closed, which `wait` does.
+        let stdin = self.child.stdin.take();
         self.signal(signal);
-        self.child.wait().unwrap().code()
+        let code = self.child.wait().unwrap().code();
+        drop(stdin);
+        code
     }
 }
 
