@@ -33,7 +33,6 @@ pub(crate) struct Opened {
 
 /// The rows that were moved from a file to a server.
 #[derive(Debug)]
-#[cfg_attr(not(feature = "postgres"), expect(dead_code, reason = "there is no server to move them to"))]
 pub(crate) struct Taken {
     pub(crate) tables: Vec<(&'static str, u64)>,
     pub(crate) audit: Result<Chain, Break>,
