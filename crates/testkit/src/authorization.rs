@@ -3,13 +3,13 @@
 //! It implements what MCP requires (RFC 9728, RFC 8414, RFC 7591, OAuth 2.1 with PKCE, RFC 8707, RFC 9207, RFC 7009)
 //! and checks what clients must send. `authorize` redirects immediately, as if a user had agreed. A refresh token works
 //! once: the server refuses and counts a second use, and revokes the tokens that came from it (RFC 9700, 4.14.2). A
-//! client that proves a key when it asks for tokens gets tokens that are bound to that key (RFC 9449). [`AuthorizationFault`] lists
-//! the faults that a test can give the server, at the start or later.
+//! client that proves a key when it asks for tokens gets tokens that are bound to that key (RFC 9449).
+//! [`AuthorizationFault`] lists the faults that a test can give the server, at the start or later.
 //!
 //! The server runs on its own thread, for tests with and without a runtime, and ends when it is dropped.
 //!
 //! ```no_run
-//! use toolrack_testkit::authorization::{FakeAuthorization, Wrong};
+//! use toolrack_testkit::authorization::{AuthorizationFault, FakeAuthorization};
 //!
 //! let server = FakeAuthorization::start([AuthorizationFault::Expires(3)]);
 //! // … sign in to `server.mcp_url()` and call `echo` four times, then:
