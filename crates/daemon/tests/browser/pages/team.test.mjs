@@ -59,7 +59,8 @@ test("a_member_adds_and_removes_a_server_of_their_own_and_no_other_sees_it", asy
   // Its state comes over the event stream: nothing listens at its address.
   const servers = page.getByTestId("home-servers");
   const reconnected = page.waitForResponse(/\/api\/v1\/servers\/mine\/reconnect$/);
-  await servers.locator("[data-name=mine]").getByTestId("reconnect-own").click();
+  // One event and not a press and a release: a change of the state between them would draw the row again.
+  await servers.locator("[data-name=mine]").getByTestId("reconnect-own").dispatchEvent("click");
   assert.equal((await reconnected).status(), 202);
   assert.equal(await servers.locator("[data-name=acme-shop]").getByTestId("reconnect-own").count(), 0);
   assert.doesNotMatch(await page.content(), /Bearer of ann/);
