@@ -88,19 +88,24 @@ pub(super) fn services(site: &Arc<Site>) -> Serve {
     })
 }
 
-/// The agents of `world`. Their worlds end with it.
-pub(super) fn agents_of(site: &Arc<Site>, world: &Arc<World>, make: MakeWorld, tasks: &TaskTracker) -> Arc<Agents> {
-    let common = Common {
+/// What all kinds of worlds in `world` have in common: they end with it.
+fn common(site: &Arc<Site>, world: &World, make: MakeWorld, tasks: &TaskTracker) -> Common {
+    Common {
         make,
         serve: services(site),
         times: site.times,
         ending: world.ending.clone(),
         tasks: tasks.clone(),
         base: None,
-        // The event log of a world also gets the questions from the worlds of its agents.
-        log: Some(Arc::clone(&world.log)),
+        log: None,
         most: None,
-    };
+    }
+}
+
+/// The agents of `world`. Their worlds end with it.
+pub(super) fn agents_of(site: &Arc<Site>, world: &Arc<World>, make: MakeWorld, tasks: &TaskTracker) -> Arc<Agents> {
+    // The event log of a world also gets the questions from the worlds of its agents.
+    let common = Common { log: Some(Arc::clone(&world.log)), ..common(site, world, make, tasks) };
     Agents::new(Arc::clone(world), common)
 }
 
@@ -111,16 +116,8 @@ fn tenant_members_of(
     make: MakeWorld,
     tasks: &TaskTracker,
 ) -> Arc<TenantMembers> {
-    let common = Common {
-        make,
-        serve: services(site),
-        times: site.times,
-        ending: tenant.ending.clone(),
-        tasks: tasks.clone(),
-        base: Some(Arc::clone(tenant)),
-        log: None,
-        most: Some(tenant_members::MOST),
-    };
+    let (base, most) = (Some(Arc::clone(tenant)), Some(tenant_members::MOST));
+    let common = Common { base, most, ..common(site, tenant, make, tasks) };
     TenantMembers::new(Arc::clone(tenant), common)
 }
 
@@ -131,16 +128,8 @@ pub(super) fn sessions_of(
     make: MakeWorld,
     tasks: &TaskTracker,
 ) -> Arc<SessionWorlds> {
-    let common = Common {
-        make,
-        serve: services(site),
-        times: site.times,
-        ending: user.ending.clone(),
-        tasks: tasks.clone(),
-        base: Some(Arc::clone(user)),
-        log: None,
-        most: Some(session_worlds::most(site.session_worlds)),
-    };
+    let (base, most) = (Some(Arc::clone(user)), Some(session_worlds::most(site.session_worlds)));
+    let common = Common { base, most, ..common(site, user, make, tasks) };
     let sessions = SessionWorlds::new(Arc::clone(user), common);
     let running = Arc::downgrade(&sessions);
     // Set here and nowhere else.
@@ -180,17 +169,7 @@ pub(super) fn tenants_of(
     world: &World,
     tasks: &TaskTracker,
 ) -> Arc<Tenants> {
-    let common = Common {
-        make,
-        serve: services(site),
-        times: site.times,
-        ending: world.ending.clone(),
-        tasks: tasks.clone(),
-        base: None,
-        log: None,
-        most: None,
-    };
-    Tenants::new(ids, common)
+    Tenants::new(ids, common(site, world, make, tasks))
 }
 
 /// The options of the gateway. If its client cannot be asked, a question waits with the others.
