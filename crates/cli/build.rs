@@ -32,8 +32,8 @@ fn is_for_this_machine() -> bool {
 
 /// The version of this machine's glibc: `glibc 2.36`.
 fn glibc() -> Option<(u32, u32)> {
-    let said = Command::new("getconf").arg("GNU_LIBC_VERSION").output().ok()?;
-    let said = String::from_utf8(said.stdout).ok()?;
-    let (major, minor) = said.trim().strip_prefix("glibc ")?.split_once('.')?;
+    let output = Command::new("getconf").arg("GNU_LIBC_VERSION").output().ok()?;
+    let output = String::from_utf8(output.stdout).ok()?;
+    let (major, minor) = output.trim().strip_prefix("glibc ")?.split_once('.')?;
     Some((major.parse().ok()?, minor.parse().ok()?))
 }

@@ -2,11 +2,11 @@
 
 import { execFile, execFileSync, spawn } from "node:child_process";
 import { closeSync, constants, existsSync, mkdirSync, mkdtempSync, openSync, readFileSync, readSync, writeFileSync, writeSync } from "node:fs";
-import { createServer } from "node:net";
 import { join } from "node:path";
 import { promisify } from "node:util";
 
 import { lookAtLog, own } from "./people.mjs";
+import { firstLine, freePort, helper } from "./processes.mjs";
 import { BINARY, GUESTS, IDLE, MEMORY, STDIO, TENANTS, environment, folder } from "./settings.mjs";
 import { setAddress } from "./wire.mjs";
 
@@ -17,39 +17,6 @@ export const BARRED = '[policy]\ndeny = ["shared/barred"]\n';
 export const rulesOf = (tenant) => join(folder, "tenants", `t${tenant}`, "toolrack.toml");
 
 export const command = async (...given) => (await run(BINARY, given, { env: environment, cwd: folder })).stdout;
-
-/** The first line of a program. */
-function firstLine(child) {
-  return new Promise((found, failed) => {
-    let out = "";
-    let err = "";
-    child.stderr.on("data", (piece) => (err = `${err}${piece}`.slice(-4_000)));
-    child.stdout.on("data", (piece) => {
-      out += piece;
-      if (out.includes("\n")) found(out.split("\n")[0]);
-    });
-    child.on("exit", (code) => failed(new Error(`it ended with ${code}: ${out} ${err}`)));
-  });
-}
-
-/** A port that is free now. */
-function freePort() {
-  return new Promise((found) => {
-    const server = createServer();
-    server.listen(0, "127.0.0.1", () => {
-      const { port } = /** @type {import("node:net").AddressInfo} */ (server.address());
-      server.close(() => found(port));
-    });
-  });
-}
-
-const helpers = [];
-async function helper(script, ...args) {
-  const child = spawn(process.execPath, [script, ...args], { stdio: ["pipe", "pipe", "pipe"] });
-  helpers.push(child);
-  return firstLine(child);
-}
-export const endHelpers = () => helpers.forEach((child) => child.kill());
 
 /** Writes the files of the tenants, with or without servers that all members share, and starts what they need. */
 export async function prepare(hasShared) {

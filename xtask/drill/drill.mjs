@@ -13,11 +13,12 @@ import { readFileSync, rmSync } from "node:fs";
 import { join } from "node:path";
 
 import { change, gives, token } from "./changes.mjs";
-import { endHelpers, prepare, start } from "./daemon.mjs";
+import { prepare, start } from "./daemon.mjs";
 import { visit, welcome } from "./guests.mjs";
 import { measure } from "./memory.mjs";
 import { allFinds, canary, counts, delays, found, guests, latencies, look, misplaced, officials, operators, people } from "./people.mjs";
-import { AT_ONCE, MEMORY, SECONDS, TENANTS, each, folder, sleep } from "./settings.mjs";
+import { endHelpers } from "./processes.mjs";
+import { AT_ONCE, MEMORY, SECONDS, TENANTS, each, folder, percentile, sleep } from "./settings.mjs";
 import { agent, asks, expects } from "./wire.mjs";
 import { something } from "./work.mjs";
 
@@ -98,8 +99,7 @@ function onDisk() {
   return words;
 }
 
-const sorted = (/** @type {number[]} */ all) => [...all].sort((one, other) => one - other);
-const at = (all, part) => (sorted(all)[Math.min(all.length - 1, Math.floor(all.length * part))] ?? 0).toFixed(0);
+const at = (all, part) => percentile(all, part).toFixed(0);
 
 function report(duration, memory, words) {
   const changes = Object.entries(delays).map(

@@ -1,6 +1,7 @@
 // A small MCP server that says back what it is called with, and what its caller gave for it. Over HTTP it writes its address on a
-// line; with `--stdio` it serves its parent.
+// line; with `--stdio` it serves its parent. It appends the text of each call to the file `EXECUTED`, if there is one, before it answers.
 
+import { appendFileSync } from "node:fs";
 import { createServer } from "node:http";
 import { createInterface } from "node:readline";
 
@@ -29,13 +30,20 @@ async function answer({ method, params }, own) {
     case "ping":
       return {};
     case "tools/list":
-      return { tools: [tool("echo", "Says it back."), tool("barred", "Does so where no rule forbids it.")] };
+      return {
+        tools: [
+          tool("echo", "Says it back."),
+          tool("asked", "Does so after a question."),
+          tool("barred", "Does so where no rule forbids it."),
+        ],
+      };
     case "prompts/list":
       return { prompts: [{ name: "say", arguments: [{ name: "text", required: true }] }] };
     case "prompts/get":
       return { messages: [{ role: "user", content: { type: "text", text: `${params.arguments.text} ${own}` } }] };
     case "tools/call": {
       const { text, pause } = params.arguments;
+      if (process.env.EXECUTED) appendFileSync(process.env.EXECUTED, `${text}\n`);
       if (pause) await new Promise((over) => setTimeout(over, pause));
       // A result has a word of its own, which is made of the argument.
       return { content: [{ type: "text", text: `${text} ${text.replace("arg-", "res-")} ${own}` }] };

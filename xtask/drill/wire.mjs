@@ -5,7 +5,11 @@ import { Agent, request } from "node:http";
 
 import { sleep } from "./settings.mjs";
 
-export const agent = new Agent({ keepAlive: true, maxSockets: 400 });
+/** It closes idle connections before HAProxy does: a request on a connection that HAProxy is closing would be lost. */
+export const agent = new Agent({ keepAlive: true, maxSockets: 400, timeout: 60_000 });
+/** Since when a connection has been without a request. */
+const idleSince = new WeakMap();
+agent.on("free", (/** @type {object} */ socket) => idleSince.set(socket, performance.now()));
 let address = "";
 
 export function setAddress(/** @type {string} */ of) {
@@ -18,9 +22,16 @@ function proof(who) {
 }
 
 /** @returns {Promise<{status: number, headers: import("node:http").IncomingHttpHeaders, text: string}>} */
-export function asks(who, method, path, body, headers = {}, onData) {
+export function asks(who, method, path, body, headers = {}, onData = undefined, signal = undefined) {
+  return asksAt(address, who, method, path, body, headers, onData, signal);
+}
+
+/** Asks a daemon at another address.
+ *  @returns {Promise<{status: number, headers: import("node:http").IncomingHttpHeaders, text: string}>} */
+export function asksAt(address, who, method, path, body, headers = {}, onData = undefined, signal = undefined) {
   const [host, port] = address.split(":");
   const text = body === undefined ? undefined : JSON.stringify(body);
+  let idle = /** @type {number | undefined} */ (undefined);
   return new Promise((done, failed) => {
     const all = {
       host: address,
@@ -28,14 +39,15 @@ export function asks(who, method, path, body, headers = {}, onData) {
       ...(text === undefined ? {} : { "content-type": "application/json", "content-length": Buffer.byteLength(text) }),
       ...headers,
     };
-    const sent = request({ host, port, method, path, agent, headers: all }, (response) => {
+    const sent = request({ host, port, method, path, agent, headers: all, signal }, (response) => {
       let answer = "";
       response.setEncoding("utf8");
       response.on("data", (piece) => (onData ? onData(piece) : (answer += piece)));
       response.on("end", () => done({ status: response.statusCode ?? 0, headers: response.headers, text: answer }));
       response.on("error", failed);
     });
-    sent.on("error", failed);
+    sent.on("socket", (socket) => (idle = sent.reusedSocket ? performance.now() - (idleSince.get(socket) ?? 0) : undefined));
+    sent.on("error", (error) => failed(Object.assign(error, { idle })));
     sent.end(text);
   });
 }

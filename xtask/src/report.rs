@@ -6,7 +6,7 @@ use std::time::Instant;
 /// The reason why a step did not succeed.
 #[derive(Debug)]
 pub(crate) enum Stop {
-    /// The step cannot run here. It is reported and counted, but is no failure.
+    /// The step cannot run here. It is reported and counted, but is not a failure.
     Skipped(String),
     /// The step failed.
     Failed(String),

@@ -61,8 +61,8 @@ impl Tool {
     /// Returns the tool, if it is installed and new enough.
     pub(crate) fn found(&self) -> Option<Command> {
         let cargo = env::var_os("CARGO").map_or_else(|| "cargo".into(), PathBuf::from);
-        let usual = self.subcommand.map_or_else(|| self.name.into(), |_| cargo);
-        [usual, self.own()].into_iter().find(|place| self.is_new_enough(place)).map(|place| self.command(&place))
+        let by_default = self.subcommand.map_or_else(|| self.name.into(), |_| cargo);
+        [by_default, self.own()].into_iter().find(|place| self.is_new_enough(place)).map(|place| self.command(&place))
     }
 
     /// Returns the tool, and installs it if necessary. It is built from source, which takes minutes.
@@ -87,8 +87,8 @@ impl Tool {
     }
 
     fn is_new_enough(&self, place: &Path) -> bool {
-        let said = output(self.command(place).arg("--version"));
-        said.and_then(|said| version(&said)).is_some_and(|version| version >= self.oldest)
+        let printed = output(self.command(place).arg("--version"));
+        printed.and_then(|printed| version(&printed)).is_some_and(|version| version >= self.oldest)
     }
 
     /// Cargo gives a subcommand its name as the first argument; a direct call has to do the same.

@@ -66,7 +66,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let mut turn = Turn::new(vec![Message::new(Role::User, "Tell all of them.")], Limits::default());
     agent.run(&mut turn, &mut NoFront).await?;
     for message in turn.messages().iter().filter(|message| message.role == Role::Tool) {
-        println!("the model is told: {}", text::for_line(&message.content));
+        println!("the model gets: {}", text::for_line(&message.content));
     }
     host.shutdown().await;
     Ok(())

@@ -6,7 +6,7 @@
 //! keys and addresses as data, and a [`Front`] stores and shows.
 //!
 //! ```text
-//!   driver ──────────────► Host, of toolrack-host: the one door for calls
+//!   driver ──────────────► Host, of toolrack-host: the one way to call tools
 //!     │ │                  drives a turn, and has the Front store each step
 //!     │ ▼
 //!     │ turn               what comes next, without IO

@@ -103,7 +103,7 @@ impl Message {
     pub fn concealed(&self, conceal: &dyn Fn(&str) -> String) -> Self {
         let mut kept = self.clone();
         let blocks = kept.blocks.as_mut().map(|own| &mut own.blocks[..]).unwrap_or_default();
-        let signed = |block: &Block| matches!(block, Block::Call { with } if is_signed(with));
+        let signed = |block: &Block| matches!(block, Block::Call { extra } if is_signed(extra));
         let signed: Vec<bool> = blocks.iter().filter(|block| matches!(block, Block::Call { .. })).map(signed).collect();
         let calls = kept.tool_calls.iter_mut().flatten().enumerate();
         calls.filter(|(at, _)| signed.get(*at) != Some(&true)).for_each(|(_, call)| call.conceal(conceal));
@@ -188,15 +188,15 @@ pub enum Block {
     Text {
         /// How many bytes.
         bytes: usize,
-        /// Members beside it, such as a signature.
-        #[serde(default, skip_serializing_if = "Map::is_empty")]
-        with: Map<String, Value>,
+        /// Further fields of the provider, such as a signature.
+        #[serde(default, rename = "with", skip_serializing_if = "Map::is_empty")]
+        extra: Map<String, Value>,
     },
     /// The next of [`Message::tool_calls`].
     Call {
-        /// Members beside it, such as a signature.
-        #[serde(default, skip_serializing_if = "Map::is_empty")]
-        with: Map<String, Value>,
+        /// Further fields of the provider, such as a signature.
+        #[serde(default, rename = "with", skip_serializing_if = "Map::is_empty")]
+        extra: Map<String, Value>,
     },
 }
 
@@ -205,11 +205,11 @@ pub enum Block {
 fn concealed_pieces(text: &str, blocks: &mut [Block], conceal: &dyn Fn(&str) -> String) -> Option<String> {
     let (mut left, mut concealed, mut is_any_signed) = (text, String::new(), false);
     for block in blocks {
-        let Block::Text { bytes, with } = block else { continue };
+        let Block::Text { bytes, extra } = block else { continue };
         let (piece, rest) = left.split_at_checked(*bytes)?;
         left = rest;
-        is_any_signed |= is_signed(with);
-        let shown = if is_signed(with) { piece.to_owned() } else { conceal(piece) };
+        is_any_signed |= is_signed(extra);
+        let shown = if is_signed(extra) { piece.to_owned() } else { conceal(piece) };
         *bytes = shown.len();
         concealed.push_str(&shown);
     }
@@ -218,8 +218,8 @@ fn concealed_pieces(text: &str, blocks: &mut [Block], conceal: &dyn Fn(&str) -> 
 }
 
 /// Returns whether the members beside a piece contain a signature of its provider.
-fn is_signed(with: &Map<String, Value>) -> bool {
-    with.keys().any(|name| name.to_ascii_lowercase().ends_with("signature"))
+fn is_signed(extra: &Map<String, Value>) -> bool {
+    extra.keys().any(|name| name.to_ascii_lowercase().ends_with("signature"))
 }
 
 /// Returns whether the text of a result contains all of `part`.
@@ -284,11 +284,11 @@ mod tests {
         let parts: Vec<Content> = serde_json::from_value(parts).unwrap();
         let mut message = Message::tool_result("1", "x").with_parts(parts);
         assert_eq!(message.parts.len(), 3, "all that is not text: {:?}", message.parts);
-        let with = Map::from_iter([("signature".to_owned(), json!("s"))]);
+        let extra = Map::from_iter([("signature".to_owned(), json!("s"))]);
         let blocks = vec![
             Block::Raw(json!({"type": "thinking"})),
-            Block::Text { bytes: 1, with },
-            Block::Call { with: Map::new() },
+            Block::Text { bytes: 1, extra },
+            Block::Call { extra: Map::new() },
         ];
         message.blocks = Some(ProviderBlocks { wire: "anthropic".into(), model: "m".into(), blocks });
         let event = Event::Said { message };
@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn arguments_that_are_no_object_are_stored_unparsed() {
+    fn arguments_that_are_not_an_object_are_stored_unparsed() {
         assert_eq!(ToolCallData::from_text("1", "f", "").input, json!({}));
         let broken = ToolCallData::from_text("1", "f", r#"{"a": "#);
         assert_eq!((broken.arguments(), broken.raw_arguments.as_deref()), (None, Some(r#"{"a": "#)));
@@ -317,8 +317,8 @@ mod tests {
         Some(ProviderBlocks { wire: "gemini".into(), model: "m".into(), blocks })
     }
 
-    fn text(bytes: usize, with: Map<String, Value>) -> Block {
-        Block::Text { bytes, with }
+    fn text(bytes: usize, extra: Map<String, Value>) -> Block {
+        Block::Text { bytes, extra }
     }
 
     #[test]
@@ -328,30 +328,29 @@ mod tests {
             ToolCallData::new("canary-id", "canary_tool", input),
             ToolCallData::from_text("2", "f", "{\"cut\": \"canary"),
         ];
-        let said = Message::new(Role::Assistant, "it is canary, canary").with_tool_calls(calls);
-        let kept = said.concealed(&conceal);
+        let message = Message::new(Role::Assistant, "it is canary, canary").with_tool_calls(calls);
+        let kept = message.concealed(&conceal);
         assert_eq!(kept.content, "it is ***, ***");
         assert_eq!(kept.calls()[0].input, json!({ "a": ["***", { "b": "x *** y" }], "n": 7 }));
         assert_eq!(kept.calls()[1].raw_arguments.as_deref(), Some("{\"cut\": \"***"));
         // Providers want these as they were.
         assert_eq!((&*kept.calls()[0].id, &*kept.calls()[0].name), ("canary-id", "canary_tool"));
         assert_eq!(Message::tool_error("1", "no canary").concealed(&conceal), Message::tool_error("1", "no ***"));
-        assert_eq!(said.content, "it is canary, canary", "the one that goes on stays whole");
+        assert_eq!(message.content, "it is canary, canary", "the one that goes on stays whole");
     }
 
     #[test]
     fn signed_blocks_are_stored_unchanged_without_the_members_beside_them() {
         let call = |id: &str| ToolCallData::new(id, "f", Map::from_iter([("k".to_owned(), json!("canary"))]));
-        let mut reported =
-            Message::new(Role::Assistant, "canary 1canary 2").with_tool_calls(vec![call("a"), call("b")]);
-        reported.blocks = blocks(vec![
+        let mut message = Message::new(Role::Assistant, "canary 1canary 2").with_tool_calls(vec![call("a"), call("b")]);
+        message.blocks = blocks(vec![
             Block::Raw(json!({ "thinking": "canary" })),
             text(8, signed()),
-            Block::Call { with: Map::new() },
-            Block::Call { with: signed() },
+            Block::Call { extra: Map::new() },
+            Block::Call { extra: signed() },
             text(8, Map::new()),
         ]);
-        let kept = reported.concealed(&conceal);
+        let kept = message.concealed(&conceal);
         assert_eq!(kept.content, "canary 1*** 2");
         let inputs: Vec<_> = kept.calls().iter().map(|call| &call.input["k"]).collect();
         assert_eq!(inputs, ["***", "canary"]);
@@ -366,14 +365,14 @@ mod tests {
 
     #[test]
     fn a_secret_across_two_pieces_is_concealed() {
-        let mut said = Message::new(Role::Assistant, "x cana\u{72}y");
-        said.blocks = blocks(vec![text(6, Map::new()), text(2, Map::new())]);
-        assert_eq!(said.concealed(&conceal).content, "x ***");
+        let mut message = Message::new(Role::Assistant, "x cana\u{72}y");
+        message.blocks = blocks(vec![text(6, Map::new()), text(2, Map::new())]);
+        assert_eq!(message.concealed(&conceal).content, "x ***");
         // Pieces that are those of another text say nothing of this one.
         for lengths in [vec![3, 2], vec![100], vec![], vec![8, 1]] {
-            let mut said = Message::new(Role::Assistant, "x canary");
-            said.blocks = blocks(lengths.iter().map(|bytes| text(*bytes, Map::new())).collect());
-            assert_eq!(said.concealed(&conceal).content, "x ***", "{lengths:?}");
+            let mut message = Message::new(Role::Assistant, "x canary");
+            message.blocks = blocks(lengths.iter().map(|bytes| text(*bytes, Map::new())).collect());
+            assert_eq!(message.concealed(&conceal).content, "x ***", "{lengths:?}");
         }
     }
 

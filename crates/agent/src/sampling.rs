@@ -173,9 +173,9 @@ mod tests {
             "systemPrompt": "Be short.", "maxTokens": 20, "temperature": 0.5, "modelPreferences": {"hints": [{"name": "x"}]},
         });
         let model = Scripted::new().say("Ada.").recording();
-        let asked = Sampling::read(&params).unwrap();
-        assert_eq!((asked.max_tokens(), asked.temperature()), (20, Some(0.5)));
-        let answer = block_on(asked.answer(&model)).unwrap();
+        let sampling = Sampling::read(&params).unwrap();
+        assert_eq!((sampling.max_tokens(), sampling.temperature()), (20, Some(0.5)));
+        let answer = block_on(sampling.answer(&model)).unwrap();
         let content = json!({"type": "text", "text": "Ada."});
         let expected =
             json!({"role": "assistant", "content": content, "model": "mock/script", "stopReason": "endTurn"});

@@ -32,14 +32,14 @@ pub use sending::Sending;
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Limits {
-    /// The most answers of the model. Default 10.
+    /// How many answers the model may give. Default 10.
     pub rounds: u32,
-    /// The most tokens of all answers together, input and output. Default: no limit.
+    /// How many tokens all answers together may take, input and output. Default: no limit.
     pub tokens: Option<u64>,
-    /// The most US dollars of all answers together, if the prices are known. Default: no limit.
+    /// How many US dollars all answers together may cost, if the prices are known. Default: no limit.
     pub cost: Option<f64>,
-    /// How often the turn makes the same call with the same arguments. Further calls are not made: the model reads that
-    /// the result will not change, and after twice as many attempts the turn ends. Default 3.
+    /// How often the turn makes the same call with the same arguments. After that, it makes the call no more and tells
+    /// the model that the result will not change; after twice as many attempts, the turn ends. Default 3.
     pub repeats: u32,
 }
 
@@ -89,7 +89,7 @@ pub struct ToolResult {
 }
 
 impl ToolResult {
-    /// Creates an error, with its text.
+    /// Creates the result of a call that failed; `text` says how.
     pub fn error(text: impl Into<String>) -> Self {
         Self { text: text.into(), is_error: true, parts: Vec::new() }
     }
@@ -125,7 +125,7 @@ pub enum Answer {
 pub enum End {
     /// The last message is the answer.
     Answered,
-    /// The last message is an answer that was cut at the most tokens.
+    /// The last message is an answer that the provider cut off at the maximum number of tokens.
     Cut,
     /// The model or its provider refused; the last message has the words of the refusal, if there are any.
     Refused,
@@ -321,14 +321,14 @@ impl Turn {
         let Step::Tools(pending) = &mut self.state.step else {
             return Vec::new();
         };
-        let mut given_up = Vec::new();
+        let mut abandoned = Vec::new();
         for open in pending.iter_mut().filter(|open| open.result.is_none()) {
             let text = if open.sending.give_up() { CANCELLED } else { NOT_RUN };
             open.result = Some(ToolResult::error(text));
-            given_up.push((open.call.clone(), text));
+            abandoned.push((open.call.clone(), text));
         }
         self.append_results();
-        given_up
+        abandoned
     }
 
     /// Ends the turn now, and leaves a history that can be continued. `partial` is the text of an interrupted answer.
@@ -342,7 +342,8 @@ impl Turn {
         self.state.step = Step::Done(End::Cancelled);
     }
 
-    /// Counts a call, and returns the result that it gets instead if it is broken or was repeated too often.
+    /// Counts a call. If it is broken or was repeated too often, returns the error that the model gets in place of a
+    /// result.
     fn rejection(&mut self, call: &ToolCallData) -> Option<ToolResult> {
         if call.arguments().is_none() {
             return Some(ToolResult::error(
@@ -412,15 +413,15 @@ impl Turn {
     }
 }
 
-/// The result of a call whose real result was lost.
+/// The result for the model when the real one was lost.
 const INTERRUPTED: &str = "the program was interrupted before the result was known: the call may have run, or not; find out \
                            before it is made again";
 
 /// The result of a call that the user cancelled after it was sent.
-const CANCELLED: &str = "the person cancelled this call; it may have run in part";
+const CANCELLED: &str = "the user cancelled this call; it may have run in part";
 
 /// The result of a call that the user cancelled before it was sent.
-const NOT_RUN: &str = "the person cancelled this call before it was made: it was not run";
+const NOT_RUN: &str = "the user cancelled this call before it was made: it was not run";
 
 #[cfg(test)]
 mod tests;

@@ -6,6 +6,7 @@ use futures::future::BoxFuture;
 use http::{HeaderValue, Method};
 use tokio::time::sleep;
 use toolrack_host::{Authorizer, Challenge, Destination, NotAuthorized, ServerName, Signature};
+use url::Url;
 
 use crate::{
     challenge,
@@ -49,7 +50,7 @@ impl Inner {
         to: Destination<'_>,
         slot: &Slot,
     ) -> Result<Option<Arc<Credentials>>, AuthError> {
-        let turn = slot.turn().await;
+        let permit = slot.permit().await;
         if let Some(usable) = slot.usable() {
             return Ok(usable);
         }
@@ -69,7 +70,7 @@ impl Inner {
         let Some(stored) = stored else {
             return Ok(None);
         };
-        let context = AuthContext { turn, ..self.context(to).await? };
+        let context = AuthContext { permit, ..self.context(to).await? };
         match self.renew_in_own_task(to.server, &context, Stale::Old(Arc::clone(&stored))).await {
             Ok(()) => {}
             Err(AuthError::Ended) => return Ok(None),
@@ -83,7 +84,7 @@ impl Inner {
     }
 
     /// Renews stale credentials, unless another process has done so meanwhile. Runs to its end even if the caller is
-    /// dropped. The caller holds the slot's turn.
+    /// dropped. The caller holds the slot's permit.
     async fn renew_in_own_task(
         self: &Arc<Self>,
         server: &ServerName,
@@ -127,20 +128,21 @@ impl Inner {
         }
         let wire = self.wires.to(server)?;
         if !oauth.grant.needs_user() {
-            let found = within(AuthorizationServer::discover(wire, server, stale.challenge())).await?;
-            let fresh = within(found.without_user(oauth, &stored.asked, &self.wires)).await?;
+            let authorization_server = within(AuthorizationServer::discover(wire, server, stale.challenge())).await?;
+            let fresh = within(authorization_server.token_without_user(oauth, &stored.requested, &self.wires)).await?;
             return Ok(self.save(slot, lease, fresh).await?);
         }
         let mut stored = stored;
         if let Stale::Refused(_, challenge) = stale {
             // The server may have moved to another authorization server, which must not get the tokens of the old one.
-            let found = within(AuthorizationServer::discover(Arc::clone(&wire), server, challenge.as_deref())).await?;
-            if found.issuer != stored.issuer {
+            let authorization_server =
+                within(AuthorizationServer::discover(Arc::clone(&wire), server, challenge.as_deref())).await?;
+            if authorization_server.issuer != stored.issuer {
                 slot.set_known(None);
                 lease.delete().await?;
                 return Err(AuthError::Ended);
             }
-            stored.metadata = found.into_metadata();
+            stored.metadata = authorization_server.into_metadata();
         }
         match within(engine::refresh(wire, server, &stored, oauth)).await {
             Ok(fresh) => Ok(self.save(slot, lease, fresh).await?),
@@ -156,15 +158,10 @@ impl Inner {
     /// Gets another token after the server has refused a request: from the store, by renewal, or from the user.
     async fn reauthorize(self: &Arc<Self>, to: Destination<'_>, challenge: &Challenge) -> Result<(), Refused> {
         if challenge.wants_nonce() {
-            return match self.slot(&to).nonce() {
-                Some(_) => Ok(()),
-                None => Err(Refused::Error(AuthError::Unavailable {
-                    why: "the server wants a nonce in proofs (DPoP), and named none that can be used".to_owned(),
-                })),
-            };
+            return self.check_nonce(&to);
         }
         let mut context = self.context(to).await?;
-        context.turn = context.slot.turn().await;
+        context.permit = context.slot.permit().await;
         let AuthContext { oauth, slot, server, .. } = &context;
         let stored = self.load(&slot.key).await.map_err(AuthError::Store)?.map(Arc::new);
         let sent = challenge.sent.as_ref();
@@ -175,40 +172,22 @@ impl Inner {
             slot.set_known(Some(Arc::clone(stored)));
             return Ok(());
         }
-        let leading = challenge::leading(&challenge.www_authenticate);
+        let primary = challenge::primary(&challenge.www_authenticate);
         let is_bound = oauth.dpop || stored.as_ref().is_some_and(|stored| stored.key.is_some());
         // A bearer token stays a bearer token when it is renewed, so bound tokens need a new sign-in.
         let must_begin_anew = !is_bound && challenge::wants_bound(&challenge.www_authenticate);
         if must_begin_anew {
-            let found = within(AuthorizationServer::discover(self.wires.to(server)?, server, leading)).await;
-            if !found.is_ok_and(|found| found.wants_bound()) {
-                return Err(Refused::Error(AuthError::NotBound));
-            }
+            self.check_issues_bound(server, primary).await?;
         }
-        let missing = match challenge.status {
-            403 => challenge::scopes(&challenge.www_authenticate, to.url),
-            _ => Vec::new(),
-        };
-        let (asked, is_tried) = match &stored {
-            Some(stored) if challenge.status == 403 => {
-                let union = challenge::union(&stored.asked, &missing);
-                let is_tried = union == stored.asked;
-                (union, is_tried)
-            }
-            _ => (oauth.scopes.clone(), false),
-        };
-        if is_tried {
-            // The last sign-in requested these scopes already, and the server did not grant them.
-            return Err(Refused::SignIn(asked));
-        }
+        let scopes = scopes_to_request(challenge, to.url, stored.as_deref(), &oauth.scopes)?;
         if !oauth.grant.needs_user() {
-            return Ok(self.sign_in_without_user(to.server, &context, &asked, leading).await.map(drop)?);
+            return Ok(self.sign_in_without_user(to.server, &context, &scopes, primary).await.map(drop)?);
         }
         if challenge.status == 401
             && !must_begin_anew
             && let Some(stored) = stored.as_ref().filter(|stored| stored.tokens.is_some())
         {
-            let stale = Stale::Refused(Arc::clone(stored), leading.map(str::to_owned));
+            let stale = Stale::Refused(Arc::clone(stored), primary.map(str::to_owned));
             match self.renew_in_own_task(to.server, &context, stale).await {
                 Err(AuthError::Ended) => {}
                 renewed => return Ok(renewed?),
@@ -216,11 +195,47 @@ impl Inner {
         }
         slot.set_known(if challenge.status == 403 { stored.clone() } else { None });
         let Some(browser) = &self.browser else {
-            return Err(Refused::SignIn(if challenge.status == 403 { asked } else { Vec::new() }));
+            return Err(Refused::SignIn(if challenge.status == 403 { scopes } else { Vec::new() }));
         };
-        let wanted = SignInRequest { scopes: &asked, challenge: leading, before: stored.as_deref() };
+        let wanted = SignInRequest { scopes: &scopes, challenge: primary, before: stored.as_deref() };
         Ok(self.sign_in_with_browser(to.server, &context, wanted, browser.as_ref()).await.map(drop)?)
     }
+
+    /// Refuses unless this server has sent a nonce for the next proof.
+    fn check_nonce(&self, to: &Destination<'_>) -> Result<(), Refused> {
+        match self.slot(to).nonce() {
+            Some(_) => Ok(()),
+            None => Err(Refused::Error(AuthError::Unavailable {
+                why: "the server wants a nonce in proofs (DPoP), but sent none that can be used".to_owned(),
+            })),
+        }
+    }
+
+    /// Refuses unless the authorization server of `server` issues bound tokens.
+    async fn check_issues_bound(&self, server: &Url, challenge: Option<&str>) -> Result<(), Refused> {
+        let authorization_server =
+            within(AuthorizationServer::discover(self.wires.to(server)?, server, challenge)).await;
+        match authorization_server.is_ok_and(|server| server.wants_bound()) {
+            true => Ok(()),
+            false => Err(Refused::Error(AuthError::NotBound)),
+        }
+    }
+}
+
+/// Returns the scopes to request after a challenge: the configured ones, or after a 403 those of the last sign-in and
+/// the missing ones. Refuses scopes that the last sign-in requested already and the server did not grant.
+fn scopes_to_request(
+    challenge: &Challenge,
+    url: &Url,
+    stored: Option<&Credentials>,
+    configured: &[String],
+) -> Result<Vec<String>, Refused> {
+    let Some(stored) = stored.filter(|_| challenge.status == 403) else {
+        return Ok(configured.to_vec());
+    };
+    let missing = challenge::scopes(&challenge.www_authenticate, url);
+    let union = challenge::union(&stored.requested, &missing);
+    if union == stored.requested { Err(Refused::SignIn(union)) } else { Ok(union) }
 }
 
 /// The credentials to renew, and why.
@@ -246,7 +261,7 @@ impl Stale {
     }
 }
 
-/// Why no other token could be had.
+/// Why the host gets no new token after a challenge.
 enum Refused {
     /// The user has to sign in, with these scopes if there are any.
     SignIn(Vec<String>),

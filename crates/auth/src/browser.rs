@@ -22,7 +22,7 @@ pub trait Browser: Send + Sync {
 #[non_exhaustive]
 pub enum BrowserError {
     /// The local port for the redirect cannot be used.
-    #[error("nothing can be waited for on 127.0.0.1, port {port}: {why}")]
+    #[error("cannot listen on 127.0.0.1, port {port}: {why}")]
     Port {
         /// The requested port; 0 is any.
         port: u16,
@@ -30,13 +30,13 @@ pub enum BrowserError {
         why: String,
     },
     /// The browser did not come back in time.
-    #[error("the browser did not come back within {} minutes", .after.as_secs() / 60)]
+    #[error("the browser did not return within {} minutes", .after.as_secs() / 60)]
     TimedOut {
         /// The time-out.
         after: Duration,
     },
     /// The user cancelled the sign-in.
-    #[error("the sign-in was given up")]
+    #[error("the sign-in was abandoned")]
     GivenUp,
 }
 

@@ -5,7 +5,7 @@ use url::Url;
 
 /// Returns the header that a sign-in starts from: the one that names metadata, else the first `Bearer` one, else the
 /// first.
-pub(crate) fn leading(values: &[String]) -> Option<&str> {
+pub(crate) fn primary(values: &[String]) -> Option<&str> {
     let names_metadata = values.iter().find(|value| value.contains("resource_metadata"));
     let is_bearer = |value: &&String| value.get(..6).is_some_and(|scheme| scheme.eq_ignore_ascii_case("bearer"));
     names_metadata.or_else(|| values.iter().find(is_bearer)).or(values.first()).map(String::as_str)

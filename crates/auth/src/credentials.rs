@@ -7,12 +7,12 @@ use serde_json::Value;
 
 use crate::{clock::now, dpop::ProofKey, error::AuthError};
 
-/// The time before expiry at which a token is renewed. A token with a shorter life is renewed in its last fifth.
-const AHEAD: u64 = 60;
-/// The longest token that is accepted, because it has to fit into a header.
+/// How many seconds before its expiry a token is renewed. A short-lived token is renewed in the last fifth of its life.
+const RENEW_BEFORE_EXPIRY: u64 = 60;
+/// The most bytes of a token, which has to fit into a header.
 const TOKEN_BYTES: usize = 16 * 1024;
 
-/// The credentials to stay signed in with one issuer.
+/// The credentials of a sign-in at one issuer.
 #[derive(Clone, Serialize, Deserialize)]
 pub(crate) struct Credentials {
     /// The authorization server. The credentials are never sent to another one.
@@ -22,8 +22,9 @@ pub(crate) struct Credentials {
     pub(crate) client: Client,
     /// `None` when the server has ended the sign-in; the client registration stays valid.
     pub(crate) tokens: Option<Tokens>,
-    /// The scopes of the last request.
-    pub(crate) asked: Vec<String>,
+    /// The scopes that the last sign-in requested.
+    #[serde(rename = "asked")]
+    pub(crate) requested: Vec<String>,
     /// The key that the tokens are bound to; `None` for bearer tokens.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) key: Option<ProofKey>,
@@ -50,7 +51,7 @@ pub(crate) struct Tokens {
     pub(crate) scopes: Vec<String>,
     /// Seconds since 1970.
     pub(crate) received: u64,
-    /// Seconds since 1970; `None` if the server did not say.
+    /// Seconds since 1970; `None` if the server does not name it.
     pub(crate) expires: Option<u64>,
 }
 
@@ -85,42 +86,44 @@ impl Credentials {
 
 impl Tokens {
     /// Takes the tokens that a token endpoint returned to `rmcp`; see [`Self::in_answer`].
-    pub(crate) fn of(response: &OAuthTokenResponse, asked: &[String], is_bound: bool) -> Result<Self, AuthError> {
+    pub(crate) fn of(response: &OAuthTokenResponse, requested: &[String], is_bound: bool) -> Result<Self, AuthError> {
         let value = serde_json::to_value(response);
         let value = value.map_err(|_| AuthError::NoToken { why: "its answer cannot be read".to_owned() })?;
-        Self::in_answer(&value, asked, is_bound)
+        Self::in_answer(&value, requested, is_bound)
     }
 
-    /// Takes the tokens that a token endpoint returned; without a `scope`, they have those that were `asked` for (RFC
-    /// 6749, 5.1). `is_bound`: whether the token must be bound to a key (RFC 9449, 5), or must not be.
-    pub(crate) fn in_answer(value: &Value, asked: &[String], is_bound: bool) -> Result<Self, AuthError> {
+    /// Takes the tokens that a token endpoint returned. If the answer names no `scope`, they have the `requested` scopes
+    /// (RFC 6749, 5.1). With `is_bound` they must be bound to a key (RFC 9449, 5), otherwise they must not.
+    pub(crate) fn in_answer(value: &Value, requested: &[String], is_bound: bool) -> Result<Self, AuthError> {
         let refused = |why: &str| AuthError::NoToken { why: why.to_owned() };
         let text = |name: &str| value.get(name).and_then(Value::as_str).filter(|text| !text.is_empty());
-        let access = text("access_token").ok_or_else(|| refused("its answer holds none"))?.to_owned();
-        let is_of = |kind: &str| text("token_type").is_some_and(|named| named.eq_ignore_ascii_case(kind));
-        if is_bound && !is_of("dpop") {
+        let access = text("access_token").ok_or_else(|| refused("its answer contains none"))?.to_owned();
+        let has_type = |kind: &str| text("token_type").is_some_and(|named| named.eq_ignore_ascii_case(kind));
+        if is_bound && !has_type("dpop") {
             return Err(refused(
-                "it gave one that is not bound to a key, which the server or `oauth.dpop` of the entry asks for",
+                "it issued one that is not bound to a key, which the server or `oauth.dpop` of the entry asks for",
             ));
         }
-        if !is_bound && !is_of("bearer") {
+        if !is_bound && !has_type("bearer") {
             return Err(refused(
-                "it gave one that is not a bearer token; for one that is bound to a key, set `oauth.dpop`",
+                "it issued one that is not a bearer token; for one that is bound to a key, set `oauth.dpop`",
             ));
         }
         let refresh = text("refresh_token").map(str::to_owned);
         if access.len().max(refresh.as_ref().map_or(0, String::len)) > TOKEN_BYTES {
-            return Err(refused("it gave one that is too long"));
+            return Err(refused("it issued one that is too long"));
         }
         if HeaderValue::try_from(&access).is_err() {
-            return Err(refused("it gave one that fits into no header"));
+            return Err(refused("it issued one that does not fit into a header"));
         }
         let received = now();
         Ok(Self {
             access,
             refresh,
-            scopes: text("scope")
-                .map_or_else(|| asked.to_vec(), |scopes| scopes.split_ascii_whitespace().map(str::to_owned).collect()),
+            scopes: text("scope").map_or_else(
+                || requested.to_vec(),
+                |scopes| scopes.split_ascii_whitespace().map(str::to_owned).collect(),
+            ),
             received,
             expires: value.get("expires_in").and_then(Value::as_u64).map(|seconds| received.saturating_add(seconds)),
         })
@@ -133,8 +136,8 @@ impl Tokens {
 
     fn expires_soon(&self, now: u64) -> bool {
         self.expires.is_some_and(|expires| {
-            let ahead = AHEAD.min(expires.saturating_sub(self.received) / 5);
-            now.saturating_add(ahead) >= expires
+            let margin = RENEW_BEFORE_EXPIRY.min(expires.saturating_sub(self.received) / 5);
+            now.saturating_add(margin) >= expires
         })
     }
 

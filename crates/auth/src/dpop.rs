@@ -107,7 +107,8 @@ impl ProofKey {
         }
         let sign = |message: &[u8]| Some(self.0.pair.sign(&SystemRandom::new(), message).ok()?.as_ref().to_vec());
         let proof = HeaderValue::try_from(compact(&header, &claims, sign)?);
-        let mut proof = proof.map_err(|_| AuthError::Unavailable { why: "a proof fits into no header".into() })?;
+        let mut proof =
+            proof.map_err(|_| AuthError::Unavailable { why: "a proof does not fit into a header".into() })?;
         proof.set_sensitive(true);
         Ok(proof)
     }

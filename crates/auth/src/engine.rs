@@ -131,7 +131,7 @@ impl AuthorizationServer {
     /// Prepares the page on which the user signs in. It requests `scopes`, or the scopes that the server names if
     /// `scopes` is empty. If the issuer of the stored credentials `before` is the same, their registered client is used
     /// again.
-    pub(crate) async fn ask(
+    pub(crate) async fn authorization_request(
         mut self,
         oauth: &OAuth,
         scopes: &[String],
@@ -253,7 +253,7 @@ impl AuthorizationRequest {
             resource: self.resource,
             client: self.client,
             tokens: Some(Tokens::of(&response, &self.scopes, self.key.is_some())?),
-            asked: self.scopes,
+            requested: self.scopes,
             key: self.key,
             metadata: self.found.metadata,
         })
@@ -261,8 +261,8 @@ impl AuthorizationRequest {
 
     /// Checks `state` and issuer before anything else in the answer, also when the answer is an error (RFC 9207, 2.4).
     fn check_issuer(&self, answer: &Answer) -> Result<(), AuthError> {
-        let asked = self.page.query_pairs().find(|(name, _)| name == "state").map(|(_, value)| value.into_owned());
-        if asked.is_none() || asked != answer.state {
+        let sent = self.page.query_pairs().find(|(name, _)| name == "state").map(|(_, value)| value.into_owned());
+        if sent.is_none() || sent != answer.state {
             return Err(bad_redirect("it is not an answer to this question"));
         }
         let promised = self.found.metadata.additional_fields.get("authorization_response_iss_parameter_supported");
@@ -306,7 +306,7 @@ impl Answer {
                 _ => continue,
             };
             if place.replace(value.into_owned()).is_some() {
-                return Err(bad_redirect("it says something twice"));
+                return Err(bad_redirect("it has a parameter twice"));
             }
         }
         Ok(answer)
@@ -389,8 +389,8 @@ fn discovery_error(error: &RmcpError) -> AuthError {
         RmcpError::ProtectedResourceMetadataInvalid { url, reason } => match reason.as_ref() {
             Invalid::ResourceMismatch { reference, permitted } => {
                 let why = format!(
-                    "the metadata of the resource, at {url}, is that of `{permitted}`, and not of `{reference}`, which is to be \
-                     signed in to"
+                    "the metadata of the resource, at {url}, belongs to `{permitted}`, and not to `{reference}`, the server to \
+                     sign in to"
                 );
                 AuthError::Discovery { why: quote(&why) }
             }

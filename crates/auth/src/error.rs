@@ -16,7 +16,7 @@ const QUOTE_BYTES: usize = 300;
 #[non_exhaustive]
 pub enum AuthError {
     /// The authorization server of this server cannot be discovered.
-    #[error("how to sign in there cannot be found out: {why}")]
+    #[error("cannot find out how to sign in there: {why}")]
     Discovery {
         /// The problem, escaped.
         why: String,
@@ -33,7 +33,7 @@ pub enum AuthError {
         why: String,
     },
     /// The server accepts only tokens that are bound to a key, and the entry does not ask for such tokens.
-    #[error("the server takes only tokens that are bound to a key (DPoP): set `oauth.dpop` to true in its entry")]
+    #[error("the server accepts only tokens that are bound to a key (DPoP): set `oauth.dpop` to true in its entry")]
     NotBound,
     /// There is no client to sign in with, and none can be registered.
     #[error("this program is not a client of its authorization server: {why}")]
@@ -56,21 +56,21 @@ pub enum AuthError {
         why: String,
     },
     /// The answer came from another authorization server than the expected one.
-    #[error("the answer is from the issuer `{received}`, asked was `{expected}`; nothing was sent to either")]
+    #[error("the answer is from the issuer `{received}` instead of `{expected}`; nothing was sent to either")]
     WrongIssuer {
-        /// The issuer that was asked, escaped.
+        /// The issuer to which the request went, escaped.
         expected: String,
         /// The issuer that answered, escaped; empty if it did not name itself although its metadata promises that.
         received: String,
     },
     /// The authorization server issued no token.
-    #[error("the authorization server gave no token: {why}")]
+    #[error("the authorization server issued no token: {why}")]
     NoToken {
         /// Its message, escaped.
         why: String,
     },
-    /// The authorization server no longer takes the refresh token: the user has to sign in again.
-    #[error("the sign-in has ended: the authorization server no longer takes the refresh token")]
+    /// The authorization server no longer accepts the refresh token: the user has to sign in again.
+    #[error("the sign-in has ended: the authorization server no longer accepts the refresh token")]
     Ended,
     /// The authorization server cannot be reached, or fails; a later try may work.
     #[error("{why}")]
@@ -138,7 +138,7 @@ impl AuthError {
                 "register a client there by hand and give the entry its `oauth.client_id` (and `oauth.client_secret`)"
             }
             Self::Discovery { .. } | Self::NoPkce | Self::Unsafe { .. } => {
-                "if the server takes a key instead, give its entry an `Authorization` header"
+                "if the server accepts a key instead, give its entry an `Authorization` header"
             }
             Self::WrongIssuer { .. } | Self::Callback { .. } => "close that browser window, and sign in again",
             Self::NoToken { .. } => "check `oauth` in the server's entry, and try again",

@@ -91,12 +91,12 @@ impl<'a> Form<'a> {
         let why = match (member("error"), member("error_description")) {
             (Some(error), Some(description)) => format!("{error}, {description}"),
             (Some(error), None) => error,
-            _ => format!("HTTP {} without an answer that can be read", status.as_u16()),
+            _ => format!("HTTP {}, with a body that cannot be read", status.as_u16()),
         };
         if status.is_server_error() {
             return Err(unavailable(why));
         }
-        Err(AuthError::NoToken { why: format!("{whose} said {why}") })
+        Err(AuthError::NoToken { why: format!("{whose} answered: {why}") })
     }
 }
 
@@ -110,7 +110,7 @@ pub(crate) fn takes_secrets_in_forms(metadata: &AuthorizationMetadata) -> bool {
 impl AuthorizationServer {
     /// Gets a token with the grant of `oauth`, for these scopes; if there are none, for the scopes that the server
     /// names.
-    pub(crate) async fn without_user(
+    pub(crate) async fn token_without_user(
         self,
         oauth: &OAuth,
         scopes: &[String],
@@ -146,7 +146,7 @@ impl AuthorizationServer {
             resource: self.server().to_string(),
             client: Client { id, secret: None, redirect_uri: String::new(), registered: false },
             tokens: Some(tokens),
-            asked: scopes,
+            requested: scopes,
             key,
             metadata: self.into_metadata(),
         })

@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use crate::{clock::now, error::AuthError};
 
 /// How long a client assertion is valid, in seconds.
-const LIFE: u64 = 60;
+const ASSERTION_SECONDS: u64 = 60;
 
 /// The key of a client.
 pub(crate) enum SigningKey {
@@ -49,9 +49,7 @@ impl SigningKey {
         let key = key.or_else(|| ec(&ECDSA_P384_SHA384_FIXED_SIGNING).map(Self::P384));
         let key = key.or_else(|| Ed25519KeyPair::from_pkcs8(bytes).ok().map(Self::Ed25519));
         let key = key.or_else(|| rsa().map(|key| Self::Rsa(Box::new(key))));
-        key.ok_or_else(|| {
-            bad_key("is of no kind that is known here: P-256, P-384, Ed25519 or RSA with 2048 bits or more")
-        })
+        key.ok_or_else(|| bad_key("is of an unsupported kind: use P-256, P-384, Ed25519 or RSA with 2048 bits or more"))
     }
 
     /// Returns the algorithm (RFC 7518, 3.1; RFC 8037) to sign with, among those that the server has `offered`; `None`
@@ -101,7 +99,7 @@ impl SigningKey {
         let now = now();
         let claims = json!({
             "iss": claims.client, "sub": claims.client, "aud": claims.audience,
-            "iat": now, "exp": now.saturating_add(LIFE), "jti": unique()?,
+            "iat": now, "exp": now.saturating_add(ASSERTION_SECONDS), "jti": unique()?,
         });
         compact(&header, &claims, |message| self.sign(algorithm, message))
     }

@@ -24,7 +24,7 @@ pub struct Signed {
     pub scopes: Vec<String>,
     /// The expiry of the access token, in seconds since 1970; `None` if it is not known.
     pub expires: Option<u64>,
-    /// Whether it can be renewed without the user.
+    /// Whether the access token can be renewed without the user.
     pub renewable: bool,
 }
 
@@ -45,7 +45,7 @@ impl SignIn {
     /// the scopes of the entry or of the server. A grant that needs no user shows no page.
     ///
     /// # Errors
-    /// [`AuthError`]; an earlier sign-in stays.
+    /// [`AuthError`]; an earlier sign-in is kept.
     pub async fn login(
         &self,
         to: Destination<'_>,
@@ -79,19 +79,21 @@ impl SignIn {
         let inner = &self.0;
         let (context, name) = (inner.context(to).await?, to.server.clone());
         let work = Arc::clone(inner);
-        let left = inner.to_completion(async move {
-            let left = work.revoke_and_delete(&context).await;
-            if let Ok(Some(revoked)) = &left {
+        let signed_out = inner.to_completion(async move {
+            let result = work.revoke_and_delete(&context).await;
+            if let Ok(Some(revoked)) = &result {
                 let outcome = match revoked {
                     Ok(true) => "the tokens were revoked".to_owned(),
-                    Ok(false) => "the tokens were forgotten here; the authorization server revokes none".to_owned(),
-                    Err(error) => format!("the tokens were forgotten and not revoked: {error}"),
+                    Ok(false) => {
+                        "the tokens were deleted here; the authorization server cannot revoke tokens".to_owned()
+                    }
+                    Err(error) => format!("the tokens were deleted here, but not revoked: {error}"),
                 };
                 work.report(Fact::SignedOut { server: name, outcome });
             }
-            left
+            result
         });
-        left.await
+        signed_out.await
     }
 }
 
@@ -114,11 +116,11 @@ impl Inner {
         wanted: SignInRequest<'_>,
         browser: &dyn Browser,
     ) -> Result<Signed, AuthError> {
-        let answered = self.ask(context, wanted, browser).await;
+        let visited = self.visit_page(context, wanted, browser).await;
         let (inner, name, context) = (Arc::clone(self), name.clone(), context.clone());
         let signed = self.to_completion(async move {
-            let signed = match answered {
-                Ok((asked, back)) => inner.exchange_code(&context, asked, &back).await,
+            let signed = match visited {
+                Ok((request, redirect)) => inner.exchange_code(&context, request, &redirect).await,
                 Err(error) => Err(error),
             };
             inner.record_outcome(&name, signed)
@@ -137,13 +139,14 @@ impl Inner {
         let (inner, name, context) = (Arc::clone(self), name.clone(), context.clone());
         let (scopes, challenge) = (scopes.to_vec(), challenge.map(str::to_owned));
         let signed = self.to_completion(async move {
-            let signed = inner.without_user(&context, &scopes, challenge.as_deref()).await;
+            let signed = inner.exchange_grant(&context, &scopes, challenge.as_deref()).await;
             inner.record_outcome(&name, signed)
         });
         signed.await
     }
 
-    async fn without_user(
+    /// Gets tokens from the authorization server with the grant of the entry, and stores them.
+    async fn exchange_grant(
         &self,
         context: &AuthContext,
         scopes: &[String],
@@ -151,9 +154,9 @@ impl Inner {
     ) -> Result<Signed, AuthError> {
         let AuthContext { oauth, slot, server, .. } = context;
         let found = within(AuthorizationServer::discover(self.wires.to(server)?, server, challenge)).await?;
-        let fresh = within(found.without_user(oauth, scopes, &self.wires)).await?;
+        let fresh = within(found.token_without_user(oauth, scopes, &self.wires)).await?;
         let signed = Signed::of(&fresh);
-        self.keep(slot, fresh).await?;
+        self.save_new(slot, fresh).await?;
         Ok(signed)
     }
 
@@ -167,7 +170,7 @@ impl Inner {
     }
 
     /// Shows the page to the user; returns the state of the sign-in, and the URL to which the browser was redirected.
-    async fn ask(
+    async fn visit_page(
         &self,
         context: &AuthContext,
         wanted: SignInRequest<'_>,
@@ -175,57 +178,57 @@ impl Inner {
     ) -> Result<(AuthorizationRequest, Url), AuthError> {
         let AuthContext { oauth, server, .. } = context;
         let wire = self.wires.to(server)?;
-        let back_to = browser.redirect_uri();
-        let asked = async {
+        let redirect_uri = browser.redirect_uri();
+        let request = async {
             let found = AuthorizationServer::discover(wire, server, wanted.challenge).await?;
-            found.ask(oauth, wanted.scopes, &back_to, wanted.before).await
+            found.authorization_request(oauth, wanted.scopes, &redirect_uri, wanted.before).await
         };
-        let asked = within(asked).await?;
-        check_page(&asked.page)?;
-        let back = browser.visit(&asked.page).await?;
-        Ok((asked, back))
+        let request = within(request).await?;
+        check_page(&request.page)?;
+        let redirect = browser.visit(&request.page).await?;
+        Ok((request, redirect))
     }
 
     /// Exchanges the code of the redirect for tokens, and stores them.
     async fn exchange_code(
         &self,
         context: &AuthContext,
-        asked: AuthorizationRequest,
-        back: &Url,
+        request: AuthorizationRequest,
+        redirect: &Url,
     ) -> Result<Signed, AuthError> {
         let AuthContext { oauth, slot, .. } = context;
-        let fresh = within(asked.exchange(back, oauth.client_secret.as_deref())).await?;
+        let fresh = within(request.exchange(redirect, oauth.client_secret.as_deref())).await?;
         let signed = Signed::of(&fresh);
-        self.keep(slot, fresh).await?;
+        self.save_new(slot, fresh).await?;
         Ok(signed)
     }
 
     /// Deletes the tokens, and revokes them if the server supports that.
     async fn revoke_and_delete(&self, context: &AuthContext) -> Result<Option<Result<bool, AuthError>>, AuthError> {
         let AuthContext { oauth, slot, server, .. } = context;
-        // Holds the lease, so that no other process renews the tokens meanwhile and stores them again.
+        // The lease keeps another process from renewing and storing the tokens meanwhile.
         let lease = self.lease(&slot.key).await?;
-        let forgotten = async {
-            let Some(kept) = self.load(&slot.key).await? else {
+        let outcome = async {
+            let Some(stored) = self.load(&slot.key).await? else {
                 return Ok(None);
             };
             slot.set_known(None);
             lease.delete().await?;
             let revoked = match self.wires.to(server) {
-                Ok(wire) => within(revoke(wire, server, &kept, oauth)).await,
+                Ok(wire) => within(revoke(wire, server, &stored, oauth)).await,
                 Err(error) => Err(error),
             };
             Ok(Some(revoked))
         }
         .await;
         lease.release().await;
-        forgotten
+        outcome
     }
 }
 
 /// Refuses a sign-in page whose URL could mislead the user.
 fn check_page(page: &Url) -> Result<(), AuthError> {
-    page::judge(page).map_err(|why| AuthError::Unsafe { what: "page to sign in on", why: why.to_string() })
+    page::judge(page).map_err(|why| AuthError::Unsafe { what: "sign-in page", why: why.to_string() })
 }
 
 #[cfg(test)]
@@ -236,7 +239,7 @@ mod tests {
     fn no_user_signs_in_on_a_page_with_a_name_before_its_host() {
         let judged = |page: &str| check_page(&Url::parse(page).unwrap()).map_err(|error| error.to_string());
         let refused = judged("https://good.example@evil.example/authorize?state=x").unwrap_err();
-        assert!(refused.starts_with("its page to sign in on is not used: the text before its @"), "{refused}");
+        assert!(refused.starts_with("its sign-in page is not used: the text before its @"), "{refused}");
         assert_eq!(judged("https://good.example/authorize?login_hint=a@b.example"), Ok(()));
     }
 }

@@ -13,12 +13,12 @@ use url::Url;
 use crate::browser::BrowserError;
 
 const PATH: &str = "/callback";
-/// The longest head of a request; a real redirect is far shorter.
+/// The most bytes of the head of a request; a real redirect is far shorter.
 const HEAD_BYTES: usize = 16 * 1024;
 /// The timeout of one request. Browsers open connections in advance and send nothing on them.
 const REQUEST_TIME: Duration = Duration::from_secs(10);
 /// The most connections at once; further ones wait.
-const CONNECTIONS: usize = 16;
+const MAX_CONNECTIONS: usize = 16;
 
 /// An address on 127.0.0.1 to which a browser is redirected, for one sign-in.
 #[derive(Debug)]
@@ -31,7 +31,7 @@ impl Loopback {
     /// Listens on `port`, or on any free one if it is 0.
     ///
     /// # Errors
-    /// [`BrowserError::Port`] when it is in use.
+    /// [`BrowserError::Port`] when the port is in use.
     pub async fn bind(port: u16) -> Result<Self, BrowserError> {
         let failed = |error: io::Error| BrowserError::Port { port, why: error.to_string() };
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).await.map_err(failed)?;
@@ -45,27 +45,27 @@ impl Loopback {
         format!("http://127.0.0.1:{}{PATH}", self.port)
     }
 
-    /// Waits at most `longest` for the redirect that belongs to `page`. Refuses a request with another `state` or
+    /// Waits at most `limit` for the redirect that belongs to `page`. Refuses a request with another `state` or
     /// another `Host`, and continues to wait.
     ///
     /// # Errors
     /// [`BrowserError::TimedOut`], and [`BrowserError::Port`] when the system closes the port.
-    pub async fn wait(&self, page: &Url, longest: Duration) -> Result<Url, BrowserError> {
+    pub async fn wait(&self, page: &Url, limit: Duration) -> Result<Url, BrowserError> {
         let state = page.query_pairs().find(|(name, _)| name == "state").map(|(_, value)| value.into_owned());
-        let redirect = timeout(longest, self.accept_redirect(state.as_deref())).await;
-        redirect.unwrap_or(Err(BrowserError::TimedOut { after: longest }))
+        let redirect = timeout(limit, self.accept_redirect(state.as_deref())).await;
+        redirect.unwrap_or(Err(BrowserError::TimedOut { after: limit }))
     }
 
     async fn accept_redirect(&self, state: Option<&str>) -> Result<Url, BrowserError> {
-        let mut visits = FuturesUnordered::new();
+        let mut requests = FuturesUnordered::new();
         loop {
             tokio::select! {
-                visit = self.listener.accept(), if visits.len() < CONNECTIONS => match visit {
-                    Ok((stream, _)) => visits.push(timeout(REQUEST_TIME, self.answer_request(stream, state))),
+                connection = self.listener.accept(), if requests.len() < MAX_CONNECTIONS => match connection {
+                    Ok((stream, _)) => requests.push(timeout(REQUEST_TIME, self.answer_request(stream, state))),
                     Err(error) => return Err(BrowserError::Port { port: self.port, why: error.to_string() }),
                 },
-                Some(visit) = visits.next() => if let Ok(Ok(Some(back))) = visit {
-                    return Ok(back);
+                Some(answered) = requests.next() => if let Ok(Ok(Some(redirect))) = answered {
+                    return Ok(redirect);
                 },
             }
         }
@@ -82,12 +82,12 @@ impl Loopback {
                 read => head.extend_from_slice(&piece[..read]),
             }
         }
-        let back = self.redirect_in(&String::from_utf8_lossy(&head), state);
-        let (status, words) = match &back {
-            Some(_) => ("200 OK", "Toolrack has heard from your browser. You can close this page."),
+        let redirect = self.redirect_in(&String::from_utf8_lossy(&head), state);
+        let (status, words) = match &redirect {
+            Some(_) => ("200 OK", "Toolrack has received the answer. You can close this page."),
             None => (
                 "404 Not Found",
-                "This is not the answer of the sign-in that Toolrack waits for. Go back to the page that it opened.",
+                "This is not the answer to the sign-in that Toolrack is waiting for. Go back to the page that it opened.",
             ),
         };
         let page = format!("<!doctype html><meta charset=utf-8><title>Toolrack</title><p>{words}</p>");
@@ -99,7 +99,7 @@ impl Loopback {
         // An error means that the browser has closed the connection, which does not matter here.
         let _ = stream.write_all(answer.as_bytes()).await;
         let _ = stream.shutdown().await;
-        Ok(back)
+        Ok(redirect)
     }
 
     /// Returns the URL of a request, if it is the redirect of this sign-in.
@@ -113,10 +113,10 @@ impl Loopback {
         })?;
         // With DNS rebinding, a foreign page reaches this port under its own name, which `Host` shows.
         let is_here = host == format!("127.0.0.1:{}", self.port);
-        let back = Url::parse(&format!("http://127.0.0.1:{}", self.port)).ok()?.join(target).ok()?;
-        let named = back.query_pairs().find(|(name, _)| name == "state").map(|(_, value)| value);
-        let fits = method == "GET" && is_here && target.starts_with('/') && back.path() == PATH;
-        (fits && named.as_deref() == state).then_some(back)
+        let url = Url::parse(&format!("http://127.0.0.1:{}", self.port)).ok()?.join(target).ok()?;
+        let its_state = url.query_pairs().find(|(name, _)| name == "state").map(|(_, value)| value);
+        let is_redirect = method == "GET" && is_here && target.starts_with('/') && url.path() == PATH;
+        (is_redirect && its_state.as_deref() == state).then_some(url)
     }
 }
 

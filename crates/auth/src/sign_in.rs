@@ -19,17 +19,17 @@ use crate::{
     browser::Browser,
     credentials::Credentials,
     error::AuthError,
-    slot::{Slot, Turn},
+    slot::{Permit, Slot},
     store::{MemoryTokens, TokenKey, TokenLease, TokenStore, TokenStoreError, resource},
     wire::Wires,
 };
 
 /// The longest life of a lease, which exceeds any work under it.
-const LEASE: Duration = Duration::from_secs(120);
+const MAX_LEASE: Duration = Duration::from_secs(120);
 /// How long to wait for another process's refresh.
 const LEASE_WAIT: Duration = Duration::from_secs(60);
 /// The time-out of work that must not be interrupted: the wait for the lease, and the work under it.
-const LONGEST: Duration = Duration::from_secs(LEASE_WAIT.as_secs() + LEASE.as_secs());
+const WORK_TIMEOUT: Duration = Duration::from_secs(LEASE_WAIT.as_secs() + MAX_LEASE.as_secs());
 /// The time for which an ending program waits for that work.
 const SHUTDOWN_WAIT: Duration = Duration::from_secs(5);
 
@@ -70,8 +70,8 @@ pub(crate) struct AuthContext {
     pub(crate) slot: Arc<Slot>,
     /// The server's URL as authorization servers know it.
     pub(crate) server: Url,
-    /// The slot's turn, which the task holds until its work is done.
-    pub(crate) turn: Turn,
+    /// The slot's permit, which the task holds until its work is done.
+    pub(crate) permit: Permit,
 }
 
 impl fmt::Debug for SignIn {
@@ -144,7 +144,7 @@ impl Inner {
     pub(crate) async fn context(&self, to: Destination<'_>) -> Result<AuthContext, AuthError> {
         let resolved = self.resolver.oauth(to.server, to.spec).await;
         let oauth = resolved.map_err(|error| AuthError::Config { why: error.to_string() })?;
-        Ok(AuthContext { oauth, slot: self.slot(&to), server: resource(to.url), turn: None })
+        Ok(AuthContext { oauth, slot: self.slot(&to), server: resource(to.url), permit: None })
     }
 
     pub(crate) fn slot(&self, to: &Destination<'_>) -> Arc<Slot> {
@@ -180,7 +180,7 @@ impl Inner {
     }
 
     /// Stores the credentials of a new sign-in. It takes the lease, so that no renewal of the old ones overwrites them.
-    pub(crate) async fn keep(&self, slot: &Slot, credentials: Credentials) -> Result<(), AuthError> {
+    pub(crate) async fn save_new(&self, slot: &Slot, credentials: Credentials) -> Result<(), AuthError> {
         let lease = self.lease(&slot.key).await?;
         let saved = self.save(slot, lease.as_ref(), credentials).await;
         lease.release().await;
@@ -193,9 +193,9 @@ impl Inner {
         &self,
         work: impl Future<Output = Result<T, AuthError>> + Send + 'static,
     ) -> BoxFuture<'static, Result<T, AuthError>> {
-        let late = |_| AuthError::Unavailable { why: format!("it was not done within {} s", LONGEST.as_secs()) };
+        let late = |_| AuthError::Unavailable { why: format!("it was not done within {} s", WORK_TIMEOUT.as_secs()) };
         let stopped = |_| AuthError::Unavailable { why: "it was stopped before it was done".to_owned() };
-        let work = self.under_way.spawn(timeout(LONGEST, work).in_current_span());
+        let work = self.under_way.spawn(timeout(WORK_TIMEOUT, work).in_current_span());
         Box::pin(async move { work.await.map_err(stopped)?.map_err(late)? })
     }
 
@@ -203,7 +203,7 @@ impl Inner {
         let late = || AuthError::Unavailable {
             why: format!("another process renews this sign-in for longer than {} s", LEASE_WAIT.as_secs()),
         };
-        let lease = timeout(LEASE_WAIT, self.store.lease(key, LEASE)).await.map_err(|_| late())?;
+        let lease = timeout(LEASE_WAIT, self.store.lease(key, MAX_LEASE)).await.map_err(|_| late())?;
         lease.map_err(AuthError::Store)
     }
 

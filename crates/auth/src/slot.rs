@@ -16,11 +16,11 @@ pub(crate) struct Slot {
     /// The error code of the last renewal, if it failed. Each request tries again, but only a new failure is reported.
     failing: ArcSwapOption<&'static str>,
     /// The task that holds the permit reads the store or renews; the others wait for its result.
-    turn: Arc<Semaphore>,
+    renewal: Arc<Semaphore>,
 }
 
 /// A slot's permit, held by one task; `None` where a task needs none. Dropping the last clone releases it.
-pub(crate) type Turn = Option<Arc<OwnedSemaphorePermit>>;
+pub(crate) type Permit = Option<Arc<OwnedSemaphorePermit>>;
 
 #[derive(Default)]
 enum Known {
@@ -34,7 +34,7 @@ enum Known {
 impl Slot {
     pub(crate) fn new(key: TokenKey) -> Self {
         let (known, nonce, failing) = Default::default();
-        Self { key, known, nonce, failing, turn: Arc::new(Semaphore::new(1)) }
+        Self { key, known, nonce, failing, renewal: Arc::new(Semaphore::new(1)) }
     }
 
     pub(crate) fn set_known(&self, credentials: Option<Arc<Credentials>>) {
@@ -62,8 +62,9 @@ impl Slot {
         }
     }
 
-    pub(crate) async fn turn(&self) -> Turn {
-        Arc::clone(&self.turn).acquire_owned().await.ok().map(Arc::new)
+    /// Waits until no other task reads the store or renews.
+    pub(crate) async fn permit(&self) -> Permit {
+        Arc::clone(&self.renewal).acquire_owned().await.ok().map(Arc::new)
     }
 
     pub(crate) fn nonce(&self) -> Option<Arc<Nonce>> {

@@ -29,7 +29,7 @@ const REQUEST_TIME: Duration = Duration::from_secs(20);
 /// The most bytes of a response body.
 const BODY_BYTES: usize = 256 * 1024;
 /// The most requests of one operation, so that hostile metadata cannot cause endless requests.
-const REQUESTS: u32 = 32;
+const MAX_REQUESTS: u32 = 32;
 
 /// One pooled client for each set of allowed addresses, made when first needed. The addresses in a server's metadata
 /// are untrusted: see [`toolrack_host::egress`].
@@ -99,7 +99,7 @@ struct Seen {
 impl Seen {
     /// Counts one more request; an error when there were too many.
     fn count(&self) -> Result<(), WireError> {
-        match self.requests.fetch_add(1, Ordering::Relaxed) < REQUESTS {
+        match self.requests.fetch_add(1, Ordering::Relaxed) < MAX_REQUESTS {
             true => Ok(()),
             false => Err(WireError::Endless),
         }
@@ -113,7 +113,7 @@ pub(crate) enum WireError {
     Refused(Refused),
     #[error("its answer is larger than {BODY_BYTES} bytes")]
     Large,
-    #[error("it leads to more than {REQUESTS} requests")]
+    #[error("it leads to more than {MAX_REQUESTS} requests")]
     Endless,
     #[error("{}", innermost(.0))]
     Http(reqwest::Error),

@@ -51,7 +51,7 @@ pub(crate) struct Global {
     #[arg(short, long, global = true)]
     pub(crate) quiet: bool,
 
-    /// Print more of what happens; twice for everything
+    /// Print what the servers write; twice (-vv) also all protocol messages
     #[arg(short, long, global = true, action = ArgAction::Count)]
     pub(crate) verbose: u8,
 
@@ -59,19 +59,19 @@ pub(crate) struct Global {
     #[arg(long, global = true)]
     pub(crate) no_input: bool,
 
-    /// Tell servers that ask for it about this folder; may be given more than once
+    /// Give this folder to servers that ask for roots; may be given more than once
     #[arg(long, value_name = "DIR", global = true)]
     pub(crate) root: Vec<PathBuf>,
 
-    /// Start servers even if a running daemon has them already
+    /// Start the servers here, even if a running daemon has them already
     #[arg(long, global = true)]
     pub(crate) no_daemon: bool,
 
-    /// Answer a field that a server asks for in a form, without a terminal; may be given more than once
+    /// Answer a field of a server's form in advance; may be given more than once
     #[arg(long, value_name = "FIELD=VALUE", global = true)]
     pub(crate) answer: Vec<String>,
 
-    /// Answer such fields as the JSON object in this file says
+    /// Answer fields of forms in advance with the JSON object in this file
     #[arg(long, value_name = "FILE", global = true)]
     pub(crate) answers: Option<PathBuf>,
 
@@ -102,7 +102,7 @@ pub(crate) fn is_stdin(word: &Path) -> bool {
     word == Path::new("-")
 }
 
-/// Whether a `--mcp-config` is something else than a file: stdin, or JSON itself.
+/// Whether a `--mcp-config` is not a file: stdin, or JSON itself.
 pub(crate) fn is_typed(word: &Path) -> bool {
     is_stdin(word) || word.to_str().is_some_and(|word| word.trim_start().starts_with(['{', '[']))
 }

@@ -30,7 +30,7 @@ const MAX_CHOICES: usize = 20;
 pub(crate) enum BadArguments {
     #[error("`{word}` is not an argument: write name=value, or name:=json")]
     NoEquals { word: String },
-    #[error("`{word}` begins as a JSON object, and is none: {why}")]
+    #[error("`{word}` begins like a JSON object, but is not one: {why}")]
     ObjectNotJson { word: String, why: String },
     #[error("the value of `{name}` is not JSON: {why}")]
     NotJson { name: String, why: String },

@@ -11,8 +11,8 @@ use serde::Deserialize;
 use toolrack_store::ArtifactFolder;
 
 /// The default and the largest size of a piece, in bytes.
-const USUAL: u32 = 20_000;
-const MOST: u32 = 100_000;
+const DEFAULT_BYTES: u32 = 20_000;
+const MAX_BYTES: u32 = 100_000;
 
 /// The server; one value serves one connection.
 #[derive(Clone, Debug)]
@@ -36,12 +36,12 @@ struct ReadArguments {
     #[serde(default)]
     from: u64,
     /// How many bytes, at most 100000. Default: 20000.
-    #[serde(default = "usual")]
+    #[serde(default = "default_bytes")]
     bytes: u32,
 }
 
-fn usual() -> u32 {
-    USUAL
+fn default_bytes() -> u32 {
+    DEFAULT_BYTES
 }
 
 #[tool_router]
@@ -54,7 +54,7 @@ impl ArtifactServer {
         &self,
         Parameters(ReadArguments { handle, from, bytes }): Parameters<ReadArguments>,
     ) -> Result<CallToolResult, ErrorData> {
-        let most = usize::try_from(bytes.clamp(4, MOST)).unwrap_or(usize::MAX);
+        let most = usize::try_from(bytes.clamp(4, MAX_BYTES)).unwrap_or(usize::MAX);
         Ok(match self.folder.read(&handle, from, most).await {
             Ok(piece) => {
                 let head = format!("[bytes {} to {} of {}]\n", piece.from, piece.to, piece.total);

@@ -232,7 +232,7 @@ impl Terminal {
     /// Returns the answers from the options; `None` if the user at the terminal gives them.
     fn given_answers(&self, server: &ServerName, fields: &[Field]) -> Option<Elicited> {
         let answers = self.answers.as_ref()?;
-        match answers.to(fields) {
+        match answers.values_for(fields) {
             Ok(Some(values)) => {
                 let names: Vec<_> = values.keys().map(|name| text::for_line(name).into_owned()).collect();
                 self.screen.aside(&format!("answered as --answer says: {}", names.join(", ")));
@@ -272,7 +272,7 @@ impl Terminal {
 
     async fn show_url(&self, server: &ServerName, message: &str, url: &str) -> Elicited {
         let Some(page) = url_page(server, message, url) else {
-            self.screen.say(&format!("declined: `{server}` sent a URL that is none"));
+            self.screen.say(&format!("declined: `{server}` sent an invalid URL"));
             return Elicited::Decline;
         };
         self.screen.say(&page);
@@ -427,7 +427,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn enter_at_the_end_is_no_answer_and_the_fields_can_be_edited() {
+    async fn enter_at_the_end_does_not_answer_and_the_fields_can_be_edited() {
         let terminal = typed(&["36", "Ulm", "", "", "e", "", "", "a note", "y"]);
         let answers = json!({ "age": 36, "city": "Ulm", "note": "a note" });
         let expected = Elicited::Accept(answers.as_object().unwrap().clone());

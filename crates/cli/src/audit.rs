@@ -11,7 +11,7 @@ use toolrack_store::{
 };
 
 /// How long the end of a command may wait for the last rows.
-const PATIENCE: Duration = Duration::from_secs(2);
+const FLUSH_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Writes the audit log of a world while a command runs. Nothing is written before something happens.
 pub(crate) struct Audited {
@@ -74,7 +74,7 @@ impl Audited {
     pub(crate) async fn close(&self) {
         let Some(log) = &self.log else { return };
         log.close();
-        if tokio::time::timeout(PATIENCE, self.writing.wait()).await.is_err() {
+        if tokio::time::timeout(FLUSH_TIMEOUT, self.writing.wait()).await.is_err() {
             tracing::warn!("the last rows of the audit log were not written in time");
         }
     }

@@ -1,4 +1,4 @@
-//! The process that the user has started, when a daemon does the work: it lends its terminal to the daemon.
+//! The process that the user has started, when a daemon runs its command: the process lends its terminal to the daemon.
 
 use std::{ffi::OsString, future::Future, io, path::PathBuf, pin::Pin, time::Duration};
 
@@ -15,13 +15,13 @@ use toolrack_host::text;
 use crate::{
     args,
     asker::{KeyMode, OwnLines},
-    door::{self, Door},
     editor::Editor,
     error::{Exit, Failure, with_causes},
     lending::{Hello, MAX_MESSAGE, ToCommand, ToDaemon, receive, send},
+    local_socket::{self, LocalSocket},
     screen::Screen,
     stop::Stop,
-    verbs::{Cli, Verb, Way, offers::call},
+    verbs::{Cli, RunMode, Verb, offers::call},
     wire::ArgsText,
 };
 
@@ -42,13 +42,13 @@ type Received = io::Result<Option<ToCommand>>;
 
 /// The result of the attempt to borrow.
 pub(crate) enum Borrowed {
-    /// The command is finished: the daemon has done it, or the user has ended it before.
+    /// The command is finished: the daemon has run it, or the user has ended it before.
     Done(Exit),
-    /// This process has to do the command itself, with the text of `--args` if it has read that already.
+    /// This process has to run the command itself, with the text of `--args` if it has read that already.
     Alone(Option<ArgsText>),
 }
 
-/// Lets a running daemon do the command, if there is one that can.
+/// Lets a running daemon run the command, if it can.
 ///
 /// # Errors
 /// When the connection breaks while the daemon works. The command is not started again.
@@ -90,7 +90,7 @@ pub(crate) async fn run(
         Ok(Ok(Err(why))) => why,
         // The socket is left over from a daemon that has ended.
         Ok(Err(error)) if error.kind() == io::ErrorKind::ConnectionRefused => return alone(args_text),
-        Ok(Err(_)) => "it does not let this process in".to_owned(),
+        Ok(Err(_)) => "it refuses this process".to_owned(),
         Err(_) => "it does not answer".to_owned(),
     };
     explain_unused(&why, screen);
@@ -104,7 +104,7 @@ fn explain_unused(why: &str, screen: &Screen) {
 
 /// Whether a command can use a daemon.
 enum DaemonUse {
-    /// No daemon runs, or no daemon can do this kind of command.
+    /// No daemon runs, or no daemon can run this kind of command.
     NoDaemon,
     /// A daemon runs, but the command does not use it, for this reason.
     Unused(String),
@@ -112,26 +112,26 @@ enum DaemonUse {
     Use(PathBuf),
 }
 
-/// Whether this command can use a daemon.
+/// Returns whether this command can use a daemon.
 fn daemon_use(cli: &Cli, environment: &Environment) -> DaemonUse {
     let is_off = environment.get(NO_DAEMON).is_some_and(|value| !value.is_empty() && value != "0");
     let global = &cli.global;
     // A server learns its roots when it connects, and a daemon does not have the servers of a command line.
     let has_answers = global.answers.is_some() || !global.answer.is_empty();
     let is_typed = global.once.is_some() || global.mcp_config.iter().any(|file| args::is_typed(file));
-    let places = Places::from_env(environment).ok().filter(|_| cli.verb.way() == Way::Lent);
+    let places = Places::from_env(environment).ok().filter(|_| cli.verb.run_mode() == RunMode::Lent);
     let data = places.map(|places| places.data().to_owned());
-    let Some(data) = data.filter(|data| std::fs::symlink_metadata(Door::Commands.socket(data)).is_ok()) else {
+    let Some(data) = data.filter(|data| std::fs::symlink_metadata(LocalSocket::Commands.path(data)).is_ok()) else {
         return DaemonUse::NoDaemon;
     };
     let why = match () {
-        () if global.no_daemon => "`--no-daemon` says so",
-        () if is_off => "`TOOLRACK_NO_DAEMON` says so",
-        () if global.verbose > 1 => "`-vv` shows what this process does",
-        () if !global.root.is_empty() => "its servers know of no `--root`",
+        () if global.no_daemon => "`--no-daemon` is set",
+        () if is_off => "`TOOLRACK_NO_DAEMON` is set",
+        () if global.verbose > 1 => "`-vv` shows the messages of this process",
+        () if !global.root.is_empty() => "its servers have no `--root`",
         () if has_answers => "`--answer` is for the servers of one command",
         () if global.tape.is_some() => "`record` and `replay` have servers of their own",
-        () if is_typed => "a server that is typed for one command is started by that command",
+        () if is_typed => "a server that the command line gives is started by the command itself",
         () => return DaemonUse::Use(data),
     };
     DaemonUse::Unused(why.to_owned())
@@ -151,9 +151,9 @@ async fn read_args(verb: &Verb, screen: &Screen) -> Option<ArgsText> {
 /// The two halves of a connection to a daemon that does the command.
 type Halves = (BufReader<OwnedReadHalf>, OwnedWriteHalf);
 
-/// Sends the command to the daemon; the inner error says why the daemon cannot do it.
+/// Sends the command to the daemon; the inner error says why the daemon cannot run it.
 async fn request(data: &std::path::Path, hello: Box<Hello>) -> io::Result<Result<Halves, String>> {
-    let stream = door::enter(data, Door::Commands).await?;
+    let stream = local_socket::enter(data, LocalSocket::Commands).await?;
     let (from, mut to) = stream.into_split();
     let mut from = BufReader::new(from);
     send(&mut to, &ToDaemon::Hello(hello)).await?;
@@ -262,9 +262,9 @@ async fn next_message(messages: &mut mpsc::Receiver<Received>, stopped: bool) ->
 /// The failure for a lost daemon. Removes the live line that the daemon left on the terminal.
 fn connection_lost(why: &str, screen: &Screen) -> Failure {
     screen.wipe();
-    let message = format!("the daemon was lost while it worked: {why}");
+    let message = format!("the connection to the daemon was lost while it worked: {why}");
     Failure::new(Exit::Unreachable, "DAEMON_LOST", message)
-        .hint("see what the call has done before you repeat it; `--no-daemon` does without")
+        .hint("check what the call has done before you repeat it; `--no-daemon` runs commands without the daemon")
 }
 
 /// The open question: its number, and the line that the user types.

@@ -11,46 +11,46 @@ use url::Url;
 use crate::{asker::Terminal, render::link, screen::Screen};
 
 /// How long a user may take to sign in.
-const PATIENCE: Duration = Duration::from_secs(300);
+const SIGN_IN_TIMEOUT: Duration = Duration::from_secs(300);
 /// The most lines that are searched for an address.
 const MAX_TRIES: usize = 20;
 
 /// Shows a page and waits until the browser is redirected to this machine, or the user pastes its address at the
 /// terminal.
 #[derive(Debug)]
-pub(crate) struct Person {
+pub(crate) struct TerminalBrowser {
     pub(crate) screen: Arc<Screen>,
     pub(crate) terminal: Arc<Terminal>,
-    pub(crate) here: Loopback,
-    /// Whether a browser is opened.
-    pub(crate) opens: bool,
-    /// Whether the user may type the address that the browser was sent to.
-    pub(crate) reads: bool,
+    pub(crate) loopback: Loopback,
+    /// Whether to open a browser.
+    pub(crate) opens_browser: bool,
+    /// Whether the user may paste the address to which the browser was redirected.
+    pub(crate) can_paste: bool,
 }
 
-impl Browser for Person {
+impl Browser for TerminalBrowser {
     fn redirect_uri(&self) -> String {
-        self.here.redirect_uri()
+        self.loopback.redirect_uri()
     }
 
     fn visit<'a>(&'a self, page: &'a Url) -> BoxFuture<'a, Result<Url, BrowserError>> {
         Box::pin(async move {
             self.screen.say(&format!("Sign in here: {}", link(page.as_str())));
             // An address from a server is opened as a web page or not at all, and without a shell.
-            if self.opens && matches!(page.scheme(), "http" | "https") {
+            if self.opens_browser && matches!(page.scheme(), "http" | "https") {
                 // If there is no browser, the user still sees the address on the screen.
                 let _ = open::that_detached(page.as_str());
             }
-            if !self.reads {
-                return self.here.wait(page, PATIENCE).await;
+            if !self.can_paste {
+                return self.loopback.wait(page, SIGN_IN_TIMEOUT).await;
             }
             self.screen.say(&format!(
-                "If your browser cannot reach {}, paste the address here that it ends up at.",
+                "If your browser cannot reach {}, paste the address here that it shows at the end.",
                 self.redirect_uri()
             ));
             tokio::select! {
-                back = self.here.wait(page, PATIENCE) => back,
-                back = self.pasted() => Ok(back),
+                redirect = self.loopback.wait(page, SIGN_IN_TIMEOUT) => redirect,
+                redirect = self.pasted() => Ok(redirect),
             }
         })
     }
@@ -59,39 +59,39 @@ impl Browser for Person {
 /// The browser that shows a dashboard. The dashboard sends it to the page, and the page sends it back to this machine.
 /// If it runs on another machine, the user pastes the address at which it ends up.
 #[derive(Debug)]
-pub(crate) struct Visitor {
-    here: Loopback,
+pub(crate) struct DashboardBrowser {
+    loopback: Loopback,
     /// The first visit takes it.
     page: ArcSwapOption<SignInPage>,
 }
 
-impl Visitor {
+impl DashboardBrowser {
     /// Waits on any port that is free.
     pub(crate) async fn bind(page: SignInPage) -> Result<Self, BrowserError> {
-        Ok(Self { here: Loopback::bind(0).await?, page: ArcSwapOption::from_pointee(page) })
+        Ok(Self { loopback: Loopback::bind(0).await?, page: ArcSwapOption::from_pointee(page) })
     }
 }
 
-impl Browser for Visitor {
+impl Browser for DashboardBrowser {
     fn redirect_uri(&self) -> String {
-        self.here.redirect_uri()
+        self.loopback.redirect_uri()
     }
 
     fn visit<'a>(&'a self, page: &'a Url) -> BoxFuture<'a, Result<Url, BrowserError>> {
         Box::pin(async move {
-            let theirs = self.page.swap(None).and_then(Arc::into_inner);
-            let SignInPage { shows, pasted } = theirs.ok_or(BrowserError::GivenUp)?;
+            let page_of_dashboard = self.page.swap(None).and_then(Arc::into_inner);
+            let SignInPage { shows, pasted } = page_of_dashboard.ok_or(BrowserError::GivenUp)?;
             shows.send(page.clone()).map_err(|_| BrowserError::GivenUp)?;
             tokio::select! {
-                back = self.here.wait(page, PATIENCE) => back,
+                redirect = self.loopback.wait(page, SIGN_IN_TIMEOUT) => redirect,
                 // Fails when no address can be pasted any more.
-                Ok(back) = pasted => Ok(back),
+                Ok(redirect) = pasted => Ok(redirect),
             }
         })
     }
 }
 
-impl Person {
+impl TerminalBrowser {
     /// Waits for the address that the user types; forever if there is none.
     async fn pasted(&self) -> Url {
         for _ in 0..MAX_TRIES {
@@ -103,8 +103,10 @@ impl Person {
                 continue;
             }
             match Url::parse(typed) {
-                Ok(back) if typed.starts_with(&self.redirect_uri()) => return back,
-                _ => self.screen.say(&format!("That is another address; it begins with {}", self.redirect_uri())),
+                Ok(redirect) if typed.starts_with(&self.redirect_uri()) => return redirect,
+                _ => self
+                    .screen
+                    .say(&format!("That is another address: the right one begins with {}", self.redirect_uri())),
             }
         }
         std::future::pending().await

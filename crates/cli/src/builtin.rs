@@ -242,7 +242,7 @@ impl ServerHandler for Builtin {
     }
 }
 
-/// A result that a person and a model read as text, and a program as structured content.
+/// A result that a user and a model read as text, and a program as structured content.
 fn with_structure<T: Serialize, E: std::fmt::Display>(
     result: Result<T, E>,
     text: impl FnOnce(&T) -> String,
@@ -275,7 +275,7 @@ mod tests {
         );
         for tool in tools {
             let schema = serde_json::to_string(&tool.input_schema).unwrap();
-            assert!(!schema.contains("null"), "models are told of one type: {schema}");
+            assert!(!schema.contains("null"), "each field has one type: {schema}");
             let annotations = tool.annotations.unwrap();
             assert_eq!(annotations.read_only_hint, Some(true), "{}", tool.name);
             assert_eq!(annotations.open_world_hint, Some(false), "{}", tool.name);

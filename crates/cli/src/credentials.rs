@@ -77,7 +77,7 @@ impl Secrets for OfMember {
         self.stored.secret(name)
     }
 
-    fn given<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Option<String>, String>> {
+    fn user_value<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Option<String>, String>> {
         let row = self.row(name);
         Box::pin(async move { self.stored.get_in(Space::MemberValue, &row).await.map_err(|error| refused(&error)) })
     }

@@ -33,10 +33,10 @@ pub(crate) struct Opened {
 
 /// The rows that were moved from a file to a server.
 #[derive(Debug)]
-pub(crate) struct Taken {
+pub(crate) struct MovedRows {
     pub(crate) tables: Vec<(&'static str, u64)>,
     pub(crate) audit: Result<Chain, Break>,
-    /// Whether they were there already.
+    /// Whether an earlier run had moved them.
     pub(crate) were_there: bool,
 }
 
@@ -56,9 +56,10 @@ pub(crate) fn file_in(data: &Path) -> PathBuf {
     data.join("toolrack.db")
 }
 
-/// The failure for an error of the database.
+/// The failure for an error of the database, which it names: only those who run the daemon see it.
 pub(crate) fn unusable(error: &StoreError) -> Failure {
-    Failure::new(Exit::Other, "DATABASE", with_causes(error))
+    let of = error.database().map(|name| format!(" ({name})")).unwrap_or_default();
+    Failure::new(Exit::Other, "DATABASE", with_causes(error) + &of)
 }
 
 /// Opens the database of these places: the file there, or the database of the team to which the folder belongs.
@@ -113,5 +114,5 @@ fn no_store(path: &Path, link: &Link, places: &Places) -> Failure {
     );
     let link = link::file(places.data());
     Failure::config(message)
-        .hint(format!("give it `[store]`; or remove {}, to go on with the file beside it", link.display()))
+        .hint(format!("give it `[store]`; or remove {}, to use the file beside it again", link.display()))
 }

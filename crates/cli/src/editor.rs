@@ -11,7 +11,7 @@ use crate::error::in_words;
 /// The most bytes of an edited text.
 const MAX: usize = 1024 * 1024;
 /// How long an editor may stay open.
-const PATIENCE: Duration = Duration::from_secs(3600);
+const EDITOR_TIMEOUT: Duration = Duration::from_secs(3600);
 
 /// The editor of the user.
 #[derive(Clone, Debug)]
@@ -72,7 +72,7 @@ impl Editor {
         let terminal = std::io::stderr();
         let terminal = std::os::fd::AsFd::as_fd(&terminal).try_clone_to_owned().map_err(|error| in_words(&error))?;
         editor.args(args).arg(file.path()).stdout(Stdio::from(terminal)).kill_on_drop(true);
-        let ended = timeout(PATIENCE, editor.status()).await.map_err(|_| "it was open for an hour".to_owned())?;
+        let ended = timeout(EDITOR_TIMEOUT, editor.status()).await.map_err(|_| "it was open for an hour".to_owned())?;
         let status = ended.map_err(|error| in_words(&error))?;
         if !status.success() {
             return Err(format!("it ended with {status}"));

@@ -20,9 +20,9 @@ pub(crate) enum Exit {
     Unreachable = 4,
     /// The tool reported an error, or there is no such tool.
     Tool = 5,
-    /// A rule or a person refused.
+    /// A rule or a user refused.
     Denied = 6,
-    /// The entry comes from a project and waits for approval.
+    /// The entry comes from a project and waits for the user's agreement.
     NotTrusted = 7,
     /// A turn with a model reached a limit before it was done.
     TurnLimit = 8,
@@ -190,7 +190,7 @@ fn rpc(error: &CallError) -> Option<Box<Rpc>> {
 /// How to release `tool` from quarantine.
 pub(crate) fn out_of_quarantine(tool: &str) -> String {
     let words = |verb: &str| shell_words::join(["toolrack", "trust", verb, tool]);
-    format!("`{}`, then `{}` if it may be used like that", words("diff"), words("approve"))
+    format!("`{}`, then `{}` if you accept the change", words("diff"), words("approve"))
 }
 
 /// Returns the system's error message, without its number, for a message that names the file itself.

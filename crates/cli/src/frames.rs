@@ -11,8 +11,8 @@ use crate::{
     screen::Screen,
 };
 
-/// Most bytes of a message that are shown.
-const SHOWN: usize = 4_096;
+/// How many bytes of a message are shown.
+const MAX_SHOWN_BYTES: usize = 4_096;
 
 /// Shows each message as one line, without the secrets that `secrets` knows.
 pub(crate) fn on(screen: Arc<Screen>, secrets: Arc<Interpolate>) -> OnMessage {
@@ -28,7 +28,7 @@ pub(crate) fn on(screen: Arc<Screen>, secrets: Arc<Interpolate>) -> OnMessage {
 
 /// The beginning of a message as one safe line, which is not cut inside a secret.
 fn shown(bytes: &[u8], secrets: &Interpolate) -> String {
-    let begin = &bytes[..bytes.len().min(SHOWN)];
+    let begin = &bytes[..bytes.len().min(MAX_SHOWN_BYTES)];
     let mut started = match str::from_utf8(begin) {
         Ok(text) => Cow::Borrowed(text),
         // A character that is cut in two.
@@ -67,16 +67,16 @@ mod tests {
 
     #[test]
     fn a_long_message_is_cut_with_its_size_and_never_inside_a_secret_or_a_character() {
-        for before in SHOWN - 30..SHOWN + 2 {
-            let message = format!("{}correct-horse-battery{}", "x".repeat(before), "ä".repeat(SHOWN));
+        for before in MAX_SHOWN_BYTES - 30..MAX_SHOWN_BYTES + 2 {
+            let message = format!("{}correct-horse-battery{}", "x".repeat(before), "ä".repeat(MAX_SHOWN_BYTES));
             let line = shown(message.as_bytes(), &secrets());
             assert!(!line.contains("corr") && !line.contains('\u{fffd}'), "{before}: {line}");
-            assert!(line.len() < SHOWN + 40 && line.contains("in all]"), "{before}: {line}");
+            assert!(line.len() < MAX_SHOWN_BYTES + 40 && line.contains("in all]"), "{before}: {line}");
         }
     }
 
     #[test]
-    fn bytes_that_are_no_text_are_shown_as_far_as_they_can_be() {
+    fn bytes_that_are_not_text_are_shown_as_far_as_possible() {
         assert!(shown(b"\xff{}", &secrets()).ends_with("{}"));
     }
 }

@@ -44,13 +44,13 @@ pub(crate) use self::{
     outbox::Outbox,
     terminal::{FarStream, FarTerminal},
 };
-use crate::door::{self, Door};
+use crate::local_socket::{self, LocalSocket};
 
 /// Bytes of a message: the arguments of a call, and the words and variables of a process.
 pub(crate) const MAX_MESSAGE: usize = 32 * 1024 * 1024;
 
 /// How long a daemon may take to report its status.
-const PATIENCE: Duration = Duration::from_secs(2);
+const STATUS_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Identifies the program. A daemon stays the program that it was started as when a newer one is installed.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -180,11 +180,11 @@ impl ToCommand {
 /// is of another version.
 pub(crate) async fn about(data: &Path) -> Option<About> {
     let asked = async {
-        let mut stream = door::enter(data, Door::Commands).await?;
+        let mut stream = local_socket::enter(data, LocalSocket::Commands).await?;
         send(&mut stream, &ToDaemon::Status).await?;
         receive(&mut stream).await
     };
-    match timeout(PATIENCE, asked).await {
+    match timeout(STATUS_TIMEOUT, asked).await {
         Ok(Ok(Some(ToCommand::Status(about)))) => Some(about),
         _ => None,
     }
@@ -192,26 +192,26 @@ pub(crate) async fn about(data: &Path) -> Option<About> {
 
 /// Why a command of this process would not use the daemon whose data are in `data`: one line for each server that
 /// differs there, or one for all. `None` when the daemon gives no answer.
-pub(crate) async fn misfits(data: &Path, terminal: FarTerminal) -> Option<Vec<String>> {
+pub(crate) async fn differences(data: &Path, terminal: FarTerminal) -> Option<Vec<String>> {
     // Any command will do, because the servers are the same for all.
     let words = ["toolrack", "list"].map(OsString::from);
     let hello = Hello::of(&words, &Environment::of_process(), terminal, None)?;
     let asked = async {
-        let mut stream = door::enter(data, Door::Commands).await?;
+        let mut stream = local_socket::enter(data, LocalSocket::Commands).await?;
         send(&mut stream, &ToDaemon::Fit(hello)).await?;
         receive(&mut stream).await
     };
-    match timeout(PATIENCE, asked).await {
-        Ok(Ok(Some(ToCommand::Misfits(misfits)))) => Some(misfits),
+    match timeout(STATUS_TIMEOUT, asked).await {
+        Ok(Ok(Some(ToCommand::Misfits(differences)))) => Some(differences),
         Ok(Ok(Some(ToCommand::Elsewhere(why)))) => Some(vec![why]),
         _ => None,
     }
 }
 
-/// Reads a message; `None` at the end. Must not be dropped half way.
+/// Reads a message; `None` at the end. Must not be dropped halfway.
 ///
 /// # Errors
-/// When the connection breaks, or the bytes are no message.
+/// When the connection breaks, or the bytes are not a message.
 pub(crate) async fn receive<T: for<'de> Deserialize<'de>>(
     from: &mut (impl AsyncRead + Unpin),
 ) -> io::Result<Option<T>> {

@@ -33,7 +33,7 @@ use crate::{
 };
 
 /// The most characters of a call's arguments that a line shows.
-const ARGUMENTS: usize = 60;
+const MAX_ARGUMENT_CHARACTERS: usize = 60;
 
 /// The display of a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -315,7 +315,7 @@ impl Live {
             printed?;
         }
         if self.shown == Shown::ToPeople && end == Some(&End::Cut) {
-            self.screen.warning("the answer is cut: it reached the most tokens that the model may say (--max-tokens)");
+            self.screen.warning("the answer was cut: it reached the limit of tokens (--max-tokens)");
         }
         Ok(Report { journal: self.journal, unasked: self.unasked })
     }
@@ -332,7 +332,7 @@ impl Front for Live {
             }
             TurnEvent::WithoutTools { why } => {
                 self.record(json!({ "type": "without_tools", "why": why }));
-                self.screen.warning(&format!("the model takes no tools, and is asked without any: {why}"));
+                self.screen.warning(&format!("the model does not support tools, and is asked without them: {why}"));
             }
             TurnEvent::CallBegins(call) => self.call_begins(call),
             TurnEvent::CallProgress { id, progress } => {
@@ -427,7 +427,7 @@ fn arguments(input: &Value) -> String {
         value => format!("{name}:={value}"),
     });
     let words = text::for_line(&words.collect::<Vec<_>>().join(" ")).into_owned();
-    let mut clipped: String = words.chars().take(ARGUMENTS).collect();
+    let mut clipped: String = words.chars().take(MAX_ARGUMENT_CHARACTERS).collect();
     if clipped.len() < words.len() {
         clipped.push('…');
     }

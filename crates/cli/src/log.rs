@@ -5,20 +5,20 @@ use std::io::{self, Write};
 use toolrack_host::text;
 use tracing_subscriber::{EnvFilter, Layer as _, layer::SubscriberExt as _, util::SubscriberInitExt as _};
 
-use crate::traces::Traces;
+use crate::{args::Global, traces::Traces};
 
 /// Starts logging: warnings, and more with each `-v`. `rmcp` logs only what `-vv` asks for, because it logs session
 /// ids; `sqlx`, which logs every statement, logs only slow ones. Spans go to `traces`.
 ///
 /// With `with_time`, each line says when it was written, for a log that is read later.
-pub(crate) fn start(verbose: u8, quiet: bool, with_time: bool, traces: &Traces) {
-    let filter = match (verbose, quiet) {
+pub(crate) fn start(global: &Global, with_time: bool, traces: &Traces) {
+    let filter = match (global.verbose, global.quiet) {
         (0, true) => "error,rmcp=error",
         (0, false) => "warn,rmcp=error",
         (1, _) => "info,rmcp=error",
         (_, _) => "debug,rmcp=warn,sqlx=warn",
     };
-    let (filter, targets) = (EnvFilter::new(filter), verbose > 1);
+    let (filter, targets) = (EnvFilter::new(filter), global.verbose > 1);
     // A second start, in tests, keeps the first.
     let _ = match traces.layer() {
         None => {

@@ -12,10 +12,10 @@ use toolrack_store::{LogLine, Store};
 use crate::error::with_causes;
 
 /// The most lines of one write.
-const BATCH: usize = 256;
+const MAX_BATCH_LINES: usize = 256;
 
 /// How long the end of a command may wait for the last lines.
-const PATIENCE: Duration = Duration::from_secs(1);
+const FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Writes lines of servers into the store while a command runs.
 #[derive(Debug)]
@@ -77,7 +77,7 @@ impl LogKeeper {
     /// Writes the messages so far, and ends. Waits at most a second.
     pub(crate) async fn close(&self) {
         let _ = self.end.send(true);
-        if tokio::time::timeout(PATIENCE, self.writing.wait()).await.is_err() {
+        if tokio::time::timeout(FLUSH_TIMEOUT, self.writing.wait()).await.is_err() {
             tracing::warn!("the last lines of the servers' logs were not written in time");
         }
     }
@@ -101,7 +101,7 @@ impl Writer {
                     Err(broadcast::error::TryRecvError::Lagged(_)) => {}
                     Err(_) => break,
                 }
-                if lines.len() >= BATCH {
+                if lines.len() >= MAX_BATCH_LINES {
                     self.write(&mem::take(&mut lines)).await;
                 }
             }

@@ -12,9 +12,16 @@
 //!            │        ├────► audit, log_keeper, concealing   what goes into the store
 //!            │        └────► secrets, tokens                 where the key is; sign-ins
 //!            ▼
-//!        borrower ──► door, lending ──► verbs::serving::serve::lender
-//!        a command that a daemon does   the daemon's side: the same verb, on its own connections
+//!        borrower ──► local_socket, lending ──► verbs::serving::serve::lender
+//!        a command that a daemon runs   the daemon's side: the same verb, on its own connections
 //! ```
+//!
+//! Beside them: `args` are arguments that several verbs share, `arguments` those of tools, `completion` and `notebook`
+//! complete both; `live`, `frames` and `server_output` show a turn, protocol messages and what servers write, and
+//! `output` is the file that `-o` names; `editor`, `rules`, `mention` and `models` are for conversations and their
+//! calls, and `artifacts` is the server with which a model reads results that were too long for it; `database` and
+//! `team_file` find the store, and `credentials` are what members keep in it; `browser` is for signing in; `builtin` and
+//! `native` are the server that the program carries; `stop`, `log`, `traces` and `metrics` are signals, diagnostics, spans and counts.
 
 mod args;
 mod arguments;
@@ -28,15 +35,16 @@ mod completion;
 mod concealing;
 mod credentials;
 mod database;
-mod door;
 mod editor;
 mod error;
 mod frames;
 mod lending;
 mod live;
+mod local_socket;
 mod log;
 mod log_keeper;
 mod mention;
+mod metrics;
 mod models;
 mod native;
 mod notebook;

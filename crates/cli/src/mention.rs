@@ -11,7 +11,7 @@ use crate::error::{Exit, Failure};
 use find::Mention;
 
 /// Resources that one text may name. Each is bounded; all together are bounded by this.
-const MOST: usize = 16;
+const MAX_RESOURCES: usize = 16;
 
 /// The servers on which to look for the named resources.
 #[derive(Clone, Copy)]
@@ -38,8 +38,8 @@ impl Sources<'_> {
     /// When one of them cannot be read; the message must then not be sent.
     pub(crate) async fn compose(&self, typed: &str, more: Option<&str>) -> Result<Composed, Failure> {
         let mentions = find::mentions(typed, self.servers);
-        if mentions.len() > MOST {
-            let message = format!("{} resources are named, and {MOST} are the most", mentions.len());
+        if mentions.len() > MAX_RESOURCES {
+            let message = format!("{} resources are named, but at most {MAX_RESOURCES} are allowed", mentions.len());
             return Err(Failure::usage(message).hint("name the others in the next message"));
         }
         if let Some(unknown) = mentions.iter().find(|mention| !self.knows(&mention.server)) {

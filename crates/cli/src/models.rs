@@ -95,7 +95,7 @@ impl ModelOptions {
     /// configured text names no model.
     pub(crate) async fn chosen(&self, model_context: &ModelContext) -> Result<Chosen, Failure> {
         if !self.configured.is_valid {
-            let message = format!("what {} says of the model cannot be used", model_context.file.display());
+            let message = format!("the settings of the model in {} cannot be used", model_context.file.display());
             return Err(Failure::config(message).hint("correct the problems that are reported above"));
         }
         let choice = self.configured.clone().overlaid(self.typed());
@@ -104,10 +104,8 @@ impl ModelOptions {
             None => connect(&choice, self.model.key_env.as_deref(), model_context).await?,
         };
         if let (Some(_), false) = (choice.max_cost, has_price) {
-            let message = format!(
-                "the price of {} is not known, so that a limit of its cost would never be reached",
-                model.name()
-            );
+            let message =
+                format!("the price of {} is not known, so a limit on its cost would never be reached", model.name());
             let hint = "say what a million tokens cost with `--price INPUT,OUTPUT` or `[model] price = { input = …, output = … }` \
                         in toolrack.toml, or leave the limit out";
             return Err(Failure::new(Exit::Usage, "PRICE_UNKNOWN", message).hint(hint));
@@ -126,7 +124,7 @@ impl ModelOptions {
     }
 
     /// Returns the options of a command without model arguments: the variables of `ask`, then the configuration.
-    pub(crate) fn in_passing(configured: ModelChoice, environment: &Environment) -> Self {
+    pub(crate) fn without_arguments(configured: ModelChoice, environment: &Environment) -> Self {
         let variable = |name| environment.get(name)?.to_str().filter(|value| !value.is_empty()).map(ToOwned::to_owned);
         let (model, base_url) = (variable("TOOLRACK_MODEL"), variable("TOOLRACK_BASE_URL"));
         Self { model: ModelArgs { model, base_url, ..ModelArgs::default() }, limits: LimitArgs::default(), configured }
@@ -180,7 +178,7 @@ async fn connect(
     settings.extra_body.clone_from(&choice.extra_body);
     let has_price = settings.price.is_some() || (known.is_some_and(Provider::is_local) && base_url.is_none());
     let model = settings.connect().map_err(|error| {
-        let hint = key_variable.map(|name| format!("set {name}, or take another model with --model"));
+        let hint = key_variable.map(|name| format!("set {name}, or use another model with --model"));
         Failure { hint, ..Failure::new(Exit::Model, error.code(), with_causes(&error)) }
     })?;
     Ok((model, has_price))
@@ -227,10 +225,10 @@ async fn only_model_at(url: &str) -> Result<Selector, Failure> {
     let models: Vec<_> = found.into_iter().flat_map(|server| server.models).map(|model| model.name).collect();
     match models.as_slice() {
         [only] => format!("{CUSTOM}/{only}").parse().map_err(|error: BadSelector| Failure::usage(error.to_string())),
-        [] => Err(Failure::usage("which model? the server at --base-url does not say what it has")
+        [] => Err(Failure::usage("which model? the server at --base-url does not name its models")
             .hint("name it with --model")),
         several => Err(Failure::usage("which model? the server at --base-url has several")
-            .hint(format!("take one with --model: {}", several.join(", ")))),
+            .hint(format!("choose one with --model: {}", several.join(", ")))),
     }
 }
 

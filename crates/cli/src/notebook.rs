@@ -42,7 +42,7 @@ const MAX_ABOUT: usize = 80;
 const MAX_FILE: u64 = 4 * 1024 * 1024;
 
 /// The format version of the files. Files of another version are not read.
-const FORM: u32 = 2;
+const FORMAT_VERSION: u32 = 2;
 
 /// A tool, as completion needs it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -131,13 +131,13 @@ impl Notebook {
     /// The noted tools of `server` with its current entry; empty if there are no valid notes.
     pub(super) fn read(&self, server: &Configured) -> Vec<Tool> {
         let note = content(&self.file(server)).and_then(|text| serde_json::from_str::<Note>(&text).ok());
-        let note = note.filter(|note| note.form == FORM && note.hash == server.hash);
+        let note = note.filter(|note| note.form == FORMAT_VERSION && note.hash == server.hash);
         note.map(|note| note.tools).unwrap_or_default()
     }
 
     /// Whether the note of `server` was made from `listing`. Reads only the beginning of the file.
     pub(crate) fn is_of(&self, server: &Configured, listing: Listing) -> bool {
-        let beginning = Note { form: FORM, hash: server.hash.clone(), listing: listing.0, tools: Vec::new() };
+        let beginning = Note { form: FORMAT_VERSION, hash: server.hash.clone(), listing: listing.0, tools: Vec::new() };
         let Ok(mut beginning) = serde_json::to_vec(&beginning) else {
             return false;
         };
@@ -157,7 +157,7 @@ impl Notebook {
     pub(crate) fn write(&self, server: &Configured, listing: Listing, mut tools: Vec<Tool>) {
         tools.retain(|tool| is_worth_completing(&tool.name));
         tools.truncate(MAX_TOOLS);
-        let note = Note { form: FORM, hash: server.hash.clone(), listing: listing.0, tools };
+        let note = Note { form: FORMAT_VERSION, hash: server.hash.clone(), listing: listing.0, tools };
         if let Ok(text) = serde_json::to_string(&note) {
             self.put(&self.file(server), &text);
         }

@@ -13,7 +13,7 @@ use crate::error::{Exit, Failure, in_words};
 /// Permissions of a new file that only its owner may read.
 pub(crate) const FOR_ITS_OWNER: u32 = 0o600;
 /// Permissions of any other new file; the umask narrows them.
-pub(crate) const USUAL: u32 = 0o666;
+pub(crate) const DEFAULT_MODE: u32 = 0o666;
 
 /// Whether `file` is the word for stdout.
 pub(crate) fn is_stdout(file: &Path) -> bool {
@@ -129,14 +129,14 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_target_that_is_no_plain_file_is_not_replaced() {
+    async fn a_target_that_is_not_a_plain_file_is_not_replaced() {
         let folder = tempfile::tempdir().unwrap();
         let pipe = folder.path().join("pipe");
         nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();
         // Opens before there is a writer, and does not wait for one that never comes.
         let mut reader = File::options().read(true).custom_flags(OFlag::O_NONBLOCK.bits()).open(&pipe).unwrap();
         check(&pipe).unwrap();
-        write(pipe.clone(), b"through".to_vec(), USUAL).await.unwrap();
+        write(pipe.clone(), b"through".to_vec(), DEFAULT_MODE).await.unwrap();
         let mut read = String::new();
         reader.read_to_string(&mut read).unwrap();
         assert_eq!(read, "through");

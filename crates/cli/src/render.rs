@@ -124,9 +124,9 @@ impl Look {
 }
 
 /// Indent of a continued line without columns.
-const HANG: usize = 4;
+const HANGING_INDENT: usize = 4;
 /// The least width that is assumed of a terminal.
-const NARROWEST: usize = 20;
+const MIN_WIDTH: usize = 20;
 /// Marks a line to cut at the edge of the terminal. Text of servers cannot contain it, because it is escaped there.
 const EDGE: char = '\u{1}';
 
@@ -155,7 +155,7 @@ impl Look {
         if self.width == usize::MAX {
             return page.replace(EDGE, "");
         }
-        let width = self.width.max(NARROWEST);
+        let width = self.width.max(MIN_WIDTH);
         let lines = page.split('\n').map(|line| {
             if let Some(line) = line.strip_prefix(EDGE) {
                 return self.clip(line, width);
@@ -182,7 +182,7 @@ fn hang(line: &str, width: usize) -> usize {
     let plain = anstream::adapter::strip_str(line).to_string();
     let indent = plain.len() - plain.trim_start().len();
     let last = plain.trim_end().rfind("  ").map_or(0, |at| plain[..at].width() + 2);
-    if last > indent && last <= width / 2 { last } else { (indent + HANG).min(width / 2) }
+    if last > indent && last <= width / 2 { last } else { (indent + HANGING_INDENT).min(width / 2) }
 }
 
 /// A field of a line.
@@ -332,7 +332,7 @@ mod tests {
                 let page = format!("  {}\n\nnext  {}\n", page.join(" "), page.join("  "));
                 let plain = |text: &str| anstream::adapter::strip_str(text).to_string();
                 let wrapped = plain(&look.fit(&page));
-                assert!(wrapped.lines().all(|line| line.width() <= width.max(NARROWEST)), "{width}: {wrapped}");
+                assert!(wrapped.lines().all(|line| line.width() <= width.max(MIN_WIDTH)), "{width}: {wrapped}");
                 let solid = |text: &str| text.chars().filter(|c| !c.is_whitespace()).collect::<String>();
                 assert_eq!(solid(&wrapped), solid(&plain(&page)));
             }

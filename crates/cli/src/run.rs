@@ -37,7 +37,7 @@ pub(crate) fn run(mut words: Vec<OsString>) -> ExitCode {
     };
     let is_detached = matches!(&cli.verb, Verb::Serve(args) if args.detached);
     let (traces, untraced) = Traces::begin(&environment);
-    log::start(cli.global.verbose, cli.global.quiet, is_detached, &traces);
+    log::start(&cli.global, is_detached, &traces);
     let screen = Arc::new(Screen::new(&cli.global, &environment));
     if let Some(why) = untraced {
         screen.warning(&why);
@@ -53,7 +53,7 @@ pub(crate) fn run(mut words: Vec<OsString>) -> ExitCode {
     exit.into()
 }
 
-/// Shows what clap reports: help and versions are data, everything else is a mistake.
+/// Shows what clap reports: help and the version are data for stdout, everything else is a mistake of the user.
 fn misunderstood(error: &clap::Error, words: &[OsString], environment: &Environment) -> Exit {
     let words = words.iter().map_while(|word| word.to_str().filter(|word| *word != "--"));
     let json = words.clone().any(|word| word == "--json");
@@ -70,7 +70,7 @@ fn misunderstood(error: &clap::Error, words: &[OsString], environment: &Environm
     Exit::Usage
 }
 
-/// clap's error about words that it does not understand, for a program.
+/// Turns clap's error into a failure with a message of one line, for `--json`.
 fn in_one_line(error: &clap::Error) -> Failure {
     let rendered = error.render().to_string();
     let lines = || rendered.lines().map(str::trim).filter(|line| !line.is_empty());
@@ -112,17 +112,17 @@ fn start(
         .build()
         .map_err(|error| Failure::new(Exit::Other, "INTERNAL", format!("cannot start: {error}")))?;
     let result = match cli.verb {
-        // It uses no resources outside of the program, so it works everywhere, also in a package's build.
+        // Such a verb uses nothing outside of the program, so it works everywhere, also in a package's build.
         Verb::Itself(verb) => runtime.block_on(verbs::itself::run(verb, &words, screen)),
-        _ => runtime.block_on(to_the_end(cli, words, environment, screen, tracer)),
+        _ => runtime.block_on(run_verb(cli, words, environment, screen, tracer)),
     };
     // A thread that waits for the terminal would block an orderly shutdown forever.
     runtime.shutdown_background();
     result
 }
 
-/// Runs the verb, or drops it when a signal comes; either way everything that was started is closed.
-async fn to_the_end(
+/// Runs the verb until it ends or a signal stops it, then closes everything that it has opened.
+async fn run_verb(
     mut cli: Cli,
     words: Vec<OsString>,
     environment: Environment,
@@ -130,12 +130,7 @@ async fn to_the_end(
     tracer: Option<Arc<dyn Tracer>>,
 ) -> Result<Exit, Failure> {
     let mut stop = Stop::new()?;
-    // A conversation handles Ctrl-C itself, and a daemon ends in its own way.
-    let hears = match cli.verb {
-        Verb::Chat(_) => OwnSignals::Interrupts,
-        Verb::Serve(_) => OwnSignals::Everything,
-        _ => OwnSignals::Nothing,
-    };
+    let own_signals = OwnSignals::of(&cli.verb);
     cli.verb.check(&cli.global)?;
     let args_text = match borrower::run(&cli, &words, &environment, screen, &mut stop).await? {
         Borrowed::Done(exit) => return Ok(exit),
@@ -156,32 +151,22 @@ async fn to_the_end(
     let world = world.traced(tracer).with_args_text(args_text).with_tape().await?;
     let result = tokio::select! {
         biased;
-        exit = ended(&mut stop, hears) => Ok(exit),
+        exit = stopped(&mut stop, own_signals) => Ok(exit),
         result = Box::pin(cli.verb.run(&words, &world)) => result,
     };
-    // A form that the given answers did not match is the reason of all later failures.
+    // A form that the given answers did not match is the reason for all later failures.
     let result = world.terminal().unanswered().map_or(result, Err);
     screen.settle();
     if let Err(failure) = &result {
         screen.failure(failure);
     }
     let exit = result.unwrap_or_else(|failure| failure.exit);
-    if hears != OwnSignals::Nothing {
+    if own_signals != OwnSignals::Nothing {
         // The signals so far have been handled.
         stop = Stop::new()?;
     }
-    let close = async {
-        world.close().await;
-        if let Ok(store) = world.store() {
-            store.leave().await;
-        }
-        if let Some(server) = world.server() {
-            Box::pin(server.close()).await;
-        }
-        world.write_recording().await
-    };
     tokio::select! {
-        written = close => match written {
+        written = close(&world) => match written {
             Err(failure) if exit == Exit::Ok => Err(failure),
             Err(failure) => {
                 screen.failure(&failure);
@@ -194,6 +179,18 @@ async fn to_the_end(
     }
 }
 
+/// Closes everything that the verb has opened, and writes the recording if there is one.
+async fn close(world: &World) -> Result<(), Failure> {
+    world.close().await;
+    if let Ok(store) = world.store() {
+        store.close_at_exit().await;
+    }
+    if let Some(server) = world.server() {
+        Box::pin(server.close()).await;
+    }
+    world.write_recording().await
+}
+
 /// The signals that a verb handles itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum OwnSignals {
@@ -202,9 +199,20 @@ enum OwnSignals {
     Everything,
 }
 
-/// The exit code of the signal that ends the verb.
-async fn ended(stop: &mut Stop, hears: OwnSignals) -> Exit {
-    match hears {
+impl OwnSignals {
+    /// A conversation handles Ctrl-C itself, and a daemon handles all signals.
+    fn of(verb: &Verb) -> Self {
+        match verb {
+            Verb::Chat(_) => Self::Interrupts,
+            Verb::Serve(_) => Self::Everything,
+            _ => Self::Nothing,
+        }
+    }
+}
+
+/// Waits for a signal that ends the verb. Returns its exit code.
+async fn stopped(stop: &mut Stop, own_signals: OwnSignals) -> Exit {
+    match own_signals {
         OwnSignals::Nothing => stop.requested().await,
         OwnSignals::Interrupts => stop.terminated().await,
         OwnSignals::Everything => std::future::pending().await,

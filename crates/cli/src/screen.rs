@@ -216,7 +216,7 @@ impl Screen {
     /// As [`Self::bytes`].
     pub(crate) async fn raw_bytes(&self, bytes: Vec<u8>, file: Option<PathBuf>) -> Result<(), Failure> {
         match (&self.device, file) {
-            (Device::Own(_), Some(file)) => output::write(file, bytes, output::USUAL).await,
+            (Device::Own(_), Some(file)) => output::write(file, bytes, output::DEFAULT_MODE).await,
             (_, file) => ignore_closed_pipe(self.device.bytes(bytes, file).await),
         }
     }

@@ -15,8 +15,7 @@ mod keychain;
 mod rotation;
 
 use std::{
-    ffi::OsString,
-    fmt::Write as _,
+    ffi::{OsStr, OsString},
     io,
     path::{Path, PathBuf},
     sync::OnceLock,
@@ -48,7 +47,7 @@ const DECODING: GeneralPurposeConfig =
 
 /// The place from which to read the key.
 #[derive(Debug)]
-enum Place {
+enum KeyOrigin {
     Variable(VariableValue),
     /// The file, which holds the key or says that the keychain does.
     File(PathBuf),
@@ -77,7 +76,7 @@ impl std::fmt::Debug for VariableValue {
 /// Why a stored secret is not available. Names places and never a value.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum SecretsError {
-    #[error("the database cannot be used, and secrets are in it")]
+    #[error("secrets are in the database, which cannot be used")]
     NoDatabase,
     #[error("{VARIABLE} is neither 32 bytes, as 64 hex digits or base64, nor a passphrase of at least 12 characters")]
     Variable,
@@ -117,7 +116,7 @@ pub(crate) enum SecretsError {
 #[derive(Debug)]
 pub(crate) struct Stored {
     store: Option<Store>,
-    place: Place,
+    place: KeyOrigin,
     keychain: Keychain,
     /// Why the keychain refused a key that this process made.
     refusal: OnceLock<KeychainError>,
@@ -129,17 +128,25 @@ impl Stored {
     /// The secrets in `store`, with the key from `variable`, or from the file in `folder` or the keychain.
     pub(crate) fn new(store: Option<Store>, variable: Option<OsString>, folder: &Path, keychain: Keychain) -> Self {
         let place = match variable.filter(|value| !value.is_empty()) {
-            Some(value) => Place::Variable(VariableValue(value)),
-            None => Place::File(folder.join(FILE)),
+            Some(value) => KeyOrigin::Variable(VariableValue(value)),
+            None => KeyOrigin::File(folder.join(FILE)),
         };
         Self { store, place, keychain, refusal: OnceLock::new(), opened: OnceCell::new() }
+    }
+
+    /// The value of [`VARIABLE`], if the key is from there.
+    pub(crate) fn variable(&self) -> Option<&OsStr> {
+        match &self.place {
+            KeyOrigin::Variable(VariableValue(value)) => Some(value),
+            KeyOrigin::File(_) => None,
+        }
     }
 
     /// Whether a process with this value of [`VARIABLE`] would use the same key.
     pub(crate) fn is_opened_with(&self, variable: Option<OsString>) -> bool {
         match (&self.place, variable.filter(|value| !value.is_empty())) {
-            (Place::Variable(VariableValue(ours)), Some(theirs)) => *ours == theirs,
-            (Place::File(_), None) => true,
+            (KeyOrigin::Variable(VariableValue(ours)), Some(theirs)) => *ours == theirs,
+            (KeyOrigin::File(_), None) => true,
             _ => false,
         }
     }
@@ -147,17 +154,17 @@ impl Stored {
     /// Describes the place of the key for the user.
     pub(crate) fn place(&self) -> String {
         match &self.place {
-            Place::Variable(_) => VARIABLE.to_owned(),
-            Place::File(_) if self.source() == Source::Keychain => "the system's keychain".to_owned(),
-            Place::File(path) => path.display().to_string(),
+            KeyOrigin::Variable(_) => VARIABLE.to_owned(),
+            KeyOrigin::File(_) if self.source() == Source::Keychain => "the system's keychain".to_owned(),
+            KeyOrigin::File(path) => path.display().to_string(),
         }
     }
 
     /// Where the key is. If the key file is unusable, the place is still the file.
     pub(crate) fn source(&self) -> Source {
         match &self.place {
-            Place::Variable(_) => Source::Variable,
-            Place::File(path) => match file::read(path) {
+            KeyOrigin::Variable(_) => Source::Variable,
+            KeyOrigin::File(path) => match file::read(path) {
                 Ok(Some(StoredKey::InKeychain(_))) => Source::Keychain,
                 Ok(None) => Source::None,
                 Ok(Some(StoredKey::InFile(_))) | Err(_) => Source::File,
@@ -178,7 +185,7 @@ impl Stored {
         if let Some(vault) = self.existing().await? {
             return Ok(vault);
         }
-        let Place::File(path) = &self.place else {
+        let KeyOrigin::File(path) = &self.place else {
             return Err(SecretsError::Variable);
         };
         let key = made(path)?;
@@ -216,7 +223,7 @@ impl Stored {
     /// # Errors
     /// As [`Self::vault`], and when the key is that of the variable. The key is then where it was.
     pub(crate) async fn move_key(&self, to_keychain: bool) -> Result<bool, SecretsError> {
-        let Place::File(path) = &self.place else {
+        let KeyOrigin::File(path) = &self.place else {
             return Err(SecretsError::Fixed);
         };
         let lock = rotation::lock(path).await?;
@@ -308,12 +315,12 @@ impl Stored {
         Ok(found.map_err(|error| self.failed(error))?.and_then(|value| value.expose_text().map(str::to_owned)))
     }
 
-    /// The vault, for what is in it under `name`; `None` where a keychain would be asked in vain.
+    /// The vault, for what is in it under `name`; `None` where no keychain can answer.
     ///
     /// # Errors
     /// As [`Self::vault`].
     pub(crate) async fn holding(&self, space: Space, name: &str) -> Result<Option<Vault>, SecretsError> {
-        if let Place::File(path) = &self.place
+        if let KeyOrigin::File(path) = &self.place
             && let Some(StoredKey::InKeychain(id)) = file::read(path)?
             && !self.keychain.knows(id)
         {
@@ -328,11 +335,11 @@ impl Stored {
     /// The vault, if there is a key to it.
     async fn existing(&self) -> Result<Option<Vault>, SecretsError> {
         match &self.place {
-            Place::Variable(given) => {
+            KeyOrigin::Variable(given) => {
                 let opened = self.opened.get_or_try_init(|| async { self.open(key_in(given)?).await });
                 Ok(Some(opened.await?.clone()))
             }
-            Place::File(path) => {
+            KeyOrigin::File(path) => {
                 let stored = match file::read(path)? {
                     Some(stored) => stored,
                     None if self.is_empty().await? => return Ok(None),
@@ -431,10 +438,7 @@ fn made(path: &Path) -> Result<[u8; 32], SecretsError> {
 
 /// A key as 64 hex digits.
 fn digits(key: &[u8; 32]) -> String {
-    key.iter().fold(String::with_capacity(64), |mut digits, byte| {
-        let _ = write!(digits, "{byte:02x}");
-        digits
-    })
+    toolrack_store::audit::hex(key)
 }
 
 #[cfg(test)]

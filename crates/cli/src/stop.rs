@@ -36,13 +36,13 @@ impl Stop {
     }
 
     /// # Errors
-    /// Does nothing: this system has no such signal.
+    /// None: this system has no such signals.
     #[cfg(not(unix))]
     pub(crate) fn new() -> Result<Self, Failure> {
         Ok(Self {})
     }
 
-    /// The exit code of the signal that came. Can be awaited again.
+    /// Waits for the next signal, and returns its exit code.
     #[cfg(unix)]
     pub(crate) async fn requested(&mut self) -> Exit {
         tokio::select! {
@@ -51,13 +51,13 @@ impl Stop {
         }
     }
 
-    /// The next Ctrl-C.
+    /// Waits for the next Ctrl-C.
     #[cfg(unix)]
     pub(crate) async fn interrupted(&mut self) {
         self.interrupt.recv().await;
     }
 
-    /// The exit code of a signal that is no Ctrl-C.
+    /// Waits for a signal other than Ctrl-C, and returns its exit code.
     #[cfg(unix)]
     pub(crate) async fn terminated(&mut self) -> Exit {
         Self::ended(&mut self.terminate, &mut self.hang_up).await
@@ -80,7 +80,7 @@ impl Stop {
         }
     }
 
-    /// The next Ctrl-C.
+    /// Waits for the next Ctrl-C.
     #[cfg(not(unix))]
     pub(crate) async fn interrupted(&mut self) {
         let _ = tokio::signal::ctrl_c().await;
@@ -92,7 +92,7 @@ impl Stop {
         std::future::pending().await
     }
 
-    /// The exit code of Ctrl-C.
+    /// Waits for the next Ctrl-C, and returns its exit code.
     #[cfg(not(unix))]
     pub(crate) async fn requested(&mut self) -> Exit {
         let _ = tokio::signal::ctrl_c().await;
@@ -100,7 +100,8 @@ impl Stop {
     }
 }
 
-/// Whether SIGHUP was ignored before this program asked for it; where that cannot be seen, it is left as it is.
+/// Whether the process that started this program had it ignore SIGHUP. Where the system does not tell, the program
+/// leaves SIGHUP alone.
 #[cfg(target_os = "linux")]
 fn is_hang_up_ignored() -> bool {
     // Read once: afterwards it would show a handler of this program.

@@ -8,10 +8,10 @@ use toolrack_store::{Space, Vault, VaultError};
 
 use crate::{error::with_causes, secrets::Stored};
 
-/// How long one look for a lease waits; the caller bounds the whole time.
-const PATIENCE: Duration = Duration::from_secs(300);
+/// How long to wait for another process that holds the lease. The caller bounds the whole time of a sign-in.
+const LEASE_WAIT: Duration = Duration::from_secs(300);
 
-/// The tokens of the person whose secrets these are.
+/// The tokens of the user whose secrets these are.
 #[derive(Debug)]
 pub(crate) struct Tokens(pub(crate) Arc<Stored>);
 
@@ -52,21 +52,22 @@ impl TokenStore for Tokens {
     ) -> BoxFuture<'a, Result<Box<dyn TokenLease>, TokenStoreError>> {
         Box::pin(async move {
             let vault = self.0.vault().await.map_err(|error| unusable(&error))?;
-            let lease = vault.lease(Space::Token, &key.to_text(), longest, PATIENCE).await;
+            let lease = vault.lease(Space::Token, &key.to_text(), longest, LEASE_WAIT).await;
             let lease = lease.map_err(|error: VaultError| unusable(&error))?;
-            let lease = lease.ok_or_else(|| TokenStoreError::new("another process has it for too long"))?;
-            Ok(Box::new(Held { stored: Arc::clone(&self.0), vault, lease }) as Box<dyn TokenLease>)
+            let lease = lease.ok_or_else(|| TokenStoreError::new("another process has held the lease for too long"))?;
+            Ok(Box::new(VaultLease { stored: Arc::clone(&self.0), vault, lease }) as Box<dyn TokenLease>)
         })
     }
 }
 
-struct Held {
+/// A lease of the vault's row for these tokens.
+struct VaultLease {
     stored: Arc<Stored>,
     vault: Vault,
     lease: toolrack_store::Lease,
 }
 
-impl TokenLease for Held {
+impl TokenLease for VaultLease {
     fn save(&self, credentials: Vec<u8>) -> BoxFuture<'_, Result<(), TokenStoreError>> {
         Box::pin(async move {
             let saved = match self.vault.put_under(&self.lease, &credentials).await {

@@ -15,6 +15,12 @@ use crate::error::with_causes;
 #[cfg(feature = "otel")]
 const WHERE: [&str; 2] = ["OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"];
 
+/// The name under which a collector gets traces and metrics.
+#[cfg(feature = "otel")]
+pub(crate) fn service_name(environment: &Environment) -> &str {
+    environment.get("OTEL_SERVICE_NAME").and_then(|name| name.to_str()).unwrap_or("toolrack")
+}
+
 /// The sender of traces, if there is one. Ended by [`Self::close`].
 #[derive(Debug, Default)]
 pub(crate) struct Traces {
@@ -29,11 +35,11 @@ impl Traces {
     pub(crate) fn begin(environment: &Environment) -> (Self, Option<String>) {
         let is_set = |name: &&str| environment.get(name).is_some_and(|value| !value.is_empty());
         let is_off = environment.get("OTEL_SDK_DISABLED").is_some_and(|value| value == "true");
-        if is_off || !WHERE.iter().any(is_set) {
+        let is_unwanted = environment.get("OTEL_TRACES_EXPORTER").is_some_and(|value| value == "none");
+        if is_off || is_unwanted || !WHERE.iter().any(is_set) {
             return (Self::default(), None);
         }
-        let name = environment.get("OTEL_SERVICE_NAME").and_then(|name| name.to_str()).unwrap_or("toolrack");
-        match toolrack_otel::Exporter::new(name, None) {
+        match toolrack_otel::Exporter::new(service_name(environment), None) {
             Ok(exporter) => (Self { exporter: Some(exporter) }, None),
             Err(error) => (Self::default(), Some(with_causes(&error))),
         }

@@ -25,11 +25,10 @@ use crate::{
     output,
 };
 
-pub(crate) use dispatch::Way;
+pub(crate) use dispatch::RunMode;
 pub(crate) use typed::{Cli, take_typed};
 
-// Each line has the name of the verb, the type of its arguments, its function, and the way in which it is run, if that
-// is not the usual one.
+// Each line has the name of the verb, the type of its arguments, its function, and its run mode, if that is not `sound`.
 dispatch::verbs! {
     /// Add a server to the configuration and try it
     Add(configure::add::args::AddArgs) => configure::add::run, words;
@@ -58,7 +57,7 @@ dispatch::verbs! {
     /// Keep the servers running, with a dashboard, a control API and one MCP endpoint in front of all
     #[command(visible_alias = "up")]
     Serve(serving::serve::args::ServeArgs) => serving::serve::run;
-    /// Run `serve` in the background: start it, look after it, end it
+    /// Run `serve` in the background: start, inspect and stop it
     #[command(subcommand)]
     Daemon(serving::daemon::DaemonVerb) => serving::daemon::run, words;
     /// Put Toolrack into the configuration of another program, or take it out again
@@ -83,33 +82,33 @@ dispatch::verbs! {
     Record(offers::recordings::RecordArgs) => offers::recordings::record;
     /// Run a command with answers from a recording, and start no server
     Replay(offers::recordings::ReplayArgs) => offers::recordings::replay;
-    /// Look through conversations with models, export them, delete them
+    /// List, show, export and delete conversations with models
     #[command(subcommand)]
     Sessions(talk::sessions::args::SessionsVerb) => talk::sessions::run;
     /// Sign in to a server with a browser
     Login(safety::sign_in::args::LoginArgs) => safety::sign_in::login;
     /// Sign out of a server, and revoke its tokens
     Logout(safety::sign_in::args::LogoutArgs) => safety::sign_in::logout;
-    /// Look after who is signed in where
+    /// Show where you are signed in
     #[command(subcommand)]
     Auth(safety::sign_in::args::AuthVerb) => safety::sign_in::auth;
-    /// Say why a tool is available, or why not
+    /// Explain why a tool is available, or why not
     Why(look::why::WhyArgs) => look::why::run;
     /// Connect to servers step by step and show the result of each step
     Test(look::test::TestArgs) => look::test::run;
     /// Show what servers wrote to stderr and to their log
     Logs(look::logs::LogsArgs) => look::logs::run;
-    /// Show what was called and decided, and check that it was not changed
+    /// Show the audit log of calls and decisions, and check that it was not changed
     #[command(subcommand)]
     Audit(safety::audit::args::AuditVerb) => safety::audit::run;
-    /// Say which calls run, which are asked about and which never run, and why
+    /// Show which calls run, which need your approval and which are refused, and why
     #[command(subcommand)]
     Policy(safety::policy::args::PolicyVerb) => safety::policy::run;
-    /// Show what this project would start, and what waits for your approval
+    /// Show what this project would start, and what waits for your agreement
     Pending(safety::trust::args::PendingArgs) => safety::trust::pending;
-    /// Agree to run what this project's files configure, and to tools that have changed
+    /// Agree to run the servers of this project, and to use tools that have changed
     Trust(safety::trust::args::TrustArgs) => safety::trust::trust;
-    /// Take such an agreement back
+    /// Withdraw an agreement that you gave with `trust`
     Untrust(safety::trust::args::UntrustArgs) => safety::trust::untrust;
     /// Store secrets that entries name as ${secret:NAME}
     #[command(subcommand)]
@@ -117,12 +116,12 @@ dispatch::verbs! {
     /// Manage the members of a team that `serve --team` serves, and their tokens
     #[command(subcommand)]
     Team(safety::team::args::TeamVerb) => safety::team::run;
-    /// Move what Toolrack remembers into another database
+    /// Move the data of Toolrack into another database
     #[command(subcommand)]
     Store(safety::store::args::StoreVerb) => safety::store::run, broken;
-    /// Look for problems, and say what to do about them
+    /// Look for problems, and show what to do about them
     Doctor(look::doctor::DoctorArgs) => look::doctor::run, broken;
-    /// Show which configuration files are used, what they configure together, and what is wrong with them
+    /// Show the configuration files that are used, their combined configuration, and their problems
     #[command(subcommand)]
     Config(configure::config::ConfigVerb) => configure::config::run, broken;
     #[command(flatten)]
@@ -139,7 +138,8 @@ impl Verb {
         }
     }
 
-    /// Checks what only the process that the user started can see, before it starts anything or asks a daemon.
+    /// Checks what only the process that the user started can check, such as its stdin, before it starts anything or asks
+    /// a daemon.
     ///
     /// # Errors
     /// When the file for a result cannot be written, or `--json` wants the result elsewhere.
@@ -151,8 +151,10 @@ impl Verb {
             _ => false,
         };
         if takes_stdin && global.mcp_config.iter().any(|word| args::is_stdin(word)) {
-            return Err(Failure::usage("stdin is wanted for something else, and cannot be a --mcp-config as well")
-                .hint("write the configuration into a file, or give it as JSON"));
+            return Err(Failure::usage(
+                "this command reads stdin for something else, so `--mcp-config -` cannot read it",
+            )
+            .hint("write the configuration into a file, or give it as JSON"));
         }
         let output = match self {
             Self::Call(args) => args.output.as_deref(),

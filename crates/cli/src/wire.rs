@@ -2,8 +2,8 @@
 
 mod hosts;
 mod lent;
+mod members;
 mod notes;
-mod people;
 mod reading;
 mod rows;
 mod tape;
@@ -30,7 +30,7 @@ use toolrack_store::{ArtifactBounds, ArtifactFolder, Retention, Store, Uuid};
 use toolrack_team::TenantQuotas;
 use url::Url;
 
-pub(crate) use self::{hosts::Hosts, lent::Borrower, people::Person, rows::Rows};
+pub(crate) use self::{hosts::Hosts, lent::Borrower, members::MemberParts, rows::Rows};
 use self::{
     lent::{LentWorld, Need},
     tape::Tape,
@@ -53,7 +53,7 @@ use crate::{
 };
 
 /// How long to wait for servers before the screen shows which ones, and how often it updates that.
-const PATIENCE: Duration = Duration::from_millis(500);
+const WAITING_NOTICE_INTERVAL: Duration = Duration::from_millis(500);
 
 /// The variables that send HTTP through a proxy.
 const PROXIES: &[&str] = &["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy"];
@@ -72,7 +72,7 @@ pub(crate) struct World {
     has_proxy: bool,
     /// The database; `None` when it cannot be opened. Everything works without it, but slower and with less memory.
     store: Option<Store>,
-    /// The server of that database, if it is no file: the daemon of a team opens the stores of its tenants there.
+    /// The server of that database, if it is not a file: the daemon of a team opens the stores of its tenants there.
     server: Option<Server>,
     /// Asks the user: one reader of stdin for all questions.
     terminal: Arc<Terminal>,
@@ -82,7 +82,7 @@ pub(crate) struct World {
     /// it connects.
     asker: OnceLock<SharedAsker>,
     /// Whether to reconnect servers that fail.
-    stays: AtomicBool,
+    keeps_reconnecting: AtomicBool,
     /// Adds calls to OpenTelemetry traces.
     tracer: Option<Arc<dyn Tracer>>,
     /// The values of `${secret:NAME}`.
@@ -204,7 +204,7 @@ impl World {
             sign_in,
             gate: OnceLock::new(),
             asker: OnceLock::new(),
-            stays: AtomicBool::new(false),
+            keeps_reconnecting: AtomicBool::new(false),
             tracer: None,
             audit,
             host_settings: ArcSwap::default(),
@@ -313,7 +313,7 @@ impl World {
     }
 
     /// Returns a function that hides the secrets of all configured servers, because stored logs may repeat them. Starts
-    /// and contacts no server, and resolves no placeholder of an entry that waits for approval.
+    /// and contacts no server, and resolves no placeholder of an entry that waits for the user's agreement.
     pub(crate) async fn known_secrets(&self, loaded: &Loaded) -> impl Fn(&str) -> String + use<> {
         for (name, spec) in loaded.desired.iter().filter(|(_, spec)| spec.trust != Trust::Pending) {
             // If the placeholders of an entry cannot be resolved, its server has not been given any secret.
@@ -354,7 +354,7 @@ impl World {
         if self.screen.interactive() {
             return Ok(());
         }
-        Err(Failure::usage(format!("{why}, and no user can be asked")).hint("look at it, then say `--yes`"))
+        Err(Failure::usage(format!("{why}, and no user can be asked")).hint("check it, then add `--yes`"))
     }
 
     /// Whether a user at the terminal, or `--answer`, can answer a server's form.
@@ -363,12 +363,12 @@ impl World {
     }
 
     /// Makes `gate` decide which calls may run. Call it before [`Self::connect`].
-    pub(crate) fn guard(&self, gate: Arc<dyn Gate>) {
+    pub(crate) fn set_gate(&self, gate: Arc<dyn Gate>) {
         let _ = self.gate.set(gate);
     }
 
     /// Makes `asker` answer instead of the user at the terminal. Call it before [`Self::connect`].
-    pub(crate) fn answers(&self, asker: SharedAsker) {
+    pub(crate) fn set_asker(&self, asker: SharedAsker) {
         let _ = self.asker.set(asker);
     }
 
@@ -398,9 +398,9 @@ impl World {
         move |settings| audit.set(settings)
     }
 
-    /// Makes the host reconnect servers that fail, because the command runs for long.
-    pub(crate) fn stay(&self) {
-        self.stays.store(true, Ordering::Relaxed);
+    /// Makes the host reconnect servers that fail, for a command that runs for long.
+    pub(crate) fn keep_reconnecting(&self) {
+        self.keeps_reconnecting.store(true, Ordering::Relaxed);
     }
 
     /// Connects to the servers of `desired` and waits until each has succeeded or failed once.
@@ -411,7 +411,7 @@ impl World {
         if let Some(lent) = &self.lent {
             return self.borrow(lent, &desired, Need::Connections).await;
         }
-        if !self.stays.load(Ordering::Relaxed) {
+        if !self.keeps_reconnecting.load(Ordering::Relaxed) {
             for spec in desired.values_mut() {
                 // A command does not retry: it reports the first failure.
                 spec.retry.attempts = 0;
@@ -444,7 +444,7 @@ impl World {
     /// Shows the servers that are still connecting. Never returns.
     async fn show_who_connects(&self, host: &Host) {
         loop {
-            tokio::time::sleep(PATIENCE).await;
+            tokio::time::sleep(WAITING_NOTICE_INTERVAL).await;
             let servers = host.status().into_iter();
             let waiting: Vec<_> = servers.filter(|server| server.state == State::Connecting).collect();
             let names: Vec<_> = waiting.iter().map(|server| server.name.as_str()).collect();
@@ -465,7 +465,7 @@ impl World {
     /// Like [`samples_with`](Self::samples_with), with the model that `TOOLRACK_MODEL` or `loaded` names. For commands
     /// that need no model themselves.
     pub(crate) fn samples_with_configured(&self, loaded: &Loaded) {
-        let model_options = ModelOptions::in_passing(loaded.settings.model.clone(), &self.environment);
+        let model_options = ModelOptions::without_arguments(loaded.settings.model.clone(), &self.environment);
         if let Some(sampler) = Sampler::configured(model_options, self.model_context(), self.conceal()) {
             self.terminal.samples_with(sampler);
         }
@@ -496,7 +496,7 @@ impl World {
     }
 
     fn new_host(&self) -> Host {
-        let gate = self.gate.get().cloned().unwrap_or_else(|| self.typed());
+        let gate = self.gate.get().cloned().unwrap_or_else(|| self.gate_for_typed_calls());
         let asker = self.asker.get().cloned().unwrap_or_else(|| self.terminal());
         let host = self.hosts().make(gate, asker, None);
         host.set_naming(self.host_settings.load().naming.clone());
@@ -504,7 +504,7 @@ impl World {
     }
 
     /// The gate for calls that the user types: they run unless a rule denies them or wants a confirmation.
-    fn typed(&self) -> Arc<dyn Gate> {
+    fn gate_for_typed_calls(&self) -> Arc<dyn Gate> {
         let policy = &self.host_settings.load().policy;
         if policy.is_empty() { Arc::new(AllowAll) } else { Arc::new(policy.clone()) }
     }

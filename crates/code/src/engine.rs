@@ -138,6 +138,7 @@ impl Script {
         loop {
             while !clock.must_stop() && ctx.execute_pending_job() {}
             if clock.must_stop() {
+                // The caller looks at the clock for the real reason.
                 return Err(Failure::Stuck);
             }
             if let Some(Err(error)) = main.result::<Value<'_>>() {

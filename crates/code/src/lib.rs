@@ -51,7 +51,7 @@ use crate::watch::AbandonedThreads;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Bounds {
-    /// How long it may compute in total, without the time that it waits for tools: each call has its own time-outs.
+    /// How long it may compute in total. The time that it waits for tools does not count: each call has its own time-outs.
     /// Default 10 s.
     pub compute: Duration,
     /// How much memory it may use, in bytes. Default 64 MiB.
@@ -126,7 +126,7 @@ impl Interpreter for QuickJs {
     }
 }
 
-/// Accesses a member: `.name`, or `["name"]` where `name` is no identifier.
+/// Accesses a member: `.name`, or `["name"]` if `name` is not an identifier.
 fn member(name: &str) -> String {
     let is_identifier = name.chars().all(|char| char.is_ascii_alphanumeric() || char == '_' || char == '$');
     if is_identifier && !name.starts_with(|first: char| first.is_ascii_digit()) && !name.is_empty() {

@@ -43,7 +43,7 @@ async fn run_on_thread(
         let state = Arc::clone(state);
         move || {
             let error = engine::run(&code, bounds, ask, answers, state);
-            // Before the end is reported, so that a caller who then starts another script does not find this thread
+            // Drop it before reporting the end: a caller that then starts another script must not find this thread still
             // counted.
             drop(thread_guard);
             let _ = end.send(error);

@@ -2,7 +2,7 @@
 //!
 //! QuickJS checks its clock only between the steps of a script, and one step can take arbitrarily long, such as
 //! searching one long text for another. So the task that waits for a script has a clock of its own, and stops waiting
-//! when the time is over. The abandoned thread runs until its step is done, and counts against a limit until then.
+//! when the time is up. The abandoned thread runs until its step is done, and counts against a limit until then.
 
 use std::{
     sync::{
@@ -20,16 +20,16 @@ use tokio::{
 
 /// How long after its deadline a script may still report its own error.
 const GRACE: Duration = Duration::from_millis(250);
-/// With this many abandoned threads, no script is run.
+/// While this many threads are abandoned, no script starts.
 const MAX_ABANDONED: usize = 4;
 /// How long a new script waits for an abandoned thread to end. Most end immediately: their callers only cancelled them.
-const PATIENCE: Duration = Duration::from_secs(1);
+const ABANDONED_THREAD_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The state that the thread of a script shares with the task that waits for it.
 #[derive(Debug)]
 pub(crate) struct ScriptState {
     stopped: AtomicBool,
-    /// When the script's time is over; `None` while it waits for an answer.
+    /// When the script's time is up; `None` while it waits for an answer.
     until: watch::Sender<Option<Instant>>,
     output: Mutex<Output>,
 }
@@ -58,12 +58,12 @@ impl ScriptState {
         std::mem::take(&mut self.output.lock().text)
     }
 
-    /// Returns when the script has computed for longer than it may and has not ended.
+    /// Waits until the script has computed for longer than it may, and still has not ended.
     pub(crate) async fn overdue(&self) {
         let mut until = self.until.subscribe();
         loop {
             let end = *until.borrow_and_update();
-            let over = async {
+            let time_up = async {
                 match end {
                     Some(end) => sleep_until((end + GRACE).into()).await,
                     None => std::future::pending().await,
@@ -71,7 +71,7 @@ impl ScriptState {
             };
             tokio::select! {
                 // A test can pause tokio's clock, which then runs ahead; the script's clock is real time.
-                () = over => if end.is_some_and(|end| end.elapsed() >= GRACE) { return },
+                () = time_up => if end.is_some_and(|end| end.elapsed() >= GRACE) { return },
                 _ = until.changed() => {}
             }
         }
@@ -85,7 +85,9 @@ pub(crate) struct AbandonedThreads(watch::Sender<usize>);
 impl AbandonedThreads {
     /// Waits up to a second while too many threads are abandoned; then fails with an error for the model.
     pub(crate) async fn wait_for_capacity(&self) -> Result<(), String> {
-        match timeout(PATIENCE, self.0.subscribe().wait_for(|abandoned| *abandoned < MAX_ABANDONED)).await {
+        match timeout(ABANDONED_THREAD_TIMEOUT, self.0.subscribe().wait_for(|abandoned| *abandoned < MAX_ABANDONED))
+            .await
+        {
             Ok(_) => Ok(()),
             Err(_) => Err(format!(
                 "no script can run now: {MAX_ABANDONED} scripts that were ended still compute; try again in a moment"
@@ -176,15 +178,15 @@ mod tests {
     #[tokio::test]
     async fn a_thread_counts_as_abandoned_until_it_ends() {
         let abandoned = AbandonedThreads::default();
-        let ends = || abandoned.guards(&Arc::new(ScriptState::new(10)));
+        let guards = || abandoned.guards(&Arc::new(ScriptState::new(10)));
         let count = || *abandoned.0.borrow();
-        let (waiting, running) = ends();
+        let (waiting, running) = guards();
         assert_eq!(count(), 0, "the thread runs");
         drop(running);
         drop(waiting);
         assert_eq!(count(), 0, "the thread ended first");
 
-        let (waiting, mut threads): (Vec<_>, Vec<_>) = (0..MAX_ABANDONED).map(|_| ends()).unzip();
+        let (waiting, mut threads): (Vec<_>, Vec<_>) = (0..MAX_ABANDONED).map(|_| guards()).unzip();
         assert_eq!(abandoned.wait_for_capacity().await, Ok(()));
         drop(waiting);
         assert_eq!(count(), MAX_ABANDONED);

@@ -71,7 +71,7 @@ impl Document {
             Err(error) => {
                 let problem = Problem::error(format!("the file cannot be read: {error}"))
                     .in_file(path)
-                    .hint("nothing of this file is used until it can be read");
+                    .hint("this file is ignored until it can be read");
                 return Err(Box::new(problem));
             }
         };

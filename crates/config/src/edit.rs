@@ -376,7 +376,7 @@ fn open(document: Document) -> Result<Box<dyn File>, EditError> {
 }
 
 /// The most attempts to compute an edit when a program without the lock writes the file meanwhile.
-const ATTEMPTS: usize = 3;
+const MAX_ATTEMPTS: usize = 3;
 
 /// Changes the entry `name` of the file at `path`.
 fn change(
@@ -406,7 +406,7 @@ fn change(
         }))
     };
     let mut attempts = || {
-        for _ in 0..ATTEMPTS {
+        for _ in 0..MAX_ATTEMPTS {
             if let Some(edited) = attempt()? {
                 return Ok(edited);
             }

@@ -22,7 +22,7 @@ use toolrack_host::{
 
 use crate::{
     document::Document,
-    needs::given_in,
+    needs::user_values_in,
     node::{Member, Node, Value},
     problem::Problem,
     rows::{ENTRY, Row},
@@ -50,13 +50,13 @@ pub(crate) struct Report<'a> {
     entry: &'a str,
     problems: Vec<Problem>,
     /// The names of the unknown fields.
-    untaken: Vec<String>,
+    ignored: Vec<String>,
 }
 
 impl<'a> Report<'a> {
     /// Creates a report on an entry of `document`, or on one that is in no file.
     pub(crate) fn new(document: Option<&'a Document>, entry: &'a str) -> Self {
-        Self { document, entry, problems: Vec::new(), untaken: Vec::new() }
+        Self { document, entry, problems: Vec::new(), ignored: Vec::new() }
     }
 
     pub(crate) fn add(&mut self, problem: Problem, at: &Range<usize>) {
@@ -72,7 +72,7 @@ impl<'a> Report<'a> {
     }
 
     fn two_names(&mut self, first: &str, second: &Member) {
-        let message = format!("`{first}` and `{}` are two names of one thing", second.name);
+        let message = format!("`{first}` and `{}` are two names of the same field", second.name);
         self.add(Problem::error(message).field(&second.name).hint("keep one of them"), &second.name_at);
     }
 
@@ -85,8 +85,8 @@ impl<'a> Report<'a> {
     }
 
     /// Returns the names of the fields that do not concern the server: notes, and fields of other programs.
-    pub(crate) fn into_untaken(self) -> Vec<String> {
-        self.untaken
+    pub(crate) fn into_ignored(self) -> Vec<String> {
+        self.ignored
     }
 }
 
@@ -184,7 +184,7 @@ fn members(fields: &mut Fields<'_, '_, '_>) -> Vec<Who> {
 
 /// Refuses to share among members what each of them gives values for.
 fn check_share(fields: &mut Fields<'_, '_, '_>, spec: &ServerSpec, name_at: &Range<usize>) {
-    let Some(name) = given_in(spec).pop_first().filter(|_| spec.share == Some(Share::Tenant)) else { return };
+    let Some(name) = user_values_in(spec).pop_first().filter(|_| spec.share == Some(Share::Tenant)) else { return };
     let problem = Problem::error(format!("`share` is `tenant`, and each member has another `${{user:{name}}}`"));
     fields.report().add(problem.field("share").hint("leave `share` out, or use `${secret:…}`"), name_at);
 }
@@ -204,7 +204,7 @@ fn enabled(fields: &mut Fields<'_, '_, '_>) -> Option<bool> {
 /// Reports the remaining fields: those of the other transport, and unknown ones.
 fn leftovers(fields: &mut Fields<'_, '_, '_>, kind: transport::Kind) {
     for (key, field) in fields.rest() {
-        fields.report().untaken.push(field.name.to_owned());
+        fields.report().ignored.push(field.name.to_owned());
         if ENTRY.rows.iter().any(|row| kind.excludes(row) && row.is_called(&key)) {
             if is_empty(field.node) {
                 continue;

@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_home_is_no_home() {
+    fn an_empty_home_counts_as_none() {
         assert_eq!(Environment::new([("HOME", "")]).home(), None);
     }
 

@@ -1,6 +1,6 @@
-//! One function per fuzz target, only for the crate `fuzz/`; no part of the library's interface.
+//! One function for each fuzz target, only for the crate `fuzz/`; not a part of the library's interface.
 //!
-//! Each takes any bytes, and panics when a property fails that must hold of every file.
+//! Each takes any bytes, and panics if a property does not hold that must hold for every file.
 
 use std::path::Path;
 
@@ -23,13 +23,13 @@ const FILES: &[&str] = &["mcp.json", "toolrack.toml", "opencode.json", "config.t
 /// The text that no output may contain.
 const CANARY: &str = "cAnArY7";
 
-/// Returns the first byte chooses one of `choices`; the rest is text.
+/// Splits `data`: the first byte chooses one of `choices`, and the rest is text.
 fn chosen<'a, T: Copy>(data: &'a [u8], choices: &[T]) -> Option<(T, std::borrow::Cow<'a, str>)> {
     let [choice, text @ ..] = data else { return None };
     Some((choices[usize::from(*choice) % choices.len()], String::from_utf8_lossy(text)))
 }
 
-/// The readers. The first byte decides the dialect, the rest is the file.
+/// Checks the readers of configuration files. The first byte decides the dialect, the rest is the file.
 pub fn readers(data: &[u8]) {
     let Some((path, text)) = chosen(data, FILES) else { return };
     let document = Document::new(Some(path.into()), &text);
@@ -47,7 +47,7 @@ pub fn readers(data: &[u8]) {
     }
 }
 
-/// The readers of what other programs have. The first byte decides whose file it is.
+/// Checks the readers of other programs' files. The first byte decides whose file it is.
 pub fn imports(data: &[u8]) {
     let Some((client, text)) = chosen(data, Client::ALL) else { return };
     let found = import::read(client, &text);
@@ -142,7 +142,7 @@ fn assert_hidden(shown: &str) {
     assert!(!shown.contains(CANARY), "{shown}");
 }
 
-/// Placeholders.
+/// Checks that placeholders are expanded or refused.
 pub fn placeholders(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     let lookup = |(Reference::Variable(name) | Reference::Secret(name) | Reference::User(name)): Reference<'_>| {

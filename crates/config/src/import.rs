@@ -161,7 +161,7 @@ impl Found {
     fn offer(&mut self, origin: &Origin<'_>, document: &Document, raw: &Member, private_to: Option<&Path>) {
         let mut report = Report::new(Some(document), &raw.name);
         if is_of_an_extension(origin.file.client, &raw.node) {
-            let problem = Problem::warning("an extension of Zed's brings this server, and its entry has no command");
+            let problem = Problem::warning("an extension of Zed provides this server, and its entry has no command");
             report.add(problem.hint("add the server itself with `toolrack add`"), &raw.name_at);
             return self.problems.extend(report.into_problems());
         }

@@ -1,4 +1,8 @@
 //! Replaces placeholders by values when the host connects to a server.
+//!
+//! `place`, `container` and `client` do so for a child process, a container and the settings of a sign-in. `known` keeps
+//! the secrets that servers have received, and searches texts for them: for their usual encodings (`forms`), in several
+//! `views` of a text, which `unescaped` and `unwrapped` make.
 
 mod client;
 mod container;
@@ -19,6 +23,7 @@ use std::{
     sync::Arc,
 };
 
+use data_encoding::HEXLOWER;
 use futures::future::BoxFuture;
 use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 use serde_json::{Map, Value};
@@ -36,14 +41,25 @@ use crate::{
     placeholder::{self, BareName, Reference, TemplateError, expand},
 };
 
-/// The treatment of a variable without a value.
+/// What to do with a placeholder whose variable has no value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Unset {
-    /// An error that names variable and field. The default.
+    /// Fail, with an error that names the variable and the field. The default.
     #[default]
     Error,
-    /// An empty text, as in shells.
+    /// Put an empty text in its place, as shells do.
     Empty,
+}
+
+impl Unset {
+    /// Reads the word of the setting `unset`.
+    pub(crate) fn parse(word: &str) -> Option<Self> {
+        match word {
+            "error" => Some(Self::Error),
+            "empty" => Some(Self::Empty),
+            _ => None,
+        }
+    }
 }
 
 /// The store that `${secret:NAME}` reads from.
@@ -55,9 +71,9 @@ pub trait Secrets: Send + Sync {
     /// secret.
     fn secret<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Option<String>, String>>;
 
-    /// Returns what the person who uses the servers has given as `name`: the value of `${user:NAME}`. By default it is
-    /// the secret of this name, because on a machine with a single user secrets belong to that user.
-    fn given<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Option<String>, String>> {
+    /// Returns the value of `${user:NAME}`, which the user of the servers has given; `None` when it is not set. By default
+    /// it is the secret of this name, because on a machine with a single user secrets belong to that user.
+    fn user_value<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Option<String>, String>> {
         self.secret(name)
     }
 }
@@ -77,7 +93,7 @@ pub fn is_secret_word(name: &str) -> bool {
 /// | `${NAME:-text}` | the variable, or `text` when it is not set or empty; `text` may hold placeholders |
 /// | `$NAME`, `$env:NAME` | the same as `${NAME}`, only in values of `env` and `headers` |
 /// | `${secret:NAME}` | a [stored secret](Self::with_secrets); an error when it is not set |
-/// | `${user:NAME}` | a value that the person who uses the server [has given](Secrets::given); an error without one |
+/// | `${user:NAME}` | a value that the user of the server [has given](Secrets::user_value); an error without one |
 /// | `$$` | one `$` |
 /// | `${}`, and braces around anything else, such as `${NAME%x}` | themselves |
 ///
@@ -89,10 +105,10 @@ pub struct Interpolate {
     homes: Option<PathBuf>,
     /// The folder with the working folders of servers.
     own_folders: Option<PathBuf>,
-    /// The folder that takes its place.
-    instead: Option<PathBuf>,
-    /// Another resolver, whose secrets are also concealed.
-    beside: Option<Arc<Interpolate>>,
+    /// The folder below which the working folders are really created, if that is not `own_folders`.
+    own_folders_moved_to: Option<PathBuf>,
+    /// Another resolver, whose secrets this one conceals as well.
+    also_conceals: Option<Arc<Interpolate>>,
 }
 
 /// The state that changes while it is in use.
@@ -115,7 +131,7 @@ impl Interpolate {
     pub fn new(environment: Environment, unset: Unset) -> Self {
         let source = Source { environment: Arc::new(environment), unset };
         let state = RwLock::new(State { source, known: Known::default() });
-        Self { state, stored: None, homes: None, own_folders: None, instead: None, beside: None }
+        Self { state, stored: None, homes: None, own_folders: None, own_folders_moved_to: None, also_conceals: None }
     }
 
     /// Sets the store of secrets; without it there are none.
@@ -140,17 +156,17 @@ impl Interpolate {
         self
     }
 
-    /// Makes the working folders below `instead` of below `own_folders`, which the configuration names.
+    /// Creates the working folders below `folder`. `own_folders` is the folder that the configuration names for them.
     #[must_use]
-    pub fn with_own_folders_in(mut self, instead: PathBuf, own_folders: PathBuf) -> Self {
-        (self.instead, self.own_folders) = (Some(instead), Some(own_folders));
+    pub fn with_own_folders_in(mut self, folder: PathBuf, own_folders: PathBuf) -> Self {
+        (self.own_folders_moved_to, self.own_folders) = (Some(folder), Some(own_folders));
         self
     }
 
     /// Also conceals the secrets that servers received from `other`, and looks for them in arguments.
     #[must_use]
-    pub fn beside(mut self, other: Arc<Self>) -> Self {
-        self.beside = Some(other);
+    pub fn also_concealing(mut self, other: Arc<Self>) -> Self {
+        self.also_conceals = Some(other);
         self
     }
 
@@ -165,7 +181,7 @@ impl Interpolate {
     #[must_use]
     pub fn conceal<'t>(&self, text: &'t str) -> Cow<'t, str> {
         let own = self.state().known.conceal(text);
-        match (&self.beside, own) {
+        match (&self.also_conceals, own) {
             (None, own) => own,
             (Some(other), Cow::Borrowed(text)) => other.conceal(text),
             (Some(other), Cow::Owned(text)) => Cow::Owned(other.conceal(&text).into_owned()),
@@ -177,7 +193,7 @@ impl Interpolate {
     #[must_use]
     pub fn safe_len(&self, text: &str) -> usize {
         let own = self.state().known.safe_len(text);
-        self.beside.as_ref().map_or(own, |other| own.min(other.safe_len(text)))
+        self.also_conceals.as_ref().map_or(own, |other| own.min(other.safe_len(text)))
     }
 
     /// Resolves a setting of the program itself: fills in the placeholders of `text`, the value of `field`. With
@@ -208,8 +224,8 @@ impl Interpolate {
     /// it from one server to another. The search is that of [`Self::conceal`], from 8 bytes on.
     #[must_use]
     pub fn has_foreign_secret(&self, arguments: &Map<String, Value>, server: &ServerName) -> bool {
-        let is_beside = || self.beside.as_ref().is_some_and(|other| other.has_foreign_secret(arguments, server));
-        self.state().known.is_in(arguments, server) || is_beside()
+        let in_other = || self.also_conceals.as_ref().is_some_and(|other| other.has_foreign_secret(arguments, server));
+        self.state().known.is_in(arguments, server) || in_other()
     }
 
     /// Stores `found` as secrets that `server` received, or that no server received (`None`).
@@ -234,8 +250,9 @@ impl Interpolate {
     #[must_use]
     pub fn with_environment(&self, environment: Environment) -> Self {
         let (stored, homes, own_folders) = (self.stored.clone(), self.homes.clone(), self.own_folders.clone());
-        let (instead, beside, unset) = (self.instead.clone(), self.beside.clone(), self.state().source.unset);
-        Self { stored, homes, own_folders, instead, beside, ..Self::new(environment, unset) }
+        let (own_folders_moved_to, also_conceals) = (self.own_folders_moved_to.clone(), self.also_conceals.clone());
+        let unset = self.state().source.unset;
+        Self { stored, homes, own_folders, own_folders_moved_to, also_conceals, ..Self::new(environment, unset) }
     }
 
     /// Returns the variables that it resolves from.
@@ -264,7 +281,7 @@ impl Interpolate {
             placeholder::user_values(text, &mut of_user);
         }
         let stored = self.found(server, secrets, |source, name| source.secret(name)).await;
-        let given = self.found(server, of_user, |source, name| source.given(name)).await;
+        let given = self.found(server, of_user, |source, name| source.user_value(name)).await;
         let Source { environment, unset } = self.state().source.clone();
         Values { environment, unset, stored, given, secrets: RefCell::default() }
     }
@@ -309,7 +326,7 @@ fn home_name(server: &ServerName, spec: &Stdio, cwd: Option<&PathBuf>) -> String
     }
     let hash = hash.finalize();
     let name: String = server.as_str().chars().map(plain).take(32).collect();
-    hash[..4].iter().fold(name + "-", |name, byte| name + &format!("{byte:02x}"))
+    format!("{name}-{}", HEXLOWER.encode(&hash[..4]))
 }
 
 /// A stored value; `None` if there is none, and an error for the user if it cannot be read.
@@ -440,9 +457,9 @@ impl Interpolate {
     /// Makes the working folder of a child, if it is one of those that Toolrack makes.
     fn make_folder(&self, plan: &mut ChildPlan) -> Result<(), ResolveError> {
         let (Some(cwd), Some(own)) = (&plan.cwd, &self.own_folders) else { return Ok(()) };
-        let moved = self.instead.as_ref().filter(|_| cwd.parent() == Some(own)).zip(cwd.file_name());
+        let moved = self.own_folders_moved_to.as_ref().filter(|_| cwd.parent() == Some(own)).zip(cwd.file_name());
         plan.cwd = Some(match moved {
-            Some((instead, name)) => place::make(&instead.join(name), instead)?,
+            Some((folder, name)) => place::make(&folder.join(name), folder)?,
             None => place::make(cwd, own)?,
         });
         Ok(())
@@ -529,7 +546,7 @@ impl Resolver for Interpolate {
         Box::pin(self.headers_for(server, spec))
     }
 
-    fn given(&self, server: &ServerName, secrets: Vec<String>) {
+    fn add_secrets(&self, server: &ServerName, secrets: Vec<String>) {
         // Without the word before it, too: `Bearer abc`.
         let words = secrets.iter().filter_map(|secret| secret.rsplit_once(' ')).map(|(_, word)| word.to_owned());
         let words: Vec<String> = words.collect();
@@ -720,8 +737,8 @@ mod tests {
         interpolate.stdio(&name(), &spec).now_or_never().unwrap().unwrap();
         let http = Http { url: "https://x/?key=canary-0".into(), ..Http::default() };
         interpolate.url(&name(), &http).now_or_never().unwrap().unwrap();
-        let said = "canary-1 canary-2 canary-3 canary-5 canary/6 canary-7 canary-8 canary-9 canary-0";
-        assert_eq!(interpolate.conceal(said), ["***"; 9].join(" "));
+        let text = "canary-1 canary-2 canary-3 canary-5 canary/6 canary-7 canary-8 canary-9 canary-0";
+        assert_eq!(interpolate.conceal(text), ["***"; 9].join(" "));
         assert_eq!(interpolate.conceal("verbose banana-4 postgres"), "verbose banana-4 postgres");
     }
 

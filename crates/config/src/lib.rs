@@ -28,6 +28,11 @@
 //! watch ──► "a file has changed" ──► reload
 //! ```
 //!
+//! Beside them: `connect` adds Toolrack to the files of other programs; `places` are the folders of configuration and
+//! data; `needs` are the values that the placeholders of an entry need; `own_server` is a server that a member of a team
+//! adds; `node` is a parsed file, `problem` is what is wrong with it, and `suggest` finds the likely meaning of an
+//! unknown name; `fuzzing` is for the crate `fuzz` only.
+//!
 //! This crate uses no network and no database, and starts no process.
 //!
 //! ```
@@ -83,14 +88,14 @@ pub use guard::SecretGate;
 pub use interpolate::{Interpolate, Secrets, Unset, is_secret_word};
 pub use load::{ConfigFile, Entry, Loaded, Rejected, Request, Scope, Shadowed, Typed, load, reload};
 pub use model::{CheckName, ModelChoice, PriceChoice};
-pub use needs::{given_in, secrets_in, share_of};
+pub use needs::{secrets_in, share_of, user_values_in};
 pub use own_server::{BadOwnServer, OwnServer};
 pub use places::{NoHome, Places, project_root};
 pub use problem::{Problem, Severity, Snippet};
 pub use redact::{redact, show};
 pub use settings::{Audit, KeepSessions, Refresh, Role, ServeSettings, Settings, ToolProfiles, ToolSettings};
 pub use suggest::{abbreviated, closest};
-pub use watch::{Watch, WatchError};
+pub use watch::{Watch, Watcher};
 
 // Compiles the examples of the page that registries show.
 #[cfg(doctest)]

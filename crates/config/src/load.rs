@@ -29,7 +29,7 @@ use crate::{
     places::project_root,
     problem::Problem,
     redact::redact,
-    settings::{ReadContext, Role, Section, Settings},
+    settings::{PolicySection, ReadContext, Role, Settings},
     suggest::misspelt,
     trust::{Candidate, Ledger, agreement, hash},
 };
@@ -50,11 +50,11 @@ const MAX_SERVERS: usize = 1_000;
 pub enum Scope {
     /// Built into the program.
     BuiltIn,
-    /// Added by the member of a team whose world it is.
+    /// Added by the member of a team for whom the configuration is loaded.
     Member,
     /// The user's own files: `toolrack.toml`, then `mcp.json`.
     User,
-    /// Files of the project, from its root down to the working folder. They wait for approval.
+    /// Files of the project, from its root down to the working folder. They wait for the user's agreement.
     Project,
     /// The user's private file for this project.
     Local,
@@ -89,7 +89,7 @@ pub struct Loaded {
     /// The servers for [`Host::apply`](toolrack_host::Host::apply), including disabled and pending ones, but not broken
     /// ones.
     pub desired: Desired,
-    /// Every name that is configured, broken ones too, by name.
+    /// The entry of every configured name, broken ones included, in the order of the names.
     pub entries: Vec<Entry>,
     /// The problems, file by file from the weakest layer to the strongest.
     pub problems: Vec<Problem>,
@@ -104,7 +104,7 @@ pub struct Loaded {
     /// Files that exist and have no text at all, not even `{}`.
     pub(crate) blank: Vec<PathBuf>,
     /// Whether every file could be read. If not, a running host should keep its current servers.
-    pub is_whole: bool,
+    pub is_complete: bool,
 }
 
 impl Loaded {
@@ -116,7 +116,7 @@ impl Loaded {
 
     /// Returns whether a file that had servers no longer exists. An editor may be about to write it again.
     #[must_use]
-    pub fn lacks_a_file(&self) -> bool {
+    pub fn is_file_missing(&self) -> bool {
         let files = self.entries.iter().filter_map(|entry| entry.source.path.as_deref());
         files.collect::<BTreeSet<_>>().into_iter().any(|file| file.symlink_metadata().is_err())
     }
@@ -127,15 +127,14 @@ impl Loaded {
         unknown_agent(chosen, &self.agents)
     }
 
-    /// Rules of `[policy]` that match no tool of any configured server, each with its place: a name is misspelt, or its
+    /// Returns the rules of `[policy]` that match no tool of any configured server, each with its place: a name is misspelt, or its
     /// server is configured elsewhere.
     #[must_use]
     pub fn idle_rules(&self) -> Vec<Problem> {
         let servers: Vec<&str> = self.entries.iter().map(|entry| &*entry.name).collect();
         let idle = self.settings.policy.idle(&servers).filter_map(|rule| Some((rule, rule.origin()?)));
         let problems = idle.map(|(rule, origin)| {
-            let message =
-                format!("the rule {} `{}` is about no server that is configured", rule.effect(), rule.pattern());
+            let message = format!("the rule {} `{}` names no configured server", rule.effect(), rule.pattern());
             let mut problem = Problem::warning(message).in_file(&origin.path).field("policy");
             problem.line = Some(origin.line);
             problem.hint("write server/tool, with a server that `toolrack list` shows")
@@ -215,7 +214,7 @@ pub struct Shadowed {
     pub source: Source,
 }
 
-/// Loads the current configuration. `ledger` knows which entries of projects the user approved.
+/// Loads the current configuration. `ledger` knows which entries of projects the user has agreed to run.
 ///
 /// Resolves no placeholder and starts no server. Never fails: it skips unusable parts, and reports them as problems.
 #[must_use]
@@ -224,19 +223,23 @@ pub fn load(request: &Request, ledger: &dyn Ledger) -> Loaded {
     let layers = layers(request, &project);
     let wanted = ReadContext { agent: request.agent.as_deref(), check: request.check_model };
     let folders = RunFolders::new(&request.cwd, &project, &request.places);
-    let mut world =
-        World::new([(Scope::BuiltIn, &request.built_in), (Scope::Member, &request.of_member)], ledger, wanted, folders);
+    let mut loader = Loader::new(
+        [(Scope::BuiltIn, &request.built_in), (Scope::Member, &request.of_member)],
+        ledger,
+        wanted,
+        folders,
+    );
     for layer in &layers {
-        world.add_file(layer);
+        loader.add_file(layer);
     }
-    world.add_agents(request.agent.as_deref());
+    loader.add_agents(request.agent.as_deref());
     let files = layers.into_iter().filter(|layer| layer.text.is_none());
     let files = files.map(|layer| ConfigFile { scope: layer.scope, path: layer.path }).collect();
-    world.into_loaded(files, project)
+    loader.into_loaded(files, project)
 }
 
 /// The configuration while the loader builds it.
-struct World<'a> {
+struct Loader<'a> {
     entries: BTreeMap<String, (Entry, Option<ServerSpec>)>,
     /// The servers of agents, file by file, until all files are read and the chosen agent is known.
     agents: Vec<(Vec<Agent>, Layer, Document)>,
@@ -245,7 +248,7 @@ struct World<'a> {
     problems: Reported,
     /// Files without any text.
     blank: Vec<PathBuf>,
-    is_whole: bool,
+    is_complete: bool,
     wanted: ReadContext<'a>,
     folders: RunFolders,
     ledger: &'a dyn Ledger,
@@ -259,7 +262,7 @@ struct Place<'a> {
     agent: Option<&'a str>,
 }
 
-impl<'a> World<'a> {
+impl<'a> Loader<'a> {
     /// Begins with servers that no file has, the weakest first.
     fn new(
         without_file: [(Scope, &Desired); 2],
@@ -300,7 +303,7 @@ impl<'a> World<'a> {
             known_agents: Vec::new(),
             problems: Reported::default(),
             blank: Vec::new(),
-            is_whole: true,
+            is_complete: true,
             wanted,
             folders,
             ledger,
@@ -322,7 +325,7 @@ impl<'a> World<'a> {
         let document = match layer.document() {
             Ok(Some(document)) => document,
             Ok(None) => {
-                self.is_whole &= layer.missing.as_ref().is_none_or(|problem| !problem.is_error());
+                self.is_complete &= layer.missing.as_ref().is_none_or(|problem| !problem.is_error());
                 self.problems.extend(layer.missing.clone().map(|problem| problem.in_file(&layer.path)));
                 return;
             }
@@ -332,14 +335,14 @@ impl<'a> World<'a> {
                     Reads::SettingsAlone => {
                         self.add_settings_alone(Settings::unreadable(layer.path.display().to_string()), Vec::new())
                     }
-                    Reads::Policy => self.add_policy(layer, Section::unreadable()),
+                    Reads::Policy => self.add_policy(layer, PolicySection::unreadable()),
                     Reads::Servers => {}
                 }
                 return self.skip_file(*problem);
             }
         };
         if layer.reads == Reads::Policy {
-            let (section, problems) = Section::alone(&document, layer.whose());
+            let (section, problems) = PolicySection::read_policy_file(&document, layer.owner());
             self.add_policy(layer, section);
             self.problems.extend(problems);
             return;
@@ -359,7 +362,7 @@ impl<'a> World<'a> {
         match dialect::servers(&document) {
             Ok(servers) if servers.raw.len() > MAX_SERVERS => {
                 let problem = Problem::error(format!("it has more than {MAX_SERVERS} servers")).in_file(&layer.path);
-                self.skip_file(problem.hint("nothing of this file is used; split it or leave some out"));
+                self.skip_file(problem.hint("this file is ignored; split it or leave some out"));
             }
             Ok(servers) => {
                 self.problems.extend(servers.problems);
@@ -372,9 +375,9 @@ impl<'a> World<'a> {
         }
     }
 
-    fn add_policy(&mut self, layer: &Layer, section: Section) {
+    fn add_policy(&mut self, layer: &Layer, section: PolicySection) {
         let policy = std::mem::take(&mut self.settings.policy);
-        self.settings.policy = section.onto(policy, layer.whose());
+        self.settings.policy = section.added_to(policy, layer.owner());
     }
 
     /// Puts the servers of the agent `chosen` on top. Those of the other agents are read too, so that errors in them
@@ -412,7 +415,7 @@ impl<'a> World<'a> {
 
     /// Skips a whole file, and reports the reason.
     fn skip_file(&mut self, problem: Problem) {
-        self.is_whole = false;
+        self.is_complete = false;
         self.problems.add(problem);
     }
 
@@ -428,8 +431,8 @@ impl<'a> World<'a> {
             && place.layer.scope == Scope::Project
             && spec.pins.take_if(|mode| *mode < PinMode::Enforce).is_some()
         {
-            let problem = Problem::warning("a project cannot say that changes of its tools are not looked at");
-            report.add(problem.field("pins").hint("say it in your own configuration"), &raw.name_at);
+            let problem = Problem::warning("a project cannot switch off the check for changed tools");
+            report.add(problem.field("pins").hint("set it in your own configuration"), &raw.name_at);
         }
         match decoded {
             Decoded::Server(spec) => self.insert_entry(place, raw, Some(*spec)),
@@ -446,7 +449,7 @@ impl<'a> World<'a> {
         let hash = hash(&raw.node);
         // A user's own entry is shown as it is written; its paths are not resolved for the working folder.
         let written = spec.as_ref().filter(|_| layer.folder.is_none()).map(redact);
-        let depends_on = spec.as_mut().and_then(|spec| self.folders.settle(spec, layer));
+        let depends_on = spec.as_mut().and_then(|spec| self.folders.set_folder(spec, layer));
         let project = match layer.scope {
             Scope::Project => layer.folder.clone(),
             _ => depends_on.is_some().then(|| self.folders.folder.clone()),
@@ -500,7 +503,7 @@ impl<'a> World<'a> {
     /// start a server that the user did not agree to.
     fn switch(&mut self, layer: &Layer, raw: &Member, enabled: bool, report: &mut Report<'_>) {
         let Some((entry, spec)) = self.entries.get_mut(&raw.name) else {
-            let problem = Problem::warning("there is nothing of this name to switch on or off");
+            let problem = Problem::warning("no server has this name: there is nothing to switch on or off");
             report.add(problem.hint("a server needs `command` or `url`"), &raw.name_at);
             return;
         };
@@ -533,7 +536,7 @@ impl<'a> World<'a> {
         for (name, (entry, spec)) in self.entries {
             if let (Some(mut spec), Ok(name)) = (spec, ServerName::new(name)) {
                 if matches!(entry.scope, Scope::User | Scope::CommandLine) {
-                    self.folders.set_apart(name.as_str(), &mut spec);
+                    self.folders.set_own_folder(name.as_str(), &mut spec);
                 }
                 spec.pins = spec.pins.or((self.settings.pins != PinMode::default()).then_some(self.settings.pins));
                 spec.validate_args = spec.validate_args.or(validate_args);
@@ -551,7 +554,7 @@ impl<'a> World<'a> {
             agents: self.known_agents,
             project,
             blank: self.blank,
-            is_whole: self.is_whole,
+            is_complete: self.is_complete,
         }
     }
 }

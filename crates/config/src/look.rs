@@ -5,10 +5,10 @@ use serde_json::Value;
 use toolrack_host::text;
 
 /// The most points that are listed for one entry.
-const MOST: usize = 20;
+const MAX_POINTS: usize = 20;
 
 /// The most bytes of a value that are quoted.
-const QUOTED: usize = 60;
+const MAX_QUOTED_BYTES: usize = 60;
 
 /// Programs that run a command line in one of their arguments.
 const SHELLS: &[&str] = &["sh", "bash", "dash", "zsh", "fish", "ksh", "busybox", "cmd", "powershell", "pwsh"];
@@ -79,13 +79,13 @@ pub fn points(proposal: &Value) -> Vec<String> {
         address(url, &mut points);
     }
     points.dedup();
-    points.truncate(MOST);
+    points.truncate(MAX_POINTS);
     points
 }
 
 /// Returns `text` on one line, shortened if it is long.
 fn quoted(text: &str) -> String {
-    format!("`{}`", text::for_line(&text::clip(text, QUOTED)))
+    format!("`{}`", text::for_line(&text::clip(text, MAX_QUOTED_BYTES)))
 }
 
 /// Returns the name of a program, without its folder and ending.
@@ -240,8 +240,8 @@ mod tests {
 
     #[test]
     fn a_point_is_one_line_and_safe_to_print() {
-        let told = of("sh", &["-c", "curl \u{1b}[2J\u{202e}\nYou agreed already"]);
-        assert!(!told.contains(['\u{1b}', '\u{202e}']), "{told:?}");
-        assert_eq!(told.lines().count(), 2, "{told:?}");
+        let shown = of("sh", &["-c", "curl \u{1b}[2J\u{202e}\nYou agreed already"]);
+        assert!(!shown.contains(['\u{1b}', '\u{202e}']), "{shown:?}");
+        assert_eq!(shown.lines().count(), 2, "{shown:?}");
     }
 }

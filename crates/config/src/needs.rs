@@ -20,7 +20,7 @@ pub fn secrets_in(spec: &ServerSpec) -> BTreeSet<String> {
 /// Returns the names of the values that the person who uses a server gives for it: the `NAME`s of its `${user:NAME}`,
 /// also in the defaults of placeholders.
 #[must_use]
-pub fn given_in(spec: &ServerSpec) -> BTreeSet<String> {
+pub fn user_values_in(spec: &ServerSpec) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     texts_of(spec, |text| placeholder::user_values(text, &mut found));
     found
@@ -29,7 +29,7 @@ pub fn given_in(spec: &ServerSpec) -> BTreeSet<String> {
 /// Returns how far the servers of an entry are shared: as it says, else [`Share::User`] if users give values for it.
 #[must_use]
 pub fn share_of(spec: &ServerSpec) -> Share {
-    let is_personal = || !given_in(spec).is_empty();
+    let is_personal = || !user_values_in(spec).is_empty();
     spec.share.unwrap_or_else(|| if is_personal() { Share::User } else { Share::Tenant })
 }
 
@@ -122,7 +122,7 @@ mod tests {
             self.found(name)
         }
 
-        fn given<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Option<String>, String>> {
+        fn user_value<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Option<String>, String>> {
             self.found(name)
         }
     }
@@ -189,7 +189,7 @@ mod tests {
 
     #[test]
     fn every_value_that_a_server_needs_is_listed_before_it_starts() {
-        for (kind, known) in [("user", given_in as fn(&ServerSpec) -> _), ("secret", secrets_in)] {
+        for (kind, known) in [("user", user_values_in as fn(&ServerSpec) -> _), ("secret", secrets_in)] {
             for (entry, names) in entries(kind) {
                 let spec = server(&entry);
                 let names: BTreeSet<String> = names.iter().map(|name| (*name).to_owned()).collect();
@@ -204,7 +204,7 @@ mod tests {
         let spec = server(
             &json!({ "command": "x", "args": ["${A:-${user:ONE}}", "${B:-${C:-${secret:TWO}}}", "$${user:NO}"] }),
         );
-        assert_eq!(given_in(&spec).into_iter().collect::<Vec<_>>(), ["ONE"]);
+        assert_eq!(user_values_in(&spec).into_iter().collect::<Vec<_>>(), ["ONE"]);
         assert_eq!(secrets_in(&spec).into_iter().collect::<Vec<_>>(), ["TWO"]);
     }
 
@@ -220,7 +220,7 @@ mod tests {
     #[test]
     fn a_headers_helper_may_use_values_of_users() {
         let spec = server(&json!({ "url": "https://x", "headers_helper": ["print", "${user:A}", "${secret:B}"] }));
-        assert_eq!(given_in(&spec).into_iter().collect::<Vec<_>>(), ["A"]);
+        assert_eq!(user_values_in(&spec).into_iter().collect::<Vec<_>>(), ["A"]);
         assert_eq!(secrets_in(&spec).into_iter().collect::<Vec<_>>(), ["B"]);
     }
 }

@@ -40,10 +40,10 @@ pub struct OwnServer {
 #[non_exhaustive]
 pub enum BadOwnServer {
     /// The address is not allowed.
-    #[error("`url` is an address with http or https, a host, no user and no fragment, of at most {MAX_URL} bytes")]
+    #[error("`url` must be an address with http or https, a host, no user and no fragment, of at most {MAX_URL} bytes")]
     Url,
     /// There are too many headers.
-    #[error("a server has at most {MAX_HEADERS} headers")]
+    #[error("a server can have at most {MAX_HEADERS} headers")]
     Headers,
     /// The name of a header is invalid.
     #[error("`{name}` is not the name of a header (RFC 9110, 5.1)")]
@@ -53,7 +53,7 @@ pub enum BadOwnServer {
     },
     /// The value of a header is not allowed.
     #[error(
-        "the value of `{name}` has at most {MAX_VALUE} bytes of visible text, and no placeholder but `${{user:NAME}}`; \
+        "the value of `{name}` can have at most {MAX_VALUE} bytes of visible text, and no placeholder but `${{user:NAME}}`; \
          write `$$` for a `$`"
     )]
     Value {
@@ -142,7 +142,7 @@ mod tests {
             server("https://mcp.example/a?b=c", &[("Authorization", "Bearer ${user:TOKEN}"), ("X-Price", "$$5")]);
         let other = other.spec("another", &Egress::default()).unwrap();
         assert_ne!(other.fingerprint(), made.fingerprint(), "each member's server has its own stored state");
-        assert_eq!(crate::given_in(&made).into_iter().collect::<Vec<_>>(), ["TOKEN"]);
+        assert_eq!(crate::user_values_in(&made).into_iter().collect::<Vec<_>>(), ["TOKEN"]);
     }
 
     #[test]

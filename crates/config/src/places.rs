@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use data_encoding::HEXLOWER;
 use sha2::{Digest, Sha256};
 
 use crate::environment::Environment;
@@ -48,7 +49,7 @@ impl Places {
         Ok(places)
     }
 
-    /// Configuration and data together below `home`.
+    /// Creates places with configuration and data together below `home`.
     #[must_use]
     pub fn under(home: impl Into<PathBuf>) -> Self {
         let home = absolute(home.into());
@@ -80,7 +81,7 @@ impl Places {
         let hash = Sha256::digest(name);
         let plain = |c: char| if c.is_ascii_alphanumeric() || c == '-' || c == '_' { c } else { '_' };
         let start: String = name.chars().map(plain).take(32).collect();
-        self.own_folders().join(hash[..4].iter().fold(start + "-", |name, byte| name + &format!("{byte:02x}")))
+        self.own_folders().join(format!("{start}-{}", HEXLOWER.encode(&hash[..4])))
     }
 
     /// Settings, and the servers that every agent has (`[[defaults.mcp]]`).
@@ -107,7 +108,7 @@ impl Places {
     #[must_use]
     pub fn local_file(&self, root: &Path) -> PathBuf {
         let hash = Sha256::digest(root.as_os_str().as_encoded_bytes());
-        let hash: String = hash[..5].iter().map(|byte| format!("{byte:02x}")).collect();
+        let hash = HEXLOWER.encode(&hash[..5]);
         let name: String = root
             .file_name()
             .map(|name| name.to_string_lossy())
@@ -120,7 +121,7 @@ impl Places {
     }
 }
 
-/// Returns an XDG base folder. A relative one is invalid and to be ignored (XDG Base Directory Specification 0.8).
+/// Returns an XDG base folder. Ignores a relative path, which is invalid (XDG Base Directory Specification 0.8).
 fn xdg(environment: &Environment, variable: &str, default: &str) -> Result<PathBuf, NoHome> {
     match environment.path(variable).filter(|path| path.is_absolute()) {
         Some(path) => Ok(path),
@@ -132,7 +133,7 @@ fn absolute(path: PathBuf) -> PathBuf {
     std::path::absolute(&path).unwrap_or(path)
 }
 
-/// Returns the root of the project that `cwd` is in: the nearest folder upward that holds `.git`, or else `cwd` itself.
+/// Returns the root of the project that `cwd` is in: the nearest folder from `cwd` upward that contains `.git`, or else `cwd` itself.
 #[must_use]
 pub fn project_root(cwd: &Path) -> PathBuf {
     let cwd = cwd.canonicalize().unwrap_or_else(|_| cwd.to_owned());
@@ -141,7 +142,7 @@ pub fn project_root(cwd: &Path) -> PathBuf {
         .map_or_else(|| cwd.clone(), Path::to_owned)
 }
 
-/// Returns the folders from the project's root down to `cwd`; a nearer folder is later and therefore stronger.
+/// Returns the folders from the project's root down to `cwd`. A later folder takes precedence.
 pub(crate) fn project_folders(cwd: &Path) -> Vec<PathBuf> {
     let root = project_root(cwd);
     let cwd = cwd.canonicalize().unwrap_or_else(|_| cwd.to_owned());
@@ -235,12 +236,12 @@ mod tests {
             let own = folder.file_name().unwrap().to_str().unwrap();
             assert!(own.len() <= 41 && own.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_".contains(&b)), "{own}");
             assert_eq!(places.own_folder(name), folder, "the same each time");
-            assert!(folders.insert(folder), "{name:?} is another's");
+            assert!(folders.insert(folder), "{name:?} shares its folder");
         }
     }
 
     #[test]
-    fn the_private_file_of_a_project_is_the_user_s_whatever_the_project_is_called() {
+    fn the_private_file_of_a_project_is_below_the_users_folder_for_any_name() {
         let places = Places::under("/rack");
         for root in ["/", "/a b/\u{e4}", "/x/..", "/very/deep/", "/a\nb"] {
             let file = places.local_file(Path::new(root));
@@ -250,13 +251,13 @@ mod tests {
     }
 
     #[test]
-    fn a_home_that_is_not_a_full_path_is_one_from_here() {
+    fn a_relative_home_is_below_the_working_folder() {
         let places =
             Places::from_env(&Environment::new([("TOOLRACK_HOME", "rack"), ("TOOLRACK_MCP_CONFIG", "x.json")]));
         let places = places.unwrap();
         assert!(places.config().is_absolute() && places.config().ends_with("rack"), "{places:?}");
         assert!(places.user_file().is_absolute() && places.user_file().ends_with("x.json"), "{places:?}");
-        // Empty variables are as if they were not set.
+        // Empty variables count as unset.
         let empty = [("TOOLRACK_HOME", ""), ("TOOLRACK_MCP_CONFIG", ""), ("XDG_CONFIG_HOME", ""), ("HOME", "/h")];
         let places = Places::from_env(&Environment::new(empty)).unwrap();
         assert_eq!(places.user_file(), Path::new("/h/.config/toolrack/mcp.json"));

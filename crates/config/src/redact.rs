@@ -103,7 +103,7 @@ fn entry(spec: &ServerSpec, values: Values) -> Json {
 fn of_rows(entry: &mut Map<String, Json>, spec: &ServerSpec, wanted: impl Fn(&Row) -> bool) {
     for row in ENTRY.rows.iter().filter(|row| wanted(row) && row.shown_as.is_none()) {
         let Some(sets) = row.sets else { continue };
-        let shown = sets.shown(spec).filter(|shown| Some(shown) != sets.usual().as_ref());
+        let shown = sets.shown(spec).filter(|shown| Some(shown) != sets.default_value().as_ref());
         entry.extend(shown.map(|shown| (row.key.to_owned(), shown)));
     }
 }
@@ -161,10 +161,10 @@ fn of_sandbox(sandbox: &Sandbox) -> Json {
     ];
     let limits = limits.into_iter().filter_map(|(name, limit)| Some((name.to_owned(), json!(limit?))));
     shown.insert("limits".to_owned(), Json::Object(limits.collect()));
-    let (mut sandbox, mut usual) = (sandbox.clone(), Sandbox::default());
+    let (mut sandbox, mut defaults) = (sandbox.clone(), Sandbox::default());
     for row in SANDBOX.rows {
         if let Some(Sets::Confines(flag)) = row.sets
-            && flag(&mut sandbox) != flag(&mut usual)
+            && flag(&mut sandbox) != flag(&mut defaults)
         {
             shown.insert(row.key.to_owned(), json!(flag(&mut sandbox)));
         }

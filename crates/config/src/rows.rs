@@ -51,7 +51,7 @@ pub(crate) struct Row {
     /// The setting of the spec, if it can be read and shown generically.
     pub(crate) sets: Option<Sets>,
     /// Its default, if it is a value.
-    usual: Option<fn() -> Json>,
+    default_value: Option<fn() -> Json>,
     /// Its default as text.
     pub(crate) otherwise: &'static str,
     /// One line of documentation.
@@ -131,7 +131,7 @@ pub(crate) enum Hidden {
 pub(crate) enum Sets {
     /// As the host's row says.
     Field(Field),
-    /// As the row of this key, of which it is another name.
+    /// As the row of this key, because the field is another name for it.
     Same(&'static str),
     /// A flag of its sandbox.
     Confines(fn(&mut Sandbox) -> &mut bool),
@@ -150,10 +150,10 @@ impl Sets {
     }
 
     /// Returns its default, in the same form.
-    pub(crate) fn usual(&self) -> Option<Json> {
+    pub(crate) fn default_value(&self) -> Option<Json> {
         match self {
             Self::Field(field) => Some((field.default)()),
-            Self::Same(key) => ENTRY.row(key)?.usual(),
+            Self::Same(key) => ENTRY.row(key)?.default_value(),
             Self::Confines(flag) => Some(Json::Bool(*flag(&mut Sandbox::default()))),
             Self::Other(shown) => Some(shown(&ServerSpec::new(Transport::Http(Http::default())))),
         }
@@ -174,7 +174,7 @@ impl Row {
             hidden: Hidden::Nothing,
             shown_as: None,
             sets: None,
-            usual: None,
+            default_value: None,
             otherwise: "",
             what,
         }
@@ -216,8 +216,8 @@ impl Row {
         Self { sets: Some(sets), ..self }
     }
 
-    const fn by_default(self, usual: fn() -> Json) -> Self {
-        Self { usual: Some(usual), ..self }
+    const fn by_default(self, value: fn() -> Json) -> Self {
+        Self { default_value: Some(value), ..self }
     }
 
     const fn otherwise(self, otherwise: &'static str) -> Self {
@@ -236,10 +236,10 @@ impl Row {
     }
 
     /// Returns its default, where it is a value.
-    pub(crate) fn usual(&self) -> Option<Json> {
+    pub(crate) fn default_value(&self) -> Option<Json> {
         match self.sets {
-            Some(sets) => sets.usual().filter(|value| !value.is_null()),
-            None => self.usual.map(|usual| usual()),
+            Some(sets) => sets.default_value().filter(|value| !value.is_null()),
+            None => self.default_value.map(|value| value()),
         }
     }
 }

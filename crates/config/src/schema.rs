@@ -1,7 +1,8 @@
 //! JSON Schemas (draft 2020-12) of the files with servers and settings, for editors, and a reference page of all
 //! fields, for users.
 //!
-//! Both are made from the rows that the reader uses. They are stored in `docs/`, and a test compares them.
+//! Both are made from the rows that the reader uses. They are stored in `docs/`, and a test fails if they are out of
+//! date.
 
 mod page;
 
@@ -85,8 +86,8 @@ impl Schema {
     fn entry(&mut self) -> Json {
         self.define("entry", |schema| {
             let mut entry = schema.spelled("entry", ENTRY, NOTES.rows);
-            let telling = ENTRY.rows.iter().filter(|row| row.is_characteristic).flat_map(spellings);
-            entry.insert("anyOf".to_owned(), telling.map(|name| json!({ "required": [name] })).collect());
+            let characteristic = ENTRY.rows.iter().filter(|row| row.is_characteristic).flat_map(spellings);
+            entry.insert("anyOf".to_owned(), characteristic.map(|name| json!({ "required": [name] })).collect());
             Json::Object(entry)
         })
     }
@@ -140,7 +141,7 @@ impl Schema {
         // A field that is `null` counts as absent.
         let kind = if is_spelled { json!({ "anyOf": [kind, { "type": "null" }] }) } else { kind };
         let mut made = object([("description", json!(row.what))]);
-        made.extend(row.usual().map(|usual| ("default".to_owned(), usual)));
+        made.extend(row.default_value().map(|value| ("default".to_owned(), value)));
         if let Json::Object(kind) = kind {
             made.extend(kind);
         }

@@ -21,7 +21,7 @@ use crate::{
 };
 
 pub use audit::Audit;
-pub(crate) use policy::{FileOwner, Section};
+pub(crate) use policy::{FileOwner, PolicySection};
 pub use profiles::ToolProfiles;
 pub use serve::ServeSettings;
 pub use tools::{Refresh, ToolSettings};
@@ -85,100 +85,89 @@ pub struct KeepSessions {
 
 impl Settings {
     /// Reads the settings of `document`, and returns its problems, none of which affects a server.
-    pub(crate) fn read(document: &Document, wanted: ReadContext<'_>) -> (Self, Vec<Problem>) {
-        let mut settings = Self::default();
-        let mut problems = Vec::new();
+    pub(crate) fn read(document: &Document, context: ReadContext<'_>) -> (Self, Vec<Problem>) {
         let root = match dialect::parse(document) {
             Ok(Some(root)) => root,
-            Ok(None) => return (settings, problems),
-            // Reported by the reader of its servers.
-            Err(_) => return (Self::unreadable(place(document)), problems),
+            Ok(None) => return (Self::default(), Vec::new()),
+            // The reader of the servers reports the error.
+            Err(_) => return (Self::unreadable(place(document)), Vec::new()),
         };
-        if let Some(member) = root.get("unset") {
-            match member.node.as_text() {
-                Some("error") => settings.unset = Unset::Error,
-                Some("empty") => settings.unset = Unset::Empty,
-                _ => {
-                    let problem = Problem::error(format!("`unset` must be {}", TOOLRACK.words("unset"))).field("unset");
-                    problems.push(document.locate(
-                        problem.hint("until then, a variable without a value is an error"),
-                        member.node.at.clone(),
-                    ));
-                }
-            }
-        }
-        if let Some(member) = root.get("pins") {
-            match member.node.as_text().and_then(PinMode::parse) {
-                Some(mode) => settings.pins = mode,
-                None => {
-                    let problem = Problem::error(format!("`pins` must be {}", TOOLRACK.words("pins"))).field("pins");
-                    problems.push(document.locate(
-                        problem.hint("until then, a tool that changes is in quarantine"),
-                        member.node.at.clone(),
-                    ));
-                }
-            }
-        }
-        if let Some(sessions) = root.get("sessions") {
-            let (kept, wrong) = KeepSessions::read(document, &sessions.node);
-            settings.sessions = kept;
-            problems.extend(wrong);
-        }
-        if let Some(egress) = root.get("egress") {
-            let (egress, wrong) = egress::read(document, &egress.node);
-            settings.egress = egress;
-            problems.extend(wrong);
-        }
-        if let Some(audit) = root.get("audit") {
-            let (audit, wrong) = Audit::read(document, &audit.node);
-            settings.audit = audit;
-            problems.extend(wrong);
-        }
-        if let Some(serve) = root.get("serve") {
-            let (serve, wrong) = ServeSettings::read(document, &serve.node);
-            settings.serve = serve;
-            problems.extend(wrong);
-        }
-        if let Some(profiles) = root.get("profiles") {
-            let (profiles, wrong) = profiles::read(document, &profiles.node);
-            settings.profiles = profiles;
-            problems.extend(wrong);
-        }
-        if let Some(policy) = root.get("policy") {
-            let (section, wrong) = Section::read(document, &policy.node, FileOwner::Own);
-            settings.policy = section.onto(settings.policy, FileOwner::Own);
-            problems.extend(wrong);
-        }
-        let (model, wrong) = model(document, &root, wanted);
-        settings.model = model;
-        problems.extend(wrong);
-        let (tools, wrong) = tools(document, &root, wanted);
-        settings.tools = tools;
-        problems.extend(wrong);
-        let (role, wrong) = role(document, &root, wanted);
-        settings.role = role;
-        problems.extend(wrong);
-        let mut check = |node: Option<&Node>, table: &Table, place: &str| {
-            for member in node.and_then(Node::members).unwrap_or_default() {
-                problems.extend(unknown(document, member, table, place));
-            }
+        let mut reader = Reader { document, root: &root, problems: Vec::new() };
+        let settings = Self {
+            unset: reader.word("unset", Unset::parse, "until then, a variable without a value is an error"),
+            pins: reader.word("pins", PinMode::parse, "until then, a tool that changes is in quarantine"),
+            sessions: reader.table("sessions", KeepSessions::read),
+            egress: reader.table("egress", egress::read),
+            audit: reader.table("audit", Audit::read),
+            serve: reader.table("serve", ServeSettings::read),
+            profiles: reader.table("profiles", profiles::read),
+            policy: reader.table("policy", |document, node| {
+                let (section, problems) = PolicySection::read(document, node, FileOwner::User);
+                (section.added_to(Policy::default(), FileOwner::User), problems)
+            }),
+            model: reader.noting(model(document, &root, context)),
+            tools: reader.noting(tools(document, &root, context)),
+            role: reader.noting(role(document, &root, context)),
         };
-        check(Some(&root), TOOLRACK, "");
-        for table in [DEFAULTS, AUDIT, EGRESS, SERVE, SESSIONS, TOOLS] {
-            check(root.get(table.title).map(|member| &member.node), table, &format!("{}.", table.title));
-        }
-        for agent in agents(&root) {
-            check(Some(agent), AGENT, "agents.");
-            check(agent.get("tools").map(|member| &member.node), TOOLS, "agents.tools.");
-        }
-        (settings, problems)
+        reader.note_unknown_keys();
+        (settings, reader.problems)
     }
 
     /// Creates the settings of a file, at `place`, that cannot be read and may say anything.
     pub(crate) fn unreadable(place: String) -> Self {
-        let policy = Section::unreadable().onto(Policy::default(), FileOwner::Own);
+        let policy = PolicySection::unreadable().added_to(Policy::default(), FileOwner::User);
         let egress = EgressRules::strictest(place);
         Self { model: ModelChoice::unreadable(), audit: Audit::CAREFUL, policy, egress, ..Self::default() }
+    }
+}
+
+/// The settings of one file while they are read, and their problems so far.
+struct Reader<'a> {
+    document: &'a Document,
+    root: &'a Node,
+    problems: Vec<Problem>,
+}
+
+impl Reader<'_> {
+    /// Reads the setting `key`, which is one of a few words; `until_then` says what applies while it is none of them.
+    fn word<T: Default>(&mut self, key: &str, parse: impl Fn(&str) -> Option<T>, until_then: &str) -> T {
+        let Some(member) = self.root.get(key) else { return T::default() };
+        member.node.as_text().and_then(parse).unwrap_or_else(|| {
+            let problem = Problem::error(format!("`{key}` must be {}", TOOLRACK.words(key))).field(key);
+            self.problems.push(self.document.locate(problem.hint(until_then), member.node.at.clone()));
+            T::default()
+        })
+    }
+
+    /// Reads the setting `key` with `read`, if the file has it.
+    fn table<T: Default>(&mut self, key: &str, read: impl Fn(&Document, &Node) -> (T, Vec<Problem>)) -> T {
+        match self.root.get(key) {
+            Some(member) => self.noting(read(self.document, &member.node)),
+            None => T::default(),
+        }
+    }
+
+    /// Returns `value`, and adds its problems.
+    fn noting<T>(&mut self, (value, problems): (T, Vec<Problem>)) -> T {
+        self.problems.extend(problems);
+        value
+    }
+
+    /// Adds a problem for each key that no table has.
+    fn note_unknown_keys(&mut self) {
+        let mut check = |node: Option<&Node>, table: &Table, place: &str| {
+            for member in node.and_then(Node::members).unwrap_or_default() {
+                self.problems.extend(unknown(self.document, member, table, place));
+            }
+        };
+        check(Some(self.root), TOOLRACK, "");
+        for table in [DEFAULTS, AUDIT, EGRESS, SERVE, SESSIONS, TOOLS] {
+            check(self.root.get(table.title).map(|member| &member.node), table, &format!("{}.", table.title));
+        }
+        for agent in agents(self.root) {
+            check(Some(agent), AGENT, "agents.");
+            check(agent.get("tools").map(|member| &member.node), TOOLS, "agents.tools.");
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! The user's agreement to run entries of a project's file.
 //!
-//! An entry in a repository is a proposal. An approval is for one entry, identified by its project, its name and the
+//! An entry in a repository is a proposal. An agreement is for one entry, identified by its project, its name and the
 //! hash of its content: when the content changes, the entry waits for the user again. Comments and the order of fields
 //! do not count. The project's files that the entry runs are part of its content.
 
@@ -8,13 +8,14 @@ mod files;
 
 use std::{collections::BTreeMap, path::Path};
 
+use data_encoding::HEXLOWER;
 use serde_json::Value as Json;
 use sha2::{Digest, Sha256};
 
 use crate::node::{Node, Value};
 pub(crate) use files::files_of;
 
-/// An entry that needs an approval.
+/// An entry that needs the user's agreement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Candidate<'a> {
     /// The folder that holds the project's file, with symbolic links resolved.
@@ -25,9 +26,9 @@ pub struct Candidate<'a> {
     pub hash: &'a str,
 }
 
-/// The record of approvals.
+/// The record of the user's agreements.
 pub trait Ledger {
-    /// Returns whether the user has approved exactly this entry.
+    /// Returns whether the user has agreed to run exactly this entry.
     fn approves(&self, candidate: &Candidate<'_>) -> bool;
 }
 
@@ -37,7 +38,7 @@ impl<F: Fn(&Candidate<'_>) -> bool> Ledger for F {
     }
 }
 
-/// A ledger without any approvals.
+/// A ledger without any agreement.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoLedger;
 
@@ -61,7 +62,7 @@ pub(crate) fn agreement(hash: &str, files: &BTreeMap<String, String>) -> String 
     }
     let all = serde_json::json!({ "entry": hash, "files": files });
     let hash = Sha256::digest(format!("toolrack entry with files 1\n{all}"));
-    hash.iter().map(|byte| format!("{byte:02x}")).collect()
+    HEXLOWER.encode(&hash)
 }
 
 /// Returns the [`content_hash`] of an entry as it is written in a file. It covers all members, also several of one
@@ -70,7 +71,7 @@ pub(crate) fn hash(entry: &Node) -> String {
     let mut canonical = String::from("toolrack entry 1\n");
     write_canonical(entry, &mut canonical);
     let hash = Sha256::digest(canonical);
-    hash.iter().map(|byte| format!("{byte:02x}")).collect()
+    HEXLOWER.encode(&hash)
 }
 
 fn write_canonical(node: &Node, out: &mut String) {

@@ -1,266 +1,361 @@
 //! Watches files for changes.
 
+mod fingerprint;
+mod folders;
+
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, BTreeSet, HashMap},
+    ffi::OsString,
     fmt,
-    fs::Metadata,
     path::{Path, PathBuf},
     sync::{
         Arc,
+        atomic::{AtomicU64, Ordering},
         mpsc::{Receiver, RecvTimeoutError, Sender, channel},
     },
     thread,
-    time::{Duration, Instant, SystemTime},
+    time::{Duration, Instant},
 };
 
 use arc_swap::ArcSwap;
-use notify::{Event, RecommendedWatcher, RecursiveMode, Watcher as _};
+use notify::{
+    Event,
+    EventKind::Modify,
+    event::ModifyKind::{Data, Metadata},
+};
+
+use self::{
+    fingerprint::Fingerprint,
+    folders::{Folders, Native},
+};
 
 /// Editors write a file in several steps; events within this time count as one change.
-const SETTLE: Duration = Duration::from_millis(150);
+const SETTLE_TIME: Duration = Duration::from_millis(150);
 
 /// How often to check the files without an event. Some changes cause no event, such as replacing a folder far above
 /// them, or any change in a folder that cannot be watched.
 const POLL_INTERVAL: Duration = Duration::from_secs(10);
 
 /// How often to try to watch folders that come and go at the same moment. After that, the next check finds them.
-const TRIES: usize = 3;
+const MAX_TRIES: usize = 3;
 
-/// Files that cannot be watched. They can still be read on request.
-#[derive(Debug, thiserror::Error)]
-#[error("changes of configuration files cannot be noticed: {why}")]
-pub struct WatchError {
-    why: String,
-}
+/// How often to check the files if the system has no watch left: Linux bounds the watches of all programs of a user
+/// together (`fs.inotify.max_user_instances` and `max_user_watches`).
+const POLL_INTERVAL_WITHOUT_WATCH: Duration = Duration::from_millis(600);
 
-/// Watches files for changes until it is dropped.
+/// Watches the files of any number of readers, in one thread and with one watch of the system, until it and all its
+/// [`Watch`]es are dropped.
 ///
 /// It watches folders, because editors replace files; and the folders above a folder, because it can be replaced as
 /// well. For a file whose folder does not exist, it watches the nearest existing folder above, so that both can be
-/// created later. If a file is a symbolic link, it also watches the target. Whenever one of them changes, it determines
-/// the watched folders again. It also checks all files every ten seconds.
-pub struct Watch {
-    /// The sender to the thread, which ends when this is dropped.
-    orders: Arc<Sender<Message>>,
+/// created later. If a file is a symbolic link, it also watches the target. Whenever one of the files of a reader
+/// changes, it determines the reader's folders again. It also checks all files every ten seconds, or more often if the
+/// system has no watch left.
+#[derive(Clone)]
+pub struct Watcher {
+    /// The sender to the thread, which ends when all of these are dropped.
+    orders: Arc<Sender<Order>>,
+    next: Arc<AtomicU64>,
 }
 
-/// A message to the thread of a [`Watch`].
-enum Message {
-    /// A file may have changed: check the files.
-    Check,
-    /// Follow these files instead of the earlier ones, then drop the sender.
-    Follow(Vec<PathBuf>, Sender<()>),
+/// The files of one reader, which are watched until this is dropped.
+pub struct Watch {
+    reader: ReaderId,
+    orders: Arc<Sender<Order>>,
+}
+
+/// Identifies a reader of a [`Watcher`].
+type ReaderId = u64;
+
+/// An order to the thread of a [`Watcher`].
+enum Order {
+    /// Something has happened at these paths.
+    Check(Vec<PathBuf>),
+    /// Events may have been missed.
+    CheckAll,
+    /// Call this when a file of the reader has changed.
+    Begin(ReaderId, Box<dyn Fn() + Send>),
+    /// Follow these files instead of the reader's earlier ones, then drop the sender.
+    Follow(ReaderId, Vec<PathBuf>, Sender<()>),
+    End(ReaderId),
+}
+
+impl fmt::Debug for Watcher {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Watcher").finish_non_exhaustive()
+    }
 }
 
 impl fmt::Debug for Watch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Watch").finish_non_exhaustive()
+        f.debug_struct("Watch").field("reader", &self.reader).finish_non_exhaustive()
+    }
+}
+
+impl Default for Watcher {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Watcher {
+    /// Starts the thread. If the system can start none, the log says so, and no change is reported.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::polling(POLL_INTERVAL, Native::new)
+    }
+
+    fn polling(pause: Duration, native: impl FnOnce(Box<dyn Fn(notify::Result<Event>) + Send>) -> Native) -> Self {
+        let (orders, inbox) = channel();
+        let orders = Arc::new(orders);
+        // Only watchers and watches own the sender, so dropping them ends the thread.
+        let weak_orders = Arc::downgrade(&orders);
+        let names = Arc::<FileNames>::default();
+        let filter = Arc::clone(&names);
+        let received = move |event: notify::Result<Event>| {
+            if let Some(order) = filter.order(event)
+                && let Some(orders) = weak_orders.upgrade()
+            {
+                let _ = orders.send(order);
+            }
+        };
+        let folders = Folders::new(native(Box::new(received)));
+        let watched = Watched { folders, names, readers: BTreeMap::new(), by_path: HashMap::new() };
+        let thread = thread::Builder::new().name("toolrack-watch".to_owned());
+        if let Err(error) = thread.spawn(move || watched.run(&inbox, pause)) {
+            tracing::warn!("the configuration files cannot be watched: {error}; changes are applied on request");
+        }
+        Self { orders, next: Arc::default() }
+    }
+
+    /// Returns a watch that calls `changed`, on the watcher's thread, 150 ms after one of its files has changed. It
+    /// should only notify another thread: reading the configuration again shows whether anything is different.
+    pub fn watch(&self, changed: impl Fn() + Send + 'static) -> Watch {
+        let reader = self.next.fetch_add(1, Ordering::Relaxed);
+        let _ = self.orders.send(Order::Begin(reader, Box::new(changed)));
+        Watch { reader, orders: Arc::clone(&self.orders) }
     }
 }
 
 impl Watch {
-    /// Creates a watch that calls `changed`, on its own thread, 150 ms after one of the files has changed. It should
-    /// only notify another thread: reading the configuration again shows whether anything is different.
-    ///
-    /// # Errors
-    /// When the system has no way to watch files, or none left.
-    pub fn new(changed: impl Fn() + Send + 'static) -> Result<Self, WatchError> {
-        Self::polling(POLL_INTERVAL, changed)
-    }
-
-    fn polling(pause: Duration, changed: impl Fn() + Send + 'static) -> Result<Self, WatchError> {
-        let (orders, inbox) = channel();
-        let orders = Arc::new(orders);
-        // Only the `Watch` owns the sender, so dropping it ends the thread.
-        let weak_orders = Arc::downgrade(&orders);
-        let relevant_paths = Arc::<RelevantPaths>::default();
-        let filter = Arc::clone(&relevant_paths);
-        let received = move |event: notify::Result<Event>| {
-            // An error means that an event may have been missed.
-            if event.map_or(true, |event| filter.has(&event))
-                && let Some(orders) = weak_orders.upgrade()
-            {
-                let _ = orders.send(Message::Check);
-            }
-        };
-        let watcher = notify::recommended_watcher(received).map_err(|error| unusable(&error))?;
-        let (files, folders) = (BTreeMap::new(), BTreeMap::new());
-        let followed = Followed { watcher, relevant_paths, files, folders };
-        thread::Builder::new()
-            .name("toolrack-watch".to_owned())
-            .spawn(move || run(followed, &inbox, pause, &changed))
-            .map_err(|error| WatchError { why: error.to_string() })?;
-        Ok(Self { orders })
-    }
-
     /// Watches these files instead of the earlier ones. A file whose folder cannot be watched is checked every ten
     /// seconds. All changes after the return of this function are reported.
     pub fn follow<'f>(&mut self, files: impl IntoIterator<Item = &'f Path>) {
         let (done, switched) = channel();
-        let _ = self.orders.send(Message::Follow(files.into_iter().map(Path::to_owned).collect(), done));
+        let files = files.into_iter().map(Path::to_owned).collect();
+        let _ = self.orders.send(Order::Follow(self.reader, files, done));
         // Returns when the thread has switched to the new files, or has ended.
         let _ = switched.recv();
     }
 }
 
-/// The loop of the thread: reports changes until the [`Watch`] is dropped.
-fn run(mut followed: Followed, inbox: &Receiver<Message>, pause: Duration, changed: &impl Fn()) {
-    loop {
-        let is_notified = match inbox.recv_timeout(pause) {
-            Ok(Message::Check) => match followed.settle(inbox) {
-                Ok(()) => true,
-                Err(WatchDropped) => return,
-            },
-            Ok(Message::Follow(files, _done)) => {
-                followed.follow(files);
-                continue;
-            }
-            Err(RecvTimeoutError::Timeout) => false,
-            Err(RecvTimeoutError::Disconnected) => return,
-        };
-        if is_notified || followed.is_changed() {
-            followed.rewatch_all();
-            changed();
-        }
+impl Drop for Watch {
+    fn drop(&mut self) {
+        let _ = self.orders.send(Order::End(self.reader));
     }
 }
 
-/// Signals that the watch was dropped.
-struct WatchDropped;
-
-/// The paths whose events matter. The watched folders may hold other files, such as a database.
+/// The names of all followed files. The watched folders may hold other files, such as a database that is written all
+/// the time: the thread does not have to wake for them.
 #[derive(Default)]
-struct RelevantPaths(ArcSwap<BTreeSet<PathBuf>>);
+struct FileNames(ArcSwap<BTreeSet<OsString>>);
 
-impl RelevantPaths {
-    /// Returns whether `event` is relevant. Reads are irrelevant: otherwise a reader's own reads would wake it endlessly.
-    fn has(&self, event: &Event) -> bool {
-        let paths = self.0.load();
-        !event.kind.is_access() && (event.need_rescan() || event.paths.iter().any(|path| paths.contains(path)))
-    }
-}
-
-/// The followed files, with the state of the watch.
-struct Followed {
-    watcher: RecommendedWatcher,
-    relevant_paths: Arc<RelevantPaths>,
-    files: BTreeMap<PathBuf, Fingerprint>,
-    /// The watched folders, with their fingerprints from the moment that watching began.
-    folders: BTreeMap<PathBuf, Fingerprint>,
-}
-
-impl Followed {
-    fn follow(&mut self, files: Vec<PathBuf>) {
-        let mut old_files = std::mem::take(&mut self.files);
-        for file in files {
-            let print = old_files.remove(&file).unwrap_or_else(|| Fingerprint::of(&file));
-            self.files.insert(file, print);
+impl FileNames {
+    /// Returns what the thread is to do after `event`. Reads are irrelevant: otherwise a reader's own reads would wake it
+    /// endlessly.
+    fn order(&self, event: notify::Result<Event>) -> Option<Order> {
+        // An error means that an event may have been missed.
+        let Ok(event) = event else { return Some(Order::CheckAll) };
+        if event.need_rescan() {
+            return Some(Order::CheckAll);
         }
-        self.watch();
+        let is_content = matches!(event.kind, Modify(Data(_) | Metadata(_)));
+        let is_relevant = !event.kind.is_access() && (!is_content || event.paths.iter().any(|path| self.has(path)));
+        is_relevant.then_some(Order::Check(event.paths))
     }
 
-    /// Waits until a change has settled. Messages that arrive meanwhile belong to the same change.
-    fn settle(&mut self, inbox: &Receiver<Message>) -> Result<(), WatchDropped> {
-        let end = Instant::now() + SETTLE;
+    fn has(&self, path: &Path) -> bool {
+        path.file_name().is_some_and(|name| self.0.load().contains(name))
+    }
+
+    fn add<'p>(&self, paths: impl Iterator<Item = &'p PathBuf>) {
+        let known = self.0.load();
+        let new: Vec<_> = paths.filter_map(|path| path.file_name()).filter(|name| !known.contains(*name)).collect();
+        if !new.is_empty() {
+            let all = known.iter().cloned().chain(new.into_iter().map(ToOwned::to_owned)).collect();
+            self.0.store(Arc::new(all));
+        }
+    }
+}
+
+/// What one reader follows.
+struct Reader {
+    changed: Box<dyn Fn() + Send>,
+    files: BTreeMap<PathBuf, Fingerprint>,
+    /// The paths whose events matter to it; their folders are watched.
+    paths: BTreeSet<PathBuf>,
+}
+
+impl Reader {
+    fn folders(&self) -> BTreeSet<PathBuf> {
+        folders_of(&self.paths)
+    }
+}
+
+/// Signals that the watcher and all its watches were dropped.
+struct AllDropped;
+
+/// The state of the thread.
+struct Watched {
+    folders: Folders,
+    names: Arc<FileNames>,
+    readers: BTreeMap<ReaderId, Reader>,
+    by_path: HashMap<PathBuf, BTreeSet<ReaderId>>,
+}
+
+impl Watched {
+    /// Reports changes until the watcher and all its watches are dropped.
+    fn run(mut self, inbox: &Receiver<Order>, pause: Duration) {
+        let pause_now = |watched: &Self| match watched.folders.is_complete() {
+            true => pause,
+            false => pause.min(POLL_INTERVAL_WITHOUT_WATCH),
+        };
+        let mut last_check = Instant::now();
+        loop {
+            let left = pause_now(&self).saturating_sub(last_check.elapsed());
+            let mut affected = match inbox.recv_timeout(left) {
+                Ok(order) => self.handle(order),
+                Err(RecvTimeoutError::Timeout) => {
+                    last_check = Instant::now();
+                    self.changed_readers(self.readers.keys().copied().collect())
+                }
+                Err(RecvTimeoutError::Disconnected) => return,
+            };
+            if !affected.is_empty() && self.settle(inbox, &mut affected).is_err() {
+                return;
+            }
+            self.report(affected);
+        }
+    }
+
+    /// Returns the readers whose files may have changed.
+    fn handle(&mut self, order: Order) -> BTreeSet<ReaderId> {
+        match order {
+            Order::Check(paths) => {
+                paths.iter().for_each(|path| self.folders.doubt(path));
+                return paths.iter().filter_map(|path| self.by_path.get(path)).flatten().copied().collect();
+            }
+            Order::CheckAll => return self.readers.keys().copied().collect(),
+            Order::Begin(reader, changed) => {
+                self.readers.insert(reader, Reader { changed, files: BTreeMap::new(), paths: BTreeSet::new() });
+            }
+            Order::Follow(reader, files, _done) => self.follow(reader, files),
+            Order::End(reader) => {
+                self.set_paths(reader, BTreeSet::new());
+                self.readers.remove(&reader);
+            }
+        }
+        BTreeSet::new()
+    }
+
+    /// Waits until a change has settled. Events that arrive meanwhile belong to the same change.
+    fn settle(&mut self, inbox: &Receiver<Order>, affected: &mut BTreeSet<ReaderId>) -> Result<(), AllDropped> {
+        let end = Instant::now() + SETTLE_TIME;
         while let Some(left) = end.checked_duration_since(Instant::now()) {
             match inbox.recv_timeout(left) {
-                Ok(Message::Check) => {}
-                Ok(Message::Follow(files, _done)) => self.follow(files),
+                Ok(order) => affected.extend(self.handle(order)),
                 Err(RecvTimeoutError::Timeout) => break,
-                Err(RecvTimeoutError::Disconnected) => return Err(WatchDropped),
+                Err(RecvTimeoutError::Disconnected) => return Err(AllDropped),
             }
         }
         Ok(())
     }
 
-    /// Returns whether a file has changed since the last check, or a watched folder has been replaced by another one.
-    fn is_changed(&self) -> bool {
-        self.files.iter().any(|(file, known)| Fingerprint::of(file) != *known)
-            || self.folders.iter().any(|(folder, known)| !Fingerprint::of(folder).is_same_file(known))
+    /// Determines the folders of each of these readers again, and then calls them, so that they also see what changed
+    /// before a folder was watched.
+    fn report(&mut self, mut affected: BTreeSet<ReaderId>) {
+        let mut reported = BTreeSet::new();
+        while let Some(reader) = affected.pop_first() {
+            reported.insert(reader);
+            let others = self.watch_again(reader);
+            let missed = self.changed_readers(others.difference(&reported).copied().collect());
+            affected.extend(missed);
+            if let Some(reader) = self.readers.get_mut(&reader) {
+                for (file, print) in &mut reader.files {
+                    *print = Fingerprint::of(file);
+                }
+                (reader.changed)();
+            }
+        }
     }
 
-    /// Watches every folder again, because a folder that replaced another one is not watched yet. The reader is
-    /// notified afterwards, so it also sees what changed before the folder was watched.
-    fn rewatch_all(&mut self) {
-        for folder in std::mem::take(&mut self.folders).into_keys() {
-            // An error means that the folder no longer exists.
-            let _ = self.watcher.unwatch(&folder);
+    /// Watches what `reader` needs now. Returns the readers of the folders that had been replaced by others.
+    fn watch_again(&mut self, reader: ReaderId) -> BTreeSet<ReaderId> {
+        let mut others = BTreeSet::new();
+        let folders = self.readers.get(&reader).map(Reader::folders).unwrap_or_default();
+        for folder in folders.iter().filter(|folder| self.folders.is_replaced(folder)).collect::<Vec<_>>() {
+            others.extend(self.folders.watch_again(folder));
         }
-        self.watch();
-        for (file, print) in &mut self.files {
-            *print = Fingerprint::of(file);
-        }
+        self.watch(reader);
+        others
     }
 
-    /// Watches the folders that are not watched yet, and no more than needed.
-    fn watch(&mut self) {
-        for _ in 0..TRIES {
-            let paths: BTreeSet<PathBuf> = self.files.keys().flat_map(|file| paths_to_watch(file)).collect();
-            let folders: BTreeSet<PathBuf> =
-                paths.iter().filter_map(|path| path.parent()).map(Path::to_owned).collect();
-            if self.folders.keys().eq(&folders) && **self.relevant_paths.0.load() == paths {
+    /// Returns those of `readers` of which a file has changed since the last check, or a watched folder has been replaced
+    /// by another one.
+    fn changed_readers(&self, readers: BTreeSet<ReaderId>) -> BTreeSet<ReaderId> {
+        let is_changed = |reader: &Reader| {
+            reader.files.iter().any(|(file, known)| Fingerprint::of(file) != *known)
+                || reader.folders().iter().any(|folder| self.folders.is_replaced(folder))
+        };
+        readers.into_iter().filter(|reader| self.readers.get(reader).is_some_and(is_changed)).collect()
+    }
+
+    fn follow(&mut self, id: ReaderId, files: Vec<PathBuf>) {
+        let Some(reader) = self.readers.get_mut(&id) else { return };
+        let mut old_files = std::mem::take(&mut reader.files);
+        for file in files {
+            let print = old_files.remove(&file).unwrap_or_else(|| Fingerprint::of(&file));
+            reader.files.insert(file, print);
+        }
+        self.watch(id);
+    }
+
+    /// Watches the folders of `reader` that are not watched yet, and no more than needed.
+    fn watch(&mut self, id: ReaderId) {
+        for _ in 0..MAX_TRIES {
+            let Some(reader) = self.readers.get(&id) else { return };
+            let paths: BTreeSet<PathBuf> = reader.files.keys().flat_map(|file| paths_to_watch(file)).collect();
+            if reader.paths == paths {
                 return;
             }
-            self.relevant_paths.0.store(Arc::new(paths));
-            for (folder, _) in self.folders.extract_if(.., |folder, _| !folders.contains(folder)) {
-                let _ = self.watcher.unwatch(&folder);
-            }
-            for folder in folders {
-                if !self.folders.contains_key(&folder) {
-                    self.watch_folder(folder);
+            self.set_paths(id, paths);
+        }
+    }
+
+    /// Makes `paths` those whose events matter to `reader`.
+    fn set_paths(&mut self, id: ReaderId, paths: BTreeSet<PathBuf>) {
+        let Some(reader) = self.readers.get_mut(&id) else { return };
+        self.names.add(paths.iter());
+        let before = std::mem::replace(&mut reader.paths, paths);
+        for path in before.difference(&reader.paths) {
+            if let Some(readers) = self.by_path.get_mut(path) {
+                readers.remove(&id);
+                if readers.is_empty() {
+                    self.by_path.remove(path);
                 }
             }
         }
-    }
-
-    fn watch_folder(&mut self, folder: PathBuf) {
-        // Take the fingerprint first: if the folder is replaced before it is watched, the next check finds a
-        // difference.
-        let print = Fingerprint::of(&folder);
-        if let Err(error) = self.watcher.watch(&folder, RecursiveMode::NonRecursive) {
-            // Other errors, such as a folder without access, cannot be fixed.
-            if matches!(error.kind, notify::ErrorKind::MaxFilesWatch) {
-                tracing::warn!("{}", unusable(&error));
-            }
+        for path in reader.paths.difference(&before) {
+            self.by_path.entry(path.clone()).or_default().insert(id);
         }
-        self.folders.insert(folder, print);
+        let (folders_before, folders) = (folders_of(&before), reader.folders());
+        folders_before.difference(&folders).for_each(|folder| self.folders.remove(folder, id));
+        folders.difference(&folders_before).for_each(|folder| self.folders.add(folder, id));
     }
 }
 
-/// The fingerprint of a file or folder; every field is `None` if it does not exist.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Fingerprint {
-    identity: Option<(u64, u64)>,
-    created: Option<SystemTime>,
-    content: Option<(SystemTime, u64)>,
-}
-
-impl Fingerprint {
-    fn of(path: &Path) -> Self {
-        let Ok(metadata) = std::fs::metadata(path) else { return Self::default() };
-        Self {
-            identity: identity(&metadata),
-            created: metadata.created().ok(),
-            content: metadata.modified().ok().map(|modified| (modified, metadata.len())),
-        }
-    }
-
-    /// Returns whether both are of the same file or folder, regardless of its content.
-    fn is_same_file(&self, other: &Self) -> bool {
-        (self.identity, self.created) == (other.identity, other.created)
-    }
-}
-
-#[cfg(unix)]
-#[expect(clippy::unnecessary_wraps, reason = "elsewhere there is none")]
-fn identity(metadata: &Metadata) -> Option<(u64, u64)> {
-    use std::os::unix::fs::MetadataExt;
-    Some((metadata.dev(), metadata.ino()))
-}
-
-#[cfg(not(unix))]
-fn identity(_: &Metadata) -> Option<(u64, u64)> {
-    None
+fn folders_of(paths: &BTreeSet<PathBuf>) -> BTreeSet<PathBuf> {
+    paths.iter().filter_map(|path| path.parent()).map(Path::to_owned).collect()
 }
 
 /// Returns the paths to watch for a change of `file`: itself, or the nearest existing folder; its link target; and the
@@ -284,10 +379,6 @@ fn paths_to_watch(file: &Path) -> Vec<PathBuf> {
 fn with_real_parent(path: &Path) -> Option<PathBuf> {
     let folder = path.parent()?;
     Some(folder.canonicalize().unwrap_or_else(|_| folder.to_owned()).join(path.file_name()?))
-}
-
-fn unusable(error: &notify::Error) -> WatchError {
-    WatchError { why: error.to_string() }
 }
 
 #[cfg(test)]

@@ -29,7 +29,7 @@ import { Said } from "./parts/say.js";
 import { findSession, isLooking, isMember, may, me, signOut, startMe } from "./me.js";
 import { backToPlace, hashOf, place, startRouter } from "./router.js";
 import { findToken, adoptToken, isOpen, isSignedIn } from "./token.js";
-import { connection, questions, refresh, startWorld, trouble, trust } from "./world.js";
+import { connection, fetchAgain, questions, startWorld, trouble, trust } from "./world.js";
 
 /** The sections of the dashboard, each with the right that it needs; some are only for the members of a team. */
 const SECTIONS = [
@@ -146,7 +146,7 @@ function Page() {
   }
 }
 
-/** @param {MouseEvent} event Moves the focus to the content, without the router, for which the link is no place. */
+/** @param {MouseEvent} event Moves the focus to the content, without the router, which does not know this link. */
 function skip(event) {
   event.preventDefault();
   document.querySelector("main")?.focus();
@@ -164,7 +164,7 @@ function App() {
       <${Connection} />
     </header>
     <main id="content" tabindex="-1">
-      <${Trouble} error=${trouble.value} again=${() => refresh("servers", "questions", "overview", "trust")} />
+      <${Trouble} error=${trouble.value} again=${fetchAgain} />
       <${Page} />
     </main>
     <${Said} />
@@ -182,7 +182,7 @@ function titled() {
 findToken();
 findSession().then(backToPlace);
 addEventListener("storage", adoptToken);
-// Before the router reads the address, because a token is no place.
+// Before the router reads the address, because a token is not an address of a page.
 addEventListener("hashchange", findTokenAgain);
 startRouter();
 startMe();

@@ -132,7 +132,9 @@ async function lookWhetherOpen(signal) {
   const { session } = conversation.peek();
   if (!session) return;
   const found = await get(`${path(session)}?limit=1`, signal).catch(() => null);
-  if (found && !signal.aborted && conversation.peek().state === "idle") change({ open: found.session.open_turn });
+  // Another turn may have begun meanwhile, and ended.
+  const isLast = going.signal === signal && !signal.aborted;
+  if (found && isLast && conversation.peek().state === "idle") change({ open: found.session.open_turn });
 }
 
 /** Stops the answer, and keeps what has arrived of it. */

@@ -33,7 +33,7 @@ export function webAddress(text) {
 }
 
 /**
- * Returns a `data:` address for a picture or a sound in base64; null if the type is not listed or the text is no base64.
+ * Returns a `data:` address for a picture or a sound in base64; null if the type is not listed or the text is not base64.
  * @param {unknown} mimeType
  * @param {unknown} base64
  * @param {"picture" | "sound"} kind

@@ -7,7 +7,7 @@
  * @property {Api.LiveEvent[]} log the last events, oldest first
  */
 
-/** What has to be asked for again after an event. @typedef {"servers" | "questions" | "overview" | "trust" | "config" | "tools"} Part */
+/** What has to be asked for again after an event. @typedef {"servers" | "questions" | "overview" | "trust" | "config" | "tools" | "answers"} Part */
 
 /** The number of events that are kept for the history of servers. */
 export const LOG_LENGTH = 1000;
@@ -21,14 +21,16 @@ const STALE = {
   mcp_server_warning: ["servers"],
   mcp_tools_updated: ["servers", "overview", "tools"],
   mcp_tool_quarantined: ["servers", "overview", "trust", "tools"],
+  // A standing answer is stored after its question is closed, and before its call begins or is denied after all.
+  tool_started: ["answers"],
   tool_completed: ["overview"],
-  tool_denied: ["overview"],
+  tool_denied: ["overview", "answers"],
   // A list that was requested before the event may arrive after it, without its change.
   question_opened: ["questions", "overview"],
   question_closed: ["questions", "overview"],
   config_changed: ["servers", "overview", "trust", "config"],
   config_rejected: ["servers", "config"],
-  missed: ["servers", "questions", "overview", "trust", "config", "tools"],
+  missed: ["servers", "questions", "overview", "trust", "config", "tools", "answers"],
 };
 
 /**
@@ -44,11 +46,31 @@ export function merged(world, event, isOld = false) {
   // After a gap, or a restart of the daemon, the kept events do not belong to those that follow.
   const log = event.name === "missed" ? [] : [...world.log, event].slice(-LOG_LENGTH);
   if (isOld) return { world: { ...world, log }, stale: [] };
-  const stale = STALE[event.name] ?? [];
-  return {
-    world: { servers: servers(world.servers, event), questions: questions(world.questions, event), log },
-    stale,
-  };
+  return { world: { ...withEvent(world, event), log }, stale: STALE[event.name] ?? [] };
+}
+
+/**
+ * Applies an event to the lists.
+ * @param {World} world
+ * @param {Api.LiveEvent} event
+ * @returns {World}
+ */
+export function withEvent(world, event) {
+  return { ...world, servers: servers(world.servers, event), questions: questions(world.questions, event) };
+}
+
+/** A change of the world: an event, or what the user did on this page. @typedef {(world: World) => World} Change */
+
+/**
+ * Puts fetched lists into the world. The daemon may have made them before some of the changes that arrived while the
+ * request was under way, so these are applied again: nothing that the page has shown disappears until the next request.
+ * @param {World} world
+ * @param {Partial<World>} lists
+ * @param {Change[]} since the changes since the request began, oldest first
+ * @returns {World}
+ */
+export function withFetched(world, lists, since) {
+  return since.reduce((changed, change) => change(changed), { ...world, ...lists });
 }
 
 /**

@@ -3,7 +3,7 @@
 import { get, Refusal } from "./api.js";
 import { daemonNow } from "./clock.js";
 import { batch, computed, effect, signal } from "./html.js";
-import { merged } from "./merge.js";
+import { merged, withEvent, withFetched } from "./merge.js";
 import { listenTogether } from "./shared.js";
 import { may, me, unknown } from "./me.js";
 
@@ -33,13 +33,16 @@ export const configTurn = signal(0);
 /** Counts possible changes of tools. Components that show tools fetch them again when it changes. */
 export const toolsTurn = signal(0);
 
+/** Counts possible changes of the standing answers. Components that show them fetch them again when it changes. */
+export const answersTurn = signal(0);
+
 /** @type {import("./vendor/preact-signals.js").Signal<import("./events.js").State>} */
 export const connection = signal("connecting");
 
 /** Whether the page shows the present state: it is connected to the daemon, or connects for the first time. */
 export const isKnown = computed(() => connection.value === "live" || connection.value === "connecting");
 
-/** The error of the last failed request. */
+/** The error of a part that the page could not fetch, until it has it; or of the stream of events. */
 export const trouble = signal(/** @type {unknown} */ (null));
 
 /** @typedef {import("./merge.js").Part} Part */
@@ -47,29 +50,60 @@ export const trouble = signal(/** @type {unknown} */ (null));
 /** The time-out of a request, so that one without an answer does not stop all later ones. In ms. */
 const PATIENCE = 20_000;
 
+/** Gives up the requests that are under way. */
+let round = new AbortController();
+
 /** @param {string} path */
 async function look(path) {
   const over = new AbortController();
   const timer = setTimeout(() => over.abort(new DOMException("no answer", "TimeoutError")), PATIENCE);
   try {
-    return await get(path, over.signal);
+    return await get(path, AbortSignal.any([over.signal, round.signal]));
   } finally {
     clearTimeout(timer);
+  }
+}
+
+/** For each request for a list that is under way: the changes since it began. @type {Set<import("./merge.js").Change[]>} */
+const underWay = new Set();
+
+/** Changes the world now, and again in the answers of the requests that are under way. @param {import("./merge.js").Change} change */
+function apply(change) {
+  world.value = change(world.peek());
+  remember(change);
+}
+
+/** @param {import("./merge.js").Change} change */
+function remember(change) {
+  for (const changes of underWay) changes.push(change);
+}
+
+/**
+ * Fetches a list of the world.
+ * @param {string} path
+ * @param {(answer: any) => Partial<import("./merge.js").World>} lists
+ */
+async function fetchLists(path, lists) {
+  /** @type {import("./merge.js").Change[]} */
+  const since = [];
+  underWay.add(since);
+  try {
+    const answer = await look(path);
+    world.value = withFetched(world.peek(), lists(answer), since);
+    return answer;
+  } finally {
+    underWay.delete(since);
   }
 }
 
 /** @type {Record<Part, () => Promise<void>>} */
 const FETCH = {
   servers: async () => {
-    const { servers, problems: found } = await look("/api/v1/servers");
-    batch(() => {
-      world.value = { ...world.peek(), servers };
-      problems.value = found ?? [];
-    });
+    const { problems: found } = await fetchLists("/api/v1/servers", ({ servers }) => ({ servers }));
+    problems.value = found ?? [];
   },
   questions: async () => {
-    const { approvals } = await look("/api/v1/approvals");
-    world.value = { ...world.peek(), questions: approvals };
+    await fetchLists("/api/v1/approvals", ({ approvals }) => ({ questions: approvals }));
   },
   overview: async () => {
     overview.value = await look("/api/v1/overview");
@@ -83,10 +117,13 @@ const FETCH = {
   tools: async () => {
     toolsTurn.value += 1;
   },
+  answers: async () => {
+    answersTurn.value += 1;
+  },
 };
 
 /** @type {Part[]} */
-const ALL = ["servers", "questions", "overview", "trust", "config", "tools"];
+const ALL = ["servers", "questions", "overview", "trust", "config", "tools", "answers"];
 
 /** The parts that the person may fetch. */
 const permitted = () => ALL.filter((part) => part !== "questions" || may("use"));
@@ -104,25 +141,47 @@ export function refresh(...parts) {
   timer ||= setTimeout(async () => {
     const now = [...stale];
     stale.clear();
-    const outcomes = await Promise.allSettled(now.map((part) => FETCH[part]()));
+    await Promise.all(now.map(fetchPart));
     // Parts that changed meanwhile are fetched afterwards, so that an older answer never replaces a newer one.
     timer = 0;
-    const failed = outcomes.find((outcome) => outcome.status === "rejected");
-    trouble.value = failed?.reason ?? null;
+    trouble.value = [...failures.values()][0] ?? null;
     if (stale.size > 0) refresh();
   }, GATHER);
 }
 
+/** The errors of the parts whose last request failed. @type {Map<Part, unknown>} */
+const failures = new Map();
+
+/** Fetches a part. The answers of others say nothing about its error, which stays until it is fetched. @param {Part} part */
+async function fetchPart(part) {
+  const { signal } = round;
+  try {
+    await FETCH[part]();
+    failures.delete(part);
+  } catch (error) {
+    if (signal.aborted) stale.add(part);
+    else failures.set(part, error);
+  }
+}
+
+/** Fetches everything again because the user asks for it, and waits no longer for requests that are under way. */
+export function fetchAgain() {
+  round.abort();
+  round = new AbortController();
+  refresh(...permitted());
+}
+
 /** Replaces a server by its new state from an answer. @param {Api.Server} server */
 export function replaceServer(server) {
-  const list = world.peek().servers;
-  if (list) world.value = { ...world.peek(), servers: list.map((old) => (old.name === server.name ? server : old)) };
+  apply((before) => ({
+    ...before,
+    servers: before.servers?.map((old) => (old.name === server.name ? server : old)) ?? null,
+  }));
 }
 
 /** Removes a question that the user has answered on this page. @param {string} id */
 export function removeQuestion(id) {
-  const rest = world.peek().questions.filter((question) => question.id !== id);
-  world.value = { ...world.peek(), questions: rest };
+  apply((before) => ({ ...before, questions: before.questions.filter((question) => question.id !== id) }));
 }
 
 /** Listens while the person at this page is known. */
@@ -148,7 +207,9 @@ function follow(signal) {
   const onEvent = (/** @type {Api.LiveEvent} */ event) => {
     const outcome = merged(world.peek(), event, Date.parse(event.data.at) < begun);
     world.value = outcome.world;
-    if (outcome.stale.length > 0) refresh(...outcome.stale);
+    if (outcome.stale.length === 0) return;
+    remember((before) => withEvent(before, event));
+    refresh(...outcome.stale);
   };
   /** @type {import("./events.js").Listener["onState"]} */
   const onState = (state, refusal) => {

@@ -13,6 +13,7 @@ mod health;
 mod import;
 mod me;
 mod members;
+mod metrics;
 mod models;
 mod my_credentials;
 mod my_servers;
@@ -20,13 +21,13 @@ mod overview;
 mod profiles;
 mod questions;
 mod quotas;
+mod server_contents;
 mod servers;
 mod sessions;
 mod sign_in;
 mod tools;
 mod trust;
 mod turns;
-mod within;
 
 use std::sync::{Arc, LazyLock};
 
@@ -49,6 +50,8 @@ use utoipa::{
 };
 use utoipa_axum::{router::OpenApiRouter, routes};
 
+pub(crate) use self::health::of_an_end;
+pub use self::metrics::{Metric, MetricKind, MetricValue, Metrics};
 use crate::{error::ApiError, rights::Right, routes::Routes, world::World};
 
 /// The world that answers, which every request has in its extensions.
@@ -82,12 +85,12 @@ impl Modify for Secured {
 }
 
 /// The statuses that every route can answer with, in addition to its own.
-const USUAL: &[(&str, &str, bool)] = &[
+const COMMON_ANSWERS: &[(&str, &str, bool)] = &[
     ("400", "The request cannot be understood", false),
     ("401", "The token is missing or wrong", false),
     ("403", "The request is not allowed", false),
     ("413", "The body is too large", true),
-    ("415", "The body is not said to be JSON", true),
+    ("415", "The `Content-Type` is not `application/json`", true),
     ("429", "Too many requests", false),
     ("500", "Something failed here", false),
     ("503", "The daemon, or the world of an agent, is about to end", false),
@@ -106,7 +109,7 @@ fn parts() -> (Router, Document) {
         let operations = [&mut item.get, &mut item.put, &mut item.post, &mut item.delete];
         for operation in operations.into_iter().flatten() {
             let has_body = operation.request_body.is_some();
-            for (status, says, _) in USUAL.iter().filter(|(_, _, of_body)| has_body || !of_body) {
+            for (status, says, _) in COMMON_ANSWERS.iter().filter(|(_, _, of_body)| has_body || !of_body) {
                 let content = ContentBuilder::new().schema(Some(Ref::from_schema_name("ApiError"))).build();
                 let response = ResponseBuilder::new().description(*says).content("application/json", content);
                 let responses = &mut operation.responses.responses;
@@ -118,8 +121,14 @@ fn parts() -> (Router, Document) {
 }
 
 fn described() -> OpenApiRouter {
-    use Right::{Administer, Audit, Install, Open, Operate, Scrape, See, Use};
-    Routes::new(Described::openapi())
+    let routes = Routes::new(Described::openapi());
+    the_daemon(decisions(users(servers(routes)))).into_inner()
+}
+
+/// Servers, what they offer, and calls of their tools.
+fn servers(routes: Routes<()>) -> Routes<()> {
+    use Right::{Install, Operate, See, Use};
+    routes
         .with(See, routes!(servers::list))
         .with(See, routes!(servers::get))
         .with(See, routes!(servers::states))
@@ -134,15 +143,21 @@ fn described() -> OpenApiRouter {
         .with(Operate, routes!(servers::test))
         .with(Operate, routes!(sign_in::begin, sign_in::get))
         .with(Operate, routes!(sign_in::came_back))
-        .with(Operate, routes!(within::logs))
-        .with(See, routes!(within::resources))
-        .with(Use, routes!(within::read))
-        .with(See, routes!(within::prompts))
-        .with(Use, routes!(within::prompt))
+        .with(Operate, routes!(server_contents::logs))
+        .with(See, routes!(server_contents::resources))
+        .with(Use, routes!(server_contents::read))
+        .with(See, routes!(server_contents::prompts))
+        .with(Use, routes!(server_contents::prompt))
         .with(See, routes!(tools::list))
         .with(See, routes!(tools::get))
         .with(Use, routes!(calls::call))
         .with(Use, routes!(calls::cancel))
+}
+
+/// What users are asked, and what they manage for themselves and for their tenant.
+fn users(routes: Routes<()>) -> Routes<()> {
+    use Right::{Administer, See, Use};
+    routes
         .with(Use, routes!(questions::list))
         .with(Use, routes!(questions::answer))
         .with(See, routes!(my_credentials::list))
@@ -160,6 +175,12 @@ fn described() -> OpenApiRouter {
         .with(Administer, routes!(members::revoke_token))
         .with(Administer, routes!(members::clients))
         .with(Administer, routes!(members::end_client))
+}
+
+/// Decisions of users, and the audit log.
+fn decisions(routes: Routes<()>) -> Routes<()> {
+    use Right::{Audit, Install, Operate, See, Use};
+    routes
         .with(See, routes!(answers::list))
         .with(Use, routes!(answers::forget))
         .with(See, routes!(trust::list))
@@ -168,6 +189,12 @@ fn described() -> OpenApiRouter {
         .with(Install, routes!(trust::revoke))
         .with(Operate, routes!(trust::approve_tool))
         .with(Audit, routes!(audit::list))
+}
+
+/// Conversations, the configuration, and the daemon itself.
+fn the_daemon(routes: Routes<()>) -> Routes<()> {
+    use Right::{Install, Open, Operate, Scrape, See, Use};
+    routes
         .with(Use, routes!(sessions::list))
         .with(Use, routes!(sessions::get, sessions::delete))
         .with(Use, routes!(sessions::export))
@@ -189,7 +216,6 @@ fn described() -> OpenApiRouter {
         .with(Operate, routes!(agents::list))
         .with(Install, routes!(agents::token))
         .with(Operate, routes!(agents::stop))
-        .into_inner()
 }
 
 /// The description of the control API: OpenAPI 3.1, as JSON. The same as at `/openapi.json`.
@@ -211,7 +237,7 @@ pub(crate) fn router() -> Router {
         .method_not_allowed_fallback(async || {
             let message = "this address has no such method";
             ApiError::new(StatusCode::METHOD_NOT_ALLOWED, "METHOD_NOT_ALLOWED", message)
-                .hint("/openapi.json tells which ones it has")
+                .hint("/openapi.json lists its methods")
         })
 }
 

@@ -7,7 +7,7 @@ use futures::future::BoxFuture;
 use toolrack_config::share_of;
 use toolrack_host::{Caller, Principal, ServerSpec, spec::Share};
 
-use crate::event_log::Room;
+use crate::event_log::LogCapacity;
 
 /// The values that one user has given. No method returns a value: only servers get values.
 pub trait Credentials: Send + Sync {
@@ -75,10 +75,10 @@ impl WorldOf {
     }
 
     /// How much of its events it keeps.
-    pub(crate) fn room_for_events(&self) -> Room {
+    pub(crate) fn event_log_capacity(&self) -> LogCapacity {
         match self {
-            Self::Member(_) | Self::Session(_) => Room::OfMember,
-            _ => Room::OfWorld,
+            Self::Member(_) | Self::Session(_) => LogCapacity::OfMember,
+            _ => LogCapacity::OfWorld,
         }
     }
 

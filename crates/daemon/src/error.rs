@@ -19,6 +19,9 @@ use utoipa::ToSchema;
 
 use crate::world::{EditFailed, NotBegun, NotReloaded};
 
+/// When a client may try again what the database could not do.
+const DATABASE_RETRY_AFTER: Duration = Duration::from_secs(1);
+
 /// An error: its status, and `{"error": {…}}`.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct ApiError {
@@ -105,6 +108,12 @@ impl ApiError {
         }
     }
 
+    /// The refusal of a message of an MCP client that is longer than `most` bytes, or whose end did not arrive.
+    pub(crate) fn too_large(most: usize) -> Self {
+        let message = format!("the message was cut off, or is larger than {most} bytes (body_bytes)");
+        Self::new(StatusCode::PAYLOAD_TOO_LARGE, "TOO_LARGE", message)
+    }
+
     /// The message for users.
     pub(crate) fn message(&self) -> &str {
         &self.error.message
@@ -174,7 +183,7 @@ impl ApiError {
     /// The error for a daemon without a database.
     pub(crate) fn no_store() -> Self {
         Self::new(StatusCode::CONFLICT, "NO_DATABASE", "the database cannot be used")
-            .hint("the daemon said at its start what is wrong with it")
+            .hint("when the daemon started, it printed what is wrong with it")
     }
 
     /// The error for a request whose sender the layers in front of the API have not proved.
@@ -255,6 +264,13 @@ impl From<StoreError> for ApiError {
             }
             StoreError::Full { .. } => Self::new(StatusCode::INSUFFICIENT_STORAGE, "DISK_FULL", error.to_string()),
             StoreError::Locked { .. } => Self::new(StatusCode::CONFLICT, "DATABASE_BUSY", error.to_string()),
+            // What is wrong with the database is for those who run the daemon.
+            error if error.is_temporary() => {
+                tracing::warn!("{error}");
+                Self::new(StatusCode::SERVICE_UNAVAILABLE, "DATABASE_AWAY", "the database cannot be used now")
+                    .hint("try again in a few seconds")
+                    .retry_after(DATABASE_RETRY_AFTER)
+            }
             error => Self::internal(&error.to_string()),
         }
     }

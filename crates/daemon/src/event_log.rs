@@ -13,14 +13,14 @@ use toolrack_host::{Principal, text};
 use crate::{rights::Right, shown};
 
 /// The most events that a log keeps.
-const KEPT: usize = 1_000;
+const MAX_EVENTS: usize = 1_000;
 
 /// The most bytes of one event; a longer one loses everything but its server.
 const MAX_BYTES: usize = 16 * 1024;
 
 /// The most bytes of the events that a log keeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Room {
+pub(crate) enum LogCapacity {
     /// For the log of one member of a tenant, of which there may be very many: 64 KiB, about 200 events.
     OfMember = 64 * 1024,
     /// For the log of a machine, a tenant or an agent: 2 MiB.
@@ -97,11 +97,11 @@ impl RecentEvents {
         self.events.back().map_or(0, |last| last.id)
     }
 
-    /// Adds an event, and drops the oldest ones for which there is no room. The new one always has room.
-    fn add(&mut self, event: LoggedEvent, room: Room) {
+    /// Adds an event, and drops the oldest ones when the log is full. The new one is always kept.
+    fn add(&mut self, event: LoggedEvent, capacity: LogCapacity) {
         self.bytes += event.data.len();
         self.events.push_back(Arc::new(event));
-        while self.events.len() > KEPT || (self.bytes > room as usize && self.events.len() > 1) {
+        while self.events.len() > MAX_EVENTS || (self.bytes > capacity as usize && self.events.len() > 1) {
             self.bytes -= self.events.pop_front().map_or(0, |oldest| oldest.data.len());
         }
     }
@@ -113,7 +113,7 @@ pub(crate) struct EventLog {
     /// world.
     run: u32,
     kept: watch::Sender<RecentEvents>,
-    room: Room,
+    capacity: LogCapacity,
     secrets: Arc<Interpolate>,
 }
 
@@ -125,8 +125,8 @@ impl fmt::Debug for EventLog {
 
 impl EventLog {
     /// Creates an empty log, which hides the secrets that `secrets` knows.
-    pub(crate) fn new(secrets: Arc<Interpolate>, room: Room) -> Self {
-        Self { run: rand::rng().random(), kept: watch::Sender::default(), room, secrets }
+    pub(crate) fn new(secrets: Arc<Interpolate>, capacity: LogCapacity) -> Self {
+        Self { run: rand::rng().random(), kept: watch::Sender::default(), capacity, secrets }
     }
 
     /// Adds an event for `audience`. If the event is not an object, or is too long, only its name is kept.
@@ -145,7 +145,7 @@ impl EventLog {
         }
         self.kept.send_modify(|kept| {
             let event = LoggedEvent { id: kept.last() + 1, name: name.to_owned(), audience, data: line };
-            kept.add(event, self.room);
+            kept.add(event, self.capacity);
         });
     }
 
@@ -200,7 +200,7 @@ mod tests {
 
     fn log() -> EventLog {
         let nothing = Environment::new(std::iter::empty::<(String, String)>());
-        EventLog::new(Arc::new(Interpolate::new(nothing, Unset::Error)), Room::OfMember)
+        EventLog::new(Arc::new(Interpolate::new(nothing, Unset::Error)), LogCapacity::OfMember)
     }
 
     fn ids(unseen: &Unseen) -> Vec<u64> {
@@ -222,9 +222,9 @@ mod tests {
     fn a_slow_reader_gets_the_number_of_missed_events() {
         let log = log();
         // They are short: their number is the bound.
-        (0..KEPT + 10).for_each(|n| log.add("a", Audience::All, &json!({ "n": n })));
+        (0..MAX_EVENTS + 10).for_each(|n| log.add("a", Audience::All, &json!({ "n": n })));
         let unseen = log.after(Some(4));
-        assert_eq!((unseen.missed, unseen.events.len(), unseen.events[0].id), (Some(6), KEPT, 11));
+        assert_eq!((unseen.missed, unseen.events.len(), unseen.events[0].id), (Some(6), MAX_EVENTS, 11));
     }
 
     #[test]

@@ -10,7 +10,11 @@
 //!
 //! A call is a future that only its `exchange` drives. Dropping it, because the client went away, cancelled it, or did
 //! not come back with an answer, cancels it at the server. Nothing here sends a call twice: a client of 2026-07-28
-//! that repeats its request with answers is led back to the call that waits for them (`parked`).
+//! that repeats its request with answers gets the call that waits for them (`parked`).
+//!
+//! Beside them: `memory` keeps sessions and parked calls, and `background` ends the idle ones; `news` and `subscribed` send
+//! changes to clients. `relay`, `approval` and `giving` ask the user behind a client. `tools` and `cursor` make lists, and
+//! `refusal` makes errors.
 
 mod any_client;
 mod approval;
@@ -36,15 +40,7 @@ mod tools;
 mod view;
 mod words;
 
-use std::{
-    borrow::Cow,
-    fmt,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-    time::Duration,
-};
+use std::{borrow::Cow, fmt, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use tokio::{
@@ -72,11 +68,11 @@ use crate::shares::Shares;
 
 pub(crate) use self::http::{SESSION as SESSION_HEADER, begins_session, has_sessions};
 
-/// How long a client that lists waits for servers that start with the gateway: many clients list once and never again.
-const START: Duration = Duration::from_secs(5);
+/// How long a client that lists waits for a server that has just started: many clients list once and never again.
+pub(crate) const FIRST_LIST_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How long [`Gateway::shutdown`] waits for running work to end.
-const SHUTDOWN: Duration = Duration::from_secs(5);
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// All servers of a [`Host`] as one MCP server.
 ///
@@ -104,9 +100,7 @@ struct Inner {
     streams: Shares,
     tasks: TaskTracker,
     stop: CancellationToken,
-    born: Instant,
-    /// Whether the servers that started with the gateway have listed what they offer, or took too long.
-    is_ready: AtomicBool,
+    created_at: Instant,
 }
 
 impl fmt::Debug for Gateway {
@@ -116,18 +110,15 @@ impl fmt::Debug for Gateway {
 }
 
 impl Inner {
-    /// Waits for the servers that started with the gateway, at most until it is 5 seconds old.
+    /// Waits for servers that have just started, also once more because a value that they need has changed.
     async fn ready(&self) {
-        if !self.is_ready.load(Ordering::Relaxed) {
-            let _ = timeout_at(self.born + START, self.host.settled()).await;
-            self.is_ready.store(true, Ordering::Relaxed);
-        }
+        self.host.settled_within(FIRST_LIST_TIMEOUT).await;
     }
 
     /// Waits for the server that may have the tool `name`, at most until the gateway is 5 seconds old.
-    async fn awaits(&self, name: &str) {
-        if !self.is_ready.load(Ordering::Relaxed) {
-            let _ = timeout_at(self.born + START, self.host.awaits(name)).await;
+    async fn wait_for_tool(&self, name: &str) {
+        if self.created_at.elapsed() < FIRST_LIST_TIMEOUT {
+            let _ = timeout_at(self.created_at + FIRST_LIST_TIMEOUT, self.host.wait_for_tool(name)).await;
         }
     }
 
@@ -166,8 +157,7 @@ impl Gateway {
             streams: bounds.shares(bounds.streams),
             tasks: TaskTracker::new(),
             stop: CancellationToken::new(),
-            born: Instant::now(),
-            is_ready: AtomicBool::new(false),
+            created_at: Instant::now(),
             host,
             options,
         }));
@@ -207,7 +197,7 @@ impl Gateway {
         self.0.stop.cancel();
         self.0.memory.clear();
         self.0.tasks.close();
-        if timeout(SHUTDOWN, self.0.tasks.wait()).await.is_err() {
+        if timeout(SHUTDOWN_TIMEOUT, self.0.tasks.wait()).await.is_err() {
             tracing::warn!("some tasks of the gateway did not end in time");
         }
     }

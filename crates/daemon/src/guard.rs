@@ -28,7 +28,7 @@ pub(crate) use self::{
     members::Members,
     unauthenticated::{Connection, Unauthenticated},
 };
-use crate::{error::ApiError, membership::Membership, shares::Full};
+use crate::{error::ApiError, membership::Membership, replicas::FromSibling, shares::Full};
 
 /// The rate limit of requests with a valid token: per second, and as a burst. It is far more than the clients of one
 /// gateway can send.
@@ -38,13 +38,13 @@ const RATE: (u32, u32) = (50_000, 100_000);
 const RATE_UNAUTHENTICATED: (u32, u32) = (5_000, 10_000);
 
 /// How long a client should wait that the guard refuses because it is busy.
-const WAIT: Duration = Duration::from_secs(1);
+const BUSY_RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// The content type of a stream of events.
 const EVENTS: &[u8] = b"text/event-stream";
 
 /// The path prefixes that need a token.
-const PROTECTED: &[&str] = &["/agents", "/api", "/mcp", "/metrics", "/p"];
+const PROTECTED: &[&str] = &["/agents", "/api", "/mcp", "/metrics", "/p", "/t"];
 
 /// The secret that opens the daemon: 256 random bits in hex, made anew for each launch.
 #[derive(Clone)]
@@ -152,7 +152,11 @@ impl Guard {
     }
 
     /// Returns who sends a request, or why it is refused.
-    async fn judge(&self, method: &Method, uri: &Uri, headers: &HeaderMap) -> (Option<Proved>, Option<ApiError>) {
+    async fn judge(
+        &self,
+        (method, uri, headers): (&Method, &Uri, &HeaderMap),
+        from_sibling: Option<FromSibling>,
+    ) -> (Option<Proved>, Option<ApiError>) {
         let proved = match (self.local(uri.path(), headers), &self.members) {
             (Some(local), _) => Ok(Some(local)),
             (None, Some(members)) => {
@@ -166,7 +170,12 @@ impl Guard {
             Err(refused) => (None, Some(refused)),
         };
         let is_known = proved.is_some();
-        let refusal = self.misuse(uri, headers, is_known).or(no_proof).or_else(|| self.unproven(uri, is_known));
+        // The sibling to which a client sent its request has checked this.
+        let misuse = match from_sibling {
+            Some(FromSibling) => None,
+            None => self.misuse(uri, headers, is_known),
+        };
+        let refusal = misuse.or(no_proof).or_else(|| self.unproven(uri, is_known));
         (proved, refusal)
     }
 
@@ -193,9 +202,13 @@ impl Guard {
             );
         }
         // The front door answers some paths to all origins, and checks the origin itself at the others.
-        let is_at_the_door = self.members.is_some() && FrontDoor::is_at(uri.path());
-        if !is_at_the_door && headers.get(ORIGIN).is_some_and(|origin| !self.is_own(origin)) {
-            return Some(ApiError::new(StatusCode::FORBIDDEN, "WRONG_ORIGIN", "pages of other sites may not ask"));
+        let is_at_front_door = self.members.is_some() && FrontDoor::is_at(uri.path());
+        if !is_at_front_door && headers.get(ORIGIN).is_some_and(|origin| !self.is_own(origin)) {
+            return Some(ApiError::new(
+                StatusCode::FORBIDDEN,
+                "WRONG_ORIGIN",
+                "pages of other sites may not send requests",
+            ));
         }
         None
     }
@@ -228,10 +241,11 @@ impl Guard {
 
     /// The `WWW-Authenticate` of a refusal at `path`.
     fn challenge(&self, path: &str, headers: &HeaderMap) -> HeaderValue {
-        let at_door = self.members.as_ref().zip(Endpoint::at(path));
-        let text = at_door.map(|(members, endpoint)| members.challenge(endpoint, headers.contains_key(AUTHORIZATION)));
-        let usual = HeaderValue::from_static("Bearer realm=\"toolrack\"");
-        text.and_then(|text| HeaderValue::from_str(&text).ok()).unwrap_or(usual)
+        let team_endpoint = self.members.as_ref().zip(Endpoint::at(path));
+        let text =
+            team_endpoint.map(|(members, endpoint)| members.challenge(endpoint, headers.contains_key(AUTHORIZATION)));
+        let without_metadata = HeaderValue::from_static("Bearer realm=\"toolrack\"");
+        text.and_then(|text| HeaderValue::from_str(&text).ok()).unwrap_or(without_metadata)
     }
 
     /// Returns the membership of the proved member. Only requests to the control API need it.
@@ -275,21 +289,25 @@ fn limiter((each_second, at_once): (u32, u32)) -> DefaultDirectRateLimiter {
 }
 
 fn too_many(message: &str) -> ApiError {
-    ApiError::new(StatusCode::TOO_MANY_REQUESTS, "TOO_MANY_REQUESTS", message).hint("wait a second").retry_after(WAIT)
+    ApiError::new(StatusCode::TOO_MANY_REQUESTS, "TOO_MANY_REQUESTS", message)
+        .hint("wait a second")
+        .retry_after(BUSY_RETRY_AFTER)
 }
 
 fn too_many_connections(full: Full) -> ApiError {
-    let message = format!("too many connections {}", full.of_whom());
+    let message = format!("too many connections {}", full.whose_use());
     ApiError::new(StatusCode::TOO_MANY_REQUESTS, "TOO_MANY_CONNECTIONS", message)
         .hint("end streams and connections that are not needed (`member_connections` in `[serve]`)")
-        .retry_after(WAIT)
+        .retry_after(BUSY_RETRY_AFTER)
 }
 
 /// Lets a request through, or answers it.
 pub(crate) async fn check(State(guard): State<Arc<Guard>>, mut request: Request, next: Next) -> Response {
     let connection = request.extensions().get::<Arc<Connection>>().cloned();
     let _busy = connection.as_ref().map(Connection::asks);
-    let (proved, refusal) = guard.judge(request.method(), request.uri(), request.headers()).await;
+    let from_sibling = request.extensions().get().copied();
+    let head = (request.method(), request.uri(), request.headers());
+    let (proved, refusal) = guard.judge(head, from_sibling).await;
     let has_room = match (&proved, &connection) {
         (Some(proved), Some(connection)) => connection.is_of(&proved.principal()),
         _ => Ok(()),
@@ -306,10 +324,21 @@ pub(crate) async fn check(State(guard): State<Arc<Guard>>, mut request: Request,
     match proved {
         Some(Proved::Member(proved)) => {
             let refusal = (guard.ended(), guard.challenge(request.uri().path(), request.headers()));
+            if let Some(uri) = for_all_tenants(request.uri()) {
+                *request.uri_mut() = uri;
+            }
             until_the_token_ends(proved, refusal, next.run(request)).await
         }
         _ => next.run(request).await,
     }
+}
+
+/// The address that serves the same to the members of all tenants, if `uri` is that of an endpoint of one tenant. That
+/// the member belongs to this tenant has been checked.
+fn for_all_tenants(uri: &Uri) -> Option<Uri> {
+    let endpoint = Endpoint::at(uri.path())?.for_all_tenants()?;
+    let query = uri.query().map(|query| format!("?{query}")).unwrap_or_default();
+    format!("{endpoint}{query}").parse().ok()
 }
 
 /// The answer to a request of a member, or `refusal` as soon as its token has ended. A stream of events ends with it.

@@ -1,8 +1,9 @@
 //! Toolrack as a service: control API, live events, dashboard, and one MCP endpoint in front of all servers.
 //!
-//! A [`Daemon`] runs one world, and one for each agent that is in use: it loads the configuration, runs it with a
-//! [`Host`](toolrack_host::Host), watches its files, and answers at one address. It does not decide about calls: the
-//! host does, and questions for a user wait in [`Questions`].
+//! A [`Daemon`] answers at one address. It runs a world of its own, and one for each agent, tenant and member that is in
+//! use, and for each session that has servers of its own. A world loads a configuration, runs it with a
+//! [`Host`](toolrack_host::Host), and watches its files. It does not decide about calls: the host does, and questions
+//! for a user wait in [`Questions`].
 //!
 //! | at | there is |
 //! |---|---|
@@ -29,6 +30,14 @@
 //!                 event_log ──► shown          what happened, without secrets, as users see it
 //! ```
 //!
+//! Beside them: `worlds` begins and ends the worlds of `agents`, `tenants`, their members (`tenant_members`) and the
+//! sessions of clients (`session_worlds`). `replicas` forwards a request to the replica that serves its tenant.
+//! `membership` is the member behind a request, `rights` is what each role may do, and `routes` are routes with the
+//! right that they need. `credentials` and `own_servers` are what members give and add, `missing` is what their servers
+//! still lack, and `removals` deletes what removed members leave. `profiles` and `endpoint` are what clients see, and
+//! where. `shares` are tables in which each member may take only a share; `tls`, `streams` and `unread` serve
+//! connections, streams and bodies; `error` is the error of the control API.
+//!
 //! It listens only on this machine by default, and refuses requests without its [`Token`].
 
 mod agents;
@@ -46,6 +55,7 @@ mod own_servers;
 mod profiles;
 mod questions;
 mod removals;
+mod replicas;
 mod rights;
 mod routes;
 mod serve;
@@ -60,16 +70,19 @@ mod unread;
 mod world;
 mod worlds;
 
-pub use api::openapi;
+pub use api::{Metric, MetricKind, MetricValue, Metrics, openapi};
 pub use credentials::{Credentials, CredentialsOf, Given, WorldOf};
 pub use guard::Token;
 pub use own_servers::{AddedServers, OwnServers};
 pub use questions::Questions;
 pub use removals::Forget;
+pub use replicas::{NoIdentity, ReplicaOptions};
 pub use serve::{Admit, Current, Daemon, Options, StartError, Team};
 pub use tls::{Tls, TlsError};
 pub use toolrack_team::NoRandom;
-pub use world::{ChosenModel, Models, NoModel, NoSignIn, Parts, SignInPage, SignIns, Vault, discovery_name};
+pub use world::{
+    ChosenModel, Models, NoModel, NoSignIn, Parts, SignInPage, SignIns, Vault, approval_of, discovery_name,
+};
 pub use worlds::{MakeWorld, NoWorld, WorldParts};
 
 // Compiles the examples of the page that registries show.

@@ -57,7 +57,7 @@ impl<S: Sync> FromRequestParts<S> for Membership {
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, ApiError> {
         parts.extensions.get::<Self>().cloned().ok_or_else(|| {
-            ApiError::new(StatusCode::NOT_FOUND, "NO_TEAM", "you are no member of a team that this daemon serves")
+            ApiError::new(StatusCode::NOT_FOUND, "NO_TEAM", "you are not a member of a team that this daemon serves")
                 .hint("the user of the daemon's machine uses `toolrack team`")
         })
     }

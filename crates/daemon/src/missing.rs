@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, fmt, sync::Arc};
 
-use toolrack_config::{given_in, is_secret_word};
+use toolrack_config::{is_secret_word, user_values_in};
 use toolrack_host::{Principal, ServerName};
 use url::Url;
 
@@ -34,7 +34,7 @@ impl Missing {
         let loaded = self.world.loaded();
         let spec = loaded.desired.get(server).filter(|spec| spec.enabled && self.world.of.runs(spec));
         // Most servers need none, which saves reading the store.
-        let mut needed = spec.map(given_in).unwrap_or_default();
+        let mut needed = spec.map(user_values_in).unwrap_or_default();
         needed.retain(|name| is_secret_word(name));
         if needed.is_empty() {
             return needed;
@@ -71,7 +71,7 @@ impl Missing {
 
     /// Waits until `member` has given `name` for `server`.
     pub(crate) async fn until_given(&self, member: &Principal, server: &str, name: &str) {
-        let mut changes = self.world.given();
+        let mut changes = self.world.value_changes();
         while self.of(member, server).await.contains(name) {
             // Cannot fail, because the world owns the sender.
             if changes.changed().await.is_err() {

@@ -7,8 +7,8 @@ use std::{
     sync::Arc,
 };
 
-use arc_swap::ArcSwap;
 use futures::future::BoxFuture;
+use tokio::sync::watch;
 use toolrack_config::{OwnServer, Request};
 use toolrack_host::{Caller, Desired, Principal, ServerName, egress::Egress};
 
@@ -42,7 +42,7 @@ pub struct OwnServers {
     egress: Egress,
     added: Arc<dyn AddedServers>,
     /// The members who have added a server: checked first, because most members have not.
-    members: ArcSwap<BTreeSet<String>>,
+    members: watch::Sender<BTreeSet<String>>,
 }
 
 impl fmt::Debug for OwnServers {
@@ -67,7 +67,7 @@ impl OwnServers {
     /// # Errors
     /// When the store cannot be read.
     pub async fn new(most: usize, egress: Egress, added: Arc<dyn AddedServers>) -> Result<Self, String> {
-        let members = ArcSwap::from_pointee(added.members().await?);
+        let members = watch::Sender::new(added.members().await?);
         Ok(Self { most, egress, added, members })
     }
 
@@ -83,8 +83,15 @@ impl OwnServers {
 
     /// Whether the member has added any.
     pub(crate) fn has(&self, member: &Principal) -> bool {
-        let members = self.members.load();
+        let members = self.members.borrow();
         !members.is_empty() && members.contains(&member.key())
+    }
+
+    /// Waits until the member has added one.
+    pub(crate) async fn added_by(&self, member: &Principal) {
+        let (key, mut members) = (member.key(), self.members.subscribe());
+        // Cannot fail, because `self` owns the sender.
+        let _ = members.wait_for(|members| members.contains(&key)).await;
     }
 
     /// Returns the servers of the member, by name.
@@ -113,13 +120,9 @@ impl OwnServers {
     }
 
     fn count(&self, member: &Principal, has_any: bool) {
-        self.members.rcu(|members| {
-            let mut members = BTreeSet::clone(members);
-            match has_any {
-                true => members.insert(member.key()),
-                false => members.remove(&member.key()),
-            };
-            members
+        self.members.send_if_modified(|members| match has_any {
+            true => members.insert(member.key()),
+            false => members.remove(&member.key()),
         });
     }
 

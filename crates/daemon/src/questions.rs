@@ -52,7 +52,7 @@ struct Inner {
     /// late answer cannot fit another question.
     mark: u32,
     open: Mutex<Open>,
-    patience: Duration,
+    answer_timeout: Duration,
     /// Gets the events of questions; set once the daemon runs.
     log: OnceLock<Arc<EventLog>>,
     /// The agent to whose world the questions belong, and the event log of the daemon, which gets their events, too.
@@ -83,13 +83,13 @@ struct Waiting {
 /// A question as it is shown.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub(crate) struct Question {
-    /// Names it in an answer.
+    /// Identifies the question in an answer.
     #[schema(example = "q12-5f0c9a3e")]
     pub(crate) id: String,
     /// The agent in whose world it is asked, if another world shows it.
     agent: Option<String>,
     /// The caller of the call that it is about, or in which a server asks; `null` if the caller is not known.
-    caller: Option<Wanting>,
+    caller: Option<CallerView>,
     /// The principal whose call it is about; the user of the machine if that is not known.
     #[serde(skip)]
     principal: Principal,
@@ -105,8 +105,8 @@ pub(crate) struct Question {
 /// Who wants a call.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
 #[schema(title = "Caller")]
-pub(crate) struct Wanting {
-    /// The door: `cli`, a command that a user typed; `daemon`, the control API and the dashboard; `gateway`, an MCP
+pub(crate) struct CallerView {
+    /// The way of the call: `cli`, a command that a user typed; `daemon`, the control API and the dashboard; `gateway`, an MCP
     /// client; `agent`, a model in a conversation; `program`, a program that embeds Toolrack.
     way: String,
     /// The tenant, the subject and the name of the calling principal; `null` for the user of a machine with a single
@@ -128,7 +128,7 @@ pub(crate) struct Wanting {
     agent: Option<String>,
 }
 
-impl From<&Caller> for Wanting {
+impl From<&Caller> for CallerView {
     fn from(caller: &Caller) -> Self {
         let line = |name: Option<&str>| name.map(|name| text::for_line(name).into_owned());
         let principal = caller.principal();
@@ -169,16 +169,16 @@ pub(crate) enum About {
         destructive: bool,
         /// The server's description of the tool.
         description: Option<String>,
-        /// Findings in the definition of the tool, at which a user should look.
+        /// Findings in the definition of the tool, for a user to look at.
         findings: Vec<Finding>,
         /// The longest time for which an answer can be valid: `once`, `session` (until the daemon ends) or `always`.
         lasting: String,
     },
     /// A server wants a form filled in.
     Form {
-        /// Which.
+        /// The name of the server.
         server: String,
-        /// Its words.
+        /// The server's message.
         message: String,
         /// A flat JSON Schema of the fields.
         #[schema(value_type = Object)]
@@ -186,9 +186,9 @@ pub(crate) enum About {
     },
     /// A server wants a URL visited.
     Url {
-        /// Which.
+        /// The name of the server.
         server: String,
-        /// Its words.
+        /// The server's message.
         message: String,
         /// The whole URL; never to be opened without consent.
         url: String,
@@ -202,10 +202,10 @@ pub(crate) struct Answer {
     /// To an approval: `once`, `session`, `always_tool`, `always_server` or `deny`. To any other question: `accept`,
     /// `decline` or `cancel`. An answer is valid for at most the time in `lasting` of its question.
     answer: Word,
-    /// The call runs with these instead.
+    /// To an approval: the arguments with which the call runs instead.
     #[schema(value_type = Option<Object>)]
     arguments: Option<Map<String, Value>>,
-    /// Why not, for the model.
+    /// To an approval with `deny`: the reason, for the model.
     why: Option<String>,
     /// The fields of a form.
     #[schema(value_type = Option<Object>)]
@@ -291,11 +291,11 @@ pub(crate) fn split_prefixed_id(id: &str) -> Option<(&str, &str)> {
 }
 
 impl Questions {
-    /// Starts without questions. A question without an answer within `patience` is declined.
+    /// Starts without questions. A question without an answer within `answer_timeout` is declined.
     #[must_use]
-    pub fn new(patience: Duration) -> Self {
+    pub fn new(answer_timeout: Duration) -> Self {
         let (mark, open) = (rand::rng().random(), Mutex::default());
-        let inner = Inner { mark, open, patience, log: OnceLock::new(), of_agent: OnceLock::new() };
+        let inner = Inner { mark, open, answer_timeout, log: OnceLock::new(), of_agent: OnceLock::new() };
         Self { inner: Arc::new(inner), caller: None, secrets: None }
     }
 
@@ -307,7 +307,7 @@ impl Questions {
     }
 
     /// From now on, `log` gets an event when a question is opened and closed.
-    pub(crate) fn tell(&self, log: Arc<EventLog>) {
+    pub(crate) fn set_log(&self, log: Arc<EventLog>) {
         let _ = self.inner.log.set(log);
     }
 
@@ -383,7 +383,7 @@ impl Questions {
         };
         let asked = self.inner.put(about, (caller, &principal), approval, answer).ok_or(Unanswered::TooMany)?;
         let withdraw = WithdrawOnDrop { inner: &self.inner, number: asked.0, audience: asked.1 };
-        let answer = timeout(self.inner.patience, answered).await;
+        let answer = timeout(self.inner.answer_timeout, answered).await;
         drop(withdraw);
         answer.ok().and_then(Result::ok).ok_or(Unanswered::Late)
     }
@@ -471,11 +471,11 @@ impl Inner {
         let question = Question {
             id: self.id(number),
             agent: None,
-            caller: caller.as_ref().map(Wanting::from),
+            caller: caller.as_ref().map(CallerView::from),
             principal: principal.clone(),
             about,
             asked_at: shown::millis(now),
-            expires_at: shown::millis(now + self.patience),
+            expires_at: shown::millis(now + self.answer_timeout),
         };
         let (shown, audience) = (question.clone(), question.audience());
         open.waiting.insert(number, Waiting { question, approval, answer });
@@ -670,12 +670,12 @@ mod tests {
     #[tokio::test]
     async fn a_question_is_answered_once() {
         let questions = questions();
-        let mut asked = pin!(questions.confirm(question()));
-        assert!(poll!(&mut asked).is_pending());
+        let mut confirmed = pin!(questions.confirm(question()));
+        assert!(poll!(&mut confirmed).is_pending());
         let id = questions.open(&Principal::LOCAL)[0].id.clone();
         assert_eq!(questions.answer(&id, &Principal::LOCAL, answered("once")).await, Ok(()));
         assert_eq!(questions.answer(&id, &Principal::LOCAL, answered("deny")).await, Err(AnswerRefused::Over));
-        assert_eq!(asked.await, Confirmed::Yes);
+        assert_eq!(confirmed.await, Confirmed::Yes);
         assert!(questions.open(&Principal::LOCAL).is_empty());
     }
 
@@ -683,8 +683,8 @@ mod tests {
     async fn a_call_that_ends_takes_its_question_back() {
         let questions = questions();
         {
-            let mut asked = pin!(questions.confirm(question()));
-            assert!(poll!(&mut asked).is_pending());
+            let mut confirmed = pin!(questions.confirm(question()));
+            assert!(poll!(&mut confirmed).is_pending());
             assert_eq!(questions.open(&Principal::LOCAL).len(), 1);
         }
         assert!(questions.open(&Principal::LOCAL).is_empty());
@@ -699,21 +699,21 @@ mod tests {
             ("always_server", Keep::Server, Callers::All),
         ];
         for (word, keep, callers) in words {
-            let mut asked = pin!(questions.confirm(question()));
-            assert!(poll!(&mut asked).is_pending());
+            let mut confirmed = pin!(questions.confirm(question()));
+            assert!(poll!(&mut confirmed).is_pending());
             questions
                 .answer(&questions.open(&Principal::LOCAL)[0].id, &Principal::LOCAL, answered(word))
                 .await
                 .unwrap();
-            assert_eq!(asked.await, Confirmed::Kept { keep, callers, arguments: None });
+            assert_eq!(confirmed.await, Confirmed::Kept { keep, callers, arguments: None });
         }
     }
 
     #[tokio::test]
     async fn an_answer_to_another_kind_of_question_is_not_taken() {
         let questions = questions();
-        let mut asked = pin!(questions.confirm(question()));
-        assert!(poll!(&mut asked).is_pending());
+        let mut confirmed = pin!(questions.confirm(question()));
+        assert!(poll!(&mut confirmed).is_pending());
         let id = questions.open(&Principal::LOCAL)[0].id.clone();
         assert_eq!(questions.answer(&id, &Principal::LOCAL, answered("accept")).await, Err(AnswerRefused::Unfit));
         assert_eq!(questions.open(&Principal::LOCAL).len(), 1);

@@ -17,9 +17,9 @@ use toolrack_store::{RemovedMember, TeamStore};
 use crate::tenants::Tenants;
 
 /// How long the servers of a member may take to end. A value that they store after that stays.
-const PATIENCE: Duration = Duration::from_secs(30);
+const END_TIMEOUT: Duration = Duration::from_secs(30);
 /// The pause after which the daemon tries again to delete a value.
-const AGAIN: Duration = Duration::from_mins(1);
+const RETRY_PAUSE: Duration = Duration::from_mins(1);
 
 /// Deletes the values that a member gave, by the tenant and the [key](toolrack_host::Principal::key) of the member.
 /// Errors are messages for the operator.
@@ -42,7 +42,7 @@ impl Removals {
             tokio::select! {
                 () = ending.cancelled() => return,
                 changed = changes.changed() => if changed.is_err() { return },
-                () = sleep(AGAIN), if !is_done => {}
+                () = sleep(RETRY_PAUSE), if !is_done => {}
             }
         }
     }
@@ -59,6 +59,11 @@ impl Removals {
         let mut is_done = true;
         // The values of a tenant that left the team file wait until it is back.
         for removed in removed.iter().filter(|removed| self.tenants.has(&removed.tenant)) {
+            // The replica that is the home of the tenant does it, before it may have died.
+            if !self.tenants.serves(&removed.tenant).await {
+                is_done = false;
+                continue;
+            }
             if let Err(why) = self.forget(removed).await {
                 tracing::warn!("what a removed member of `{}` gave is deleted later: {why}", removed.tenant);
                 is_done = false;
@@ -70,7 +75,7 @@ impl Removals {
     async fn forget(&self, removed: &RemovedMember) -> Result<(), String> {
         let (tenant, member) = (&removed.tenant, removed.key());
         // A server that still runs could renew its token, and store it again.
-        if timeout(PATIENCE, self.tenants.end_member(tenant, &member)).await.is_err() {
+        if timeout(END_TIMEOUT, self.tenants.end_member(tenant, &member)).await.is_err() {
             tracing::warn!("servers of a removed member of `{tenant}` take long to end");
         }
         (self.forget)(tenant.clone(), member).await?;
@@ -119,7 +124,7 @@ mod tests {
             async move { if fails { Err("the database is locked".to_owned()) } else { Ok(()) } }.boxed()
         });
         let common = that_never_run(Box::new(|_, _| async { Err(broken()) }.boxed()));
-        let tenants = Tenants::new(["acme".to_owned()].into(), common);
+        let tenants = Tenants::new(["acme".to_owned()].into(), common, None);
         (folder, Removals { store, tenants, forget }, deleted)
     }
 
@@ -146,7 +151,7 @@ mod tests {
         assert!(removals.round().await);
         assert_eq!(left(&removals).await, ["bolt"]);
         let common = that_never_run(Box::new(|_, _| async { Err(broken()) }.boxed()));
-        let tenants = Tenants::new(["acme", "bolt"].map(str::to_owned).into(), common);
+        let tenants = Tenants::new(["acme", "bolt"].map(str::to_owned).into(), common, None);
         let removals = Removals { tenants, ..removals };
         assert!(removals.round().await);
         assert!(left(&removals).await.is_empty() && deleted.keys.lock().len() == 2);

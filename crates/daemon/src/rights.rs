@@ -25,7 +25,7 @@ pub(crate) enum Right {
 }
 
 impl Right {
-    /// All that need an identity.
+    /// All rights that need an identity.
     pub(crate) const ALL: [Self; 7] =
         [Self::See, Self::Use, Self::Operate, Self::Audit, Self::Scrape, Self::Administer, Self::Install];
 
@@ -43,7 +43,7 @@ impl Right {
         }
     }
 
-    /// Whether `principal` has it.
+    /// Whether `principal` has this right.
     pub(crate) fn is_of(self, principal: &Principal) -> bool {
         match self {
             Self::Install => principal.is_local(),

@@ -3,9 +3,10 @@
 mod connections;
 mod local;
 mod services;
+mod team;
 
 use std::{
-    collections::BTreeSet,
+    convert::Infallible,
     fmt,
     future::{Future, ready},
     io,
@@ -19,34 +20,39 @@ use axum::{
     Extension, Router,
     extract::{DefaultBodyLimit, Request},
     middleware::{self, Next},
-    response::Response,
+    response::{IntoResponse, Response},
 };
-use futures::future::BoxFuture;
+use futures::future::{BoxFuture, OptionFuture};
 use tokio::{
     net::{TcpListener, TcpSocket, UnixListener, UnixStream},
     time::timeout,
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use toolrack_config::Loaded;
-use toolrack_team::{Authority, FrontDoor};
+use toolrack_team::Authority;
+use tower::{Layer, Service, ServiceBuilder};
 use tower_http::catch_panic::CatchPanicLayer;
 use url::Url;
 
+pub use self::team::Team;
 use self::{
     local::Clients,
-    services::{Services, Site, agents_of, gateway_options, sessions_of, tenants_of},
+    services::{Services, Site, TeamDaemon, agents_of, gateway_options, sessions_of},
+    team::{Served, ThisReplica},
 };
 use crate::{
-    agents, api, dashboard, endpoint,
+    agents,
+    api::{self, Metrics},
+    dashboard, endpoint,
     gateway::Gateway,
     guard,
-    guard::{Guard, Members, Token},
-    removals::{Forget, Removals},
+    guard::{Guard, Token},
+    replicas::{NoIdentity, ReplicaOptions},
     rights::Right,
     routes,
     session_worlds::{self, SessionWorlds},
     shares::PLACES_FOR_ONE,
-    streams, tenant_members, tenants,
+    streams, tenant_members,
     tls::Tls,
     unread,
     world::{Parts, World},
@@ -76,31 +82,11 @@ const IDLE_TIMEOUT: Duration = Duration::from_mins(2);
 const BACKLOG: u32 = 4_096;
 
 /// The pause after a failed accept, which is most likely caused by a lack of file descriptors.
-const REFUSED: Duration = Duration::from_millis(100);
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Decides whether to serve the process at the other end of a connection, and returns the connection if so. It must
 /// return in a bounded time.
 pub type Admit = Arc<dyn Fn(UnixStream) -> BoxFuture<'static, Option<UnixStream>> + Send + Sync>;
-
-/// The team that a daemon serves.
-pub struct Team {
-    /// The ids of its tenants.
-    pub tenants: BTreeSet<String>,
-    /// Finds the member to whom a token belongs. The daemon runs [`Authority::watch`].
-    pub authority: Authority,
-    /// Signs members in, and gives tokens to OAuth clients.
-    pub door: Arc<FrontDoor>,
-    /// Makes the parts of a tenant's world at the first request of one of its members.
-    pub for_tenants: MakeWorld,
-    /// Deletes the values that a removed member gave.
-    pub forget: Forget,
-}
-
-impl fmt::Debug for Team {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Team").field("tenants", &self.tenants).finish_non_exhaustive()
-    }
-}
 
 /// The address of a daemon, and its limits.
 #[derive(Clone, Debug)]
@@ -111,12 +97,18 @@ pub struct Options {
     pub token: Token,
     /// The certificate with which the address speaks TLS. Without one, it speaks HTTP without TLS.
     pub tls: Option<Tls>,
+    /// With this, the daemon is one of several replicas that serve its team.
+    pub replica: Option<ReplicaOptions>,
     /// Names besides the loopback ones that requests may have in `Host`, with a port if it is not the default one.
     pub hosts: Vec<String>,
     /// Whether to listen where other machines can reach it.
     pub remote: bool,
     /// How long running calls may continue at the end.
     pub grace: Duration,
+    /// How long the daemon serves on at the end while `/health` answers 404, so that load balancers send nothing more.
+    /// Then it goes on to answer their checks until the calls under way have ended. Zero, the default, for none of it:
+    /// it refuses connections at once.
+    pub drain: Duration,
     /// How long the world of an agent, a tenant, a member or a session runs without a request.
     pub agent_idle: Duration,
     /// The most sessions of one user that have servers of their own (`share = "session"`). Beyond, the daemon refuses a
@@ -147,9 +139,11 @@ impl Options {
             listen,
             token,
             tls: None,
+            replica: None,
             hosts: Vec::new(),
             remote: false,
             grace: Duration::from_secs(3),
+            drain: Duration::ZERO,
             agent_idle: Duration::from_mins(10),
             session_worlds: MAX_SESSION_WORLDS,
             connections: MAX_CONNECTIONS,
@@ -157,6 +151,16 @@ impl Options {
             unauthenticated: MAX_UNAUTHENTICATED,
             head_timeout: HEAD_TIMEOUT,
             idle_timeout: IDLE_TIMEOUT,
+        }
+    }
+
+    fn connection_bounds(&self) -> connections::Bounds {
+        connections::Bounds {
+            most: self.connections,
+            of_member: self.member_connections.unwrap_or(self.connections / PLACES_FOR_ONE).max(1),
+            unauthenticated: self.unauthenticated,
+            head_timeout: self.head_timeout,
+            idle_timeout: self.idle_timeout,
         }
     }
 }
@@ -175,8 +179,8 @@ impl Current {
 
     /// Returns whether a user stopped the server `name` without changing a file.
     #[must_use]
-    pub fn is_held(&self, name: &str) -> bool {
-        self.0.is_held(name)
+    pub fn is_stopped(&self, name: &str) -> bool {
+        self.0.is_stopped(name)
     }
 
     /// Ready when the daemon begins to end.
@@ -204,6 +208,9 @@ pub enum StartError {
         #[source]
         source: io::Error,
     },
+    /// It cannot prove itself to the other replicas.
+    #[error(transparent)]
+    NoIdentity(#[from] NoIdentity),
 }
 
 /// A daemon that listens. Dropping it before [`Self::run`] only stops listening; the caller has to shut down the host
@@ -219,10 +226,13 @@ pub struct Daemon {
     gateway: Gateway,
     sessions: Option<Arc<SessionWorlds>>,
     local: Option<(UnixListener, Admit)>,
+    metrics: Metrics,
     world: Arc<World>,
     tasks: TaskTracker,
+    replica: Option<ThisReplica>,
     bounds: connections::Bounds,
     grace: Duration,
+    drain: Duration,
 }
 
 impl fmt::Debug for Daemon {
@@ -246,14 +256,9 @@ impl Daemon {
         team: Option<Team>,
         options: Options,
     ) -> Result<Self, StartError> {
-        let Options { listen, token, tls, mut hosts, remote, grace, agent_idle, session_worlds, .. } = options;
-        let bounds = connections::Bounds {
-            most: options.connections,
-            of_member: options.member_connections.unwrap_or(options.connections / PLACES_FOR_ONE).max(1),
-            unauthenticated: options.unauthenticated,
-            head_timeout: options.head_timeout,
-            idle_timeout: options.idle_timeout,
-        };
+        let bounds = options.connection_bounds();
+        let Options { listen, token, tls, mut hosts, remote, agent_idle, session_worlds, replica, .. } = options;
+        let (grace, drain) = (options.grace, options.drain);
         if !remote && !listen.ip().is_loopback() {
             return Err(StartError::Remote(listen));
         }
@@ -261,21 +266,22 @@ impl Daemon {
             io::ErrorKind::AddrInUse => StartError::InUse(listen),
             _ => StartError::Listen { address: listen, source },
         };
+        let replica = replica.map(listening).transpose()?;
         let listener = listener(listen).map_err(refused)?;
         let address = listener.local_addr().map_err(refused)?;
         let base = base_of(address, tls.as_ref(), &hosts);
         hosts.extend(team.iter().map(|team| host_of(team.door.url())));
         let tasks = TaskTracker::new();
         let world = World::start(parts, None, &tasks, CancellationToken::new()).await;
-        let of_team = team.as_ref().map(|team| team.door.url().clone());
+        let team_url = team.as_ref().map(|team| team.door.url().clone());
         let times = Times { idle: agent_idle, grace };
-        let site = Arc::new(Site { hosts, address, of_team, times, session_worlds });
+        let site = Arc::new(Site { hosts, address, team_url, times, session_worlds });
         let gateway = Gateway::new(world.host.clone(), gateway_options(&world, &site));
         let agents = agents_of(&site, &world, for_agents, &tasks);
         let sessions = for_sessions.map(|make| sessions_of(&site, &world, make, &tasks));
         let of_agents = Arc::clone(&agents);
         let others = move |path: &str, token: &str| of_agents.opens(path, token);
-        let mut guard = Guard::new(token.clone(), address, &site.hosts, Box::new(others));
+        let guard = Guard::new(token.clone(), address, &site.hosts, Box::new(others));
         let services = Services {
             world: Arc::clone(&world),
             gateway: gateway.clone(),
@@ -283,36 +289,37 @@ impl Daemon {
             tenant_members: None,
             sessions: sessions.clone(),
         };
-        let pages = dashboard::router().layer(middleware::from_fn(once_applied));
-        let (for_team, team) = match team {
-            Some(Team { tenants, authority, door, for_tenants, forget }) => {
-                let authority = Arc::new(authority);
-                (Some(Arc::clone(&authority)), Some((tenants, authority, door, for_tenants, forget)))
+        let router = own_router(services, team.as_ref().map(|team| Arc::clone(&team.authority)));
+        let Served { router, guard, replica, tenants } = match team {
+            Some(team) => {
+                team.serve(router, guard, &TeamDaemon { site: &site, world: &world, tasks: &tasks }, replica)?
             }
-            None => (None, None),
+            None => Served { router, guard, replica: None, tenants: None },
         };
-        let mut router = ROUTES.clone().merge(pages).layer(middleware::map_request(move |mut request: Request| {
-            services.add_to(request.extensions_mut());
-            if let Some(authority) = &for_team {
-                request.extensions_mut().insert(Arc::clone(authority));
-            }
-            ready(request)
-        }));
-        if let Some((tenants, authority, door, for_tenants, forget)) = team {
-            let tenants = tenants_of(&site, tenants, for_tenants, &world, &tasks);
-            let removals = Removals { store: authority.store().clone(), tenants: Arc::clone(&tenants), forget };
-            tasks.spawn(removals.run(authority.changes(), world.ending.clone()));
-            router = router.layer(middleware::from_fn_with_state(tenants, tenants::of_member)).merge(door.router());
-            tasks.spawn(Arc::clone(&authority).watch(world.ending.clone()));
-            guard = guard.with_team(Members::new(authority, door));
-        }
-        let router = router
-            .layer(CatchPanicLayer::new())
-            .layer(middleware::map_response(streams::passed_on))
+        let for_all = ServiceBuilder::new()
+            .layer(middleware::from_fn(unread::read))
             .layer(middleware::from_fn_with_state(Arc::new(guard), guard::check))
-            .layer(middleware::from_fn(unread::read));
+            .layer(middleware::map_response(streams::passed_on));
+        let router = around(around(router, CatchPanicLayer::new()), for_all);
         let local = None;
-        Ok(Self { listener, address, base, token, tls, router, gateway, sessions, local, world, tasks, bounds, grace })
+        Ok(Self {
+            listener,
+            address,
+            base,
+            token,
+            tls,
+            router,
+            gateway,
+            sessions,
+            local,
+            metrics: Metrics::new(Arc::clone(&world), tenants),
+            world,
+            tasks,
+            replica,
+            bounds,
+            grace,
+            drain,
+        })
     }
 
     /// The address that it listens on.
@@ -340,6 +347,12 @@ impl Daemon {
         Current(Arc::clone(&self.world))
     }
 
+    /// The metrics of the daemon, to pass them on. `/metrics` has the same.
+    #[must_use]
+    pub fn metrics(&self) -> Metrics {
+        self.metrics.clone()
+    }
+
     /// Serves MCP on `socket`, too, as JSON lines without a token, to the processes that `admit` accepts. Without that
     /// check a sandboxed server could use it, because a sandbox does not stop a process from connecting to a socket.
     ///
@@ -351,10 +364,12 @@ impl Daemon {
         Ok(())
     }
 
-    /// Serves until `until` is ready. Then it accepts nothing new, streams end, and calls in flight have
-    /// [`Options::grace`]. The host is not shut down.
+    /// Serves until `until` is ready, and on for [`Options::drain`]. Then it accepts nothing new, streams end, and calls in
+    /// flight have [`Options::grace`]. The host is not shut down.
     pub async fn run(self, until: impl Future<Output = ()>) {
-        let Self { listener, tls, router, gateway, sessions, local, world, tasks, bounds, grace, .. } = self;
+        let Self {
+            listener, tls, router, gateway, sessions, local, world, tasks, replica, bounds, grace, drain, ..
+        } = self;
         let ending = world.ending.clone();
         if let Some(local) = local {
             let (clients, within) = (Clients { gateway: gateway.clone(), sessions }, tasks.clone());
@@ -365,19 +380,28 @@ impl Daemon {
             });
         }
         let acceptor = tls.as_ref().map(Tls::acceptor);
-        let mut serving = pin!(connections::serve(listener, acceptor, router, bounds, ending.clone()));
+        let (siblings, joined) = replica.map(|replica| replica.join(&router, &ending)).unzip();
+        let siblings = OptionFuture::from(siblings);
+        let at_the_end = (!drain.is_zero()).then(api::of_an_end);
+        let clients = connections::serve(listener, acceptor, (router, at_the_end), bounds, ending.clone());
+        let mut serving = pin!(async { tokio::join!(clients, siblings) });
         let ended = tokio::select! {
-            () = &mut serving => true,
+            _ = &mut serving => true,
             () = until => false,
         };
+        world.draining.cancel();
+        let ended = ended || (!drain.is_zero() && timeout(drain, &mut serving).await.is_ok());
         ending.cancel();
         // Ends the connections last, because the gateway still reports abandoned calls to its clients on them.
         if !ended && timeout(grace, &mut serving).await.is_err() {
-            tracing::warn!("calls that were in flight for {} s more were given up", grace.as_secs_f64());
+            tracing::warn!("gave up calls that were still in flight after {} s", grace.as_secs_f64());
         }
         gateway.shutdown().await;
         tasks.close();
         tasks.wait().await;
+        if let Some(joined) = joined {
+            joined.leave().await;
+        }
     }
 }
 
@@ -393,6 +417,14 @@ fn listener(address: SocketAddr) -> io::Result<TcpListener> {
     socket.listen(BACKLOG)
 }
 
+/// Listens at the address for the siblings of a replica.
+fn listening(options: ReplicaOptions) -> Result<(ReplicaOptions, TcpListener), StartError> {
+    let refused = |source| StartError::Listen { address: options.listen, source };
+    let listener = listener(options.listen).map_err(refused)?;
+    let listen = listener.local_addr().map_err(refused)?;
+    Ok((ReplicaOptions { listen, ..options }, listener))
+}
+
 /// The beginning of the URLs of a daemon. A certificate is for a name, not for an address.
 fn base_of(address: SocketAddr, tls: Option<&Tls>, hosts: &[String]) -> String {
     match (tls, hosts.first()) {
@@ -405,14 +437,38 @@ fn base_of(address: SocketAddr, tls: Option<&Tls>, hosts: &[String]) -> String {
 /// The routes of every world. All share them, because each member of a team may have a world: what differs is in the
 /// extensions of a request, where [`Services`] puts it.
 static ROUTES: LazyLock<Router> = LazyLock::new(|| {
-    api::router()
-        .merge(agents::router())
-        .merge(endpoints())
-        .layer(middleware::from_fn(session_worlds::to_session_world))
-        .layer(middleware::from_fn(tenant_members::to_member_world))
-        .layer(middleware::from_fn(once_applied))
+    let for_all = ServiceBuilder::new()
         .layer(DefaultBodyLimit::max(MAX_BODY))
+        .layer(middleware::from_fn(once_applied))
+        .layer(middleware::from_fn(tenant_members::to_member_world))
+        .layer(middleware::from_fn(session_worlds::to_session_world));
+    around(api::router().merge(agents::router()).merge(endpoints()), for_all)
 });
+
+/// The routes of the daemon's own world: the control API, the MCP endpoint and the dashboard.
+fn own_router(services: Services, authority: Option<Arc<Authority>>) -> Router {
+    let pages = dashboard::router().layer(middleware::from_fn(once_applied));
+    let with_services = middleware::map_request(move |mut request: Request| {
+        services.add_to(request.extensions_mut());
+        if let Some(authority) = &authority {
+            request.extensions_mut().insert(Arc::clone(authority));
+        }
+        ready(request)
+    });
+    around(ROUTES.clone().merge(pages), with_services)
+}
+
+/// Puts `layer` around the whole of `router`. [`Router::layer`] would put it around each route, and a request copies all
+/// layers of its route.
+fn around<L>(router: Router, layer: L) -> Router
+where
+    L: Layer<Router>,
+    L::Service: Service<Request, Error = Infallible> + Clone + Send + Sync + 'static,
+    <L::Service as Service<Request>>::Response: IntoResponse,
+    <L::Service as Service<Request>>::Future: Send,
+{
+    Router::new().fallback_service(layer.layer(router))
+}
 
 /// Delays every answer, except to monitors, until the first configuration has been applied. Otherwise a client could
 /// mistake a daemon that is still loading for one without servers.
@@ -435,4 +491,38 @@ fn endpoints() -> Router {
 fn host_of(url: &Url) -> String {
     let host = url.host_str().unwrap_or_default();
     url.port().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::{body::Body, routing::get};
+    use http::{Method, StatusCode};
+    use tower::ServiceExt as _;
+
+    use super::*;
+
+    /// Marks each answer, and how it came about.
+    async fn marked(request: Request, next: Next) -> Response {
+        let mut answer = next.run(request).await;
+        let so_far = answer.headers().get("layers").and_then(|value| value.to_str().ok()).unwrap_or_default();
+        let value = format!("{so_far}x").parse().unwrap();
+        answer.headers_mut().insert("layers", value);
+        answer
+    }
+
+    #[tokio::test]
+    async fn a_layer_around_a_router_sees_each_answer_once_whether_a_route_gave_it_or_not() {
+        let inner = Router::new().route("/a", get(async || "a")).fallback(async || StatusCode::GONE);
+        let outer = around(inner, middleware::from_fn(marked)).merge(Router::new().route("/b", get(async || "b")));
+        let ask = async |method: Method, path: &str| {
+            let request = Request::builder().method(method).uri(path).body(Body::empty()).unwrap();
+            let answer = outer.clone().oneshot(request).await.unwrap();
+            (answer.status().as_u16(), answer.headers().get("layers").cloned())
+        };
+        let once = Some(http::HeaderValue::from_static("x"));
+        assert_eq!(ask(Method::GET, "/a").await, (200, once.clone()));
+        assert_eq!(ask(Method::POST, "/a").await, (405, once.clone()));
+        assert_eq!(ask(Method::GET, "/c").await, (410, once), "the fallback of the inner router");
+        assert_eq!(ask(Method::GET, "/b").await, (200, None), "a router that is merged later has no part in it");
+    }
 }

@@ -27,10 +27,10 @@ use crate::{
     rights::Right,
     tenant_members::is_below,
     world::World,
-    worlds::{Common, InUse, Most, Worlds},
+    worlds::{Common, InUse, WorldBound, Worlds},
 };
 
-/// The paths at which sessions begin and go on.
+/// The paths of requests that begin a session or belong to one.
 const SESSION_PATHS: [&str; 2] = [endpoint::ALL, "/p"];
 
 /// Between the id of a world and the id of a session in it.
@@ -42,24 +42,24 @@ pub(crate) struct SessionWorlds {
     worlds: Arc<Worlds>,
 }
 
-/// The bound of the sessions with a world, for one user.
-pub(crate) fn most(worlds: usize) -> Most {
+/// The bound on the sessions with a world, for one user.
+pub(crate) fn bound(worlds: usize) -> WorldBound {
     let refusal = |most| {
         let message = format!("{most} sessions with servers of their own are open already (session_worlds)");
         ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "TOO_MANY_WORLDS", message)
             .hint("end sessions that are not needed, or raise `session_worlds` in `[serve]`")
     };
-    Most { worlds, refusal }
+    WorldBound { worlds, refusal }
 }
 
-/// Ends a world when it is dropped.
-struct End {
+/// Ends a world when it is dropped, if that is due.
+struct EndOnDrop {
     id: String,
     worlds: Arc<Worlds>,
     is_due: bool,
 }
 
-impl Drop for End {
+impl Drop for EndOnDrop {
     fn drop(&mut self) {
         if self.is_due {
             self.worlds.stop(&self.id);
@@ -68,22 +68,22 @@ impl Drop for End {
 }
 
 /// A connection to the socket, which is a session: its world ends with it.
-pub(crate) struct OfConnection {
+pub(crate) struct ConnectionSession {
     gateway: Gateway,
-    end: End,
+    end: EndOnDrop,
     _in_use: InUse,
 }
 
-impl OfConnection {
+impl ConnectionSession {
     /// The gateway to the servers of the session.
     pub(crate) fn gateway(&self) -> &Gateway {
         &self.gateway
     }
 }
 
-impl fmt::Debug for OfConnection {
+impl fmt::Debug for ConnectionSession {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("OfConnection").field("id", &self.end.id).finish_non_exhaustive()
+        f.debug_struct("ConnectionSession").field("id", &self.end.id).finish_non_exhaustive()
     }
 }
 
@@ -100,21 +100,21 @@ impl SessionWorlds {
     /// Begins the session of a connection; `None` when no server runs once for each session.
     ///
     /// # Errors
-    /// Why its world cannot begin.
-    pub(crate) async fn of_connection(&self) -> Result<Option<OfConnection>, ApiError> {
+    /// The reason why its world cannot begin.
+    pub(crate) async fn of_connection(&self) -> Result<Option<ConnectionSession>, ApiError> {
         if !self.are_needed() {
             return Ok(None);
         }
         let end = self.new_world();
         let in_use = self.worlds.enter(&end.id, None)?;
         let gateway = in_use.gateway().await?;
-        Ok(Some(OfConnection { gateway, end, _in_use: in_use }))
+        Ok(Some(ConnectionSession { gateway, end, _in_use: in_use }))
     }
 
-    /// An id for a new world, which ends when the answer is dropped: when the session does not begin after all.
-    fn new_world(&self) -> End {
+    /// Returns the id of a new world. Dropping it ends that world, which is right when its session could not begin.
+    fn new_world(&self) -> EndOnDrop {
         let id = format!("{:016x}", rand::rng().random::<u64>());
-        End { id, worlds: Arc::clone(&self.worlds), is_due: true }
+        EndOnDrop { id, worlds: Arc::clone(&self.worlds), is_due: true }
     }
 
     /// Whether a server of the user runs once for each session.
@@ -127,8 +127,8 @@ impl SessionWorlds {
     /// Lets the user's world answer `request`, or a new world if a session begins with it.
     async fn begin(&self, request: Request, next: Next) -> Response {
         let (parts, body) = request.into_parts();
-        let most = Bounds::default().body_bytes;
-        let Ok(body) = to_bytes(body, most).await else { return too_large(most).into_response() };
+        let max_bytes = Bounds::default().body_bytes;
+        let Ok(body) = to_bytes(body, max_bytes).await else { return ApiError::too_large(max_bytes).into_response() };
         let request = Request::from_parts(parts, Body::from(Bytes::clone(&body)));
         if !begins_session(&body) {
             return next.run(request).await;
@@ -154,11 +154,6 @@ impl SessionWorlds {
         }
         response
     }
-}
-
-fn too_large(most: usize) -> ApiError {
-    let message = format!("the message was cut off, or is larger than {most} bytes (body_bytes)");
-    ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, "TOO_LARGE", message)
 }
 
 /// Returns the id of the world, and the id of the session in that world, from the id that the client has; `None` for a

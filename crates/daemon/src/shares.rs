@@ -1,4 +1,4 @@
-//! Bounded tables of which each member of a team has only a share.
+//! Bounded tables in which each member of a team may take only a share of the places.
 //!
 //! An entry of such a table holds its [`Place`], which only [`Shares::take`] gives. So a table cannot grow beyond its
 //! bound, one member cannot fill it, and a place is free again as soon as its entry is dropped. The user of the machine
@@ -13,7 +13,7 @@ use std::{
 use parking_lot::Mutex;
 use toolrack_host::Principal;
 
-/// One member of a team may take one eighth of the places, unless a setting says otherwise.
+/// Unless a setting says otherwise, one member of a team may take at most an eighth of the places.
 pub(crate) const PLACES_FOR_ONE: usize = 8;
 
 /// The places of one table. Clones share them.
@@ -22,8 +22,8 @@ pub(crate) struct Shares(Arc<Table>);
 
 #[derive(Debug)]
 struct Table {
-    most: usize,
-    most_of_member: usize,
+    places: usize,
+    max_per_member: usize,
     taken: Mutex<Taken>,
 }
 
@@ -33,7 +33,7 @@ struct Taken {
     by: HashMap<Owner, usize>,
 }
 
-/// A principal, whatever its role, groups and membership are at the time.
+/// A principal, compared without its current role, groups and membership.
 #[derive(Clone, Debug)]
 struct Owner(Principal);
 
@@ -68,8 +68,8 @@ pub(crate) enum Full {
 }
 
 impl Full {
-    /// Returns whose use reached the bound, for a message: "too many calls of this member".
-    pub(crate) fn of_whom(self) -> &'static str {
+    /// Names in a message those whose use has reached the bound: "too many calls of this member".
+    pub(crate) fn whose_use(self) -> &'static str {
         match self {
             Self::Share => "of this member",
             Self::Table => "of all clients",
@@ -78,9 +78,9 @@ impl Full {
 }
 
 impl Shares {
-    /// Creates a table of `most` places; a member of a team takes at most `most_of_member` of them.
-    pub(crate) fn new(most: usize, most_of_member: usize) -> Self {
-        Self(Arc::new(Table { most, most_of_member, taken: Mutex::default() }))
+    /// Creates a table of `places` places; a member of a team takes at most `max_per_member` of them.
+    pub(crate) fn new(places: usize, max_per_member: usize) -> Self {
+        Self(Arc::new(Table { places, max_per_member, taken: Mutex::default() }))
     }
 
     /// Takes a place for `principal`.
@@ -91,10 +91,10 @@ impl Shares {
         let owner = Owner(principal.clone());
         let mut taken = self.0.taken.lock();
         let of_owner = taken.by.get(&owner).copied().unwrap_or_default();
-        if !principal.is_local() && of_owner >= self.0.most_of_member {
+        if !principal.is_local() && of_owner >= self.0.max_per_member {
             return Err(Full::Share);
         }
-        if taken.all >= self.0.most {
+        if taken.all >= self.0.places {
             return Err(Full::Table);
         }
         taken.all += 1;

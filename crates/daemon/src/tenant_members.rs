@@ -16,7 +16,7 @@ use crate::{
     error::ApiError,
     guard,
     world::World,
-    worlds::{Common, Most, Worlds},
+    worlds::{Common, WorldBound, Worlds},
 };
 
 /// The paths that the member's own world answers. The tenant's world answers all others.
@@ -74,7 +74,8 @@ impl TenantMembers {
         if !loaded.desired.values().any(is_of_some) && !has_added() {
             return false;
         }
-        // Shared servers are started and stopped in the tenant's world, where they run. Only who has them uses them.
+        // Shared servers are started and stopped in the tenant's world, where they run. The member's world answers what
+        // only reads or uses one, because it knows which of them the member has.
         let Some(rest) = path.strip_prefix("/api/v1/servers/") else { return true };
         let mut parts = rest.split('/');
         let (name, part) = (parts.next().unwrap_or_default(), parts.next());
@@ -86,18 +87,18 @@ impl TenantMembers {
     /// Lets the world of `member` answer.
     async fn answer(&self, member: &Principal, request: Request) -> Response {
         let (own, key) = (member.key(), key_of(member));
-        // The member had another role or other groups then, and perhaps other servers.
+        // Worlds of the member's earlier role and groups may have other servers.
         self.worlds.stop_where(|id| is_of(id, &own) && id != key);
         self.worlds.answer(&key, request).await
     }
 }
 
 /// The most worlds of members at once, in one tenant.
-pub(crate) const MOST: Most = Most {
+pub(crate) const MAX_WORLDS: WorldBound = WorldBound {
     worlds: 1_000,
     refusal: |most| {
         let message = format!("{most} members of the tenant use servers of their own already");
-        ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "TOO_MANY_WORLDS", message).hint("try again in some minutes")
+        ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "TOO_MANY_WORLDS", message).hint("try again in a few minutes")
     },
 };
 

@@ -13,24 +13,61 @@ use axum::{
 use crate::{
     error::ApiError,
     guard,
-    worlds::{Common, Worlds},
+    replicas::{FromSibling, Replicas, Routed, not_here},
+    world::World,
+    worlds::{Common, Unread, Worlds},
 };
 
 /// The tenants of a team.
 pub(crate) struct Tenants {
     ids: BTreeSet<String>,
     worlds: Arc<Worlds>,
+    /// The replicas that share them; `None` if this daemon serves all of them.
+    replicas: Option<Arc<Replicas>>,
 }
 
 impl Tenants {
     /// The tenants `ids`.
-    pub(crate) fn new(ids: BTreeSet<String>, common: Common) -> Arc<Self> {
-        Arc::new(Self { ids, worlds: Worlds::new(common) })
+    pub(crate) fn new(ids: BTreeSet<String>, common: Common, replicas: Option<Arc<Replicas>>) -> Arc<Self> {
+        Arc::new(Self { ids, worlds: Worlds::new(common), replicas })
     }
 
     /// Whether the team file has this tenant.
     pub(crate) fn has(&self, tenant: &str) -> bool {
         self.ids.contains(tenant)
+    }
+
+    /// Whether this daemon serves the tenant, which may have its home at another replica.
+    pub(crate) async fn serves(&self, tenant: &str) -> bool {
+        match &self.replicas {
+            Some(replicas) => replicas.is_home_of(tenant).await,
+            None => true,
+        }
+    }
+
+    /// The worlds of tenants that have begun and not ended, by the ids of the tenants.
+    pub(crate) fn running(&self) -> Vec<(String, Arc<World>)> {
+        self.worlds.all()
+    }
+
+    /// Ends the worlds of all tenants, and waits until their servers have ended.
+    pub(crate) async fn end_all(&self) {
+        self.worlds.end_where(|_| true).await;
+    }
+
+    /// Lets the world of `tenant` answer, here or at the home of the tenant.
+    async fn answer(&self, tenant: &str, request: Request) -> Response {
+        let request = match &self.replicas {
+            Some(replicas) => match replicas.route(tenant, request).await {
+                Routed::Here(request) => request,
+                Routed::Answered(response) => return response,
+            },
+            None => request,
+        };
+        let is_of_sibling = request.extensions().get::<FromSibling>().is_some();
+        let response = self.worlds.answer(tenant, request).await;
+        // The sibling waits for the next home, and sends the request there.
+        if is_of_sibling && response.extensions().get::<Unread>().is_some() { not_here() } else { response }
     }
 
     /// Ends the world of the member of `tenant` with this key, and waits until its servers have ended.
@@ -51,7 +88,7 @@ pub(crate) async fn of_member(State(tenants): State<Arc<Tenants>>, request: Requ
             if !tenants.ids.contains(tenant) {
                 return no_tenant(tenant).into_response();
             }
-            tenants.worlds.answer(tenant, request).await
+            tenants.answer(tenant, request).await
         }
         _ => next.run(request).await,
     }
@@ -76,7 +113,7 @@ mod tests {
     /// of tenants do not begin.
     async fn status(by: Option<Principal>, path: &str) -> u16 {
         let ids = ["acme".to_owned()].into();
-        let tenants = Tenants::new(ids, that_never_run(Box::new(|_, _| async { Err(broken()) }.boxed())));
+        let tenants = Tenants::new(ids, that_never_run(Box::new(|_, _| async { Err(broken()) }.boxed())), None);
         let router = Router::new().fallback(any(|| async { "own" })).layer(from_fn_with_state(tenants, of_member));
         let mut request = Request::get(path).body(Body::empty()).unwrap();
         if let Some(by) = by {
@@ -96,6 +133,23 @@ mod tests {
             assert_eq!(status(of("gone"), path).await, 403, "{path}: the team file has no such tenant any more");
             assert_eq!(status(Some(Principal::LOCAL), path).await, 200, "{path}");
         }
+    }
+
+    #[tokio::test]
+    async fn a_sibling_may_send_a_request_elsewhere_that_a_world_which_ends_has_not_read() {
+        let never = that_never_run(Box::new(|_, _| std::future::pending().boxed()));
+        let tenants = Tenants::new(["acme".to_owned()].into(), never, None);
+        let mut forwarded = Request::new(Body::empty());
+        forwarded.extensions_mut().insert(FromSibling);
+        let stop = async {
+            while !tenants.worlds.is_running("acme") {
+                tokio::task::yield_now().await;
+            }
+            tenants.worlds.stop("acme");
+        };
+        let own = tenants.answer("acme", Request::new(Body::empty()));
+        let (own, forwarded, ()) = tokio::join!(own, tenants.answer("acme", forwarded), stop);
+        assert_eq!((own.status().as_u16(), forwarded.status().as_u16()), (503, 421));
     }
 
     #[tokio::test]

@@ -28,7 +28,7 @@ use tokio::{sync::oneshot, time::timeout};
 const MAX_BYTES: usize = 64 * 1024;
 
 /// How long they may take.
-const PATIENCE: Duration = Duration::from_secs(1);
+const READ_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Reads the rest of each request's body before it passes on the answer. If the rest is too long or too late, the
 /// answer says that the connection closes.
@@ -43,7 +43,7 @@ pub(crate) async fn read(request: Request, next: Next) -> Response {
         request.map(|body| Body::from_stream(Lent { stream: Some(body.into_data_stream()), back: Some(back) }));
     let mut response = next.run(request).await;
     if let Ok(rest) = returned.try_recv()
-        && !timeout(PATIENCE, ends(rest)).await.unwrap_or(false)
+        && !timeout(READ_TIMEOUT, ends(rest)).await.unwrap_or(false)
     {
         response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
     }

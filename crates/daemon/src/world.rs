@@ -20,21 +20,21 @@ use futures::future::BoxFuture;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use toolrack_agent::{Limits, Model};
-use toolrack_config::{Environment, Interpolate, Loaded, Problem, Request};
+use toolrack_config::{Environment, Interpolate, Loaded, Problem, Request, Watcher};
 use toolrack_host::{Desired, Host, Principal, ServerName};
 use toolrack_store::{Approval, Store, StoreError};
-use toolrack_team::TenantQuotas;
+use toolrack_team::{TenantQuotas, audit_export::AuditExportStatus};
 
-pub use self::{
-    edits::Vault,
-    sign_ins::{NoSignIn, SignInPage, SignIns},
-};
 pub(crate) use self::{
     edits::{Added, Additions, Change, EditFailed},
     named::NotBegun,
     sign_ins::{PasteRefused, SigningIn},
     tally::{Recent, Tally},
     under_way::{Running, UnderWay, Work},
+};
+pub use self::{
+    edits::{Vault, approval_of},
+    sign_ins::{NoSignIn, SignInPage, SignIns},
 };
 use self::{
     findings_cache::FindingsCache,
@@ -55,6 +55,8 @@ pub struct Parts {
     pub host: Host,
     /// The request to load the configuration, at the start and at each reload.
     pub request: Request,
+    /// Watches the files of the configuration.
+    pub watcher: Watcher,
     /// The environment, which names the places of other programs' configurations.
     pub environment: Environment,
     /// Approvals, conversations, logs. Without a store, no entry of a project runs.
@@ -77,7 +79,7 @@ pub struct Parts {
     pub credentials: CredentialsOf,
     /// The servers that members of a tenant add for themselves; `None` in other worlds.
     pub own_servers: Option<Arc<OwnServers>>,
-    /// Called with each world just before it is applied.
+    /// Called with each configuration just before the world applies it.
     pub before_applying: Box<dyn Fn(&Loaded) + Send + Sync>,
 }
 
@@ -144,6 +146,9 @@ pub(crate) type OfMember = Box<dyn Fn(String) -> BoxFuture<'static, ()> + Send +
 /// Finds the worlds of the sessions that run now.
 pub(crate) type WorldsOfSessions = Box<dyn Fn() -> Vec<Arc<World>> + Send + Sync>;
 
+/// Finds the worlds of the agents that run now, by the ids of the agents.
+pub(crate) type WorldsOfAgents = Box<dyn Fn() -> Vec<(String, Arc<World>)> + Send + Sync>;
+
 /// The state that everything in the daemon reads. One task changes it ([`keeper`]); readers never wait.
 pub(crate) struct World {
     pub(crate) host: Host,
@@ -155,7 +160,7 @@ pub(crate) struct World {
     pub(crate) questions: Questions,
     pub(crate) log: Arc<EventLog>,
     pub(crate) tally: Tally,
-    /// Findings in the definitions of tools, at which a user should look.
+    /// Findings in the definitions of tools, for a user to look at.
     pub(crate) findings_cache: FindingsCache,
     pub(crate) quotas: TenantQuotas,
     pub(crate) models: Models,
@@ -166,6 +171,12 @@ pub(crate) struct World {
     pub(crate) members: OnceLock<MemberWorlds>,
     /// Finds the worlds of its sessions, if it has any.
     pub(crate) sessions: OnceLock<WorldsOfSessions>,
+    /// Finds the worlds of its agents, if it has any.
+    pub(crate) agents: OnceLock<WorldsOfAgents>,
+    /// How the export of the audit logs goes on, in the world of a daemon that exports those of its team.
+    pub(crate) audit_export: OnceLock<Arc<AuditExportStatus>>,
+    /// Cancelled when load balancers should send nothing more, which may be before the world is `ending`.
+    pub(crate) draining: CancellationToken,
     /// The servers that members add for themselves; present in the world of a tenant and in the worlds of its members.
     pub(crate) own_servers: Option<Arc<OwnServers>>,
     /// Tasks that run beside requests.
@@ -177,14 +188,14 @@ pub(crate) struct World {
     loaded: ArcSwap<Loaded>,
     /// Why the current files are rejected.
     rejected: ArcSwap<Vec<Problem>>,
-    /// Whether the first world has been applied.
+    /// Whether the first configuration has been applied.
     applied: watch::Sender<bool>,
     /// Notifies when the user gives or takes back a value.
-    given: watch::Sender<()>,
+    values_changed: watch::Sender<()>,
     /// The profiles, which decide what groups of clients see.
     pub(crate) profiles: Profiles,
     /// The servers that the user has stopped although they are configured to run.
-    held: ArcSwap<BTreeSet<String>>,
+    stopped: ArcSwap<BTreeSet<String>>,
     orders: mpsc::Sender<Order>,
 }
 
@@ -197,7 +208,7 @@ impl fmt::Debug for World {
 /// Why the configuration was not reloaded.
 #[derive(Debug)]
 pub(crate) enum NotReloaded {
-    /// It cannot be used, for these reasons; the old world stays.
+    /// The files cannot be used, for these reasons; the old configuration stays.
     Rejected(Vec<Problem>),
     /// The daemon is ending: no task takes orders any more.
     Ending,
@@ -216,6 +227,7 @@ impl World {
         let Parts {
             host,
             request,
+            watcher,
             environment,
             store,
             secrets,
@@ -229,8 +241,8 @@ impl World {
             own_servers,
             before_applying,
         } = parts;
-        let log = Arc::new(EventLog::new(Arc::clone(&secrets), of.room_for_events()));
-        questions.tell(Arc::clone(&log));
+        let log = Arc::new(EventLog::new(Arc::clone(&secrets), of.event_log_capacity()));
+        questions.set_log(Arc::clone(&log));
         let (orders, inbox) = mpsc::channel(16);
         let (events, counts) = (host.events(), tally::Counts::default());
         // Subscribe before taking the configuration over, so that no change goes unnoticed.
@@ -238,7 +250,7 @@ impl World {
         let wanted = with_own(&request, own_servers.as_deref(), &of).await;
         let loaded = match &base {
             Some(base) if wanted.of_member.is_empty() => base.world.loaded(),
-            _ => Arc::new(first(&wanted, store.as_ref()).await),
+            _ => Arc::new(load_first(&wanted, store.as_ref()).await),
         };
         let world = Arc::new(Self {
             host,
@@ -258,6 +270,9 @@ impl World {
             credentials,
             members: OnceLock::new(),
             sessions: OnceLock::new(),
+            agents: OnceLock::new(),
+            audit_export: OnceLock::new(),
+            draining: CancellationToken::new(),
             own_servers,
             tasks: tasks.clone(),
             under_way: UnderWay::default(),
@@ -266,23 +281,23 @@ impl World {
             loaded: ArcSwap::new(loaded),
             rejected: ArcSwap::default(),
             applied: watch::Sender::new(false),
-            given: watch::Sender::new(()),
+            values_changed: watch::Sender::new(()),
             profiles: Profiles::default(),
-            held: ArcSwap::default(),
+            stopped: ArcSwap::default(),
             orders,
         });
         tasks.spawn(tally::listen(Arc::clone(&world), events, counts));
-        let keeper = Keeper::new(Arc::clone(&world), base, inbox, before_applying);
+        let keeper = Keeper::new(Arc::clone(&world), base, &watcher, inbox, before_applying);
         tasks.spawn(keeper.run());
         world
     }
 
-    /// Whether the first world has been applied, as far as it can be used.
+    /// Whether the first configuration has been applied, as far as it can be used.
     pub(crate) fn is_applied(&self) -> bool {
         *self.applied.borrow()
     }
 
-    /// Waits until the first world has been applied, or everything ends.
+    /// Waits until the first configuration has been applied, or the world ends.
     pub(crate) async fn once_applied(&self) {
         // A fast path: every request calls this, and nearly none has to wait.
         if self.is_applied() {
@@ -320,7 +335,7 @@ impl World {
         self.loaded.load().desired.get(server).map_or_else(operates, |spec| spec.is_for(principal))
     }
 
-    /// Whether the server of this name is of one person: what it writes has nothing of others.
+    /// Whether the server of this name runs for one user alone, so that what it writes is about no other user.
     pub(crate) fn is_of_one(&self, server: &str) -> bool {
         matches!(self.of, WorldOf::Machine | WorldOf::Session(None)) || self.runs_for_one_member(server)
     }
@@ -332,24 +347,24 @@ impl World {
     }
 
     /// Returns whether a user stopped the server `name`.
-    pub(crate) fn is_held(&self, name: &str) -> bool {
-        self.held.load().contains(name)
+    pub(crate) fn is_stopped(&self, name: &str) -> bool {
+        self.stopped.load().contains(name)
     }
 
-    /// The servers that a person stopped.
-    pub(crate) fn held_names(&self) -> Arc<BTreeSet<String>> {
-        self.held.load_full()
+    /// The servers that a user stopped.
+    pub(crate) fn stopped_names(&self) -> Arc<BTreeSet<String>> {
+        self.stopped.load_full()
     }
 
     /// Stops `name`, or lets it run again, without changing a file.
-    pub(crate) async fn hold(&self, name: &str, hold: bool) -> Result<(), NotReloaded> {
-        self.order(|done| Order::Hold { name: name.to_owned(), hold, done }).await
+    pub(crate) async fn set_stopped(&self, name: &str, is_stopped: bool) -> Result<(), NotReloaded> {
+        self.order(|done| Order::SetStopped { name: name.to_owned(), is_stopped, done }).await
     }
 
     /// Reads the configuration again, and applies it.
     ///
     /// # Errors
-    /// When the files cannot be used. The old world stays.
+    /// When the files cannot be used. The old configuration stays.
     pub(crate) async fn reload(&self) -> Result<(), NotReloaded> {
         self.order(Order::Reload).await
     }
@@ -369,8 +384,8 @@ impl World {
     }
 
     /// Returns a receiver that notices each value that the user of this world gives or takes back.
-    pub(crate) fn given(&self) -> watch::Receiver<()> {
-        self.given.subscribe()
+    pub(crate) fn value_changes(&self) -> watch::Receiver<()> {
+        self.values_changed.subscribe()
     }
 
     /// Restarts `servers`, also those of its sessions, because a value that they need has changed.
@@ -378,10 +393,10 @@ impl World {
         let of_sessions = self.sessions.get().map(|running| running()).unwrap_or_default();
         for world in of_sessions.iter().map(|world| &**world).chain([self]) {
             for server in servers {
-                // A server that was removed meanwhile has nothing to end.
+                // This fails for a server that was removed meanwhile, which needs no restart.
                 let _ = world.host.reconnect(server);
             }
-            world.given.send_replace(());
+            world.values_changed.send_replace(());
         }
     }
 
@@ -394,8 +409,8 @@ impl World {
     fn desired(&self) -> Desired {
         let mut desired = self.loaded.load().desired.clone();
         desired.retain(|_, spec| self.of.runs(spec));
-        let held = self.held.load();
-        for (_, spec) in desired.iter_mut().filter(|(name, _)| held.contains(name.as_str())) {
+        let stopped = self.stopped.load();
+        for (_, spec) in desired.iter_mut().filter(|(name, _)| stopped.contains(name.as_str())) {
             spec.enabled = false;
         }
         desired
@@ -403,7 +418,7 @@ impl World {
 }
 
 /// Loads the first configuration. It counts even if it has errors, because there is no older one to keep.
-async fn first(request: &Request, store: Option<&Store>) -> Loaded {
+async fn load_first(request: &Request, store: Option<&Store>) -> Loaded {
     let approvals = approvals(store).await.unwrap_or_default();
     keeper::load(request, approvals, None).await.unwrap_or_else(|rejected| *rejected.loaded)
 }

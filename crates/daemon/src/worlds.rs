@@ -48,8 +48,8 @@ pub struct WorldParts {
     pub for_members: Option<MakeWorld>,
     /// Makes the worlds of the sessions of MCP clients, for servers that run once for each session.
     pub for_sessions: Option<MakeWorld>,
-    /// Done once that world has ended.
-    pub then: BoxFuture<'static, ()>,
+    /// Runs once that world has ended.
+    pub after_end: BoxFuture<'static, ()>,
 }
 
 impl fmt::Debug for WorldParts {
@@ -70,11 +70,11 @@ pub struct NoWorld {
 /// Answers the requests to a world.
 pub(crate) type Answers = Arc<dyn Fn(Request) -> BoxFuture<'static, Response> + Send + Sync>;
 
-/// Makes what answers the requests to a world, and the worlds in it. The gateway ends with the world.
-pub(crate) type Serve = Arc<dyn Fn(&Arc<World>, Within, &TaskTracker) -> Serving + Send + Sync>;
+/// Creates the router and the gateway of a world. The gateway ends with the world.
+pub(crate) type Serve = Arc<dyn Fn(&Arc<World>, InnerWorlds, &TaskTracker) -> Serving + Send + Sync>;
 
-/// The makers of the worlds in a world.
-pub(crate) struct Within {
+/// Makes the worlds that belong to a world.
+pub(crate) struct InnerWorlds {
     /// Makes the worlds of its agents.
     pub(crate) for_agents: Option<MakeWorld>,
     /// Makes the worlds of its members.
@@ -83,7 +83,7 @@ pub(crate) struct Within {
     pub(crate) for_sessions: Option<MakeWorld>,
 }
 
-/// Times of a world.
+/// Time-outs of a world.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Times {
     /// How long it stays without a request.
@@ -107,12 +107,12 @@ pub(crate) struct Common {
     /// This log also gets the events of their questions.
     pub(crate) log: Option<Arc<EventLog>>,
     /// How many there may be at once; `None` if the configuration names each of them.
-    pub(crate) most: Option<Most>,
+    pub(crate) bound: Option<WorldBound>,
 }
 
-/// The most worlds of a kind at once.
+/// How many worlds of a kind there may be at once.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Most {
+pub(crate) struct WorldBound {
     pub(crate) worlds: usize,
     /// Makes the answer to the request that would begin one more.
     pub(crate) refusal: fn(usize) -> ApiError,
@@ -130,7 +130,7 @@ struct OnDemand {
     users: watch::Sender<usize>,
     /// Cancelled when the world has to end.
     stop: CancellationToken,
-    /// The phase of the world, which only the task that runs it ([`Worlds::live`]) changes.
+    /// The phase of the world, which only the task that runs it ([`Worlds::run`]) changes.
     phase: watch::Sender<Phase>,
 }
 
@@ -175,12 +175,12 @@ impl OnDemand {
         let mut phases = self.phase.subscribe();
         let phase = tokio::select! {
             phase = phases.wait_for(|phase| !matches!(phase, Phase::Starting)) => phase,
-            () = self.stop.cancelled() => return Err(ending("ask once more")),
+            () = self.stop.cancelled() => return Err(ending("send the request again")),
         };
         match phase.as_deref() {
             Ok(Phase::Running(_, serving)) => Ok(serving.clone()),
             Ok(Phase::Failed(why)) => Err(cannot_begin(why)),
-            _ => Err(ending("ask once more")),
+            _ => Err(ending("send the request again")),
         }
     }
 
@@ -190,6 +190,10 @@ impl OnDemand {
         let _ = self.phase.subscribe().wait_for(|phase| matches!(phase, Phase::Over | Phase::Gone)).await;
     }
 }
+
+/// Marks the answer to a request that a world has not read, because it ends.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Unread;
 
 /// A use of a world: a request, until its answer has been sent, or a connection. The world does not end for lack of
 /// requests before it is dropped.
@@ -255,17 +259,17 @@ impl Worlds {
         }
     }
 
-    /// Ends the worlds whose id `is_one`.
-    pub(crate) fn stop_where(&self, is_one: impl Fn(&str) -> bool) {
+    /// Ends the worlds whose ids `selects` accepts.
+    pub(crate) fn stop_where(&self, selects: impl Fn(&str) -> bool) {
         let running = self.running.lock();
-        running.iter().filter(|(id, _)| is_one(id)).for_each(|(_, world)| world.stop.cancel());
+        running.iter().filter(|(id, _)| selects(id)).for_each(|(_, world)| world.stop.cancel());
     }
 
-    /// Ends the worlds whose id `is_one` selects in the same way, and waits until their servers have ended.
-    pub(crate) async fn end_where(&self, is_one: impl Fn(&str) -> bool) {
+    /// Ends the worlds whose ids `selects` accepts, and waits until their servers have ended.
+    pub(crate) async fn end_where(&self, selects: impl Fn(&str) -> bool) {
         let ending: Vec<_> = {
             let running = self.running.lock();
-            running.iter().filter(|(id, _)| is_one(id)).map(|(_, world)| Arc::clone(world)).collect()
+            running.iter().filter(|(id, _)| selects(id)).map(|(_, world)| Arc::clone(world)).collect()
         };
         for world in ending {
             world.stop.cancel();
@@ -286,7 +290,13 @@ impl Worlds {
     pub(crate) async fn answer_in(in_use: InUse, request: Request) -> Response {
         let Serving { answers, .. } = match in_use.0.serving().await {
             Ok(serving) => serving,
-            Err(refused) => return refused.into_response(),
+            Err(refused) => {
+                let mut response = refused.into_response();
+                if in_use.0.stop.is_cancelled() {
+                    response.extensions_mut().insert(Unread);
+                }
+                return response;
+            }
         };
         // Keep only the principal of the extensions: the path parameters of the outer router are not valid in the inner
         // one.
@@ -318,26 +328,26 @@ impl Worlds {
     /// The answer to send instead, if there are too many worlds.
     pub(crate) fn enter(self: &Arc<Self>, id: &str, by: Option<&Principal>) -> Result<InUse, ApiError> {
         let mut running = self.running.lock();
-        let full = self.common.most.filter(|most| running.len() >= most.worlds);
+        let full = self.common.bound.filter(|bound| running.len() >= bound.worlds);
         let world = match running.entry(id.to_owned()) {
             Entry::Occupied(world) => Arc::clone(world.get()),
             Entry::Vacant(place) => {
-                if let Some(most) = full {
-                    return Err((most.refusal)(most.worlds));
+                if let Some(bound) = full {
+                    return Err((bound.refusal)(bound.worlds));
                 }
                 let stop = self.common.ending.child_token();
                 let world = OnDemand { users: watch::Sender::new(0), stop, phase: watch::Sender::new(Phase::Starting) };
                 let world = place.insert(Arc::new(world));
                 let by = by.filter(|by| !by.is_local()).cloned();
-                self.common.tasks.spawn(Arc::clone(self).live(id.to_owned(), by, Arc::clone(world)));
+                self.common.tasks.spawn(Arc::clone(self).run(id.to_owned(), by, Arc::clone(world)));
                 Arc::clone(world)
             }
         };
         Ok(InUse::of(&world))
     }
 
-    /// A world, from its beginning to its end.
-    async fn live(self: Arc<Self>, id: String, by: Option<Principal>, running: Arc<OnDemand>) {
+    /// Runs a world from its beginning to its end.
+    async fn run(self: Arc<Self>, id: String, by: Option<Principal>, running: Arc<OnDemand>) {
         let made = match (self.common.make)(id.clone(), by).await {
             Ok(made) => made,
             Err(why) => {
@@ -346,13 +356,13 @@ impl Worlds {
                 return;
             }
         };
-        let WorldParts { parts, for_agents, for_members, for_sessions, then } = made;
+        let WorldParts { parts, for_agents, for_members, for_sessions, after_end } = made;
         if let Some(log) = &self.common.log {
             parts.questions.log_to_daemon(&id, Arc::clone(log));
         }
         let tasks = TaskTracker::new();
         let world = World::start(parts, self.common.base.as_ref(), &tasks, running.stop.child_token()).await;
-        let serving = (self.common.serve)(&world, Within { for_agents, for_members, for_sessions }, &tasks);
+        let serving = (self.common.serve)(&world, InnerWorlds { for_agents, for_members, for_sessions }, &tasks);
         let gateway = serving.gateway.clone();
         running.phase.send_replace(Phase::Running(Arc::clone(&world), serving));
         if self.common.base.is_some() {
@@ -370,7 +380,7 @@ impl Worlds {
         tasks.close();
         tasks.wait().await;
         world.host.shutdown().await;
-        then.await;
+        after_end.await;
         running.phase.send_replace(Phase::Gone);
     }
 
@@ -439,7 +449,7 @@ pub(crate) mod tests {
         let times = Times { idle: Duration::from_secs(60), grace: Duration::from_secs(1) };
         let serve: Serve = Arc::new(|_, _, _| unreachable!("no world runs in these tests"));
         let (ending, tasks) = (CancellationToken::new(), TaskTracker::new());
-        Common { make, serve, base: None, times, ending, tasks, log: None, most: None }
+        Common { make, serve, base: None, times, ending, tasks, log: None, bound: None }
     }
 
     /// The error of a world that cannot begin.

@@ -6,14 +6,10 @@
 
 use std::{error::Error, hint::black_box, time::Instant};
 
-use rmcp::{
-    ErrorData, RoleServer, ServerHandler,
-    model::{ListToolsResult, PaginatedRequestParams, ServerCapabilities, ServerConfig, Tool},
-    service::RequestContext,
-};
+use rmcp::model::Tool;
 use serde_json::json;
 use toolrack_host::{BlockKind, Host, Selection, ServerName, ServerSpec, Wire};
-use toolrack_testkit::rmcp_native;
+use toolrack_testkit::listing_native;
 
 const TOOLS: usize = 10_000;
 const RUNS: usize = 101;
@@ -31,23 +27,6 @@ const QUERIES: [&str; 6] = [
     "mer",
     "something that no tool does",
 ];
-
-#[derive(Clone)]
-struct Many(Vec<Tool>);
-
-impl ServerHandler for Many {
-    fn get_info(&self) -> ServerConfig {
-        ServerConfig::new(ServerCapabilities::builder().enable_tools().build())
-    }
-
-    async fn list_tools(
-        &self,
-        _: Option<PaginatedRequestParams>,
-        _: RequestContext<RoleServer>,
-    ) -> Result<ListToolsResult, ErrorData> {
-        Ok(ListToolsResult::with_all_items(self.0.clone()))
-    }
-}
 
 /// Builds different tools that share most of their words, as real tools do.
 fn tool(number: usize) -> Tool {
@@ -71,7 +50,7 @@ async fn host_of(servers: usize) -> Result<Host, Box<dyn Error>> {
     let mut desired = toolrack_host::Desired::new();
     for server in 0..servers {
         let tools: Vec<_> = (0..TOOLS / servers).map(|at| tool(at * servers + server)).collect();
-        let native = rmcp_native(&format!("s{server}"), move || Many(tools.clone()));
+        let native = listing_native(&format!("s{server}"), tools);
         desired.insert(ServerName::new(format!("server{server}"))?, ServerSpec::native(native));
     }
     host.apply(desired).await;

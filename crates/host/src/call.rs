@@ -48,7 +48,7 @@ pub use typed::TypedError;
 
 use self::{
     answered::Answered,
-    counting::{Place, Quotas, Work},
+    counting::{Quotas, Work},
     gate::{Gate, GateRequest, Verdict},
     running::Running,
 };
@@ -62,14 +62,14 @@ use crate::{
         inbound::Events,
     },
     mcp::TaskSupport,
-    quota::{OverQuota, Quantity},
+    quota::Quantity,
     resolve::{Answers, Artifacts},
     server::{Server, Snapshot},
-    spec::{ServerName, ValidateArgs},
+    spec::{ServerName, Source, ValidateArgs},
     state::State,
     text::{Conceal, for_line, quote},
     trace::{TraceContext, Tracer},
-    witness::{Caller, Decision, Fact, Witness},
+    witness::{Caller, Decision, Witness},
 };
 
 /// A call of a tool.
@@ -168,7 +168,7 @@ impl Call {
     }
 
     /// Returns how long the call may wait for `server` to connect, and then for each message of the call.
-    pub(crate) fn patience(&self, server: &Server) -> Duration {
+    pub(crate) fn idle_timeout(&self, server: &Server) -> Duration {
         self.timeout.unwrap_or(server.spec.timeouts.call)
     }
 
@@ -345,42 +345,29 @@ impl CallContext {
         if server.may_be_quarantined(&tool.tool().name)
             && let Some(cause) = Box::pin(server.quarantine_cause(&tool.tool().name)).await
         {
-            running.is_about(&call.arguments);
-            return Err(running.held(cause));
+            running.record_arguments(&call.arguments);
+            return Err(running.quarantined(cause));
         }
         let arguments = self.check_gate(&mut running, (&mut call, server), &asker).await?;
         if call.send_if.as_ref().is_some_and(|send_if| !send_if()) {
             let why = "the caller abandoned the call before it was sent, so it did not run".to_owned();
             return Err(running.refused(Decision::Denied, why));
         }
-        let place = self.begin(&call.caller, Work::Call).map_err(|over| running.over(over))?;
-        running.starts();
+        let admitted = self.admit_work(&call.caller, Work::Call).await.map_err(|over| running.over_quota(over))?;
+        running.start();
         let approved = ApprovedCall { id: running.call.clone(), tool, server, arguments, asker };
         let result = match script {
             Some(script) => Ok(Box::pin(self.run(script, call, approved)).await),
             None => self.send(&call, approved).await,
         };
         if let Ok(outcome) = &result {
-            place.used(Quantity::ResultBytes, outcome.bytes as u64);
+            admitted.used(Quantity::ResultBytes, outcome.bytes as u64);
         }
-        running.ends(&result);
+        running.finish(&result);
         result.map(|mut outcome| {
             outcome.duration = running.elapsed();
             outcome
         })
-    }
-
-    /// Begins work, unless a quota of the caller is used up.
-    pub(crate) fn begin(&self, caller: &Caller, work: Work) -> Result<Place, OverQuota> {
-        self.quotas.as_ref().map_or(Ok(Place::UNBOUNDED), |quotas| quotas.begin(caller, work))
-    }
-
-    /// Records that a quota refused something other than a call.
-    pub(crate) fn report_over_quota(&self, caller: &Caller, server: Option<&ServerName>, what: &str, over: &OverQuota) {
-        if let Some(witness) = &self.witness {
-            let (caller, server) = (caller.clone(), server.cloned());
-            witness.saw(Fact::OverQuota { caller, server, what: what.to_owned(), why: over.to_string() });
-        }
     }
 
     /// Asks the gate, and the user if the gate requires it. Returns the arguments to send, or the reason why the call
@@ -391,7 +378,7 @@ impl CallContext {
         (call, server): (&mut Call, &Server),
         asker: &SharedAsker,
     ) -> Result<Map<String, Value>, CallError> {
-        running.is_about(&call.arguments);
+        running.record_arguments(&call.arguments);
         let verdict = self.gate.judge(&GateRequest::of(running.tool, &call.arguments).by(&call.caller));
         match verdict {
             Verdict::Allow { why } => {
@@ -421,7 +408,7 @@ impl CallContext {
         }
         let target = Target { name: &tool.server, what: &tool.tool().name, server };
         let began = Instant::now();
-        let idle = call.patience(server);
+        let idle = call.idle_timeout(server);
         let link = target.link(idle).await?;
         let definition = tool.tool();
         let request = Request {
@@ -446,7 +433,7 @@ impl CallContext {
         let goes_verbatim = call.verbatim && result.len() <= server.spec.limits.output_bytes;
         if goes_verbatim {
             let is_error = plain_result(&result).map_err(|error| target.failed(error))?;
-            if ToolOutcome::passes_unseen(tool, is_error, server.spec.output_schema) {
+            if ToolOutcome::needs_no_check(tool, is_error, server.spec.output_schema) {
                 return Ok(ToolOutcome::verbatim(tool, is_error, result));
             }
         }
@@ -456,7 +443,7 @@ impl CallContext {
             shape.max_bytes = usize::MAX;
         }
         let mut outcome = shape.outcome(decoded, tool).await;
-        // Not if the check of the output schema has turned the result into an error.
+        // If the check of the output schema has turned the result into an error, the caller must get that error.
         if goes_verbatim && !outcome.is_error {
             return Ok(ToolOutcome::verbatim(tool, false, result));
         }
@@ -573,8 +560,15 @@ impl Target<'_> {
             state = without_output(state);
             error = error.map(|error| Arc::new(LinkError::clone(&error).silenced()));
         }
-        let source_of = Box::new(self.server.spec.source.clone());
-        CallError::NotReady { server: self.name.clone(), state, source_of, error }
+        CallError::NotReady { server: self.name.clone(), state, source_of: self.source(), error }
+    }
+
+    /// Where the server is configured, without the path if callers are not those who configure it.
+    fn source(&self) -> Box<Source> {
+        Box::new(match self.server.has_private_output {
+            true => Source { scope: "the shared configuration".to_owned(), path: None },
+            false => self.server.spec.source.clone(),
+        })
     }
 
     pub(crate) fn failed(&self, error: LinkError) -> CallError {
@@ -583,7 +577,7 @@ impl Target<'_> {
             LinkError::Rpc(error) => CallError::Remote { server, what, error },
             error => {
                 let error = if self.server.has_private_output { error.silenced() } else { error };
-                CallError::Link { server, what, source_of: Box::new(self.server.spec.source.clone()), error }
+                CallError::Link { server, what, source_of: self.source(), error }
             }
         }
     }

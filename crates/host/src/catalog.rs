@@ -47,7 +47,7 @@ use crate::{
 };
 
 /// The most suggestions for an unknown name.
-const SUGGESTIONS: usize = 3;
+const MAX_SUGGESTIONS: usize = 3;
 
 /// The longest `server/tool`; model-visible names are shorter. Longer names are not looked up, because the time for a
 /// look-up grows faster than the length.
@@ -344,15 +344,15 @@ impl Catalog {
     #[must_use]
     pub fn by_usual_name(&self, name: &str) -> Option<&CatalogTool> {
         let mut found: Option<&CatalogTool> = None;
-        let usual = NameStyle::PRESETS.into_iter().flat_map(|style| {
+        let namings = NameStyle::PRESETS.into_iter().flat_map(|style| {
             [Dashes::Keep, Dashes::Underscore].map(|dashes| Naming { style: style.clone(), cap: self.cap, dashes })
         });
-        for naming in usual {
+        for naming in namings {
             let pairs = self.tools.iter().map(|tool| (tool.server.as_str(), tool.listed.tool.name.as_str()));
             let names = names::assign(&naming, pairs);
             let of_style = self.tools.iter().find(|tool| {
                 let pair = (tool.server.as_str(), tool.listed.tool.name.as_str());
-                names.get(&pair).is_some_and(|usual| usual == name)
+                names.get(&pair).is_some_and(|chosen| chosen == name)
             });
             match (found, of_style) {
                 (Some(one), Some(other)) if !std::ptr::eq(one, other) => return None,
@@ -380,7 +380,7 @@ impl Catalog {
             .collect();
         ranked.sort_by(|(one, _), (other, _)| other.total_cmp(one));
         let safe = |(_, selector): (f64, String)| text::for_line(&selector).into_owned();
-        ranked.into_iter().take(SUGGESTIONS).map(safe).collect()
+        ranked.into_iter().take(MAX_SUGGESTIONS).map(safe).collect()
     }
 }
 

@@ -61,9 +61,9 @@ impl fmt::Display for Profile {
 pub enum Proxy {
     /// The proxies in the variables `HTTPS_PROXY`, `HTTP_PROXY`, `ALL_PROXY` and `NO_PROXY`. In [`Profile::Hosted`],
     /// none: an operator configures trust in files, not in the environment.
-    #[default]
     ///
     /// The proxy's own name may resolve to any address if [`Egress::with_proxies_of_environment`] knows it.
+    #[default]
     Environment,
     /// No proxy, regardless of the environment.
     Off,
@@ -286,9 +286,10 @@ impl Egress {
         })
     }
 
-    /// Returns the guard for addresses that a program on this machine names; it could reach them itself.
+    /// Returns the guard for addresses that a program on this machine names. It is the most generous one, because the
+    /// program could reach every address itself.
     #[must_use]
-    pub fn named_by_a_program(&self) -> Guard {
+    pub fn guard_for_local_programs(&self) -> Guard {
         self.guard(Reach::Inside)
     }
 

@@ -28,7 +28,7 @@ use crate::{
 mod phrases;
 
 /// The most findings that are reported for one tool.
-const MOST: usize = 20;
+const MAX_FINDINGS: usize = 20;
 
 /// The most bytes of one text that are searched.
 const MOST_BYTES: usize = 256 * 1024;
@@ -75,12 +75,12 @@ pub type Findings = BTreeMap<(ServerName, String), Vec<Finding>>;
 pub fn in_definition(definition: &Value) -> Vec<Finding> {
     let mut findings = Vec::new();
     each_text(definition, "", &mut |place, found| {
-        if findings.len() < MOST {
+        if findings.len() < MAX_FINDINGS {
             findings.extend(hidden(place, found));
             findings.extend(instructions(place, found));
         }
     });
-    findings.truncate(MOST);
+    findings.truncate(MAX_FINDINGS);
     findings
 }
 
@@ -151,8 +151,8 @@ fn finding(kind: FindingKind, place: &str, what: &str) -> Finding {
 }
 
 fn instructions(place: &str, found: &str) -> Option<Finding> {
-    let said = phrases::first_in(start_of(found))?;
-    Some(finding(FindingKind::Instructions, place, &format!("it speaks to the model: “{said}”")))
+    let phrase = phrases::first_in(start_of(found))?;
+    Some(finding(FindingKind::Instructions, place, &format!("it speaks to the model: “{phrase}”")))
 }
 
 fn hidden(place: &str, found: &str) -> Option<Finding> {
@@ -196,10 +196,10 @@ fn is_unseen(c: char) -> bool {
 
 /// Adds to each finding of hidden characters whether models and clients get them. `shown` has the findings in the shown
 /// definition.
-fn say_whether_shown(found: &mut [Finding], told: &[Finding]) {
+fn say_whether_shown(found: &mut [Finding], shown: &[Finding]) {
     for finding in found.iter_mut().filter(|finding| finding.kind == FindingKind::Hidden) {
-        let is_told = told.iter().any(|left| left.kind == FindingKind::Hidden && left.place == finding.place);
-        finding.what += match is_told {
+        let is_shown = shown.iter().any(|left| left.kind == FindingKind::Hidden && left.place == finding.place);
+        finding.what += match is_shown {
             true => "; models and clients get them as they are",
             false => "; they are left out of what models and clients get",
         };
@@ -253,7 +253,7 @@ impl<'a> Names<'a> {
         }
         found.extend(self.like(tool));
         found.extend(self.named_in(tool, &definition));
-        found.truncate(MOST);
+        found.truncate(MAX_FINDINGS);
         found
     }
 
@@ -280,7 +280,7 @@ impl<'a> Names<'a> {
         let mut findings = Vec::new();
         let server = tool.server.as_str();
         each_text(definition, "", &mut |place, found| {
-            if place == "name" || findings.len() >= MOST {
+            if place == "name" || findings.len() >= MAX_FINDINGS {
                 return;
             }
             let is_of_name = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-' | '/' | '.');

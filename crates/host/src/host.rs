@@ -31,7 +31,7 @@ use serde_json::Value;
 use tokio::{
     sync::{Notify, broadcast, mpsc, oneshot, watch},
     task::spawn_blocking,
-    time::timeout,
+    time::{timeout, timeout_at},
 };
 use tokio_util::task::TaskTracker;
 
@@ -50,7 +50,7 @@ use crate::{
     call::{Call, CallContext, CallError, Script, Shaped, Target, ToolOutcome, gate::Gate, shaped},
     catalog::{Catalog, CatalogTool, Hit, Naming, Selection},
     event::Event,
-    link::{Link, LinkError, decode, inbound::topics::Watched},
+    link::{Link, LinkError, decode, inbound::topics::WatchedResources},
     mcp::{Content, Prompt, PromptResult, Resource, ResourceContents, ResourceTemplate},
     server::Server,
     spec::{BadServerName, Desired, Invisible, ServerName, ServerSpec, Transport},
@@ -61,10 +61,10 @@ use crate::{
 };
 
 /// How long a search waits for the index.
-const SEARCH: Duration = Duration::from_secs(10);
+const INDEX_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The time-out of a shutdown.
-const SHUTDOWN: Duration = Duration::from_secs(25);
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(25);
 
 /// Connections to a set of MCP servers, and the only way to call their tools.
 ///
@@ -75,19 +75,19 @@ pub struct Host {
     inbox: mpsc::Sender<Message>,
     servers: Arc<ArcSwap<Servers>>,
     /// Notifies hosts that borrow from this one of each change in its set of servers.
-    regrouped: watch::Sender<()>,
+    servers_changed: watch::Sender<()>,
     catalog: Arc<ArcSwap<Catalog>>,
     events: broadcast::Sender<Event>,
     call_context: Arc<CallContext>,
     /// The resources with subscribers.
-    watched: Arc<Watched>,
+    watched: Arc<WatchedResources>,
     naming: Arc<ArcSwap<Naming>>,
     /// Wakes the keeper when the catalog may have changed.
     changed: Arc<Notify>,
     /// Every task of this host.
     tasks: TaskTracker,
     /// Whether the host was shut down. Excerpts share it.
-    shut: Arc<AtomicBool>,
+    is_shut_down: Arc<AtomicBool>,
 }
 
 impl fmt::Debug for Host {
@@ -123,9 +123,9 @@ impl Host {
     /// Idempotent. Returns when the servers are started and stopped, without waiting for connections. Does nothing
     /// after [`Self::shutdown`].
     pub async fn apply(&self, desired: Desired) {
-        let (done, told) = oneshot::channel();
+        let (done, finished) = oneshot::channel();
         if self.inbox.send(Message::Apply(desired, done)).await.is_ok() {
-            let _ = told.await;
+            let _ = finished.await;
         }
     }
 
@@ -136,22 +136,23 @@ impl Host {
     /// [`BadServerName`] if no server can have that name.
     pub async fn add(&self, name: impl Into<Arc<str>>, spec: ServerSpec) -> Result<(), BadServerName> {
         let name = ServerName::new(name)?;
-        let (done, told) = oneshot::channel();
+        let (done, finished) = oneshot::channel();
         if self.inbox.send(Message::Add(name, Box::new(spec), done)).await.is_ok() {
-            let _ = told.await;
+            let _ = finished.await;
         }
         Ok(())
     }
 
     /// Stops one server, and leaves all others alone. Returns whether there was a server of that name.
     pub async fn remove(&self, name: &str) -> bool {
-        let (done, told) = oneshot::channel();
+        let (done, finished) = oneshot::channel();
         let sent = self.inbox.send(Message::Remove(name.to_owned(), done)).await;
-        sent.is_ok() && told.await.unwrap_or(false)
+        sent.is_ok() && finished.await.unwrap_or(false)
     }
 
-    /// Waits until the first attempt to connect has ended for every server that may be started. Their start-up and
-    /// listing time-outs bound the wait. Returns immediately after [`Self::shutdown`].
+    /// Waits until the first attempt to connect has ended for every server that may be started: the first since its
+    /// start, or since the last [`Self::reconnect`]. Their start-up and listing time-outs bound the wait. Returns
+    /// immediately after [`Self::shutdown`].
     pub async fn settled(&self) {
         let servers = self.servers.load_full();
         join_all(servers.values().map(|server| server.settled())).await;
@@ -159,11 +160,24 @@ impl Host {
         self.publish().await;
     }
 
-    /// Makes the keeper publish the current tools of all servers.
+    /// The same as [`Self::settled`], but waits for each server for at most `limit` since its start, or since
+    /// [`Self::reconnect`] was called for it.
+    pub async fn settled_within(&self, limit: Duration) {
+        let servers = self.servers.load_full();
+        let waiting = servers.values().filter_map(|server| Some((server, server.round_deadline(limit)?)));
+        let waiting: Vec<_> = waiting.map(|(server, deadline)| timeout_at(deadline, server.settled())).collect();
+        if !waiting.is_empty() {
+            join_all(waiting).await;
+            // A server that has just settled may not be in the catalog yet.
+            self.publish().await;
+        }
+    }
+
+    /// Has the keeper publish the current tools of all servers.
     async fn publish(&self) {
-        let (done, told) = oneshot::channel();
+        let (done, finished) = oneshot::channel();
         if self.inbox.send(Message::Publish(done)).await.is_ok() {
-            let _ = told.await;
+            let _ = finished.await;
         }
     }
 
@@ -178,7 +192,7 @@ impl Host {
     pub async fn search(&self, query: &str, limit: usize, selection: &Selection) -> Vec<Hit> {
         let (catalog, query, selection) = (self.catalog(), query.to_owned(), selection.clone());
         let found = spawn_blocking(move || catalog.search(&query, limit, &selection));
-        timeout(SEARCH, found).await.ok().and_then(Result::ok).unwrap_or_default()
+        timeout(INDEX_TIMEOUT, found).await.ok().and_then(Result::ok).unwrap_or_default()
     }
 
     /// Returns the status of every configured server, by name. Never waits.
@@ -222,7 +236,7 @@ impl Host {
         let (call, tool, server) = self.find(call).await?;
         if self.script(&call, &tool, &server).is_some() {
             let (server, tool) = (tool.server.clone(), tool.tool().name.clone());
-            let why = "a script starts no other script".to_owned();
+            let why = "a script cannot start another script".to_owned();
             return Err(CallError::Denied { server, tool, why, unasked: false });
         }
         self.call_context.call(call, &tool, &server, None).await
@@ -248,7 +262,7 @@ impl Host {
     ) -> String {
         let query = query.to_owned();
         let found = spawn_blocking(move || found(&catalog.search(&query, limit, &selection)));
-        timeout(SEARCH, found).await.ok().and_then(Result::ok).unwrap_or_else(|| "[]".to_owned())
+        timeout(INDEX_TIMEOUT, found).await.ok().and_then(Result::ok).unwrap_or_else(|| "[]".to_owned())
     }
 
     /// Returns a server, to [apply](Self::apply) as `name`, with which a model finds and calls the tools of `selection`
@@ -360,9 +374,9 @@ impl Host {
     /// # Errors
     /// [`CallError::UnknownServer`].
     pub async fn shape(&self, server: &str, name: &str, content: Vec<Content>) -> Result<Shaped, CallError> {
-        let of = self.server(server)?;
+        let settings = self.server(server)?;
         let server = ServerName::new(server).map_err(|bad| CallError::UnknownServer { server: bad.name })?;
-        Ok(shaped(&self.call_context.shape(&server, name, &of), content).await)
+        Ok(shaped(&self.call_context.shape(&server, name, &settings), content).await)
     }
 
     /// Explains why a tool, `server/tool`, is available or not. For a server alone, explains the progress of its
@@ -403,18 +417,23 @@ impl Host {
     ///
     /// Later changes to the configuration or to lists of tools do not change the view. On it, [`Self::apply`],
     /// [`Self::settled`] and [`Self::shutdown`] do nothing.
-    pub async fn excerpt(&self, of: impl Fn(&ServerName) -> bool, asker: SharedAsker, gate: Arc<dyn Gate>) -> Self {
+    pub async fn excerpt(
+        &self,
+        includes: impl Fn(&ServerName) -> bool,
+        asker: SharedAsker,
+        gate: Arc<dyn Gate>,
+    ) -> Self {
         // Publish first, so that the catalog has the tools of every connected server.
         self.publish().await;
         let servers: Servers = self
             .servers
             .load()
             .iter()
-            .filter(|(name, _)| of(name))
-            .map(|(name, of)| (name.clone(), of.clone()))
+            .filter(|(name, _)| includes(name))
+            .map(|(name, server)| (name.clone(), server.clone()))
             .collect();
-        let catalog = self.catalog.load().excerpt(of);
-        self.apart(servers, catalog, Arc::new(self.call_context.with(asker, gate)))
+        let catalog = self.catalog.load().excerpt(includes);
+        self.with_fixed(servers, catalog, Arc::new(self.call_context.with(asker, gate)))
     }
 
     /// Returns an [excerpt](Self::excerpt) of the whole host with one more server, `name`: that of [`Self::discovery`],
@@ -424,9 +443,9 @@ impl Host {
     /// No other server may be called `name`. While this host is shutting down, the tools of discovery are missing.
     pub async fn discovering(&self, name: &ServerName, selection: Selection) -> Self {
         let spec = Box::new(self.discovery(name, selection));
-        let (done, told) = oneshot::channel();
+        let (done, finished) = oneshot::channel();
         let sent = self.inbox.send(Message::StartExtra(name.clone(), spec, done)).await;
-        let extra = if sent.is_ok() { told.await.ok() } else { None };
+        let extra = if sent.is_ok() { finished.await.ok() } else { None };
         self.publish().await;
         let mut servers = Servers::clone(&self.servers.load());
         let mut catalog = self.catalog.load().excerpt(|_| true);
@@ -436,25 +455,25 @@ impl Host {
             catalog = catalog.with(Catalog::build(0, &sets, &naming));
             servers.insert(name.clone(), server);
         }
-        self.apart(servers, catalog, self.call_context.clone())
+        self.with_fixed(servers, catalog, self.call_context.clone())
     }
 
     /// Creates a host with these servers and this catalog, both fixed.
-    fn apart(&self, servers: Servers, catalog: Catalog, call_context: Arc<CallContext>) -> Self {
-        let nothing = TaskTracker::new();
-        nothing.close();
+    fn with_fixed(&self, servers: Servers, catalog: Catalog, call_context: Arc<CallContext>) -> Self {
+        let no_tasks = TaskTracker::new();
+        no_tasks.close();
         Self {
             inbox: mpsc::channel(1).0,
             servers: Arc::new(ArcSwap::from_pointee(servers)),
-            regrouped: self.regrouped.clone(),
+            servers_changed: self.servers_changed.clone(),
             catalog: Arc::new(ArcSwap::from_pointee(catalog)),
             events: self.events.clone(),
             call_context,
             watched: self.watched.clone(),
             naming: self.naming.clone(),
             changed: self.changed.clone(),
-            tasks: nothing,
-            shut: self.shut.clone(),
+            tasks: no_tasks,
+            is_shut_down: self.is_shut_down.clone(),
         }
     }
 
@@ -466,14 +485,14 @@ impl Host {
     pub async fn shutdown(&self) {
         // An excerpt has no keeper to stop, and must not mark its host as shut down.
         if !self.inbox.is_closed() {
-            self.shut.store(true, Ordering::Relaxed);
+            self.is_shut_down.store(true, Ordering::Relaxed);
         }
-        let (done, told) = oneshot::channel();
+        let (done, finished) = oneshot::channel();
         if self.inbox.send(Message::Shutdown(done)).await.is_ok() {
-            let _ = told.await;
+            let _ = finished.await;
         }
         self.tasks.close();
-        if timeout(SHUTDOWN, self.tasks.wait()).await.is_err() {
+        if timeout(SHUTDOWN_TIMEOUT, self.tasks.wait()).await.is_err() {
             tracing::warn!("some servers did not end in time");
         }
     }
@@ -495,13 +514,13 @@ impl Host {
         let server = self.servers.load().get(name).cloned();
         server.ok_or_else(|| {
             let unknown = || CallError::UnknownServer { server: text::for_line(&text::clip(name, 200)).into_owned() };
-            self.gone().unwrap_or_else(unknown)
+            self.shut_down_error().unwrap_or_else(unknown)
         })
     }
 
-    /// Returns the error of every look-up after a shutdown.
-    fn gone(&self) -> Option<CallError> {
-        self.shut.load(Ordering::Relaxed).then_some(CallError::ShutDown)
+    /// Returns the error for every look-up after a shutdown; `None` before it.
+    fn shut_down_error(&self) -> Option<CallError> {
+        self.is_shut_down.load(Ordering::Relaxed).then_some(CallError::ShutDown)
     }
 
     /// Reads a list, and applies the entry's setting for invisible characters.
@@ -520,14 +539,14 @@ impl Host {
         let mut items = self.on_link(server, method, list).await?;
         let invisible = self.server(server)?.spec.invisible.unwrap_or_default();
         if invisible == Invisible::Remove {
-            items.iter_mut().for_each(Offered::take_out);
+            items.iter_mut().for_each(Offered::remove_invisible);
         }
         Ok(items)
     }
 
     /// Runs an operation without side effects on a server's link. Repeats it on a new link if the session was lost.
     ///
-    /// The parameter is no `AsyncFn`, because the compiler cannot require its futures to be `Send`.
+    /// `work` is not an `AsyncFn`, because the compiler cannot require its futures to be `Send`.
     async fn on_link<T, F: Future<Output = Result<T, LinkError>> + Send>(
         &self,
         name: &str,

@@ -26,7 +26,7 @@
 //!   host ──► plan                     the interface; the difference between two sets of servers
 //!    │  │
 //!    │  ▼
-//!    │ call ◄── policy                the one door: gate, ask, send, shape, report; rules for the gate
+//!    │ call ◄── policy                the one way to call: gate, ask, send, shape, report; rules for the gate
 //!    ▼  ▼
 //!   server                            one task for each server: connects, lists, watches, reconnects
 //!    ▼
@@ -37,7 +37,8 @@
 //!   findings ──► catalog ──► pins ──► definition
 //!    │              └──► validate     suspicious texts; all tools; their pins; one tool; bounded schemas
 //!    ▼
-//!   spec, mcp, state, native, glob, quota, text, unseen, trace, page, canonical      plain data, and safe text
+//!   spec, mcp, state, native, glob, quota, principal, who, trace, page, canonical    plain data
+//!   text, unseen, task                                                               safe text; work that goes on
 //! ```
 //!
 //! All features are on by default. A program that only starts servers on its machine can do with `default-features =
@@ -91,7 +92,7 @@ pub use ask::{Abilities, Asker, NoAsker, SharedAsker};
 pub use call::{
     ArgumentsError, Artifact, Call, CallError, CallErrorKind, McpError, ScriptCall, SendCondition, SessionAnswer,
     Shaped, ToolOutcome, TypedError,
-    counting::{Place, Quotas, UnderWay, Work},
+    counting::{Admitted, Quotas, UnderWay, Work},
     gate::{AllowAll, DefaultEffect, Gate, GateRequest, Verdict},
 };
 pub use canonical::{Canonical, CanonicalMap};

@@ -61,7 +61,7 @@ use self::{
     channel::Channel,
     duplex::{Duplex, Streams},
     http::{HttpPlan, HttpWire},
-    inbound::{Closed, Events, Inbound, TALK_PER_SECOND},
+    inbound::{Closed, Events, Inbound, MAX_MESSAGES_PER_SECOND},
     process::Process,
 };
 use crate::{
@@ -70,9 +70,9 @@ use crate::{
     link::{
         channel::Wire,
         http::legacy_sse,
-        inbound::{rate::Rate, topics::Watched},
+        inbound::{rate::Rate, topics::WatchedResources},
         process::child::{self, ChildCommand, Grace, Handle as Child, Supervisor},
-        protocol::handshake::{Terms, died_of_the_probe, modern_meta, more_informative, shake_hands},
+        protocol::handshake::{Terms, ended_by_probe, modern_meta, more_informative, shake_hands},
         recording::Player,
     },
     resolve::{Authorizer, Destination, Resolver},
@@ -97,7 +97,7 @@ pub(crate) struct Connector {
     /// Tracks the tasks of all connections.
     pub(crate) tracker: TaskTracker,
     /// The resources with listeners.
-    pub(crate) watched: Arc<Watched>,
+    pub(crate) watched: Arc<WatchedResources>,
     /// Observes each message.
     pub(crate) observer: Observer,
     /// A recording that answers instead of all servers.
@@ -239,12 +239,12 @@ impl Link {
         self.0.session.era == Era::Modern && matches!(self.0.channel.wire, Wire::Http(_))
     }
 
-    /// Returns the `_meta` members of a request on which later calls depend.
+    /// Returns the `_meta` members of a request by which the server learns what `asker` can answer in later calls.
     fn meta_for(&self, asker: &SharedAsker) -> String {
         self.meta_with(asker.abilities())
     }
 
-    /// Returns the `_meta` members of a request, which declare `abilities` to a modern server.
+    /// Returns the `_meta` members of a request, which tell a modern server the `abilities` of this client.
     fn meta_with(&self, abilities: crate::Abilities) -> String {
         match self.0.session.era {
             Era::Legacy => String::new(),
@@ -267,7 +267,7 @@ impl Link {
 impl Connector {
     /// Turns each line that a child process writes to stderr into an event.
     fn on_stderr(&self, server: &ServerName) -> Option<child::LineHook> {
-        let (events, server, rate) = (self.events.clone(), server.clone(), Rate::new(TALK_PER_SECOND));
+        let (events, server, rate) = (self.events.clone(), server.clone(), Rate::new(MAX_MESSAGES_PER_SECOND));
         Some(Arc::new(move |line| {
             if rate.allow().is_none() {
                 return;
@@ -315,7 +315,7 @@ impl Connector {
         let mut started = Started::default();
         let connect = async {
             match attempt.run(&mut started).await {
-                Err(error) if died_of_the_probe(&error, spec.protocol, first) => {
+                Err(error) if ended_by_probe(&error, spec.protocol, first) => {
                     attempt.first = Era::Legacy;
                     attempt.run(&mut started).await.map_err(|again| more_informative(error, again))
                 }
@@ -356,8 +356,8 @@ impl Attempt<'_> {
         started.inbound = Some(inbound.clone());
         let closed = Arc::<Closed>::default();
         let (wire, child) = self.open(&inbound, &closed, started).await?;
-        // A program on this machine could open any page itself.
-        inbound.may_show(self.connector.egress.named_by_a_program());
+        // The server is a program on this machine, which could open any page itself.
+        inbound.set_page_guard(self.connector.egress.guard_for_local_programs());
         let channel = Channel::new(wire, inbound, closed);
         let terms = Terms {
             client: &self.connector.client,
@@ -365,7 +365,7 @@ impl Attempt<'_> {
             protocol: self.protocol(),
             first: self.first,
         };
-        let session = shake_hands(&channel, &terms).await.map_err(|error| self.explained(error))?;
+        let session = shake_hands(&channel, &terms).await.map_err(|error| self.explain(error))?;
         let link = Link(Arc::new(Inner {
             channel,
             session,
@@ -382,9 +382,9 @@ impl Attempt<'_> {
     }
 
     /// Explains the exit of a container engine's client. Returns any other error unchanged.
-    fn explained(&self, error: LinkError) -> LinkError {
+    fn explain(&self, error: LinkError) -> LinkError {
         match &self.spec.transport {
-            Transport::Stdio(stdio) if stdio.container.is_some() => contained::explained(error),
+            Transport::Stdio(stdio) if stdio.container.is_some() => contained::explain(error),
             _ => error,
         }
     }

@@ -7,11 +7,13 @@ use tokio::io::{DuplexStream, duplex};
 use tokio_util::sync::CancellationToken;
 
 /// The capacity of the pipe in bytes; a writer waits when it is full.
-const BUFFER: usize = 256 * 1024;
+const PIPE_BYTES: usize = 256 * 1024;
 
 type Serve = Arc<dyn Fn(DuplexStream, CancellationToken) -> BoxFuture<'static, ()> + Send + Sync>;
 
-/// x
+/// An MCP server that runs in this process, and speaks MCP over a pipe in memory.
+///
+/// Two of them are equal if one is a clone of the other.
 #[derive(Clone)]
 pub struct Native {
     name: Arc<str>,
@@ -35,7 +37,7 @@ impl Native {
     /// impl rmcp::ServerHandler for Calculator {}
     ///
     /// let native = Native::new("calculator", |io, stop| async move {
-    ///     // The host sees a failed handshake at its own end, and tells why.
+    ///     // If the handshake fails, the host notices it at its own end of the pipe, and reports why.
     ///     if let Ok(service) = serve_server_with_ct(Calculator, tokio::io::split(io), stop).await {
     ///         let _ = service.waiting().await;
     ///     }
@@ -74,7 +76,7 @@ impl Native {
 
     /// Runs one connection; the returned end is the client's.
     pub(crate) fn open(&self, stop: CancellationToken) -> (DuplexStream, BoxFuture<'static, ()>) {
-        let (ours, theirs) = duplex(BUFFER);
+        let (ours, theirs) = duplex(PIPE_BYTES);
         (ours, (self.serve)(theirs, stop))
     }
 }

@@ -6,6 +6,7 @@
 
 use std::{borrow::Cow, fmt, sync::Arc};
 
+use data_encoding::HEXLOWER;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
@@ -124,19 +125,21 @@ impl std::str::FromStr for Role {
 #[non_exhaustive]
 pub enum BadPrincipal {
     /// A name is empty, too long, or has characters that a line cannot show.
-    #[error("the {what} of a principal has 1 to {MAX_NAME} bytes, without control characters")]
+    #[error("the {what} of a principal must have 1 to {MAX_NAME} bytes, without control characters")]
     Name {
         /// The kind of name.
         what: &'static str,
     },
     /// The name of a tenant cannot be part of a path.
-    #[error("the name of a tenant has 1 to 64 characters of a-z, 0-9, `-` and `_`, and is not `local`: `{tenant}`")]
+    #[error(
+        "the name of a tenant must have 1 to 64 characters of a-z, 0-9, `-` and `_`, and must not be `local`: `{tenant}`"
+    )]
     Tenant {
         /// The name, safe to print.
         tenant: String,
     },
     /// There are more groups than one principal may have.
-    #[error("a principal is in at most {MAX_GROUPS} groups")]
+    #[error("a principal can be in at most {MAX_GROUPS} groups")]
     Groups,
     /// The role is unknown.
     #[error("`{word}` is not a role: the roles are viewer, user, operator, auditor, admin, scraper")]
@@ -317,7 +320,7 @@ impl Principal {
             hash.update((part.len() as u64).to_be_bytes());
             hash.update(part);
         }
-        hash.finalize().iter().fold(String::with_capacity(64), |key, byte| key + &format!("{byte:02x}"))
+        HEXLOWER.encode(&hash.finalize())
     }
 
     /// Returns whether both are the same person or service: the same tenant, issuer and subject. Names, groups and

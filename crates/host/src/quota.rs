@@ -308,7 +308,7 @@ pub struct OverQuota {
     pub quota: Quota,
     /// How much is used.
     pub used: u64,
-    /// When something of it is free again.
+    /// When a part of it is free again.
     pub retry_after: Duration,
 }
 

@@ -21,7 +21,10 @@ use crate::{
     witness::Way,
 };
 
-/// x [`HostBuilder::environment`](crate::HostBuilder::environment).
+/// Replaces the placeholders of an entry by values, at the moment when the host needs them.
+///
+/// The default is [`Verbatim`]: it uses every string as written, and child processes inherit the variables of
+/// [`HostBuilder::environment`](crate::HostBuilder::environment) that their entry names.
 pub trait Resolver: Send + Sync {
     /// Resolves the child process to start. Called before each spawn, so that a changed environment takes effect on
     /// reconnect.
@@ -43,9 +46,9 @@ pub trait Resolver: Send + Sync {
         spec: &'a Http,
     ) -> BoxFuture<'a, Result<Vec<(String, String)>, ResolveError>>;
 
-    /// Reports values of headers that a program of this server's entry has printed: treat them as secrets. The default
+    /// Reports header values that a program of this server's entry has printed: treat them as secrets. The default
     /// ignores them.
-    fn given(&self, server: &ServerName, secrets: Vec<String>) {
+    fn add_secrets(&self, server: &ServerName, secrets: Vec<String>) {
         let _ = (server, secrets);
     }
 
@@ -347,9 +350,9 @@ pub struct NewAnswer<'a> {
     pub tools: &'a [(String, DefinitionHash)],
     /// Whether it covers all tools of the server.
     pub of_server: bool,
-    /// The principal whose calls it covers; `None` for those of all.
+    /// The principal whose calls it covers; `None` for the calls of all principals.
     pub principal: Option<&'a Principal>,
-    /// The way in of the call in question.
+    /// How the call that the user was asked about reached the host.
     pub by: Way,
 }
 

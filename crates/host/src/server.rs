@@ -4,9 +4,12 @@
 mod pinning;
 mod task;
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
-use tokio::sync::{Notify, watch};
+use tokio::{
+    sync::{Notify, watch},
+    time::Instant,
+};
 use tokio_util::{
     sync::{CancellationToken, DropGuard},
     task::TaskTracker,
@@ -22,7 +25,7 @@ use crate::{
     state::State,
 };
 
-/// The state that a server's task publishes.
+/// A copy of the state that a server's task publishes.
 #[derive(Clone, Debug)]
 pub(crate) struct Snapshot {
     pub(crate) state: State,
@@ -33,13 +36,35 @@ pub(crate) struct Snapshot {
     pub(crate) session: Option<Arc<Session>>,
     /// The reason why the last attempt or connection ended.
     pub(crate) error: Option<Arc<LinkError>>,
-    /// How many attempts to connect have ended, successfully or not.
-    pub(crate) attempts: u64,
-    /// How often the task has checked the tools against their pins again.
+    /// How many attempts to connect have ended in this round, successfully or not.
+    attempts: u64,
+    round: Round,
+    /// How often the task has checked the tools against changed pins.
     pub(crate) rechecks: u64,
 }
 
+/// The time from the start of a server, or from a [reconnection](Server::reconnect) that a caller requested, until the
+/// next one.
+#[derive(Clone, Copy, Debug)]
+struct Round {
+    number: u64,
+    began: Instant,
+}
+
 impl Snapshot {
+    /// Begins the round `number`, unless it has begun already.
+    fn begin_round(&mut self, number: u64) {
+        if self.round.number != number {
+            self.round = Round { number, began: Instant::now() };
+            self.attempts = 0;
+        }
+    }
+
+    /// Whether more attempts have ended than in `earlier`.
+    fn has_tried_since(&self, earlier: &Self) -> bool {
+        (self.round.number, self.attempts) > (earlier.round.number, earlier.attempts)
+    }
+
     /// Records that the attempt has succeeded, or that the connection continues.
     fn connected(&mut self, link: &Link) {
         if self.link.is_none() {
@@ -59,20 +84,22 @@ impl Snapshot {
 #[derive(Debug)]
 pub(crate) struct Server {
     pub(crate) spec: Arc<ServerSpec>,
-    /// Whether the errors of calls leave out what it writes.
+    /// Whether the errors of calls leave out what the server writes.
     pub(crate) has_private_output: bool,
     published: watch::Receiver<Snapshot>,
-    again: Arc<Again>,
+    wake: Arc<WakeSignals>,
+    /// Cancelled to stop the server.
     stop: CancellationToken,
-    gone: CancellationToken,
-    _end: DropGuard,
+    /// Cancelled when all parts of the server have ended.
+    ended: CancellationToken,
+    _stop_on_drop: DropGuard,
 }
 
 /// Signals that wake a server's task.
 #[derive(Debug, Default)]
-struct Again {
-    /// Reconnect, even a healthy connection.
-    now: Notify,
+struct WakeSignals {
+    /// The number of the round that a caller requested last: reconnect, even a healthy connection.
+    round: watch::Sender<u64>,
     /// Connect now instead of waiting.
     nudge: Notify,
     /// Pins may have changed.
@@ -81,7 +108,7 @@ struct Again {
 
 /// The parts of a host that a server's task needs.
 #[derive(Clone)]
-pub(crate) struct Surroundings {
+pub(crate) struct ServerContext {
     pub(crate) connector: Connector,
     pub(crate) memory: Option<Arc<dyn Memory>>,
     pub(crate) pins: Option<Arc<dyn Pins>>,
@@ -95,11 +122,11 @@ pub(crate) struct Surroundings {
 }
 
 impl Server {
-    /// Starts the server, once its predecessor of the same name is gone.
+    /// Starts the server, once its predecessor of the same name has ended.
     pub(crate) fn start(
         name: ServerName,
         spec: ServerSpec,
-        around: &Surroundings,
+        context: &ServerContext,
         predecessor: Option<CancellationToken>,
     ) -> Self {
         let idle = match (spec.trust == Trust::Trusted, spec.enabled) {
@@ -114,63 +141,84 @@ impl Server {
             session: None,
             error: None,
             attempts: idle.is_some().into(),
+            round: Round { number: 0, began: Instant::now() },
             rechecks: 0,
         });
-        let (stop, gone) = (CancellationToken::new(), CancellationToken::new());
-        let again = Arc::<Again>::default();
+        let (stop, ended) = (CancellationToken::new(), CancellationToken::new());
+        let wake = Arc::<WakeSignals>::default();
         let spec = Arc::new(spec);
         if idle.is_none() {
             let task = Task {
                 name,
                 spec: spec.clone(),
-                around: around.clone(),
+                context: context.clone(),
                 publish,
-                again: again.clone(),
+                wake: wake.clone(),
                 stop: stop.clone(),
             };
-            let ended = gone.clone().drop_guard();
-            around.tasks.spawn(async move {
+            let report_end = ended.clone().drop_guard();
+            context.tasks.spawn(async move {
                 if let Some(predecessor) = predecessor {
                     predecessor.cancelled().await;
                 }
                 Box::pin(task.run()).await;
-                drop(ended);
+                drop(report_end);
             });
         } else {
-            gone.cancel();
+            ended.cancel();
         }
-        let has_private_output = around.has_private_output;
-        Self { spec, has_private_output, published, again, _end: stop.clone().drop_guard(), stop, gone }
+        let has_private_output = context.has_private_output;
+        Self { spec, has_private_output, published, wake, _stop_on_drop: stop.clone().drop_guard(), stop, ended }
     }
 
     pub(crate) fn snapshot(&self) -> Snapshot {
         self.published.borrow().clone()
     }
 
-    /// Returns the word for its state; see [`State::word`].
+    /// Returns the word for the server's state; see [`State::word`].
     pub(crate) fn word(&self) -> &'static str {
         self.published.borrow().state.word()
     }
 
-    /// Reconnects, in any state.
+    /// Reconnects, in any state. From now on the server is not [settled](Self::settled).
     pub(crate) fn reconnect(&self) {
-        self.again.now.notify_one();
+        if !self.ended.is_cancelled() {
+            self.wake.round.send_modify(|round| *round += 1);
+        }
     }
 
-    /// Waits until the first attempt has ended.
+    /// Whether the first attempt of the last requested round has ended.
+    pub(crate) fn is_settled(&self) -> bool {
+        let requested = *self.wake.round.borrow();
+        let snapshot = self.published.borrow();
+        snapshot.round.number >= requested && snapshot.attempts > 0
+    }
+
+    /// Waits until the first attempt of the last requested round has ended.
     pub(crate) async fn settled(&self) {
+        let requested = *self.wake.round.borrow();
         let mut published = self.published.clone();
-        let _ = published.wait_for(|snapshot| snapshot.attempts > 0).await;
+        let is_settled = |snapshot: &Snapshot| snapshot.round.number >= requested && snapshot.attempts > 0;
+        let _ = published.wait_for(is_settled).await;
     }
 
-    /// Stops the server; see [`Self::gone`].
+    /// Returns when the current round, or one that is about to begin, will have lasted for `limit`; `None` if it has
+    /// already.
+    pub(crate) fn round_deadline(&self, limit: Duration) -> Option<Instant> {
+        let round = self.published.borrow().round;
+        let is_due = *self.wake.round.borrow() > round.number;
+        let until = if is_due { Instant::now() + limit } else { round.began + limit };
+        (until > Instant::now()).then_some(until)
+    }
+
+    /// Stops the server; see [`Self::ended`].
     pub(crate) fn stop(&self) {
         self.stop.cancel();
     }
 
     /// Returns a token that is cancelled when all parts of the server have ended.
-    pub(crate) fn gone(&self) -> CancellationToken {
-        self.gone.clone()
+    pub(crate) fn ended(&self) -> CancellationToken {
+        self.ended.clone()
     }
 
     /// Waits for the link, until the next attempt to connect has ended. Wakes up a server that waits before that
@@ -184,8 +232,8 @@ impl Server {
                 return Ok(link);
             }
             match &now.state {
-                State::Reconnecting { .. } | State::Failed { .. } if now.attempts > first.attempts => return Err(now),
-                State::Reconnecting { .. } | State::Failed { .. } | State::Idle { .. } => self.again.nudge.notify_one(),
+                State::Reconnecting { .. } | State::Failed { .. } if now.has_tried_since(&first) => return Err(now),
+                State::Reconnecting { .. } | State::Failed { .. } | State::Idle { .. } => self.wake.nudge.notify_one(),
                 State::Connecting | State::Connected { .. } | State::ToolsFailed { .. } => {}
                 State::Disabled | State::PendingTrust | State::NeedsAuth { .. } | State::Disconnected => {
                     return Err(now);

@@ -201,7 +201,7 @@ impl ServerSpec {
     /// Creates a spec with defaults for all other fields, trusted because a program (not a project file) made it.
     #[must_use]
     pub fn new(transport: Transport) -> Self {
-        Self { transport, ..Self::usual() }
+        Self { transport, ..Self::with_defaults() }
     }
 
     /// Returns whether `principal` has the server. The person of a machine has every server.
@@ -292,7 +292,7 @@ spec! {
 
 impl Default for Stdio {
     fn default() -> Self {
-        Self::usual()
+        Self::with_defaults()
     }
 }
 
@@ -412,7 +412,7 @@ spec! {
 
 impl Default for Http {
     fn default() -> Self {
-        Self::usual()
+        Self::with_defaults()
     }
 }
 
@@ -506,7 +506,7 @@ impl Grant {
 pub enum Trust {
     /// Configured by the user or a program.
     Trusted,
-    /// Configured by a file of a project, or dependent on the folder where it is used; it waits for approval and is
+    /// Configured by a file of a project, or dependent on the folder where it is used; it waits for the user's agreement and is
     /// neither started nor resolved.
     Pending,
 }

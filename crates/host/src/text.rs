@@ -130,7 +130,7 @@ struct Sink {
     html: bool,
 }
 
-/// The treatment of line ends, and of characters that are no plain text.
+/// The treatment of line ends, and of characters that are not plain text.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     /// Lines stay, other such characters are escaped.

@@ -51,13 +51,13 @@ pub(crate) fn without(tool: &Tool) -> Option<Tool> {
     if [&title, &description, &hint].iter().all(|text| text.is_none()) && input.is_none() && output.is_none() {
         return None;
     }
-    let mut told = tool.clone();
-    told.title = title.or(told.title);
-    told.description = description.or(told.description);
-    told.annotations.title = hint.or(told.annotations.title);
-    told.input_schema = input.unwrap_or(told.input_schema);
-    told.output_schema = output.or(told.output_schema);
-    Some(told)
+    let mut shown = tool.clone();
+    shown.title = title.or(shown.title);
+    shown.description = description.or(shown.description);
+    shown.annotations.title = hint.or(shown.annotations.title);
+    shown.input_schema = input.unwrap_or(shown.input_schema);
+    shown.output_schema = output.or(shown.output_schema);
+    Some(shown)
 }
 
 /// Returns the text without invisible characters; `None` when it has none.
@@ -69,8 +69,8 @@ fn changed(text: Option<&str>) -> Option<String> {
 }
 
 fn change(text: &mut String) {
-    if let Some(seen) = changed(Some(text)) {
-        *text = seen;
+    if let Some(cleaned) = changed(Some(text)) {
+        *text = cleaned;
     }
 }
 
@@ -89,13 +89,13 @@ fn schema(raw: &RawValue) -> Option<Box<RawValue>> {
     to_raw_value(&schema).ok()
 }
 
-/// Removes them from the prose of a schema; returns whether there were any.
+/// Removes invisible characters from the prose of a schema; returns whether there were any.
 fn in_schema(schema: &mut Value) -> bool {
     match schema {
         Value::String(words) => {
-            let seen = changed(Some(words));
-            let is_changed = seen.is_some();
-            *words = seen.unwrap_or_else(|| std::mem::take(words));
+            let cleaned = changed(Some(words));
+            let is_changed = cleaned.is_some();
+            *words = cleaned.unwrap_or_else(|| std::mem::take(words));
             is_changed
         }
         Value::Array(parts) => parts.iter_mut().fold(false, |any, part| in_schema(part) | any),
@@ -111,7 +111,7 @@ fn in_member(name: &str, value: &mut Value) -> bool {
     }
     match value {
         Value::Object(named) if NAMED.contains(&name) => {
-            // A list beside a name contains other names (`dependencies`).
+            // In `dependencies`, a name can also have a list of other names, which stay unchanged.
             named.values_mut().filter(|value| value.is_object()).fold(false, |any, value| in_schema(value) | any)
         }
         value => in_schema(value),
@@ -121,7 +121,7 @@ fn in_member(name: &str, value: &mut Value) -> bool {
 /// An item that a server lists beside tools.
 pub(crate) trait Offered {
     /// Removes invisible characters from the prose for users and models.
-    fn take_out(&mut self);
+    fn remove_invisible(&mut self);
 }
 
 fn in_each<const N: usize>(texts: [&mut Option<String>; N]) {
@@ -129,21 +129,21 @@ fn in_each<const N: usize>(texts: [&mut Option<String>; N]) {
 }
 
 impl Offered for Resource {
-    fn take_out(&mut self) {
+    fn remove_invisible(&mut self) {
         change(&mut self.name);
         in_each([&mut self.title, &mut self.description]);
     }
 }
 
 impl Offered for ResourceTemplate {
-    fn take_out(&mut self) {
+    fn remove_invisible(&mut self) {
         change(&mut self.name);
         in_each([&mut self.title, &mut self.description]);
     }
 }
 
 impl Offered for Prompt {
-    fn take_out(&mut self) {
+    fn remove_invisible(&mut self) {
         in_each([&mut self.title, &mut self.description]);
         for argument in &mut self.arguments {
             in_each([&mut argument.description]);
@@ -153,14 +153,14 @@ impl Offered for Prompt {
 
 /// An unparsed item. Its `name` identifies a prompt, and stays unchanged; so do addresses.
 impl Offered for Map<String, Value> {
-    fn take_out(&mut self) {
+    fn remove_invisible(&mut self) {
         let is_resource = self.contains_key("uri") || self.contains_key("uriTemplate");
         for (member, value) in self.iter_mut() {
             match (member.as_str(), value) {
                 ("title" | "description", Value::String(words)) => change(words),
                 ("name", Value::String(words)) if is_resource => change(words),
                 ("arguments", Value::Array(arguments)) => {
-                    arguments.iter_mut().filter_map(Value::as_object_mut).for_each(Self::take_out);
+                    arguments.iter_mut().filter_map(Value::as_object_mut).for_each(Self::remove_invisible);
                 }
                 _ => {}
             }
@@ -198,7 +198,7 @@ mod tests {
             "outputSchema": { "type": "object", "x-note": format!("no{z}te") },
         });
         let tool = decode::tool(&to_raw_value(&tool).unwrap()).unwrap();
-        let told = serde_json::to_value(without(&tool).unwrap()).unwrap();
+        let shown = serde_json::to_value(without(&tool).unwrap()).unwrap();
         let expected = json!({
             "name": format!("na{z}me"),
             "title": "Title",
@@ -218,7 +218,7 @@ mod tests {
             },
             "outputSchema": { "type": "object", "x-note": "note" },
         });
-        assert_eq!(told, expected);
+        assert_eq!(shown, expected);
         let plain = json!({ "name": "a", "description": "é 👩\u{200d}🔬", "inputSchema": { "type": "object", "title": "ü\n" } });
         assert!(without(&decode::tool(&to_raw_value(&plain).unwrap()).unwrap()).is_none());
     }
@@ -226,8 +226,8 @@ mod tests {
     #[test]
     fn invisible_characters_behind_json_escapes_are_found() {
         let raw = |written: &str| RawValue::from_string(written.to_owned()).unwrap();
-        let told = schema(&raw(r#"{"type":"object","description":"a\u200bb\udb40\udc41"}"#)).unwrap();
-        assert_eq!(told.get(), r#"{"type":"object","description":"ab"}"#);
+        let shown = schema(&raw(r#"{"type":"object","description":"a\u200bb\udb40\udc41"}"#)).unwrap();
+        assert_eq!(shown.get(), r#"{"type":"object","description":"ab"}"#);
         assert!(schema(&raw(r#"{"type":"object","description":"a\u00e9\n"}"#)).is_none());
     }
 }

@@ -57,7 +57,7 @@ const MESSAGE_BYTES: usize = 200;
 const PATTERN_BYTES: usize = 2 << 20;
 
 /// How often a regular expression with look-around may backtrack.
-const BACKTRACKS: usize = 1_000;
+const MAX_BACKTRACKS: usize = 1_000;
 
 /// The reason why a schema is not used for validation. The tool itself can still be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -208,7 +208,9 @@ impl Validator {
             .with_draft(draft(schema))
             .offline()
             .should_validate_formats(false)
-            .with_pattern_options(PatternOptions::fancy_regex().size_limit(PATTERN_BYTES).backtrack_limit(BACKTRACKS))
+            .with_pattern_options(
+                PatternOptions::fancy_regex().size_limit(PATTERN_BYTES).backtrack_limit(MAX_BACKTRACKS),
+            )
             .build(schema)
             .map_err(|error| SchemaProblem::Invalid { reason: limited(&Mismatch::of(&error)) })?;
         Ok(Self { graph, inner })

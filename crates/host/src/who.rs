@@ -22,7 +22,7 @@ enum Of {
     Subject(Kind),
 }
 
-/// Why a text is no condition on a principal.
+/// The reason why a text is not a condition on a principal.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum BadWho {
@@ -31,7 +31,7 @@ pub enum BadWho {
     Glob(#[from] BadGlob),
     /// It has an unknown form.
     #[error(
-        "`{written}` says nothing of a caller: write `group:NAME`, `role:NAME`, `person:SUBJECT` or `service:SUBJECT`"
+        "`{written}` is no condition on a caller: write `group:NAME`, `role:NAME`, `person:SUBJECT` or `service:SUBJECT`"
     )]
     Form {
         /// The condition, safe to print.

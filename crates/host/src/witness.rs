@@ -113,7 +113,7 @@ pub enum Fact {
     /// A daemon refused a request of a local process at one of its sockets.
     TurnedAway {
         /// The socket.
-        door: &'static str,
+        socket: &'static str,
         /// The process, as the system names it; untrusted.
         process: String,
         /// The reason.
@@ -495,10 +495,10 @@ mod tests {
     fn a_caller_is_shown_on_one_line_with_the_bounded_name_of_its_client() {
         let caller = Caller::local(Way::Gateway).client(format!("nice\n\u{1b}[2Jrule: allowed {}", "x".repeat(500)));
         assert!(caller.name().unwrap().len() <= MAX_NAME);
-        let told = caller.over(ClientTransport::Http).session("0f3a91c2").agent("helper").to_string();
-        assert!(told.starts_with("a client that calls itself `nice"), "{told}");
-        assert!(told.ends_with("`, through the gateway over http, session 0f3a91c2, agent helper"), "{told}");
-        assert!(!told.contains(['\n', '\u{1b}']), "{told:?}");
+        let text = caller.over(ClientTransport::Http).session("0f3a91c2").agent("helper").to_string();
+        assert!(text.starts_with("a client that calls itself `nice"), "{text}");
+        assert!(text.ends_with("`, through the gateway over http, session 0f3a91c2, agent helper"), "{text}");
+        assert!(!text.contains(['\n', '\u{1b}']), "{text:?}");
         assert_eq!(Caller::local(Way::Cli).to_string(), "a command that was typed");
         assert_eq!(
             Caller::local(Way::Agent).conversation("0192").to_string(),

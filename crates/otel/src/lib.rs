@@ -14,6 +14,8 @@
 //!   the span of the call ───────────────┘  becomes a child of what the caller sent
 //! ```
 //!
+//! Beside it, [`MetricsExporter`] reads metrics of the program at an interval and sends them.
+//!
 //! OTLP over HTTP with Protobuf (<https://opentelemetry.io/docs/specs/otlp/>). `OTEL_EXPORTER_OTLP_ENDPOINT`,
 //! `OTEL_EXPORTER_OTLP_HEADERS`, `OTEL_TRACES_SAMPLER` and the other standard variables configure it.
 //!
@@ -30,6 +32,10 @@
 //! exporter.close();
 //! # Ok::<(), toolrack_otel::ExporterError>(())
 //! ```
+
+mod metrics;
+
+pub use metrics::{BadVariable, Measure, MetricsExporter, Pace, Reading};
 
 use std::{collections::HashMap, time::Duration};
 
@@ -58,7 +64,7 @@ const OURS: &str = "toolrack";
 
 /// The reason why an exporter cannot be built.
 #[derive(Debug, thiserror::Error)]
-#[error("the traces cannot be sent: check the variables OTEL_EXPORTER_OTLP_…")]
+#[error("the collector cannot be used: check the variables OTEL_EXPORTER_OTLP_…")]
 pub struct ExporterError(#[source] opentelemetry_otlp::ExporterBuildError);
 
 /// Sends spans in batches, from its own thread. It drops spans that the collector refuses. Only [`Self::close`] waits
@@ -73,7 +79,7 @@ impl Exporter {
     /// sends them to the endpoint that the environment names.
     ///
     /// # Errors
-    /// If `endpoint` or a variable of the environment is invalid. It does not check that a collector listens.
+    /// If `endpoint` or a variable of the environment is invalid. Whether a collector listens is not checked.
     pub fn new(service: &str, endpoint: Option<&str>) -> Result<Self, ExporterError> {
         let exporter = SpanExporter::builder().with_http();
         let exporter = match endpoint {
@@ -81,12 +87,9 @@ impl Exporter {
             None => exporter,
         };
         let exporter = exporter.build().map_err(ExporterError)?;
-        let resource = Resource::builder()
-            .with_service_name(service.to_owned())
-            .with_attribute(KeyValue::new("service.version", env!("CARGO_PKG_VERSION")))
-            .build();
         let processor = BatchSpanProcessor::builder(exporter, TokioCurrentThread).build();
-        let provider = SdkTracerProvider::builder().with_resource(resource).with_span_processor(processor).build();
+        let provider =
+            SdkTracerProvider::builder().with_resource(resource(service)).with_span_processor(processor).build();
         Ok(Self { provider })
     }
 
@@ -113,6 +116,12 @@ impl Exporter {
     }
 }
 
+/// What sends the spans and metrics.
+fn resource(service: &str) -> Resource {
+    let version = KeyValue::new("service.version", env!("CARGO_PKG_VERSION"));
+    Resource::builder().with_service_name(service.to_owned()).with_attribute(version).build()
+}
+
 /// Passes the context of each call's span to the servers of a host.
 #[derive(Debug)]
 pub struct Tracer {
@@ -124,7 +133,7 @@ impl toolrack_host::Tracer for Tracer {
         if let Some(from) = from {
             let fields: HashMap<String, String> =
                 from.fields().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
-            // Fails if the subscriber has no layer of this exporter: the server then gets the caller's own context.
+            // Fails if the subscriber lacks the layer of this exporter. The server then gets the context of the caller.
             let _ = span.set_parent(self.propagator.extract(&fields));
         }
         let context = span.context();
@@ -133,10 +142,10 @@ impl toolrack_host::Tracer for Tracer {
         }
         let mut fields = HashMap::new();
         self.propagator.inject_context(&context, &mut fields);
-        let own = TraceContext::from_fields(|name| fields.get(name).map(String::as_str))?;
+        let context = TraceContext::from_fields(|name| fields.get(name).map(String::as_str))?;
         // The propagator writes no baggage, so the caller's baggage is added here.
         let baggage = from.and_then(|from| from.fields().find(|(name, _)| *name == "baggage"));
-        Some(baggage.map_or(own.clone(), |(_, baggage)| own.baggage(baggage)))
+        Some(baggage.map_or(context.clone(), |(_, baggage)| context.baggage(baggage)))
     }
 }
 

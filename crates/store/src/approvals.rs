@@ -69,8 +69,8 @@ impl Store {
             .bind(&approval.name)
             .execute(&mut transaction)
             .await?;
-        let said = Entry::of_trust("trusted", caller, (project, &approval.name), Some(&approval.hash));
-        append(&mut transaction, &[(Utc::now().timestamp_millis(), said)]).await?;
+        let entry = Entry::of_trust("trusted", caller, (project, &approval.name), Some(&approval.hash));
+        append(&mut transaction, &[(Utc::now().timestamp_millis(), entry)]).await?;
         transaction.commit().await
     }
 
@@ -90,8 +90,8 @@ impl Store {
             .await?;
         let was_there = deleted > 0;
         if was_there {
-            let said = Entry::of_trust("untrusted", caller, (project, name), None);
-            append(&mut transaction, &[(Utc::now().timestamp_millis(), said)]).await?;
+            let entry = Entry::of_trust("untrusted", caller, (project, name), None);
+            append(&mut transaction, &[(Utc::now().timestamp_millis(), entry)]).await?;
         }
         transaction.commit().await?;
         Ok(was_there)

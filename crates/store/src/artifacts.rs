@@ -83,7 +83,7 @@ pub struct Piece {
 #[non_exhaustive]
 pub enum ReadError {
     /// The handle is not of this folder, or the folder has removed the file to make room.
-    #[error("nothing is kept under this handle (any more)")]
+    #[error("no result is stored under this handle, or not any more")]
     Unknown,
     /// The result is not text, but a picture, a sound or similar.
     #[error("it is not text ({bytes} bytes)")]
@@ -154,7 +154,7 @@ impl ArtifactFolder {
     fn write(&self, name: &Name, bytes: &[u8]) -> Result<PathBuf, KeepError> {
         let size = bytes.len() as u64;
         if size > self.bounds.bytes || self.bounds.files == 0 {
-            let why = format!("it has {size} bytes, and at most {} are kept", self.bounds.bytes);
+            let why = format!("it has {size} bytes, but at most {} can be stored", self.bounds.bytes);
             return Err(KeepError { why });
         }
         let refused = |path: &Path, error: &io::Error| KeepError {

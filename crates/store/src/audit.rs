@@ -10,6 +10,8 @@
 
 mod chain;
 mod entry;
+mod export;
+mod exported;
 mod retention;
 mod verify;
 mod writer;
@@ -19,6 +21,8 @@ use toolrack_host::Decision;
 pub(crate) use chain::append;
 pub use chain::{BadChainEnd, ChainEnd, hex};
 pub use entry::{DoorRefusal, Entry};
+pub use export::{AuditExport, AuditStretch};
+pub use exported::ExportedRow;
 pub use retention::KeepAudit;
 #[cfg(feature = "postgres")]
 pub(crate) use verify::verify;
@@ -44,6 +48,14 @@ pub struct AuditRow {
     pub body: String,
     /// The hash over this row and all before it: 32 bytes, unless another program changed the file.
     pub hash: Vec<u8>,
+}
+
+impl AuditRow {
+    /// Returns the end of the chain after this row; `None` if its hash has another length.
+    #[must_use]
+    pub fn end(&self) -> Option<ChainEnd> {
+        Some(ChainEnd { seq: self.seq, hash: self.hash.as_slice().try_into().ok()? })
+    }
 }
 
 /// Which rows to read.

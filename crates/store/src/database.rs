@@ -1,4 +1,4 @@
-//! Where the rows are: the one room that knows which database it is.
+//! The database: the only module that knows whether it is SQLite or Postgres.
 //!
 //! Every transaction begins here, and every statement goes through [`query`]. What really differs between databases is
 //! in a file for each. Futures of Postgres are large, and boxed, so that a program on SQLite does not copy them around.
@@ -36,17 +36,19 @@ pub(crate) struct Writing {
     pub(crate) durably: bool,
     /// It overwrites what it deletes, so that a file does not keep it.
     pub(crate) erasing: bool,
+    /// It waits only for writers of the same rows, not for all writers of its tenant. A file has one writer at a time.
+    pub(crate) beside_others: bool,
 }
 
-/// The connection for some statements: a transaction, but where SQLite needs none to read.
+/// The connection for some statements: a transaction, except for SQLite, which needs none to read.
 ///
 /// Dropping it undoes what it has written.
 pub(crate) struct Transaction {
-    on: On,
-    place: Place,
+    handle: Handle,
+    place: ErrorContext,
 }
 
-enum On {
+enum Handle {
     Reading(PoolConnection<Sqlite>),
     Writing(sqlx::Transaction<'static, Sqlite>),
     #[cfg(feature = "postgres")]
@@ -59,56 +61,56 @@ pub(crate) enum Connection<'a> {
     Postgres(&'a mut postgres::Session),
 }
 
-/// What an error says: which database, and what was to be done with it.
+/// What each error names: the database, and the operation that failed.
 #[derive(Clone, Debug)]
-pub(crate) struct Place {
-    database: Named,
+pub(crate) struct ErrorContext {
+    database: DatabaseName,
     doing: &'static str,
 }
 
 #[derive(Clone, Debug)]
-enum Named {
+enum DatabaseName {
     File(Arc<Path>),
     #[cfg(feature = "postgres")]
     Server(Arc<str>),
 }
 
-impl Place {
+impl ErrorContext {
     #[cfg(feature = "postgres")]
     pub(crate) fn of_server(name: &Arc<str>, doing: &'static str) -> Self {
-        Self { database: Named::Server(Arc::clone(name)), doing }
+        Self { database: DatabaseName::Server(Arc::clone(name)), doing }
     }
 
     pub(crate) fn error(&self, error: sqlx::Error) -> StoreError {
         match &self.database {
-            Named::File(path) => StoreError::from_sqlx(self.doing, path, error),
+            DatabaseName::File(path) => StoreError::from_sqlx(self.doing, path, error),
             #[cfg(feature = "postgres")]
-            Named::Server(name) => StoreError::from_postgres(self.doing, name, error),
+            DatabaseName::Server(name) => StoreError::from_postgres(self.doing, name, error),
         }
     }
 }
 
 impl Transaction {
     fn connection(&mut self) -> Connection<'_> {
-        match &mut self.on {
-            On::Reading(connection) => Connection::Sqlite(connection),
-            On::Writing(transaction) => Connection::Sqlite(transaction),
+        match &mut self.handle {
+            Handle::Reading(connection) => Connection::Sqlite(connection),
+            Handle::Writing(transaction) => Connection::Sqlite(transaction),
             #[cfg(feature = "postgres")]
-            On::Postgres(session) => Connection::Postgres(session),
+            Handle::Postgres(session) => Connection::Postgres(session),
         }
     }
 
-    pub(crate) fn place(&self) -> &Place {
+    pub(crate) fn place(&self) -> &ErrorContext {
         &self.place
     }
 
-    /// Milliseconds since 1970, by the clock that all who use the database share: that of this machine for a file, and that
-    /// of the server for Postgres, whose clients may be minutes apart.
+    /// Milliseconds since 1970, by one clock for all programs that use the database: that of this machine for a file, that of
+    /// the server for Postgres, because the clocks of its clients may be minutes apart.
     pub(crate) async fn clock(&mut self) -> Result<i64, StoreError> {
-        match &self.on {
-            On::Reading(_) | On::Writing(_) => Ok(chrono::Utc::now().timestamp_millis()),
+        match &self.handle {
+            Handle::Reading(_) | Handle::Writing(_) => Ok(chrono::Utc::now().timestamp_millis()),
             #[cfg(feature = "postgres")]
-            On::Postgres(_) => {
+            Handle::Postgres(_) => {
                 let clock = "SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint";
                 Box::pin(query_scalar(clock).fetch_one(self)).await
             }
@@ -130,11 +132,11 @@ impl Transaction {
     }
 
     pub(crate) async fn commit(self) -> Result<(), StoreError> {
-        let done = match self.on {
-            On::Reading(_) => Ok(()),
-            On::Writing(transaction) => transaction.commit().await,
+        let done = match self.handle {
+            Handle::Reading(_) => Ok(()),
+            Handle::Writing(transaction) => transaction.commit().await,
             #[cfg(feature = "postgres")]
-            On::Postgres(session) => Box::pin(session.commit()).await,
+            Handle::Postgres(session) => Box::pin(session.commit()).await,
         };
         done.map_err(|error| self.place.error(error))
     }
@@ -146,24 +148,24 @@ impl Store {
         let place = self.place(doing);
         match &self.backend {
             Backend::Sqlite(file) => match file.pool.acquire().await {
-                Ok(connection) => Ok(Transaction { on: On::Reading(connection), place }),
+                Ok(connection) => Ok(Transaction { handle: Handle::Reading(connection), place }),
                 Err(error) => Err(place.error(error)),
             },
             #[cfg(feature = "postgres")]
             Backend::Postgres(tenant) => {
-                Ok(Transaction { on: On::Postgres(Box::pin(tenant.read(&place)).await?), place })
+                Ok(Transaction { handle: Handle::Postgres(Box::pin(tenant.read(&place)).await?), place })
             }
         }
     }
 
     /// Begins a transaction in which all statements read the same state of the database.
-    pub(crate) async fn read_at_once(&self, doing: &'static str) -> Result<Transaction, StoreError> {
+    pub(crate) async fn read_snapshot(&self, doing: &'static str) -> Result<Transaction, StoreError> {
         let place = self.place(doing);
         match &self.backend {
             Backend::Sqlite(file) => begin_with("BEGIN", file, place).await,
             #[cfg(feature = "postgres")]
             Backend::Postgres(tenant) => {
-                Ok(Transaction { on: On::Postgres(Box::pin(tenant.read_at_once(&place)).await?), place })
+                Ok(Transaction { handle: Handle::Postgres(Box::pin(tenant.read_snapshot(&place)).await?), place })
             }
         }
     }
@@ -175,17 +177,23 @@ impl Store {
 
     /// Begins a write transaction whose commit waits until all of it is on the disk.
     pub(crate) async fn begin_durably(&self, doing: &'static str) -> Result<Transaction, StoreError> {
-        self.begin_to(Writing { durably: true, erasing: false }, doing).await
+        self.begin_to(Writing { durably: true, ..Writing::default() }, doing).await
     }
 
     /// Begins a write transaction that overwrites what it deletes, so that a file does not keep it.
     pub(crate) async fn begin_erasing(&self, doing: &'static str) -> Result<Transaction, StoreError> {
-        self.begin_to(Writing { durably: false, erasing: true }, doing).await
+        self.begin_to(Writing { erasing: true, ..Writing::default() }, doing).await
     }
 
     /// Begins a write transaction that overwrites what it deletes, and whose commit waits until it is on the disk.
     pub(crate) async fn begin_erasing_durably(&self, doing: &'static str) -> Result<Transaction, StoreError> {
-        self.begin_to(Writing { durably: true, erasing: true }, doing).await
+        self.begin_to(Writing { durably: true, erasing: true, ..Writing::default() }, doing).await
+    }
+
+    /// Begins a write transaction beside those of other writers of the same tenant, for rows that need no order among them.
+    /// Its commit waits until it is on the disk.
+    pub(crate) async fn begin_beside(&self, doing: &'static str) -> Result<Transaction, StoreError> {
+        self.begin_to(Writing { durably: true, beside_others: true, ..Writing::default() }, doing).await
     }
 
     /// Runs one statement in a write transaction of its own, and returns how many rows it has changed.
@@ -202,24 +210,24 @@ impl Store {
             Backend::Sqlite(file) => begin_with(file.begin(writing), file, place).await,
             #[cfg(feature = "postgres")]
             Backend::Postgres(tenant) => {
-                Ok(Transaction { on: On::Postgres(Box::pin(tenant.write(writing, &place)).await?), place })
+                Ok(Transaction { handle: Handle::Postgres(Box::pin(tenant.write(writing, &place)).await?), place })
             }
         }
     }
 
-    fn place(&self, doing: &'static str) -> Place {
+    fn place(&self, doing: &'static str) -> ErrorContext {
         let database = match &self.backend {
-            Backend::Sqlite(file) => Named::File(Arc::clone(&file.path)),
+            Backend::Sqlite(file) => DatabaseName::File(Arc::clone(&file.path)),
             #[cfg(feature = "postgres")]
-            Backend::Postgres(tenant) => Named::Server(Arc::clone(tenant.name())),
+            Backend::Postgres(tenant) => DatabaseName::Server(Arc::clone(tenant.name())),
         };
-        Place { database, doing }
+        ErrorContext { database, doing }
     }
 }
 
-async fn begin_with(begin: &'static str, file: &sqlite::File, place: Place) -> Result<Transaction, StoreError> {
+async fn begin_with(begin: &'static str, file: &sqlite::File, place: ErrorContext) -> Result<Transaction, StoreError> {
     match file.pool.begin_with(begin).await {
-        Ok(transaction) => Ok(Transaction { on: On::Writing(transaction), place }),
+        Ok(transaction) => Ok(Transaction { handle: Handle::Writing(transaction), place }),
         Err(error) => Err(place.error(error)),
     }
 }

@@ -41,7 +41,7 @@ pub enum StoreError {
         path: PathBuf,
     },
     /// The file is damaged, or is not a database.
-    #[error("{} is damaged or no database: move it away, and a new one is made", path.display())]
+    #[error("{} is damaged or not a database: move it away, and Toolrack makes a new one", path.display())]
     Corrupt {
         /// The file.
         path: PathBuf,
@@ -93,7 +93,7 @@ pub enum StoreError {
     },
     /// Another process has added to the session meanwhile.
     #[error(
-        "another process goes on with the session {prefix}: it has {found} messages where {expected} were expected"
+        "another process has continued the session {prefix}: it has {found} messages where {expected} were expected"
     )]
     SessionMoved {
         /// The session.
@@ -117,16 +117,23 @@ pub enum StoreError {
         /// The reason. Safe to print.
         why: String,
     },
-    /// A database server does not do what it should.
-    #[error("{database} {problem}")]
+    /// A database server does not do what it should. The text does not say which server, because it also reaches
+    /// callers: [`Self::database`] does.
+    #[error("the database {problem}")]
     Database {
-        /// Its host and name.
+        /// Its host and name, for those who run the daemon.
         database: String,
         /// What is in the way, and what to do.
         problem: DatabaseProblem,
         /// What the server or the system said.
         #[source]
         source: Option<Box<dyn Error + Send + Sync>>,
+    },
+    /// A sibling has removed this replica, which was silent: it may take nothing.
+    #[error("the replica {id} was silent for too long: it has to join its siblings anew")]
+    RemovedReplica {
+        /// The id of the replica.
+        id: String,
     },
     /// Anything else.
     #[error("{} failed at {doing}", path.display())]
@@ -153,6 +160,23 @@ mod code {
 }
 
 impl StoreError {
+    /// Whether the database server cannot do this now and probably can later: it is away, fails over, or is busy.
+    #[must_use]
+    pub fn is_temporary(&self) -> bool {
+        use DatabaseProblem::{Busy, Conflict, Connections, Idle, Resources, Slow, Standby, Unreachable};
+        let Self::Database { problem, .. } = self else { return false };
+        matches!(problem, Unreachable | Connections | Busy | Slow | Conflict | Idle | Standby | Resources)
+    }
+
+    /// The host and name of the database server that the error is about.
+    #[must_use]
+    pub fn database(&self) -> Option<&str> {
+        match self {
+            Self::Database { database, .. } => Some(database),
+            _ => None,
+        }
+    }
+
     /// Whether the database did not answer, so that it is worth to ask again after a while.
     #[must_use]
     pub(crate) fn may_pass(&self) -> bool {
@@ -245,9 +269,9 @@ mod tests {
             ("8", "cannot be written"),
             ("1032", "cannot be written"), // SQLITE_READONLY_DBMOVED
             ("13", "the disk is full"),
-            ("11", "is damaged or no database"),
-            ("779", "is damaged or no database"), // SQLITE_CORRUPT_INDEX
-            ("26", "is damaged or no database"),
+            ("11", "is damaged or not a database"),
+            ("779", "is damaged or not a database"), // SQLITE_CORRUPT_INDEX
+            ("26", "is damaged or not a database"),
             ("14", "cannot make"),
             ("1", "failed at testing"),
             ("19", "failed at testing"),

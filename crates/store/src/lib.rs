@@ -10,8 +10,9 @@
 //! - the audit log, a chain of hashes that shows tampering ([`audit`]),
 //! - conversations with models ([`Session`]),
 //! - sealed secrets and tokens ([`Vault`]),
-//! - what was used of quotas ([`QuotaUse`]),
-//! - the members of a team, the hashes of their tokens ([`TeamToken`]), and what they allowed clients ([`Grant`]).
+//! - how much of each quota was used ([`QuotaUse`]),
+//! - the members of a team, the hashes of their tokens ([`TeamToken`]), and what they allowed clients ([`Grant`]),
+//! - the replicas that serve a team together ([`Replica`]), and at which of them each tenant is served ([`Home`]).
 //!
 //! [`ArtifactFolder`] stores results that are too long for a model as files (the host's
 //! [`Artifacts`](toolrack_host::Artifacts)).
@@ -19,26 +20,30 @@
 //! With the feature `postgres`, [`Database`](https://docs.rs/toolrack-store/latest/toolrack_store/struct.Database.html) has the same for many
 //! tenants and processes, in Postgres: a [`Store`] for each tenant, with rows that no other tenant can see.
 //!
-//! This crate knows nothing of how a host or an agent behaves, and has no network but to that database.
+//! This crate knows nothing of how a host or an agent behaves, and connects only to that database.
 //!
 //! ```text
 //!   journal, transcript                               a conversation of an agent; a stored message to show
 //!      │
 //!      ▼
 //!   sessions                     vault                conversations, imports; secrets, keys, leases
-//!      │                           │                    (team: members and their tokens, likewise on audit)
+//!      │                           │                    (team: members and their tokens, also above audit;
+//!      │                           │                     replicas and homes, above team)
 //!      │                           │
 //!      │   pins, approvals, answers, refusals         what a user agreed to or refused, each with a row
 //!      │      │                    │                  in the audit log
 //!      │      ▼                    │
 //!      │    audit    servers, log, quotas             the chain of hashes; eras and lists of tools, log lines, what
-//!      │      │          │         │                  was used of quotas
+//!      │      │          │         │                  was used of each quota
 //!      └──────┴─────┬────┴─────────┘
 //!                   ▼
 //!                 Store ──► database                  transactions and statements; the file, brought to the newest
 //!                   │                                 schema
 //!                   ▼
 //!                 error      artifacts                why the database fails; files beside the database
+//!
+//!   moving, above all of them                         the rows of a file, into Postgres
+//!   owner, rows, below all of them                    the owner of a row; rows as structs
 //! ```
 //!
 //! ```
@@ -90,6 +95,7 @@ mod owner;
 mod pins;
 mod quotas;
 mod refusals;
+mod replicas;
 mod rows;
 mod servers;
 mod sessions;
@@ -117,6 +123,7 @@ pub use owner::{Owner, Whose};
 pub use pins::{Pinned, QuarantinedTool};
 pub use quotas::QuotaUse;
 pub use refusals::Refusal;
+pub use replicas::{Heartbeat, Home, Replica, ReplicaHomes};
 pub use sessions::{
     Claim, Imported, NewMessage, NewSession, Retention, Role, Session, SessionQuery, SessionTotals, Spent, Step,
     StoredMessage,
@@ -126,13 +133,13 @@ pub use team::{
     RegisteredClient, RemovedMember, TeamStore, TeamToken, TokenHash, TokenOwner, Tokens,
 };
 pub use uuid::Uuid;
-pub use vault::{Lease, Sealed, Space, Vault, VaultError, VaultKey};
+pub use vault::{Lease, SecretValue, Space, Vault, VaultError, VaultKey};
 
 /// How long to wait for another process that has the database locked.
-const PATIENCE: Duration = Duration::from_secs(5);
+const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How long to wait for it where the caller can do without the database.
-const BRIEF_PATIENCE: Duration = Duration::from_millis(200);
+/// How long to wait for such a process when the caller can do without the database.
+const BRIEF_LOCK_TIMEOUT: Duration = Duration::from_millis(200);
 
 /// The database. Clones share it.
 ///
@@ -152,9 +159,9 @@ impl Store {
     /// none. Waits up to 5 s for another process that does the same.
     ///
     /// # Errors
-    /// [`StoreError`] says what is in the way and what to do. The file is never replaced.
+    /// [`StoreError`] names the problem and the next step. The file is never replaced.
     pub async fn open(path: impl Into<PathBuf>) -> Result<Self, StoreError> {
-        Self::open_within(path.into(), PATIENCE).await
+        Self::open_within(path.into(), LOCK_TIMEOUT).await
     }
 
     /// Opens the database at `path` without creating or migrating it, for callers that only want to read something
@@ -162,14 +169,14 @@ impl Store {
     ///
     /// # Errors
     /// As [`Self::open`].
-    pub async fn open_as_it_is(path: impl Into<PathBuf>) -> Result<Option<Self>, StoreError> {
+    pub async fn open_existing(path: impl Into<PathBuf>) -> Result<Option<Self>, StoreError> {
         let path = path.into();
-        let file = sqlite::File::open_as_it_is(&path, BRIEF_PATIENCE).await?;
+        let file = sqlite::File::open_existing(&path, BRIEF_LOCK_TIMEOUT).await?;
         Ok(file.map(Self::of))
     }
 
-    async fn open_within(path: PathBuf, patience: Duration) -> Result<Self, StoreError> {
-        Ok(Self::of(sqlite::File::open(&path, patience).await?))
+    async fn open_within(path: PathBuf, busy_timeout: Duration) -> Result<Self, StoreError> {
+        Ok(Self::of(sqlite::File::open(&path, busy_timeout).await?))
     }
 
     /// Whether the file has rows that a user would miss: of the audit log, secrets, conversations, or a team. On
@@ -229,13 +236,13 @@ impl Store {
     }
 
     /// Closes the store of a process that is about to exit. Waits for the running statement, and leaves a short
-    /// write-ahead log (up to 256 KiB) beside the file, which saves four waits for the disk: the log holds all commits,
-    /// and the next process reads it. A longer log, or one that may hold erased data, makes this [`Self::close`].
+    /// write-ahead log (up to 256 KiB) beside the file. That saves four waits for the disk, and loses nothing: the log
+    /// contains all commits, and the next process reads it. A longer log, or one that may hold erased data, makes this [`Self::close`].
     ///
-    /// The store is of no use afterwards; its thread and its open files remain until the process exits.
-    pub async fn leave(&self) {
+    /// The store cannot be used afterwards; its thread and its open files remain until the process exits.
+    pub async fn close_at_exit(&self) {
         match &self.backend {
-            Backend::Sqlite(file) => file.leave().await,
+            Backend::Sqlite(file) => file.close_at_exit().await,
             #[cfg(feature = "postgres")]
             Backend::Postgres(_) => {}
         }

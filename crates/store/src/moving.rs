@@ -6,8 +6,8 @@ use crate::{
     database::{Transaction, clear, copy, count, query, query_scalar},
 };
 
-/// The tables of a tenant. A table stands after those to which its rows refer.
-const TABLES: [&str; 19] = [
+/// The tables of a tenant, each after those to which its rows refer.
+const TABLES: [&str; 20] = [
     "servers",
     "server_tools",
     "approvals",
@@ -23,17 +23,18 @@ const TABLES: [&str; 19] = [
     "leases",
     "audit",
     "audit_head",
+    "audit_exports",
     "pinned_servers",
     "pins",
     "quarantine",
     "quota_uses",
 ];
 
-/// The tables of a team.
+/// The tables of a team. Replicas and their homes are not moved, because they belong to programs that have ended.
 const TEAM_TABLES: [&str; 5] = ["team_members", "team_tokens", "team_clients", "team_grants", "team_departures"];
 
-/// Tables with a row that a database has from the beginning.
-const BEGUN: [&str; 1] = ["audit_head"];
+/// Tables in which a new database has a row already.
+const TABLES_WITH_A_FIRST_ROW: [&str; 1] = ["audit_head"];
 
 const MOVING: &str = "moving the rows of a file";
 
@@ -43,9 +44,9 @@ const MOVING: &str = "moving the rows of a file";
 pub struct Moved {
     /// Each table, and how many rows it has in the file and now in Postgres.
     pub tables: Vec<(&'static str, u64)>,
-    /// The audit log, in which the same was found before and after.
+    /// The state of the audit log, the same before and after.
     pub audit: Result<Chain, Break>,
-    /// Whether an earlier run has moved them.
+    /// Whether an earlier run had moved the rows.
     pub were_there: bool,
 }
 
@@ -56,7 +57,7 @@ pub enum MoveError {
     /// A database fails.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// Other rows are there.
+    /// Postgres has other rows of this tenant.
     #[error("{database} has other rows of this tenant already: {rows} in the table `{table}`")]
     NotEmpty {
         /// The host and the name of the database.
@@ -76,20 +77,21 @@ pub enum MoveError {
         /// How many there would be.
         after: u64,
     },
-    /// The audit log would be another.
-    #[error("the audit log is another one in Postgres than in the file: nothing was moved")]
+    /// The audit log would differ from that in the file.
+    #[error("the audit log in Postgres differs from the one in the file: nothing was moved")]
     Audit,
 }
 
 impl Database {
-    /// Whether rows of `from` can be moved to `tenant`, or to the team with `None`. Returns whether they are there already.
+    /// Returns whether the rows of `from` have been moved to `tenant` already, or with `None` to the team. Changes nothing.
     ///
     /// # Errors
-    /// [`MoveError::NotEmpty`], and the databases fail.
-    pub async fn has_taken(&self, tenant: Option<&str>, from: &Store) -> Result<bool, MoveError> {
+    /// [`MoveError::NotEmpty`] when `tenant` has other rows, so that these cannot be moved; [`MoveError::Store`] when a
+    /// database fails.
+    pub async fn have_moved(&self, tenant: Option<&str>, from: &Store) -> Result<bool, MoveError> {
         let store = self.target(tenant).await?;
-        let mut into = store.read_at_once(MOVING).await?;
-        let mut file = from.read_at_once(MOVING).await?;
+        let mut into = store.read_snapshot(MOVING).await?;
+        let mut file = from.read_snapshot(MOVING).await?;
         let tables = tables(tenant.is_none(), &mut file).await?;
         self.compare(&tables, &mut file, &mut into).await
     }
@@ -99,7 +101,7 @@ impl Database {
     ///
     /// # Errors
     /// [`MoveError`]
-    pub async fn take(&self, tenant: Option<&str>, from: &Store) -> Result<Moved, MoveError> {
+    pub async fn move_rows(&self, tenant: Option<&str>, from: &Store) -> Result<Moved, MoveError> {
         let store = self.target(tenant).await?;
         if tenant.is_none() && has_team(&mut from.read(MOVING).await?).await? {
             // Brings the tables to the newest schema.
@@ -107,13 +109,13 @@ impl Database {
         }
         let audit = from.verify_audit(None).await?;
         let mut into = store.begin_durably(MOVING).await?;
-        let mut file = from.read_at_once(MOVING).await?;
+        let mut file = from.read_snapshot(MOVING).await?;
         let tables = tables(tenant.is_none(), &mut file).await?;
         let were_there = self.compare(&tables, &mut file, &mut into).await?;
         let mut moved = Vec::with_capacity(tables.len());
         for table in tables {
             if !were_there {
-                if BEGUN.contains(&table) {
+                if TABLES_WITH_A_FIRST_ROW.contains(&table) {
                     clear(table, &mut into).await?;
                 }
                 copy(table, &mut file, &mut into).await?;
@@ -141,7 +143,7 @@ impl Database {
         }
     }
 
-    /// Whether the rows of the file are there already. Fails when there are others.
+    /// Returns whether Postgres has the rows of the file. Fails when it has other rows.
     async fn compare(
         &self,
         tables: &[&'static str],
@@ -153,7 +155,7 @@ impl Database {
         for table in tables {
             let (before, after) = (rows(table, file).await?, rows(table, into).await?);
             is_same &= before == after;
-            if after > 0 && !BEGUN.contains(table) && other.is_none() {
+            if after > 0 && !TABLES_WITH_A_FIRST_ROW.contains(table) && other.is_none() {
                 other = Some((*table, after));
             }
         }
@@ -184,7 +186,8 @@ async fn head(on: &mut Transaction) -> Result<Option<(i64, Vec<u8>)>, StoreError
     query("SELECT seq, hash FROM audit_head").fetch_optional(on).await
 }
 
-/// Raises the number of the team's changes above that of the file, so that a program that knew that one looks again.
+/// Raises the number of the team's changes above the one in the file, so that programs which know that one read the
+/// members again.
 async fn raise_version(file: &mut Transaction, into: &mut Transaction) -> Result<(), StoreError> {
     let known: i64 = query_scalar("SELECT version FROM team_version").fetch_one(file).await?;
     let raise = query("UPDATE team_version SET version = CASE WHEN version > $1 THEN version ELSE $1 END + 1");

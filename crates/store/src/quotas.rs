@@ -1,4 +1,4 @@
-//! What was used of quotas, so that a restart forgives nothing.
+//! How much of each quota was used. A restart does not reset it.
 
 use chrono::{DateTime, TimeDelta, Utc};
 
@@ -33,7 +33,7 @@ impl Store {
     /// # Errors
     /// [`StoreError`] when the database fails.
     pub async fn put_quota_uses(&self, uses: &[QuotaUse]) -> Result<(), StoreError> {
-        let doing = "writing what was used of quotas";
+        let doing = "writing the use of quotas";
         let mut transaction = self.begin(doing).await?;
         for used in uses {
             query(
@@ -64,7 +64,7 @@ impl Store {
     pub async fn quota_uses(&self) -> Result<Vec<QuotaUse>, StoreError> {
         let rows: Vec<Row> =
             query("SELECT holder, name, quota, most, used, used_at FROM quota_uses ORDER BY holder, quota")
-                .fetch_all(&mut self.read("reading what was used of quotas").await?)
+                .fetch_all(&mut self.read("reading the use of quotas").await?)
                 .await?;
         let used = |(holder, name, quota, most, used, at): Row| {
             let (most, at) = (u64::try_from(most).unwrap_or_default(), DateTime::from_timestamp_millis(at)?);
@@ -78,7 +78,7 @@ impl Store {
     /// # Errors
     /// [`StoreError`] when the database fails.
     pub async fn forget_quota_uses(&self, holder: &str) -> Result<(), StoreError> {
-        let doing = "forgetting what was used of quotas";
+        let doing = "deleting the use of quotas";
         let mut transaction = self.begin(doing).await?;
         query("DELETE FROM quota_uses WHERE holder = $1").bind(holder).execute(&mut transaction).await?;
         transaction.commit().await

@@ -52,8 +52,8 @@ impl Store {
         .bind(now.timestamp())
         .execute(&mut transaction)
         .await?;
-        let said = Entry::of_trust("refused", caller, (project, &refusal.name), Some(&refusal.hash));
-        append(&mut transaction, &[(now.timestamp_millis(), said)]).await?;
+        let entry = Entry::of_trust("refused", caller, (project, &refusal.name), Some(&refusal.hash));
+        append(&mut transaction, &[(now.timestamp_millis(), entry)]).await?;
         transaction.commit().await
     }
 

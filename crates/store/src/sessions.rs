@@ -232,7 +232,7 @@ const SELECT: &str = "SELECT id, title, model, agent, owner, owner_name, created
     FROM sessions s";
 
 impl SessionRow {
-    /// `None` when the id is no UUID.
+    /// `None` when the id is not a UUID.
     fn into_session(self) -> Option<Session> {
         let neighbours = [self.id_before.as_deref(), self.id_after.as_deref()];
         Some(Session {

@@ -254,13 +254,14 @@ impl Tokens<'_> {
 }
 
 /// The tables of a team, each script after the one before.
-const SCRIPTS: [&str; 6] = [
+const SCRIPTS: [&str; 7] = [
     include_str!("../team_migrations/0001_members.sql"),
     include_str!("../team_migrations/0002_front_door.sql"),
     include_str!("../team_migrations/0003_profiles.sql"),
     include_str!("../team_migrations/0004_given_roles.sql"),
     include_str!("../team_migrations/0005_removed.sql"),
     include_str!("../team_migrations/0006_departures.sql"),
+    include_str!("../team_migrations/0007_replicas.sql"),
 ];
 
 /// The store of an installation that serves a team. Clones share it.

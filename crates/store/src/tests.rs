@@ -153,7 +153,7 @@ async fn the_file_and_its_companions_are_for_their_owner_only() {
 
     fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
     Store::open(&path).await.unwrap();
-    assert_eq!(mode(&path), 0o600, "a copied file is closed to others");
+    assert_eq!(mode(&path), 0o600, "a file that others could read is closed to them");
 }
 
 async fn approvals_are_per_entry_and_can_be_taken_back(stage: &Stage) {
@@ -295,7 +295,7 @@ async fn migrations_keep_the_content_of_older_files() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("toolrack.db");
         fs::write(&path, bytes).unwrap();
-        assert!(Store::open_as_it_is(&path).await.unwrap().is_none(), "schema {schema}");
+        assert!(Store::open_existing(&path).await.unwrap().is_none(), "schema {schema}");
         let store = Store::open(&path).await.unwrap();
         assert_has_old_rows(&store).await;
         let log = store.log(&LogQuery { limit: 9, ..LogQuery::default() }).await.unwrap();
@@ -310,7 +310,7 @@ async fn migrations_keep_the_content_of_older_files() {
         let session = store.create_session(&NewSession::default()).await.unwrap();
         store.close().await;
 
-        let store = Store::open_as_it_is(&path).await.unwrap().unwrap();
+        let store = Store::open_existing(&path).await.unwrap().unwrap();
         assert_has_old_rows(&store).await;
         assert_eq!(store.find_session("last", Whose::All).await.unwrap(), session);
         store.close().await;
@@ -318,7 +318,7 @@ async fn migrations_keep_the_content_of_older_files() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_older_file_that_many_open_at_once_is_brought_up_to_date_once() {
+async fn an_older_file_that_many_open_at_once_is_migrated_once() {
     for (_, bytes) in OLDER {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("toolrack.db");
@@ -358,7 +358,7 @@ async fn an_older_file_that_cannot_be_migrated_stays_unchanged() {
 }
 
 #[tokio::test]
-async fn a_new_file_that_another_process_holds_is_waited_for() {
+async fn opening_waits_for_a_new_file_that_another_process_has_locked() {
     for hold in ["BEGIN EXCLUSIVE", "BEGIN; SELECT count(*) FROM sqlite_schema"] {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("toolrack.db");
@@ -390,7 +390,7 @@ async fn a_damaged_page_is_an_error_and_no_panic() {
 }
 
 #[tokio::test]
-async fn a_read_only_database_has_an_error_of_its_own() {
+async fn a_read_only_database_is_reported_as_read_only() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("toolrack.db");
     Store::open(&path).await.unwrap().close().await;
@@ -462,40 +462,40 @@ async fn connections_that_open_and_write_at_once_lose_nothing() {
 async fn a_database_is_opened_without_migration_only_if_its_schema_is_current() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("toolrack.db");
-    assert!(Store::open_as_it_is(&path).await.unwrap().is_none());
+    assert!(Store::open_existing(&path).await.unwrap().is_none());
     assert!(!path.exists(), "it was made");
 
     Store::open(&path).await.unwrap().close().await;
-    let store = Store::open_as_it_is(&path).await.unwrap().unwrap();
+    let store = Store::open_existing(&path).await.unwrap().unwrap();
     assert_eq!(store.approvals().await.unwrap(), []);
     store.close().await;
 
     std::fs::write(&path, "").unwrap();
-    assert!(Store::open_as_it_is(&path).await.unwrap().is_none());
-    assert_eq!(std::fs::metadata(&path).unwrap().len(), 0, "it was brought up to date");
+    assert!(Store::open_existing(&path).await.unwrap().is_none());
+    assert_eq!(std::fs::metadata(&path).unwrap().len(), 0, "it was migrated");
     std::fs::write(&path, "no database, but long enough to be looked at as one; ".repeat(20)).unwrap();
-    assert!(Store::open_as_it_is(&path).await.is_err());
+    assert!(Store::open_existing(&path).await.is_err());
 }
 
 #[tokio::test]
-async fn a_store_that_is_left_loses_nothing_and_one_that_erased_leaves_nothing() {
+async fn a_store_that_closes_at_exit_loses_nothing_and_leaves_nothing_that_was_deleted() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("toolrack.db");
     let log = sqlite::sidecar(&path);
     let store = Store::open(&path).await.unwrap();
     let session = store.create_session(&NewSession::default()).await.unwrap();
-    store.leave().await;
-    assert!(log.metadata().is_ok_and(|log| log.len() > 0), "leaving does not wait for the disk");
+    store.close_at_exit().await;
+    assert!(log.metadata().is_ok_and(|log| log.len() > 0), "closing at exit does not wait for the disk");
 
-    // What the next process would have, whatever this one still has open.
+    // A copy, because this process still has the files open: it has what the next process would find.
     let (copy, copied) = (folder.path().join("copy.db"), sqlite::sidecar(&folder.path().join("copy.db")));
     std::fs::copy(&path, &copy).unwrap();
     std::fs::copy(&log, &copied).unwrap();
     let next = Store::open(&copy).await.unwrap();
     assert_eq!(next.session(session.id).await.unwrap().id, session.id);
     next.delete_session(session.id).await.unwrap();
-    next.leave().await;
-    assert!(!copied.exists(), "what was deleted is in no file any more");
+    next.close_at_exit().await;
+    assert!(!copied.exists(), "no file has the deleted rows");
 }
 
 on_both!(

@@ -67,7 +67,7 @@ impl TranscriptMessage {
         };
         let calls = [&body["tool_calls"], &json(&message.tool_calls).unwrap_or_default()];
         let calls = calls.into_iter().find_map(Value::as_array).map(|calls| calls.iter().map(called).collect());
-        let mut said = Self {
+        let mut shown = Self {
             id: message.id.to_string(),
             position: message.position,
             role: message.role.as_str(),
@@ -81,8 +81,8 @@ impl TranscriptMessage {
             kind: message.role,
             at: message.timestamp,
         };
-        said.conceal(conceal);
-        said
+        shown.conceal(conceal);
+        shown
     }
 
     fn conceal(&mut self, conceal: &dyn Fn(&str) -> String) {
@@ -118,10 +118,10 @@ fn conceal_in(value: &mut Value, conceal: &dyn Fn(&str) -> String) {
 
 /// Finds the tool whose result the message at `index` is, among the calls before it.
 #[must_use]
-pub fn tool_of(said: &[TranscriptMessage], index: usize) -> Option<&str> {
-    let id = said.get(index)?.tool_call_id.as_deref()?;
-    let before = said[..index].iter().rev();
-    before.flat_map(|said| &said.tool_calls).find(|call| call.id == id).map(|call| call.name.as_str())
+pub fn tool_of(messages: &[TranscriptMessage], index: usize) -> Option<&str> {
+    let id = messages.get(index)?.tool_call_id.as_deref()?;
+    let before = messages[..index].iter().rev();
+    before.flat_map(|message| &message.tool_calls).find(|call| call.id == id).map(|call| call.name.as_str())
 }
 
 #[cfg(test)]

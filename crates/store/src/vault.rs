@@ -2,7 +2,7 @@
 //!
 //! A row is sealed with XChaCha20-Poly1305 (<https://datatracker.ietf.org/doc/html/draft-irtf-cfrg-xchacha>) under a
 //! random nonce. Its space, its name and the id of the key are associated data, so that a row that was copied to
-//! another name does not open. This does not stop a program that can write the file from deleting a row, or from
+//! another name cannot be decrypted. This does not stop a program that can write the file from deleting a row, or from
 //! restoring an older value of the same name.
 
 mod lease;
@@ -71,9 +71,9 @@ impl fmt::Display for Space {
 
 /// A decrypted value. Dropping it overwrites its memory, and its `Debug` does not show it.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Sealed(Zeroizing<Vec<u8>>);
+pub struct SecretValue(Zeroizing<Vec<u8>>);
 
-impl Sealed {
+impl SecretValue {
     /// The bytes.
     #[must_use]
     pub fn expose(&self) -> &[u8] {
@@ -87,9 +87,9 @@ impl Sealed {
     }
 }
 
-impl fmt::Debug for Sealed {
+impl fmt::Debug for SecretValue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Sealed(***)")
+        f.write_str("SecretValue(***)")
     }
 }
 
@@ -97,15 +97,17 @@ impl fmt::Debug for Sealed {
 #[derive(Debug, thiserror::Error)]
 pub enum VaultError {
     /// The row was sealed with another key.
-    #[error("the {space} `{name}` was sealed with another key than the one in use: use that key again, or set it anew")]
+    #[error(
+        "the {space} `{name}` was sealed with another key than the one in use: use that key, or set the value again"
+    )]
     OtherKey {
         /// Its space.
         space: Space,
         /// Its name.
         name: String,
     },
-    /// The row was changed from outside, so that it does not open.
-    #[error("the {space} `{name}` does not open: its row was changed from outside; set it anew")]
+    /// The row was changed from outside, so that it cannot be decrypted.
+    #[error("the {space} `{name}` cannot be decrypted, because its row was changed from outside: set the value again")]
     Damaged {
         /// Its space.
         space: Space,
@@ -131,7 +133,7 @@ pub enum VaultError {
         length: usize,
     },
     /// The lease ran out before the write that depends on it, or another process took it over. Nothing was written.
-    #[error("the {space} `{name}` is another process's by now: read it again")]
+    #[error("the {space} `{name}` was changed by another process: read it again")]
     LeaseLost {
         /// Its space.
         space: Space,
@@ -140,11 +142,11 @@ pub enum VaultError {
     },
     /// A newer key has replaced this one, and all rows are sealed with it. Nothing was written.
     #[error(
-        "another key took the place of the one in use: use the new one, and start again what still has the old one"
+        "another key has replaced the one in use: use the new key, and restart the programs that still have the old one"
     )]
     Retired,
-    /// The key that shall replace the one in use is that one, or an earlier one.
-    #[error("the new key is or was in use here already: take another one")]
+    /// The new key is the one in use, or an earlier one.
+    #[error("the new key is or was in use here already: use another one")]
     NotNew,
     /// The passphrase is too short, or no key could be derived from it.
     #[error("no key can be made of the passphrase: use one of at least 12 characters")]
@@ -171,7 +173,7 @@ type Row = (Vec<u8>, Vec<u8>, Vec<u8>);
 /// vault.put(Space::Secret, "github", b"hunter2").await?;
 /// let found = vault.get(Space::Secret, "github").await?;
 /// assert_eq!(found.as_ref().and_then(|found| found.expose_text()), Some("hunter2"));
-/// assert_eq!(format!("{found:?}"), "Some(Sealed(***))");
+/// assert_eq!(format!("{found:?}"), "Some(SecretValue(***))");
 ///
 /// let stranger = Vault::open(&store, VaultKey::from_bytes([8; 32])).await?;
 /// assert!(matches!(stranger.get(Space::Secret, "github").await, Err(VaultError::OtherKey { .. })));
@@ -258,7 +260,7 @@ impl Vault {
     /// # Errors
     /// [`VaultError::OtherKey`], [`VaultError::Damaged`], [`VaultError::Retired`] when a newer key has replaced this
     /// one and sealed the row, or the database fails.
-    pub async fn get(&self, space: Space, name: &str) -> Result<Option<Sealed>, VaultError> {
+    pub async fn get(&self, space: Space, name: &str) -> Result<Option<SecretValue>, VaultError> {
         let (vault, owned_name) = (self.clone(), name.to_owned());
         let row = owned(async move { vault.row(space, &owned_name).await }).await?;
         let Some((_, nonce, sealed)) = row else {
@@ -266,7 +268,7 @@ impl Vault {
         };
         let opened = self.sealer.open(space, name, &nonce, &sealed);
         let value = opened.ok_or_else(|| VaultError::Damaged { space, name: name.to_owned() })?;
-        Ok(Some(Sealed(value)))
+        Ok(Some(SecretValue(value)))
     }
 
     /// Reads the row of `name`, and fails if another key sealed it.

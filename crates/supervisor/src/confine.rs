@@ -27,7 +27,7 @@ use crate::confinement::Confinement;
 use crate::grants::Grant;
 use crate::namespaces;
 use crate::protocol::VERDICT_FD;
-use crate::reach::{Reached, reach};
+use crate::reach::{OpenedPath, reach};
 use crate::seccomp::{self, Calls};
 use crate::spawn::{environment, inherited};
 use crate::stage::{Command, Failure, Inside, Stage};
@@ -233,7 +233,7 @@ fn open_files(rules: RulesetCreated, command: &Command<'_>, inside: Option<Insid
     let reading = AccessFs::from_read(BEST_ABI);
     // No device nodes: root could make one for a disk, and read the disk.
     let writing = reading | (AccessFs::from_write(BEST_ABI) & !(AccessFs::MakeChar | AccessFs::MakeBlock));
-    let mut open = |reached: &Reached, access: BitFlags<AccessFs>| {
+    let mut open = |reached: &OpenedPath, access: BitFlags<AccessFs>| {
         let access = if reached.is_folder { access } else { access & AccessFs::from_file(BEST_ABI) };
         (&mut rules).add_rule(PathBeneath::new(&reached.file, access)).map(drop).map_err(|error| error.to_string())
     };

@@ -10,7 +10,7 @@ use rustix::fs::Stat;
 
 use crate::confinement::Confinement;
 use crate::links::is_of_system;
-use crate::reach::{Lost, Reached, is_of_a_server, reach};
+use crate::reach::{OpenedPath, PathError, is_of_a_server, reach};
 use crate::spawn::variable;
 use crate::stage::Command;
 
@@ -20,7 +20,7 @@ const PROGRAM_PARTS: &[&str] =
 
 /// A file or folder that the server may reach.
 pub(crate) struct Grant {
-    pub(crate) reached: Reached,
+    pub(crate) reached: OpenedPath,
     /// The server may change it.
     pub(crate) writable: bool,
     /// It is a device: the server may write to it, but not create others.
@@ -36,15 +36,15 @@ impl Command<'_> {
     pub(crate) fn grants(&self, is_inside: bool) -> Result<Vec<Grant>, String> {
         let confinement = &self.confinement;
         let mut grants = Vec::new();
-        let mut add = |reached: Result<Reached, Lost>, writable: bool, device: bool| {
+        let mut add = |reached: Result<OpenedPath, PathError>, writable: bool, device: bool| {
             grants.extend(reached.ok().map(|reached| Grant { reached, writable, device }));
         };
-        let any = |_: &Path, _: &Stat| false;
+        let refuse_no_link = |_: &Path, _: &Stat| false;
         for path in Confinement::SYSTEM {
-            add(reach(Path::new(path), any), false, false);
+            add(reach(Path::new(path), refuse_no_link), false, false);
         }
         for path in Confinement::DEVICES {
-            add(reach(Path::new(path), any), false, true);
+            add(reach(Path::new(path), refuse_no_link), false, true);
         }
         // Without a home in the entry, take that of the server's environment.
         let home = confinement.home.clone().or_else(|| variable("HOME").map(PathBuf::from));
@@ -58,7 +58,7 @@ impl Command<'_> {
             add(Ok(folder), true, false);
         }
         if let Some(path) = &confinement.own {
-            add(reach(path, any), true, false);
+            add(reach(path, refuse_no_link), true, false);
         }
         for (paths, field, writable) in [(&confinement.read, "read", false), (&confinement.write, "write", true)] {
             for path in paths {
@@ -66,10 +66,10 @@ impl Command<'_> {
                 let path = &here.join(path);
                 let reached = reach(path, |place, folder| !is_inside && is_of_a_server(place, folder));
                 match reached {
-                    Err(Lost::Error(error)) => {
+                    Err(PathError::Error(error)) => {
                         return Err(format!("`sandbox.{field}` names {}: {error}", path.display()));
                     }
-                    Err(Lost::Link(link)) => return Err(refusal(&format!("`sandbox.{field}`"), path, &link)),
+                    Err(PathError::Link(link)) => return Err(refusal(&format!("`sandbox.{field}`"), path, &link)),
                     reached => add(reached, writable, false),
                 }
             }
@@ -85,8 +85,8 @@ pub(crate) fn refusal(field: &str, path: &Path, link: &Path) -> String {
 }
 
 /// The working folder, unless it is the user's home or contains it.
-fn writable_working_folder(home: Option<&Path>) -> Option<Reached> {
-    let folder = Reached::working_folder().ok()?;
+fn writable_working_folder(home: Option<&Path>) -> Option<OpenedPath> {
+    let folder = OpenedPath::working_folder().ok()?;
     let home = home.map(|home| home.canonicalize().unwrap_or_else(|_| home.to_owned()));
     let holds_home = home.is_some_and(|home| home.starts_with(&folder.place));
     (folder.place != Path::new("/") && !holds_home).then_some(folder)
@@ -156,7 +156,7 @@ impl Installations {
 
     /// Follows a path to an installation. A server or a project can make links, so it only follows a link that is in a
     /// place of installations, leads to one, or leads from `node_modules/.bin` into the same `node_modules`.
-    fn reach(&self, path: &Path) -> Result<Reached, Lost> {
+    fn reach(&self, path: &Path) -> Result<OpenedPath, PathError> {
         let mut own = Vec::new();
         let reached = reach(path, |place, folder| {
             if !self.is_inside && is_of_a_server(place, folder) && !self.has(place) {
@@ -169,7 +169,7 @@ impl Installations {
             bin.and_then(Path::parent).is_some_and(|modules| reached.place.starts_with(modules))
         };
         match own.into_iter().find(|link| !stays(link)) {
-            Some(link) if !self.has(&reached.place) => Err(Lost::Link(link)),
+            Some(link) if !self.has(&reached.place) => Err(PathError::Link(link)),
             _ => Ok(reached),
         }
     }

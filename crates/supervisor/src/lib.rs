@@ -48,7 +48,7 @@
 //! and works when the host does not. It is a crate of its own so that it can be built as a small program: one runs for
 //! each server, and the system takes several times as long to start a large program.
 //!
-//! Its rooms:
+//! Its modules:
 //!
 //! ```text
 //!   run_if_asked ──► tree                  a supervisor's work, from its start to its exit

@@ -19,7 +19,7 @@ use crate::table::{Process, is_usable};
 const MAX_ANCESTORS: usize = 1_024;
 
 /// How many times to follow the ancestors of a process, if they change meanwhile.
-const ATTEMPTS: usize = 5;
+const MAX_ATTEMPTS: usize = 5;
 
 /// How many bytes of a command line to read: enough for the program and its first argument.
 const MAX_COMMAND_LINE_BYTES: u64 = 16 * 1024;
@@ -45,7 +45,7 @@ impl Lineage {
         if pid <= 0 || !is_usable() {
             return Self::Unknown;
         }
-        (0..ATTEMPTS).find_map(|_| Self::try_of(pid)).unwrap_or(Self::Unknown)
+        (0..MAX_ATTEMPTS).find_map(|_| Self::try_of(pid)).unwrap_or(Self::Unknown)
     }
 
     /// Follows the ancestors once; `None` when one of them ended or got another parent meanwhile.

@@ -82,7 +82,7 @@ pub(crate) fn is_of_system(place: &Path) -> bool {
 pub fn first_of_a_server(path: &Path) -> Option<PathBuf> {
     let mut found = None;
     let _ = walk(path, |place| {
-        // A place that is no link, or cannot be read, ends the way.
+        // A path that is not a link, or cannot be read, ends the chain.
         let Ok(target) = place.read_link() else { return Ok(None) };
         let folder = place.parent().unwrap_or(place).metadata()?;
         if could_be_made(place, folder.uid(), folder.mode()) {

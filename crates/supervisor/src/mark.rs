@@ -70,13 +70,13 @@ impl Mark {
 }
 
 /// Marks this process, and all that it starts from here on, as belonging to this supervisor.
-pub(crate) fn mark_this() {
+pub(crate) fn mark_this_process() {
     let Some(mark) = Mark::of(std::process::id()) else { return };
     let now = getrlimit(Resource::Rttime).maximum;
     let above = now.filter(|limit| Mark::of_limit(*limit).is_some()).map(|limit| (limit >> LEVEL_SHIFT) & LEVEL_MASK);
     let level = above.map_or(LEVEL_MASK, |level| level.saturating_sub(1));
     let limit = Some(mark.limit(level));
-    // If this fails, the session still finds most of them.
+    // If this fails, the host still finds most of these processes by their session.
     let _ = setrlimit(Resource::Rttime, Rlimit { current: limit, maximum: limit });
 }
 
@@ -89,33 +89,33 @@ fn marked(is_meant: impl Fn(Mark) -> bool) -> Vec<Identity> {
         // In another process namespace, the id of its supervisor means another process here.
         mark.is_some() && namespace(&pid.to_string()).is_some_and(|namespace| namespace == own)
     };
-    // Nearly no process is marked, and each file of `/proc` takes the system a while: only of a marked process are files
-    // read. The system may have given its id to another process meanwhile, so the mark is read again.
+    // Reading a file of `/proc` is slow, and almost no process is marked: so read files of marked processes only. The
+    // system may have given the id to another process meanwhile, so check the mark again.
     let marked = table::ids().into_iter().filter(|pid| is_marked(*pid)).filter_map(table::identity);
     marked.filter(|id| is_marked(id.pid()) && id.is_alive()).collect()
 }
 
-/// The mark of this process. For nearly all processes one system call says whether they have one, which takes a tenth of
-/// the time of a file in `/proc`.
+/// The mark of the process with this id, if it has one. One system call answers that for almost every process, in a
+/// tenth of the time that a file in `/proc` takes.
 fn mark_of(pid: i32) -> Option<Mark> {
-    let limit = match asked(pid) {
+    let limit = match hard_limit(pid) {
         Ok(limit) => Some(limit),
         // The system also refuses when only the groups differ. A process that may not be signalled is another user's.
-        Err(_) if kill(Pid::from_raw(pid), None).is_ok() => read(pid),
+        Err(_) if kill(Pid::from_raw(pid), None).is_ok() => hard_limit_in_proc(pid),
         Err(_) => None,
     };
     limit.and_then(Mark::of_limit)
 }
 
-/// The hard limit that a process has, from the system.
-fn asked(pid: i32) -> io::Result<u64> {
+/// The hard limit of a process, from a system call.
+fn hard_limit(pid: i32) -> io::Result<u64> {
     let (mut soft, mut hard) = (0, 0);
     rlimit::prlimit(pid, rlimit::Resource::RTTIME, None, Some((&mut soft, &mut hard)))?;
     Ok(hard)
 }
 
-/// The same, from `/proc`, where the system shows it to every user; `None` also where it is unlimited.
-fn read(pid: i32) -> Option<u64> {
+/// The hard limit of a process, from `/proc`, where every user may read it; `None` if it is unlimited.
+fn hard_limit_in_proc(pid: i32) -> Option<u64> {
     // The file has 16 lines of 80 bytes, and the system writes all of it into one buffer.
     let mut bytes = [0; 4096];
     let length = File::open(format!("/proc/{pid}/limits")).ok()?.read(&mut bytes).ok()?;
@@ -132,7 +132,7 @@ pub fn marked_with(mark: Mark) -> Vec<Identity> {
 
 /// Kills the processes that were left behind when supervisors were killed together with their hosts. Returns how many
 /// it found. Blocks while it reads the process table, and until the processes have ended, for 2 s at most.
-pub fn end_what_was_left() -> usize {
+pub fn kill_leftovers() -> usize {
     end_all(|| marked(Mark::is_lost), Instant::now() + KILL_LIMIT)
 }
 

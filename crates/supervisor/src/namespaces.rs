@@ -117,8 +117,8 @@ fn end_as(first: Pid, mut exit: PipeReader) -> ExitCode {
         }
     };
     let mut signal = [0];
-    let said = exit.read(&mut signal).is_ok_and(|length| length == 1).then_some(i32::from(signal[0]));
-    let Some(signal) = said.or_else(|| status?.terminating_signal()) else {
+    let reported = exit.read(&mut signal).is_ok_and(|length| length == 1).then_some(i32::from(signal[0]));
+    let Some(signal) = reported.or_else(|| status?.terminating_signal()) else {
         return code(status.and_then(WaitStatus::exit_status).unwrap_or(1));
     };
     if let Ok(signal) = Signal::try_from(signal) {

@@ -177,7 +177,7 @@ mod tests {
 
     #[cfg(target_os = "linux")]
     #[test]
-    fn a_line_that_is_no_report_is_refused() {
+    fn a_line_that_is_not_a_report_is_refused() {
         for line in ["", "started", "started x", "exited 1 2", "started -1", "Exited 1", "hello 1"] {
             assert_eq!(line.parse::<Report>(), Err(UnknownReport), "{line:?}");
         }

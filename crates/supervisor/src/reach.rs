@@ -16,7 +16,7 @@ use rustix::fs::{FileType, Mode, OFlags, Stat, fstat, open, openat, readlinkat};
 use crate::links::{LINKS, could_be_made, parts};
 
 /// A file or folder, held open (`O_PATH`).
-pub(crate) struct Reached {
+pub(crate) struct OpenedPath {
     pub(crate) file: OwnedFd,
     /// Its real path, without links.
     pub(crate) place: PathBuf,
@@ -25,37 +25,37 @@ pub(crate) struct Reached {
     pub(crate) is_folder: bool,
 }
 
-/// Why a path could not be followed to its end.
-pub(crate) enum Lost {
-    /// The caller refuses this link on the way.
+/// The reason why a path could not be followed to its end.
+pub(crate) enum PathError {
+    /// The caller refuses to follow this link.
     Link(PathBuf),
     Error(io::Error),
 }
 
-impl From<rustix::io::Errno> for Lost {
+impl From<rustix::io::Errno> for PathError {
     fn from(errno: rustix::io::Errno) -> Self {
         Self::Error(errno.into())
     }
 }
 
-impl Reached {
-    fn new(file: OwnedFd, place: PathBuf, links: Vec<(PathBuf, PathBuf)>) -> Result<Self, Lost> {
+impl OpenedPath {
+    fn new(file: OwnedFd, place: PathBuf, links: Vec<(PathBuf, PathBuf)>) -> Result<Self, PathError> {
         let is_folder = FileType::from_raw_mode(fstat(&file)?.st_mode) == FileType::Directory;
         Ok(Self { file, place, links, is_folder })
     }
 
     /// The working folder of this process.
-    pub(crate) fn working_folder() -> Result<Self, Lost> {
+    pub(crate) fn working_folder() -> Result<Self, PathError> {
         let file = open(".", OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
-        Self::new(file, std::env::current_dir().map_err(Lost::Error)?, Vec::new())
+        Self::new(file, std::env::current_dir().map_err(PathError::Error)?, Vec::new())
     }
 }
 
 /// Follows `path`, which must be a full path, from the root on. `refuses` gets the place of each link and the `stat` of
 /// the folder that contains it; the first link that it refuses is the error.
-pub(crate) fn reach(path: &Path, mut refuses: impl FnMut(&Path, &Stat) -> bool) -> Result<Reached, Lost> {
+pub(crate) fn reach(path: &Path, mut refuses: impl FnMut(&Path, &Stat) -> bool) -> Result<OpenedPath, PathError> {
     if !path.is_absolute() {
-        return Err(Lost::Error(io::ErrorKind::InvalidInput.into()));
+        return Err(PathError::Error(io::ErrorKind::InvalidInput.into()));
     }
     let flags = OFlags::PATH | OFlags::CLOEXEC;
     let root = open("/", flags | OFlags::DIRECTORY, Mode::empty())?;
@@ -75,10 +75,10 @@ pub(crate) fn reach(path: &Path, mut refuses: impl FnMut(&Path, &Stat) -> bool) 
         }
         let place = place(&way).join(part);
         if refuses(&place, &fstat(folder)?) {
-            return Err(Lost::Link(place));
+            return Err(PathError::Link(place));
         }
         if links.len() == LINKS {
-            return Err(Lost::Error(Errno::ELOOP.into()));
+            return Err(PathError::Error(Errno::ELOOP.into()));
         }
         let target = PathBuf::from(OsString::from_vec(readlinkat(&next, "", Vec::new())?.into_bytes()));
         if target.is_absolute() {
@@ -90,7 +90,7 @@ pub(crate) fn reach(path: &Path, mut refuses: impl FnMut(&Path, &Stat) -> bool) 
         links.push((place, target));
     }
     let place = place(&way);
-    Reached::new(way.pop().map_or(root, |(_, file)| file), place, links)
+    OpenedPath::new(way.pop().map_or(root, |(_, file)| file), place, links)
 }
 
 fn place(way: &[(OsString, OwnedFd)]) -> PathBuf {
@@ -128,13 +128,13 @@ mod tests {
         let (held, named) = (fstat(&reached.file).unwrap(), rustix::fs::stat(root.join("real/deep/file")).unwrap());
         assert_ne!(held.st_ino, named.st_ino);
         assert!(
-            matches!(reach(&root.join("link/deep"), |_, _| true), Err(Lost::Link(link)) if link == root.join("link"))
+            matches!(reach(&root.join("link/deep"), |_, _| true), Err(PathError::Link(link)) if link == root.join("link"))
         );
-        assert!(matches!(reach(&root.join("none"), |_, _| false), Err(Lost::Error(_))));
+        assert!(matches!(reach(&root.join("none"), |_, _| false), Err(PathError::Error(_))));
     }
 
     #[test]
-    fn a_link_that_changes_places_with_a_folder_while_it_is_looked_at_is_never_followed() {
+    fn a_link_that_is_exchanged_with_a_folder_during_the_check_is_never_followed() {
         let root = tempfile::tempdir().unwrap();
         let root = root.path().canonicalize().unwrap();
         let (data, link, keys) = (root.join("data"), root.join("link"), root.join("keys"));
@@ -157,30 +157,30 @@ mod tests {
                         assert_ne!(fstat(&found.file).unwrap().st_ino, secret);
                         reached += 1;
                     }
-                    Err(Lost::Link(at)) => {
+                    Err(PathError::Link(at)) => {
                         assert_eq!(at, data);
                         refused += 1;
                     }
                     // The link was gone between two looks at it.
-                    Err(Lost::Error(_)) => {}
+                    Err(PathError::Error(_)) => {}
                 }
             }
             over.store(true, std::sync::atomic::Ordering::Relaxed);
         });
-        assert!(reached > 0 && refused > 0, "{reached} {refused}: both were met");
+        assert!(reached > 0 && refused > 0, "{reached} {refused}: both cases occurred");
     }
 
     #[test]
-    fn only_links_of_the_system_are_beyond_what_a_server_could_have_made() {
+    fn a_server_could_have_made_any_link_but_those_of_the_system() {
         let root = tempfile::tempdir().unwrap();
         symlink("/", root.path().join("link")).unwrap();
         let link = root.path().canonicalize().unwrap().join("link");
-        assert!(matches!(reach(&link, is_of_a_server), Err(Lost::Link(at)) if at == link));
+        assert!(matches!(reach(&link, is_of_a_server), Err(PathError::Link(at)) if at == link));
         assert!(reach(Path::new("/bin/sh"), is_of_a_server).is_ok());
     }
 
     #[test]
-    fn a_path_leads_where_the_system_says_that_it_leads() {
+    fn a_path_leads_to_the_same_file_as_in_the_system() {
         let root = tempfile::tempdir().unwrap();
         let root = root.path().canonicalize().unwrap();
         fs::create_dir_all(root.join("a/b/c")).unwrap();
@@ -242,11 +242,11 @@ mod tests {
             assert_eq!(fs::metadata(&path).is_ok(), is_followed, "{number}: the system");
         }
         let too_many = reach(&root.join((LINKS + 1).to_string()), |_, _| false);
-        assert!(matches!(too_many, Err(Lost::Error(error)) if error.raw_os_error() == Some(Errno::ELOOP as i32)));
+        assert!(matches!(too_many, Err(PathError::Error(error)) if error.raw_os_error() == Some(Errno::ELOOP as i32)));
     }
 
     #[test]
-    fn a_path_that_leads_nowhere_says_why() {
+    fn the_error_of_a_path_that_leads_nowhere_names_the_reason() {
         let root = tempfile::tempdir().unwrap();
         let root = root.path().canonicalize().unwrap();
         fs::write(root.join("file"), "").unwrap();
@@ -260,14 +260,14 @@ mod tests {
             (root.join("x".repeat(300)), io::ErrorKind::InvalidFilename),
         ] {
             match reach(&path, |_, _| false) {
-                Err(Lost::Error(error)) => assert_eq!(error.kind(), kind, "{}", path.display()),
+                Err(PathError::Error(error)) => assert_eq!(error.kind(), kind, "{}", path.display()),
                 _ => panic!("{} leads somewhere", path.display()),
             }
         }
     }
 
     #[test]
-    fn a_link_is_judged_by_the_folder_that_it_is_in_and_each_one_on_the_way() {
+    fn each_link_of_a_path_is_judged_by_the_folder_that_contains_it() {
         let root = tempfile::tempdir().unwrap();
         let root = root.path().canonicalize().unwrap();
         fs::create_dir_all(root.join("one/two")).unwrap();

@@ -17,7 +17,7 @@ use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::unistd::{chdir, pivot_root};
 
 use crate::grants::Grant;
-use crate::reach::{Reached, reach};
+use crate::reach::{OpenedPath, reach};
 
 /// Where the system's root is mounted while the new root is built, and where the new root is built.
 const OLD_ROOT: &str = "/old";
@@ -138,8 +138,8 @@ struct Builder {
 
 impl Builder {
     /// Creates the folders and links that lead to a part.
-    fn add(&mut self, reached: Reached, writable: bool) -> io::Result<()> {
-        let Reached { file, place, links, is_folder } = reached;
+    fn add(&mut self, reached: OpenedPath, writable: bool) -> io::Result<()> {
+        let OpenedPath { file, place, links, is_folder } = reached;
         for (link, target) in links {
             let at = within(NEW_ROOT, &link);
             folder(at.parent().unwrap_or(&at))?;

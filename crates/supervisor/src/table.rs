@@ -1,4 +1,4 @@
-//! The process table, as `/proc` shows it: who descends from whom.
+//! The process table, as `/proc` shows it: the processes and their descendants.
 
 #![expect(clippy::disallowed_methods, reason = "the process table is a folder of files")]
 
@@ -27,7 +27,7 @@ pub struct Process {
     /// The id of its session.
     session: i32,
     /// It has ended, but its parent has not collected it yet.
-    zombie: bool,
+    is_zombie: bool,
     /// It was killed or is exiting, but is still there.
     is_dying: bool,
 }
@@ -50,13 +50,13 @@ impl Identity {
 
     /// Whether the process has not ended.
     pub fn is_alive(self) -> bool {
-        Process::read(self.pid).is_some_and(|now| now.id == self && !now.zombie)
+        Process::read(self.pid).is_some_and(|now| now.id == self && !now.is_zombie)
     }
 
     /// Sends `signal` to the process unless it has ended in the meantime.
     ///
-    /// In the microseconds between the check and the signal, the process could end and the system give its id to
-    /// another one. For that, the system would have to go through all other ids meanwhile.
+    /// Between the check and the signal, the process could end and another one get its id. The system would have to use up
+    /// all other ids in those microseconds.
     pub fn signal(self, signal: Signal) {
         if self.is_alive() {
             // This fails if the process has just ended or belongs to another user. Both can be ignored.
@@ -101,7 +101,7 @@ impl Process {
             parent: fields.get(1)?.parse().ok()?,
             group: fields.get(2)?.parse().ok()?,
             session: fields.get(3)?.parse().ok()?,
-            zombie: matches!(*fields.first()?, "Z" | "X"),
+            is_zombie: matches!(*fields.first()?, "Z" | "X"),
             is_dying: number(6) & EXITING != 0 || number(28) & SIGKILL_BIT != 0,
         })
     }
@@ -121,7 +121,7 @@ pub(crate) fn identity(pid: i32) -> Option<Identity> {
 
 /// The process with this id, unless it has ended or was killed: a killed process may still be there for a moment.
 pub(crate) fn living(pid: i32) -> Option<Identity> {
-    Process::read(pid).filter(|process| !process.zombie && !process.is_dying).map(|process| process.id)
+    Process::read(pid).filter(|process| !process.is_zombie && !process.is_dying).map(|process| process.id)
 }
 
 /// The ids of all visible processes; none if the table is not usable.
@@ -142,7 +142,7 @@ fn read() -> Vec<Process> {
 
 /// The living descendants of the process `root`.
 pub fn descendants_of(root: u32) -> Vec<Process> {
-    below(&read(), |process| i64::from(process.parent) == i64::from(root))
+    descendants(&read(), |process| i64::from(process.parent) == i64::from(root))
 }
 
 /// The living processes of the session `leader` and their descendants, without the leader itself.
@@ -151,17 +151,19 @@ pub fn descendants_of(root: u32) -> Vec<Process> {
 /// finds one that has left the session, as long as one of its ancestors is still in it.
 pub fn remains_of_session(leader: u32) -> Vec<Process> {
     let is_leader = |pid: i32| i64::from(pid) == i64::from(leader);
-    below(&read(), |process| (is_leader(process.session) || is_leader(process.parent)) && !is_leader(process.id.pid))
+    descendants(&read(), |process| {
+        (is_leader(process.session) || is_leader(process.parent)) && !is_leader(process.id.pid)
+    })
 }
 
 /// Whether a living process belongs to this process group.
 pub fn group_lives(group: i32) -> bool {
-    read().iter().any(|process| process.group == group && !process.zombie)
+    read().iter().any(|process| process.group == group && !process.is_zombie)
 }
 
 /// The living processes that are roots or descend from one, parents first: a parent that is signalled first does not
 /// mistake the end of its child for a failure.
-fn below(table: &[Process], is_root: impl Fn(&Process) -> bool) -> Vec<Process> {
+fn descendants(table: &[Process], is_root: impl Fn(&Process) -> bool) -> Vec<Process> {
     let mut children: HashMap<i32, Vec<Process>> = HashMap::new();
     for process in table {
         children.entry(process.parent).or_default().push(*process);
@@ -174,7 +176,7 @@ fn below(table: &[Process], is_root: impl Fn(&Process) -> bool) -> Vec<Process> 
         let next = level.iter().filter_map(|process| children.get(&process.id.pid)).flatten().copied().collect();
         found.extend(std::mem::replace(&mut level, next));
     }
-    found.retain(|process| !process.zombie);
+    found.retain(|process| !process.is_zombie);
     found
 }
 
@@ -185,7 +187,7 @@ mod tests {
     const LINE: &str = "77 (x) S 5 77 3 0 -1 4194560 1 0 0 0 0 0 0 0 20 0 1 0 9001 2 3";
 
     fn process(pid: i32, parent: i32, session: i32) -> Process {
-        Process { id: Identity { pid, started: 1 }, parent, group: session, session, zombie: false, is_dying: false }
+        Process { id: Identity { pid, started: 1 }, parent, group: session, session, is_zombie: false, is_dying: false }
     }
 
     fn pids(found: &[Process]) -> Vec<i32> {
@@ -202,7 +204,7 @@ mod tests {
                 parent: 5,
                 group: 77,
                 session: 3,
-                zombie: false,
+                is_zombie: false,
                 is_dying: false,
             };
             assert_eq!(read, Some(expected), "{name:?}");
@@ -210,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cut_line_is_no_process() {
+    fn an_incomplete_line_is_not_read() {
         let start = LINE.find("9001").unwrap();
         for length in 0..start {
             assert_eq!(Process::parse(77, &LINE.as_bytes()[..length]), None);
@@ -224,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn a_killed_process_is_no_living_one_from_the_moment_of_the_signal() {
+    fn a_killed_process_does_not_count_as_living() {
         let mut child = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
         let pid = i32::try_from(child.id()).unwrap();
         assert!(living(pid).is_some());
@@ -238,26 +240,26 @@ mod tests {
     #[test]
     fn descendants_are_found_through_any_depth_but_zombies_are_not_counted() {
         let mut table = vec![process(4, 3, 4), process(1, 0, 1), process(3, 2, 3), process(2, 1, 2)];
-        assert_eq!(pids(&below(&table, |process| process.parent == 1)), [2, 3, 4]);
-        table[2].zombie = true;
-        assert_eq!(pids(&below(&table, |process| process.parent == 1)), [2, 4]);
-        assert_eq!(pids(&below(&table, |process| process.parent == 3)), [4]);
+        assert_eq!(pids(&descendants(&table, |process| process.parent == 1)), [2, 3, 4]);
+        table[2].is_zombie = true;
+        assert_eq!(pids(&descendants(&table, |process| process.parent == 1)), [2, 4]);
+        assert_eq!(pids(&descendants(&table, |process| process.parent == 3)), [4]);
     }
 
     #[test]
-    fn a_loop_in_a_torn_table_ends() {
+    fn a_cycle_in_an_inconsistent_table_is_followed_once() {
         let table = [process(2, 3, 1), process(3, 2, 1)];
-        assert_eq!(pids(&below(&table, |process| process.id.pid == 2)), [2, 3]);
+        assert_eq!(pids(&descendants(&table, |process| process.id.pid == 2)), [2, 3]);
     }
 
     #[test]
-    fn the_state_and_the_flags_tell_the_dead_and_the_dying() {
+    fn dead_and_dying_processes_are_recognized_by_state_and_flags() {
         // The start time is the 20th word after the name, the pending signals are the 29th.
         let line = |state: char, flags: u64, pending: u64| {
             let zeros = |many: usize| vec!["0"; many].join(" ");
             format!("77 (x) {state} 5 77 3 0 -1 {flags} {} 9001 {} {pending}", zeros(12), zeros(8))
         };
-        for (state, flags, pending, zombie, is_dying) in [
+        for (state, flags, pending, is_zombie, is_dying) in [
             ('S', 0x0040_0000, 0, false, false),
             ('T', 0, 1 << 18, false, false),
             ('Z', 0, 0, true, false),
@@ -268,13 +270,13 @@ mod tests {
             ('S', 0, 1 << 14, false, false),
         ] {
             let read = Process::parse(77, line(state, flags, pending).as_bytes()).unwrap();
-            assert_eq!((read.zombie, read.is_dying), (zombie, is_dying), "{state} {flags:#x} {pending:#x}");
+            assert_eq!((read.is_zombie, read.is_dying), (is_zombie, is_dying), "{state} {flags:#x} {pending:#x}");
             assert_eq!(read.started(), 9001);
         }
     }
 
-    /// A shell that starts another process and says that it has.
-    fn family(script: &str) -> (std::process::Child, i32) {
+    /// Starts a shell that starts another process. Returns the shell, and the id of the other process.
+    fn shell_with_child(script: &str) -> (std::process::Child, i32) {
         use std::io::BufRead;
         let mut command = std::process::Command::new("sh");
         let mut parent = command.args(["-c", script]).stdout(std::process::Stdio::piped()).spawn().unwrap();
@@ -285,11 +287,11 @@ mod tests {
 
     #[test]
     fn a_process_that_left_its_session_is_found_below_its_parent_and_with_its_group() {
-        let (mut parent, child) = family("setsid sh -c 'echo $$; exec sleep 1000' & wait");
+        let (mut parent, child) = shell_with_child("setsid sh -c 'echo $$; exec sleep 1000' & wait");
         let me = std::process::id();
         let above = i32::try_from(parent.id()).unwrap();
-        let below_this = pids(&descendants_of(me));
-        let at = |pid: i32| below_this.iter().position(|found| *found == pid).unwrap();
+        let found = pids(&descendants_of(me));
+        let at = |pid: i32| found.iter().position(|other| *other == pid).unwrap();
         assert!(at(above) < at(child), "parents come first");
         assert_eq!(pids(&descendants_of(parent.id())), [child]);
         assert_eq!(pids(&remains_of_session(parent.id())), [child], "without the leader itself");
@@ -303,19 +305,19 @@ mod tests {
 
     #[test]
     fn a_signal_reaches_only_the_process_that_was_meant() {
-        let (mut parent, child) = family("echo $$; exec sleep 1000");
+        let (mut parent, child) = shell_with_child("echo $$; exec sleep 1000");
         let meant = identity(child).unwrap();
         let earlier = Identity { started: meant.started - 1, ..meant };
         assert!(meant.is_alive() && !earlier.is_alive());
         earlier.signal(Signal::SIGKILL);
-        assert!(parent.try_wait().unwrap().is_none(), "its number was another's before");
+        assert!(parent.try_wait().unwrap().is_none(), "an earlier process had its id");
         meant.signal(Signal::SIGKILL);
         parent.wait().unwrap();
         assert!(!meant.is_alive());
     }
 
     #[test]
-    fn an_ended_process_is_in_the_table_until_its_parent_looks_but_counts_as_gone() {
+    fn an_ended_process_that_its_parent_has_not_collected_counts_as_gone() {
         let mut command = std::process::Command::new("true");
         let mut child = std::os::unix::process::CommandExt::process_group(&mut command, 0).spawn().unwrap();
         let pid = i32::try_from(child.id()).unwrap();

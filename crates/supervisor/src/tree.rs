@@ -23,9 +23,9 @@ use nix::unistd::{Pid, chdir, close, getpid, setsid};
 use crate::confinement::Confinement;
 use crate::container::{ClientEnd, ENGINE_FAILED, Removal, is_readable};
 use crate::grants::refusal;
-use crate::mark::mark_this;
+use crate::mark::mark_this_process;
 use crate::protocol::{Exit, ORDERS_FD, Order, REPORTS_FD, Report, VERDICT_FD};
-use crate::reach::{Lost, is_of_a_server, reach};
+use crate::reach::{PathError, is_of_a_server, reach};
 use crate::spawn::{environment, release_streams, start_ours, start_theirs};
 use crate::stage::{HELPERS, INSIDE, Stage};
 use crate::table::{self, Identity};
@@ -85,21 +85,21 @@ pub(crate) fn supervise(folder: &OsStr, words: &[OsString], command: &[OsString]
     let (server, helpers) = match started {
         Ok(started) => started,
         Err(report) => {
-            tell(&mut reports, report);
+            write_report(&mut reports, report);
             return ExitCode::from(COULD_NOT_START);
         }
     };
-    let most = if is_confined { Confinement::of_words(words).and_then(|words| words.processes) } else { None };
-    let most = most.map(|most| ProcessLimit { most, helpers });
-    if most.is_some() {
+    let max = if is_confined { Confinement::of_words(words).and_then(|words| words.processes) } else { None };
+    let limit = max.map(|max| ProcessLimit { max, helpers });
+    if limit.is_some() {
         raise_priority();
     }
     release_streams();
-    tell(&mut reports, Report::Started(server.as_raw().unsigned_abs()));
+    write_report(&mut reports, Report::Started(server.as_raw().unsigned_abs()));
 
-    let mut tree = Tree { container, ..Tree::new(server, reports, most) };
+    let mut tree = Tree { container, ..Tree::new(server, reports, limit) };
     let left = tree.watch(orders, &signals);
-    tell(&mut tree.reports, Report::Finished { left });
+    write_report(&mut tree.reports, Report::Finished { left });
     tree.exit_code()
 }
 
@@ -112,8 +112,8 @@ fn enter(folder: &Path, is_confined: bool) -> Result<(), Report> {
     }
     match reach(folder, is_of_a_server) {
         Ok(reached) => rustix::process::fchdir(&reached.file).map_err(|errno| failed(errno.raw_os_error())),
-        Err(Lost::Error(error)) => Err(failed(error.raw_os_error().unwrap_or(Errno::EIO as i32))),
-        Err(Lost::Link(link)) => {
+        Err(PathError::Error(error)) => Err(failed(error.raw_os_error().unwrap_or(Errno::EIO as i32))),
+        Err(PathError::Link(link)) => {
             let _ = io::stderr().write_all(format!("{}\n", refusal("`cwd`", folder, &link)).as_bytes());
             Err(Report::ConfineFailed)
         }
@@ -121,7 +121,7 @@ fn enter(folder: &Path, is_confined: bool) -> Result<(), Report> {
 }
 
 /// Writes one report. Ignores errors: the host may be gone.
-fn tell(reports: &mut File, report: Report) {
+fn write_report(reports: &mut File, report: Report) {
     let _ = reports.write_all(format!("{report}\n").as_bytes());
 }
 
@@ -151,7 +151,7 @@ impl Prepared {
         // already.
         let _ = setsid();
         prctl::set_child_subreaper(true)?;
-        mark_this();
+        mark_this_process();
         // `ps` would show the name "exe" otherwise.
         let _ = prctl::set_name(c"toolrack-superv");
         Ok(Self { orders, reports, signals })
@@ -184,31 +184,32 @@ fn close_all_but(keep: &[&File]) -> io::Result<()> {
     Ok(())
 }
 
-/// Starts this program once more, which gives up what `words` do not name and becomes the server, and waits until it
-/// has. Returns the process, and how many helper processes stay between this one and the server.
+/// Starts this program once more as a launcher, which gives up every right that `words` do not name and then becomes the
+/// server. Waits until it has become the server. Returns the process, and how many helper processes stay between this one
+/// and the server.
 fn start_confined(words: &[OsString], command: &[OsString]) -> Result<(Pid, u32), Report> {
     let supervisor = getpid().as_raw();
     let is_bare = Confinement::of_words(words).is_some_and(|confinement| confinement.bare);
     let mut stage = if is_bare { Stage::Bare { supervisor } } else { Stage::Begin { supervisor } };
     loop {
-        let (launcher, said) = launch(stage, words, command)?;
-        let (helpers, said) = match said.strip_prefix(INSIDE) {
-            Some(said) => (HELPERS, said),
-            None => (0, &*said),
+        let (launcher, verdict) = launch(stage, words, command)?;
+        let (helpers, verdict) = match verdict.strip_prefix(INSIDE) {
+            Some(verdict) => (HELPERS, verdict),
+            None => (0, &*verdict),
         };
-        if said.is_empty() {
+        if verdict.is_empty() {
             return Ok((launcher, helpers));
         }
         let _ = waitpid(launcher, None);
-        if said.starts_with("bare ") && stage == (Stage::Begin { supervisor }) {
+        if verdict.starts_with("bare ") && stage == (Stage::Begin { supervisor }) {
             // The system's namespaces do not work: start again without.
             stage = Stage::Bare { supervisor };
             continue;
         }
-        return Err(match said.strip_prefix("exec ").map(str::parse) {
+        return Err(match verdict.strip_prefix("exec ").map(str::parse) {
             Some(Ok(errno)) => Report::SpawnFailed(errno),
             _ => {
-                let why = said.strip_prefix("refused ").unwrap_or(said);
+                let why = verdict.strip_prefix("refused ").unwrap_or(verdict);
                 let _ = io::stderr().write_all(format!("{why}\n").as_bytes());
                 Report::ConfineFailed
             }
@@ -220,7 +221,8 @@ fn start_confined(words: &[OsString], command: &[OsString]) -> Result<(Pid, u32)
 fn launch(stage: Stage, words: &[OsString], command: &[OsString]) -> Result<(Pid, String), Report> {
     let failed = |error: io::Error| Report::SpawnFailed(error.raw_os_error().unwrap_or(Errno::EIO as i32));
     let (mut verdict_reader, verdict) = io::pipe().map_err(failed)?;
-    // It must not have the number that it gets in the launcher: `dup2` onto itself would leave it close-on-exec.
+    // The descriptor must not have the number already that it gets in the launcher: `dup2` onto itself would leave it
+    // close-on-exec.
     let verdict = if verdict.as_raw_fd() == VERDICT_FD { verdict.try_clone().map_err(failed)? } else { verdict };
     let words = words.iter().cloned().chain(["--".into()]).chain(command.iter().cloned());
     let launcher = start_ours(&stage.command(words), &[(verdict.as_raw_fd(), VERDICT_FD)]).map_err(Report::of_errno)?;
@@ -236,12 +238,12 @@ fn raise_priority() {
     let _ = rustix::process::setpriority_process(None, HIGHEST_PRIORITY);
 }
 
-/// The stages of ending the tree. A later stage never goes back to an earlier one.
+/// The phases of ending the tree, in their order: a later one never goes back to an earlier one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     /// The server may run.
     Watching,
-    /// Every descendant got `SIGTERM`. If `kill_at` is set, the next stage begins then.
+    /// Every descendant got `SIGTERM`. If `kill_at` is set, the next phase begins then.
     Terminating { kill_at: Option<Instant> },
     /// Every descendant gets `SIGKILL`, until `give_up_at`.
     Killing { give_up_at: Instant },
@@ -250,7 +252,7 @@ enum Phase {
 /// How many processes the server may have at once, and how many helper processes are counted with them.
 #[derive(Clone, Copy, Debug)]
 struct ProcessLimit {
-    most: u32,
+    max: u32,
     helpers: u32,
 }
 
@@ -258,11 +260,11 @@ struct ProcessLimit {
 struct Tree {
     server: Pid,
     exit: Option<Exit>,
-    stage: Phase,
+    phase: Phase,
     terminated: HashSet<Identity>,
     reports: File,
     /// The limit of processes, if there is one.
-    most: Option<ProcessLimit>,
+    limit: Option<ProcessLimit>,
     /// The container to remove, if the server is the client of an engine.
     container: Option<Removal>,
     /// How many containers could not be removed.
@@ -270,23 +272,23 @@ struct Tree {
 }
 
 impl Tree {
-    fn new(server: Pid, reports: File, most: Option<ProcessLimit>) -> Self {
+    fn new(server: Pid, reports: File, limit: Option<ProcessLimit>) -> Self {
         Self {
             server,
             exit: None,
-            stage: Phase::Watching,
+            phase: Phase::Watching,
             terminated: HashSet::new(),
             reports,
-            most,
+            limit,
             container: None,
             stuck: 0,
         }
     }
 
     /// Kills the server if it has more processes than it may.
-    fn count(&mut self) {
-        let Some(ProcessLimit { most, helpers }) = self.most.filter(|_| self.stage == Phase::Watching) else { return };
-        if table::descendants_of(std::process::id()).len() <= (most + helpers) as usize {
+    fn enforce_process_limit(&mut self) {
+        let Some(ProcessLimit { max, helpers }) = self.limit.filter(|_| self.phase == Phase::Watching) else { return };
+        if table::descendants_of(std::process::id()).len() <= (max + helpers) as usize {
             return;
         }
         // Kill its group first: the kernel does that in one step, during which no process of the group can start
@@ -304,7 +306,7 @@ impl Tree {
             }
         }
         if self.exit.is_none() {
-            self.server_ended(Exit::TooManyProcesses(most));
+            self.server_ended(Exit::TooManyProcesses(max));
         }
         self.kill();
     }
@@ -317,7 +319,7 @@ impl Tree {
                 self.remove_container();
                 return self.stuck;
             }
-            self.count();
+            self.enforce_process_limit();
             if let Some(left) = self.advance(Instant::now()) {
                 return left + self.stuck;
             }
@@ -368,7 +370,7 @@ impl Tree {
 
     fn server_ended(&mut self, exit: Exit) {
         self.exit = Some(exit);
-        tell(&mut self.reports, Report::Ended(exit));
+        write_report(&mut self.reports, Report::Ended(exit));
     }
 
     /// Sends `SIGTERM` to every descendant that has not had one yet, and kills the rest after `grace`, if given.
@@ -377,8 +379,8 @@ impl Tree {
     /// none, because a program may need them to clean up.
     fn terminate(&mut self, grace: Option<Duration>) {
         let asked = grace.map(|grace| Instant::now() + grace);
-        match &mut self.stage {
-            Phase::Watching => self.stage = Phase::Terminating { kill_at: asked },
+        match &mut self.phase {
+            Phase::Watching => self.phase = Phase::Terminating { kill_at: asked },
             Phase::Terminating { kill_at } => *kill_at = [*kill_at, asked].into_iter().flatten().min(),
             Phase::Killing { .. } => return,
         }
@@ -428,19 +430,19 @@ impl Tree {
 
     fn kill(&mut self) {
         self.remove_container();
-        if !matches!(self.stage, Phase::Killing { .. }) {
-            self.stage = Phase::Killing { give_up_at: Instant::now() + KILL_LIMIT };
+        if !matches!(self.phase, Phase::Killing { .. }) {
+            self.phase = Phase::Killing { give_up_at: Instant::now() + KILL_LIMIT };
         }
     }
 
-    /// Does the work of the present stage. Gives up on processes that cannot be killed, and returns how many are left.
+    /// Does the work of the present phase. Gives up on processes that cannot be killed, and returns how many are left.
     fn advance(&mut self, now: Instant) -> Option<u32> {
-        if let Phase::Terminating { kill_at: Some(kill_at) } = self.stage
+        if let Phase::Terminating { kill_at: Some(kill_at) } = self.phase
             && now >= kill_at
         {
             self.kill();
         }
-        if let Phase::Killing { give_up_at } = self.stage {
+        if let Phase::Killing { give_up_at } = self.phase {
             // Read the table again each time: a descendant may have started another before the last signal reached it.
             let left = table::descendants_of(std::process::id());
             if now >= give_up_at {
@@ -457,8 +459,8 @@ impl Tree {
 
     /// How long to wait for an order or a signal; `None` is forever.
     fn next_timeout(&self, now: Instant) -> Option<Duration> {
-        match self.stage {
-            Phase::Watching => self.most.map(|_| COUNT_INTERVAL),
+        match self.phase {
+            Phase::Watching => self.limit.map(|_| COUNT_INTERVAL),
             Phase::Terminating { kill_at: None } => None,
             Phase::Terminating { kill_at: Some(kill_at) } => Some(kill_at.saturating_duration_since(now)),
             Phase::Killing { .. } => Some(RESCAN_INTERVAL),

@@ -1,4 +1,4 @@
-//! Which member of the team a token proves, and until when.
+//! Which member of the team a token proves, and how long the token is valid.
 
 use std::{
     collections::HashMap,
@@ -31,16 +31,16 @@ use crate::{
 
 /// How often [`Authority::watch`] asks the store whether the team has changed. After this time, a revoked token is no
 /// longer valid.
-const ROUND: Duration = Duration::from_millis(500);
+const WATCH_INTERVAL: Duration = Duration::from_millis(500);
 
-/// How long the store may take to answer [`Authority::watch`] before it counts as one that does not answer.
-const SLOW: Duration = Duration::from_secs(2);
+/// How long the store may take to answer [`Authority::watch`]. After this time, the authority regards the store as away.
+const STORE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The most tokens that are kept in memory. Beyond that, the authority forgets the tokens that no request uses.
 const MAX_KNOWN: usize = 10_000;
 
 /// How many tokens a query reads again after a change.
-const PART: usize = 500;
+const TOKENS_PER_QUERY: usize = 500;
 
 /// How often the authority reads a token again because the team changed meanwhile, before it refuses the request.
 const MAX_READS: usize = 8;
@@ -53,7 +53,7 @@ pub enum Unavailable {
     #[error("tokens cannot be checked now")]
     Store(#[source] StoreError),
     /// The keys of the issuer that signed the token cannot be fetched.
-    #[error("the issuer of the token cannot be asked now")]
+    #[error("the issuer of the token cannot be reached now")]
     Issuer(#[source] Unreachable),
     /// Too many requests with different tokens are under way, or the team changes too fast.
     #[error("too many tokens are in use at once")]
@@ -105,13 +105,17 @@ impl ProvedToken {
 
     /// Whether the token is valid for `path`. A personal token is valid everywhere, unless it is for one profile; the
     /// token of an OAuth client is valid for the MCP endpoint for which it was issued; the cookie of a browser is valid
-    /// for no MCP endpoint.
+    /// for no MCP endpoint. No token is valid for an endpoint of another tenant.
     #[must_use]
     pub fn opens(&self, path: &str) -> bool {
+        let endpoint = Endpoint::at(path);
+        if endpoint.is_some_and(|endpoint| !endpoint.is_for(self.member().tenant())) {
+            return false;
+        }
         match (self.purpose(), self.profile()) {
             (Purpose::Personal, None) => true,
-            (Purpose::Browser, _) => Endpoint::at(path).is_none(),
-            (_, profile) => Endpoint::at(path) == Some(Endpoint::of(profile)),
+            (Purpose::Browser, _) => endpoint.is_none(),
+            (_, profile) => endpoint.is_some_and(|endpoint| endpoint.profile() == profile),
         }
     }
 
@@ -290,7 +294,7 @@ impl Authority {
     /// Looks for changes until `ending`, and ends the tokens that are no longer valid. While the store cannot be read,
     /// the tokens in memory stay valid until they expire.
     pub async fn watch(self: Arc<Self>, ending: CancellationToken) {
-        let mut rounds = interval(ROUND);
+        let mut rounds = interval(WATCH_INTERVAL);
         rounds.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut has_warned = false;
         loop {
@@ -298,8 +302,8 @@ impl Authority {
                 () = ending.cancelled() => return,
                 _ = rounds.tick() => {}
             }
-            self.known.lock().end_those_whose_time_is_over(Utc::now());
-            match self.looked().await {
+            self.known.lock().end_expired(Utc::now());
+            match self.check_store().await {
                 Ok(()) => has_warned = false,
                 Err(error) if !has_warned => {
                     has_warned = true;
@@ -310,36 +314,36 @@ impl Authority {
         }
     }
 
-    /// Looks for changes, and notes whether the store answers.
-    async fn looked(&self) -> Result<(), StoreError> {
-        let mut looking = pin!(self.look_again());
-        let looked = match timeout(SLOW, &mut looking).await {
-            Ok(looked) => looked,
+    /// Looks for changes, and records whether the store answers.
+    async fn check_store(&self) -> Result<(), StoreError> {
+        let mut refreshing = pin!(self.refresh());
+        let refreshed = match timeout(STORE_TIMEOUT, &mut refreshing).await {
+            Ok(refreshed) => refreshed,
             Err(_) => {
                 self.is_away.store(true, Ordering::Relaxed);
-                looking.await
+                refreshing.await
             }
         };
-        self.is_away.store(looked.is_err(), Ordering::Relaxed);
-        looked
+        self.is_away.store(refreshed.is_err(), Ordering::Relaxed);
+        refreshed
     }
 
     /// Reads the tokens in memory again if the team has changed.
-    async fn look_again(&self) -> Result<(), StoreError> {
+    async fn refresh(&self) -> Result<(), StoreError> {
         let version = self.store.team_version().await?;
         if self.known.lock().version == Some(version) {
             return Ok(());
         }
-        let in_use = self.known.lock().begin(version);
+        let in_use = self.known.lock().set_version(version);
         let mut all_read = Ok(());
-        for part in in_use.chunks(PART) {
+        for part in in_use.chunks(TOKENS_PER_QUERY) {
             // Read many tokens with one query, because each query waits for the queries of requests.
-            if self.look_at(part).await.is_ok() {
+            if self.read_again(part).await.is_ok() {
                 continue;
             }
             // If a token cannot be read, the others must end nevertheless.
             for one in part.chunks(1) {
-                all_read = self.look_at(one).await.and(all_read);
+                all_read = self.read_again(one).await.and(all_read);
             }
         }
         if all_read.is_err() {
@@ -352,19 +356,19 @@ impl Authority {
     }
 
     /// Reads tokens again, and ends those that have changed or are gone.
-    async fn look_at(&self, in_use: &[(TokenHash, ProvedToken)]) -> Result<(), StoreError> {
+    async fn read_again(&self, in_use: &[(TokenHash, ProvedToken)]) -> Result<(), StoreError> {
         let hashes: Vec<_> = in_use.iter().map(|(hash, _)| *hash).collect();
         let tokens = self.store.team_tokens(Tokens::Hashes(&hashes)).await?;
         let people: Vec<_> = in_use.iter().map(|(_, proved)| proved.member().person_key()).collect();
         let memberships = self.store.memberships(&people).await?;
         for ((hash, proved), person) in in_use.iter().zip(&people) {
-            let counts = match &proved.0.proof {
+            let is_valid = match &proved.0.proof {
                 Proof::Kept(before) => tokens.contains(before),
                 Proof::Signed(vouched) => {
                     vouched.principal.membership() == memberships.get(person).copied().unwrap_or_default()
                 }
             };
-            if !counts {
+            if !is_valid {
                 self.known.lock().end(hash, proved);
             }
         }
@@ -375,13 +379,13 @@ impl Authority {
 impl KnownTokens {
     /// Sets `version` as the current version of the team. Forgets the tokens that no request uses, and returns the
     /// others, which have to be read again.
-    fn begin(&mut self, version: i64) -> Vec<(TokenHash, ProvedToken)> {
+    fn set_version(&mut self, version: i64) -> Vec<(TokenHash, ProvedToken)> {
         self.version = Some(version);
         self.forget_unused();
         self.by_hash.iter().map(|(hash, proved)| (*hash, proved.clone())).collect()
     }
 
-    /// Ends `proved`, which no longer counts.
+    /// Ends `proved`, which is no longer valid.
     fn end(&mut self, hash: &TokenHash, proved: &ProvedToken) {
         self.by_hash.remove(hash);
         proved.0.ended.cancel();
@@ -391,7 +395,7 @@ impl KnownTokens {
         self.by_hash.retain(|_, proved| Arc::strong_count(&proved.0) > 1);
     }
 
-    fn end_those_whose_time_is_over(&mut self, now: DateTime<Utc>) {
+    fn end_expired(&mut self, now: DateTime<Utc>) {
         self.by_hash.retain(|_, proved| {
             let has_ended = proved.has_ended(now);
             if has_ended {

@@ -7,12 +7,13 @@ use http::{
 use url::Url;
 
 /// The most bytes of the address to which the front door sends a browser after its sign-in.
-pub(crate) const MAX_WAY: usize = 4 * 1024;
+pub(crate) const MAX_RETURN_PATH: usize = 4 * 1024;
 
 /// The cookies of one origin.
 #[derive(Clone, Debug)]
 pub(crate) struct Cookies {
-    /// Whether the origin has TLS. Without it, which is only on this machine, browsers take no `__Host-` cookie.
+    /// Whether the origin has TLS. Only a team on this machine may do without, and then browsers accept no `__Host-`
+    /// cookie.
     has_tls: bool,
 }
 
@@ -50,8 +51,8 @@ pub(crate) fn cookie<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> 
     values.all(|other| other == first).then_some(first)
 }
 
-/// Whether a form comes from a page of this origin, according to the browser. Other programs do not say where a form
-/// comes from, but have no cookies of a person either.
+/// Whether a form comes from a page of this origin, according to the browser. A request without these headers passes: it
+/// comes from a program that is not a browser, and such a program has no cookies of a user.
 pub(crate) fn is_from_here(headers: &HeaderMap, url: &Url) -> bool {
     let says = |name: &str, expected: &str| headers.get(name).is_none_or(|value| value == expected);
     says(ORIGIN.as_str(), &url.origin().ascii_serialization()) && says("sec-fetch-site", "same-origin")
@@ -59,8 +60,8 @@ pub(crate) fn is_from_here(headers: &HeaderMap, url: &Url) -> bool {
 
 /// The path and query of `to`, if it is an address of this origin; `None` if it leads elsewhere, or to the sign-in
 /// itself.
-pub(crate) fn way_of(url: &Url, to: &str) -> Option<String> {
-    let is_plain = to.len() <= MAX_WAY && to.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'\\');
+pub(crate) fn return_path(url: &Url, to: &str) -> Option<String> {
+    let is_plain = to.len() <= MAX_RETURN_PATH && to.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'\\');
     if !is_plain || !to.starts_with('/') || to.starts_with("//") {
         return None;
     }
@@ -87,7 +88,7 @@ mod tests {
             ("/a/../b", "/b"),
             ("/?to=https://evil.example", "/?to=https://evil.example"),
         ] {
-            assert_eq!(way_of(&url(), to).as_deref(), Some(way), "{to}");
+            assert_eq!(return_path(&url(), to).as_deref(), Some(way), "{to}");
         }
         for to in [
             "",
@@ -107,9 +108,9 @@ mod tests {
             "/..//evil.example",
             "/sign-in?to=/",
             "/x/../sign-out",
-            &format!("/{}", "a".repeat(MAX_WAY)),
+            &format!("/{}", "a".repeat(MAX_RETURN_PATH)),
         ] {
-            assert_eq!(way_of(&url(), to), None, "{to:?}");
+            assert_eq!(return_path(&url(), to), None, "{to:?}");
         }
     }
 

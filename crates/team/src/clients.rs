@@ -17,7 +17,7 @@ use toolrack_store::{RegisteredClient, StoreError, TeamStore};
 use url::Url;
 use zeroize::Zeroizing;
 
-pub(crate) use self::redirect_uri::{Target, check as check_redirect_uri, target};
+pub(crate) use self::redirect_uri::{Target, check as check_redirect_uri, target_of};
 use self::sealed::Sealer;
 use crate::{
     fetch::{Http, Unreachable},
@@ -76,9 +76,11 @@ impl Client {
     /// asks for none, its only one. For an address of this machine, the port may differ (RFC 8252, 7.3).
     pub(crate) fn redirect_uri(&self, asked: Option<&str>) -> Option<String> {
         match asked {
-            Some(asked) => {
-                self.redirect_uris.iter().any(|own| redirect_uri::covers(own, asked)).then(|| asked.to_owned())
-            }
+            Some(asked) => self
+                .redirect_uris
+                .iter()
+                .any(|own| redirect_uri::is_registered_as(own, asked))
+                .then(|| asked.to_owned()),
             None => match &self.redirect_uris[..] {
                 [only] => Some(only.clone()),
                 _ => None,
@@ -220,7 +222,7 @@ fn read(document: Document, id: &str) -> Result<Client, NoClient> {
         );
     }
     if document.redirect_uris.is_empty() || document.redirect_uris.len() > MAX_REDIRECT_URIS {
-        return Err(NoClient::Document(format!("it has none or more than {MAX_REDIRECT_URIS} addresses for answers")));
+        return Err(NoClient::Document(format!("it has none or more than {MAX_REDIRECT_URIS} redirect URIs")));
     }
     if let Some(why) = document.redirect_uris.iter().find_map(|uri| check_redirect_uri(uri).err()) {
         return wrong(why);

@@ -1,4 +1,4 @@
-//! The parts that all routes of the front door share.
+//! The front door, and what all of its routes share.
 
 use std::{fmt, num::NonZeroU32, sync::Arc};
 
@@ -27,14 +27,14 @@ use crate::{
 /// itself, sealed.
 const REGISTRATIONS_PER_MINUTE: NonZeroU32 = NonZeroU32::new(120).unwrap();
 
-/// Why a front door cannot be created.
+/// The reason why a front door cannot be created.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BadFrontDoor {
     /// The HTTP client cannot be created.
     #[error("the HTTP client cannot be created: {0}")]
     Http(#[from] reqwest::Error),
-    /// The system gives no random numbers.
+    /// The system provides no random numbers.
     #[error(transparent)]
     Random(#[from] NoRandom),
     /// The address of the team cannot be the base of other addresses.
@@ -45,10 +45,10 @@ pub enum BadFrontDoor {
 /// The front door of a team: signs users in with the team's OpenID Connect provider, and issues tokens to OAuth clients
 /// that act in the name of a user who agreed.
 ///
-/// It is an OAuth 2.1 authorization server for the team's [`Endpoint`]s, and for public clients alone. Its tokens
+/// It is an OAuth 2.1 authorization server for the team's [`Endpoint`]s, for public clients only. Its tokens
 /// are random, and the [`TeamStore`] keeps only their hashes; [`Authority`](crate::Authority) checks them.
 ///
-/// Every refusal of bad input is a row `refused_at_the_door` of the audit log, within [bounds](Refusals).
+/// It records every refusal of bad input as a row `refused_at_the_door` of the audit log, within [bounds](Refusals).
 pub struct FrontDoor {
     pub(crate) team: Arc<TeamFile>,
     pub(crate) store: TeamStore,
@@ -75,8 +75,8 @@ pub(crate) struct SignedIn {
 
 impl FrontDoor {
     /// Creates the front door of `team`. `client_secret` is the value of the placeholder in
-    /// [`SignInProvider::client_secret`](crate::SignInProvider). Requests go where a program on a user's own machine
-    /// may send them; see [`Self::within`] for other rules.
+    /// [`SignInProvider::client_secret`](crate::SignInProvider). It sends its own requests by the default egress rules; see
+    /// [`Self::with_egress`] for other rules.
     ///
     /// It sends no request before the first user signs in.
     ///
@@ -87,14 +87,14 @@ impl FrontDoor {
         client_secret: Option<String>,
         store: TeamStore,
     ) -> Result<Arc<Self>, BadFrontDoor> {
-        Self::within(team, client_secret, store, &Egress::default())
+        Self::with_egress(team, client_secret, store, &Egress::default())
     }
 
-    /// Like [`Self::new`], with an operator's rules about where requests may go.
+    /// Like [`Self::new`], with an operator's egress rules.
     ///
     /// # Errors
     /// [`BadFrontDoor`]
-    pub fn within(
+    pub fn with_egress(
         team: Arc<TeamFile>,
         client_secret: Option<String>,
         store: TeamStore,
@@ -132,15 +132,14 @@ impl FrontDoor {
         &self.team.url
     }
 
-    /// Returns whether users sign in here.
+    /// Returns whether users can sign in here.
     #[must_use]
     pub fn signs_in(&self) -> bool {
         self.provider.is_some()
     }
 
-    /// Returns whether the browser says that a page of this team sent the request. A request that changes something and proves
-    /// its sender only with the session cookie is accepted only then. Another program can make this claim, but has no
-    /// user's cookie.
+    /// Returns whether the browser says that a page of this team sent the request. Otherwise, a request that only the session
+    /// cookie authenticates may change nothing. A program that lies about the page does not have the cookie.
     #[must_use]
     pub fn is_of_own_page(&self, headers: &HeaderMap) -> bool {
         headers.contains_key(ORIGIN) && is_from_here(headers, &self.team.url)
@@ -171,12 +170,12 @@ impl FrontDoor {
         &self.refusals
     }
 
-    /// Returns the issuer of the tokens (RFC 8414): the address of the team, without a slash behind it.
+    /// Returns the issuer of the tokens (RFC 8414): the address of the team, without a slash at its end.
     pub(crate) fn issuer(&self) -> &str {
         self.team.url.as_str().trim_end_matches('/')
     }
 
-    /// Returns the address of an endpoint, for which tokens are given (RFC 8707).
+    /// Returns the address of an endpoint, which tokens name as their resource (RFC 8707).
     pub(crate) fn resource(&self, endpoint: Endpoint<'_>) -> String {
         format!("{}{endpoint}", self.issuer())
     }
@@ -189,13 +188,13 @@ impl FrontDoor {
     /// Returns the endpoint that `parameters` name as the resource. Without a resource, it is `/mcp`.
     ///
     /// # Errors
-    /// When it names several, or one that is not of this team (RFC 8707, 2.2).
+    /// When they name several, or one that does not belong to this team (RFC 8707, 2.2).
     pub(crate) fn endpoint_in<'p>(&self, parameters: &'p Parameters) -> Result<Endpoint<'p>, &'static str> {
         let mut named = parameters.all("resource").map(|resource| self.endpoint_of(resource));
         match named.next() {
-            None => Ok(Endpoint::All),
+            None => Ok(Endpoint::ALL),
             Some(Some(endpoint)) if named.all(|other| other == Some(endpoint)) => Ok(endpoint),
-            Some(_) => Err("the parameter resource names no MCP endpoint of this server, or several"),
+            Some(_) => Err("the parameter `resource` must name exactly one MCP endpoint of this server"),
         }
     }
 
@@ -251,16 +250,16 @@ mod tests {
         let (_folder, open) = door("https://tools.example", SIGN_IN).await;
         let metadata = "https://tools.example/.well-known/oauth-protected-resource";
         assert_eq!(
-            open.challenge(Endpoint::All, false),
+            open.challenge(Endpoint::ALL, false),
             format!("Bearer resource_metadata=\"{metadata}/mcp\", scope=\"mcp\"")
         );
         assert_eq!(
-            open.challenge(Endpoint::Profile("review"), true),
+            open.challenge(Endpoint::of(Some("review")), true),
             format!("Bearer error=\"invalid_token\", resource_metadata=\"{metadata}/p/review/mcp\", scope=\"mcp\"")
         );
         let (_folder, closed) = door("https://tools.example", "").await;
-        assert_eq!(closed.challenge(Endpoint::All, false), "Bearer realm=\"toolrack\"");
-        assert_eq!(closed.challenge(Endpoint::All, true), "Bearer error=\"invalid_token\", realm=\"toolrack\"");
+        assert_eq!(closed.challenge(Endpoint::ALL, false), "Bearer realm=\"toolrack\"");
+        assert_eq!(closed.challenge(Endpoint::ALL, true), "Bearer error=\"invalid_token\", realm=\"toolrack\"");
     }
 
     #[tokio::test]

@@ -2,50 +2,73 @@
 
 use std::fmt;
 
-use toolrack_host::ToolProfile;
+use toolrack_host::{ToolProfile, principal::check_tenant};
 
-/// An MCP endpoint of a team.
+/// An MCP endpoint of a team: `/mcp` with all tools, or `/p/PROFILE/mcp` with those of a profile. With `/t/TENANT` before
+/// it, each is also an endpoint of one tenant: it serves the same to the members of that tenant, and nothing to others.
+/// A load balancer can thus send all requests of a tenant to one replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Endpoint<'a> {
-    /// The endpoint with all tools.
-    All,
-    /// The endpoint with the tools of this profile.
-    Profile(&'a str),
+pub struct Endpoint<'a> {
+    tenant: Option<&'a str>,
+    profile: Option<&'a str>,
 }
 
 impl<'a> Endpoint<'a> {
+    /// The endpoint with all tools, for the members of all tenants.
+    pub const ALL: Self = Self { tenant: None, profile: None };
+
     /// The endpoint at exactly this path.
     #[must_use]
     pub fn at(path: &'a str) -> Option<Self> {
+        let (tenant, path) = match path.strip_prefix("/t/") {
+            Some(rest) => {
+                let (tenant, _) = rest.split_once('/')?;
+                check_tenant(tenant).ok()?;
+                (Some(tenant), rest.strip_prefix(tenant)?)
+            }
+            None => (None, path),
+        };
         if path == "/mcp" {
-            return Some(Self::All);
+            return Some(Self { tenant, profile: None });
         }
-        let name = path.strip_prefix("/p/")?.strip_suffix("/mcp")?;
-        ToolProfile::is_name(name).then_some(Self::Profile(name))
+        let profile = path.strip_prefix("/p/")?.strip_suffix("/mcp")?;
+        ToolProfile::is_name(profile).then_some(Self { tenant, profile: Some(profile) })
     }
 
-    /// The endpoint of `profile`; without one, that with all tools.
+    /// The endpoint of `profile`, for the members of all tenants; without a profile, that with all tools.
     #[must_use]
     pub fn of(profile: Option<&'a str>) -> Self {
-        profile.map_or(Self::All, Self::Profile)
+        Self { tenant: None, profile }
     }
 
     /// The name of the profile whose tools it has.
     #[must_use]
     pub fn profile(self) -> Option<&'a str> {
-        match self {
-            Self::All => None,
-            Self::Profile(name) => Some(name),
-        }
+        self.profile
+    }
+
+    /// Whether it serves the members of `tenant`.
+    #[must_use]
+    pub fn is_for(self, tenant: &str) -> bool {
+        self.tenant.is_none_or(|own| own == tenant)
+    }
+
+    /// The endpoint that serves the same to members of all tenants, if this one is for a single tenant.
+    #[must_use]
+    pub fn for_all_tenants(self) -> Option<Self> {
+        self.tenant.map(|_| Self { tenant: None, ..self })
     }
 }
 
 /// Its path.
 impl fmt::Display for Endpoint<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::All => f.write_str("/mcp"),
-            Self::Profile(name) => write!(f, "/p/{name}/mcp"),
+        if let Some(tenant) = self.tenant {
+            write!(f, "/t/{tenant}")?;
+        }
+        match self.profile {
+            None => f.write_str("/mcp"),
+            Some(name) => write!(f, "/p/{name}/mcp"),
         }
     }
 }
@@ -56,13 +79,27 @@ mod tests {
 
     #[test]
     fn an_endpoint_has_one_spelling() {
-        for endpoint in [Endpoint::All, Endpoint::Profile("re-view_1")] {
-            assert_eq!(Endpoint::at(&endpoint.to_string()), Some(endpoint));
+        let paths = ["/mcp", "/p/re-view_1/mcp", "/t/acme/mcp", "/t/acme/p/review/mcp", "/t/mcp/mcp", "/p/t/mcp"];
+        for path in paths {
+            assert_eq!(Endpoint::at(path).unwrap().to_string(), path);
         }
-        assert_eq!(Endpoint::at("/mcp"), Some(Endpoint::All));
-        assert_eq!(Endpoint::at("/p/re-view_1/mcp"), Some(Endpoint::Profile("re-view_1")));
+        assert_eq!(Endpoint::at("/mcp"), Some(Endpoint::ALL));
+        assert_eq!(Endpoint::at("/p/review/mcp"), Some(Endpoint::of(Some("review"))));
         for path in ["/mcp/", "//mcp", "/p//mcp", "/p/a/b/mcp", "/p/a%62/mcp", "/p/../mcp", "/p/a/mcp/", "/p/mcp"] {
             assert_eq!(Endpoint::at(path), None, "{path}");
         }
+        for path in
+            ["/t/mcp", "/t//mcp", "/t/Acme/mcp", "/t/a%62/mcp", "/t/../mcp", "/t/a/mcp/", "/t/a/t/b/mcp", "/t/a"]
+        {
+            assert_eq!(Endpoint::at(path), None, "{path}");
+        }
+    }
+
+    #[test]
+    fn an_endpoint_of_a_tenant_is_for_its_members_alone() {
+        let of_acme = Endpoint::at("/t/acme/p/review/mcp").unwrap();
+        assert!(of_acme.is_for("acme") && !of_acme.is_for("bolt") && Endpoint::ALL.is_for("bolt"));
+        assert_eq!(of_acme.for_all_tenants(), Some(Endpoint::of(Some("review"))));
+        assert_eq!(Endpoint::ALL.for_all_tenants(), None);
     }
 }

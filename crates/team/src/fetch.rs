@@ -8,31 +8,31 @@ use serde::de::DeserializeOwned;
 use toolrack_host::egress::Guard;
 use url::Url;
 
-/// The timeout of a request, with its connection and its response.
+/// The timeout of a request, including its connection and its response.
 const REQUEST_TIME: Duration = Duration::from_secs(5);
 
-/// Another program could not be reached, or gave an answer that cannot be used. Its `Display` is one safe line without
-/// secrets.
+/// The error when another program cannot be reached, or sends an answer that cannot be used. Its `Display` is one safe
+/// line without secrets.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{who} {why}")]
+#[error("{origin} {why}")]
 pub struct Unreachable {
-    /// Its origin.
-    who: String,
+    /// The origin of the other program.
+    origin: String,
     why: String,
 }
 
 impl Unreachable {
     pub(crate) fn new(url: &Url, why: impl Into<String>) -> Self {
-        Self { who: url.origin().ascii_serialization(), why: why.into() }
+        Self { origin: url.origin().ascii_serialization(), why: why.into() }
     }
 
-    /// The error when the last request was cancelled, so that its reason is unknown.
-    pub(crate) fn lately() -> Self {
-        Self { who: "the provider".to_owned(), why: "could not be reached a short time ago".to_owned() }
+    /// The error when an earlier request failed for a reason that was lost, because its caller had given up.
+    pub(crate) fn for_unknown_reason() -> Self {
+        Self { origin: "the provider".to_owned(), why: "could not be reached a short time ago".to_owned() }
     }
 }
 
-/// Sends requests.
+/// A client that sends requests only where its guard allows.
 #[derive(Clone, Debug)]
 pub(crate) struct Http {
     client: Client,
@@ -41,7 +41,7 @@ pub(crate) struct Http {
 }
 
 impl Http {
-    /// Requests where `guard` allows them, with at most `max_bytes` of an answer.
+    /// Creates a client that sends requests where `guard` allows, and reads at most `max_bytes` of an answer.
     pub(crate) fn new(guard: Guard, max_bytes: usize) -> reqwest::Result<Self> {
         let builder = Client::builder()
             .connect_timeout(REQUEST_TIME)
@@ -51,13 +51,13 @@ impl Http {
         Ok(Self { client: guard.client(builder)?, guard, max_bytes })
     }
 
-    /// The JSON at `url`.
+    /// Gets the JSON at `url`.
     pub(crate) async fn json<T: DeserializeOwned>(&self, url: &Url) -> Result<T, Unreachable> {
-        self.json_with(url, None).await
+        self.json_with_token(url, None).await
     }
 
-    /// The JSON at `url`, with an access token for it.
-    pub(crate) async fn json_with<T: DeserializeOwned>(
+    /// Gets the JSON at `url`, with an access token.
+    pub(crate) async fn json_with_token<T: DeserializeOwned>(
         &self,
         url: &Url,
         token: Option<&str>,
@@ -73,13 +73,15 @@ impl Http {
             return Err(failed(format!("answered with status {}", answer.status().as_u16())));
         }
         serde_json::from_slice(answer.body())
-            .map_err(|error| failed(format!("gave an answer that cannot be understood: {error}")))
+            .map_err(|error| failed(format!("sent an answer that cannot be read: {error}")))
     }
 
-    /// Sends `request`, and reads the whole answer.
+    /// Sends `request`, and reads the complete answer.
     pub(crate) async fn send(&self, request: http::Request<Vec<u8>>) -> Result<http::Response<Vec<u8>>, Unreachable> {
-        let request = reqwest::Request::try_from(request)
-            .map_err(|error| Unreachable { who: "the address".to_owned(), why: format!("cannot be used: {error}") })?;
+        let request = reqwest::Request::try_from(request).map_err(|error| Unreachable {
+            origin: "the address".to_owned(),
+            why: format!("cannot be used: {error}"),
+        })?;
         let url = request.url().clone();
         let failed = |error: &reqwest::Error| Unreachable::new(&url, reason(error));
         self.guard.check(&url).map_err(|refused| Unreachable::new(&url, format!("cannot be used: {refused}")))?;
@@ -89,7 +91,7 @@ impl Http {
         *answer.headers_mut() = std::mem::take(response.headers_mut());
         while let Some(chunk) = response.chunk().await.map_err(|error| failed(&error))? {
             if answer.body().len() + chunk.len() > self.max_bytes {
-                return Err(Unreachable::new(&url, format!("gave an answer of more than {} bytes", self.max_bytes)));
+                return Err(Unreachable::new(&url, format!("sent an answer of more than {} bytes", self.max_bytes)));
             }
             answer.body_mut().extend_from_slice(&chunk);
         }
@@ -97,7 +99,7 @@ impl Http {
     }
 }
 
-/// The most telling cause, without the URL.
+/// The innermost cause of the error, without the URL.
 fn reason(error: &reqwest::Error) -> String {
     if error.is_timeout() {
         return format!("did not answer within {} s", REQUEST_TIME.as_secs());

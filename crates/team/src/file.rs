@@ -1,5 +1,6 @@
 //! The team file, `team.toml`, which the operator of a team writes.
 
+mod audit_export;
 mod store;
 
 use std::{
@@ -15,7 +16,8 @@ use toolrack_host::{
 };
 use url::Url;
 
-pub use self::store::{StoreTable, StoreUrl, UrlCommand, UrlFile};
+pub use self::audit_export::{AuditExportTable, ExportTarget};
+pub use self::store::{ReplicasTable, StoreTable, StoreUrl, UrlCommand, UrlFile};
 use crate::quotas::Limits;
 
 /// A team: its address, its tenants, the provider of its people, and the issuers that it trusts.
@@ -49,6 +51,11 @@ pub struct TeamFile {
     pub url: Url,
     /// The Postgres database that has all rows; without it, they are in files.
     pub store: Option<StoreTable>,
+    /// The times of replicas: several daemons that serve the team together.
+    #[serde(default)]
+    pub replicas: ReplicasTable,
+    /// Where the audit logs are written to, so that they are not in the database alone.
+    pub audit_export: Option<AuditExportTable>,
     /// The provider that signs people in, with OpenID Connect.
     pub sign_in: Option<SignInProvider>,
     /// The tenants.
@@ -89,7 +96,7 @@ impl std::fmt::Debug for SignInProvider {
     }
 }
 
-/// A tenant, which sees nothing of the others.
+/// A tenant, which is isolated from the others.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Tenant {

@@ -120,7 +120,7 @@ impl Issuers {
         let expected = Expected { issuer: &config.issuer, audience: &audience, types: &["at+jwt", "jwt", ""] };
         let (jwt, kind) = signed::read(token, &issuer.keys, expected).await?;
         if kind != "at+jwt" && !is_of_access(&jwt) {
-            return Err(StatementError::forged("it is no access token"));
+            return Err(StatementError::forged("it is not an access token"));
         }
         // The holder of such a token has to prove a key with each request (RFC 7800), so that a thief cannot use the
         // token. No door here checks such a proof.
@@ -136,6 +136,9 @@ impl Issuers {
         let kind = if is_service { Kind::Service } else { Kind::Person };
         let among = |tenant: &str| config.tenants.contains(tenant);
         let principal = self.team.principal(kind, &claims(&jwt, places), Some(&among)).map_err(not_a_member)?;
+        if !endpoint.is_for(principal.tenant()) {
+            return Err(StatementError::forged("its audience is an endpoint of another tenant"));
+        }
         let ends_at = ends_at(&jwt).and_then(|at| DateTime::from_timestamp(at.saturating_add(LEEWAY.cast_signed()), 0));
         let ends_at = ends_at.ok_or_else(|| StatementError::forged("its end is not a time"))?;
         if ends_at <= Utc::now() {
@@ -148,7 +151,7 @@ impl Issuers {
     /// or that of the only profile that it names.
     fn audience<'c>(&self, config: &TrustedIssuer, claimed: &'c Claimed) -> (String, Endpoint<'c>) {
         if let Some(configured) = &config.audience {
-            return (configured.clone(), Endpoint::All);
+            return (configured.clone(), Endpoint::ALL);
         }
         let team = self.team.url.as_str().trim_end_matches('/');
         let mut named: Vec<_> =
@@ -156,7 +159,7 @@ impl Issuers {
         named.dedup();
         let endpoint = match named[..] {
             [only] => only,
-            _ => Endpoint::All,
+            _ => Endpoint::ALL,
         };
         (format!("{team}{endpoint}"), endpoint)
     }
@@ -222,9 +225,9 @@ fn discovery(http: Http, issuer: Url, egress: Egress) -> Remembered<Metadata> {
                 return Err(Unreachable::new(&issuer, "says in its metadata that it is another issuer"));
             }
             let guard = egress.configured();
-            guard
-                .check_for_secrets(&metadata.jwks_uri, &issuer)
-                .map_err(|refused| Unreachable::new(&issuer, format!("names an address: {refused}")))?;
+            guard.check_for_secrets(&metadata.jwks_uri, &issuer).map_err(|refused| {
+                Unreachable::new(&issuer, format!("names an address in its metadata that cannot be used: {refused}"))
+            })?;
             Ok(Arc::new(metadata))
         }
         .boxed()

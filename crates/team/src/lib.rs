@@ -1,8 +1,8 @@
 //! Who may come in: the people and services of a team, and what proves who they are.
 //!
 //! A team has tenants. [`TeamFile`] is what its operator writes: the tenants, who belongs to which of them, and which
-//! providers vouch for people. A door makes [`Claims`] from something that was proved, and [`TeamFile::principal`] makes
-//! the [`Principal`](toolrack_host::Principal) from them.
+//! providers vouch for people. Each way in makes [`Claims`] from something that was proved, and
+//! [`TeamFile::principal`] makes the [`Principal`](toolrack_host::Principal) from them.
 //!
 //! [`FrontDoor`] signs people in and gives clients tokens, [`Authority`] finds the member whom such a token proves, and
 //! [`Issuers`] checks the tokens of trusted issuers.
@@ -31,9 +31,10 @@
 //!                       file        what the operator of a team writes
 //! ```
 //!
-//! Beside them: `quotas` counts what a tenant's members use; `endpoint` names the MCP endpoints; `page`, `browser` and
+//! Beside them: `audit_export` writes the audit logs to a place outside of the database; `quotas` counts what a tenant's members use; `endpoint` names the MCP endpoints; `page`, `browser` and
 //! `parameters` write and read what browsers send; `refusals` writes the rows of the audit log about bad input.
 
+pub mod audit_export;
 mod authority;
 mod authorization;
 mod browser;
@@ -62,8 +63,8 @@ pub use door::{BadFrontDoor, FrontDoor};
 pub use endpoint::Endpoint;
 pub use fetch::Unreachable;
 pub use file::{
-    BadTeamFile, OwnServersAllowed, SignInProvider, StoreTable, StoreUrl, TeamFile, Tenant, TrustedIssuer, UrlCommand,
-    UrlFile,
+    AuditExportTable, BadTeamFile, ExportTarget, OwnServersAllowed, ReplicasTable, SignInProvider, StoreTable,
+    StoreUrl, TeamFile, Tenant, TrustedIssuer, UrlCommand, UrlFile,
 };
 pub use issuers::{Issuers, Vouched};
 pub use members::{Claims, NotAMember};

@@ -54,21 +54,21 @@ pub(crate) struct Provider {
 
 /// The secrets of one sign-in.
 pub(crate) struct Attempt {
-    /// The browser brings it back.
+    /// The redirect must contain it.
     pub(crate) state: String,
-    /// The provider puts it into the ID token.
+    /// The ID token must contain it.
     pub(crate) nonce: String,
     /// Proves to the provider that the code comes from the program that began the sign-in (PKCE).
     pub(crate) verifier: String,
 }
 
-/// Why the provider signed no user in.
+/// The reason why a sign-in at the provider failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum NotSignedIn {
     /// The provider is down, or does not follow OpenID Connect.
     #[error("{0}")]
     Unreachable(#[from] Unreachable),
-    /// The provider refused, or its answer proves nothing.
+    /// The provider refused the sign-in, or its answer does not prove who the user is.
     #[error("{0}")]
     Refused(String),
 }
@@ -129,9 +129,9 @@ impl Provider {
         &self.config.issuer
     }
 
-    /// Returns the page of the provider where a user signs in. With `afresh`, the provider lets the user
-    /// choose another account.
-    pub(crate) async fn page(&self, attempt: &Attempt, afresh: bool) -> Result<Url, Unreachable> {
+    /// Returns the page of the provider where a user signs in. With `ask_again`, the provider asks even a user who is
+    /// signed in there already, so that they can choose another account.
+    pub(crate) async fn page(&self, attempt: &Attempt, ask_again: bool) -> Result<Url, Unreachable> {
         let client = self.client(&*self.metadata.get().await?);
         let verifier = PkceCodeVerifier::new(attempt.verifier.clone());
         let scopes = std::iter::once("openid").chain(self.config.scopes.iter().map(String::as_str));
@@ -141,7 +141,7 @@ impl Provider {
             .set_pkce_challenge(PkceCodeChallenge::from_code_verifier_sha256(&verifier))
             .add_scopes(scopes.map(|scope| Scope::new(scope.to_owned())))
             .add_extra_param("nonce", &attempt.nonce);
-        if afresh {
+        if ask_again {
             request = request.add_extra_param("prompt", "login");
         }
         Ok(request.url().0)
@@ -149,7 +149,7 @@ impl Provider {
 
     /// Returns whether an answer with this `iss` parameter comes from this provider (RFC 9207). The provider may leave the
     /// parameter out, unless its metadata promises it.
-    pub(crate) async fn is_sender(&self, iss: Option<&str>) -> Result<bool, Unreachable> {
+    pub(crate) async fn sent_answer(&self, iss: Option<&str>) -> Result<bool, Unreachable> {
         match iss {
             Some(iss) => Ok(is_issuer(&self.config.issuer, iss)),
             None => Ok(!self.metadata.get().await?.authorization_response_iss_parameter_supported),
@@ -165,8 +165,8 @@ impl Provider {
         };
         let expected = Expected { issuer: &self.config.issuer, audience: &self.config.client_id, types: &["", "jwt"] };
         let (mut jwt, _) = signed::read(token, &self.keys, expected).await?;
-        self.check(&jwt, attempt)?;
-        self.complete(&mut jwt, &metadata, tokens.access_token().secret()).await?;
+        self.check_id_token(&jwt, attempt)?;
+        self.add_userinfo(&mut jwt, &metadata, tokens.access_token().secret()).await?;
         let places = Places {
             issuer: &self.config.issuer,
             groups: &self.config.groups_claim,
@@ -176,11 +176,11 @@ impl Provider {
     }
 
     /// Checks what only ID tokens must have (OpenID Connect Core, 3.1.3.7).
-    fn check(&self, jwt: &JwtClaims, attempt: &Attempt) -> Result<(), NotSignedIn> {
+    fn check_id_token(&self, jwt: &JwtClaims, attempt: &Attempt) -> Result<(), NotSignedIn> {
         let refused = |why: &str| Err(NotSignedIn::Refused(why.to_owned()));
         let nonce = text_of(jwt, "nonce").unwrap_or_default();
         if !bool::from(nonce.as_bytes().ct_eq(attempt.nonce.as_bytes())) {
-            return refused("the identity that the provider sent is that of another sign-in");
+            return refused("the identity that the provider sent belongs to another sign-in");
         }
         let has_several = jwt.get("aud").and_then(serde_json::Value::as_array).is_some_and(|all| all.len() > 1);
         let azp = text_of(jwt, "azp");
@@ -193,13 +193,13 @@ impl Provider {
         Ok(())
     }
 
-    /// Adds the claims of the userinfo endpoint (OpenID Connect Core, 5.3), if the ID token lacks one that is needed.
-    async fn complete(&self, jwt: &mut JwtClaims, metadata: &Metadata, token: &str) -> Result<(), NotSignedIn> {
+    /// Adds the claims of the userinfo endpoint (OpenID Connect Core, 5.3), if the ID token lacks a claim that is needed.
+    async fn add_userinfo(&self, jwt: &mut JwtClaims, metadata: &Metadata, token: &str) -> Result<(), NotSignedIn> {
         let needed =
             ["email", self.config.groups_claim.as_str()].into_iter().chain(self.config.tenant_claim.as_deref());
         let lacks = needed.into_iter().any(|claim| !jwt.contains_key(claim));
         let Some(endpoint) = metadata.userinfo_endpoint.as_ref().filter(|_| lacks) else { return Ok(()) };
-        let userinfo: JwtClaims = self.http.json_with(endpoint, Some(token)).await?;
+        let userinfo: JwtClaims = self.http.json_with_token(endpoint, Some(token)).await?;
         if text_of(&userinfo, "sub") != text_of(jwt, "sub") {
             return Err(NotSignedIn::Refused(
                 "the userinfo of the provider describes another user than the ID token".into(),
@@ -220,7 +220,7 @@ impl Provider {
         request.request_async(&self.http).await.map_err(|error| match error {
             RequestTokenError::Request(error) => NotSignedIn::Unreachable(error),
             RequestTokenError::ServerResponse(answer) => refused_code(&answer),
-            RequestTokenError::Parse(..) => failed("gave an answer that cannot be understood".to_owned()).into(),
+            RequestTokenError::Parse(..) => failed("sent an answer that cannot be read".to_owned()).into(),
             RequestTokenError::Other(why) => failed(why).into(),
         })
     }
@@ -249,7 +249,7 @@ impl<'c> AsyncHttpClient<'c> for Http {
     }
 }
 
-/// The error for a code that the provider refuses. When it refuses the client itself, the configuration is wrong.
+/// The error when the provider refuses a code. If it refuses the client itself, the configuration is wrong.
 fn refused_code(answer: &BasicErrorResponse) -> NotSignedIn {
     let description = answer.error_description().map(|more| format!(" ({})", text::for_line(&text::clip(more, 200))));
     let code = text::for_line(&text::clip(answer.error().as_ref(), 64)).into_owned();
@@ -264,7 +264,7 @@ fn refused_code(answer: &BasicErrorResponse) -> NotSignedIn {
     }
 }
 
-/// Fetches the metadata of a provider, and checks that they are its own.
+/// Fetches the metadata of a provider, and checks that it belongs to the provider.
 fn discovery(http: Http, issuer: Url, egress: Egress) -> Remembered<Metadata> {
     Remembered::new(move || {
         let (http, issuer, egress) = (http.clone(), issuer.clone(), egress.clone());
@@ -274,14 +274,17 @@ fn discovery(http: Http, issuer: Url, egress: Egress) -> Remembered<Metadata> {
             let metadata: Metadata = http.json(&url).await?;
             if !is_issuer(&issuer, &metadata.issuer) {
                 let other = text::for_line(&text::clip(&metadata.issuer, 200)).into_owned();
-                return Err(Unreachable::new(&issuer, format!("says that it is another issuer: {other}")));
+                return Err(Unreachable::new(&issuer, format!("names another issuer in its metadata: {other}")));
             }
             let guard = egress.configured();
             let endpoints = [&metadata.authorization_endpoint, &metadata.token_endpoint, &metadata.jwks_uri];
             for endpoint in endpoints.into_iter().chain(&metadata.userinfo_endpoint) {
-                guard
-                    .check_for_secrets(endpoint, &issuer)
-                    .map_err(|refused| Unreachable::new(&issuer, format!("names an address: {refused}")))?;
+                guard.check_for_secrets(endpoint, &issuer).map_err(|refused| {
+                    Unreachable::new(
+                        &issuer,
+                        format!("names an address in its metadata that cannot be used: {refused}"),
+                    )
+                })?;
             }
             Ok(Arc::new(metadata))
         }

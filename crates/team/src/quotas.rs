@@ -16,7 +16,8 @@ use std::{
 
 use chrono::{DateTime, Utc};
 use parking_lot::Mutex;
-use toolrack_host::{Caller, OverQuota, Place, Principal, Quantity, QuotaSet, Quotas, ToolProfile, UnderWay, Work};
+use tokio::sync::Notify;
+use toolrack_host::{Admitted, Caller, OverQuota, Principal, Quantity, QuotaSet, Quotas, ToolProfile, UnderWay, Work};
 
 use self::{kept::Kept, meter::Clock};
 pub use self::{
@@ -26,8 +27,8 @@ pub use self::{
     usage::{Holder, Usage},
 };
 
-/// The most members whose use is counted at the same time. Beyond that, members whose quotas are free again are
-/// forgotten.
+/// How many members' use is counted at the same time. Beyond that, the counts of members who use nothing of their quotas
+/// any more are dropped.
 const MAX_MEMBERS: usize = 10_000;
 
 /// Counts what the members of a tenant use. All hosts of the tenant share it; clones share it, too.
@@ -39,6 +40,8 @@ struct Inner {
     limits: Limits,
     clock: Clock,
     counts: Mutex<Counts>,
+    /// Notified when so much was used that it must be written soon.
+    due: Notify,
 }
 
 impl fmt::Debug for TenantQuotas {
@@ -55,12 +58,13 @@ type Member = (String, String, u32);
 
 struct Counts {
     all: Meters,
-    by_member: HashMap<Member, OfMember>,
+    by_member: HashMap<Member, MemberMeters>,
     by_profile: HashMap<Arc<str>, Meters>,
     kept: Kept,
 }
 
-struct OfMember {
+/// The meters of one member.
+struct MemberMeters {
     principal: Principal,
     meters: Meters,
 }
@@ -69,19 +73,19 @@ struct OfMember {
 #[derive(Clone, Debug, Default)]
 struct Meters {
     meters: Vec<Meter>,
-    /// Whether the amounts that outlive the process have changed since they were written.
-    is_changed: bool,
+    /// The use since the amounts were last written: the sum of its shares of the quotas.
+    unwritten: f64,
 }
 
 impl Meters {
     fn new(quotas: &QuotaSet, now: DateTime<Utc>) -> Self {
         let meters = quotas.iter().map(|quota| Meter::new(quota, 0.0, now)).collect();
-        Self { meters, is_changed: false }
+        Self { meters, unwritten: 0.0 }
     }
 
-    /// The same amounts, if there are quotas for them.
+    /// Returns meters for `quotas`, with the amounts of these meters for quotas that are in both.
     fn bounded_by(&self, quotas: &QuotaSet, now: DateTime<Utc>) -> Self {
-        let mut bounded = Self { is_changed: self.is_changed, ..Self::new(quotas, now) };
+        let mut bounded = Self { unwritten: self.unwritten, ..Self::new(quotas, now) };
         for meter in &mut bounded.meters {
             if let Some(before) = self.meters.iter().find(|before| before.quota().name() == meter.quota().name()) {
                 let (used, at) = before.reading();
@@ -91,8 +95,8 @@ impl Meters {
         bounded
     }
 
-    fn look(&mut self, now: DateTime<Utc>) {
-        self.meters.iter_mut().for_each(|meter| meter.look(now));
+    fn advance(&mut self, now: DateTime<Utc>) {
+        self.meters.iter_mut().for_each(|meter| meter.advance(now));
     }
 
     /// The meter that keeps work waiting for longest, and how long.
@@ -116,7 +120,7 @@ impl Meters {
     fn add(&mut self, quantity: Quantity, amount: u64) {
         for meter in self.meters.iter_mut().filter(|meter| amount > 0 && meter.counts(quantity)) {
             meter.add(amount);
-            self.is_changed |= meter.is_lasting();
+            self.unwritten += if meter.is_lasting() { meter.share(amount) } else { 0.0 };
         }
     }
 
@@ -140,15 +144,21 @@ impl TenantQuotas {
 
     /// Returns whether a quota of the tenant, or of each member, bounds this quantity.
     #[must_use]
-    pub fn bound(&self, quantity: Quantity) -> bool {
-        self.0.limits.bound(quantity)
+    pub fn bounds(&self, quantity: Quantity) -> bool {
+        self.0.limits.bounds(quantity)
     }
 
     fn at(tenant: &str, limits: Limits, now: DateTime<Utc>) -> Self {
         let (by_member, by_profile, kept) = (HashMap::new(), HashMap::new(), Kept::new());
         let counts = Counts { all: Meters::new(&limits.all, now), by_member, by_profile, kept };
         let clock = Clock::at(now);
-        Self(Arc::new(Inner { tenant: tenant.to_owned(), limits, clock, counts: Mutex::new(counts) }))
+        Self(Arc::new(Inner {
+            tenant: tenant.to_owned(),
+            limits,
+            clock,
+            counts: Mutex::new(counts),
+            due: Notify::new(),
+        }))
     }
 
     /// Replaces the quotas of the profiles. Keeps the amounts that were used.
@@ -194,7 +204,10 @@ impl Inner {
         let of_member = member.as_ref().map(|member| {
             let new = || {
                 let kept = if kept.is_empty() { None } else { kept.remove(&kept::of_member(principal)) };
-                OfMember { principal: principal.clone(), meters: Meters::new(each, now).resumed(kept.as_deref(), now) }
+                MemberMeters {
+                    principal: principal.clone(),
+                    meters: Meters::new(each, now).resumed(kept.as_deref(), now),
+                }
             };
             &mut by_member.entry(member.clone()).or_insert_with(new).meters
         });
@@ -205,7 +218,7 @@ impl Inner {
         let mut holders = [of_member, of_profile, Some(all)];
         let refusals = holders.iter_mut().enumerate().filter_map(|(index, meters)| {
             let meters = meters.as_deref_mut()?;
-            meters.look(now);
+            meters.advance(now);
             let (meter, wait) = meters.refusal(work)?;
             Some((index, meter, wait))
         });
@@ -219,7 +232,10 @@ impl Inner {
             };
             return Err(self.over(&holder, meter, wait));
         }
-        holders.into_iter().flatten().for_each(|meters| meters.begin(work));
+        for meters in holders.into_iter().flatten() {
+            meters.begin(work);
+            self.notify_if_due(meters);
+        }
         Ok(Some(Share { member, profile: caller.in_profile().map(Arc::from), work }))
     }
 }
@@ -229,29 +245,29 @@ fn membership(principal: &Principal) -> Member {
 }
 
 impl Quotas for TenantQuotas {
-    fn begin(&self, caller: &Caller, work: Work) -> Result<Place, OverQuota> {
+    fn begin(&self, caller: &Caller, work: Work) -> Result<Admitted, OverQuota> {
         let share = self.0.begin(caller, work)?;
-        Ok(share.map_or(Place::UNBOUNDED, |share| Place::holding(Running { share, quotas: Arc::clone(&self.0) })))
+        Ok(share.map_or(Admitted::UNBOUNDED, |share| Admitted::holding(Running { share, quotas: Arc::clone(&self.0) })))
     }
 }
 
 impl Counts {
-    /// If there are too many members, forgets those for whom nothing is left to count.
+    /// If there are too many members, drops the counts of those who use nothing of their quotas any more.
     fn make_room(&mut self, now: DateTime<Utc>) {
         if self.by_member.len() < MAX_MEMBERS {
             return;
         }
-        self.by_member.retain(|_, of| {
-            of.meters.look(now);
-            !of.meters.is_unused()
+        self.by_member.retain(|_, member| {
+            member.meters.advance(now);
+            !member.meters.is_unused()
         });
     }
 
     /// Calls a function with the meters to which work counts.
     fn each_of(&mut self, share: &Share, mut with: impl FnMut(&mut Meters)) {
         with(&mut self.all);
-        if let Some(of) = share.member.as_ref().and_then(|member| self.by_member.get_mut(member)) {
-            with(&mut of.meters);
+        if let Some(member) = share.member.as_ref().and_then(|member| self.by_member.get_mut(member)) {
+            with(&mut member.meters);
         }
         if let Some(meters) = share.profile.as_ref().and_then(|name| self.by_profile.get_mut(name)) {
             with(meters);
@@ -277,8 +293,9 @@ impl UnderWay for Running {
         let now = self.quotas.clock.now();
         self.quotas.counts.lock().each_of(&self.share, |meters| {
             // Use after midnight counts for the new day.
-            meters.look(now);
+            meters.advance(now);
             meters.add(quantity, amount);
+            self.quotas.notify_if_due(meters);
         });
     }
 }

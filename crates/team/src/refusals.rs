@@ -33,7 +33,7 @@ impl Refusals {
 
     /// Records a token that no member has and no issuer signed.
     pub(crate) async fn unknown_token(&self) {
-        let why = "the token is none of this team, has ended or was revoked";
+        let why = "the token is not one of this team, has expired, or was revoked";
         self.record(DoorRefusal { door: "daemon", code: "unknown_token", why, ..DoorRefusal::default() }).await;
     }
 

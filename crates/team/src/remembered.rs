@@ -13,9 +13,9 @@ use tokio::time::Instant;
 use crate::fetch::Unreachable;
 
 /// How long a value is valid before it is fetched again.
-const FRESH: Duration = Duration::from_secs(60 * 60);
+const FRESH_FOR: Duration = Duration::from_secs(60 * 60);
 /// How long it stays valid if it cannot be fetched again.
-const STALE: Duration = Duration::from_secs(24 * 60 * 60);
+const STALE_FOR: Duration = Duration::from_secs(24 * 60 * 60);
 /// The shortest time between two requests, however many callers wait.
 const PAUSE: Duration = Duration::from_secs(30);
 
@@ -40,13 +40,13 @@ impl<T: Send + Sync + 'static> Remembered<T> {
         Self { fetch: Box::new(fetch), state: Mutex::new(State { known: None, tried: None, under_way: None }) }
     }
 
-    /// Returns the value. It is at most an hour old, or at most a day if the other program cannot be reached. After a
-    /// failure, the next request follows at least 30 s after the last.
+    /// Returns the value. It is at most an hour old, or at most a day if the other program cannot be reached. A request
+    /// begins at least 30 s after the one before.
     ///
     /// # Errors
     /// [`Unreachable`] when there is no value.
     pub(crate) async fn get(&self) -> Fetched<T> {
-        let known = self.known_within(FRESH);
+        let known = self.known_within(FRESH_FOR);
         match known {
             Some(known) => Ok(known),
             None => self.fetched().await,
@@ -60,7 +60,7 @@ impl<T: Send + Sync + 'static> Remembered<T> {
     /// [`Unreachable`]
     pub(crate) async fn newer_than(&self, known: &Arc<T>) -> Result<Option<Arc<T>>, Unreachable> {
         let is_same = |other: &Arc<T>| Arc::ptr_eq(other, known);
-        if let Some(other) = self.known_within(STALE).filter(|other| !is_same(other)) {
+        if let Some(other) = self.known_within(STALE_FOR).filter(|other| !is_same(other)) {
             return Ok(Some(other));
         }
         Ok(Some(self.fetched().await?).filter(|other| !is_same(other)))
@@ -71,7 +71,8 @@ impl<T: Send + Sync + 'static> Remembered<T> {
         state.known.as_ref().filter(|(_, at)| at.elapsed() < age).map(|(known, _)| Arc::clone(known))
     }
 
-    /// Waits for the request that is under way, or makes one, unless there was one a short time ago.
+    /// Waits for the request that is under way, or makes one. If the last one began less than 30 s ago, returns its
+    /// result.
     async fn fetched(&self) -> Fetched<T> {
         let Some(fetch) = self.begin() else { return self.last() };
         let fetched = fetch.clone().await;
@@ -86,7 +87,7 @@ impl<T: Send + Sync + 'static> Remembered<T> {
                 }
             }
         }
-        fetched.or_else(|error| self.known_within(STALE).ok_or(error))
+        fetched.or_else(|error| self.known_within(STALE_FOR).ok_or(error))
     }
 
     fn begin(&self) -> Option<Fetch<T>> {
@@ -105,12 +106,12 @@ impl<T: Send + Sync + 'static> Remembered<T> {
 
     /// The value or the error of the last request.
     fn last(&self) -> Fetched<T> {
-        if let Some(known) = self.known_within(STALE) {
+        if let Some(known) = self.known_within(STALE_FOR) {
             return Ok(known);
         }
         let state = self.state.lock();
         let error = state.tried.as_ref().and_then(|(_, error)| error.clone());
-        Err(error.unwrap_or_else(Unreachable::lately))
+        Err(error.unwrap_or_else(Unreachable::for_unknown_reason))
     }
 }
 
@@ -131,7 +132,7 @@ mod tests {
             let fails = fails.load(Ordering::SeqCst) > 0;
             async move {
                 tokio::time::sleep(Duration::from_secs(1)).await;
-                if fails { Err(Unreachable::lately()) } else { Ok(Arc::new(number)) }
+                if fails { Err(Unreachable::for_unknown_reason()) } else { Ok(Arc::new(number)) }
             }
             .boxed()
         };
@@ -145,7 +146,7 @@ mod tests {
         assert_eq!((*one.unwrap(), *other.unwrap()), (0, 0));
         remembered.get().await.unwrap();
         assert_eq!(requests.load(Ordering::SeqCst), 1);
-        advance(FRESH).await;
+        advance(FRESH_FOR).await;
         assert_eq!(*remembered.get().await.unwrap(), 1);
     }
 
@@ -159,12 +160,12 @@ mod tests {
         assert_eq!(requests.load(Ordering::SeqCst), 1);
         advance(PAUSE).await;
         assert_eq!(remembered.newer_than(&known).await.unwrap().as_deref(), Some(&1));
-        assert_eq!(remembered.newer_than(&known).await.unwrap().as_deref(), Some(&1), "that is newer");
+        assert_eq!(remembered.newer_than(&known).await.unwrap().as_deref(), Some(&1), "the value is newer");
         assert_eq!(requests.load(Ordering::SeqCst), 2);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_program_that_is_down_is_asked_again_and_its_last_answer_is_valid_for_a_day() {
+    async fn a_failed_request_is_repeated_and_the_last_value_is_valid_for_a_day() {
         let fails = Arc::new(AtomicUsize::new(1));
         let (requests, remembered) = counted(&fails);
         assert!(remembered.get().await.is_err() && remembered.get().await.is_err());
@@ -173,9 +174,9 @@ mod tests {
         fails.store(0, Ordering::SeqCst);
         assert_eq!(*remembered.get().await.unwrap(), 1);
         fails.store(1, Ordering::SeqCst);
-        advance(FRESH).await;
-        assert_eq!(*remembered.get().await.unwrap(), 1, "what it said an hour ago");
-        advance(STALE).await;
+        advance(FRESH_FOR).await;
+        assert_eq!(*remembered.get().await.unwrap(), 1, "the value of an hour ago");
+        advance(STALE_FOR).await;
         assert!(remembered.get().await.is_err());
     }
 

@@ -19,9 +19,9 @@ use toolrack_host::{Principal, principal::Kind, text};
 use toolrack_store::{NewToken, Purpose, StoreError, TokenHash, TokenOwner, Tokens, audit::DoorRefusal};
 use url::form_urlencoded;
 
-use self::attempts::{Browser, Way};
+use self::attempts::{Browser, Returned};
 use crate::{
-    browser::{cookie, is_from_here, way_of},
+    browser::{cookie, is_from_here, return_path},
     door::{FrontDoor, caller_of},
     fetch::Unreachable,
     members::NotAMember,
@@ -36,7 +36,7 @@ use crate::{
 const SESSION: TimeDelta = TimeDelta::hours(12);
 /// How long a person may stay at the provider.
 const SIGN_IN_TIME: TimeDelta = TimeDelta::minutes(10);
-/// The most browsers in which one person is signed in. The oldest makes room for a new one.
+/// How many sessions in browsers one person may have. A new one replaces the oldest.
 const MAX_SESSIONS: usize = 50;
 /// The most bytes of a browser's name.
 const MAX_LABEL: usize = 120;
@@ -52,7 +52,7 @@ enum Stop {
     /// The person belongs to no tenant, or to several.
     Stranger(NotAMember, String),
     /// The daemon itself failed.
-    Ours(String),
+    Internal(String),
 }
 
 impl From<Unreachable> for Stop {
@@ -73,30 +73,30 @@ impl From<NotSignedIn> for Stop {
 impl From<StoreError> for Stop {
     fn from(error: StoreError) -> Self {
         tracing::error!(%error, "the front door of the team cannot use the database");
-        Self::Ours("the server cannot use its database".to_owned())
+        Self::Internal("the server cannot use its database".to_owned())
     }
 }
 
 impl From<NoRandom> for Stop {
     fn from(error: NoRandom) -> Self {
-        Self::Ours(error.to_string())
+        Self::Internal(error.to_string())
     }
 }
 
 /// `GET /sign-in?to=PATH`: sends the browser to the provider. `to` is where it goes afterwards, a path of this origin;
 /// `again` asks the provider to let the person choose another account.
 pub(crate) async fn begin(State(door): State<Arc<FrontDoor>>, headers: HeaderMap, query: RawQuery) -> Response {
-    match sent(&door, &headers, &query.0.unwrap_or_default()).await {
+    match send_to_provider(&door, &headers, &query.0.unwrap_or_default()).await {
         Ok(answer) => answer,
         Err(stop) => stopped(&door, stop).await,
     }
 }
 
-async fn sent(door: &FrontDoor, headers: &HeaderMap, query: &str) -> Result<Response, Stop> {
+async fn send_to_provider(door: &FrontDoor, headers: &HeaderMap, query: &str) -> Result<Response, Stop> {
     let provider = door.provider.as_ref().ok_or(Stop::NoProvider)?;
     let parameters = read(query)?;
     let to = parameters.get("to").unwrap_or("/");
-    let Some(to) = way_of(&door.team.url, to) else {
+    let Some(to) = return_path(&door.team.url, to) else {
         let why = "the address after the sign-in does not belong to this server".to_owned();
         return Err(Stop::Refused("open_redirect", why));
     };
@@ -119,8 +119,8 @@ pub(crate) async fn back(State(door): State<Arc<FrontDoor>>, headers: HeaderMap,
 async fn signed_in(door: &FrontDoor, headers: &HeaderMap, query: &str) -> Result<Response, Stop> {
     let provider = door.provider.as_ref().ok_or(Stop::NoProvider)?;
     let parameters = read(query)?;
-    let way = began_here(door, headers, &parameters)?;
-    if !provider.is_sender(parameters.get("iss")).await? {
+    let returned = began_here(door, headers, &parameters)?;
+    if !provider.sent_answer(parameters.get("iss")).await? {
         let why = "the answer comes from another provider than the one to which the browser was sent".to_owned();
         return Err(Stop::Refused("wrong_issuer", why));
     }
@@ -133,20 +133,20 @@ async fn signed_in(door: &FrontDoor, headers: &HeaderMap, query: &str) -> Result
     let Some(code) = parameters.get("code") else {
         return Err(Stop::Refused("invalid_request", "the provider sent neither a code nor an error".to_owned()));
     };
-    let claims = provider.claims_of_user(code.to_owned(), &way.attempt).await?;
+    let claims = provider.claims_of_user(code.to_owned(), &returned.attempt).await?;
     let member = door.team.principal(Kind::Person, &claims, None).map_err(|error| {
         let who = claims.verified_email.as_deref().or(claims.name.as_deref()).unwrap_or(&claims.subject);
         Stop::Stranger(error, text::for_line(&text::clip(who, 200)).into_owned())
     })?;
     let session = keep(door, headers, &member).await?;
-    let mut answer = see_other(&way.to);
+    let mut answer = see_other(&returned.to);
     set_cookie(door, &mut answer, door.cookies.session(), session.reveal(), SESSION);
     Ok(answer)
 }
 
 /// The sign-in that began in this browser and comes back here. One that began in another browser could sign the person
-/// in as someone else.
-fn began_here(door: &FrontDoor, headers: &HeaderMap, parameters: &Parameters) -> Result<Way, Stop> {
+/// in with the account of an attacker.
+fn began_here(door: &FrontDoor, headers: &HeaderMap, parameters: &Parameters) -> Result<Returned, Stop> {
     let refused = |why: &str| Stop::Refused("wrong_browser", why.to_owned());
     let state = parameters.get("state").ok_or_else(|| refused("the answer of the provider has no state"))?;
     let cookie = cookie(headers, door.cookies.sign_in());
@@ -155,9 +155,9 @@ fn began_here(door: &FrontDoor, headers: &HeaderMap, parameters: &Parameters) ->
             "this sign-in did not begin in this browser, or more than ten minutes ago, or the browser keeps no cookies",
         )
     })?;
-    let way = browser.came_back(state).ok_or_else(|| refused("this sign-in did not begin in this browser"))?;
-    match way_of(&door.team.url, &way.to) {
-        Some(to) => Ok(Way { to, ..way }),
+    let returned = browser.returned(state).ok_or_else(|| refused("this sign-in did not begin in this browser"))?;
+    match return_path(&door.team.url, &returned.to) {
+        Some(to) => Ok(Returned { to, ..returned }),
         None => Err(refused("the address after this sign-in does not belong to this server")),
     }
 }
@@ -176,7 +176,7 @@ async fn keep(door: &FrontDoor, headers: &HeaderMap, member: &Principal) -> Resu
     };
     let owner = TokenOwner { issuer: member.issuer(), subject: member.subject() };
     if door.store.keep_token(owner, &token, &by).await?.is_none() {
-        return Err(Stop::Ours("this person was removed from the team a moment ago".to_owned()));
+        return Err(Stop::Internal("this person was removed from the team a moment ago".to_owned()));
     }
     end_session(door, headers, member).await?;
     let mut sessions = door.store.team_tokens(Tokens::Of(owner)).await?;
@@ -217,7 +217,7 @@ async fn signed_out(door: &FrontDoor, headers: &HeaderMap, body: &[u8]) -> Resul
         end_session(door, headers, &person.member).await?;
     }
     let form = read(std::str::from_utf8(body).unwrap_or_default())?;
-    let mut answer = match form.get("to").and_then(|to| way_of(&door.team.url, to)) {
+    let mut answer = match form.get("to").and_then(|to| return_path(&door.team.url, to)) {
         Some(to) => {
             let to: String = form_urlencoded::byte_serialize(to.as_bytes()).collect();
             see_other(&format!("/sign-in?again=1&to={to}"))
@@ -232,7 +232,7 @@ fn read(text: &str) -> Result<Parameters, Stop> {
     let wrong = |why: &str| Stop::Refused("invalid_request", why.to_owned());
     let parameters = Parameters::read(text).ok_or_else(|| wrong("the request is longer than 16 KiB"))?;
     match parameters.repeated() {
-        Some(_) => Err(wrong("a parameter is there twice")),
+        Some(_) => Err(wrong("a parameter occurs twice")),
         None => Ok(parameters),
     }
 }
@@ -274,7 +274,7 @@ async fn stopped(door: &FrontDoor, stop: Stop) -> Response {
                 team file. Until then, use a token.";
             notice(StatusCode::NOT_FOUND, "No one can sign in here", &[why])
         }
-        Stop::Ours(why) => {
+        Stop::Internal(why) => {
             notice(StatusCode::INTERNAL_SERVER_ERROR, "You are not signed in", &[&format!("{why}."), again])
         }
     }

@@ -33,7 +33,7 @@ use tokio::{
 
 use crate::FakeHttp;
 pub use faults::AuthorizationFault;
-use grants::{Grants, To};
+use grants::{Grants, Recipient};
 use proofs::Proofs;
 use statements::Statements;
 
@@ -250,7 +250,12 @@ impl FakeAuthorization {
     #[must_use]
     pub fn hand_out(&self) -> String {
         let resource = self.mcp_url();
-        self.shared.state.lock().grants.give(To { client: CLIENT, key: None }, &resource, "tools", false).access
+        self.shared
+            .state
+            .lock()
+            .grants
+            .issue_tokens(Recipient { client: CLIENT, key: None }, &resource, "tools", false)
+            .access
     }
 
     /// Expires all access tokens; refresh tokens stay valid.
@@ -266,7 +271,7 @@ impl FakeAuthorization {
     /// Returns every token and secret that the server has issued, so that a test can search for them.
     #[must_use]
     pub fn given(&self) -> Vec<String> {
-        self.shared.state.lock().grants.given()
+        self.shared.state.lock().grants.issued()
     }
 }
 

@@ -8,7 +8,7 @@
 //! * [`Postgres`]: a database server of a test's own, on a socket in a temporary folder.
 //! * [`LockedDatabase`]: a database that another process seems to hold.
 //! * [`Home`]: a temporary home in which a program sees no files or variables of the machine's user.
-//! * [`rmcp_native`]: a server in this process, written with `rmcp`.
+//! * [`rmcp_native`], [`listing_native`]: a server in this process, written with `rmcp`; one that only lists tools.
 //! * [`processes`] and [`memory`]: what is left of a process tree, and how large a process is (Linux only).
 //!
 //! Use it as a dev-dependency only: everything here panics, with a reason, when a test cannot go on.
@@ -26,7 +26,8 @@
 //!   effects ◄───────────reads─────────── a file
 //!
 //!   authorization ──► launch     tokens in front of a fake server
-//!   model, native, postgres, locks, home, processes, memory     independent; bin/rmcp-server, bin/supervised
+//!   model, native, postgres, locks, home, processes, memory,
+//!   certificate                  independent; bin/rmcp-server, bin/supervised
 //! ```
 //!
 //! ```no_run
@@ -59,5 +60,5 @@ pub use home::Home;
 pub use launch::{FakeHttp, fake_server_path};
 pub use locks::LockedDatabase;
 pub use model::FakeModel;
-pub use native::rmcp_native;
+pub use native::{listing_native, rmcp_native};
 pub use postgres::Postgres;

@@ -17,13 +17,14 @@ use nix::{
 };
 use tempfile::TempDir;
 
-/// The user as whom it runs where the test runs as root, which Postgres refuses.
-const SERVANT: u32 = 65534;
+/// The user as whom Postgres runs if the test runs as root: Postgres refuses to run as root.
+const UNPRIVILEGED: u32 = 65534;
 
-/// What its log says once it can be used.
+/// What the log of Postgres says once it accepts connections.
 const READY: &str = "database system is ready to accept connections";
 
-/// Makes the files of a database once, with the role `toolrack` and its database, and a role that stands above all.
+/// Creates the files of a database, with the role `toolrack`, which owns the database, and the role `above`, which
+/// row-level security does not bind.
 const MAKE: &str = r#"
 "$BIN/initdb" -D data -U postgres --auth=trust --no-sync -E UTF8 --locale=C --wal-segsize=1 >log 2>&1 &&
 "$BIN/postgres" --single -D data postgres >>log 2>&1 <<'SQL'
@@ -33,13 +34,14 @@ CREATE DATABASE toolrack OWNER toolrack
 SQL
 "#;
 
-/// Copies the files unless they are there, and becomes the server.
+/// Copies the files unless they are there already, and becomes the server.
 const RUN: &str = r#"
-{ test -d data || cp -R "$MADE" data; } && rm -f data/postmaster.pid && exec "$BIN/postgres" -D data -c listen_addresses= -c unix_socket_directories="$PWD" \
+{ test -d data || { cp -R "$MADE" data && printf '%s\n' "$SETTINGS" >>data/postgresql.conf; }; } &&
+rm -f data/postmaster.pid && exec "$BIN/postgres" -D data -c listen_addresses= -c unix_socket_directories="$PWD" \
     -c fsync=off -c shared_buffers=16MB -c max_connections=60 -c autovacuum=off -c max_prepared_transactions=0
 "#;
 
-/// A running Postgres. It ends, at once and with all that it holds, when this is dropped or the test dies.
+/// A running Postgres. Dropping it, or the end of the test, ends it at once and deletes its data.
 #[derive(Debug)]
 pub struct Postgres {
     folder: TempDir,
@@ -47,22 +49,55 @@ pub struct Postgres {
 }
 
 impl Postgres {
-    /// Starts one, and returns when it can be used.
+    /// Starts a Postgres, and returns when it accepts connections.
     ///
     /// # Panics
     /// When Postgres is not installed (Debian's package `postgresql`), or does not start.
     #[must_use]
     pub fn start() -> Self {
-        let programs = programs();
+        Self::start_with("")
+    }
+
+    /// Starts a Postgres with more lines in `postgresql.conf`.
+    ///
+    /// # Panics
+    /// As [`Self::start`].
+    #[must_use]
+    pub fn start_with(settings: &str) -> Self {
+        Self::start_from(&files(&programs()), settings)
+    }
+
+    /// Starts a Postgres on a copy of these files of a database, which the user of the server must be able to read.
+    ///
+    /// # Panics
+    /// As [`Self::start`].
+    #[must_use]
+    pub fn start_from(files: &Path, settings: &str) -> Self {
         let folder = folder();
-        let server = running(&programs, folder.path());
+        let server = start_server(&programs(), folder.path(), Some((files, settings)));
         Self { folder, server }
     }
 
-    /// Ends it at once, as a crash would. Its data stay.
+    /// Runs a shell script in [`Self::folder`], as the user of the server, with the programs of its version on
+    /// the path and these variables. Returns its output; the error is what it wrote to stderr.
+    ///
+    /// # Errors
+    /// When the script does not end with 0.
     ///
     /// # Panics
-    /// When it cannot be waited for.
+    /// When the shell cannot be started.
+    pub fn shell(&self, text: &str, variables: &[(&str, &str)]) -> Result<String, String> {
+        let mut shell = script(&format!("PATH=\"$BIN:$PATH\"\n{text}"), self.folder.path(), &programs());
+        shell.envs(variables.iter().copied()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let output = shell.output().expect("starting a shell");
+        let [stdout, stderr] = [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+        if output.status.success() { Ok(stdout) } else { Err(stderr) }
+    }
+
+    /// Ends Postgres at once, as a crash would. Its data stay.
+    ///
+    /// # Panics
+    /// When its end cannot be waited for.
     pub fn stop(&mut self) {
         let _ = kill(Pid::from_raw(self.server.id().cast_signed()), Signal::SIGQUIT);
         self.server.wait().expect("the end of Postgres");
@@ -73,14 +108,14 @@ impl Postgres {
     /// # Panics
     /// When it does not start.
     pub fn start_again(&mut self) {
-        self.server = running(&programs(), self.folder.path());
+        self.server = start_server(&programs(), self.folder.path(), None);
     }
 
-    /// What `sql` returns for `role`, past all programs: a line for each row, with `|` between columns. With a tenant, in
-    /// a transaction as that tenant.
+    /// Runs `sql` as `role` with `psql`, so without the code under test. Returns a line for each row, with `|` between
+    /// columns. With a `tenant`, it runs in a transaction of that tenant.
     ///
     /// # Panics
-    /// When the database refuses it.
+    /// When the database refuses `sql`.
     #[must_use]
     pub fn rows(&self, role: &str, tenant: Option<&str>, sql: &str) -> String {
         let mut psql = Command::new("psql");
@@ -95,9 +130,9 @@ impl Postgres {
         if let Some(tenant) = tenant {
             psql.arg("--command").arg(format!("SET LOCAL toolrack.tenant = '{tenant}'"));
         }
-        let said = psql.arg("--command").arg(sql).arg(self.url_of(role, "toolrack")).output().expect("running psql");
-        assert!(said.status.success(), "{}", String::from_utf8_lossy(&said.stderr));
-        String::from_utf8_lossy(&said.stdout).trim_end().to_owned()
+        let output = psql.arg("--command").arg(sql).arg(self.url_of(role, "toolrack")).output().expect("running psql");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8_lossy(&output.stdout).trim_end().to_owned()
     }
 
     /// The URL of its database, for the role that owns it.
@@ -120,11 +155,13 @@ impl Postgres {
     }
 }
 
-/// Starts the server in `folder`, and returns when it can be used.
-fn running(programs: &Path, folder: &Path) -> Child {
-    let made = files(programs);
+/// Starts the server in `folder`, the first time on a copy of files and with more settings. Returns when it can be used.
+fn start_server(programs: &Path, folder: &Path, first: Option<(&Path, &str)>) -> Child {
     let mut run = script(RUN, folder, programs);
-    run.env("MADE", made).stderr(Stdio::piped());
+    if let Some((files, settings)) = first {
+        run.env("MADE", files).env("SETTINGS", settings);
+    }
+    run.stderr(Stdio::piped());
     let mut server = run.spawn().expect("starting Postgres");
     wait_for(&mut server, READY);
     server
@@ -181,12 +218,12 @@ impl Drop for Pooler {
 /// Reads the log of a server until it says `ready`, and the rest in a thread, so that the server never waits for a reader.
 fn wait_for(server: &mut Child, ready: &str) {
     let mut log = BufReader::new(server.stderr.take().expect("a piped log")).lines();
-    let mut reported = Vec::new();
+    let mut earlier = Vec::new();
     loop {
         match log.next() {
             Some(Ok(line)) if line.contains(ready) => break,
-            Some(Ok(line)) => reported.push(line),
-            _ => panic!("the server did not start:\n{}", reported.join("\n")),
+            Some(Ok(line)) => earlier.push(line),
+            _ => panic!("the server did not start:\n{}", earlier.join("\n")),
         }
     }
     thread::spawn(move || log.for_each(drop));
@@ -194,7 +231,7 @@ fn wait_for(server: &mut Child, ready: &str) {
 
 impl Drop for Postgres {
     fn drop(&mut self) {
-        // At once, but not by force: that would leave its shared memory behind.
+        // SIGQUIT ends it at once. SIGKILL would leave its shared memory behind.
         let _ = kill(Pid::from_raw(self.server.id().cast_signed()), Signal::SIGQUIT);
         let _ = self.server.wait();
     }
@@ -209,9 +246,9 @@ fn programs() -> PathBuf {
     newest.path().join("bin")
 }
 
-/// The files of a new database. They are made once, and copied for each test.
+/// The files of a new database. The first test creates them, and each test copies them.
 fn files(programs: &Path) -> PathBuf {
-    let owner = if Uid::effective().is_root() { SERVANT } else { Uid::effective().as_raw() };
+    let owner = if Uid::effective().is_root() { UNPRIVILEGED } else { Uid::effective().as_raw() };
     let version = programs.parent().and_then(Path::file_name).and_then(|name| name.to_str()).unwrap_or_default();
     let made = tempfile::env::temp_dir().join(format!("toolrack-test-postgres-{version}-{owner}"));
     if fs::metadata(&made).is_ok_and(|made| made.uid() == owner) {
@@ -221,7 +258,7 @@ fn files(programs: &Path) -> PathBuf {
     let status = script(MAKE, folder.path(), programs).status().expect("making the files of a database");
     let log = fs::read_to_string(folder.path().join("log")).unwrap_or_default();
     assert!(status.success(), "the files of a database cannot be made:\n{log}");
-    // Where another test was first, its files are there, and these go.
+    // If another test has created the files meanwhile, keep those and delete these.
     if fs::rename(folder.path(), &made).is_ok() {
         let _ = folder.keep();
     }
@@ -232,19 +269,19 @@ fn files(programs: &Path) -> PathBuf {
 fn folder() -> TempDir {
     let folder = tempfile::tempdir().expect("a temporary folder");
     if Uid::effective().is_root() {
-        chown(folder.path(), Some(SERVANT), Some(SERVANT)).expect("giving a folder away");
+        chown(folder.path(), Some(UNPRIVILEGED), Some(UNPRIVILEGED)).expect("giving a folder away");
     }
     fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o700)).expect("a folder of its own");
     folder
 }
 
-/// A script of the shell in `folder`, as a user whom Postgres accepts. It ends when the test's thread does.
+/// A command that runs a shell script in `folder`, as a user whom Postgres accepts. It ends with the test's thread.
 fn script(script: &str, folder: &Path, programs: &Path) -> Command {
     let mut command = Command::new("setpriv");
     command.args(["--pdeathsig", "QUIT"]);
     if Uid::effective().is_root() {
-        let servant = SERVANT.to_string();
-        command.args(["--reuid", &servant, "--regid", &servant, "--clear-groups"]);
+        let unprivileged = UNPRIVILEGED.to_string();
+        command.args(["--reuid", &unprivileged, "--regid", &unprivileged, "--clear-groups"]);
     }
     command.args(["sh", "-c", script]).current_dir(folder).env("BIN", programs).env_remove("PGDATA");
     command.stdin(Stdio::null()).stdout(Stdio::null());

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 /// The pause between two looks at a process that a test waits for.
-const LOOK: Duration = Duration::from_millis(10);
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 /// Whether a process runs. A zombie does not: it has ended and waits to be reaped.
 #[must_use]
@@ -57,7 +57,7 @@ pub fn wait_all_gone(pids: &[u32], limit: Duration) -> bool {
         if Instant::now() >= end {
             return false;
         }
-        std::thread::sleep(LOOK);
+        std::thread::sleep(POLL_INTERVAL);
     }
     true
 }

@@ -16,9 +16,13 @@ pub(crate) const FILE: &str = "SHA256SUMS";
 /// # Errors
 /// When `sha256sum` cannot read it.
 pub(crate) fn sha256(path: &Path) -> Result<String, Stop> {
-    let said = capture(program("sha256sum").arg("--binary").arg(path))?;
-    let digits: String = said.trim_start_matches('\\').chars().take_while(char::is_ascii_hexdigit).collect();
-    if digits.len() == 64 { Ok(digits) } else { Err(Stop::Failed(format!("sha256sum printed no hash, but {said:?}"))) }
+    let printed = capture(program("sha256sum").arg("--binary").arg(path))?;
+    let digits: String = printed.trim_start_matches('\\').chars().take_while(char::is_ascii_hexdigit).collect();
+    if digits.len() == 64 {
+        Ok(digits)
+    } else {
+        Err(Stop::Failed(format!("sha256sum printed no hash, but {printed:?}")))
+    }
 }
 
 /// Writes the hashes of all files of the release.

@@ -98,8 +98,8 @@ fn control_file(staged: &Staged, usr: &Path, depends: &str, released: &Released)
 fn write_md5sums(folder: &Path) -> Step {
     let mut find = program("find");
     find.args(["usr", "-type", "f", "-exec", "md5sum", "{}", "+"]).current_dir(folder);
-    let said = capture(&mut find)?;
-    let mut lines: Vec<_> = said.lines().collect();
+    let printed = capture(&mut find)?;
+    let mut lines: Vec<_> = printed.lines().collect();
     lines.sort_unstable_by_key(|line| line.split_whitespace().last());
     write(&folder.join("DEBIAN/md5sums"), &(lines.join("\n") + "\n"))
 }

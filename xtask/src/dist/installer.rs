@@ -53,7 +53,7 @@ mod tests {
             let folder = tempfile::tempdir().unwrap();
             let (staged, released) = (staged(folder.path()), released(folder.path()));
             let archive = archive::pack(&staged, &released).unwrap();
-            // The machine of the test may be another: its archive has the same scripts.
+            // The archive may be for another target than this machine. Its programs are scripts, so a copy does.
             let here = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
             let target = Target::named(&here).unwrap();
             let named = released.folder.join(format!("{}.tar.gz", archive::name(&released.version, &here)));
@@ -101,8 +101,8 @@ mod tests {
         }
     }
 
-    /// A folder that has these programs of the machine and no others, to be used as `PATH`.
-    fn only(folder: &Path, extra: &[&str]) -> PathBuf {
+    /// A folder for `PATH` with the programs that the installer always needs, those of `extra`, and no others.
+    fn path_with(folder: &Path, extra: &[&str]) -> PathBuf {
         let bin = folder.join("only");
         fs::create_dir_all(&bin).unwrap();
         let needed = ["cp", "cut", "find", "gzip", "mkdir", "mktemp", "mv", "rm", "sed", "tar", "uname"];
@@ -114,13 +114,14 @@ mod tests {
         bin
     }
 
-    const MACHINES: &str = "/usr/bin:/bin";
+    /// The `PATH` of this machine.
+    const SYSTEM_PATH: &str = "/usr/bin:/bin";
 
     #[test]
-    fn a_user_with_an_empty_home_gets_both_programs_and_removes_all_that_was_installed_as_the_installer_says() {
+    fn a_user_with_an_empty_home_gets_both_programs_and_removes_them_with_the_command_that_the_installer_prints() {
         let scene = Scene::new();
         let served = Served::folder(&scene.released.folder, Fault::None).unwrap();
-        let outcome = scene.install(&served, Path::new(MACHINES));
+        let outcome = scene.install(&served, Path::new(SYSTEM_PATH));
         let printed = String::from_utf8_lossy(&outcome.stdout).into_owned();
         assert!(outcome.status.success(), "{outcome:?}");
         for name in PROGRAMS {
@@ -132,11 +133,12 @@ mod tests {
         assert!(printed.contains("Your PATH does not have that folder"), "{printed}");
         assert!(!scene.installed().iter().any(|file| file.to_string_lossy().contains(".new.")));
 
-        // What the installed program keeps is beside its files.
+        // The installed program keeps its data beside its files.
         let kept = scene.home().join(".local/share/toolrack/toolrack.db");
         fs::write(&kept, "mine").unwrap();
         let command = printed.split_once("To remove it, and nothing that is yours:\n").unwrap().1;
-        let removed = Command::new("/bin/sh").args(["-c", command]).env_clear().env("PATH", MACHINES).status().unwrap();
+        let removed =
+            Command::new("/bin/sh").args(["-c", command]).env_clear().env("PATH", SYSTEM_PATH).status().unwrap();
         assert!(removed.success(), "{command}");
         assert_eq!(scene.installed(), [kept]);
     }
@@ -145,7 +147,7 @@ mod tests {
     fn the_installer_works_with_wget_alone_too() {
         let scene = Scene::new();
         let served = Served::folder(&scene.released.folder, Fault::None).unwrap();
-        let outcome = scene.install(&served, &only(scene.folder.path(), &["wget", "sha256sum"]));
+        let outcome = scene.install(&served, &path_with(scene.folder.path(), &["wget", "sha256sum"]));
         assert!(outcome.status.success(), "{outcome:?}");
         assert!(scene.home().join(".local/bin/toolrack").is_file());
     }
@@ -154,24 +156,24 @@ mod tests {
     fn an_archive_with_another_hash_is_not_installed() {
         let scene = Scene::new();
         let served = Served::folder(&scene.released.folder, Fault::Changed).unwrap();
-        scene.assert_refused(&scene.install(&served, Path::new(MACHINES)), "not the one that was released");
+        scene.assert_refused(&scene.install(&served, Path::new(SYSTEM_PATH)), "not the one that was released");
     }
 
     #[test]
     fn a_download_that_breaks_off_installs_nothing() {
         let scene = Scene::new();
         let served = Served::folder(&scene.released.folder, Fault::BrokenOff).unwrap();
-        scene.assert_refused(&scene.install(&served, Path::new(MACHINES)), "cannot be downloaded");
+        scene.assert_refused(&scene.install(&served, Path::new(SYSTEM_PATH)), "cannot be downloaded");
         // Without a `Content-Length` curl cannot tell that the file is incomplete; the hash can.
         let served = Served::folder(&scene.released.folder, Fault::BrokenOffWithoutLength).unwrap();
-        scene.assert_refused(&scene.install(&served, Path::new(MACHINES)), "not the one that was released");
+        scene.assert_refused(&scene.install(&served, Path::new(SYSTEM_PATH)), "not the one that was released");
     }
 
     #[test]
     fn a_machine_that_can_check_no_hash_installs_nothing() {
         let scene = Scene::new();
         let served = Served::folder(&scene.released.folder, Fault::None).unwrap();
-        let outcome = scene.install(&served, &only(scene.folder.path(), &["curl"]));
+        let outcome = scene.install(&served, &path_with(scene.folder.path(), &["curl"]));
         scene.assert_refused(&outcome, "neither sha256sum, shasum nor openssl");
     }
 
@@ -182,19 +184,19 @@ mod tests {
         let full = fs::read_to_string(&scene.script).unwrap();
         for (at, _) in full.match_indices('\n').filter(|(at, _)| at + 1 < full.len()) {
             fs::write(&scene.script, &full[..at]).unwrap();
-            scene.install(&served, Path::new(MACHINES));
+            scene.install(&served, Path::new(SYSTEM_PATH));
             assert_eq!(scene.installed(), <[PathBuf; 0]>::default(), "after {} bytes", at);
         }
     }
 
     #[test]
-    fn a_user_whose_programs_are_replaced_never_meets_half_of_one() {
+    fn an_installation_replaces_each_program_as_a_whole() {
         let scene = Scene::new();
         let served = Served::folder(&scene.released.folder, Fault::None).unwrap();
-        assert!(scene.install(&served, Path::new(MACHINES)).status.success());
+        assert!(scene.install(&served, Path::new(SYSTEM_PATH)).status.success());
         let program = scene.home().join(".local/bin/toolrack");
         let before = fs::File::open(&program).unwrap();
-        assert!(scene.install(&served, Path::new(MACHINES)).status.success());
+        assert!(scene.install(&served, Path::new(SYSTEM_PATH)).status.success());
         // The open file is still the old program: the installer renamed a new file over its name.
         use std::os::unix::fs::MetadataExt as _;
         assert_ne!(before.metadata().unwrap().ino(), fs::metadata(&program).unwrap().ino());

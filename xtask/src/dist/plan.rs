@@ -35,15 +35,15 @@ impl Plan {
                 "--only-build" => plan.only_build = true,
                 "--programs" => {
                     let value = words.next().and_then(|value| value.split_once('='));
-                    let (triple, folder) = value.ok_or("--programs wants TRIPLE=FOLDER")?;
-                    let target = Target::named(triple).ok_or_else(|| format!("no such kind of machine: {triple}"))?;
+                    let (triple, folder) = value.ok_or("--programs needs TRIPLE=FOLDER")?;
+                    let target = Target::named(triple).ok_or_else(|| format!("unknown target: {triple}"))?;
                     plan.programs.push((target, root().join(folder)));
                 }
-                other => return Err(format!("dist knows no {other}")),
+                other => return Err(format!("unknown option of dist: {other}")),
             }
         }
         if plan.only_build && (plan.check || !plan.programs.is_empty()) {
-            return Err("--only-build packs nothing, so it goes with no other word".into());
+            return Err("--only-build packs nothing, so it cannot be combined with --check or --programs".into());
         }
         Ok(plan)
     }
@@ -61,12 +61,12 @@ impl Plan {
     }
 }
 
-/// Optimises over all crates at once: a sixth smaller, and too slow to build for every day.
+/// Optimises over all crates at once: the programs are a sixth smaller, but the build is too slow for every day.
 const WHOLE_PROGRAM: (&str, &str) = ("CARGO_PROFILE_RELEASE_LTO", "fat");
 
-/// For Linux: calls of functions in the same program are direct. With rustc's own `full` every call goes through a table
-/// of addresses, 28,000 of them, that the loader fills in at each start. Here the linker protects the table that is left
-/// in the same way (`now`); [`needed::check_protected`] looks.
+/// For Linux: makes calls of functions in the same program direct. With rustc's default, `full`, every call goes
+/// through a table of 28,000 addresses that the loader fills in at each start. A short table remains; the linker
+/// protects it as `full` would (`now`), and [`needed::check_protected`] checks that.
 const DIRECT_CALLS: &str = "-Crelro-level=partial -Clink-arg=-Wl,-z,now";
 
 /// Builds the programs with `cargo auditable`, which embeds the list of their crates. For Linux, zig links them against
@@ -96,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn programs_are_named_with_their_kind_of_machine() {
+    fn programs_are_named_with_their_target() {
         let parse = |line: &str| Plan::parse(&line.split(' ').map(ToOwned::to_owned).collect::<Vec<_>>());
         let plan = parse("--programs x86_64-unknown-linux-gnu=target/release --check").unwrap();
         assert!(plan.check);

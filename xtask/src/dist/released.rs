@@ -26,8 +26,8 @@ impl Released {
     /// # Errors
     /// When git does not know the time of the last commit.
     pub(crate) fn of_this_tree() -> Result<Self, Stop> {
-        let said = capture(program("git").args(["log", "-1", "--format=%ct"]))?;
-        let time = said.trim().parse().map_err(|_| Stop::Failed(format!("git printed no time, but {said:?}")))?;
+        let printed = capture(program("git").args(["log", "-1", "--format=%ct"]))?;
+        let time = printed.trim().parse().map_err(|_| Stop::Failed(format!("git printed no time, but {printed:?}")))?;
         let version = env!("CARGO_PKG_VERSION").to_owned();
         Ok(Self { version, time, folder: root().join("target/dist/release") })
     }

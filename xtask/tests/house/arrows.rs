@@ -101,9 +101,9 @@ fn may_use(from: &str) -> &'static [&'static str] {
 fn every_crate_is_a_room_of_the_house() {
     let metadata = metadata();
     let names = metadata["packages"].as_array().unwrap().iter().map(|package| package["name"].as_str().unwrap());
-    let quarantined_tools: Vec<_> =
+    let unknown: Vec<_> =
         names.filter(|name| !ROOMS.iter().any(|(room, _)| room == name)).map(ToOwned::to_owned).collect();
-    none_of(&quarantined_tools, "a new crate needs a place in ARCHITECTURE.md and in this test:");
+    none_of(&unknown, "a new crate needs a place in ARCHITECTURE.md and in this test:");
 }
 
 #[test]

@@ -33,6 +33,47 @@ fn every_test_that_holds_an_invariant_is_there() {
     none_of(&missing("ARCHITECTURE.md", 15), "ARCHITECTURE.md names tests that are not there:");
 }
 
+/// The modules of `crate_name` that its section of the map does not name.
+fn unmapped(crate_name: &str, section: &str) -> Vec<String> {
+    let code = section.lines().flat_map(|line| line.split('`').skip(1).step_by(2));
+    let named: BTreeSet<_> = code.flat_map(|code| code.split(['/', ',', '.', ' ', ':'])).collect();
+    let files = std::fs::read_dir(root().join("crates").join(crate_name).join("src")).unwrap();
+    let files = files.map(|file| file.unwrap().file_name().into_string().unwrap());
+    let modules = files.filter_map(|file| file.strip_suffix(".rs").map(str::to_owned));
+    let missing = modules.filter(|module| !["lib", "main", "tests"].contains(&&**module) && !named.contains(&**module));
+    missing.map(|module| format!("crates/{crate_name}/src/{module}.rs")).collect()
+}
+
+#[test]
+fn the_map_names_every_module() {
+    let text = std::fs::read_to_string(root().join("ARCHITECTURE.md")).unwrap();
+    let map = text.split("\n## ").find(|part| part.starts_with("Code map")).unwrap();
+    let sections = map.split("\n### `crates/").skip(1).map(|section| section.split_once('`').unwrap());
+    let sections: Vec<_> = sections.collect();
+    assert!(sections.len() > 7, "{} crates are on the map", sections.len());
+    let missing: Vec<_> = sections.into_iter().flat_map(|(name, section)| unmapped(name, section)).collect();
+    none_of(&missing, "ARCHITECTURE.md does not say what these modules are for:");
+}
+
+#[test]
+fn the_head_of_each_crate_names_every_module() {
+    let mut missing = Vec::new();
+    for folder in std::fs::read_dir(root().join("crates")).unwrap().map(|folder| folder.unwrap().path()) {
+        let roots = ["src/lib.rs", "src/main.rs"].map(|file| folder.join(file));
+        let Some(text) = roots.iter().find_map(|file| std::fs::read_to_string(file).ok()) else { continue };
+        let head = text.lines().take_while(|line| line.starts_with("//!"));
+        let words: BTreeSet<_> = head.flat_map(|line| line.split(|c: char| c != '_' && !c.is_alphanumeric())).collect();
+        let modules = text.lines().filter_map(|line| {
+            let (_, module) = line.strip_suffix(';')?.split_once("mod ")?;
+            (!line.starts_with([' ', '/'])).then_some(module)
+        });
+        let name = folder.file_name().unwrap().display();
+        let missing_here = modules.filter(|module| *module != "tests" && !words.contains(module));
+        missing.extend(missing_here.map(|module| format!("{name}: {module}")));
+    }
+    none_of(&missing, "the head of the crate's root file does not say what these modules are for:");
+}
+
 /// The pages that people read, those of the book, and those that registries show.
 fn pages() -> Vec<PathBuf> {
     let folders = [root(), root().join("docs"), root().join("docs/guide")];

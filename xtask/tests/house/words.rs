@@ -1,4 +1,4 @@
-//! Words that do not occur in code, everywhere or outside of the room that owns them.
+//! Words that do not occur in code, everywhere or outside of the crate that owns them.
 
 use crate::none_of;
 use crate::source::{Source, sources};

@@ -152,7 +152,7 @@ fn judged(samples: &[Sample]) -> (String, bool) {
     let (Some(first), Some(last)) = (rest.first(), rest.last()) else {
         return ("too short to tell".to_owned(), false);
     };
-    // Compare the least of each half: a timer that happens to be running is no growth.
+    // Compare the least of each half: a timer that happens to be running does not count as growth.
     let least = |samples: &[Sample], of: fn(&Sample) -> f64| samples.iter().map(of).fold(f64::MAX, f64::min);
     let mut text = String::new();
     let mut is_flat = true;

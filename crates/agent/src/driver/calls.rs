@@ -22,13 +22,13 @@ use crate::{
 };
 
 /// The most reports of progress that wait to be shown. Beyond that, new ones are dropped.
-const WAITING_REPORTS: usize = 64;
+const MAX_WAITING_REPORTS: usize = 64;
 
 impl Agent {
     /// Makes the open calls of `turn`, and stores it after each result.
     ///
-    /// Each call runs in a task of its own and goes on while a result is stored. Otherwise it could block the store, if
-    /// it holds the connection.
+    /// Each call runs in a task of its own, so that it continues while a result is stored. A call that stopped while it
+    /// holds the connection of the store would block the store for ever.
     pub(super) async fn make_calls(
         &self,
         turn: &mut Turn,
@@ -38,52 +38,41 @@ impl Agent {
         let Next::CallTools(pending) = turn.next() else {
             return Ok(());
         };
-        for refused in pending.iter().filter(|pending| pending.result.is_some()) {
-            front.on_event(TurnEvent::CallBegins(&refused.call));
-            if let Some(result) = &refused.result {
-                let (text, is_error) = (&*result.text, result.is_error);
-                let call = &refused.call;
-                front.on_event(TurnEvent::CallEnds { call, outcome: None, text, is_error, took: Duration::ZERO });
-            }
-        }
-        let (report, mut reports) = mpsc::channel(WAITING_REPORTS);
-        let making = |open: &Pending| CallTask {
+        report_refused(pending, front);
+        let (report, mut reports) = mpsc::channel(MAX_WAITING_REPORTS);
+        let task_of = |open: &Pending| CallTask {
             agent: self.clone(),
             catalog: Arc::clone(catalog),
             call: open.call.clone(),
             sending: open.sending.watch(),
             report: report.clone(),
         };
-        let open: Vec<_> = pending.iter().filter(|open| open.result.is_none()).map(making).collect();
+        let open: Vec<_> = pending.iter().filter(|open| open.result.is_none()).map(task_of).collect();
         let (mut open, mut running) = (open.into_iter(), JoinSet::new());
-        let mut unwanted = front.calls_cancelled();
+        let mut cancelled = front.calls_cancelled();
         loop {
             while running.len() < self.parallel.get()
-                && let Some(making) = open.next()
+                && let Some(task) = open.next()
             {
-                running.spawn(making.run().in_current_span());
+                running.spawn(task.run().in_current_span());
             }
             tokio::select! {
                 biased;
                 Some(report) = reports.recv() => report.send_to(front),
-                made = running.join_next() => {
-                    let Some(made) = made else { return Ok(()) };
-                    let FinishedCall { call, outcome, took } = propagate_panic(made).await;
+                finished = running.join_next() => {
+                    let Some(finished) = finished else { return Ok(()) };
+                    let finished = propagate_panic(finished).await;
                     // Show the reports of this call first: it may have begun and ended since the last iteration.
                     while let Ok(report) = reports.try_recv() {
                         report.send_to(front);
                     }
-                    let result = self.result(&outcome);
-                    let (text, is_error) = (&*result.text, result.is_error);
-                    let outcome = Some(outcome.as_ref());
-                    front.on_event(TurnEvent::CallEnds { call: &call, outcome, text, is_error, took });
-                    turn.tool_finished(&call.id, result);
+                    self.finish_call(finished, turn, front);
                     // The last result is stored by the next step of the driver, together with all results.
                     if matches!(turn.next(), Next::CallTools(_)) {
                         front.store(turn).await?;
                     }
                 }
-                () = &mut unwanted => {
+                () = &mut cancelled => {
                     running.shutdown().await;
                     for (call, text) in turn.abandon_calls() {
                         let (call, took) = (&call, Duration::ZERO);
@@ -95,6 +84,16 @@ impl Agent {
         }
     }
 
+    /// Reports the end of a call, and adds its result to the turn.
+    fn finish_call(&self, finished: FinishedCall, turn: &mut Turn, front: &mut dyn Front) {
+        let FinishedCall { call, outcome, took } = finished;
+        let result = self.result(&outcome);
+        let (text, is_error) = (&*result.text, result.is_error);
+        let outcome = Some(outcome.as_ref());
+        front.on_event(TurnEvent::CallEnds { call: &call, outcome, text, is_error, took });
+        turn.tool_finished(&call.id, result);
+    }
+
     async fn call(
         &self,
         call: &ToolCallData,
@@ -102,7 +101,7 @@ impl Agent {
         sending: Sending,
         report: mpsc::Sender<Report>,
     ) -> Result<ToolOutcome, CallError> {
-        self.has(&call.name, catalog)?;
+        self.check_offered(&call.name, catalog)?;
         let id = call.id.clone();
         let on_progress: OnProgress = Arc::new(move |progress| {
             let _ = report.try_send(Report::Progress(id.clone(), progress));
@@ -123,7 +122,7 @@ impl Agent {
     }
 
     /// Refuses a tool that the requests did not offer and that the model cannot find by searching.
-    fn has(&self, name: &str, catalog: &Catalog) -> Result<(), CallError> {
+    fn check_offered(&self, name: &str, catalog: &Catalog) -> Result<(), CallError> {
         let findable = |tool: &CatalogTool| self.findable.as_ref().is_some_and(|findable| findable.has(tool));
         match catalog.select(name) {
             Ok(tool) if !self.selection.has(tool) && !findable(tool) => {
@@ -142,6 +141,16 @@ impl Agent {
             result.parts.iter_mut().for_each(|part| conceal_part(part, conceal));
         }
         result
+    }
+}
+
+/// Reports the calls that the turn itself has refused: they have a result already.
+fn report_refused(pending: &[Pending], front: &mut dyn Front) {
+    for Pending { call, result, .. } in pending {
+        let Some(result) = result else { continue };
+        front.on_event(TurnEvent::CallBegins(call));
+        let (text, is_error) = (&*result.text, result.is_error);
+        front.on_event(TurnEvent::CallEnds { call, outcome: None, text, is_error, took: Duration::ZERO });
     }
 }
 
@@ -171,7 +180,7 @@ impl CallTask {
     }
 }
 
-/// Takes the result of a task, and passes on its panic.
+/// Returns the result of a task. If the task has panicked, panics likewise.
 async fn propagate_panic<T>(ended: Result<T, JoinError>) -> T {
     match ended.map_err(JoinError::try_into_panic) {
         Ok(done) => done,

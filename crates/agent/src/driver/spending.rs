@@ -1,33 +1,33 @@
 //! What one request to a model spends.
 
-use toolrack_host::{Place, Quantity, quota::billionths};
+use toolrack_host::{Admitted, Quantity, quota::billionths};
 
 use crate::model::{Model, Usage};
 
 /// Counts what a request has spent when it ends, even if its future is dropped.
 pub(super) struct Spending<'a> {
-    place: Place,
+    admitted: Admitted,
     model: &'a dyn Model,
     usage: Usage,
     cost: Option<f64>,
 }
 
 impl<'a> Spending<'a> {
-    pub(super) fn new(place: Place, model: &'a dyn Model) -> Self {
-        Self { place, model, usage: Usage::default(), cost: None }
+    pub(super) fn new(admitted: Admitted, model: &'a dyn Model) -> Self {
+        Self { admitted, model, usage: Usage::default(), cost: None }
     }
 
     /// Sets what was spent so far, and its cost if the model says it.
-    pub(super) fn is(&mut self, usage: Usage, cost: Option<f64>) {
+    pub(super) fn set(&mut self, usage: Usage, cost: Option<f64>) {
         (self.usage, self.cost) = (usage, cost);
     }
 }
 
 impl Drop for Spending<'_> {
     fn drop(&mut self) {
-        self.place.used(Quantity::Tokens, self.usage.input.saturating_add(self.usage.output));
+        self.admitted.used(Quantity::Tokens, self.usage.input.saturating_add(self.usage.output));
         let cost = self.cost.or_else(|| self.model.cost_of(&self.usage));
-        self.place.used(Quantity::Dollars, billionths(cost.unwrap_or_default()));
+        self.admitted.used(Quantity::Dollars, billionths(cost.unwrap_or_default()));
     }
 }
 
@@ -58,13 +58,13 @@ mod tests {
     struct Noted(Arc<Mutex<Vec<(Quantity, u64)>>>);
 
     impl Quotas for Noted {
-        fn begin(&self, _: &Caller, work: Work) -> Result<Place, OverQuota> {
+        fn begin(&self, _: &Caller, work: Work) -> Result<Admitted, OverQuota> {
             assert_eq!(work, Work::Model);
             let used =
                 self.0.lock().iter().filter(|(quantity, _)| *quantity == Quantity::Tokens).map(|(_, used)| used).sum();
             let quota = Quota::read("tokens_per_day", 100.0).unwrap();
             if used < 100 {
-                return Ok(Place::holding(self.clone()));
+                return Ok(Admitted::holding(self.clone()));
             }
             let wait = std::time::Duration::from_secs(7);
             Err(OverQuota::new("a member", "limits.tokens_per_day".to_owned(), "the team file", (quota, used), wait))
@@ -134,8 +134,8 @@ mod tests {
         }
 
         fn stream(&self, _: Request<'_>) -> BoxStream<'static, Result<Delta, ModelError>> {
-            let told = [Ok(Delta::Usage(usage(40, 0))), Ok(Delta::Usage(usage(40, 2)))];
-            stream::iter(told).chain(stream::pending()).boxed()
+            let deltas = [Ok(Delta::Usage(usage(40, 0))), Ok(Delta::Usage(usage(40, 2)))];
+            stream::iter(deltas).chain(stream::pending()).boxed()
         }
     }
 

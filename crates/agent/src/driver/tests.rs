@@ -86,9 +86,9 @@ async fn a_call_reaches_its_server_and_its_result_the_model() {
         ["asked 1", "answered ", &format!("begins {id}"), &format!("ends {id}"), "asked 2", "answered It said hello."]
     );
     assert_eq!(front.kept.iter().map(|(messages, _)| *messages).collect::<Vec<_>>(), [1, 2, 3, 4]);
-    let asked = model.requests();
-    assert!(asked[0].system.as_deref().unwrap().contains(SAFETY));
-    assert_eq!(asked[0].tools.as_ref().unwrap().json().get(), asked[1].tools.as_ref().unwrap().json().get());
+    let requests = model.requests();
+    assert!(requests[0].system.as_deref().unwrap().contains(SAFETY));
+    assert_eq!(requests[0].tools.as_ref().unwrap().json().get(), requests[1].tools.as_ref().unwrap().json().get());
     agent.host.shutdown().await;
 }
 
@@ -120,8 +120,8 @@ async fn other_tools_are_offered_in_the_next_turn_or_where_it_is_wanted_with_the
         agent.renews_tools = renews_tools;
         let mut turn = turn();
         assert_eq!(agent.run(&mut turn, &mut Adds(agent.host.clone())).await.unwrap(), End::Answered);
-        let asked = model.requests();
-        let knows = |round: usize| asked[round].tools.as_ref().unwrap().json().get().contains("mcp__more__echo");
+        let requests = model.requests();
+        let knows = |round: usize| requests[round].tools.as_ref().unwrap().json().get().contains("mcp__more__echo");
         assert_eq!((knows(0), knows(1)), (false, renews_tools));
         agent.host.shutdown().await;
     }
@@ -140,7 +140,8 @@ async fn a_refused_call_is_reported_to_the_model_and_does_not_end_the_turn() {
     let agent = Agent::new(Arc::new(model), host(Host::builder()).await);
     let (mut turn, mut front) = (turn(), Noted::default());
     assert_eq!(agent.run(&mut turn, &mut front).await.unwrap(), End::Answered);
-    let results: Vec<_> = turn.messages()[2..6].iter().map(|said| (said.is_error, said.content.clone())).collect();
+    let results: Vec<_> =
+        turn.messages()[2..6].iter().map(|message| (message.is_error, message.content.clone())).collect();
     assert_eq!(results[0], (true, "no tool is called `mcp__rooms__nothing`".to_owned()));
     assert!(results[1].0 && results[1].1.contains("not a complete JSON object"), "{results:?}");
     assert!(results[2].0 && results[2].1.contains("it failed"), "{results:?}");
@@ -157,7 +158,8 @@ async fn concealed_text_of_results_reaches_neither_the_model_nor_the_history() {
     agent.conceal = Some(Arc::new(|text| text.replace("hunter2", "[hidden]")));
     let (mut turn, mut front) = (turn(), Noted::default());
     agent.run(&mut turn, &mut front).await.unwrap();
-    let results: Vec<_> = model.requests()[2].messages.iter().filter(|said| said.role == Role::Tool).cloned().collect();
+    let results: Vec<_> =
+        model.requests()[2].messages.iter().filter(|message| message.role == Role::Tool).cloned().collect();
     assert_eq!(results[0].content, "[data from rooms]\nthe key is [hidden]");
     assert!(results[1].is_error && results[1].content.contains("[hidden] is wrong"), "{results:?}");
     assert_eq!(turn.messages()[..5], model.requests()[2].messages, "what is kept is what was sent");
@@ -246,8 +248,8 @@ async fn a_model_that_takes_no_tools_is_asked_once_more_without_any() {
         assert_eq!(agent.run(&mut turn, &mut front).await.unwrap(), End::Answered);
         let text = format!("without tools: {message}");
         assert_eq!(front.events, ["asked 1", &text, "asked 1", "answered hello"]);
-        let asked = model.requests();
-        assert!(asked[0].tools.is_some() && asked[1].tools.is_none() && asked[1].system.is_none());
+        let requests = model.requests();
+        assert!(requests[0].tools.is_some() && requests[1].tools.is_none() && requests[1].system.is_none());
     }
     // Other refusals end the turn, and a second one does too.
     for kinds in [
@@ -278,7 +280,7 @@ async fn cancelled_calls_are_dropped_and_the_model_gets_a_note() {
     let agent = Agent::new(Arc::new(model), host(Host::builder()).await);
     let (mut turn, mut front) = (turn(), Noted { cancels: true, ..Noted::default() });
     assert_eq!(agent.run(&mut turn, &mut front).await.unwrap(), End::Answered);
-    assert!(turn.messages()[2].is_error && turn.messages()[2].content.contains("the person cancelled"));
+    assert!(turn.messages()[2].is_error && turn.messages()[2].content.contains("the user cancelled"));
     agent.host.shutdown().await;
 }
 
@@ -309,7 +311,7 @@ impl Front for EndsAtTheQuestion {
     }
 }
 
-const NOT_RUN: &str = "the person cancelled this call before it was made: it was not run";
+const NOT_RUN: &str = "the user cancelled this call before it was made: it was not run";
 
 #[tokio::test]
 async fn a_call_cancelled_during_its_approval_is_reported_as_not_run() {

@@ -186,7 +186,7 @@ fn part_block(media: &Media<'_>) -> Value {
         Media::File(data, kind, _) if *kind == "application/pdf" => {
             json!({"type": "document", "source": source(data, kind)})
         }
-        other => text_block(&body::in_words(other)),
+        other => text_block(&body::media_as_text(other)),
     }
 }
 

@@ -150,7 +150,7 @@ pub(super) fn media(part: &Content) -> Media<'_> {
 }
 
 /// Describes a part in words, for a wire that cannot send it.
-pub(super) fn in_words(media: &Media<'_>) -> String {
+pub(super) fn media_as_text(media: &Media<'_>) -> String {
     let describe = |what: &str, kind: &str, data: &str| {
         format!("[{what}, {kind}, {} bytes: it cannot be shown to this model]", data.len() / 4 * 3)
     };
@@ -172,14 +172,14 @@ pub(super) fn result_text(message: &Message) -> Cow<'_, str> {
 }
 
 /// Returns the text of a tool's result, with all its parts described in words.
-pub(super) fn result_in_words(message: &Message) -> Cow<'_, str> {
+pub(super) fn result_as_text(message: &Message) -> Cow<'_, str> {
     let mut text = result_text(message);
     for part in &message.parts {
         let text = text.to_mut();
         if !text.is_empty() {
             text.push('\n');
         }
-        text.push_str(&in_words(&media(part)));
+        text.push_str(&media_as_text(&media(part)));
     }
     text
 }

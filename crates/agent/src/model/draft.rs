@@ -30,7 +30,7 @@ pub(super) struct Draft {
 
 #[derive(Debug)]
 enum Piece {
-    Text { text: String, with: Map<String, Value> },
+    Text { text: String, extra: Map<String, Value> },
     Call(Call),
     Raw(Value),
 }
@@ -43,7 +43,7 @@ struct Call {
     is_announced: bool,
     name: String,
     arguments: String,
-    with: Map<String, Value>,
+    extra: Map<String, Value>,
 }
 
 /// The index of a piece in a draft, to extend the piece later.
@@ -72,7 +72,7 @@ impl Draft {
 
     /// Begins a new piece of text.
     pub(super) fn begin_text(&mut self) -> Result<PieceIndex, ModelErrorKind> {
-        self.add(Piece::Text { text: String::new(), with: Map::new() })
+        self.add(Piece::Text { text: String::new(), extra: Map::new() })
     }
 
     /// Appends text to the piece `at`.
@@ -90,13 +90,13 @@ impl Draft {
         matches!(self.pieces.get(at.0), Some(Piece::Text { text, .. }) if text.is_empty())
     }
 
-    /// Appends text to the last piece if that is a text without further members, else begins a new one.
+    /// Appends text to the last piece if that is a text without further fields; otherwise begins a new piece.
     pub(super) fn text(&mut self, more: &str, deltas: &mut Deltas) -> Result<(), ModelErrorKind> {
         if more.is_empty() {
             return Ok(());
         }
         let at = match self.pieces.last() {
-            Some(Piece::Text { with, .. }) if with.is_empty() => PieceIndex(self.pieces.len() - 1),
+            Some(Piece::Text { extra, .. }) if extra.is_empty() => PieceIndex(self.pieces.len() - 1),
             _ => self.begin_text()?,
         };
         self.text_at(at, more, deltas);
@@ -116,11 +116,11 @@ impl Draft {
         }
     }
 
-    /// Returns the members beside a text or a call.
-    pub(super) fn with_at(&mut self, at: PieceIndex) -> Option<&mut Map<String, Value>> {
+    /// Returns the further fields of a text or a call.
+    pub(super) fn extra_at(&mut self, at: PieceIndex) -> Option<&mut Map<String, Value>> {
         match self.pieces.get_mut(at.0)? {
-            Piece::Text { with, .. } => Some(with),
-            Piece::Call(call) => Some(&mut call.with),
+            Piece::Text { extra, .. } => Some(extra),
+            Piece::Call(call) => Some(&mut call.extra),
             Piece::Raw(_) => None,
         }
     }
@@ -135,11 +135,11 @@ impl Draft {
         let number = self.calls;
         let is_taken = |id: &str| self.pieces.iter().any(|piece| matches!(piece, Piece::Call(call) if call.id == id));
         let mut id = id.to_owned();
-        for further in number.. {
+        for candidate in number.. {
             if !id.is_empty() && !is_taken(&id) {
                 break;
             }
-            id = format!("{}{further}", self.id_prefix);
+            id = format!("{}{candidate}", self.id_prefix);
         }
         let at = self.add(Piece::Call(Call { number, id, ..Call::default() }))?;
         self.calls += 1;
@@ -176,31 +176,31 @@ impl Draft {
     }
 
     /// Sets the complete arguments of a call, unless they have arrived in pieces already.
-    pub(super) fn whole_arguments_at(&mut self, at: PieceIndex, whole: &str, deltas: &mut Deltas) {
+    pub(super) fn complete_arguments_at(&mut self, at: PieceIndex, complete: &str, deltas: &mut Deltas) {
         let is_new = matches!(self.pieces.get(at.0), Some(Piece::Call(call)) if call.arguments.is_empty());
         if is_new {
-            self.arguments_at(at, whole, deltas);
+            self.arguments_at(at, complete, deltas);
         }
     }
 
-    /// Assembles the whole answer. It has blocks only if the provider wants some back.
+    /// Assembles the answer. It has blocks only if the provider wants some back.
     pub(super) fn finish(self, wire: Wire, model: &str) -> Reply {
         let mut message = Message::new(Role::Assistant, "");
         let (mut calls, mut blocks) = (Vec::new(), Vec::new());
         let mut is_plain = true;
         for piece in self.pieces {
             match piece {
-                Piece::Text { text, with } => {
-                    is_plain &= with.is_empty();
-                    if !text.is_empty() || !with.is_empty() {
+                Piece::Text { text, extra } => {
+                    is_plain &= extra.is_empty();
+                    if !text.is_empty() || !extra.is_empty() {
                         message.content.push_str(&text);
-                        blocks.push(Block::Text { bytes: text.len(), with });
+                        blocks.push(Block::Text { bytes: text.len(), extra });
                     }
                 }
                 Piece::Call(call) => {
-                    is_plain &= call.with.is_empty();
+                    is_plain &= call.extra.is_empty();
                     calls.push(ToolCallData::from_text(call.id, call.name, &call.arguments));
-                    blocks.push(Block::Call { with: call.with });
+                    blocks.push(Block::Call { extra: call.extra });
                 }
                 Piece::Raw(Value::Null) => {}
                 Piece::Raw(value) => {
@@ -227,9 +227,9 @@ impl Draft {
 pub(super) enum SentPiece<'a> {
     /// A block, unchanged.
     Raw(&'a Value),
-    /// Text, with the members beside it.
+    /// Text, with its further fields.
     Text(&'a str, Option<&'a Map<String, Value>>),
-    /// A call, with the members beside it.
+    /// A call, with its further fields.
     Call(&'a ToolCallData, Option<&'a Map<String, Value>>),
 }
 
@@ -257,12 +257,12 @@ fn lay_out<'a>(message: &'a Message, blocks: &'a [Block]) -> Option<Vec<SentPiec
     for block in blocks {
         sent.push(match block {
             Block::Raw(value) => SentPiece::Raw(value),
-            Block::Text { bytes, with } => {
+            Block::Text { bytes, extra } => {
                 let (this, rest) = text.split_at_checked(*bytes)?;
                 text = rest;
-                SentPiece::Text(this, Some(with))
+                SentPiece::Text(this, Some(extra))
             }
-            Block::Call { with } => SentPiece::Call(calls.next()?, Some(with)),
+            Block::Call { extra } => SentPiece::Call(calls.next()?, Some(extra)),
         });
     }
     (text.is_empty() && calls.next().is_none()).then_some(sent)

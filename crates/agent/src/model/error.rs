@@ -46,7 +46,7 @@ pub enum ModelErrorKind {
         advice: String,
     },
     /// The conversation does not fit into the model.
-    #[error("the conversation is too long for the model{}; start a new one, or take a model with a larger context", Quote(.message))]
+    #[error("the conversation is too long for the model{}; start a new one, or use a model with a larger context", Quote(.message))]
     ContextOverflow {
         /// The status; `None` if the error came inside of a stream.
         status: Option<u16>,
@@ -80,7 +80,7 @@ pub enum ModelErrorKind {
         message: String,
     },
     /// The provider reported an error within a stream.
-    #[error("the provider broke the answer off{}", Quote(.message))]
+    #[error("the provider cut the answer off{}", Quote(.message))]
     BrokenOff {
         /// The provider's name for it, such as `overloaded_error`.
         code: Option<String>,
@@ -114,7 +114,7 @@ pub enum ModelErrorKind {
         setting: &'static str,
     },
     /// The response is not one of a model's API.
-    #[error("the answer is not one of a model: {why}; is the base URL right?")]
+    #[error("the answer does not come from a model: {why}; check the base URL")]
     Unreadable {
         /// A description of the response.
         why: String,

@@ -1,4 +1,5 @@
-//! Properties that hold for any bytes of a provider, for the crate `fuzz/` and for a test; not part of the public API.
+//! Checks properties that hold for any bytes of a provider. The crate `fuzz/` and a test call this; it is not part of
+//! the public API.
 
 use std::{collections::VecDeque, sync::Arc};
 
@@ -13,8 +14,8 @@ use super::{
 };
 use crate::message::{Message, Role, ToolCallData};
 
-/// The most bytes of an event: so small that some inputs reach it.
-const LIMIT: usize = 64 * 1024;
+/// The largest event, in bytes: so small that some inputs exceed it.
+const MAX_EVENT_BYTES: usize = 64 * 1024;
 const MODEL: &str = "some-model";
 
 /// Decodes an answer. The first byte chooses the wire; the rest is decoded as a stream, and as a whole answer.
@@ -61,7 +62,7 @@ fn collect_deltas<'a>(
     deltas: &mut Deltas,
     chunks: impl IntoIterator<Item = &'a [u8]>,
 ) -> Result<(), DecodeError> {
-    let mut parser = SseParser::new(LIMIT);
+    let mut parser = SseParser::new(MAX_EVENT_BYTES);
     for chunk in chunks {
         let mut events = VecDeque::new();
         parser.push(chunk, &mut events);
@@ -235,7 +236,7 @@ mod tests {
     ];
 
     #[test]
-    fn a_truncated_stream_is_the_full_answer_or_an_error_and_a_split_stream_the_same_answer() {
+    fn a_truncated_stream_is_the_full_answer_or_an_error_and_a_split_stream_is_the_same_answer() {
         for (wire, events) in ANSWERS {
             let adapter = adapter(wire);
             let text: String = events.iter().map(|event| format!("data: {event}\r\n\r\n")).collect();

@@ -166,7 +166,7 @@ fn part_of(media: &Media<'_>) -> Value {
         Media::File(data, kind, _) if *kind == "application/pdf" => {
             json!({"inlineData": {"mimeType": kind, "data": data}})
         }
-        other => json!({"text": body::in_words(other)}),
+        other => json!({"text": body::media_as_text(other)}),
     }
 }
 
@@ -309,7 +309,7 @@ impl Decoder {
                 if let Some(args) = call.args.filter(|args| !args.is_null()) {
                     self.draft.arguments_at(at, &args.to_string(), deltas);
                 }
-                if let Some(stored) = self.draft.with_at(at) {
+                if let Some(stored) = self.draft.extra_at(at) {
                     *stored = members;
                 }
             }
@@ -322,7 +322,7 @@ impl Decoder {
             (None, Some(text)) => {
                 let at = self.draft.begin_text()?;
                 self.draft.text_at(at, &text, deltas);
-                if let Some(stored) = self.draft.with_at(at) {
+                if let Some(stored) = self.draft.extra_at(at) {
                     *stored = members;
                 }
             }

@@ -150,9 +150,9 @@ fn base_url(settings: &ModelSettings) -> Result<Url, String> {
     if !matches!(url.scheme(), "http" | "https") || url.host().is_none() {
         return Err("the base URL is neither http nor https".into());
     }
-    let usual = if settings.wire == Wire::Gemini { "/v1beta" } else { "/v1" };
+    let default = if settings.wire == Wire::Gemini { "/v1beta" } else { "/v1" };
     let path = url.path().trim_end_matches('/').to_owned();
-    url.set_path(if path.is_empty() { usual } else { &path });
+    url.set_path(if path.is_empty() { default } else { &path });
     Ok(url)
 }
 

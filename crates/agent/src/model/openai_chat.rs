@@ -119,7 +119,7 @@ impl OpenAiChat {
         match message.role {
             Role::Tool => ChatMessage {
                 tool_call_id: message.tool_call_id.as_deref().map(|id| self.id(id)),
-                ..chat_message("tool", Content::Plain(body::result_in_words(message)))
+                ..chat_message("tool", Content::Plain(body::result_as_text(message)))
             },
             Role::Assistant => self.answer(message),
             Role::User | Role::System => chat_message("user", user_words(message)),
@@ -176,7 +176,7 @@ fn user_words(message: &Message) -> Content<'_> {
             let format = if kind.ends_with("wav") { "wav" } else { "mp3" };
             json!({"type": "input_audio", "input_audio": {"data": data, "format": format}})
         }
-        other => json!({"type": "text", "text": body::in_words(&other)}),
+        other => json!({"type": "text", "text": body::media_as_text(&other)}),
     });
     Content::Parts(text.into_iter().chain(parts).collect())
 }

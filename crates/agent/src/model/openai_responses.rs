@@ -22,7 +22,7 @@ use crate::message::{Message, Role};
 
 /// The longest id of a call.
 const LONGEST_ID: usize = 64;
-/// A member beside an assistant's text that matters to later requests.
+/// A field of an assistant's text that later requests must repeat.
 const PHASE: &str = "phase";
 
 #[derive(Debug)]
@@ -90,31 +90,31 @@ impl OpenAiResponses {
                 Role::User => items.push(json!({"type": "message", "role": "user", "content": user_content(message)})),
                 Role::Tool => items.push(json!({
                     "type": "function_call_output",
-                    "call_id": id(message.tool_call_id.as_deref().unwrap_or_default()),
+                    "call_id": call_id(message.tool_call_id.as_deref().unwrap_or_default()),
                     "output": output(message),
                 })),
-                Role::Assistant => self.answer(message, &mut items),
+                Role::Assistant => self.assistant_items(message, &mut items),
             }
         }
         items
     }
 
-    fn answer(&self, message: &Message, items: &mut Vec<Value>) {
+    fn assistant_items(&self, message: &Message, items: &mut Vec<Value>) {
         for piece in pieces(message, Wire::OpenAiResponses, &self.settings.model) {
             match piece {
                 SentPiece::Raw(item) => items.push(item.clone()),
                 SentPiece::Text("", _) => {}
-                SentPiece::Text(text, with) => {
+                SentPiece::Text(text, extra) => {
                     let content = json!([{"type": "output_text", "text": text}]);
                     let mut item = json!({"type": "message", "role": "assistant", "content": content});
-                    if let Some(phase) = with.and_then(|with| with.get(PHASE)) {
+                    if let Some(phase) = extra.and_then(|extra| extra.get(PHASE)) {
                         item[PHASE] = phase.clone();
                     }
                     items.push(item);
                 }
                 SentPiece::Call(call, _) => items.push(json!({
                     "type": "function_call",
-                    "call_id": id(&call.id),
+                    "call_id": call_id(&call.id),
                     "name": call.name,
                     "arguments": body::arguments_text(call),
                 })),
@@ -123,7 +123,8 @@ impl OpenAiResponses {
     }
 }
 
-fn id(id: &str) -> Cow<'_, str> {
+/// Returns an id of a call that the provider accepts.
+fn call_id(id: &str) -> Cow<'_, str> {
     body::fitting_id(id, |id| (1..=LONGEST_ID).contains(&id.len()), 24)
 }
 
@@ -136,7 +137,7 @@ fn user_content(message: &Message) -> Vec<Value> {
 fn output(message: &Message) -> Value {
     let parts: Vec<Value> = message.parts.iter().map(|part| part_of(&body::media(part))).collect();
     if parts.iter().all(|part| part["type"] == "input_text") {
-        return body::result_in_words(message).into();
+        return body::result_as_text(message).into();
     }
     let text = body::result_text(message);
     let text = (!text.is_empty()).then(|| text_part(&text));
@@ -156,7 +157,7 @@ fn part_of(media: &Media<'_>) -> Value {
             let name = uri.rsplit('/').next().unwrap_or(uri);
             json!({"type": "input_file", "filename": name, "file_data": format!("data:{kind};base64,{data}")})
         }
-        other => text_part(&body::in_words(other)),
+        other => text_part(&body::media_as_text(other)),
     }
 }
 
@@ -206,7 +207,7 @@ struct Decoder {
     ended: bool,
 }
 
-/// An item that may grow.
+/// An item whose content is still arriving.
 struct OpenItem {
     /// The index of the item; a few servers send only its id.
     index: Option<u64>,
@@ -231,13 +232,13 @@ impl Decode for Decoder {
         match event.kind.as_str() {
             "response.output_item.added" => {
                 let item = event.item.take().unwrap_or_default();
-                self.begin(&event, &item, deltas)?;
+                self.begin_item(&event, &item, deltas)?;
             }
-            "response.output_item.done" => self.done(&event, deltas)?,
-            "response.output_text.delta" => self.text(&event, deltas)?,
+            "response.output_item.done" => self.item_done(&event, deltas)?,
+            "response.output_text.delta" => self.append_text(&event, deltas)?,
             "response.refusal.delta" => {
                 self.refused = true;
-                self.text(&event, deltas)?;
+                self.append_text(&event, deltas)?;
             }
             "response.function_call_arguments.delta" => {
                 if let Some(at) = self.find(&event, Kind::Call) {
@@ -246,7 +247,7 @@ impl Decode for Decoder {
             }
             "response.function_call_arguments.done" => {
                 if let Some(at) = self.find(&event, Kind::Call) {
-                    self.draft.whole_arguments_at(at, event.arguments.as_deref().unwrap_or_default(), deltas);
+                    self.draft.complete_arguments_at(at, event.arguments.as_deref().unwrap_or_default(), deltas);
                 }
             }
             "response.reasoning_summary_text.delta" | "response.reasoning_text.delta" => {
@@ -256,7 +257,7 @@ impl Decode for Decoder {
                 deltas.push_back(Delta::Thinking("\n\n".to_owned()));
             }
             "response.completed" | "response.incomplete" | "response.failed" => {
-                self.over(event.response.take().unwrap_or_default(), deltas)?;
+                self.response_done(event.response.take().unwrap_or_default(), deltas)?;
                 return Ok(Progress::End);
             }
             _ => {}
@@ -268,7 +269,7 @@ impl Decode for Decoder {
         if !answer.get("output").is_some_and(Value::is_array) {
             return Err(DecodeError::unreadable("it has no `output`"));
         }
-        self.over(answer, deltas)
+        self.response_done(answer, deltas)
     }
 
     fn end(mut self: Box<Self>) -> Result<Draft, DecodeError> {
@@ -294,23 +295,23 @@ fn text_of<'a>(value: &'a Value, name: &str) -> &'a str {
 
 impl Decoder {
     fn find(&self, event: &Event, kind: Kind) -> Option<PieceIndex> {
-        let is_it = |open: &&OpenItem| {
+        let matches = |open: &&OpenItem| {
             open.kind == kind
                 && match (event.output_index, open.index) {
-                    (Some(index), Some(of)) => index == of,
+                    (Some(wanted), Some(index)) => wanted == index,
                     _ => event.item_id.is_some() && event.item_id == open.id,
                 }
         };
-        self.open.iter().rev().find(is_it).map(|open| open.at)
+        self.open.iter().rev().find(matches).map(|open| open.at)
     }
 
-    fn begin(&mut self, event: &Event, item: &Value, deltas: &mut Deltas) -> Result<PieceIndex, DecodeError> {
+    fn begin_item(&mut self, event: &Event, item: &Value, deltas: &mut Deltas) -> Result<PieceIndex, DecodeError> {
         let (at, kind) = match text_of(item, "type") {
             "message" => (self.draft.begin_text()?, Kind::Text),
             "function_call" => {
                 (self.draft.begin_call(text_of(item, "call_id"), text_of(item, "name"), deltas)?, Kind::Call)
             }
-            // Content of an unfinished item is not used before it is done.
+            // Other items are stored only once they are complete.
             _ => (self.draft.raw(Value::Null)?, Kind::Raw),
         };
         let id = item.get("id").and_then(Value::as_str).map(ToOwned::to_owned).or_else(|| event.item_id.clone());
@@ -318,7 +319,7 @@ impl Decoder {
         Ok(at)
     }
 
-    fn text(&mut self, event: &Event, deltas: &mut Deltas) -> Result<(), DecodeError> {
+    fn append_text(&mut self, event: &Event, deltas: &mut Deltas) -> Result<(), DecodeError> {
         match self.find(event, Kind::Text) {
             Some(at) => self.draft.text_at(at, event.delta(), deltas),
             None => self.draft.text(event.delta(), deltas)?,
@@ -326,25 +327,25 @@ impl Decoder {
         Ok(())
     }
 
-    fn done(&mut self, event: &Event, deltas: &mut Deltas) -> Result<(), DecodeError> {
+    fn item_done(&mut self, event: &Event, deltas: &mut Deltas) -> Result<(), DecodeError> {
         let item = event.item.clone().unwrap_or_default();
         let kind = match text_of(&item, "type") {
             "message" => Kind::Text,
             "function_call" => Kind::Call,
             _ => Kind::Raw,
         };
-        let by_id =
-            Event { item_id: item.get("id").and_then(Value::as_str).map(ToOwned::to_owned), ..Event::at(event) };
+        let item_id = item.get("id").and_then(Value::as_str).map(ToOwned::to_owned);
+        let by_id = Event { item_id, ..Event::at_index_of(event) };
         let at = match self.find(&by_id, kind) {
             Some(at) => at,
-            None => self.begin(&by_id, &item, deltas)?,
+            None => self.begin_item(&by_id, &item, deltas)?,
         };
-        self.fill(at, kind, item, deltas);
+        self.fill_in(at, kind, item, deltas);
         Ok(())
     }
 
-    /// Adds the parts of a finished item that its pieces did not bring.
-    fn fill(&mut self, at: PieceIndex, kind: Kind, item: Value, deltas: &mut Deltas) {
+    /// Takes from a finished item what its deltas did not contain.
+    fn fill_in(&mut self, at: PieceIndex, kind: Kind, item: Value, deltas: &mut Deltas) {
         match kind {
             Kind::Text => {
                 if self.draft.is_blank(at) {
@@ -354,29 +355,29 @@ impl Decoder {
                         self.draft.text_at(at, text_of(part, "refusal"), deltas);
                     }
                 }
-                if let Some((phase, with)) =
-                    item.get(PHASE).filter(|phase| phase.is_string()).zip(self.draft.with_at(at))
+                if let Some((phase, extra)) =
+                    item.get(PHASE).filter(|phase| phase.is_string()).zip(self.draft.extra_at(at))
                 {
-                    with.insert(PHASE.into(), phase.clone());
+                    extra.insert(PHASE.into(), phase.clone());
                 }
             }
             Kind::Call => {
                 self.draft.name_at(at, text_of(&item, "name"), deltas);
-                self.draft.whole_arguments_at(at, text_of(&item, "arguments"), deltas);
+                self.draft.complete_arguments_at(at, text_of(&item, "arguments"), deltas);
             }
             Kind::Raw => {
                 // Unencrypted reasoning is only a reference to an item that the provider did not store.
-                let is_lost = text_of(&item, "type") == "reasoning"
+                let is_unusable = text_of(&item, "type") == "reasoning"
                     && !item.get("encrypted_content").is_some_and(Value::is_string);
-                if let Some(raw) = self.draft.raw_at(at).filter(|_| !is_lost) {
+                if let Some(raw) = self.draft.raw_at(at).filter(|_| !is_unusable) {
                     *raw = item;
                 }
             }
         }
     }
 
-    /// Reads the whole response: at the end of a stream, or if it is not streamed.
-    fn over(&mut self, mut response: Value, deltas: &mut Deltas) -> Result<(), DecodeError> {
+    /// Reads the complete response: the last event of a stream, or an answer that was not streamed.
+    fn response_done(&mut self, mut response: Value, deltas: &mut Deltas) -> Result<(), DecodeError> {
         if let Some(error) =
             response.get("error").filter(|error| error.is_object()).and_then(|_| ErrorBody::read(&response))
         {
@@ -386,9 +387,9 @@ impl Decoder {
             && let Some(Value::Array(items)) = response.get_mut("output").map(Value::take)
         {
             for item in items {
-                self.thought(&item, deltas);
-                let event = Event::of(item);
-                self.done(&event, deltas)?;
+                self.stream_thinking(&item, deltas);
+                let event = Event::for_item(item);
+                self.item_done(&event, deltas)?;
             }
         }
         let reason = response.pointer("/incomplete_details/reason").and_then(Value::as_str);
@@ -404,16 +405,16 @@ impl Decoder {
         if let Some(WireUsage {
             input_tokens,
             output_tokens,
-            input_tokens_details: read,
-            output_tokens_details: made,
+            input_tokens_details: input,
+            output_tokens_details: output,
         }) = usage
         {
             let usage = &mut self.draft.usage;
             (usage.input, usage.output) = (input_tokens, output_tokens);
-            let read = read.unwrap_or_default();
-            usage.cached_read = read.cached_tokens.unwrap_or_default();
-            usage.cache_write = read.cache_write_tokens.unwrap_or_default();
-            usage.reasoning = made.and_then(|made| made.reasoning_tokens).unwrap_or_default();
+            let input = input.unwrap_or_default();
+            usage.cached_read = input.cached_tokens.unwrap_or_default();
+            usage.cache_write = input.cache_write_tokens.unwrap_or_default();
+            usage.reasoning = output.and_then(|output| output.reasoning_tokens).unwrap_or_default();
             deltas.push_back(Delta::Usage(*usage));
         }
         self.ended = true;
@@ -421,7 +422,7 @@ impl Decoder {
     }
 
     /// Streams the thinking of a finished item.
-    fn thought(&self, item: &Value, deltas: &mut Deltas) {
+    fn stream_thinking(&self, item: &Value, deltas: &mut Deltas) {
         let parts = item.get("summary").and_then(Value::as_array).into_iter().flatten();
         let texts: Vec<_> = parts.map(|part| text_of(part, "text")).filter(|text| !text.is_empty()).collect();
         if text_of(item, "type") == "reasoning" && !texts.is_empty() {
@@ -431,13 +432,13 @@ impl Decoder {
 }
 
 impl Event {
-    /// Creates an event for a finished item that arrived without one.
-    fn of(item: Value) -> Self {
+    /// Creates the event for a finished item that arrived without an event.
+    fn for_item(item: Value) -> Self {
         Self { item: Some(item), ..Self::blank() }
     }
 
-    /// Creates an event for the same item.
-    fn at(other: &Self) -> Self {
+    /// Creates an event for the item at the index of another event.
+    fn at_index_of(other: &Self) -> Self {
         Self { output_index: other.output_index, ..Self::blank() }
     }
 

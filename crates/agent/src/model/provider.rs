@@ -92,14 +92,14 @@ pub(super) struct Dialect {
 
 /// Returns the dialect of a provider; the usual one for an unknown provider.
 pub(super) fn dialect(provider: &str) -> Dialect {
-    let usual = Dialect { max_tokens: "max_tokens", echoes_reasoning: true, stream_usage: true, short_ids: false };
+    let default = Dialect { max_tokens: "max_tokens", echoes_reasoning: true, stream_usage: true, short_ids: false };
     match provider {
-        "openai" => Dialect { max_tokens: "max_completion_tokens", ..usual },
+        "openai" => Dialect { max_tokens: "max_completion_tokens", ..default },
         // Refuses `reasoning_content` (422), and reports usage without being asked.
-        "mistral" => Dialect { echoes_reasoning: false, stream_usage: false, short_ids: true, ..usual },
+        "mistral" => Dialect { echoes_reasoning: false, stream_usage: false, short_ids: true, ..default },
         // Refuses members of a message that it does not know.
-        "groq" => Dialect { echoes_reasoning: false, ..usual },
-        _ => usual,
+        "groq" => Dialect { echoes_reasoning: false, ..default },
+        _ => default,
     }
 }
 
@@ -153,7 +153,7 @@ impl FromStr for Selector {
             return Err(BadSelector::UnknownProvider { given });
         }
         let model = match (model, known.and_then(|known| known.default_model)) {
-            ("", Some(usual)) => usual,
+            ("", Some(default)) => default,
             ("", None) => return Err(BadSelector::NoModel { provider: provider.to_owned() }),
             (model, _) => model,
         };

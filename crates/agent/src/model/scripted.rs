@@ -28,7 +28,7 @@ pub struct Scripted {
     name: String,
     wire: Wire,
     context_tokens: Option<u64>,
-    played: Mutex<ScriptState>,
+    state: Mutex<ScriptState>,
 }
 
 /// The rest of the script, and the recorded requests.
@@ -71,7 +71,7 @@ pub struct BadScript {
 /// An answer in a written script.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Written {
+struct WrittenAnswer {
     #[serde(default)]
     text: String,
     /// Its thinking, which is only streamed.
@@ -107,16 +107,16 @@ impl Scripted {
     /// Creates a model with an empty script, called `mock/script`.
     #[must_use]
     pub fn new() -> Self {
-        Self { name: "mock/script".into(), wire: Wire::OpenAiChat, context_tokens: None, played: Mutex::default() }
+        Self { name: "mock/script".into(), wire: Wire::OpenAiChat, context_tokens: None, state: Mutex::default() }
     }
 
     /// Reads a script: a JSON list of answers, each with `text`, `thinking`, `tool_calls` (`name` and `input`) and
     /// `usage`, all of them optional.
     ///
     /// # Errors
-    /// [`BadScript`] if the text is no such list.
+    /// [`BadScript`] if the text is not such a list.
     pub fn from_json(script: &str) -> Result<Self, BadScript> {
-        let written: Vec<Written> = serde_json::from_str(script).map_err(|source| BadScript { source })?;
+        let written: Vec<WrittenAnswer> = serde_json::from_str(script).map_err(|source| BadScript { source })?;
         Ok(written.into_iter().fold(Self::new(), |model, answer| {
             let calls =
                 answer.tool_calls.into_iter().map(|call| ToolCallData::new("", call.name, call.input)).collect();
@@ -178,36 +178,36 @@ impl Scripted {
     /// Records its requests, for [`requests`](Self::requests).
     #[must_use]
     pub fn recording(mut self) -> Self {
-        self.played.get_mut().requests = Some(Vec::new());
+        self.state.get_mut().requests = Some(Vec::new());
         self
     }
 
     /// Returns the requests since [`recording`](Self::recording) was called; empty if it was not.
     #[must_use]
     pub fn requests(&self) -> Vec<RecordedRequest> {
-        self.played.lock().requests.clone().unwrap_or_default()
+        self.state.lock().requests.clone().unwrap_or_default()
     }
 
     fn step(mut self, step: Step) -> Self {
-        self.played.get_mut().script.push_back(step);
+        self.state.get_mut().script.push_back(step);
         self
     }
 
     /// Takes the next step of the script, and gives ids to its calls.
     fn next(&self, request: &Request<'_>) -> Result<Step, ModelError> {
         let step = {
-            let mut played = self.played.lock();
-            if let Some(requests) = &mut played.requests {
+            let mut state = self.state.lock();
+            if let Some(requests) = &mut state.requests {
                 requests.push(RecordedRequest {
                     messages: request.messages.to_vec(),
                     tools: request.tools.cloned(),
                     system: request.system.map(ToOwned::to_owned),
                 });
             }
-            played.script.pop_front()
+            state.script.pop_front()
         };
-        let over = || self.error(ModelErrorKind::Settings { why: "the script has no further answer".into() });
-        let mut step = step.ok_or_else(over)?;
+        let exhausted = || self.error(ModelErrorKind::Settings { why: "the script has no further answer".into() });
+        let mut step = step.ok_or_else(exhausted)?;
         if let Step::Reply(_, reply) = &mut step {
             let calls = reply.message.tool_calls.iter_mut().flatten();
             for (number, call) in calls.enumerate().filter(|(_, call)| call.id.is_empty()) {
@@ -285,7 +285,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_written_script_is_played_and_then_over() {
+    fn a_script_in_json_is_played_once() {
         let model = Scripted::from_json(
             r#"[{"tool_calls": [{"name": "a"}, {"name": "b", "input": {"x": 1}}], "usage": {"input": 7}}, {"text": "two words"}]"#,
         );
@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_can_break_in_its_middle() {
+    fn an_answer_can_break_off() {
         let broken = ModelErrorKind::Cut { why: "as scripted".into() };
         let model = Scripted::new().say_and_fail("half an", broken.clone());
         let deltas: Vec<_> = block_on(model.stream(Request::new(&[])).collect());

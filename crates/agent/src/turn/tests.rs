@@ -24,7 +24,7 @@ fn text(text: &str) -> ToolResult {
 }
 
 /// The messages, in short.
-fn said(turn: &Turn) -> Vec<String> {
+fn texts_of(turn: &Turn) -> Vec<String> {
     let short = |message: &Message| match (&message.tool_call_id, message.calls()) {
         (Some(id), _) => format!("{id}{}: {}", if message.is_error { "!" } else { "" }, message.content),
         (None, []) => message.content.clone(),
@@ -57,7 +57,7 @@ fn an_answer_without_calls_ends_the_turn() {
         assert_eq!(turn.next(), Next::CallModel);
         turn.model_answered(Reply { stop, ..says("done") });
         assert_eq!(turn.next(), Next::Done(&end));
-        assert_eq!(said(&turn), ["do it", "done"]);
+        assert_eq!(texts_of(&turn), ["do it", "done"]);
     }
 }
 
@@ -68,12 +68,12 @@ fn results_are_appended_in_the_order_of_the_calls() {
     for id in ["c", "a", "nobody", "a"] {
         turn.tool_finished(id, text(id));
     }
-    assert_eq!(said(&turn), ["do it", "a+b+c"]);
+    assert_eq!(texts_of(&turn), ["do it", "a+b+c"]);
     let Next::CallTools(pending) = turn.next() else { panic!("{turn:?}") };
     let open: Vec<_> = pending.iter().filter(|open| open.result.is_none()).map(|open| &*open.call.id).collect();
     assert_eq!(open, ["b"]);
     turn.tool_finished("b", ToolResult::error("no"));
-    assert_eq!(said(&turn), ["do it", "a+b+c", "a: a", "b!: no", "c: c"]);
+    assert_eq!(texts_of(&turn), ["do it", "a+b+c", "a: a", "b!: no", "c: c"]);
     assert_eq!(turn.next(), Next::CallModel);
 }
 
@@ -82,10 +82,10 @@ fn a_call_without_readable_arguments_is_answered_and_not_made() {
     let mut turn = Turn::new(user(), Limits::default());
     turn.model_answered(wants(vec![ToolCallData::from_text("a", "x", r#"{"path": "#), call("b", "x", "1")]));
     let Next::CallTools(pending) = turn.next() else { panic!("{turn:?}") };
-    assert!(pending[0].result.as_ref().is_some_and(|said| said.is_error));
+    assert!(pending[0].result.as_ref().is_some_and(|result| result.is_error));
     assert!(pending[1].result.is_none());
     turn.tool_finished("b", text("1"));
-    assert!(said(&turn)[2].starts_with("a!: the call was not made"), "{:?}", said(&turn));
+    assert!(texts_of(&turn)[2].starts_with("a!: the call was not made"), "{:?}", texts_of(&turn));
 }
 
 #[test]
@@ -158,16 +158,16 @@ fn a_cancelled_turn_leaves_a_history_to_go_on_with() {
     turn.model_answered(wants(vec![call("a", "x", "1"), call("b", "x", "2")]));
     turn.tool_finished("b", text("2"));
     turn.cancel("");
-    assert_eq!(said(&turn), ["do it", "a+b", &format!("a!: {CANCELLED}"), "b: 2"]);
+    assert_eq!(texts_of(&turn), ["do it", "a+b", &format!("a!: {CANCELLED}"), "b: 2"]);
     assert_eq!(turn.next(), Next::Done(&End::Cancelled));
     let mut turn = Turn::new(user(), Limits::default());
     turn.cancel("I was about to");
-    assert_eq!(said(&turn), ["do it", "I was about to"]);
+    assert_eq!(texts_of(&turn), ["do it", "I was about to"]);
     // What is over stays as it ended.
     let mut turn = Turn::new(user(), Limits::default());
     turn.model_answered(says("done"));
     turn.cancel("more");
-    assert_eq!((turn.next(), said(&turn).len()), (Next::Done(&End::Answered), 2));
+    assert_eq!((turn.next(), texts_of(&turn).len()), (Next::Done(&End::Answered), 2));
 }
 
 #[test]
@@ -179,7 +179,7 @@ fn a_turn_that_was_killed_between_calls_tells_the_model_so_and_makes_none_again(
     let stored = serde_json::to_string(turn.messages()).unwrap();
     let resumed =
         Turn::resume(serde_json::from_str(&stored).unwrap(), serde_json::from_str(&state).unwrap(), Limits::default());
-    assert_eq!(said(&resumed), ["do it", "a+b", &format!("a!: {INTERRUPTED}"), "b: 2"]);
+    assert_eq!(texts_of(&resumed), ["do it", "a+b", &format!("a!: {INTERRUPTED}"), "b: 2"]);
     assert_eq!(resumed.next(), Next::CallModel);
 }
 
@@ -192,7 +192,7 @@ fn calls_that_an_earlier_program_left_open_are_closed_before_anything_else() {
         Message::new(Role::User, "go on"),
     ];
     let turn = Turn::new(messages, Limits::default());
-    assert_eq!(said(&turn), ["do it", "a+b", "b: 2", &format!("a!: {INTERRUPTED}"), "go on"]);
+    assert_eq!(texts_of(&turn), ["do it", "a+b", "b: 2", &format!("a!: {INTERRUPTED}"), "go on"]);
 }
 
 #[test]
@@ -205,7 +205,7 @@ fn a_stored_turn_has_no_secrets_and_the_running_turn_keeps_them() {
     assert!(!stored.contains("canary") && stored.contains("*** 1") && stored.contains("it says ***"), "{stored}");
     assert!(format!("{:?}", turn.state()).contains("canary"));
     let resumed = Turn::resume(turn.messages().to_vec(), serde_json::from_str(&stored).unwrap(), Limits::default());
-    assert_eq!(said(&resumed)[2..], [format!("a!: {INTERRUPTED}"), "b: it says ***".to_owned()]);
+    assert_eq!(texts_of(&resumed)[2..], [format!("a!: {INTERRUPTED}"), "b: it says ***".to_owned()]);
 }
 
 #[test]
@@ -222,7 +222,7 @@ fn known_costs_are_added_up_and_unknown_ones_left_out() {
 }
 
 #[test]
-fn counts_that_cannot_be_reach_a_limit_and_are_no_panic() {
+fn impossible_counts_reach_a_limit_and_do_not_panic() {
     let endless = Usage { input: u64::MAX, output: u64::MAX, ..Usage::default() };
     let mut turn = Turn::new(user(), Limits { tokens: Some(u64::MAX), rounds: u32::MAX, ..Limits::default() });
     round(&mut turn, endless, Some(f64::INFINITY));
@@ -245,7 +245,7 @@ fn an_unexpected_event_changes_nothing() {
     turn.tool_finished("a", text("first"));
     turn.tool_finished("a", text("second"));
     turn.tool_finished("b", text("2"));
-    assert_eq!(said(&turn), ["do it", "a+b", "a: first", "b: 2"]);
+    assert_eq!(texts_of(&turn), ["do it", "a+b", "a: first", "b: 2"]);
     // The question is open: the model is not asked.
     turn.model_answered(says("uninvited"));
     assert_eq!((turn.next(), turn.messages().len()), (Next::Ask(&Question::GoOn(End::RoundLimit)), 4));

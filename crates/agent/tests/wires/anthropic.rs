@@ -227,7 +227,7 @@ async fn thinking_text_and_parallel_calls_are_streamed_and_stored_in_order() {
 }
 
 #[tokio::test]
-async fn counts_that_cannot_be_are_no_end_of_the_answer() {
+async fn impossible_counts_do_not_end_the_answer() {
     let mut events = THINKING;
     events[0] = r#"{"type":"message_start","message":{"id":"msg_1","type":"message","role":"assistant","content":[],"usage":{"input_tokens":10,"cache_read_input_tokens":18446744073709551615,"cache_creation_input_tokens":5,"output_tokens":1}}}"#;
     let (_server, model) = scripted("custom", WIRE, [Answer::events(events)]).await;

@@ -228,7 +228,7 @@ async fn an_html_page_instead_of_an_answer_is_reported_as_one() {
         let error =
             outcome(wire, Answer::new(200, "text/html; charset=utf-8", "<!doctype html><title>Welcome</title>")).await;
         insta::allow_duplicates! {
-            insta::assert_snapshot!(error, @"anthropic/some-model: the answer is not one of a model: it is an HTML page; is the base URL right?");
+            insta::assert_snapshot!(error, @"anthropic/some-model: the answer does not come from a model: it is an HTML page; check the base URL");
         }
         let error = outcome(wire, Answer::new(200, "application/json", "<html>")).await;
         assert!(error.to_string().contains("it is an HTML page"), "{error}");
@@ -277,7 +277,7 @@ async fn a_stream_that_breaks_is_never_taken_for_an_answer() {
         assert_eq!(error.code(), "MODEL_UNREADABLE", "{error}");
         let overloaded = r#"{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}"#;
         let error = error_after_text(wire, Answer::events([first_event(wire), overloaded]), |_| {}).await;
-        assert_eq!(error.to_string(), "custom/some-model: the provider broke the answer off: Overloaded");
+        assert_eq!(error.to_string(), "custom/some-model: the provider cut the answer off: Overloaded");
         assert!(matches!(error.kind, ModelErrorKind::BrokenOff { code: Some(code), .. } if code == "overloaded_error"));
     }
 }

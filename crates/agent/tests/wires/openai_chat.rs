@@ -280,7 +280,7 @@ async fn two_calls_with_the_same_id_get_different_ids() {
 }
 
 #[tokio::test]
-async fn arguments_that_are_no_object_are_stored_as_text() {
+async fn arguments_that_are_not_an_object_are_stored_as_text() {
     for (arguments, raw) in [
         (r#"{\"city\": \"Be"#, Some(r#"{"city": "Be"#)),
         ("[1]", Some("[1]")),

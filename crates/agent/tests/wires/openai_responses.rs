@@ -290,12 +290,12 @@ async fn answers_that_are_incomplete_say_why() {
 async fn a_response_that_failed_is_an_error() {
     let failed = json!({"status": "failed", "error": {"code": "server_error", "message": "Try later"}, "output": []});
     let event = json!({"type": "response.failed", "response": failed}).to_string();
-    let said = r#"{"type":"error","code":"server_error","message":"Try later","param":null}"#;
+    let plain_event = r#"{"type":"error","code":"server_error","message":"Try later","param":null}"#;
     let messages = [Message::new(Role::User, "hello")];
-    for answer in [Answer::events([event.as_str()]), Answer::events([said]), Answer::json(200, &failed)] {
+    for answer in [Answer::events([event.as_str()]), Answer::events([plain_event]), Answer::json(200, &failed)] {
         let (_server, model) = scripted("custom", WIRE, [answer]).await;
         let (deltas, reply) = streamed(&*model, Request::new(&messages)).await;
         assert_eq!(deltas, Vec::<Delta>::new());
-        assert_eq!(reply.unwrap_err().to_string(), "custom/some-model: the provider broke the answer off: Try later");
+        assert_eq!(reply.unwrap_err().to_string(), "custom/some-model: the provider cut the answer off: Try later");
     }
 }

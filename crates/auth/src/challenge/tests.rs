@@ -3,10 +3,10 @@ use super::*;
 #[test]
 fn the_header_that_names_metadata_leads() {
     let values = ["Basic realm=x", "Bearer", "Bearer resource_metadata=\"https://h/m\""].map(str::to_owned);
-    assert_eq!(leading(&values), Some(values[2].as_str()));
-    assert_eq!(leading(&values[..2]), Some("Bearer"));
-    assert_eq!(leading(&values[..1]), Some("Basic realm=x"));
-    assert_eq!(leading(&[]), None);
+    assert_eq!(primary(&values), Some(values[2].as_str()));
+    assert_eq!(primary(&values[..2]), Some("Bearer"));
+    assert_eq!(primary(&values[..1]), Some("Basic realm=x"));
+    assert_eq!(primary(&[]), None);
 }
 
 #[test]
@@ -32,7 +32,7 @@ fn the_scheme_of_a_challenge_is_read_in_any_case_and_odd_values_are_none() {
         // Metadata leads, whatever the scheme.
         (&["Bearer", "DPoP resource_metadata=\"https://h/m\""], Some("DPoP resource_metadata=\"https://h/m\"")),
     ] {
-        assert_eq!(leading(&all(values)), lead, "{values:?}");
+        assert_eq!(primary(&all(values)), lead, "{values:?}");
     }
 }
 

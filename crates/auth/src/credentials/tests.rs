@@ -47,14 +47,14 @@ fn credentials(key: bool, secret: Option<&str>, tokens: Option<Tokens>) -> Crede
             registered: true,
         },
         tokens,
-        asked: vec!["a".into()],
+        requested: vec!["a".into()],
         key: key.then(|| ProofKey::generate().unwrap()),
         metadata: serde_json::from_value(metadata).unwrap(),
     }
 }
 
 #[test]
-fn stored_credentials_are_read_back_and_damaged_ones_are_no_sign_in() {
+fn stored_credentials_are_read_back_and_damaged_ones_count_as_signed_out() {
     let refresh = Tokens { refresh: Some("r".into()), scopes: vec!["s".into()], ..tokens(60) };
     for kept in [credentials(true, Some("cs"), Some(refresh)), credentials(false, None, None)] {
         let bytes = kept.to_bytes();
@@ -141,7 +141,7 @@ fn an_answer_is_read_with_all_that_servers_write_into_it() {
         serde_json::json!({"access_token": 7}),
     ] {
         let error = Tokens::in_answer(&none, &[], false).err().unwrap();
-        assert_eq!(error.to_string(), "the authorization server gave no token: its answer holds none");
+        assert_eq!(error.to_string(), "the authorization server issued no token: its answer contains none");
     }
 }
 

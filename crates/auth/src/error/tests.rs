@@ -51,7 +51,7 @@ fn an_error_repeats_the_server_s_reason_only_if_there_is_one() {
     assert_eq!(refused("").to_string(), "the authorization server refused: access_denied");
     assert_eq!(refused("no").to_string(), "the authorization server refused: access_denied, no");
     let late = AuthError::from(BrowserError::TimedOut { after: Duration::from_secs(300) });
-    assert_eq!(late.to_string(), "the browser did not come back within 5 minutes");
+    assert_eq!(late.to_string(), "the browser did not return within 5 minutes");
 }
 
 #[test]
@@ -59,9 +59,9 @@ fn untrusted_text_in_an_error_is_one_short_safe_line_without_sent_secrets() {
     assert_eq!(quote("  a\u{1b}[31m\r\nb "), "a\\u{1b}[31m\\r\\nb");
     assert!(quote(&"x".repeat(10_000)).len() < QUOTE_BYTES + 10);
     let secrets = ["sec-ret", "assertion.with.dots", "abc"];
-    let said = "bad sec-ret and sec-ret, assertion.with.dots; abc";
+    let reason = "bad sec-ret and sec-ret, assertion.with.dots; abc";
     // What is shorter than four letters is in too many words.
-    assert_eq!(quote_without(said, &secrets), "bad *** and ***, ***; abc");
+    assert_eq!(quote_without(reason, &secrets), "bad *** and ***, ***; abc");
     // It is hidden before the text is cut, or its beginning would be left.
     let long = format!("{}sec-ret", "x".repeat(QUOTE_BYTES - 4));
     assert!(!quote_without(&long, &secrets).contains("sec"), "{}", quote_without(&long, &secrets));

@@ -26,7 +26,7 @@ fn an_assertion_has_issuer_audience_and_expiry_and_is_signed() {
         (&claims["iss"], &claims["sub"], &claims["aud"]),
         (&json!("me"), &json!("me"), &json!("https://as.example"))
     );
-    assert_eq!(claims["exp"].as_u64().unwrap() - claims["iat"].as_u64().unwrap(), LIFE);
+    assert_eq!(claims["exp"].as_u64().unwrap() - claims["iat"].as_u64().unwrap(), ASSERTION_SECONDS);
     let (message, signature) = token.rsplit_once('.').unwrap();
     let public = ParsedPublicKey::new(&ECDSA_P256_SHA256_FIXED, pair.public_key().as_ref()).unwrap();
     public.verify_sig(message.as_bytes(), &URL_SAFE_NO_PAD.decode(signature).unwrap()).unwrap();
@@ -101,7 +101,7 @@ fn a_key_is_read_with_the_line_ends_and_the_comments_of_the_file_that_it_is_in()
 }
 
 #[test]
-fn an_unusable_key_and_a_text_that_is_no_key_have_different_errors() {
+fn an_unusable_key_and_a_text_that_is_not_a_key_have_different_errors() {
     let pair = EcdsaKeyPair::generate(&ECDSA_P256_SHA256_FIXED_SIGNING).unwrap();
     let der = pair.to_pkcs8v1().unwrap();
     let why = |written: &str| SigningKey::from_pem(written).err().unwrap().to_string();
@@ -114,7 +114,7 @@ fn an_unusable_key_and_a_text_that_is_no_key_have_different_errors() {
     let other = pem("PRIVATE KEY", secp256k1.to_pkcs8v1().unwrap().as_ref());
     assert!(why(&other).contains("P-256, P-384, Ed25519 or RSA with 2048 bits or more"), "{}", why(&other));
     let cut = pem("PRIVATE KEY", &der.as_ref()[..40]);
-    assert!(why(&cut).contains("is of no kind that is known here"), "{}", why(&cut));
+    assert!(why(&cut).contains("is of an unsupported kind"), "{}", why(&cut));
 }
 
 #[test]

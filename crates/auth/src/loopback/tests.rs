@@ -72,7 +72,7 @@ async fn of_all_that_a_request_can_be_only_the_answer_of_the_sign_in_is_taken() 
         &["Host: 127.0.0.1:1"],
         &[&format!("Host: localhost:{}", here.port)],
         &[&format!("Host: evil.example:{}", here.port)],
-        // The first one counts: two are no request of a browser.
+        // The first `Host` counts: a browser never sends two.
         &["Host: evil.example", &host],
     ] {
         assert_eq!(target(good, headers), None, "{headers:?}");
@@ -152,7 +152,7 @@ async fn connections_that_say_nothing_give_up_their_places() {
     let here = Loopback::bind(0).await.unwrap();
     let port = here.port;
     let mut silent = Vec::new();
-    for _ in 0..CONNECTIONS {
+    for _ in 0..MAX_CONNECTIONS {
         silent.push(TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await.unwrap());
     }
     tokio::time::pause();

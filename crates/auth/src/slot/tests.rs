@@ -23,7 +23,7 @@ fn credentials(ends: Option<u64>, refresh: bool) -> Arc<Credentials> {
         resource: "https://h/mcp".into(),
         client: Client { id: "me".into(), secret: None, redirect_uri: String::new(), registered: false },
         tokens,
-        asked: Vec::new(),
+        requested: Vec::new(),
         key: None,
         metadata: serde_json::from_value(metadata).unwrap(),
     })
@@ -67,12 +67,12 @@ fn the_newest_nonce_counts() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_task_has_the_turn_until_its_last_copy_is_gone() {
+async fn one_task_has_the_permit_until_its_last_copy_is_gone() {
     let slot = slot();
-    let waits = || tokio::time::timeout(std::time::Duration::from_secs(1), slot.turn());
-    let turn = slot.turn().await;
-    let copy = turn.clone();
-    drop(turn);
+    let waits = || tokio::time::timeout(std::time::Duration::from_secs(1), slot.permit());
+    let permit = slot.permit().await;
+    let copy = permit.clone();
+    drop(permit);
     assert!(waits().await.is_err());
     drop(copy);
     assert!(waits().await.unwrap().is_some());

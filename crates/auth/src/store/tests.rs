@@ -54,7 +54,7 @@ async fn stored_credentials_are_listed_until_they_are_deleted() {
     let store = MemoryTokens::default();
     let (a, b) = (key("a"), key("b"));
     let lease = store.lease(&a, LONG).await.unwrap();
-    assert_eq!(store.keys().await.unwrap(), [], "a lease is no credentials");
+    assert_eq!(store.keys().await.unwrap(), [], "a lease does not count as credentials");
     lease.save(b"one".to_vec()).await.unwrap();
     lease.save(b"two".to_vec()).await.unwrap();
     lease.release().await;

@@ -53,7 +53,7 @@ async fn an_operation_sends_so_many_requests_and_no_more() {
     let (url, asked) = serves(answer("200 OK", "{}")).await;
     let wires = Wires::new(Egress::default());
     let wire = wires.to(&url).unwrap();
-    for _ in 0..REQUESTS {
+    for _ in 0..MAX_REQUESTS {
         assert_eq!(get(&wire, &url).await.unwrap().body(), b"{}");
         assert_eq!(wire.unanswered(), None);
     }
@@ -61,7 +61,7 @@ async fn an_operation_sends_so_many_requests_and_no_more() {
     assert_eq!(error, "it leads to more than 32 requests");
     assert_eq!(
         (wire.unanswered(), asked.lock().len()),
-        (Some(format!("{}: {error}", url.origin().ascii_serialization())), REQUESTS as usize)
+        (Some(format!("{}: {error}", url.origin().ascii_serialization())), MAX_REQUESTS as usize)
     );
     assert!(get(&wires.to(&url).unwrap(), &url).await.is_ok(), "another operation has its own");
 }

@@ -1,5 +1,5 @@
-//! The client: an embedding program, with a browser that follows the first redirect. The era is not configured: the
-//! host finds it out.
+//! The client: a program that embeds the host, with a browser that follows the first redirect. It configures no era:
+//! the host detects the era of each server.
 
 use std::{process::ExitCode, sync::Arc, time::Duration};
 
@@ -14,15 +14,15 @@ use url::Url;
 
 use crate::scenarios::{Scenario, asker};
 
-/// What the server of the suite is called here.
+/// The name of the suite's server in the host.
 pub(crate) const SERVER: &str = "conformance";
-/// What the suite wants to see where an authorization server understands such documents.
-const DOCUMENT: &str = "https://conformance-test.local/client-metadata.json";
+/// The client id that the suite expects where an authorization server reads client metadata documents.
+const METADATA_URL: &str = "https://conformance-test.local/client-metadata.json";
 
-/// Goes where the page sends it, without looking.
-struct Obedient;
+/// Follows the redirect of a page, without a user.
+struct RedirectingBrowser;
 
-impl Browser for Obedient {
+impl Browser for RedirectingBrowser {
     fn redirect_uri(&self) -> String {
         "http://localhost:3000/callback".to_owned()
     }
@@ -38,13 +38,13 @@ impl Browser for Obedient {
     }
 }
 
-#[expect(clippy::disallowed_methods, reason = "the suite says in the environment what it wants")]
+#[expect(clippy::disallowed_methods, reason = "the suite passes the scenario in variables")]
 fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok()
 }
 
-/// Plays the client if the suite has started this program.
-pub(crate) fn run_if_asked() -> Option<ExitCode> {
+/// Acts as the client if the suite has started this program.
+pub(crate) fn run_if_suite_started_us() -> Option<ExitCode> {
     let scenario = variable("MCP_CONFORMANCE_SCENARIO")?;
     let url = std::env::args().nth(1)?;
     let context = variable("MCP_CONFORMANCE_CONTEXT").and_then(|context| serde_json::from_str(&context).ok());
@@ -52,7 +52,7 @@ pub(crate) fn run_if_asked() -> Option<ExitCode> {
     let done = runtime.block_on(client(&scenario, &url, &context.unwrap_or_default()));
     Some(done.map_or_else(
         |why| {
-            tell(&why);
+            print_error(&why);
             ExitCode::FAILURE
         },
         |()| ExitCode::SUCCESS,
@@ -66,7 +66,7 @@ fn oauth(scenario: &str, context: &Value) -> OAuth {
     let known = OAuth {
         client_id: text("client_id"),
         client_secret: text("client_secret"),
-        client_metadata_url: Some(DOCUMENT.to_owned()),
+        client_metadata_url: Some(METADATA_URL.to_owned()),
         private_key: stored("private_key_pem"),
         ..OAuth::default()
     };
@@ -94,7 +94,7 @@ async fn client(scenario: &str, url: &str, context: &Value) -> Result<(), String
     if let Transport::Http(http) = &mut spec.transport {
         http.oauth = oauth(scenario, context);
     }
-    let sign_in = SignIn::builder(Arc::new(MemoryTokens::default())).browser(Arc::new(Obedient)).build();
+    let sign_in = SignIn::builder(Arc::new(MemoryTokens::default())).browser(Arc::new(RedirectingBrowser)).build();
     let host = Host::builder().authorizer(Arc::new(sign_in)).asker(asker());
     let host = host.client("toolrack-conformance", "1").build();
     let name = ServerName::new(SERVER).map_err(|error| error.to_string())?;
@@ -110,6 +110,6 @@ async fn client(scenario: &str, url: &str, context: &Value) -> Result<(), String
 }
 
 #[expect(clippy::print_stderr, reason = "the suite shows stderr of a client that fails")]
-fn tell(what: &str) {
-    eprintln!("{what}");
+fn print_error(message: &str) {
+    eprintln!("{message}");
 }

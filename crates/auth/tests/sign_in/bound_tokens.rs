@@ -12,8 +12,8 @@ use toolrack_testkit::authorization::{ASSERTION, AuthorizationFault, FakeAuthori
 
 use crate::stage::{Stage, echo, state};
 
-fn bound(wrong: impl IntoIterator<Item = AuthorizationFault>) -> Stage {
-    Stage::with(FakeAuthorization::start(wrong), OAuth { dpop: true, ..OAuth::default() })
+fn bound(faults: impl IntoIterator<Item = AuthorizationFault>) -> Stage {
+    Stage::with(FakeAuthorization::start(faults), OAuth { dpop: true, ..OAuth::default() })
 }
 
 fn signed_mcp_requests(stage: &Stage) -> Vec<RecordedRequest> {
@@ -21,7 +21,7 @@ fn signed_mcp_requests(stage: &Stage) -> Vec<RecordedRequest> {
         .server
         .requests()
         .into_iter()
-        .filter(|asked| asked.endpoint.ends_with("/mcp") && asked.proof.is_some())
+        .filter(|request| request.endpoint.ends_with("/mcp") && request.proof.is_some())
         .collect()
 }
 
@@ -33,11 +33,17 @@ async fn every_request_has_a_proof_of_its_own() {
     echo(&host).await.unwrap();
     echo(&host).await.unwrap();
     host.shutdown().await;
-    let asked = stage.server.requests();
-    let proofs: Vec<_> = asked.iter().filter_map(|asked| asked.proof.as_ref()).collect();
+    let requests = stage.server.requests();
+    let proofs: Vec<_> = requests.iter().filter_map(|requests| requests.proof.as_ref()).collect();
     assert_eq!(proofs.iter().collect::<BTreeSet<_>>().len(), proofs.len());
     assert!(proofs.len() >= 4, "for the code, the connection and two calls: {}", proofs.len());
-    assert!(signed_mcp_requests(&stage).iter().all(|asked| asked.authorization.as_ref().unwrap().starts_with("DPoP ")));
+    assert!(
+        signed_mcp_requests(&stage).iter().all(|requests| requests
+            .authorization
+            .as_ref()
+            .unwrap()
+            .starts_with("DPoP "))
+    );
     let counts = stage.server.counts();
     assert_eq!((counts.proofs as usize, counts.replayed), (proofs.len(), 0));
     // The code was bound to the key as well.
@@ -179,7 +185,9 @@ async fn a_server_whose_metadata_requires_bound_tokens_gets_them_without_a_setti
     host.shutdown().await;
     stage.login().await.unwrap();
     stage.outlives_a_token().await;
-    assert!(signed_mcp_requests(&stage).iter().all(|asked| asked.authorization.as_ref().unwrap().starts_with("DPoP ")));
+    assert!(
+        signed_mcp_requests(&stage).iter().all(|request| request.authorization.as_ref().unwrap().starts_with("DPoP "))
+    );
     assert_eq!((stage.server.counts().refreshes, stage.server.counts().authorizations), (1, 1));
 }
 

@@ -44,7 +44,7 @@ async fn a_server_that_lies_gets_no_code_and_no_token() {
 async fn the_error_for_metadata_of_another_resource_names_both() {
     let stage = Stage::of(FakeAuthorization::start([AuthorizationFault::resource("https://other.example/mcp")]));
     let error = stage.login().await.unwrap_err().to_string();
-    let mismatch = format!("is that of `https://other.example/mcp`, and not of `{}`", stage.server.mcp_url());
+    let mismatch = format!("belongs to `https://other.example/mcp`, and not to `{}`", stage.server.mcp_url());
     assert!(error.contains(&mismatch) && !error.contains("issuer"), "{error}");
 }
 

@@ -52,7 +52,7 @@ async fn a_server_without_pkce_will_do_where_no_code_is_sent() {
 }
 
 #[tokio::test]
-async fn a_text_that_is_no_key_is_reported_without_repeating_it() {
+async fn a_text_that_is_not_a_key_is_reported_without_repeating_it() {
     let oauth = OAuth {
         grant: Grant::ClientCredentials,
         client_id: Some(CLIENT.to_owned()),
@@ -80,12 +80,12 @@ async fn an_id_token_is_sent_only_to_the_identity_provider() {
     let stage = Stage::with(FakeAuthorization::start([]), oauth(format!("{}/token", idp.issuer())));
     let error = stage.login().await.unwrap_err();
     assert!(
-        error.to_string().contains("the identity provider said") && !error.to_string().contains("canary"),
+        error.to_string().contains("the identity provider answered") && !error.to_string().contains("canary"),
         "{error}"
     );
     assert_eq!(token_requests(&stage), 0, "the authorization server was not asked");
-    let asked = idp.requests();
-    let [exchange] = &*asked else { panic!("{asked:?}") };
+    let requests = idp.requests();
+    let [exchange] = &*requests else { panic!("{requests:?}") };
     assert_eq!(exchange.parameter("audience"), Some(stage.server.issuer().as_str()));
     assert_eq!(exchange.parameter("subject_token"), Some("canary-id-token"));
     assert!(!format!("{exchange:?}").contains("secret-of-the-client"), "{exchange:?}");

@@ -194,8 +194,8 @@ async fn a_user_signs_in_through_a_client_with_a_key_and_stays_signed_in() {
     stage.outlives_a_token().await;
     let counts = stage.server.counts();
     assert_eq!((counts.registrations, counts.exchanges, counts.refreshes, counts.refused), (0, 1, 1, 0));
-    let asked = stage.server.requests();
-    let statements: Vec<_> = asked.iter().filter_map(|asked| asked.parameter("client_assertion")).collect();
+    let requests = stage.server.requests();
+    let statements: Vec<_> = requests.iter().filter_map(|requests| requests.parameter("client_assertion")).collect();
     assert!(statements.len() == 2 && statements[0] != statements[1], "one each for the code and the renewal");
 
     // Another's key is not taken for it.
@@ -222,10 +222,10 @@ async fn sign_ins_sign_outs_and_failures_are_reported_and_a_repeated_failure_onc
     let mut stage = Stage::of(FakeAuthorization::start([]));
     let witness: Arc<dyn Witness> = Arc::<Book>::clone(&book);
     stage.sign_in = SignIn::builder(Arc::<toolrack_auth::MemoryTokens>::clone(&stage.store)).witness(witness).build();
-    let told = || std::mem::take(&mut *book.0.lock().unwrap());
+    let facts = || std::mem::take(&mut *book.0.lock().unwrap());
     stage.login().await.unwrap();
     let issuer = stage.server.issuer();
-    assert!(matches!(&*told(), [Fact::SignedIn { issuer: told, .. }] if *told == issuer));
+    assert!(matches!(&*facts(), [Fact::SignedIn { issuer: reported, .. }] if *reported == issuer));
 
     let host = stage.host().await;
     stage.server.set_faults([AuthorizationFault::TokenError("temporarily_unavailable")]);
@@ -233,21 +233,21 @@ async fn sign_ins_sign_outs_and_failures_are_reported_and_a_repeated_failure_onc
     for _ in 0..3 {
         assert!(echo(&host).await.is_err());
     }
-    let failures = told();
+    let failures = facts();
     let [Fact::SignInFailed { error, .. }] = &*failures else { panic!("{failures:?}") };
     assert!(!error.is_empty());
     stage.server.set_faults([]);
     echo(&host).await.unwrap();
-    assert_eq!(told(), [], "a renewal is no news");
+    assert_eq!(facts(), [], "a renewal is not reported");
     host.shutdown().await;
 
     let _ = stage.sign_in.logout(stage.destination()).await.unwrap();
-    assert!(matches!(&*told(), [Fact::SignedOut { outcome, .. }] if outcome.contains("were revoked")));
+    assert!(matches!(&*facts(), [Fact::SignedOut { outcome, .. }] if outcome.contains("were revoked")));
     assert_eq!(stage.sign_in.logout(stage.destination()).await.unwrap(), None);
-    assert_eq!(told(), [], "no user was signed in");
+    assert_eq!(facts(), [], "no user was signed in");
     stage.server.set_faults([AuthorizationFault::no_pkce()]);
     assert!(stage.login().await.is_err());
-    assert!(matches!(&*told(), [Fact::SignInFailed { code: "SIGN_IN_WITHOUT_PKCE", .. }]));
+    assert!(matches!(&*facts(), [Fact::SignInFailed { code: "SIGN_IN_WITHOUT_PKCE", .. }]));
 }
 
 #[tokio::test]

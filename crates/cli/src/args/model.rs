@@ -26,27 +26,27 @@ pub(crate) struct TalkArgs {
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "Model")]
 pub(crate) struct ModelArgs {
-    /// Which model: provider/name, such as anthropic/claude-sonnet-5-5 or ollama/qwen3:8b
+    /// The model: provider/name, such as anthropic/claude-sonnet-5-5 or ollama/qwen3:8b
     #[arg(short, long, value_name = "MODEL", env = "TOOLRACK_MODEL")]
     pub(crate) model: Option<String>,
 
-    /// Its address, if not its provider's; any server of the OpenAI API will do
+    /// The address of the model, if not its provider's: any server with the OpenAI API
     #[arg(long, value_name = "URL", env = "TOOLRACK_BASE_URL")]
     pub(crate) base_url: Option<String>,
 
-    /// The variable that holds its key, if not its provider's usual one
+    /// The environment variable with the API key, if not the provider's usual one
     #[arg(long, value_name = "VARIABLE")]
     pub(crate) key_env: Option<String>,
 
-    /// The API that it speaks, if not its provider's usual one
+    /// The API that the model speaks, if not the provider's usual one
     #[arg(long, value_name = "WIRE")]
     pub(crate) wire: Option<WireName>,
 
-    /// The most tokens of one answer
+    /// How many tokens one answer may have
     #[arg(long, value_name = "COUNT")]
     pub(crate) max_tokens: Option<NonZeroU32>,
 
-    /// What a million of its tokens cost, in US dollars: of input and of output, such as 3,15
+    /// The price of the model in US dollars, for a million tokens of input and of output, such as 3,15
     #[arg(long, value_name = "INPUT,OUTPUT", value_parser = price)]
     pub(crate) price: Option<(f64, f64)>,
 }
@@ -64,15 +64,15 @@ fn price(typed: &str) -> Result<(f64, f64), String> {
 #[derive(Clone, Copy, Debug, Default, Args)]
 #[command(next_help_heading = "Limits of a turn")]
 pub(crate) struct LimitArgs {
-    /// The most answers of the model before it must be done [default: 10]
+    /// How many answers the model may give in a turn [default: 10]
     #[arg(long, value_name = "COUNT")]
     pub(crate) max_rounds: Option<NonZeroU32>,
 
-    /// The most tokens of all its answers together, including what it reads for them
+    /// How many tokens all answers of a turn may take, input included
     #[arg(long, value_name = "COUNT")]
     pub(crate) max_total_tokens: Option<NonZeroU64>,
 
-    /// The most that all its answers together may cost, in US dollars, such as 0.25
+    /// How much all answers of a turn may cost, in US dollars, such as 0.25
     #[arg(long, value_name = "USD", value_parser = dollars)]
     pub(crate) max_cost: Option<f64>,
 }
@@ -115,7 +115,7 @@ pub(crate) struct RulesArgs {
 #[derive(Clone, Debug, Default, PartialEq, Args)]
 #[command(next_help_heading = "Tools")]
 pub(crate) struct PolicyArgs {
-    /// Only the tools of this server; may be given more than once. `ask` also takes the URL of a server for one time
+    /// Only the tools of this server; may be given more than once. `ask` also takes the URL of a server that is not configured
     #[arg(long, value_name = "SERVER")]
     pub(crate) server: Vec<String>,
 

@@ -11,13 +11,13 @@ use crate::{
     error::{Exit, Failure, in_words},
 };
 
-/// Most bytes of a file of answers.
-const MAX: u64 = 1024 * 1024;
+/// The most bytes of a file of answers.
+const MAX_FILE_BYTES: u64 = 1024 * 1024;
 
 /// An answer.
 #[derive(Debug)]
 enum Answer {
-    /// Typed, and read as the field's type.
+    /// A text from `--answer`, read as the field's type.
     Text(String),
     /// A value from the file of `--answers`.
     Json(Value),
@@ -27,15 +27,15 @@ enum Answer {
 #[derive(Debug)]
 pub(super) struct Answers {
     values: BTreeMap<String, Answer>,
-    /// The first form that they did not answer, and why.
-    wrong: OnceLock<String>,
+    /// Why these answers did not fit the first form that remained unanswered.
+    first_failure: OnceLock<String>,
 }
 
 impl Answers {
     /// The answers that the options give; `None` when there are none.
     ///
     /// # Errors
-    /// When the file is not a JSON object, or an answer is no `NAME=VALUE`.
+    /// When the file is not a JSON object, or an answer is not `NAME=VALUE`.
     pub(super) fn of(global: &Global) -> Result<Option<Self>, Failure> {
         let mut values = BTreeMap::new();
         if let (Some(file), Some(text)) = (&global.answers, &global.answers_text) {
@@ -47,15 +47,15 @@ impl Answers {
             })?;
             values.insert(name.to_owned(), Answer::Text(value.to_owned()));
         }
-        let is_asked_for = global.answers.is_some() || !global.answer.is_empty();
-        Ok(is_asked_for.then(|| Self { values, wrong: OnceLock::new() }))
+        let has_options = global.answers.is_some() || !global.answer.is_empty();
+        Ok(has_options.then(|| Self { values, first_failure: OnceLock::new() }))
     }
 
     /// The values for a form with these fields; `None` if a required field has no answer.
     ///
     /// # Errors
     /// When an answer does not match its field: names the field and the reason, without the value.
-    pub(super) fn to(&self, fields: &[Field]) -> Result<Option<Map<String, Value>>, String> {
+    pub(super) fn values_for(&self, fields: &[Field]) -> Result<Option<Map<String, Value>>, String> {
         let mut values = Map::new();
         for field in fields {
             let value = match self.values.get(&field.name) {
@@ -71,19 +71,19 @@ impl Answers {
         Ok(Some(values))
     }
 
-    /// Whether `field` is needed and has no answer.
+    /// Whether `field` is required and has no answer.
     pub(super) fn lacks(&self, field: &Field) -> bool {
         !self.values.contains_key(&field.name) && field.read("").is_err()
     }
 
     /// Records why a form was not answered.
     pub(super) fn failed(&self, why: String) {
-        let _ = self.wrong.set(why);
+        let _ = self.first_failure.set(why);
     }
 
     /// The failure of the first form that was not answered.
     pub(super) fn failure(&self) -> Option<Failure> {
-        let why = self.wrong.get()?;
+        let why = self.first_failure.get()?;
         Some(Failure::new(Exit::Usage, "BAD_ANSWER", why.clone()).hint("give it with --answer NAME=VALUE"))
     }
 }
@@ -106,8 +106,8 @@ fn text_of(file: &Path) -> Result<String, Failure> {
     use std::io::Read as _;
     let mut text = String::new();
     let opened = std::fs::File::open(file).map_err(|error| refused(file, &in_words(&error)))?;
-    opened.take(MAX + 1).read_to_string(&mut text).map_err(|error| refused(file, &in_words(&error)))?;
-    if text.len() as u64 > MAX {
+    opened.take(MAX_FILE_BYTES + 1).read_to_string(&mut text).map_err(|error| refused(file, &in_words(&error)))?;
+    if text.len() as u64 > MAX_FILE_BYTES {
         return Err(refused(file, "it is larger than 1 MiB"));
     }
     Ok(text)
@@ -134,18 +134,18 @@ mod tests {
     }
 
     #[test]
-    fn a_field_that_is_needed_and_has_no_answer_leaves_the_form_unanswered() {
+    fn a_form_stays_unanswered_if_a_required_field_has_no_answer() {
         let schema = json!({
             "type": "object",
             "properties": { "age": { "type": "integer" }, "city": { "type": "string", "default": "Bonn" } },
             "required": ["age"],
         });
         let fields = fields(&schema).unwrap();
-        assert_eq!(answers(&["city=Ulm"]).to(&fields), Ok(None));
+        assert_eq!(answers(&["city=Ulm"]).values_for(&fields), Ok(None));
         assert!(answers(&["city=Ulm"]).lacks(&fields[0]));
-        let values = answers(&["age=36"]).to(&fields).unwrap().unwrap();
+        let values = answers(&["age=36"]).values_for(&fields).unwrap().unwrap();
         assert_eq!(Value::Object(values), json!({ "age": 36, "city": "Bonn" }));
-        assert!(answers(&["age=old"]).to(&fields).is_err());
+        assert!(answers(&["age=old"]).values_for(&fields).is_err());
     }
 
     #[test]

@@ -177,7 +177,7 @@ impl Field {
     /// Parses what the user typed; `None` when the user leaves the field out.
     ///
     /// # Errors
-    /// A message for the user, when the text is no value of this field.
+    /// A message for the user, when the text is not a valid value of this field.
     pub(super) fn read(&self, typed: &str) -> Result<Option<Value>, String> {
         if typed.is_empty() {
             return match &self.default {
@@ -192,7 +192,7 @@ impl Field {
     /// Checks a value that comes from a file or from another program.
     ///
     /// # Errors
-    /// A message for the user, when it is no value of this field.
+    /// A message for the user, when it is not a valid value of this field.
     pub(super) fn check(&self, value: &Value) -> Result<Value, String> {
         let read = self.kind.read(&typed_form(value))?;
         let is_same = match (&read, value) {

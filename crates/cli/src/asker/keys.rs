@@ -12,7 +12,7 @@ use nix::{
 };
 
 /// The most bytes that are read at once: a key, or a short text that was pasted.
-const MOST: usize = 256;
+const MAX_BYTES: usize = 256;
 
 /// Ctrl-D.
 const END: u8 = 4;
@@ -49,7 +49,7 @@ impl Drop for KeyMode {
 /// Reads the next key; `None` at the end of input (Ctrl-D). Pasted text is returned as one text, so that its first
 /// letter is not an answer.
 pub(super) fn read_key() -> Option<String> {
-    let mut bytes = [0; MOST];
+    let mut bytes = [0; MAX_BYTES];
     loop {
         // Bypasses the buffer of lines, which would keep the input after the key.
         match read(io::stdin().as_fd(), &mut bytes) {

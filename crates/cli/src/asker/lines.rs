@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_is_no_text_is_not_the_last() {
+    fn a_line_that_is_not_text_is_not_the_last() {
         let mut input: &[u8] = b"one\n\xff\xfe bad\r\nthree";
         let lines: Vec<_> = std::iter::from_fn(|| line_of(&mut input)).collect();
         assert_eq!(lines, ["one", "\u{fffd}\u{fffd} bad", "three"]);

@@ -58,37 +58,37 @@ impl Sampler {
     /// Reads `request` as the user and the model see it: without invisible characters and without secrets.
     fn read(&self, mut request: Value) -> Result<Sampling, AskRefused> {
         text::change_in(&mut request, &|words| Cow::Owned((self.conceal)(&text::without_unseen(words))));
-        let asked = Sampling::read(&request)?;
+        let sampling = Sampling::read(&request)?;
         Ok(match &self.source {
-            Source::Model { max_tokens: Some(most), .. } => asked.at_most(*most),
+            Source::Model { max_tokens: Some(most), .. } => sampling.at_most(*most),
             Source::Configured(found) => match found.0.configured.max_tokens {
-                Some(most) => asked.at_most(most.into()),
-                None => asked,
+                Some(most) => sampling.at_most(most.into()),
+                None => sampling,
             },
-            Source::Model { .. } => asked,
+            Source::Model { .. } => sampling,
         })
     }
 
     /// Returns the result for the server, or an error in words for the user.
-    async fn answer(&self, asked: &Sampling) -> Result<Value, String> {
+    async fn answer(&self, request: &Sampling) -> Result<Value, String> {
         let model = match &self.source {
             Source::Model { model, .. } => Arc::clone(model),
             Source::Configured(found) => found.0.chosen(&found.1).await.map_err(|failure| failure.message)?.model,
         };
-        asked.answer(&*model).await.map_err(|error| with_causes(&error))
+        request.answer(&*model).await.map_err(|error| with_causes(&error))
     }
 }
 
 impl Terminal {
     /// Shows the user the server's request to the model, and lets the model answer if the user agrees.
     pub(super) async fn answer_by_model(&self, server: ServerName, request: Value) -> Result<Value, AskRefused> {
-        let sampler = self.sampler.load_full().ok_or_else(|| AskRefused::new("no model is there to answer"))?;
-        let asked = sampler.read(request)?;
-        if !self.ask_and_answer(&page(&server, &sampler.name, &asked), &server).await {
-            return Err(AskRefused::new("the person refused the sampling request"));
+        let sampler = self.sampler.load_full().ok_or_else(|| AskRefused::new("no model is configured to answer"))?;
+        let sampling = sampler.read(request)?;
+        if !self.ask_and_answer(&page(&server, &sampler.name, &sampling), &server).await {
+            return Err(AskRefused::new("the user refused the sampling request"));
         }
         // The user sees the error, the server does not: it may name addresses and files of the user.
-        sampler.answer(&asked).await.map_err(|why| {
+        sampler.answer(&sampling).await.map_err(|why| {
             self.screen.say(&format!("{} {}", paint(Tone::Bad, "no answer:"), text::for_line(&why)));
             AskRefused::new("the model did not answer")
         })
@@ -106,18 +106,18 @@ impl Terminal {
 }
 
 /// Renders everything that the model would get.
-fn page(server: &ServerName, model: &str, asked: &Sampling) -> String {
+fn page(server: &ServerName, model: &str, request: &Sampling) -> String {
     let head = format!("The server `{server}` asks the model {}:", text::for_line(model));
     let mut page = paint(Tone::Strong, &head);
-    let _ = write!(page, " at most {} tokens", asked.max_tokens());
-    if let Some(temperature) = asked.temperature() {
+    let _ = write!(page, " at most {} tokens", request.max_tokens());
+    if let Some(temperature) = request.temperature() {
         let _ = write!(page, ", temperature {temperature}");
     }
-    for stop in asked.stops() {
+    for stop in request.stops() {
         let _ = write!(page, ", until {}", text::for_line(&Value::from(stop.as_str()).to_string()));
     }
-    let system = asked.system().map(|system| ("system", system));
-    let messages = asked.messages().iter().map(|message| {
+    let system = request.system().map(|system| ("system", system));
+    let messages = request.messages().iter().map(|message| {
         let who = if message.role == Role::Assistant { "assistant" } else { "user" };
         (who, message.content.as_str())
     });

@@ -19,7 +19,7 @@ const MAX_ENTRIES: usize = 10_000;
 /// Bytes of one file that are shown.
 const MAX_TEXT: u64 = 1024 * 1024;
 /// Bytes at the start of a file in which a zero byte means that it is not text.
-const SNIFFED: usize = 8 * 1024;
+const SNIFFED_BYTES: usize = 8 * 1024;
 
 /// Why a file tool gave no answer; goes to the caller as the tool's error text.
 #[derive(Debug, thiserror::Error)]
@@ -32,7 +32,7 @@ pub(super) enum Refused {
     NotAFolder { path: String },
     #[error("`{path}` is not a regular file")]
     NotAFile { path: String },
-    #[error("`{path}` is not text ({size}); file_info tells about it")]
+    #[error("`{path}` is not text ({size}); file_info describes it")]
     NotText { path: String, size: String },
     #[error("give `head` or `tail`, not both")]
     HeadAndTail,
@@ -180,7 +180,7 @@ pub(super) fn read(fence: &Fence, path: &str, part: Part) -> Result<Text, Refuse
     let failed = |error: io::Error| Refused::io("read", path, &error);
     let mut file = File::open(&real).map_err(failed)?;
     let mut start = Vec::new();
-    (&mut file).take(SNIFFED as u64).read_to_end(&mut start).map_err(failed)?;
+    (&mut file).take(SNIFFED_BYTES as u64).read_to_end(&mut start).map_err(failed)?;
     if start.contains(&0) {
         return Err(Refused::NotText { path: path.to_owned(), size: size(about.len()) });
     }

@@ -203,7 +203,7 @@ fn from_store<T: Default>(places: &Places, read: impl AsyncFnOnce(&Store) -> T) 
         if !matches!(database::link::read(places.data()), Ok(None)) {
             return T::default();
         }
-        let Ok(Some(store)) = Store::open_as_it_is(database::file(places)).await else {
+        let Ok(Some(store)) = Store::open_existing(database::file(places)).await else {
             return T::default();
         };
         let found = read(&store).await;

@@ -87,7 +87,7 @@ async fn refuse_rows_of_file(data: &Path, team: &Path) -> Result<(), Failure> {
     if !path.exists() {
         return Ok(());
     }
-    let is_worth_moving = match Store::open_as_it_is(&path).await.map_err(|error| unusable(&error))? {
+    let is_worth_moving = match Store::open_existing(&path).await.map_err(|error| unusable(&error))? {
         Some(store) => {
             let found = store.is_worth_moving().await;
             store.close().await;

@@ -7,7 +7,7 @@ use toolrack_config::{Environment, Interpolate, Unset};
 use toolrack_store::{DatabaseSettings, MoveError, Moved, Store};
 use toolrack_team::{StoreTable, StoreUrl};
 
-use super::{Taken, unusable};
+use super::{MovedRows, unusable};
 use crate::{
     error::{Exit, Failure, in_words, with_causes},
     secrets,
@@ -17,7 +17,7 @@ use crate::{
 const MAX_BYTES: u64 = 64 * 1024;
 
 /// How long the connections may take to close at the end.
-const CLOSING: Duration = Duration::from_secs(2);
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A Postgres database. Clones share its connections.
 #[derive(Clone, Debug)]
@@ -29,18 +29,18 @@ impl Server {
     /// # Errors
     /// When its URL cannot be found out, or the database cannot be used. No message has the URL.
     pub(crate) async fn connect(table: &StoreTable, environment: &Environment) -> Result<Self, Failure> {
-        let usual = DatabaseSettings::new("");
-        let connect_timeout = table.connect_timeout.unwrap_or(usual.connect_timeout);
+        let defaults = DatabaseSettings::new("");
+        let connect_timeout = table.connect_timeout.unwrap_or(defaults.connect_timeout);
         let settings = DatabaseSettings {
             url: url(&table.url, environment, connect_timeout).await?,
-            most_connections: table.most_connections.map_or(usual.most_connections, Into::into),
+            most_connections: table.most_connections.map_or(defaults.most_connections, Into::into),
             connect_timeout,
-            acquire_timeout: table.acquire_timeout.unwrap_or(usual.acquire_timeout),
-            migration_timeout: table.migration_timeout.unwrap_or(usual.migration_timeout),
-            statement_timeout: table.statement_timeout.unwrap_or(usual.statement_timeout),
-            lock_timeout: table.lock_timeout.unwrap_or(usual.lock_timeout),
-            idle_transaction_timeout: table.idle_transaction_timeout.unwrap_or(usual.idle_transaction_timeout),
-            prepared_statements: table.prepared_statements.unwrap_or(usual.prepared_statements),
+            acquire_timeout: table.acquire_timeout.unwrap_or(defaults.acquire_timeout),
+            migration_timeout: table.migration_timeout.unwrap_or(defaults.migration_timeout),
+            statement_timeout: table.statement_timeout.unwrap_or(defaults.statement_timeout),
+            lock_timeout: table.lock_timeout.unwrap_or(defaults.lock_timeout),
+            idle_transaction_timeout: table.idle_transaction_timeout.unwrap_or(defaults.idle_transaction_timeout),
+            prepared_statements: table.prepared_statements.unwrap_or(defaults.prepared_statements),
         };
         let database = toolrack_store::Database::connect(settings).await;
         let database =
@@ -64,35 +64,34 @@ impl Server {
         Ok(Store::clone(&*self.0.team().await.map_err(|error| unusable(&error))?))
     }
 
-    /// Whether the rows of a file can be moved to a tenant, or to the daemon and its team with `None`. Returns whether they
-    /// are there already.
+    /// Returns whether the rows of a file have been moved to a tenant already, or with `None` to the daemon and its team.
     ///
     /// # Errors
-    /// When other rows are there, or a database fails.
-    pub(crate) async fn has_taken(&self, tenant: Option<&str>, from: &Store) -> Result<bool, Failure> {
-        self.0.has_taken(tenant, from).await.map_err(|error| not_moved(&error))
+    /// When Postgres has other rows, so that these cannot be moved, or a database fails.
+    pub(crate) async fn have_moved(&self, tenant: Option<&str>, from: &Store) -> Result<bool, Failure> {
+        self.0.have_moved(tenant, from).await.map_err(|error| not_moved(&error))
     }
 
     /// Moves the rows of a file to a tenant, or to the daemon and its team with `None`.
     ///
     /// # Errors
-    /// As [`Self::has_taken`]. Nothing was moved then.
-    pub(crate) async fn take(&self, tenant: Option<&str>, from: &Store) -> Result<Taken, Failure> {
+    /// As [`Self::have_moved`]. After an error, nothing was moved.
+    pub(crate) async fn move_rows(&self, tenant: Option<&str>, from: &Store) -> Result<MovedRows, Failure> {
         let Moved { tables, audit, were_there, .. } =
-            self.0.take(tenant, from).await.map_err(|error| not_moved(&error))?;
-        Ok(Taken { tables, audit, were_there })
+            self.0.move_rows(tenant, from).await.map_err(|error| not_moved(&error))?;
+        Ok(MovedRows { tables, audit, were_there })
     }
 
     /// Closes the connections.
     pub(crate) async fn close(&self) {
-        let _ = timeout(CLOSING, self.0.close()).await;
+        let _ = timeout(CLOSE_TIMEOUT, self.0.close()).await;
     }
 }
 
 fn not_moved(error: &MoveError) -> Failure {
     let failure = Failure::new(Exit::Other, "NOT_MOVED", with_causes(error));
     match error {
-        MoveError::NotEmpty { .. } => failure.hint("take a database without rows of this team"),
+        MoveError::NotEmpty { .. } => failure.hint("use a database without rows of this team"),
         _ => failure,
     }
 }
@@ -109,7 +108,7 @@ async fn url(url: &StoreUrl, environment: &Environment, limit: Duration) -> Resu
     };
     let text = text.trim();
     if !text.starts_with("postgres://") && !text.starts_with("postgresql://") {
-        return Err(refused("is none of Postgres: write postgres://USER:PASSWORD@HOST/NAME, or where that is"));
+        return Err(refused("is not a URL of Postgres: write postgres://USER:PASSWORD@HOST/NAME, or where that is"));
     }
     Ok(text.to_owned())
 }
@@ -174,7 +173,7 @@ mod tests {
         assert_eq!(read(command(&["printf", "postgres://h/n"])).await.unwrap(), "postgres://h/n");
         for (from, why) in [
             (text("${NONE}"), "`NONE` is not set"),
-            (text("${OTHER}"), "is none of Postgres"),
+            (text("${OTHER}"), "is not a URL of Postgres"),
             (text("${secret:url}"), "names a stored secret"),
             (StoreUrl::File(UrlFile { file: folder.path().join("none") }), "there is no such file"),
             (command(&[]), "an empty `command`"),

@@ -5,11 +5,11 @@ use toolrack_config::Environment;
 use toolrack_store::Store;
 use toolrack_team::StoreTable;
 
-use super::Taken;
+use super::MovedRows;
 use crate::error::Failure;
 
 /// There is none.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) enum Server {}
 
 impl Server {
@@ -18,7 +18,7 @@ impl Server {
         Err(Failure::config(
             "`[store]` of the team file names a Postgres database, which this build of Toolrack cannot use",
         )
-        .hint("take one with the feature `postgres`, which it has unless it was built with --no-default-features"))
+        .hint("use one with the feature `postgres`, which it has unless it was built with --no-default-features"))
     }
 
     #[expect(clippy::unused_async, reason = "the other one waits")]
@@ -32,12 +32,12 @@ impl Server {
     }
 
     #[expect(clippy::unused_async, reason = "the other one waits")]
-    pub(crate) async fn has_taken(&self, _: Option<&str>, _: &Store) -> Result<bool, Failure> {
+    pub(crate) async fn have_moved(&self, _: Option<&str>, _: &Store) -> Result<bool, Failure> {
         match *self {}
     }
 
     #[expect(clippy::unused_async, reason = "the other one waits")]
-    pub(crate) async fn take(&self, _: Option<&str>, _: &Store) -> Result<Taken, Failure> {
+    pub(crate) async fn move_rows(&self, _: Option<&str>, _: &Store) -> Result<MovedRows, Failure> {
         match *self {}
     }
 

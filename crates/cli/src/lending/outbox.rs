@@ -8,10 +8,10 @@ use tokio::sync::Notify;
 use super::ToCommand;
 
 /// The most bytes that wait before a writer to stdout has to wait as well.
-const ENOUGH: usize = 256 * 1024;
+const SOFT_LIMIT_BYTES: usize = 256 * 1024;
 
 /// The most bytes that wait before the daemon gives up a command that reads nothing. Writers to stderr never wait.
-const TOO_MUCH: usize = 8 * 1024 * 1024;
+const HARD_LIMIT_BYTES: usize = 8 * 1024 * 1024;
 
 /// Messages in order. It starts closed: its content can be taken back until it is opened. Clones share it.
 #[derive(Clone, Debug, Default)]
@@ -22,7 +22,7 @@ struct Inner {
     waiting: Mutex<Waiting>,
     /// Notifies when there is something to send, or when no message will be needed any more.
     filled: Notify,
-    /// There is room.
+    /// Notifies when there is room again.
     emptied: Notify,
 }
 
@@ -43,9 +43,9 @@ impl Outbox {
         }
         waiting.bytes += message.len();
         waiting.messages.push_back(message);
-        // Too much is waiting to be taken back later.
-        waiting.is_open |= waiting.bytes > ENOUGH;
-        if waiting.bytes > TOO_MUCH {
+        // So much output cannot be held back any longer.
+        waiting.is_open |= waiting.bytes > SOFT_LIMIT_BYTES;
+        if waiting.bytes > HARD_LIMIT_BYTES {
             *waiting = Waiting { is_given_up: true, ..Waiting::default() };
             self.0.emptied.notify_waiters();
         }
@@ -72,7 +72,7 @@ impl Outbox {
     pub(crate) async fn room(&self) {
         loop {
             let emptied = self.0.emptied.notified();
-            if self.waiting().bytes <= ENOUGH {
+            if self.waiting().bytes <= SOFT_LIMIT_BYTES {
                 return;
             }
             emptied.await;
@@ -130,7 +130,7 @@ mod tests {
     #[tokio::test]
     async fn a_writer_of_a_lot_waits_for_the_reader() {
         let outbox = Outbox::default();
-        outbox.push(text(ENOUGH + 1));
+        outbox.push(text(SOFT_LIMIT_BYTES + 1));
         assert!(outbox.room().now_or_never().is_none());
         assert!(outbox.next().await.is_some());
         outbox.room().await;
@@ -146,12 +146,12 @@ mod tests {
     #[tokio::test]
     async fn no_writer_waits_for_a_command_that_was_given_up() {
         let outbox = Outbox::default();
-        outbox.push(text(ENOUGH + 1));
+        outbox.push(text(SOFT_LIMIT_BYTES + 1));
         let mut writer = Box::pin(outbox.room());
         assert!(writer.as_mut().now_or_never().is_none());
         (0..8).for_each(|_| outbox.push(text(1024 * 1024)));
         assert!(writer.now_or_never().is_some());
-        outbox.push(text(ENOUGH + 1));
+        outbox.push(text(SOFT_LIMIT_BYTES + 1));
         assert!(outbox.room().now_or_never().is_some(), "what is written now is dropped");
         assert!(outbox.next().now_or_never().unwrap().is_none());
         assert!(outbox.take_back(), "the daemon can still hand back a command that never read");
@@ -160,9 +160,9 @@ mod tests {
     #[tokio::test]
     async fn a_lot_of_output_cannot_be_taken_back() {
         let outbox = Outbox::default();
-        outbox.push(text(ENOUGH));
+        outbox.push(text(SOFT_LIMIT_BYTES));
         assert!(outbox.take_back(), "it fits");
-        outbox.push(text(ENOUGH));
+        outbox.push(text(SOFT_LIMIT_BYTES));
         outbox.push(ToCommand::End(0));
         outbox.push(text(1));
         assert!(!outbox.take_back());

@@ -9,10 +9,10 @@ use super::{Out, running::StatusLine};
 use crate::{error::Failure, screen::Screen};
 
 /// The most lines that wait to be shown beside the answer. Beyond that, the oldest are dropped.
-const WAITING: usize = 64;
+const MAX_WAITING_LINES: usize = 64;
 
 /// How often the progress line is written again while nothing is reported.
-const TICK: Duration = Duration::from_secs(1);
+const REFRESH_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Prints a turn: the answer on stdout, other lines on stderr, and the live line at the end of both.
 #[derive(Debug)]
@@ -38,7 +38,7 @@ impl TurnPrinter {
     pub(super) async fn print(mut self, mut out: mpsc::UnboundedReceiver<Out>) -> Result<(), Failure> {
         loop {
             let next = if self.status.is_some() || !self.news.is_empty() {
-                timeout(TICK, out.recv()).await
+                timeout(REFRESH_INTERVAL, out.recv()).await
             } else {
                 Ok(out.recv().await)
             };
@@ -76,7 +76,7 @@ impl TurnPrinter {
 
     /// Shows a line as soon as it interrupts neither the answer nor a question.
     fn news(&mut self, line: String) {
-        if self.news.len() == WAITING {
+        if self.news.len() == MAX_WAITING_LINES {
             self.news.pop_front();
         }
         self.news.push_back(line);

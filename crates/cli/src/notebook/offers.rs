@@ -7,7 +7,8 @@ use serde::{Deserialize, Serialize};
 use toolrack_host::mcp::{Prompt, Resource};
 
 use super::{
-    Argument, Configured, FORM, MAX_ARGUMENTS, MAX_TOOLS, Notebook, about, content, is_plain, is_worth_completing,
+    Argument, Configured, FORMAT_VERSION, MAX_ARGUMENTS, MAX_TOOLS, Notebook, about, content, is_plain,
+    is_worth_completing,
 };
 
 /// The most bytes of a URI that is worth completing.
@@ -55,8 +56,8 @@ impl OfferList {
                 about: text(&it.description),
                 values: Vec::new(),
             });
-            let said = if prompt.description.is_some() { &prompt.description } else { &prompt.title };
-            Offer { name: conceal(&prompt.name), about: text(said), arguments: arguments.collect() }
+            let description = if prompt.description.is_some() { &prompt.description } else { &prompt.title };
+            Offer { name: conceal(&prompt.name), about: text(description), arguments: arguments.collect() }
         };
         let offers = prompts.iter().map(offer).filter(|offer| is_worth_completing(&offer.name));
         Self::Prompts(offers.take(MAX_TOOLS).collect())
@@ -65,8 +66,8 @@ impl OfferList {
     /// As [`Self::of_prompts`].
     pub(crate) fn of_resources(resources: &[Resource], conceal: &dyn Fn(&str) -> String) -> Self {
         let offer = |resource: &Resource| {
-            let said = resource.title.as_deref().unwrap_or(&resource.name);
-            Offer { name: conceal(&resource.uri), about: about(Some(&conceal(said))), arguments: Vec::new() }
+            let description = resource.title.as_deref().unwrap_or(&resource.name);
+            Offer { name: conceal(&resource.uri), about: about(Some(&conceal(description))), arguments: Vec::new() }
         };
         let is_good = |offer: &Offer| offer.name.len() <= MAX_URI && is_plain(&offer.name);
         Self::Resources(resources.iter().map(offer).filter(is_good).take(MAX_TOOLS).collect())
@@ -81,12 +82,12 @@ impl Notebook {
     /// The noted prompts and resources of `server` with its current entry.
     pub(crate) fn offers(&self, server: &Configured) -> Offers {
         let note = content(&self.offers_file(server)).and_then(|text| serde_json::from_str::<Offers>(&text).ok());
-        note.filter(|note| note.form == FORM && note.hash == server.hash).unwrap_or_default()
+        note.filter(|note| note.form == FORMAT_VERSION && note.hash == server.hash).unwrap_or_default()
     }
 
     /// Notes one of the lists of `server`.
     pub(crate) fn note(&self, server: &Configured, list: OfferList) {
-        let offers = Offers { form: FORM, hash: server.hash.clone(), ..self.offers(server) };
+        let offers = Offers { form: FORMAT_VERSION, hash: server.hash.clone(), ..self.offers(server) };
         let offers = match list {
             OfferList::Prompts(prompts) => Offers { prompts, ..offers },
             OfferList::Resources(resources) => Offers { resources, ..offers },

@@ -17,8 +17,8 @@ use crate::{
 /// The width without a terminal: the reader of a pipe gets whole lines.
 const UNBOUNDED: usize = usize::MAX;
 
-/// Bytes of a message to another process.
-const PIECE: usize = 64 * 1024;
+/// The most bytes of a message to another process.
+const MAX_PIECE_BYTES: usize = 64 * 1024;
 
 /// Stdout or stderr.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,9 +30,9 @@ pub(super) enum Stream {
 /// The device of a screen.
 #[derive(Debug)]
 pub(super) enum Device {
-    /// At this process.
+    /// The streams of this process.
     Own(Color),
-    /// At another process.
+    /// The streams of another process.
     Far { out: FarStream, err: FarStream, outbox: Outbox },
 }
 
@@ -63,7 +63,7 @@ impl Device {
         }
     }
 
-    /// Whether what goes to `stream` keeps its colour.
+    /// Whether text that goes to `stream` keeps its colours.
     pub(super) fn has_colour(&self, stream: Stream) -> bool {
         match (self, stream) {
             (Self::Own(color), Stream::Out) => own_choice(*color, &io::stdout()) != ColorChoice::Never,
@@ -119,7 +119,7 @@ impl Device {
                 written.await.unwrap_or_else(|_| Err(io::ErrorKind::Other.into()))
             }
             Self::Far { outbox, .. } => {
-                for piece in bytes.chunks(PIECE) {
+                for piece in bytes.chunks(MAX_PIECE_BYTES) {
                     outbox.room().await;
                     outbox.push(ToCommand::Bytes(STANDARD.encode(piece)));
                 }
@@ -129,7 +129,7 @@ impl Device {
         }
     }
 
-    /// Writes help to stdout, at once: nothing runs yet.
+    /// Writes help to stdout, on this thread: nothing else runs yet.
     pub(super) fn usage(&self, text: &str) {
         match self {
             Self::Own(color) => {
@@ -148,7 +148,7 @@ impl Device {
         }
     }
 
-    /// Writes a control sequence to the terminal behind stderr. It cannot be taken back.
+    /// Writes a control sequence to the terminal behind stderr. After it, the [`Outbox`] takes no message back.
     pub(super) fn steer(&self, text: &str) {
         match self {
             Self::Own(_) => write_to_stderr(text, ColorChoice::AlwaysAnsi),
@@ -178,18 +178,18 @@ fn write_to_stderr(text: &str, choice: ColorChoice) {
     let _ = stderr.write_all(text.as_bytes()).and_then(|()| stderr.flush());
 }
 
-/// `text` as the other process prints it, unchanged.
+/// `text` as the other process is to print it: without colours, unless its stream has them.
 fn coloured(text: &str, has_colour: bool) -> String {
     if has_colour { text.to_owned() } else { anstream::adapter::strip_str(text).to_string() }
 }
 
-/// `text` in pieces of at most [`PIECE`] bytes.
+/// `text` in pieces of at most [`MAX_PIECE_BYTES`] bytes.
 fn pieces(mut text: &str) -> impl Iterator<Item = &str> {
     std::iter::from_fn(move || {
         if text.is_empty() {
             return None;
         }
-        let (piece, rest) = text.split_at(text.floor_char_boundary(PIECE));
+        let (piece, rest) = text.split_at(text.floor_char_boundary(MAX_PIECE_BYTES));
         text = rest;
         Some(piece)
     })
@@ -201,9 +201,9 @@ mod tests {
 
     #[test]
     fn pieces_add_up_and_end_between_characters() {
-        let text = "é".repeat(PIECE);
+        let text = "é".repeat(MAX_PIECE_BYTES);
         let all: Vec<_> = pieces(&text).collect();
-        assert!(all.iter().all(|piece| piece.len() <= PIECE));
+        assert!(all.iter().all(|piece| piece.len() <= MAX_PIECE_BYTES));
         assert_eq!(all.concat(), text);
         assert_eq!(pieces("").count(), 0);
     }

@@ -28,9 +28,10 @@ use toolrack_store::Uuid;
 use crate::error::in_words;
 
 /// How long an answer may take: the user may have to type the password of the keychain.
-const PATIENCE: Duration = Duration::from_secs(30);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// How long no task asks again after a failure. Otherwise, if ten servers start, each would wait for [`PATIENCE`].
+/// How long no task asks again after a failure. Otherwise, if ten servers start, each would wait for
+/// [`ANSWER_TIMEOUT`].
 const PAUSE: Duration = Duration::from_secs(5);
 
 /// The most bytes of a program's output that are read.
@@ -88,7 +89,7 @@ pub(crate) struct Keychain {
     kind: Kind,
     /// The variables that its program gets.
     variables: Vec<(&'static str, OsString)>,
-    patience: Duration,
+    answer_timeout: Duration,
     /// The last look-up, so that one key is looked up once.
     last: ArcSwapOption<Lookup>,
 }
@@ -121,7 +122,7 @@ impl Keychain {
         Self {
             kind,
             variables: VARIABLES.iter().filter_map(value).collect(),
-            patience: PATIENCE,
+            answer_timeout: ANSWER_TIMEOUT,
             last: ArcSwapOption::default(),
         }
     }
@@ -271,9 +272,9 @@ impl Keychain {
             let ((), stdout, stderr, status) = tokio::join!(give, listen(stdout), listen(stderr), child.wait());
             Ok(Done { status: status?, stdout, stderr })
         };
-        match timeout(self.patience, all).await {
+        match timeout(self.answer_timeout, all).await {
             Ok(done) => done.map_err(failed),
-            Err(_) => Err(KeychainError::Slow(self.patience)),
+            Err(_) => Err(KeychainError::Slow(self.answer_timeout)),
         }
     }
 }

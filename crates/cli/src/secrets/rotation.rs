@@ -17,13 +17,13 @@ use tokio::time::{Instant, sleep};
 use toolrack_store::{Uuid, Vault, VaultError, VaultKey};
 
 use super::{
-    KeychainError, Place, SecretsError, Stored, VariableValue, digits,
+    KeyOrigin, KeychainError, SecretsError, Stored, VariableValue, digits,
     file::{self, KeyLock, StoredKey},
     key_in, made,
 };
 
 /// How long another process may take to move or change the key: a keychain has to answer it.
-const PATIENCE: Duration = Duration::from_secs(5);
+const KEY_CHANGE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How often to look whether it is done.
 const PAUSE: Duration = Duration::from_millis(25);
@@ -33,7 +33,7 @@ const PAUSE: Duration = Duration::from_millis(25);
 /// # Errors
 /// [`SecretsError::Busy`], or the folder cannot be locked.
 pub(super) async fn lock(path: &Path) -> Result<KeyLock, SecretsError> {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + KEY_CHANGE_TIMEOUT;
     loop {
         match file::lock(path)? {
             Some(lock) => return Ok(lock),
@@ -46,7 +46,7 @@ pub(super) async fn lock(path: &Path) -> Result<KeyLock, SecretsError> {
 impl Stored {
     /// Returns whether the caller must provide the new key, because the key is in a place that cannot be written.
     pub(crate) fn requires_given_key(&self) -> bool {
-        matches!(self.place, Place::Variable(_))
+        matches!(self.place, KeyOrigin::Variable(_))
     }
 
     /// Seals everything with a new key: a random one that is stored where the old one was, or `given` where
@@ -57,8 +57,8 @@ impl Stored {
     /// then sealed with the old key, which is where it was, except after [`SecretsError::Unfinished`].
     pub(crate) async fn rotate(&self, given: Option<String>) -> Result<Option<usize>, SecretsError> {
         let path = match &self.place {
-            Place::File(path) => path,
-            Place::Variable(_) => return self.rotate_given(given.unwrap_or_default()).await.map(Some),
+            KeyOrigin::File(path) => path,
+            KeyOrigin::Variable(_) => return self.rotate_given(given.unwrap_or_default()).await.map(Some),
         };
         let lock = lock(path).await?;
         let _ = self.settled(path, Some(&lock)).await?;
@@ -176,7 +176,7 @@ impl Stored {
     /// The same error, unless it says that the key was replaced and this process can read the new one. It cannot where
     /// the key comes from its environment.
     pub(crate) async fn renewed(&self, error: VaultError) -> Result<Vault, SecretsError> {
-        if let (VaultError::Retired, Place::File(path)) = (&error, &self.place) {
+        if let (VaultError::Retired, KeyOrigin::File(path)) = (&error, &self.place) {
             if let Some(vault) = self.settled(path, None).await? {
                 return Ok(vault);
             }

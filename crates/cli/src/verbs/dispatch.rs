@@ -2,10 +2,10 @@
 
 /// How a verb is run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Way {
+pub(crate) enum RunMode {
     /// In a world whose configuration is valid.
     Sound,
-    /// Like [`Self::Sound`], and a running daemon can do it for the process of the command.
+    /// Like [`Self::Sound`], and a running daemon can run the verb for the process of the command.
     Lent,
     /// In any world, because the verb shows what is wrong with the configuration.
     Broken,
@@ -16,24 +16,24 @@ pub(crate) enum Way {
 /// Makes [`Verb`](super::Verb) from lines of the form `Name(Words) => function;`.
 ///
 /// The function takes the words and a world. `words` hands it the whole command line between these two, `lent` and
-/// `broken` choose a [`Way`], and `alone` hands it the whole command line and a screen instead of a world.
+/// `broken` choose a [`RunMode`], and `alone` hands it the whole command line and a screen instead of a world.
 macro_rules! verbs {
     ($($(#[$($about:tt)*])* $name:ident($words:ty) => $run:path $(, $way:ident)?;)+) => {
-        /// What to do.
+        /// A verb with its arguments.
         #[derive(Debug, clap::Subcommand)]
         pub(crate) enum Verb {
             $($(#[$($about)*])* $name($words),)+
         }
 
         impl Verb {
-            /// How it is run.
-            pub(crate) fn way(&self) -> Way {
+            /// How the verb is run.
+            pub(crate) fn run_mode(&self) -> RunMode {
                 match self {
-                    $(Self::$name(_) => $crate::verbs::dispatch::way!($($way)?),)+
+                    $(Self::$name(_) => $crate::verbs::dispatch::run_mode!($($way)?),)+
                 }
             }
 
-            /// Runs it; `words` is the whole command line it came from.
+            /// Runs the verb; `words` is the whole command line.
             ///
             /// # Errors
             /// The verb's own failures, and a broken configuration if the verb needs a valid one.
@@ -42,7 +42,7 @@ macro_rules! verbs {
                 words: &[std::ffi::OsString],
                 world: &$crate::wire::World,
             ) -> Result<$crate::error::Exit, $crate::error::Failure> {
-                if matches!(self.way(), Way::Sound | Way::Lent) {
+                if matches!(self.run_mode(), RunMode::Sound | RunMode::Lent) {
                     world.refuse_broken().await?;
                 }
                 match self {
@@ -50,7 +50,7 @@ macro_rules! verbs {
                 }
             }
 
-            /// Runs it in the world of a daemon, if it [can be lent](Way::Lent).
+            /// Runs it in the world of a daemon, if it [can be lent](RunMode::Lent).
             ///
             /// # Errors
             /// As [`Self::run`]; any other verb is refused.
@@ -67,19 +67,19 @@ macro_rules! verbs {
     };
 }
 
-/// The [`Way`] that a line of the list names.
-macro_rules! way {
+/// The [`RunMode`] that a line of the list names.
+macro_rules! run_mode {
     ($(words)?) => {
-        Way::Sound
+        RunMode::Sound
     };
     (lent) => {
-        Way::Lent
+        RunMode::Lent
     };
     (broken) => {
-        Way::Broken
+        RunMode::Broken
     };
     (alone) => {
-        Way::Alone
+        RunMode::Alone
     };
 }
 
@@ -111,4 +111,4 @@ macro_rules! run_lent {
     }};
 }
 
-pub(super) use {run, run_lent, verbs, way};
+pub(super) use {run, run_lent, run_mode, verbs};

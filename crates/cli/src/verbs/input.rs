@@ -15,13 +15,13 @@ use crate::{
 };
 
 /// The most bytes that are read: as many as a message to a server may have.
-const MAX: u64 = 8 * 1024 * 1024;
+const MAX_INPUT_BYTES: u64 = 8 * 1024 * 1024;
 
-/// How long stdin may stay open before the user is told that the command waits for it.
-const PATIENCE: Duration = Duration::from_secs(2);
+/// How long stdin may stay open before the command tells the user that it waits.
+const NOTICE_AFTER: Duration = Duration::from_secs(2);
 
-/// The text that `word` stands for: itself, the content of `@FILE`, or all of stdin for `-`. Says on `screen` that it
-/// waits for a stdin that does not end.
+/// The text that `word` stands for: itself, the content of `@FILE`, or all of stdin for `-`. If stdin does not end soon,
+/// tells the user on `screen` that the command waits for it.
 ///
 /// # Errors
 /// When it cannot be read, is not text, or is larger than 8 MiB.
@@ -29,7 +29,7 @@ pub(super) async fn read(what: &'static str, word: String, screen: &Screen) -> R
     let is_stdin = word == "-";
     // Stdin may stay silent forever, and signals must be handled meanwhile.
     let mut reading = tokio::task::spawn_blocking(move || read_now(what, word));
-    let read = match timeout(PATIENCE, &mut reading).await {
+    let read = match timeout(NOTICE_AFTER, &mut reading).await {
         Ok(read) => read,
         Err(_) => {
             if is_stdin {
@@ -55,11 +55,11 @@ fn read_now(what: &str, word: String) -> Result<String, Failure> {
     };
     let mut text = String::new();
     from.by_ref()
-        .take(MAX + 1)
+        .take(MAX_INPUT_BYTES + 1)
         .read_to_string(&mut text)
         .map_err(|error| Failure::usage(format!("cannot read {place}: {}", in_words(&error))))?;
-    if text.len() as u64 > MAX {
-        return Err(Failure::usage(format!("{place} is too large: {what} may have {}", size(MAX))));
+    if text.len() as u64 > MAX_INPUT_BYTES {
+        return Err(Failure::usage(format!("{place} is too large: {what} may have {}", size(MAX_INPUT_BYTES))));
     }
     Ok(text)
 }
@@ -70,7 +70,7 @@ fn read_now(what: &str, word: String) -> Result<String, Failure> {
 /// When nothing was typed.
 pub(super) async fn secret(name: &str, interactive: bool) -> Result<String, Failure> {
     let question = format!("{name}:");
-    let typed = tokio::task::spawn_blocking(move || if interactive { unseen(&question) } else { line() }).await;
+    let typed = tokio::task::spawn_blocking(move || if interactive { read_hidden(&question) } else { line() }).await;
     let typed = typed.map_err(|_| Failure::new(Exit::Other, "INTERNAL", "cannot read stdin"))??;
     match typed.is_empty() {
         true => Err(Failure::usage(format!("no value for `{name}` was given"))),
@@ -78,14 +78,14 @@ pub(super) async fn secret(name: &str, interactive: bool) -> Result<String, Fail
     }
 }
 
-fn unseen(question: &str) -> Result<String, Failure> {
+fn read_hidden(question: &str) -> Result<String, Failure> {
     let prompt = Password::new(question).without_confirmation().with_display_mode(PasswordDisplayMode::Hidden);
     prompt.prompt().map_err(|error| unanswered(&error))
 }
 
 fn line() -> Result<String, Failure> {
     let mut line = String::new();
-    let read = io::stdin().lock().take(MAX).read_line(&mut line);
+    let read = io::stdin().lock().take(MAX_INPUT_BYTES).read_line(&mut line);
     read.map_err(|error| Failure::usage(format!("cannot read stdin: {}", in_words(&error))))?;
     Ok(line.trim_end_matches(['\n', '\r']).to_owned())
 }

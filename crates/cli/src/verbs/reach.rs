@@ -47,7 +47,7 @@ pub(crate) fn no_such_server(name: &str, loaded: &Loaded, exit: Exit) -> Failure
             .hint("correct the problems that are reported above")
             .server(name);
     }
-    if !loaded.is_whole {
+    if !loaded.is_complete {
         return Failure::config(format!("there is no server `{name}` in the files that could be read"))
             .hint("correct the problems that are reported above")
             .server(name);

@@ -27,7 +27,7 @@ pub(crate) struct Hosts {
     /// Whether the user's answers may be stored. An answer about a server for one command would also apply to the next
     /// such server, which may be another program.
     pub(super) keeps_answers: bool,
-    /// The request of `record` or `replay`.
+    /// The recording that `record` writes or `replay` reads.
     pub(super) tape: Option<Tape>,
     /// Counts what each caller uses.
     pub(super) quotas: TenantQuotas,
@@ -35,7 +35,7 @@ pub(crate) struct Hosts {
     pub(super) on_message: Option<OnMessage>,
     /// Whether members of a tenant share the servers.
     pub(super) is_shared: bool,
-    /// Set for the hosts of a member of a tenant, and of a session.
+    /// The servers that the hosts of a member or of a session borrow; `None` for other hosts.
     pub(super) loan: Option<Loan>,
 }
 
@@ -44,7 +44,7 @@ pub(crate) struct Hosts {
 pub(super) struct Loan {
     /// The host that lends its servers.
     pub(super) lender: Host,
-    /// The principal for whom the servers must be.
+    /// The principal who has the borrowed servers.
     pub(super) principal: Principal,
 }
 
@@ -55,12 +55,12 @@ impl fmt::Debug for Hosts {
 }
 
 impl World {
-    /// Makes each later host count with `quotas`.
+    /// Lets the hosts that are made from now on count with `quotas`.
     pub(crate) fn with_quotas(self, quotas: TenantQuotas) -> Self {
         Self { quotas, ..self }
     }
 
-    /// Makes each later host one whose servers the members of a tenant share.
+    /// Lets the members of a tenant share the servers of the hosts that are made from now on.
     pub(crate) fn shared(self) -> Self {
         Self { is_shared: true, ..self }
     }
@@ -101,11 +101,11 @@ impl Hosts {
         if let Some(on_message) = &self.on_message {
             builder = builder.on_message(Arc::clone(on_message));
         }
-        if let Some(store) = self.remembering() {
+        if let Some(store) = self.store_unless_replaying() {
             let memory = Arc::new(Concealing::new(store.clone(), secrets()));
             if self.tape.is_none() && self.loan.is_none() {
                 // Use no stored lists: a recording must contain everything that the server says, even if the database
-                // knows it; and the tools that a server offers to one member or session are not for others.
+                // has it; and other members or sessions must not get the tools that a server offers to one.
                 builder = builder.memory(Arc::<Concealing<Store>>::clone(&memory));
             }
             builder = builder.pins(memory);
@@ -113,7 +113,7 @@ impl Hosts {
                 builder = builder.answers(Arc::new(store.clone()));
             }
         }
-        if let Some(witness) = self.audit.witness(agent).filter(|_| self.remembering().is_some()) {
+        if let Some(witness) = self.audit.witness(agent).filter(|_| self.store_unless_replaying().is_some()) {
             builder = builder.witness(witness);
         }
         if let Some(tracer) = &self.tracer {
@@ -122,14 +122,14 @@ impl Hosts {
         builder.build()
     }
 
-    /// The database, unless a recording takes the place of all servers: nothing in a recording is new.
-    fn remembering(&self) -> Option<&Store> {
+    /// The database, unless a recording takes the place of all servers: a recording has nothing new to store.
+    fn store_unless_replaying(&self) -> Option<&Store> {
         self.store.as_ref().filter(|_| !Tape::is_replay(self.tape.as_ref()))
     }
 
     /// Begins to store the log lines of the servers of `host`; `None` without a database.
     pub(crate) fn log_of(&self, host: &Host) -> Option<LogKeeper> {
-        let store = self.remembering()?.clone();
+        let store = self.store_unless_replaying()?.clone();
         Some(LogKeeper::start(host, store, Arc::clone(&self.secrets)))
     }
 }

@@ -32,8 +32,8 @@ use crate::{
     server_output::ServerOutput,
 };
 
-/// How long to wait for a server that is connecting, before the other process does the command itself.
-const PATIENCE: Duration = Duration::from_millis(500);
+/// How long to wait for a server that is connecting, before the other process runs the command itself.
+const CONNECT_WAIT: Duration = Duration::from_millis(500);
 
 /// Variables that differ between terminals, and that a server without a terminal does not use.
 const OF_TERMINALS: &[&str] = &["OLDPWD", "PWD", "SHLVL", "TERM", "_"];
@@ -93,7 +93,7 @@ impl World {
             () if folder != self.folder => format!("it was started in another folder, {}", self.folder.display()),
             () if !has_files || !self.typed.is_empty() => "it has other `--mcp-config` files".to_owned(),
             () if global.agent != same.agent => "it is for another `--agent`".to_owned(),
-            () if !global.root.is_empty() => "its servers know of no `--root`".to_owned(),
+            () if !global.root.is_empty() => "its servers have no `--root`".to_owned(),
             () if !is_at_home() => "its configuration or its data are elsewhere".to_owned(),
             () if !self.stored.is_opened_with(key) => "another key opens its secrets".to_owned(),
             () if self.store.is_none() => "it has no database".to_owned(),
@@ -135,7 +135,7 @@ impl World {
             terminal,
             gate: OnceLock::new(),
             asker: OnceLock::new(),
-            stays: AtomicBool::new(false),
+            keeps_reconnecting: AtomicBool::new(false),
             audit: Arc::clone(&self.audit),
             host_settings: ArcSwap::from_pointee(settings),
             running: OnceLock::new(),
@@ -151,15 +151,15 @@ impl World {
     }
 
     /// Why the borrower would not use the daemon for some of its servers: one line for each of them.
-    pub(crate) async fn misfits(&self) -> Vec<String> {
+    pub(crate) async fn differences(&self) -> Vec<String> {
         let Some(lent) = &self.lent else { return Vec::new() };
-        let mut misfits = Vec::new();
+        let mut differences = Vec::new();
         for (name, spec) in &lent.loaded.desired {
             if spec.enabled && spec.trust == Trust::Trusted {
-                misfits.extend(self.difference_for(lent, name, spec, Need::Connections).await);
+                differences.extend(self.difference_for(lent, name, spec, Need::Connections).await);
             }
         }
-        misfits
+        differences
     }
 
     /// Shows the rest of the servers' logs.
@@ -186,7 +186,7 @@ impl World {
             let shown: Vec<_> = desired.keys().cloned().collect();
             lent.server_output.get_or_init(|| self.server_output(&lent.host, move |server| shown.contains(server)));
         }
-        let gate = Arc::new(SecretGate::new(self.typed(), Arc::clone(&self.secrets)));
+        let gate = Arc::new(SecretGate::new(self.gate_for_typed_calls(), Arc::clone(&self.secrets)));
         Ok(lent.host.excerpt(|name| desired.contains_key(name), self.terminal(), gate).await)
     }
 
@@ -312,16 +312,16 @@ fn uses(stdio: &Stdio, name: &OsStr) -> bool {
 impl LentWorld {
     /// Whether each server has been connected, or has failed, at least once.
     async fn has_tried_all(&self) -> bool {
-        timeout(PATIENCE, self.host.settled()).await.is_ok()
+        timeout(CONNECT_WAIT, self.host.settled()).await.is_ok()
     }
 
     /// Why the state of `name` differs from what a command alone would find.
     async fn lacks(&self, name: &ServerName, spec: &ServerSpec, need: Need) -> Option<String> {
-        if self.current.is_held(name.as_str()) {
+        if self.current.is_stopped(name.as_str()) {
             return Some("is held there".to_owned());
         }
         let state = match need {
-            Need::Connections => timeout(PATIENCE, self.settled(name)).await.ok().flatten(),
+            Need::Connections => timeout(CONNECT_WAIT, self.settled(name)).await.ok().flatten(),
             Need::Status => self.state(name),
         };
         let word = state.as_ref().map_or("not known", State::word).replace('_', " ");

@@ -9,6 +9,7 @@ use toolrack_config::{
     Entry, Loaded, Problem, Request,
     trust::{Candidate, Ledger, NoLedger},
 };
+use toolrack_daemon::approval_of;
 use toolrack_host::{Caller, Way};
 use toolrack_store::{Approval, LogLine, LogQuery, Refusal};
 
@@ -139,7 +140,7 @@ impl World {
     /// Stores that the user at the terminal refused to run `entry` as it is. The user's own entries need no record.
     ///
     /// # Errors
-    /// When it cannot be stored; the entry then still waits for approval.
+    /// When it cannot be stored; the entry then still waits for the user's agreement.
     pub(crate) async fn refuse(&self, entry: &Entry) -> Result<(), Failure> {
         let Some(project) = &entry.project else {
             return Ok(());
@@ -152,17 +153,10 @@ impl World {
     /// Stores that the user at the terminal approved `entry`.
     ///
     /// # Errors
-    /// When it cannot be stored; the entry then waits for approval.
+    /// When it cannot be stored; the entry then waits for the user's agreement.
     pub(crate) async fn approve(&self, entry: &Entry) -> Result<(), Failure> {
-        let Some(project) = &entry.project else {
+        let Some(approval) = approval_of(entry) else {
             return Ok(());
-        };
-        let approval = Approval {
-            project: project.clone(),
-            name: entry.name.clone(),
-            hash: entry.agreement.clone(),
-            shown: entry.proposal.to_string(),
-            approved_at: chrono::Utc::now().timestamp(),
         };
         let approved = self.store()?.approve(&approval, &Caller::local(Way::Cli)).await;
         approved.map_err(|error| database::unusable(&error).server(&*entry.name))

@@ -1,4 +1,4 @@
-//! The database of a world.
+//! The place of a world's rows: which database it opens.
 
 use std::path::Path;
 
@@ -11,25 +11,25 @@ use crate::{
 };
 
 impl World {
-    /// The server of the database, if it is no file.
+    /// The server of the database, if it is not a file.
     pub(crate) fn server(&self) -> Option<&Server> {
         self.server.as_ref()
     }
 }
 
-/// Where a world has its rows.
+/// The database that has the rows of a world.
 #[derive(Debug)]
 pub(crate) enum Rows<'a> {
-    /// In the database of its folder.
+    /// That of the world's folder.
     OfFolder,
-    /// In the database that this team file names, or in that of the folder if it names none.
+    /// The one that this team file names, or that of the folder if it names none.
     OfTeam(&'a Path),
-    /// Here.
+    /// This one, which is open already.
     Here(Opened),
 }
 
 impl Rows<'_> {
-    /// Opens the database. Inside, why a command has to go on without one.
+    /// Opens the database. The inner error says why the command has to continue without one.
     pub(super) async fn open(
         self,
         places: &Places,

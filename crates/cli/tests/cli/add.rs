@@ -188,7 +188,7 @@ fn arguments_of_add_that_contradict_each_other_are_refused() {
 }
 
 #[test]
-fn a_program_that_is_no_server_is_added_with_a_hint() {
+fn a_program_that_is_not_a_server_is_added_with_a_hint() {
     let rack = Rack::new();
     assert_snapshot!(rack.run(&["add", "cat", "--", "cat"]), @"
         $ toolrack add cat -- cat
@@ -207,7 +207,7 @@ fn a_command_in_one_word_is_split_with_a_note() {
     assert_snapshot!(rack.run(&["add", "fs", "npx -y pkg", "--no-test"]), @"
         $ toolrack add fs npx -y pkg --no-test
         --- stderr ---
-        error: `npx -y pkg` is one word with spaces in it, and no program is called so
+        error: `npx -y pkg` is one word with spaces in it, and no program has that name
         hint: write the program and each of its arguments as words of their own, and options of `add` before the name
         [2]
     ");
@@ -238,7 +238,7 @@ fn an_address_is_never_a_program_and_odd_names_are_refused() {
         &["add", "--no-test", "web", "--", "https://example.com/mcp"],
     ] {
         let ran = rack.run(words).ends_with(2);
-        assert!(ran.stderr.contains("is an address, and no program"), "{ran}");
+        assert!(ran.stderr.contains("is an address, not a program"), "{ran}");
     }
     let ran = rack.run(&["add-json", "web", r#"{ "command": "https://example.com/mcp" }"#]).ends_with(2);
     assert!(ran.stderr.contains("write it as `url`"), "{ran}");

@@ -74,7 +74,7 @@ fn without_a_terminal_a_missing_tool_may_be_one_that_needs_a_terminal() {
     let may_be = "shows its tools; at a terminal, or with `--answer`, a server may offer more";
     assert!(hint("fake/qqqqq", &[]).contains(may_be));
     let rest = [hint("fake/qqqqq", &["--answer", "name=Ada"]), hint("builtin/qqqqq", &[])];
-    assert!(rest.iter().all(|said| said.contains("shows its tools\n")), "{rest:?}");
+    assert!(rest.iter().all(|question| question.contains("shows its tools\n")), "{rest:?}");
 }
 
 #[test]

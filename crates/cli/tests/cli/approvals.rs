@@ -72,7 +72,7 @@ fn keys_that_were_typed_before_the_question_do_not_answer_it() {
 }
 
 #[test]
-fn pasted_text_is_no_answer_and_an_unknown_key_shows_the_answers() {
+fn pasted_text_does_not_answer_and_an_unknown_key_shows_the_answers() {
     let (rack, effects) = rack(&json!([calls("write", &json!({})), done()]));
     let mut terminal = ask(&rack, &[]);
     for key in ["yesterday I wrote", "\u{1b}[A", "x"] {

@@ -48,7 +48,7 @@ fn add(a: i64, b: i64) -> Value {
 
 fn results(conversation: &[Said]) -> Vec<&str> {
     let results = conversation.iter();
-    results.filter_map(|said| if let Said::Result { text, .. } = said { Some(text.as_str()) } else { None }).collect()
+    results.filter_map(|part| if let Said::Result { text, .. } = part { Some(text.as_str()) } else { None }).collect()
 }
 
 /// Replaces times by `0 ms`.
@@ -77,13 +77,13 @@ fn a_call_reaches_its_server_and_its_result_the_model_over_every_wire() {
             runs,
             [("add".to_owned(), json!({ "a": 2, "b": 3 })), ("echo".to_owned(), json!({ "text": "hello" }))]
         );
-        let asked = provider.requests();
-        assert_eq!(asked.len(), 2, "{wire:?}");
-        let conversation = wire.conversation(&asked[1].json());
+        let requests = provider.requests();
+        assert_eq!(requests.len(), 2, "{wire:?}");
+        let conversation = wire.conversation(&requests[1].json());
         assert_valid(&conversation);
         assert_eq!(conversation[0], Said::User("What is 2 + 3?".to_owned()));
         assert_eq!(results(&conversation), ["[data from fake]\n5", "[data from fake]\nhello"]);
-        assert_eq!(asked[0].json()["tools"], asked[1].json()["tools"], "the same tools in every round");
+        assert_eq!(requests[0].json()["tools"], requests[1].json()["tools"], "the same tools in every round");
     }
 }
 
@@ -178,7 +178,7 @@ fn stdin_joins_the_prompt() {
     }
     let rack = Rack::new();
     let ran = rack.run_with_stdin(&["ask", "--model", "m", "--base-url", "http://127.0.0.1:9"], " \n").ends_with(2);
-    assert!(ran.stderr.contains("what to ask?"), "{ran}");
+    assert!(ran.stderr.contains("there is no question"), "{ran}");
 }
 
 #[test]
@@ -285,7 +285,7 @@ fn a_model_that_fails_ends_with_9_and_the_conversation_can_be_gone_on_with() {
     let refused = json!({ "error": { "message": "Incorrect API key", "code": "invalid_api_key" } });
     let busy = json!({ "error": { "message": "slow down" } });
     for wire in Speech::ALL {
-        for (answer, code, told) in [
+        for (answer, code, message) in [
             (Answer::json(401, &refused), "MODEL_AUTH", "the key was refused (HTTP 401)"),
             (Answer::json(429, &busy).header("retry-after", "3600"), "MODEL_RATE_LIMITED", "slow down"),
             (Answer::new(200, "text/html", "<!DOCTYPE html><p>Sign in"), "MODEL_UNREADABLE", "it is an HTML page"),
@@ -297,7 +297,7 @@ fn a_model_that_fails_ends_with_9_and_the_conversation_can_be_gone_on_with() {
             let ran = ask(&rack, &provider, wire, &["--json", "--yes-read-only", "What is 2 + 3?"]).ends_with(9);
             let error = ran.error();
             assert_eq!(error["code"], code, "{ran}");
-            assert!(error["message"].as_str().unwrap().contains(told), "{ran}");
+            assert!(error["message"].as_str().unwrap().contains(message), "{ran}");
             assert!(error["hint"].as_str().unwrap().contains("toolrack ask --session "), "{ran}");
             assert_eq!(provider.requests().len(), 2, "{ran}");
 
@@ -335,7 +335,7 @@ fn an_unknown_session_is_an_error_before_any_model_is_asked() {
     assert_eq!(error["code"], "UNKNOWN_SESSION");
     assert_eq!(provider.requests().len(), 1);
     let ran = ask(&rack, &provider, Speech::Chat, &["--session", "last"]).ends_with(2);
-    assert!(ran.stderr.contains("what to ask?"), "nothing is open there: {ran}");
+    assert!(ran.stderr.contains("there is no question"), "nothing is open there: {ran}");
 }
 
 #[test]
@@ -368,7 +368,7 @@ fn two_processes_on_one_session_do_not_mix_their_messages() {
     assert_valid(&Speech::Chat.conversation(&second.requests()[0].json()));
 
     let first = Ran::new(&args, &child.wait_with_output().unwrap(), &rack).ends_with(1);
-    assert!(first.stderr.contains("another process goes on with the session"), "{first}");
+    assert!(first.stderr.contains("another process has continued the session"), "{first}");
     assert_eq!(provider.requests().len(), 1, "its model is not asked again with what is no longer so");
     let third = Provider::start([Speech::Chat.says(&["Third."])]);
     let _ = ask(&rack, &third, Speech::Chat, &["--session", "last", "third"]).ends_with(0);
@@ -398,19 +398,22 @@ fn secrets_stay_where_they_belong() {
             let args = [output, &["--key-env", "MODEL_KEY", "--allow", "*", "hello"]].concat();
             let ran = ask(&rack, &provider, wire, &args).ends_with(0);
             // The server repeats it, but the model does not see it. A correct guess of the model is hidden, too.
-            let asked = provider.requests();
-            assert!(asked.iter().all(|asked| !asked.body.contains(canary) && !asked.body.contains(key)), "{wire:?}");
-            let sends_key = |asked: &RecordedRequest| asked.headers.iter().any(|(_, value)| value.contains(key));
-            assert!(asked.iter().all(sends_key), "{wire:?}");
-            let names = results(&wire.conversation(&asked[1].json()))[1].to_owned();
+            let requests = provider.requests();
+            assert!(
+                requests.iter().all(|requests| !requests.body.contains(canary) && !requests.body.contains(key)),
+                "{wire:?}"
+            );
+            let sends_key = |requests: &RecordedRequest| requests.headers.iter().any(|(_, value)| value.contains(key));
+            assert!(requests.iter().all(sends_key), "{wire:?}");
+            let names = results(&wire.conversation(&requests[1].json()))[1].to_owned();
             assert!(names.contains("API_TOKEN") && !names.contains("MODEL_KEY"), "{names}");
             assert!(!ran.stdout.contains(canary) && !ran.stderr.contains(canary), "{ran}");
             assert!(!ran.stderr.contains(key), "{ran}");
             if output == ["--stream-json"] {
                 let records = ran.stdout.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
                 let texts = records.filter(|record| record["type"] == "text");
-                let reported: String = texts.map(|record| record["text"].as_str().unwrap().to_owned()).collect();
-                assert_eq!(reported, "It is ***.", "also where it is cut between two records: {ran}");
+                let text: String = texts.map(|record| record["text"].as_str().unwrap().to_owned()).collect();
+                assert_eq!(text, "It is ***.", "also where it is cut between two records: {ran}");
             }
         }
     }
@@ -458,7 +461,7 @@ fn a_disk_that_is_full_costs_the_memory_and_not_the_answer() {
     limited.args(["-c", "trap '' XFSZ; ulimit -f 100; exec \"$0\" \"$@\"", program]);
     let url = provider.url();
     let args = ["ask", "--model", "m", "--base-url", &url, "--allow", "*", "--session", "last", &prompt];
-    rack.dress(&mut limited);
+    rack.set_environment(&mut limited);
     let output = limited.args(args).stdin(Stdio::null()).output().unwrap();
     let ran = Ran::new(&["ask"], &output, &rack).ends_with(0);
     assert_eq!(ran.stdout, "It is 5.\n", "{ran}");

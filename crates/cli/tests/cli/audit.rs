@@ -40,18 +40,18 @@ fn a_call_is_recorded_with_caller_tool_and_outcome() {
     let rack = Rack::with(&[("fake", fake(&[]))]);
     let _ = rack.run(&["call", "fake/echo", "text=x"]).ends_with(0);
     let rows = rows(&rack, &[]);
-    let reported: Vec<_> = rows.iter().map(|row| words(row, &["kind", "server"])).collect();
-    assert_eq!(reported, [["connected", "fake"], ["call", "fake"], ["closed", "fake"]]);
+    let kinds: Vec<_> = rows.iter().map(|row| words(row, &["kind", "server"])).collect();
+    assert_eq!(kinds, [["connected", "fake"], ["call", "fake"], ["closed", "fake"]]);
     let call = &rows[1];
-    let said = words(call, &["who", "tool", "decision", "why", "outcome", "arguments"]);
-    assert_eq!(said, ["cli", "echo", "allowed", "everything is allowed", "ok", "-"]);
+    let fields = words(call, &["who", "tool", "decision", "why", "outcome", "arguments"]);
+    assert_eq!(fields, ["cli", "echo", "allowed", "everything is allowed", "ok", "-"]);
     assert_eq!(call["arguments_sha256"].as_str().unwrap().len(), 64);
     assert_eq!(call["arguments_bytes"], json!(12));
     assert!(call["bytes"].as_u64().unwrap() > 0 && call["duration_us"].as_u64().unwrap() > 0);
 
     let page = rack.run(&["audit", "list", "--tool", "echo"]).ends_with(0);
     assert!(page.stdout.contains("fake/echo") && page.stdout.lines().count() == 1, "{page}");
-    assert!(rack.run(&["audit", "list", "--server", "other"]).ends_with(0).stderr.contains("nothing like this"));
+    assert!(rack.run(&["audit", "list", "--server", "other"]).ends_with(0).stderr.contains("no such rows"));
     assert!(rows_of_kind(&rack, "call", &["--since", "1h"]) == 1 && rows_of_kind(&rack, "call", &["-n", "1"]) == 0);
     assert!(rack.run(&["audit", "list", "--since", "1y"]).ends_with(2).stderr.contains("write a time"));
 }
@@ -105,12 +105,12 @@ fn a_changed_row_is_found_and_named() {
     let end = verified["end"].as_str().unwrap();
     let _ = rack.run(&["audit", "verify", "--end", end]).ends_with(0);
     let other = end.replace(|c: char| c.is_ascii_hexdigit() && !c.is_ascii_digit(), "0");
-    assert!(rack.run(&["audit", "verify", "--end", &other]).ends_with(1).stderr.contains("row 6 is another"));
+    assert!(rack.run(&["audit", "verify", "--end", &other]).ends_with(1).stderr.contains("row 6 is not the one"));
     let _ = rack.run(&["audit", "verify", "--end", "6"]).ends_with(2);
 
     tamper(&rack, r#""outcome":"ok""#, r#""outcome":"no""#);
     let refused = rack.run(&["audit", "verify"]).ends_with(1);
-    assert!(refused.stderr.contains("the audit log is not whole: row 2 is not what was written"), "{refused}");
+    assert!(refused.stderr.contains("the audit log is damaged: row 2 is not what was written"), "{refused}");
     let refused = rack.run(&["audit", "verify", "--json"]).ends_with(1).json();
     assert_eq!((&refused["ok"], &refused["broken_at"]), (&json!(false), &json!(2)));
 }
@@ -136,8 +136,8 @@ fn a_call_without_a_user_to_ask_is_a_refusal_in_the_log() {
     let _ = rack.run(&["call", "fake/echo", "text=x"]).ends_with(0);
     let denied = rows(&rack, &["--denied"]);
     assert_eq!(denied.len(), 1, "{denied:?}");
-    let said = words(&denied[0], &["who", "tool", "decision", "code", "outcome"]);
-    assert_eq!(said, ["agent", "echo", "unasked", "APPROVAL_NEEDED", "-"]);
+    let fields = words(&denied[0], &["who", "tool", "decision", "code", "outcome"]);
+    assert_eq!(fields, ["agent", "echo", "unasked", "APPROVAL_NEEDED", "-"]);
 }
 
 #[test]
@@ -146,9 +146,8 @@ fn agreements_are_in_the_log() {
     work_file(&rack, ".mcp.json", &mcp_json(&[("theirs", fake(&[]))]));
     let _ = rack.run(&["trust", "--yes"]).ends_with(0);
     let _ = rack.run(&["untrust", "theirs"]).ends_with(0);
-    let reported: Vec<_> =
-        rows(&rack, &[]).iter().map(|row| words(row, &["kind", "server", "who"]).join(" ")).collect();
-    assert_eq!(reported, ["trusted theirs cli", "untrusted theirs cli"]);
+    let kinds: Vec<_> = rows(&rack, &[]).iter().map(|row| words(row, &["kind", "server", "who"]).join(" ")).collect();
+    assert_eq!(kinds, ["trusted theirs cli", "untrusted theirs cli"]);
 }
 
 #[test]

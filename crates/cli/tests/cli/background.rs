@@ -50,8 +50,8 @@ fn pid(of: &Value) -> u32 {
     u32::try_from(of["pid"].as_u64().unwrap()).unwrap()
 }
 
-/// A process that belongs to another user.
-fn quarantined() -> Child {
+/// A process that has nothing to do with Toolrack.
+fn unrelated_process() -> Child {
     Command::new("sleep").arg("600").stdin(Stdio::null()).stdout(Stdio::null()).spawn().unwrap()
 }
 
@@ -64,7 +64,7 @@ fn a_daemon_is_started_found_and_ended() {
     assert_eq!((&status["pid"], &status["url"], &status["answers"]), (&up["pid"], &up["url"], &Value::Bool(true)));
     assert_eq!(home.0.run(&["call", "fake/add", "a=1", "b=2"]).ends_with(0).stdout, "3");
     let again = home.start();
-    assert_eq!(again["pid"], up["pid"], "there is one, and it is enough");
+    assert_eq!(again["pid"], up["pid"], "the running daemon is used");
     let shown = home.0.run(&["daemon", "status"]).ends_with(0);
     assert!(shown.stdout.contains("server") && shown.stdout.contains(up["url"].as_str().unwrap()), "{shown}");
 
@@ -101,7 +101,7 @@ fn restart_ends_a_running_daemon_first_and_reports_if_none_runs() {
     assert_ne!(up["pid"], before["pid"]);
 
     let _ = home.0.run(&["daemon", "restart", "--with-parent"]).ends_with(2);
-    assert_eq!(home.status()["pid"], up["pid"], "what cannot be started ends nothing");
+    assert_eq!(home.status()["pid"], up["pid"], "a daemon that cannot be started does not end the running one");
 }
 
 #[test]
@@ -125,7 +125,7 @@ fn the_log_of_a_daemon_is_followed_across_a_rotation_until_an_interrupt() {
         let escaped = next();
         assert!(escaped.contains("red") && !escaped.contains(['\x1b', '\u{202e}']), "{escaped:?}");
         std::fs::write(&log, "first\n").unwrap();
-        assert_eq!(next(), line, "it was cut short");
+        assert_eq!(next(), line, "the log was truncated");
         kill("INT", child.id());
         assert_eq!(child.wait().unwrap().code(), Some(130));
     }
@@ -155,7 +155,7 @@ fn a_daemon_that_does_not_start_says_why_and_leaves_no_process() {
 }
 
 #[test]
-fn files_of_a_killed_daemon_are_removed_and_stop_no_command() {
+fn the_files_of_a_killed_daemon_are_removed_and_do_not_disturb_commands() {
     let home = Home::new();
     let up = home.start();
     kill("KILL", pid(&up));
@@ -170,20 +170,20 @@ fn files_of_a_killed_daemon_are_removed_and_stop_no_command() {
 }
 
 #[test]
-fn a_process_that_has_the_number_of_a_daemon_is_not_ended_for_it() {
+fn an_unrelated_process_with_the_pid_of_a_dead_daemon_is_not_ended() {
     let home = Home::new();
     let up = home.start();
     kill("KILL", pid(&up));
     assert!(processes::wait_gone(pid(&up), LIMIT));
-    let mut quarantined = quarantined();
+    let mut unrelated = unrelated_process();
     let file = home.0.home.toolrack_home().join("daemon.json");
     let mut record: Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
-    record["pid"] = quarantined.id().into();
+    record["pid"] = unrelated.id().into();
     std::fs::write(&file, record.to_string()).unwrap();
     assert_eq!(home.0.run(&["daemon", "stop", "--json"]).ends_with(0).json()["stopped"], false);
-    assert!(quarantined.try_wait().unwrap().is_none(), "it was ended");
-    quarantined.kill().unwrap();
-    let _ = quarantined.wait();
+    assert!(unrelated.try_wait().unwrap().is_none(), "it was ended");
+    unrelated.kill().unwrap();
+    let _ = unrelated.wait();
     assert!(!file.exists());
 }
 
@@ -270,35 +270,35 @@ mod unit {
 
         impl Systemd {
             fn start(rack: Rack) -> Self {
-                let process = booted(&rack, &["/lib/systemd/systemd", "--user"]).spawn().unwrap();
+                let process = in_booted_namespace(&rack, &["/lib/systemd/systemd", "--user"]).spawn().unwrap();
                 let systemd = Self { rack, process };
-                systemd.until("systemd runs", || systemd.said(&["is-system-running"]).trim() == "running");
+                systemd.until("systemd runs", || systemd.output_of(&["is-system-running"]).trim() == "running");
                 systemd
             }
 
-            fn said(&self, words: &[&str]) -> String {
-                let output = booted(&self.rack, &["systemctl", "--user"]).args(words).output().unwrap();
+            fn output_of(&self, words: &[&str]) -> String {
+                let output = in_booted_namespace(&self.rack, &["systemctl", "--user"]).args(words).output().unwrap();
                 String::from_utf8_lossy(&output.stdout).into_owned()
             }
 
-            fn does(&self, words: &[&str]) {
-                let status = booted(&self.rack, &["systemctl", "--user"]).args(words).status().unwrap();
+            fn systemctl(&self, words: &[&str]) {
+                let status = in_booted_namespace(&self.rack, &["systemctl", "--user"]).args(words).status().unwrap();
                 assert!(status.success(), "{words:?}");
             }
 
             /// The values of these properties of the unit.
             fn properties(&self, names: &str) -> Vec<String> {
-                let said = self.said(&["show", "--value", "--property", names, "toolrack"]);
-                said.lines().map(str::to_owned).collect()
+                let values = self.output_of(&["show", "--value", "--property", names, "toolrack"]);
+                values.lines().map(str::to_owned).collect()
             }
 
-            /// Waits for a daemon that answers and whose process is not `than`.
-            fn daemon(&self, than: u32) -> u32 {
+            /// Waits until a daemon answers whose process is not `old`. Returns its process id.
+            fn wait_for_daemon(&self, old: u32) -> u32 {
                 let mut found = 0;
                 self.until("a daemon answers", || {
                     let status = self.rack.run(&["daemon", "status", "--json"]).json();
                     found = if status["answers"] == true { pid(&status) } else { 0 };
-                    found != 0 && found != than
+                    found != 0 && found != old
                 });
                 found
             }
@@ -306,17 +306,17 @@ mod unit {
             fn until(&self, what: &str, mut is_so: impl FnMut() -> bool) {
                 let deadline = Instant::now() + LIMIT;
                 while !is_so() {
-                    assert!(Instant::now() < deadline, "in vain: {what}");
+                    assert!(Instant::now() < deadline, "timed out waiting: {what}");
                     std::thread::sleep(Duration::from_millis(50));
                 }
             }
         }
 
         /// A command in its own mount namespace, in which systemd appears to have booted the system.
-        fn booted(rack: &Rack, words: &[&str]) -> Command {
+        fn in_booted_namespace(rack: &Rack, words: &[&str]) -> Command {
             let script = "mount -t tmpfs none /run && mkdir -p /run/systemd/system && exec \"$@\"";
             let mut command = Command::new("unshare");
-            rack.dress(&mut command);
+            rack.set_environment(&mut command);
             command.args(["--mount", "--propagation", "private", "sh", "-c", script, "sh"]).args(words);
             command
         }
@@ -341,22 +341,26 @@ mod unit {
             let rack = rack.env("HOME", home).env("XDG_CONFIG_HOME", config).env("XDG_RUNTIME_DIR", runtime);
             let _ = rack.run(&["daemon", "install", "--listen", "127.0.0.1:0"]).ends_with(0);
             let systemd = Systemd::start(rack);
-            systemd.does(&["enable", "--now", "toolrack"]);
-            let first = systemd.daemon(0);
+            systemd.systemctl(&["enable", "--now", "toolrack"]);
+            let first = systemd.wait_for_daemon(0);
             assert_eq!(systemd.properties("MainPID"), [first.to_string()]);
             kill("KILL", first);
-            let second = systemd.daemon(first);
+            let second = systemd.wait_for_daemon(first);
             assert_eq!(systemd.properties("NRestarts"), ["1"]);
-            systemd.does(&["stop", "toolrack"]);
+            systemd.systemctl(&["stop", "toolrack"]);
             assert!(processes::wait_gone(second, LIMIT));
             assert_eq!(systemd.properties("ActiveState,Result"), ["success", "inactive"], "it did not fail");
 
-            systemd.does(&["start", "toolrack"]);
-            let third = systemd.daemon(second);
+            systemd.systemctl(&["start", "toolrack"]);
+            let third = systemd.wait_for_daemon(second);
             let _ = systemd.rack.run(&["daemon", "stop"]).ends_with(0);
             systemd.until("the unit has ended", || systemd.properties("ActiveState") == ["inactive"]);
             assert!(processes::wait_gone(third, LIMIT));
-            assert_eq!(systemd.properties("NRestarts,Result"), ["success", "0"], "it stays down when the user says so");
+            assert_eq!(
+                systemd.properties("NRestarts,Result"),
+                ["success", "0"],
+                "systemd does not restart a daemon that the user stopped"
+            );
         }
     }
 

@@ -113,7 +113,7 @@ fn a_result_for_programs_has_every_documented_field() {
 }
 
 #[test]
-fn content_that_is_no_text_is_described() {
+fn content_that_is_not_text_is_described() {
     assert_snapshot!(rack().run(&["call", "fake/image"]), @"
         $ toolrack call fake/image
         one of each
@@ -392,7 +392,7 @@ fn calls_in_the_syntax_of_other_languages_are_understood_or_get_a_hint() {
     assert_eq!(hint(&["call", "fake.add(a:", "1,", "b:", "2)"]), add);
     assert_eq!(hint(&["call", "fake/add", "a:1", "b=2"]), "did you mean `a=1`?");
     let broken = rack.run(&["call", "fake/add", r#"{"a":"#, "--json"]).ends_with(2).error();
-    assert!(broken["message"].as_str().unwrap().contains("begins as a JSON object"), "{broken}");
+    assert!(broken["message"].as_str().unwrap().contains("begins like a JSON object"), "{broken}");
 }
 
 #[test]

@@ -196,11 +196,14 @@ fn no_byte_of_a_secret_is_printed_sent_or_stored() {
     a_session_at_the_command_line(&rack);
     a_session_with_the_daemon(&rack);
 
-    let asked = provider.requests();
-    assert_eq!(asked.len(), 2);
-    assert!(asked.iter().all(|asked| !asked.body.contains(CANARY)));
+    let requests = provider.requests();
+    assert_eq!(requests.len(), 2);
+    assert!(requests.iter().all(|requests| !requests.body.contains(CANARY)));
     let sent = format!("Bearer {}", value("model"));
-    assert!(asked.iter().all(|asked| asked.header("authorization") == Some(&sent)), "the key itself must arrive");
+    assert!(
+        requests.iter().all(|requests| requests.header("authorization") == Some(&sent)),
+        "the key itself must arrive"
+    );
     let mut looked = 0;
     files_below(rack.home.root(), &mut |path, bytes| {
         looked += bytes.len();

@@ -98,8 +98,8 @@ fn a_chat_remembers_the_typed_lines_for_the_next_one() {
     let (rest, code) = terminal.end();
     assert_eq!(code, 0, "{rest}");
     assert!(rest.contains("toolrack chat --resume "), "{rest}");
-    let reported: Vec<_> = kept(&rack).into_iter().map(|(_, text)| text).collect();
-    assert_eq!(reported, ["hello\nthere\nAda", "one answer", "more", "another"]);
+    let texts: Vec<_> = kept(&rack).into_iter().map(|(_, text)| text).collect();
+    assert_eq!(texts, ["hello\nthere\nAda", "one answer", "more", "another"]);
     let history = rack.home.root().join("toolrack/chat-history");
     assert!(std::fs::read_to_string(&history).unwrap().ends_with("more\n"));
     assert_eq!(std::fs::metadata(&history).unwrap().permissions().mode() & 0o777, 0o600);
@@ -132,7 +132,7 @@ fn ctrl_c_ends_the_calls_and_the_model_continues() {
     terminal.type_in(CTRL_D);
     assert_eq!(terminal.end().1, 0);
     let kept = kept(&rack);
-    assert!(kept[2].1.starts_with("the person cancelled this call"), "{kept:?}");
+    assert!(kept[2].1.starts_with("the user cancelled this call"), "{kept:?}");
     assert_eq!(kept[3].1, "then not");
 }
 

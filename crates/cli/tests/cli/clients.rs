@@ -47,7 +47,7 @@ fn rack() -> Rack {
 /// Runs a script of an npm package to its end, in the home of `rack`.
 fn run(rack: &Rack, script: &str, args: &[&str]) -> Ended {
     let mut node = Command::new(installed("TOOLRACK_TEST_NODE24", ".cache/bench/peers/node_modules/.bin/node"));
-    rack.dress(&mut node);
+    rack.set_environment(&mut node);
     let modules = installed("TOOLRACK_TEST_CLIENTS", ".cache/bench/peers/node_modules");
     let output = node.arg(modules.join(script)).args(args).stdin(Stdio::null()).output().unwrap();
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
@@ -205,9 +205,9 @@ mod needs_clients {
         let sum = result(&[&call("mcp__fake__add")[..], &["a=2", "b=3"]].concat());
         assert_eq!((&sum["content"][0]["text"], &sum["isError"]), (&json!("5"), &json!(false)), "{about}");
         let failed = does(&[&call("mcp__fake__fail")[..], &["message=oops"]].concat()).with(5);
-        let said = &failed.json()["result"];
+        let failure = &failed.json()["result"];
         assert_eq!(
-            (&said["content"][0]["text"], &said["isError"]),
+            (&failure["content"][0]["text"], &failure["isError"]),
             (&json!("oops"), &json!(true)),
             "{about}: {failed}"
         );

@@ -35,11 +35,11 @@ fn the_model_gets_only_the_output_of_a_script() {
     assert!(ran.stderr.contains("\n  called fake/add ×2, fake/echo\n"), "{ran}");
     assert_eq!(effects.read().runs().len(), 3);
 
-    let asked = provider.requests();
-    let body = asked[1].json();
+    let requests = provider.requests();
+    let body = requests[1].json();
     let result = body["messages"].as_array().unwrap().iter().find(|message| message["role"] == "tool").unwrap();
     assert_eq!(result["content"], "[data from code]\n11 5\n");
-    let tools = asked[0].json()["tools"].as_array().cloned().unwrap();
+    let tools = requests[0].json()["tools"].as_array().cloned().unwrap();
     let names: Vec<_> = tools.iter().map(|tool| tool["function"]["name"].as_str().unwrap()).collect();
     let own = ["call_tool", "get_tool_details", "search_tools"].map(|name| format!("mcp__toolrack__{name}"));
     let own: Vec<_> = own.iter().map(String::as_str).collect();

@@ -206,7 +206,7 @@ mod needs_fish {
     fn done(rack: &Rack, script: &str) -> String {
         let mut fish = Command::new("fish");
         fish.args(["--no-config", "-c", script]);
-        rack.dress(&mut fish);
+        rack.set_environment(&mut fish);
         let output = fish.output().unwrap();
         assert_eq!(String::from_utf8_lossy(&output.stderr), "");
         String::from_utf8(output.stdout).unwrap()

@@ -19,7 +19,7 @@ fn a_file_that_cannot_be_read_is_shown_with_the_place() {
         [HOME]/toolrack/mcp.json:3:27: error: this is not JSON: expected comma
           3 |     "fs": { "command": "*" "****": [] }
             |                           ^
-          hint: nothing of this file is used until it can be read
+          hint: this file is ignored until it can be read
         [0]
     "#);
     let error = rack.run(&["call", "fs/x", "--json"]).ends_with(2).error();

@@ -214,15 +214,15 @@ fn the_entry_that_connect_writes_starts_a_gateway() {
     let entry = &file["mcpServers"]["toolrack"];
     assert_eq!(entry["command"], env!("CARGO_BIN_EXE_toolrack"), "{entry}");
     let mut command = Command::new(entry["command"].as_str().unwrap());
-    rack.dress(&mut command);
+    rack.set_environment(&mut command);
     command.args(entry["args"].as_array().unwrap().iter().map(|word| word.as_str().unwrap()));
     let mut gateway = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
     let hello = json!({ "jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {
         "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": { "name": "t", "version": "1" },
     } });
     writeln!(gateway.stdin.take().unwrap(), "{hello}").unwrap();
-    let said = gateway.wait_with_output().unwrap();
-    assert!(String::from_utf8(said.stdout).unwrap().contains("\"capabilities\""));
+    let output = gateway.wait_with_output().unwrap();
+    assert!(String::from_utf8(output.stdout).unwrap().contains("\"capabilities\""));
 }
 
 #[test]
@@ -243,7 +243,7 @@ fn over_http_no_file_gets_the_token() {
 }
 
 #[test]
-fn a_broken_configuration_of_toolrack_is_no_obstacle() {
+fn a_broken_configuration_of_toolrack_does_not_prevent_it() {
     let rack = Rack::new().with_binary_on_path();
     rack.home.write("toolrack/mcp.json", "{ broken");
     let _ = rack.run(&["connect", "cursor", "--yes"]).ends_with(0);

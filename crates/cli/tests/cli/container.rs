@@ -131,7 +131,7 @@ fn no_container_survives_a_killed_host() {
     let server = engine.process();
     host.kill().unwrap();
     host.wait().unwrap();
-    engine.is_empty_in_time();
+    engine.wait_until_empty();
     assert!(!lives(server));
 }
 
@@ -194,7 +194,7 @@ fn an_unavailable_image_is_an_error_with_the_next_step() {
     let engine = StandIn::new();
     let rack = rack(&engine, &[("box", contained(&[], &docker("missing")))]);
     let ran = rack.run(&["call", "box/echo", "text=x"]).ends_with(4);
-    for words in ["its image is not here and cannot be fetched", "pull access denied", "fetch it by hand"] {
+    for words in ["its image is not on this machine and cannot be pulled", "pull access denied", "pull it by hand"] {
         assert!(ran.stderr.contains(words), "{words}: {ran}");
     }
 }
@@ -286,14 +286,14 @@ fn a_link_that_a_server_could_have_made_in_a_mount_is_not_mounted() {
 mod needs_docker {
     use super::*;
 
-    /// Docker's own client, which is told to ask a daemon that is not there.
+    /// Docker's own client, configured to ask a daemon that does not exist.
     #[test]
     fn a_silent_daemon_and_a_server_that_ends_have_different_errors() {
         let rack = Rack::with(&[("box", contained(&[], &docker("fake")))]);
         let nobody = format!("unix://{}/nobody.sock", rack.home.root().display());
         let rack = rack.env("DOCKER_HOST", nobody);
         let ran = rack.run(&["call", "box/echo", "text=x"]).ends_with(4);
-        assert!(ran.stderr.contains("the engine is installed and does not run"), "{ran}");
+        assert!(ran.stderr.contains("the engine is installed, but does not run"), "{ran}");
         let doctor = rack.run(&["doctor", "--offline", "box"]).ends_with(4);
         assert!(doctor.stdout.contains("is installed and does not answer"), "{doctor}");
     }

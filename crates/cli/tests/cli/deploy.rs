@@ -1,6 +1,11 @@
 //! The files in `deploy`, with which a team runs Toolrack.
 
-use std::{fs, path::PathBuf};
+use std::{
+    fs,
+    io::{Read as _, Write as _},
+    net::TcpStream,
+    path::PathBuf,
+};
 
 use crate::{
     rack::{Rack, fake},
@@ -44,7 +49,47 @@ fn the_daemon_starts_with_the_team_file_and_the_options_of_the_deployments() {
         arguments.filter(|argument| argument != "--no-open" && !argument.starts_with("--listen=")).collect();
     let daemon = Daemon::start(&rack, &arguments.iter().map(String::as_str).collect::<Vec<_>>());
     assert!(rack.home.root().join("token").exists());
-    drop(daemon);
+    // The probes of Kubernetes use a name and the port that the daemon answers to.
+    for manifest in [&manifest, &file("kubernetes/replicas.yaml")] {
+        assert!(manifest.contains("--listen=0.0.0.0:7717"));
+        let hosts: Vec<_> = manifest.lines().filter(|line| line.contains("name: Host")).collect();
+        assert!(hosts.len() == 2 && hosts.iter().all(|host| host.contains(r#"value: "localhost:7717""#)), "{hosts:?}");
+    }
+    let (_, port) = daemon.address.rsplit_once(':').unwrap();
+    let mut probe = TcpStream::connect(&daemon.address).unwrap();
+    write!(probe, "GET /health HTTP/1.1\r\nHost: localhost:{port}\r\nConnection: close\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    probe.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+}
+
+#[test]
+fn the_deployments_run_the_image_of_this_version() {
+    let version = env!("CARGO_PKG_VERSION");
+    for (path, says) in [
+        ("kubernetes/toolrack.yaml", format!("toolrack:{version} ")),
+        ("kubernetes/replicas.yaml", format!("toolrack:{version} ")),
+        ("compose/compose.yaml", format!("toolrack:{version}}}")),
+        ("helm/toolrack/Chart.yaml", format!("\nversion: {version}\nappVersion: \"{version}\"\n")),
+    ] {
+        assert!(file(path).contains(&says), "{path}");
+    }
+}
+
+#[test]
+fn the_team_file_of_the_replicas_names_a_database_and_their_options_make_a_replica() {
+    let manifest = file("kubernetes/replicas.yaml");
+    let arguments = arguments(&manifest);
+    assert!(arguments.iter().any(|argument| argument == "--replica=$(POD_IP):7718"), "{arguments:?}");
+    let rack = Rack::new().env("TOOLRACK_CLIENT_SECRET", "x").env("TOOLRACK_DATABASE", "postgres://127.0.0.1:1/x");
+    let path = rack.home.root().join("team.toml");
+    fs::write(&path, team_file(&manifest)).unwrap();
+    let words =
+        ["serve", "--team", path.to_str().unwrap(), "--replica=127.0.0.1:0", "--listen=127.0.0.1:0", "--no-open"];
+    let ran = rack.run(&words).ends_with(1);
+    for says in ["the database cannot be reached", "(127.0.0.1:1/x)"] {
+        assert!(ran.stderr.contains(says), "{ran}");
+    }
 }
 
 #[test]
@@ -53,7 +98,7 @@ fn the_board_of_grafana_shows_each_metric_and_no_other() {
         let words = text.split(|letter: char| !(letter.is_ascii_lowercase() || letter == '_'));
         words.filter(|word| word.starts_with("toolrack_")).map(str::to_owned).collect::<std::collections::BTreeSet<_>>()
     };
-    let page = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../daemon/src/api/health.rs");
+    let page = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../daemon/src/api/metrics.rs");
     let mut exported = names(&fs::read_to_string(page).unwrap());
     // Names of crates.
     exported.retain(|name| !matches!(name.as_str(), "toolrack_host" | "toolrack_team"));

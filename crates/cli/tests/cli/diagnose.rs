@@ -156,10 +156,10 @@ fn logs_store_stderr_without_secrets_and_escapes() {
 fn test_and_tools_show_the_instructions_of_a_server_and_cut_long_ones() {
     let long = fake(&["--fault", "long-description"]);
     let rack = Rack::with(&[("fake", fake(&[])), ("long", long)]);
-    let said = "  tells models:\n    A server for tests. It does what its script says.\n";
+    let expected = "  tells models:\n    A server for tests. It does what its script says.\n";
     for verb in ["test", "tools"] {
         let shown = rack.run(&[verb, "fake"]).ends_with(0).stdout;
-        assert!(shown.contains(said), "{shown}");
+        assert!(shown.contains(expected), "{shown}");
         let cut = rack.run(&[verb, "long"]).ends_with(0).stdout;
         assert!(cut.contains("    Instructions, line 1.") && !cut.contains("Instructions, line 100."), "{cut}");
         assert!(cut.contains("more: `toolrack tools long --full` shows all of it"), "{cut}");
@@ -174,7 +174,7 @@ fn test_and_tools_show_the_instructions_of_a_server_and_cut_long_ones() {
 }
 
 #[test]
-fn the_error_for_output_that_is_no_message_quotes_an_example() {
+fn the_error_for_output_that_is_not_a_message_quotes_an_example() {
     let script = "echo 'usage: serve [--stdio] \u{1b}[2J'; echo '  --stdio  speak MCP'; exit 2";
     let rack = Rack::with(&[("noisy", json!({ "command": "sh", "args": ["-c", script] }))]);
     let sent = "2 times it sent output that is not an MCP message: usage: serve [--stdio] \\u{1b}[2J";
@@ -200,7 +200,7 @@ fn a_secret_that_a_server_repeats_when_it_dies_is_not_printed() {
 
 #[cfg(unix)]
 #[test]
-fn one_file_by_two_names_is_no_second_entry() {
+fn one_file_by_two_names_gives_one_entry() {
     let rack = Rack::new();
     work_file(&rack, ".mcp.json", &mcp_json(&[("theirs", fake(&[]))]));
     std::fs::create_dir(rack.home.work().join(".toolrack")).unwrap();

@@ -75,7 +75,7 @@ fn an_output_file_is_replaced_by_the_unchanged_text() {
 }
 
 #[test]
-fn one_file_does_not_take_several_that_are_no_text() {
+fn one_file_does_not_take_several_pieces_that_are_not_text() {
     let rack = rack();
     assert_snapshot!(rack.run(&call("only:=[0,1,4]", &["-o", "all"])), @"
         $ toolrack call fake/image --no-validate only:=[0,1,4] -o all

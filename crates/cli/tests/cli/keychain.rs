@@ -184,13 +184,13 @@ mod needs_keychain {
             Self { bus, address: address.trim().to_owned() }
         }
 
-        fn dress(&self, rack: &Rack, command: &mut Command) {
+        fn set_environment(&self, rack: &Rack, command: &mut Command) {
             let _ = command.env("DBUS_SESSION_BUS_ADDRESS", &self.address).env("XDG_RUNTIME_DIR", rack.home.root());
         }
 
         fn lock(&self, rack: &Rack) {
             let mut lock = rack.home.command("dbus-send");
-            self.dress(rack, &mut lock);
+            self.set_environment(rack, &mut lock);
             let service = "org.freedesktop.Secret.Service.Lock";
             let name = "--dest=org.freedesktop.secrets";
             let collection = "array:objpath:/org/freedesktop/secrets/collection/login";

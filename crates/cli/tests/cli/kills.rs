@@ -141,8 +141,8 @@ impl Calls {
     fn of(conversation: &[Said]) -> Self {
         let mut paths = HashMap::new();
         let mut calls = Self::default();
-        for said in conversation {
-            match said {
+        for part in conversation {
+            match part {
                 Said::Call { id, arguments } => {
                     paths.insert(id, arguments["path"].as_str().unwrap());
                 }
@@ -168,8 +168,8 @@ fn is_killed_at_each_step(wire: Speech) {
         assert!(run < 4 * KILLS, "{run} runs, and only {kills} could be killed");
         let provider = Provider::start(chain.turn(run));
         // Sometimes the run continues the turn itself. If the turn was finished, that run ends by itself.
-        let said = if run % 5 == 0 { "" } else { "go on" };
-        let child = chain.ask(&provider, &["--session", "last", said]);
+        let text = if run % 5 == 0 { "" } else { "go on" };
+        let child = chain.ask(&provider, &["--session", "last", text]);
         // Spread over 16 ms, to hit every step between two events. A start takes longer.
         let spread = Duration::from_millis((run * 7 % 17) as u64);
         let moment = MOMENTS[run % MOMENTS.len()];

@@ -170,7 +170,7 @@ fn a_tool_is_shown_in_full_under_every_name() {
           progress  true or false
 
         a model's call: confirm, because no rule allows it
-        the server claims nothing of it
+        the server claims nothing about it
         [0]
     ");
     let shown = rack.run(&["tools", "fake/sleep"]).stdout;

@@ -43,8 +43,6 @@ mod deploy;
 #[cfg(test)]
 mod diagnose;
 #[cfg(test)]
-mod doors;
-#[cfg(test)]
 mod egress;
 #[cfg(test)]
 mod exits;
@@ -66,6 +64,8 @@ mod keychain;
 mod kills;
 #[cfg(test)]
 mod lists;
+#[cfg(test)]
+mod local_sockets;
 #[cfg(test)]
 mod manage;
 #[cfg(test)]
@@ -99,6 +99,8 @@ mod recipes;
 #[cfg(test)]
 mod recordings;
 #[cfg(test)]
+mod replicas;
+#[cfg(test)]
 mod resize;
 #[cfg(test)]
 mod rotation;
@@ -129,6 +131,10 @@ mod team_admin;
 #[cfg(test)]
 mod team_approvals;
 #[cfg(test)]
+mod team_backup;
+#[cfg(test)]
+mod team_exports;
+#[cfg(test)]
 mod team_own;
 #[cfg(test)]
 mod team_person;
@@ -136,6 +142,8 @@ mod team_person;
 mod team_postgres;
 #[cfg(test)]
 mod team_removed;
+#[cfg(test)]
+mod team_replicas;
 #[cfg(test)]
 mod team_servers;
 #[cfg(test)]

@@ -220,7 +220,7 @@ fn json_of_every_shape_is_added() {
 }
 
 #[test]
-fn json_that_is_no_server_is_refused_with_the_reason() {
+fn json_that_is_not_a_server_is_refused_with_the_reason() {
     let rack = Rack::new();
     assert_snapshot!(rack.run(&["add-json", "x", "{"]), @"
         $ toolrack add-json x {

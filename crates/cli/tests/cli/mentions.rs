@@ -67,8 +67,8 @@ fn ask_resolves_mentions_in_arguments_but_not_in_piped_text() {
 fn binary_content_is_described_by_its_file() {
     let rack = rack(&["one"]);
     let _ = rack.run(&[ASK, &["--server", "fake", "@fake:fake://blob"]].concat()).ends_with(0);
-    let said = &kept(&rack)[0].1;
-    assert!(said.contains("[fake://blob: application/octet-stream, 3 bytes; kept as "), "{said}");
+    let message = &kept(&rack)[0].1;
+    assert!(message.contains("[fake://blob: application/octet-stream, 3 bytes; kept as "), "{message}");
 }
 
 #[test]
@@ -80,8 +80,8 @@ fn a_resource_is_cut_like_a_result() {
     let name = "x".repeat(5_000);
     let ran = rack.run(&[ASK, &[&format!("@fake:fake://note/{name}")]].concat()).ends_with(0);
     assert!(ran.stderr.contains("(2048 bytes, only a part)"), "{ran}");
-    let said = &kept(&rack)[0].1;
-    assert!(said.contains("bytes are shown; the whole result is kept as "), "{said}");
+    let message = &kept(&rack)[0].1;
+    assert!(message.contains("bytes are shown; the whole result is kept as "), "{message}");
 }
 
 #[test]
@@ -89,7 +89,7 @@ fn an_unreadable_mention_is_an_error_before_anything_is_sent() {
     let provider = Provider::start([]);
     let rack = rack(&[]);
     let url = provider.url();
-    for (typed, code, told) in [
+    for (typed, code, expected) in [
         ("what is @fake:fake://nothing?", 5, "Resource not found: fake://nothing"),
         ("what is @fake:fake://note and @gone:a:b?", 4, "gone"),
         ("what is @fkae:fake://note?", 2, "did you mean @fake:…?"),
@@ -97,12 +97,12 @@ fn an_unreadable_mention_is_an_error_before_anything_is_sent() {
         ("@fake:fake://note/a", 9, "404"),
     ] {
         let ran = rack.run(&["ask", "--model", "m", "--base-url", &url, typed]).ends_with(code);
-        assert!(ran.stderr.contains(told), "{told}: {ran}");
+        assert!(ran.stderr.contains(expected), "{expected}: {ran}");
     }
     assert_eq!(provider.requests().len(), 1, "only the last one was sent");
     let many: Vec<_> = (0..17).map(|number| format!("@fake:fake://note/{number}")).collect();
     let ran = rack.run(&["ask", "--model", "m", "--base-url", &url, &many.join(" ")]).ends_with(2);
-    assert!(ran.stderr.contains("16 are the most"), "{ran}");
+    assert!(ran.stderr.contains("at most 16 are allowed"), "{ran}");
     assert_eq!(provider.requests().len(), 1);
 }
 
@@ -113,8 +113,8 @@ fn a_secret_that_a_resource_repeats_reaches_no_model() {
     server["env"] = json!({ "API_TOKEN": "canary-token" });
     rack.configure(&[("fake", server)]);
     let _ = rack.run(&[ASK, &["@fake:fake://note/canary-token"]].concat()).ends_with(0);
-    let said = &kept(&rack)[0].1;
-    assert!(said.contains("a note about ***"), "{said}");
+    let message = &kept(&rack)[0].1;
+    assert!(message.contains("a note about ***"), "{message}");
 }
 
 #[test]
@@ -138,7 +138,7 @@ fn a_prompt_reaches_the_model_in_the_words_of_its_server() {
 #[test]
 fn a_prompt_that_cannot_be_filled_in_sends_nothing() {
     let rack = rack(&["never said"]);
-    for (typed, told) in [
+    for (typed, expected) in [
         ("/fake:greet", "the prompt needs `name`"),
         ("/fake:greet name=", "Say hello to ."),
         ("/fake:greet nmae=x", "did you mean `name`?"),
@@ -147,9 +147,9 @@ fn a_prompt_that_cannot_be_filled_in_sends_nothing() {
         ("/fake:", "which prompt?"),
         ("/fake:greet name='x", "a quote is not closed"),
     ] {
-        let code = if told.starts_with("Say") { 0 } else { 2 };
+        let code = if expected.starts_with("Say") { 0 } else { 2 };
         let ran = rack.run_with_stdin(CHAT, &format!("{typed}\n")).ends_with(code);
-        assert!(ran.stderr.contains(told) || ran.stdout.contains(told), "{told}: {ran}");
+        assert!(ran.stderr.contains(expected) || ran.stdout.contains(expected), "{expected}: {ran}");
         assert_eq!(ran.stdout.contains("never said"), code == 0, "{ran}");
     }
 }

@@ -38,9 +38,9 @@ fn the_configured_model_is_used_with_its_key_and_extra_body() {
     let rack = rack(settings).env("WHERE", provider.url()).env("WORK_KEY", "canary-key");
     let ran = ask(&rack, &[]).ends_with(0);
     assert_eq!((ran.json()["text"].clone(), ran.json()["model"].clone()), (json!("done"), json!("anthropic/claude-x")));
-    let asked = &provider.requests()[0];
-    assert_eq!(asked.header("x-api-key"), Some("canary-key"));
-    let body = asked.json();
+    let request = &provider.requests()[0];
+    assert_eq!(request.header("x-api-key"), Some("canary-key"));
+    let body = request.json();
     assert_eq!((&body["model"], &body["max_tokens"]), (&json!("claude-x"), &json!(77)));
     assert_eq!(body["thinking"]["type"], "enabled");
 

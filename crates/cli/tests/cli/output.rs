@@ -53,7 +53,7 @@ fn quiet_drops_warnings_and_keeps_errors() {
 }
 
 #[test]
-fn a_closed_pipe_is_no_error() {
+fn a_closed_pipe_is_not_an_error() {
     let rack = Rack::with(&[("fake", fake(&[]))]);
     let mut command = rack.command(&["call", "fake/big", "bytes=190000"]);
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
@@ -102,9 +102,9 @@ fn wrong_usage_ends_with_2_and_help_with_0() {
         Usage: toolrack call [OPTIONS] <TOOL> [NAME=VALUE]... [-- <COMMAND>...]
 
         Arguments:
-          <TOOL>           Which tool: server/tool, server.tool, or the name a model sees; or the address of
-                           its server, and then its name
-          [NAME=VALUE]...  Its arguments: NAME=VALUE or NAME:=JSON
+          <TOOL>           The tool: server/tool, server.tool, or the name that a model sees; only its name
+                           after the address of a server
+          [NAME=VALUE]...  The arguments of the tool: NAME=VALUE or NAME:=JSON
           [COMMAND]...     Use only the server that this command starts, and only this time
 
         Options:
@@ -125,14 +125,14 @@ fn wrong_usage_ends_with_2_and_help_with_0() {
               --color <WHEN>          When to use colour [default: auto] [possible values: auto, always,
                                       never]
           -q, --quiet                 Print no notes and warnings
-          -v, --verbose...            Print more of what happens; twice for everything
+          -v, --verbose...            Print what the servers write; twice (-vv) also all protocol messages
               --no-input              Never ask anything, even on a terminal
-              --root <DIR>            Tell servers that ask for it about this folder; may be given more than
+              --root <DIR>            Give this folder to servers that ask for roots; may be given more than
                                       once
-              --no-daemon             Start servers even if a running daemon has them already
-              --answer <FIELD=VALUE>  Answer a field that a server asks for in a form, without a terminal;
-                                      may be given more than once
-              --answers <FILE>        Answer such fields as the JSON object in this file says
+              --no-daemon             Start the servers here, even if a running daemon has them already
+              --answer <FIELD=VALUE>  Answer a field of a server's form in advance; may be given more than
+                                      once
+              --answers <FILE>        Answer fields of forms in advance with the JSON object in this file
 
         How values are read:
           path=README.md       a value, read as the tool's schema says: text, number, true or false
@@ -140,7 +140,8 @@ fn wrong_usage_ends_with_2_and_help_with_0() {
           filter:='{"a": 1}'   JSON as it stands
           '{"path": "."}'      a JSON object has several at once
 
-        Without configuration, the tool stands behind the server's address, or before `--` and its command.
+        For a server that is not configured, write the tool after its address, or before `--` and its
+        command.
 
         Examples:
           toolrack call fs/read_text_file path=README.md head=10

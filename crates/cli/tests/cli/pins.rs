@@ -96,9 +96,9 @@ fn a_tool_under_another_name_and_flipped_hints_are_found_and_written_down_once()
         let _ = rack.run(&["call", "fs/write"]).ends_with(7);
     }
     let found = quarantined(&rack);
-    let reported: Vec<_> =
+    let causes: Vec<_> =
         found.iter().map(|one| (one["tool"].as_str().unwrap(), one["cause"].as_str().unwrap())).collect();
-    assert_eq!(reported, [("renamed", "renamed"), ("write", "changed")]);
+    assert_eq!(causes, [("renamed", "renamed"), ("write", "changed")]);
     assert_eq!(found[0]["was"], "add");
     let _ = rack.run(&["trust", "approve", "fs", "--yes"]).ends_with(0);
     let _ = rack.run(&["call", "fs/renamed", "a=1", "b=2"]).ends_with(0);
@@ -139,8 +139,8 @@ fn only_the_user_and_no_project_can_relax_pins() {
         work_file(&rack, ".mcp.json", &mcp_json(&[("fs", entry)]));
         rack.run(&["trust", "--yes"]).ends_with(0)
     };
-    let told = project(&[]);
-    assert!(told.stderr.contains("a project cannot say that"), "{told}");
+    let ran = project(&[]);
+    assert!(ran.stderr.contains("a project cannot switch off the check"), "{ran}");
     let _ = rack.run(&["call", "fs/echo", "text=hi"]).ends_with(0);
     let _ = project(&["--fault", "redescribes=echo"]);
     let _ = rack.run(&["call", "fs/echo", "text=hi"]).ends_with(7);
@@ -154,9 +154,9 @@ fn doctor_reports_tools_in_quarantine_and_suspicious_ones() {
     let of = |area: &str| checks.iter().filter(|check| check["area"] == area).collect::<Vec<_>>();
     assert_eq!(of("pins").len(), 1);
     assert_eq!(of("pins")[0]["hint"], "toolrack trust diff fs/echo");
-    let reported: Vec<_> = of("tools").iter().map(|check| check["what"].as_str().unwrap().to_owned()).collect();
-    assert!(reported.iter().any(|what| what.contains("speaks to the model")), "{reported:?}");
-    assert!(reported.iter().any(|what| what.contains("U+200B")), "{reported:?}");
+    let findings: Vec<_> = of("tools").iter().map(|check| check["what"].as_str().unwrap().to_owned()).collect();
+    assert!(findings.iter().any(|what| what.contains("speaks to the model")), "{findings:?}");
+    assert!(findings.iter().any(|what| what.contains("U+200B")), "{findings:?}");
 }
 
 #[test]
@@ -189,9 +189,9 @@ fn instructions_of_a_server_reach_no_model_and_no_client() {
         let url = provider.url();
         let words = ["ask", "--model", "m", "--base-url", &url, "--wire", speech.name(), "--allow", "*", "go"];
         let _ = rack.run(&words).ends_with(0);
-        let asked = provider.requests();
-        assert_eq!(asked.len(), 2);
-        assert!(asked.iter().all(|asked| !asked.body.contains(INSTRUCTIONS)), "{}", asked[0].body);
+        let requests = provider.requests();
+        assert_eq!(requests.len(), 2);
+        assert!(requests.iter().all(|requests| !requests.body.contains(INSTRUCTIONS)), "{}", requests[0].body);
     }
     let about = json!({ "protocolVersion": "2025-11-25", "capabilities": {},
         "clientInfo": { "name": "an-editor", "version": "1" } });
@@ -202,8 +202,8 @@ fn instructions_of_a_server_reach_no_model_and_no_client() {
             "params": { "name": "mcp__fs__echo", "arguments": { "text": "hi" } } }),
         json!({ "jsonrpc": "2.0", "id": 3, "method": "tools/list" }),
     ];
-    let said = lines.map(|line| format!("{line}\n")).concat();
-    let output = rack.run_with_stdin(&["gateway", "--allow", "*"], &said).ends_with(0).stdout;
+    let input = lines.map(|line| format!("{line}\n")).concat();
+    let output = rack.run_with_stdin(&["gateway", "--allow", "*"], &input).ends_with(0).stdout;
     assert!(output.contains("\"id\":1") && output.contains("\"id\":2") && !output.contains(INSTRUCTIONS), "{output}");
 }
 

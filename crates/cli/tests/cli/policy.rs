@@ -86,7 +86,7 @@ fn a_typed_call_runs_unless_a_rule_requires_the_user_to_confirm() {
     let (rack, effects) = ruled("[policy]\nconfirm = \"fake/write\"\n");
     let _ = rack.run(&["call", "fake/echo", "text=x"]).ends_with(0);
     let refused = rack.run(&["call", "fake/write", "path=a"]).ends_with(6);
-    assert!(refused.stderr.contains("no person can be asked"), "{refused}");
+    assert!(refused.stderr.contains("no user can be asked"), "{refused}");
     assert_eq!(effects.read().runs_of("write"), 0);
     let (rack, _effects) = ruled("[policy]\notherwise = \"deny\"\nallow_read_only = true\n");
     let _ = rack.run(&["call", "fake/write", "path=a"]).ends_with(6);
@@ -128,7 +128,7 @@ fn policy_test_names_the_deciding_rule_with_its_line_and_why_others_do_not_decid
     assert_eq!((&tested["verdict"], &tested["annotations"]), (&json!("allow"), &Value::Null));
     let fates: Vec<_> = tested["rules"].as_array().unwrap().iter().map(|rule| rule["fate"].as_str().unwrap()).collect();
     assert_eq!(fates, ["silent", "decides"]);
-    assert_eq!(tested["rules"][0]["because"], "the arguments are others");
+    assert_eq!(tested["rules"][0]["because"], "the arguments differ");
     assert!(effects.read().runs().is_empty() && effects.read().pids().is_empty(), "nothing is started");
 
     assert_eq!(json(&["fake/delete"])["verdict"], "confirm");
@@ -244,14 +244,14 @@ fn edited_arguments_are_checked_and_judged_before_they_are_taken() {
     let mut terminal = Terminal::run(&rack, &["ask", "--model", "mock/script.json", "go"]);
     terminal.expect(RUN_IT);
     terminal.type_in("e");
-    for (typed, told) in [
+    for (typed, expected) in [
         ("{\"text\": 5}", "the tool does not take these arguments"),
         ("{\"text\": \"secret plan\"}", "it is not allowed: the rule deny `*` (toolrack.toml:2)"),
         ("{\"text\": \"plan\"}", "\"text\": \"plan\""),
     ] {
         terminal.expect("as JSON");
         terminal.type_in(&format!("{typed}\n"));
-        terminal.expect(told);
+        terminal.expect(expected);
     }
     terminal.expect(RUN_IT);
     terminal.type_in("y\n");
@@ -270,8 +270,8 @@ fn by_client(rack: &Rack, name: &str) -> String {
         json!({ "jsonrpc": "2.0", "id": 2, "method": "tools/call",
             "params": { "name": "mcp__fake__write", "arguments": { "path": "a" } } }),
     ];
-    let said = lines.map(|line| format!("{line}\n")).concat();
-    let answers = rack.run_with_stdin(&["gateway"], &said).ends_with(0).stdout;
+    let input = lines.map(|line| format!("{line}\n")).concat();
+    let answers = rack.run_with_stdin(&["gateway"], &input).ends_with(0).stdout;
     let answer = answers.lines().find(|line| line.contains("\"id\":2")).unwrap_or(&answers);
     answer.to_owned()
 }
@@ -305,10 +305,10 @@ fn rules_apply_in_every_spelling_and_rules_that_match_nothing_are_reported() {
         assert!(ran.stderr.contains("deny"), "{ran}");
     }
     assert_eq!(rack.run(&["call", "fake/add", "a=1", "b=2"]).ends_with(0).stderr, "");
-    let told = "the rule deny `mcp__gone__x` is about no server that is configured";
+    let problem = "the rule deny `mcp__gone__x` names no configured server";
     for command in [&["config", "validate"][..], &["policy", "list"], &["policy", "test", "fake/big"]] {
         let ran = rack.run(command);
-        assert!(ran.stderr.contains(told) && !ran.stderr.contains("fake_fail"), "{ran}");
+        assert!(ran.stderr.contains(problem) && !ran.stderr.contains("fake_fail"), "{ran}");
     }
-    assert!(rack.run(&["doctor", "--offline"]).stdout.contains(told));
+    assert!(rack.run(&["doctor", "--offline"]).stdout.contains(problem));
 }

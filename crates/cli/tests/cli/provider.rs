@@ -155,10 +155,10 @@ impl Speech {
     /// The conversation in the body of a request.
     pub(crate) fn conversation(self, body: &Value) -> Vec<Said> {
         let items = body[if self == Self::Responses { "input" } else { "messages" }].as_array().unwrap();
-        items.iter().flat_map(|item| self.said(item)).collect()
+        items.iter().flat_map(|item| self.parts_of(item)).collect()
     }
 
-    fn said(self, item: &Value) -> Vec<Said> {
+    fn parts_of(self, item: &Value) -> Vec<Said> {
         let by_role = |text: String| match item["role"].as_str() {
             Some("user") => vec![Said::User(text)],
             Some("assistant") => vec![Said::Model(text)],
@@ -185,14 +185,14 @@ impl Speech {
             }
             (Self::Anthropic, ..) if item["content"].is_array() => {
                 let blocks = item["content"].as_array().into_iter().flatten();
-                let said = blocks.flat_map(|block| match block["type"].as_str() {
+                let part = blocks.flat_map(|block| match block["type"].as_str() {
                     Some("tool_use") => vec![Said::Call { id: text(&block["id"]), arguments: block["input"].clone() }],
                     Some("tool_result") => {
                         vec![Said::Result { id: text(&block["tool_use_id"]), text: text(&block["content"]) }]
                     }
                     _ => by_role(text(block)),
                 });
-                said.collect()
+                part.collect()
             }
             _ => by_role(text(&item["content"])),
         }
@@ -224,8 +224,8 @@ pub(crate) fn assert_valid(conversation: &[Said]) {
     let mut open = std::collections::VecDeque::new();
     let mut is_answering = false;
     let mut ids = std::collections::HashSet::new();
-    for said in conversation {
-        match said {
+    for part in conversation {
+        match part {
             Said::Call { id, .. } => {
                 assert!(!is_answering, "{id} comes before all calls before it are answered: {conversation:#?}");
                 assert!(ids.insert(id), "{id} is there twice: {conversation:#?}");

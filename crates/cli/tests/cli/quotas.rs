@@ -171,9 +171,9 @@ fn a_turn_stops_before_the_next_request_to_the_model_once_its_tokens_are_used_up
     let (status, events) = turn(&team, &olga, &script);
     assert_eq!(status, 200, "{events}");
     assert_eq!(events.matches("event: asked").count(), 2, "{events}");
-    let told = events.split("event: error").nth(1).unwrap_or_else(|| panic!("{events}"));
-    assert!(!events.contains("never said") && told.contains("OVER_QUOTA"), "{events}");
-    assert!(told.contains("limits.each_member.tokens_per_day") && told.contains("\"used\":101"), "{told}");
+    let error = events.split("event: error").nth(1).unwrap_or_else(|| panic!("{events}"));
+    assert!(!events.contains("never said") && error.contains("OVER_QUOTA"), "{events}");
+    assert!(error.contains("limits.each_member.tokens_per_day") && error.contains("\"used\":101"), "{error}");
     // The next turn does not begin.
     let (status, body) = turn(&team, &olga, &script);
     assert_eq!((status, &parsed(&body)["error"]["quota"]["used"]), (429, &json!(101)), "{body}");

@@ -78,8 +78,8 @@ impl Rack {
         self.environment.iter().map(|(name, value)| (*name, value))
     }
 
-    /// Gives another program the environment and the folder that the binary has here.
-    pub(crate) fn dress(&self, command: &mut Command) {
+    /// Gives another program the environment and the working folder of the binary.
+    pub(crate) fn set_environment(&self, command: &mut Command) {
         let model = self.home.command("model");
         let variables = model.get_envs().filter_map(|(name, value)| Some((name, value?)));
         command.env_clear().envs(variables).envs(self.variables()).current_dir(self.home.work());
@@ -279,9 +279,9 @@ pub(crate) fn repository() -> PathBuf {
 }
 
 /// The path in the variable, or the one to which `cargo xtask install` installs it.
-#[expect(clippy::disallowed_methods, reason = "how tests are told where programs are")]
-pub(crate) fn installed(variable: &str, usual: &str) -> PathBuf {
-    let place = std::env::var_os(variable).map_or_else(|| repository().join(usual), PathBuf::from);
+#[expect(clippy::disallowed_methods, reason = "variables tell tests where programs are")]
+pub(crate) fn installed(variable: &str, default: &str) -> PathBuf {
+    let place = std::env::var_os(variable).map_or_else(|| repository().join(default), PathBuf::from);
     assert!(place.exists(), "{} is not there: run `cargo xtask install`", place.display());
     place
 }

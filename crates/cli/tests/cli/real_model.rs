@@ -49,10 +49,10 @@ impl Drop for RealModel {
 }
 
 /// Where the variable says, or where `cargo xtask install` puts them.
-#[expect(clippy::disallowed_methods, reason = "how tests are told where programs are")]
+#[expect(clippy::disallowed_methods, reason = "variables tell tests where programs are")]
 fn packages() -> PathBuf {
-    let usual = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../.cache/model");
-    let place = std::env::var_os("TOOLRACK_TEST_MODEL").map_or_else(usual, PathBuf::from);
+    let default = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../.cache/model");
+    let place = std::env::var_os("TOOLRACK_TEST_MODEL").map_or_else(default, PathBuf::from);
     assert!(place.exists(), "{} is not there: run `cargo xtask install`", place.display());
     place
 }

@@ -73,7 +73,7 @@ fn rack() -> Rack {
         if about == "console" {
             let typed: String = code.lines().filter_map(|line| line.strip_prefix("$ ")).collect();
             let mut shell = Command::new("sh");
-            rack.dress(&mut shell);
+            rack.set_environment(&mut shell);
             let output = shell.args(["-c", &typed]).stdin(Stdio::null()).output().unwrap();
             assert!(output.status.success(), "{typed}: {output:?}");
         }
@@ -92,7 +92,7 @@ struct Recipe {
 
 impl Recipe {
     fn start(rack: &Rack, mut command: Command) -> Self {
-        rack.dress(&mut command);
+        rack.set_environment(&mut command);
         // Into a pipe, Python would keep its answers until it ends. Mastra would report to its makers what is used.
         command.env("PYTHONUNBUFFERED", "1").env("MASTRA_TELEMETRY_DISABLED", "1");
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();

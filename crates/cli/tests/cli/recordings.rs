@@ -134,7 +134,7 @@ fn only_commands_that_use_servers_are_recorded() {
 }
 
 #[test]
-fn a_file_that_is_no_recording_is_refused_first() {
+fn a_file_that_is_not_a_recording_is_refused_first() {
     let rack = Rack::with(&[("fake", fake(&[]))]);
     work_file(&rack, "other.jsonl", "{\"hello\": 1}\n");
     for (file, why) in [("other.jsonl", "line 1: this is not a recording"), ("none.jsonl", "no such file")] {

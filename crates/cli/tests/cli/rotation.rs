@@ -116,9 +116,9 @@ fn a_key_from_the_environment_is_replaced_by_one_typed_or_read_from_stdin() {
     assert!(rotated.stderr.contains("set TOOLRACK_SECRET_KEY to the new key"), "{rotated}");
     assert!(!rotated.to_string().contains("8b8b"), "{rotated}");
     let stale_key = rack.run(&["call", "talker/echo", "text=x"]).ends_with(2);
-    assert!(stale_key.stderr.contains("another key took the place of the one in use"), "{stale_key}");
+    assert!(stale_key.stderr.contains("another key has replaced the one in use"), "{stale_key}");
     let stale_key = rack.run_with_stdin(&["secret", "set", "other"], "value").ends_with(1);
-    assert!(stale_key.stderr.contains("another key took the place of the one in use"), "{stale_key}");
+    assert!(stale_key.stderr.contains("another key has replaced the one in use"), "{stale_key}");
 
     let rack = rack.env("TOOLRACK_SECRET_KEY", new);
     let typed = |again: &str| {

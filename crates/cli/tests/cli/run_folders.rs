@@ -59,7 +59,7 @@ fn an_entry_that_depends_on_the_folder_asks_once_in_each() {
     let pending = rack.run(&["pending"]).ends_with(0);
     assert!(pending.stdout.contains("asks because `${workspaceFolder}` is something else in each folder"), "{pending}");
     let doctor = rack.run(&["doctor", "--offline"]);
-    assert!(doctor.stdout.contains("waits for you in this one"), "{doctor}");
+    assert!(doctor.stdout.contains("waits for your agreement in this one"), "{doctor}");
     let _ = rack.run(&["trust", "mine", "--yes"]).ends_with(0);
     assert_eq!(state(&rack, "mine"), "connected");
     assert!(fs::read_to_string(rack.home.home().join("seen")).unwrap().contains("hostile"), "it was agreed to");

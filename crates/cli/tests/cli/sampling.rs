@@ -52,7 +52,7 @@ fn anything_but_a_yes_answers_no() {
         terminal.type_in("\n");
         let (rest, code) = terminal.end();
         let rest = rest.split_whitespace().collect::<Vec<_>>().join(" ");
-        assert!(rest.contains("the person refused the sampling request") && !rest.contains("Paris"), "{era}: {rest}");
+        assert!(rest.contains("the user refused the sampling request") && !rest.contains("Paris"), "{era}: {rest}");
         assert_eq!(code, 5, "{era}: {rest}");
     }
 }
@@ -73,8 +73,8 @@ fn sampling_is_offered_only_with_a_terminal_and_a_model() {
 fn the_model_of_a_conversation_answers_the_servers_of_its_tools() {
     let calls = json!([{ "name": "mcp__fake__sample", "input": {} }]);
     let rack = rack("both", &json!([{ "tool_calls": calls }, { "text": "Paris." }, { "text": "done" }]));
-    let asked = ["ask", "--model", "mock/script.json", "--allow", "fake/*", "go"];
-    let mut terminal = Terminal::run(&rack, &asked);
+    let words = ["ask", "--model", "mock/script.json", "--allow", "fake/*", "go"];
+    let mut terminal = Terminal::run(&rack, &words);
     terminal.expect(SEND_IT);
     terminal.type_in("y\n");
     let (rest, code) = terminal.end();

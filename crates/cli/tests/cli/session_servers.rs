@@ -70,8 +70,8 @@ fn each_session_has_a_process_of_its_own_and_all_share_the_other_servers() {
         }
         // Requests without a session share one process of the member.
         for word in ["none", "again"] {
-            let told = team.call(&ann, "mcp__own__write", &json!({ "word": word }).to_string());
-            assert!(told.contains("written"), "{told}");
+            let answer = team.call(&ann, "mcp__own__write", &json!({ "word": word }).to_string());
+            assert!(answer.contains("written"), "{answer}");
         }
     }
     let [one, two, of_bob, none, again] = ["one", "two", "bob", "none", "again"].map(|word| process(&own, word));
@@ -115,8 +115,8 @@ fn a_member_s_value_and_their_stop_reach_the_servers_of_their_sessions() {
     writes(&client, "mcp__own__write", "second");
     assert_ne!(process(&effects, "first"), process(&effects, "second"), "the server starts again with the value");
 
-    let (status, told) = team.ask("POST", "/api/v1/servers/own/disconnect", &ann, "");
-    assert_eq!(status, 202, "{told}");
+    let (status, answer) = team.ask("POST", "/api/v1/servers/own/disconnect", &ann, "");
+    assert_eq!(status, 202, "{answer}");
     assert!(wait_gone(process(&effects, "second"), LIMIT));
 }
 
@@ -132,9 +132,9 @@ fn a_session_beyond_the_bound_is_refused_and_its_setting_named() {
         "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": { "name": "t", "version": "1" },
     } })
     .to_string();
-    let (status, told) = team.ask("POST", "/mcp", &ann, &begin);
-    assert_eq!(status, 503, "{told}");
-    assert!(told.contains("TOO_MANY_WORLDS") && told.contains("session_worlds"), "{told}");
+    let (status, answer) = team.ask("POST", "/mcp", &ann, &begin);
+    assert_eq!(status, 503, "{answer}");
+    assert!(answer.contains("TOO_MANY_WORLDS") && answer.contains("session_worlds"), "{answer}");
     // Another member has a bound of their own.
     let _other = Client::connect(&team, &bob, json!({}));
     assert_eq!(asked(&first, "DELETE", "").0, 200);

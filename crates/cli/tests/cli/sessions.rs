@@ -304,7 +304,7 @@ fn sessions_are_deleted_only_after_a_user_confirms() {
     $ toolrack sessions delete [ID]
     --- stderr ---
     error: deleted conversations cannot be restored, and no user can be asked
-    hint: look at it, then say `--yes`
+    hint: check it, then add `--yes`
     [2]
     ");
     let rack = rack.env("TERM", "xterm-256color");

@@ -107,7 +107,7 @@ fn asked(usage: &Usage) -> Vec<&'static str> {
         "team token" => vec!["ann", "--tenant", "acme", "--group", "eng"],
         "team revoke" => vec!["--member", "ann"],
         "team audit" => vec!["--team", "team.toml", "--limit", "1"],
-        "team quotas" => vec!["--team", "team.toml"],
+        "team quotas" | "team replicas" => vec!["--team", "team.toml"],
         // Where there are no rows, it needs no database.
         "store migrate" => vec!["--team", "team.toml", "--from", "sqlite:none", "--to", "postgres://127.0.0.1:1/none"],
         "serve" => vec!["--listen", "127.0.0.1:0", "--with-parent"],
@@ -122,6 +122,8 @@ fn asked(usage: &Usage) -> Vec<&'static str> {
             .required
             .iter()
             .map(|name| match name.as_str() {
+                // One without an export.
+                "FOLDER" => ".",
                 "MEMBER" => "ann",
                 "SECRET" => "github",
                 "SERVER" => "fake",

@@ -46,10 +46,10 @@ fn signed_in(rack: &Rack, args: &[&str]) -> Ran {
     drop(child.stdin.take());
     let back = follow(&page).unwrap();
     assert_eq!(follow(&back), None);
-    let mut said = Vec::new();
-    stderr.read_to_end(&mut said).unwrap();
+    let mut rest = Vec::new();
+    stderr.read_to_end(&mut rest).unwrap();
     let output = child.wait_with_output().unwrap();
-    Ran::new(args, &Output { stderr: said, ..output }, rack)
+    Ran::new(args, &Output { stderr: rest, ..output }, rack)
 }
 
 #[test]
@@ -87,12 +87,12 @@ fn a_user_signs_in_once_for_all_later_commands() {
 
     let rows = rack.run(&["audit", "list", "--json"]).ends_with(0).json()["rows"].as_array().unwrap().clone();
     let about = |row: &Value| row["kind"].as_str().filter(|kind| kind.contains("sign")).map(str::to_owned);
-    let reported: Vec<_> = rows.iter().filter_map(about).collect();
+    let kinds: Vec<_> = rows.iter().filter_map(about).collect();
     let mut expected = ["signed_in", "sign_in_failed", "signed_in", "signed_out"];
-    if reported.first().is_some_and(|last| last == "signed_out") {
+    if kinds.first().is_some_and(|last| last == "signed_out") {
         expected.reverse();
     }
-    assert_eq!(reported, expected);
+    assert_eq!(kinds, expected);
     assert!(rows.iter().any(|row| row["kind"] == "sign_in_failed" && row["code"] == "SIGN_IN_ENDED"), "{rows:?}");
     let _ = rack.run(&["audit", "verify"]).ends_with(0);
 }
@@ -144,10 +144,10 @@ fn without_a_browser_the_user_pastes_the_address() {
     let back = follow(&page).unwrap();
     let mut stdin = child.stdin.take().unwrap();
     writeln!(stdin, "https://elsewhere.example/?code=1\n{back}").unwrap();
-    let mut said = Vec::new();
-    stderr.read_to_end(&mut said).unwrap();
+    let mut rest = Vec::new();
+    stderr.read_to_end(&mut rest).unwrap();
     let output = child.wait_with_output().unwrap();
-    let ran = Ran::new(&args, &Output { stderr: said, ..output }, &rack).ends_with(0);
+    let ran = Ran::new(&args, &Output { stderr: rest, ..output }, &rack).ends_with(0);
     assert!(ran.stderr.contains("That is another address"), "{ran}");
     assert_eq!((&ran.json()["server"], &ran.json()["renewable"]), (&json!("guarded"), &json!(true)));
 }

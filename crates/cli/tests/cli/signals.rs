@@ -74,7 +74,7 @@ fn a_command_under_nohup_outlives_its_terminal() {
     let mut command = Command::new("sh");
     // As `nohup` does.
     let script = "trap '' HUP; exec \"$0\" call fake/sleep ms=600000";
-    rack.dress(command.args(["-c", script, env!("CARGO_BIN_EXE_toolrack")]));
+    rack.set_environment(command.args(["-c", script, env!("CARGO_BIN_EXE_toolrack")]));
     let mut child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     let _running = effects.wait_until(LIMIT, |effects| effects.runs_of("sleep") == 1);
     send("HUP", &child);

@@ -1,9 +1,12 @@
 //! `serve --team`: two tenants, each with servers of its own, and members with tokens.
 
 use std::{
+    fmt::Write as _,
     fs,
     io::{BufRead as _, BufReader, Read as _, Write as _},
     net::TcpStream,
+    process::Stdio,
+    sync::Arc,
     time::{Duration, Instant},
 };
 
@@ -11,15 +14,21 @@ use serde_json::{Value, json};
 
 use crate::{
     rack::{Rack, fake, mcp_json},
-    warm::Daemon,
+    warm::{Daemon, kill},
 };
 
 /// The promised time for revocations, with some margin for a loaded machine.
 pub(crate) const SOON: Duration = Duration::from_secs(3);
 
+/// The variable that holds the URL of the database.
+const DATABASE: &str = "DATABASE_OF_THE_TEAM";
+
+/// The options of a replica.
+const REPLICA: [&str; 2] = ["--replica", "127.0.0.1:0"];
+
 /// A rack with a team of the tenants `acme` and `bolt`. The server `env` of each shows the variables of its process.
 pub(crate) struct Team {
-    pub(crate) rack: Rack,
+    pub(crate) rack: Arc<Rack>,
     pub(crate) daemon: Daemon,
 }
 
@@ -44,12 +53,12 @@ impl Team {
 
     /// The same, with these settings of each tenant.
     pub(crate) fn with_settings(settings: &str, servers: impl Fn(&'static str) -> Vec<(&'static str, Value)>) -> Self {
-        Self::made(("", settings, None), &[], servers)
+        Self::made(("", settings, &[]), &[], servers)
     }
 
     /// The same, with more lines about the tenant `acme` in the team file.
     pub(crate) fn with_tenant(acme: &str, servers: impl Fn(&'static str) -> Vec<(&'static str, Value)>) -> Self {
-        Self::made((acme, "", None), &[], servers)
+        Self::made((acme, "", &[]), &[], servers)
     }
 
     /// The same, with these settings of each tenant, and all rows in the Postgres at `url`.
@@ -58,16 +67,39 @@ impl Team {
         settings: &str,
         servers: impl Fn(&'static str) -> Vec<(&'static str, Value)>,
     ) -> Self {
-        Self::made(("", settings, Some(url)), &[], servers)
+        Self::made(("", settings, &[(DATABASE, url)]), &[], servers)
+    }
+
+    /// The same, served by the first of several replicas.
+    pub(crate) fn of_replicas(
+        url: &str,
+        settings: &str,
+        servers: impl Fn(&'static str) -> Vec<(&'static str, Value)>,
+    ) -> Self {
+        Self::made(("", settings, &[(DATABASE, url)]), &REPLICA, servers)
+    }
+
+    /// The same, with the key that seals the secrets of all tenants.
+    pub(crate) fn of_replicas_with_key(
+        (url, key): (&str, &str),
+        settings: &str,
+        servers: impl Fn(&'static str) -> Vec<(&'static str, Value)>,
+    ) -> Self {
+        Self::made(("", settings, &[(DATABASE, url), ("TOOLRACK_SECRET_KEY", key)]), &REPLICA, servers)
+    }
+
+    /// The same team through another replica, which is started.
+    pub(crate) fn another_replica(&self) -> Self {
+        Self { rack: Arc::clone(&self.rack), daemon: Self::daemon(&self.rack, &REPLICA) }
     }
 
     /// A team whose tenants end after this time without a request.
     fn idle_after(time: &str) -> Self {
-        Self::made(("", "", None), &["--agent-idle", time], |tenant| vec![(tenant, fake(&[]))])
+        Self::made(("", "", &[]), &["--agent-idle", time], |tenant| vec![(tenant, fake(&[]))])
     }
 
     fn made(
-        (acme, settings, postgres): (&str, &str, Option<&str>),
+        (acme, settings, variables): (&str, &str, &[(&'static str, &str)]),
         more: &[&str],
         servers: impl Fn(&'static str) -> Vec<(&'static str, Value)>,
     ) -> Self {
@@ -81,13 +113,15 @@ impl Team {
         }
         let tenants = format!("[[tenants]]\nid = \"acme\"\n{acme}\n[[tenants]]\nid = \"bolt\"\n");
         let mut file = format!("url = \"http://127.0.0.1:1\"\n{tenants}");
-        if let Some(url) = postgres {
-            rack = rack.env("DATABASE_OF_THE_TEAM", url);
-            file += "[store]\nurl = \"${DATABASE_OF_THE_TEAM}\"\n";
+        if variables.iter().any(|(name, _)| *name == DATABASE) {
+            let _ = write!(file, "[store]\nurl = \"${{{DATABASE}}}\"\n");
+        }
+        for (name, value) in variables {
+            rack = rack.env(name, *value);
         }
         fs::write(root.join("team.toml"), file).unwrap();
         let daemon = Self::daemon(&rack, more);
-        Self { rack, daemon }
+        Self { rack: Arc::new(rack), daemon }
     }
 
     /// Serves the team of the home.
@@ -103,6 +137,14 @@ impl Team {
         Self { rack: self.rack, daemon }
     }
 
+    /// Ends the daemon, and begins another one that has this variable.
+    pub(crate) fn restarted_with(self, name: &'static str, value: &str) -> Self {
+        assert_eq!(self.daemon.ended_by("TERM"), Some(143));
+        let rack = Arc::into_inner(self.rack).expect("one daemon at a time has the rack").env(name, value);
+        let daemon = Self::daemon(&rack, &[]);
+        Self { rack: Arc::new(rack), daemon }
+    }
+
     /// A token for `member`, and its id.
     pub(crate) fn token(&self, member: &str, tenant: &str, role: &str) -> (String, String) {
         let made = self.rack.run(&["team", "token", member, "--tenant", tenant, "--role", role, "--json"]);
@@ -112,12 +154,17 @@ impl Team {
     }
 
     pub(crate) fn send(&self, method: &str, path: &str, token: &str, body: &str) -> TcpStream {
+        self.send_for("application/json, text/event-stream", (method, path, token), body)
+    }
+
+    /// Sends a request whose answer may be of these media types.
+    pub(crate) fn send_for(&self, accept: &str, (method, path, token): (&str, &str, &str), body: &str) -> TcpStream {
         let mut stream = TcpStream::connect(&self.daemon.address).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
         write!(
             stream,
             "{method} {path} HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer {token}\r\nConnection: close\r\n\
-             Content-Type: application/json\r\nAccept: application/json, text/event-stream\r\nContent-Length: {}\r\n\r\n{body}",
+             Content-Type: application/json\r\nAccept: {accept}\r\nContent-Length: {}\r\n\r\n{body}",
             self.daemon.address,
             body.len()
         )
@@ -220,10 +267,10 @@ fn a_revoked_token_ends_streams_and_opens_nothing_within_a_second() {
     stream.read_line(&mut line).unwrap();
     assert!(line.contains("200"), "{line}");
     let _ = team.rack.run(&["team", "revoke", &id]).ends_with(0);
-    let from = Instant::now();
+    let started = Instant::now();
     let mut rest = Vec::new();
     let _ = stream.read_to_end(&mut rest);
-    assert!(from.elapsed() < SOON, "{:?}", from.elapsed());
+    assert!(started.elapsed() < SOON, "{:?}", started.elapsed());
     assert_eq!(team.status("GET", "/api/v1/servers", &ann), 401);
     let again = team.rack.run(&["team", "revoke", &id]).ends_with(2);
     assert!(again.stderr.contains("no token with the id"), "{again}");
@@ -253,8 +300,8 @@ fn a_token_for_a_profile_opens_its_endpoint_alone() {
         let (_, body) = team.ask("POST", &format!("/p/few/mcp{query}"), token, list);
         assert!(query == "?tools=*" || body.contains("a request has one profile"), "{query}: {body}");
     }
-    let said = team.call_at("/p/few/mcp", token, "say", r#"{"text":"hello there"}"#);
-    assert!(said.contains("hello there"), "{said}");
+    let answer = team.call_at("/p/few/mcp", token, "say", r#"{"text":"hello there"}"#);
+    assert!(answer.contains("hello there"), "{answer}");
     let hidden = team.call_at("/p/few/mcp", token, "mcp__env__env", "{}");
     assert!(hidden.contains("no tool"), "{hidden}");
     // A personal token without a profile opens all of them.
@@ -263,6 +310,56 @@ fn a_token_for_a_profile_opens_its_endpoint_alone() {
     let (_, profiles) = team.ask("GET", "/api/v1/profiles", &ann, "");
     let profiles: Value = serde_json::from_str(&profiles).unwrap();
     assert_eq!(profiles["profiles"][0], json!({ "name": "few", "mcp": "/p/few/mcp", "tools": ["say"] }));
+}
+
+#[test]
+fn the_key_of_the_daemon_seals_the_secrets_of_tenants_and_no_server_gets_it() {
+    let key = "7a".repeat(32);
+    let sealed = |_| {
+        let mut server = fake(&[]);
+        server["env"] = json!({ "VALUE": "${secret:value}", "DAEMON": "${TOOLRACK_SECRET_KEY:-unseen}" });
+        vec![("env", server)]
+    };
+    let team = Team::with(sealed).restarted_with("TOOLRACK_SECRET_KEY", &key);
+    let home = team.rack.home.root().join("team/tenants/acme");
+    let mut command = team.rack.command(&["secret", "set", "value"]);
+    let mut child = command.env("TOOLRACK_HOME", &home).stdin(Stdio::piped()).spawn().unwrap();
+    child.stdin.take().unwrap().write_all(b"sealed-by-the-daemon").unwrap();
+    assert!(child.wait().unwrap().success());
+    assert!(!home.join("secret.key").exists());
+
+    let (ann, _) = team.token("ann", "acme", "operator");
+    let _ = team.ask("POST", "/api/v1/servers/env/reconnect", &ann, "");
+    // The server runs with the value, which results hide.
+    let value = team.call(&ann, "mcp__env__env", r#"{"name":"VALUE"}"#);
+    assert!(value.contains("***"), "{value}");
+    let seen = team.call(&ann, "mcp__env__env", r#"{"name":"DAEMON"}"#);
+    assert!(seen.contains("unseen"), "{seen}");
+}
+
+#[test]
+fn the_endpoint_of_a_tenant_serves_its_members_alone() {
+    let team = Team::start();
+    let home = team.rack.home.root().join("team/tenants/acme");
+    fs::write(home.join("toolrack.toml"), "[[profiles]]\nname = \"few\"\ntools = \"acme/echo\"\n").unwrap();
+    let (ann, _) = team.token("ann", "acme", "user");
+    for path in ["/t/acme/mcp", "/t/acme/p/few/mcp"] {
+        let answer = team.call_at(path, &ann, "mcp__acme__echo", r#"{"text":"hello there"}"#);
+        assert!(answer.contains("hello there"), "{path}: {answer}");
+    }
+    for path in ["/t/bolt/mcp", "/t/none/mcp", "/t/bolt/p/few/mcp"] {
+        let (status, body) = team.ask("POST", path, &ann, "{}");
+        assert_eq!(status, 403, "{path}: {body}");
+        assert!(
+            body.contains("a member of the tenant `acme`, and the address is not of that tenant"),
+            "{path}: {body}"
+        );
+    }
+    // Nothing else is below the address of a tenant.
+    for path in ["/t/acme", "/t/acme/api/v1/me", "/t/acme/mcp/", "/t/acme/t/acme/mcp"] {
+        assert_eq!(team.ask("GET", path, &ann, "").0, 404, "{path}");
+    }
+    assert_eq!(team.ask("POST", "/t/acme/mcp", "no-token", "{}").0, 401);
 }
 
 #[test]
@@ -283,7 +380,7 @@ fn a_server_for_some_members_is_there_for_them_alone_and_as_long_as_they_are_in_
     let olga = member("olga", &["--role", "operator"]);
     // `None` if the answers differ, because of a change between them.
     let has = |token: &str| {
-        let said = team.call(token, "mcp__eng__echo", r#"{"text":"for engineers"}"#).contains("for engineers");
+        let is_allowed = team.call(token, "mcp__eng__echo", r#"{"text":"for engineers"}"#).contains("for engineers");
         let (status, one) = team.ask("GET", "/api/v1/tools", token, "");
         assert_eq!(status, 200, "{one}");
         let places = ["/api/v1/servers", "/api/v1/tools", "/api/v1/profiles"];
@@ -291,8 +388,8 @@ fn a_server_for_some_members_is_there_for_them_alone_and_as_long_as_they_are_in_
         let shown = places.map(|path| names(&team.ask("GET", path, token, "").1));
         let call = json!({ "tool": "eng/echo", "arguments": { "text": "x" }, "id": "1" }).to_string();
         let (_, body) = team.ask("POST", "/api/v1/calls", token, &call);
-        let agreed = [said, shown[0], shown[1], shown[2], body.contains("event: result")];
-        agreed.iter().all(|is| *is == said).then_some(said)
+        let agreed = [is_allowed, shown[0], shown[1], shown[2], body.contains("event: result")];
+        agreed.iter().all(|is| *is == is_allowed).then_some(is_allowed)
     };
     assert_eq!([has(&ann), has(&olga), has(&bob)], [Some(true), Some(true), Some(false)]);
     // Each of them sees the shared servers.
@@ -301,14 +398,14 @@ fn a_server_for_some_members_is_there_for_them_alone_and_as_long_as_they_are_in_
     assert_eq!(status, 404, "{gone}");
     // A new group applies to the same token within a second.
     let _ = member("ann", &["--group", "sales"]);
-    let from = Instant::now();
+    let started = Instant::now();
     while has(&ann) != Some(false) {
-        assert!(from.elapsed() < SOON * 10);
+        assert!(started.elapsed() < SOON * 10);
     }
     let _ = member("bob", &["--group", "eng"]);
-    let from = Instant::now();
+    let started = Instant::now();
     while has(&bob) != Some(true) {
-        assert!(from.elapsed() < SOON * 10);
+        assert!(started.elapsed() < SOON * 10);
     }
 }
 
@@ -318,14 +415,14 @@ fn a_changed_role_counts_within_a_second_for_the_same_token() {
     let (ann, _) = team.token("ann", "acme", "admin");
     assert_eq!(team.status("GET", "/api/v1/audit", &ann), 200);
     let _ = team.token("ann", "acme", "viewer");
-    let from = Instant::now();
+    let started = Instant::now();
     while team.status("GET", "/api/v1/audit", &ann) != 403 {
-        assert!(from.elapsed() < SOON);
+        assert!(started.elapsed() < SOON);
     }
     let _ = team.rack.run(&["team", "remove", "ann"]).ends_with(0);
-    let from = Instant::now();
+    let started = Instant::now();
     while team.status("GET", "/api/v1/servers", &ann) != 401 {
-        assert!(from.elapsed() < SOON);
+        assert!(started.elapsed() < SOON);
     }
 }
 
@@ -476,9 +573,31 @@ fn a_tenant_that_was_idle_for_its_time_leaves_no_file_open() {
     for _ in 0..2 {
         assert_eq!(team.status("GET", "/api/v1/tools", &ann), 200);
         assert!(open() > 0, "the database of a tenant that runs");
-        let from = Instant::now();
+        let started = Instant::now();
         while open() > 0 {
-            assert!(from.elapsed() < SOON * 3, "{} files are open", open());
+            assert!(started.elapsed() < SOON * 3, "{} files are open", open());
         }
     }
+}
+
+#[test]
+fn a_daemon_with_drain_serves_members_on_after_the_signal_while_its_health_says_404() {
+    let mut team = Team::with(|_| vec![("shared", fake(&[]))]);
+    let (ann, _) = team.token("ann", "acme", "user");
+    let rack = Arc::clone(&team.rack);
+    let drain = Duration::from_secs(5);
+    team.daemon = Team::daemon(&rack, &["--drain", "5s"]);
+    let health = |team: &Team| team.ask("GET", "/health", &ann, "");
+    assert_eq!(health(&team).0, 200);
+    kill("TERM", team.daemon.pid());
+    let signalled = Instant::now();
+    while health(&team).0 == 200 {
+        assert!(signalled.elapsed() < drain, "its health does not change");
+    }
+    let (status, why) = health(&team);
+    assert!(status == 404 && why.contains("ending"), "{why}");
+    assert!(team.call(&ann, "mcp__shared__echo", r#"{"text":"still"}"#).contains("still"));
+    // A signal that changes nothing.
+    assert_eq!(team.daemon.ended_by("CONT"), Some(143));
+    assert!(signalled.elapsed() >= drain, "{:?}", signalled.elapsed());
 }

@@ -39,9 +39,9 @@ fn place(team: &Team, admin: &str, name: &str) -> String {
 }
 
 fn until(what: &str, is_so: impl Fn() -> bool) {
-    let from = Instant::now();
+    let started = Instant::now();
     while !is_so() {
-        assert!(from.elapsed() < SOON, "{what}");
+        assert!(started.elapsed() < SOON, "{what}");
     }
 }
 
@@ -179,7 +179,7 @@ fn a_token_makes_none_that_lasts_longer_and_takes_those_that_it_made_along() {
 }
 
 #[test]
-fn the_user_of_the_machine_is_no_member_of_a_team() {
+fn the_user_of_the_machine_is_not_a_member_of_a_team() {
     let team = team();
     let own = team.daemon.token.clone();
     for path in ["/api/v1/members", "/api/v1/me/tokens", "/api/v1/me/clients"] {

@@ -27,12 +27,12 @@ fn json_of(team: &Team, path: &str, token: &str) -> Value {
 
 /// The newest question that the member with this token may answer, once there is one.
 pub(crate) fn question(team: &Team, token: &str) -> Value {
-    let from = Instant::now();
+    let started = Instant::now();
     loop {
         let open = json_of(team, "/api/v1/approvals", token)["approvals"].as_array().unwrap().clone();
         match open.last() {
             Some(question) => return question.clone(),
-            None => assert!(from.elapsed() < SOON, "no question"),
+            None => assert!(started.elapsed() < SOON, "no question"),
         }
     }
 }
@@ -126,11 +126,11 @@ fn a_service_approves_no_call() {
     let bot = made.ends_with(0).json()["token"].as_str().unwrap().to_owned();
     let client = Client::connect(&team, &bot, json!({ "elicitation": {} }));
     let mut under_way = client.call("mcp__shared__echo", &text());
-    let asked = question(&team, &eve);
+    let open_question = question(&team, &eve);
     for word in ["once", "always_server", "deny"] {
-        assert_eq!(answer(&team, &bot, &asked, &json!({ "answer": word })), (403, "NOT_A_PERSON".to_owned()));
+        assert_eq!(answer(&team, &bot, &open_question, &json!({ "answer": word })), (403, "NOT_A_PERSON".to_owned()));
     }
-    assert_eq!(answer(&team, &eve, &asked, &json!({ "answer": "once" })).0, 204);
+    assert_eq!(answer(&team, &eve, &open_question, &json!({ "answer": "once" })).0, 204);
     let first = under_way.next().unwrap();
     assert!(first["result"].is_object(), "the service's client was asked: {first}");
 }
@@ -142,13 +142,13 @@ fn an_operator_allows_or_denies_a_call_of_another_member_and_changes_nothing_in_
     give(&team, &ann, "ann-1");
     begins(&team, &ann);
     let under_way = call(&team, &ann, "mine/env", json!({ "name": "HOME" }));
-    let asked = question(&team, &eve);
+    let open_question = question(&team, &eve);
     let other = json!({ "answer": "once", "arguments": { "name": "TOKEN" } });
-    assert_eq!(answer(&team, &eve, &asked, &other), (403, "NOT_THE_CALLER".to_owned()));
-    assert_eq!(answer(&team, &eve, &asked, &json!({ "answer": "once" })).0, 204);
+    assert_eq!(answer(&team, &eve, &open_question, &other), (403, "NOT_THE_CALLER".to_owned()));
+    assert_eq!(answer(&team, &eve, &open_question, &json!({ "answer": "once" })).0, 204);
     assert!(!rest(under_way).contains("ann-1"));
     // The row is that of the operator, and says whose call it was; that of the call says who decided.
-    let from = Instant::now();
+    let started = Instant::now();
     let row = |kind: &str| {
         let rows = json_of(&team, "/api/v1/audit?server=mine", &joe)["rows"].as_array().unwrap().clone();
         rows.into_iter().find(|row| row["kind"] == kind)
@@ -156,7 +156,7 @@ fn an_operator_allows_or_denies_a_call_of_another_member_and_changes_nothing_in_
     let (answered, called) = loop {
         match (row("answer"), row("call")) {
             (Some(answered), Some(called)) => break (answered, called),
-            _ => assert!(from.elapsed() < SOON, "no row"),
+            _ => assert!(started.elapsed() < SOON, "no row"),
         }
     };
     assert_eq!((&answered["subject"], &called["subject"]), (&json!("eve"), &json!("ann")));
@@ -173,12 +173,12 @@ fn a_form_of_a_server_is_for_the_member_whose_call_it_is_alone() {
     let team = Team::with(|_| vec![("shared", fake(&[]))]);
     let [ann, eve] = tokens(&team, [("ann", "user"), ("eve", "admin")]);
     let under_way = call(&team, &ann, "shared/elicit", json!({}));
-    let asked = question(&team, &ann);
-    assert_ne!(asked["kind"], "approval", "{asked}");
+    let open_question = question(&team, &ann);
+    assert_ne!(open_question["kind"], "approval", "{open_question}");
     let open = json_of(&team, "/api/v1/approvals", &eve)["approvals"].as_array().unwrap().clone();
     assert!(open.is_empty(), "{open:?}");
-    assert_eq!(answer(&team, &eve, &asked, &json!({ "answer": "accept", "content": {} })).0, 404);
-    assert_eq!(answer(&team, &ann, &asked, &json!({ "answer": "decline" })).0, 204);
+    assert_eq!(answer(&team, &eve, &open_question, &json!({ "answer": "accept", "content": {} })).0, 404);
+    assert_eq!(answer(&team, &ann, &open_question, &json!({ "answer": "decline" })).0, 204);
     assert!(rest(under_way).contains("decline"));
 }
 

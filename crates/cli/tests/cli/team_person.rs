@@ -52,17 +52,17 @@ fn state(team: &Team, token: &str) -> String {
 }
 
 pub(crate) fn begins(team: &Team, token: &str) {
-    let from = Instant::now();
+    let started = Instant::now();
     while state(team, token) != "connected" {
-        assert!(from.elapsed() < SOON, "{}", state(team, token));
+        assert!(started.elapsed() < SOON, "{}", state(team, token));
     }
 }
 
 /// Waits until the server `mine` of a member who has given nothing has failed to start.
 fn fails(team: &Team, token: &str) {
-    let from = Instant::now();
+    let started = Instant::now();
     while !matches!(&*state(team, token), "failed" | "reconnecting") {
-        assert!(from.elapsed() < SOON, "{}", state(team, token));
+        assert!(started.elapsed() < SOON, "{}", state(team, token));
     }
 }
 
@@ -161,9 +161,9 @@ fn a_changed_value_counts_at_once_and_a_deleted_one_is_gone() {
     give(&team, &ann, "ann-1");
     begins(&team, &ann);
     give(&team, &ann, "ann-2");
-    let from = Instant::now();
+    let started = Instant::now();
     while !variable(&team, &ann, "TOKEN").contains("ann-2") {
-        assert!(from.elapsed() < SOON);
+        assert!(started.elapsed() < SOON);
     }
     assert_eq!(team.status("DELETE", "/api/v1/me/credentials/TOKEN", &ann), 204);
     fails(&team, &ann);
@@ -239,10 +239,10 @@ fn a_changed_configuration_reaches_the_worlds_of_members() {
     let mut own = fake(&[]);
     own["share"] = json!("user");
     fs::write(file, crate::rack::mcp_json(&[("other", own), ("later", fake(&[]))])).unwrap();
-    let from = Instant::now();
+    let started = Instant::now();
     let names = |token: &str| team.ask("GET", "/api/v1/servers", token, "").1;
     while !names(&ann).contains("\"name\":\"other\"") || names(&ann).contains("\"name\":\"mine\"") {
-        assert!(from.elapsed() < SOON, "{}", names(&ann));
+        assert!(started.elapsed() < SOON, "{}", names(&ann));
     }
     let echoed = team.call(&ann, "mcp__other__echo", r#"{"text":"x1"}"#)
         + &team.call(&ann, "mcp__later__echo", r#"{"text":"x2"}"#);
@@ -252,9 +252,9 @@ fn a_changed_configuration_reaches_the_worlds_of_members() {
     assert_eq!((&kept[0]["name"], &kept[0]["servers"]), (&json!("TOKEN"), &json!([])));
     let file = team.rack.home.root().join("team/tenants/acme/mcp.json");
     fs::write(file, crate::rack::mcp_json(&[("later", fake(&[]))])).unwrap();
-    let from = Instant::now();
+    let started = Instant::now();
     while names(&ann).contains("\"name\":\"other\"") {
-        assert!(from.elapsed() < SOON, "{}", names(&ann));
+        assert!(started.elapsed() < SOON, "{}", names(&ann));
     }
     assert_eq!(credentials(&team, &ann)[0]["name"], "TOKEN");
     assert_eq!(team.status("DELETE", "/api/v1/me/credentials/TOKEN", &ann), 204);
@@ -291,13 +291,13 @@ fn an_operator_who_is_asked_about_a_call_of_another_member_does_not_see_their_va
     // A model that has seen the value takes it to another server: that is asked first.
     let call = json!({ "tool": "shared/echo", "arguments": { "text": format!("it is {canary}") } }).to_string();
     let mut under_way = team.send("POST", "/api/v1/calls", &ann, &call);
-    let from = Instant::now();
+    let started = Instant::now();
     let open = |token: &str| {
         let (_, body) = team.ask("GET", "/api/v1/approvals", token, "");
         serde_json::from_str::<Value>(&body).unwrap()["approvals"].as_array().unwrap().clone()
     };
     while open(&bob).is_empty() {
-        assert!(from.elapsed() < SOON, "no question");
+        assert!(started.elapsed() < SOON, "no question");
     }
     let question = open(&bob).remove(0);
     assert_eq!((&question["server"], &question["caller"]["subject"]), (&json!("shared"), &json!("ann")));
@@ -367,6 +367,11 @@ impl<'t> Client<'t> {
     /// A client that has learned the id of the session of this one, and has another token.
     pub(crate) fn with_token(&self, token: &str) -> Self {
         Self { token: token.to_owned(), ..self.clone() }
+    }
+
+    /// The same client through another replica.
+    pub(crate) fn through<'o>(&self, team: &'o Team) -> Client<'o> {
+        Client { team, token: self.token.clone(), session: self.session.clone() }
     }
 
     /// Sends a request in the session.

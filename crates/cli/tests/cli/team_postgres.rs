@@ -19,17 +19,17 @@ fn rack(store: &str) -> (Rack, String) {
 #[test]
 fn a_database_that_is_away_at_the_start_is_named_without_its_password_within_the_set_time() {
     for (store, says) in [
-        ("url = \"postgres://ann:pa55word@127.0.0.1:1/tools\"", "127.0.0.1:1/tools cannot be reached"),
-        ("url = \"mysql://ann:pa55word@127.0.0.1:1/tools\"", "is none of Postgres"),
+        ("url = \"postgres://ann:pa55word@127.0.0.1:1/tools\"", "(127.0.0.1:1/tools)"),
+        ("url = \"mysql://ann:pa55word@127.0.0.1:1/tools\"", "is not a URL of Postgres"),
         ("url = \"postgres://ann:pa55word@:x/\"", "has a URL that cannot be read"),
         ("uri = \"postgres://ann:pa55word@127.0.0.1:1/tools\"", "unknown field `uri`"),
         ("url = \"${NO_SUCH_VARIABLE}\"", "`NO_SUCH_VARIABLE` is not set"),
         ("url = { command = [\"sleep\", \"60\"] }", "takes longer than `connect_timeout`"),
     ] {
         let (rack, team) = rack(&format!("connect_timeout = \"1s\"\n{store}"));
-        let from = Instant::now();
+        let started = Instant::now();
         let ran = rack.run(&["serve", "--team", &team, "--listen", "127.0.0.1:0", "--no-open", "-vv"]);
-        assert!(from.elapsed() < Duration::from_secs(10), "{store}");
+        assert!(started.elapsed() < Duration::from_secs(10), "{store}");
         assert!(ran.code != Some(0) && ran.stderr.contains(says), "{store}: {}", ran.stderr);
         let all = format!("{}{}", ran.stdout, ran.stderr);
         assert!(!all.contains("pa55"), "{all}");
@@ -91,13 +91,13 @@ mod needs_postgres {
 
     /// Waits until the daemon says that it is ready, or that it is not.
     fn becomes(team: &Team, status: u16) -> String {
-        let from = Instant::now();
+        let started = Instant::now();
         loop {
             let (found, why) = is_ready(team);
             if found == status {
                 return why;
             }
-            assert!(from.elapsed() < LIMIT, "{found}: {why}");
+            assert!(started.elapsed() < LIMIT, "{found}: {why}");
         }
     }
 
@@ -170,19 +170,54 @@ mod needs_postgres {
         assert!(why.contains("the database of the team does not answer"), "{why}");
         // What the daemon knows needs no database; what it has to look up is refused within the set time.
         assert!(adds(&ann).contains("42"));
-        let from = Instant::now();
+        let started = Instant::now();
         let (status, refused) = team.ask("GET", "/api/v1/servers", &new, "");
         assert!(status == 503 && refused.contains("NOT_CHECKED"), "{status}: {refused}");
-        assert!(from.elapsed() < Duration::from_secs(15), "{:?}", from.elapsed());
+        assert!(started.elapsed() < Duration::from_secs(15), "{:?}", started.elapsed());
         server.start_again();
         let _ = becomes(&team, 200);
         assert!(adds(&new).contains("42"));
-        let from = Instant::now();
+        let started = Instant::now();
         while rows_of_calls(&team, "acme") < 3 {
-            assert!(from.elapsed() < LIMIT, "a row of the audit log is lost");
+            assert!(started.elapsed() < LIMIT, "a row of the audit log is lost");
         }
         let _ = in_home(&team, "acme", &["audit", "verify"]);
         assert_eq!(count(&server, Some("acme"), "audit WHERE kind = 'lost'"), 0);
+    }
+
+    #[test]
+    fn no_answer_to_a_member_says_where_the_database_is_or_was() {
+        let mut server = Postgres::start();
+        let team = team(&server);
+        let (ann, _) = team.token("ann", "acme", "user");
+        let _ = becomes(&team, 200);
+        assert_eq!(team.ask("GET", "/api/v1/servers", &ann, "").0, 200);
+        server.stop();
+        let _ = becomes(&team, 503);
+        let folder = server.folder().to_str().unwrap().to_owned();
+        let call = |tool: &str| json!({ "tool": tool, "arguments": { "text": "x" } }).to_string();
+        let value = json!({ "value": "x" }).to_string();
+        let requests = [
+            ("POST", "/api/v1/calls", call("acme/echo")),
+            ("POST", "/api/v1/calls", call("shared/echo")),
+            ("POST", "/api/v1/calls", call("mine/echo")),
+            ("GET", "/api/v1/servers", String::new()),
+            ("GET", "/api/v1/overview", String::new()),
+            ("GET", "/api/v1/answers", String::new()),
+            ("GET", "/api/v1/sessions", String::new()),
+            ("GET", "/api/v1/me", String::new()),
+            ("GET", "/api/v1/me/credentials", String::new()),
+            ("PUT", "/api/v1/me/credentials/TOKEN", value),
+            ("GET", "/api/v1/me/tokens", String::new()),
+        ];
+        let mut failed = 0;
+        for (method, path, body) in requests {
+            let (status, answer) = team.ask(method, path, &ann, &body);
+            assert!(!answer.contains(&folder) && !answer.contains("/toolrack "), "{method} {path}: {answer}");
+            assert!(status != 500, "{method} {path}: {answer}");
+            failed += usize::from(status == 503);
+        }
+        assert!(failed >= 3, "{failed} requests needed the database");
     }
 
     #[test]

@@ -25,9 +25,9 @@ fn team() -> Team {
 }
 
 fn until(what: &str, is_so: impl Fn() -> bool) {
-    let from = Instant::now();
+    let started = Instant::now();
     while !is_so() {
-        assert!(from.elapsed() < SOON, "{what}");
+        assert!(started.elapsed() < SOON, "{what}");
     }
 }
 
@@ -138,7 +138,7 @@ fn the_audit_logs_of_a_team_are_one_view_in_the_order_of_time() {
     assert_eq!(audit(&team, &["--limit", "1"]).len(), 1);
     assert!(audit(&team, &["--server", "none"]).is_empty());
     let page = team.rack.run(&["team", "audit", "--team", &file(&team)]).ends_with(0);
-    assert!(page.stdout.contains("(door)") && page.stdout.contains("bolt"), "{page}");
+    assert!(page.stdout.contains("(team)") && page.stdout.contains("bolt"), "{page}");
     let unknown = team.rack.run(&["team", "audit", "--team", &file(&team), "--tenant", "corp"]).ends_with(2);
     assert!(unknown.stderr.contains("it has acme, bolt"), "{unknown}");
 }

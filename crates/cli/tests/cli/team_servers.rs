@@ -41,10 +41,10 @@ fn a_member_s_own_server_is_theirs_alone_and_gets_their_value() {
     assert_eq!(add(&team, &ann, "mine", &server), (204, String::new()));
     let value = json!({ "value": "ann-1" }).to_string();
     assert_eq!(team.ask("PUT", "/api/v1/me/credentials/MINE", &ann, &value).0, 204);
-    let from = Instant::now();
+    let started = Instant::now();
     let is_connected = || team.ask("GET", "/api/v1/servers/mine", &ann, "").1.contains(r#""state":"connected""#);
     while !is_connected() {
-        assert!(from.elapsed() < SOON, "it does not connect");
+        assert!(started.elapsed() < SOON, "it does not connect");
     }
     let echoed = team.call(&ann, "mcp__mine__echo", r#"{"text":"to my own server"}"#);
     assert!(echoed.contains("to my own server"), "{echoed}");

@@ -40,9 +40,9 @@ fn a_member_with_the_most_connections_keeps_no_other_member_out() {
     assert_eq!(team.status("GET", "/api/v1/me", &ann), 200);
     assert_eq!(team.status("GET", "/api/v1/servers", &team.daemon.token), 200);
     drop(held);
-    let from = Instant::now();
+    let started = Instant::now();
     while team.status("GET", "/api/v1/me", &bob) != 200 {
-        assert!(from.elapsed() < SOON, "the places are not free again");
+        assert!(started.elapsed() < SOON, "the places are not free again");
     }
 }
 
@@ -58,14 +58,14 @@ fn event(stream: TcpStream, name: &str) -> String {
 
 /// The server of this name, as soon as `is_there` is true of it.
 fn server(team: &Team, token: &str, name: &str, is_there: fn(&Value) -> bool) -> Value {
-    let from = Instant::now();
+    let started = Instant::now();
     loop {
         let (status, body) = team.ask("GET", &format!("/api/v1/servers/{name}"), token, "");
         let server: Value = serde_json::from_str(&body).unwrap();
         if status == 200 && is_there(&server) {
             return server;
         }
-        assert!(from.elapsed() < 3 * SOON, "{body}");
+        assert!(started.elapsed() < 3 * SOON, "{body}");
     }
 }
 
@@ -79,8 +79,9 @@ fn the_last_words_of_a_shared_server_and_its_file_are_for_operators_alone() {
     let error = of_bob["error"].as_str().unwrap();
     assert!(error.contains("exit status 3") && !error.contains("last words"), "{error}");
     assert!(of_eve["error"].as_str().unwrap().contains(WORDS), "{of_eve}");
-    assert!(of_bob["source"].is_null() && of_bob["line"].is_null(), "{of_bob}");
+    assert!(["source", "line", "config"].iter().all(|field| of_bob[field].is_null()), "{of_bob}");
     assert!(of_eve["source"].as_str().unwrap().ends_with("mcp.json"), "{of_eve}");
+    assert!(of_eve["config"]["command"].is_string(), "{of_eve}");
     let (_, list) = team.ask("GET", "/api/v1/servers", &bob, "");
     let list: Value = serde_json::from_str(&list).unwrap();
     assert!(!list["servers"][0]["error"].as_str().unwrap_or_default().contains(WORDS), "{list}");
@@ -94,7 +95,7 @@ fn the_last_words_of_a_shared_server_and_its_file_are_for_operators_alone() {
 }
 
 #[test]
-fn the_error_of_a_call_has_nothing_of_what_a_shared_server_wrote_and_that_of_an_own_server_has() {
+fn the_error_of_a_call_has_neither_the_file_nor_the_words_of_a_shared_server_and_that_of_an_own_server_has_its_words() {
     let noisy = |name: &str| {
         let server = fake(&[]);
         let (program, words) = (server["command"].as_str().unwrap(), format!("{WORDS}-{name}"));
@@ -109,15 +110,16 @@ fn the_error_of_a_call_has_nothing_of_what_a_shared_server_wrote_and_that_of_an_
         team.ask("POST", "/api/v1/calls", token, &json!({ "tool": tool, "arguments": { "code": 3 } }).to_string()).1
     };
     for token in [&bob, &eve] {
-        let told = call(token, "shared/crash");
-        assert!(told.contains("exit status 3") && !told.contains(WORDS), "{told}");
-        let told = team.call(token, "mcp__shared__crash", r#"{"code":3}"#);
-        assert!(told.contains("failed") && !told.contains(WORDS), "{told}");
-        let told = call(token, "broken/x");
-        assert!(told.contains("exit status 3") && !told.contains(WORDS), "{told}");
+        let answer = call(token, "shared/crash");
+        assert!(answer.contains("exit status 3") && !answer.contains(WORDS), "{answer}");
+        let answer = team.call(token, "mcp__shared__crash", r#"{"code":3}"#);
+        assert!(answer.contains("failed") && !answer.contains(WORDS) && !answer.contains("mcp.json"), "{answer}");
+        let answer = call(token, "broken/x");
+        assert!(answer.contains("exit status 3") && !answer.contains(WORDS), "{answer}");
+        assert!(answer.contains("(the shared configuration)") && !answer.contains("mcp.json"), "{answer}");
     }
-    let told = call(&bob, "own/crash");
-    assert!(told.contains(&format!("{WORDS}-own")), "{told}");
+    let answer = call(&bob, "own/crash");
+    assert!(answer.contains(&format!("{WORDS}-own")), "{answer}");
 }
 
 #[test]
@@ -131,9 +133,9 @@ fn the_overview_of_a_member_has_their_own_calls_and_that_of_an_operator_those_of
         let (_, body) = team.ask("GET", "/api/v1/overview", token, "");
         serde_json::from_str::<Value>(&body).unwrap()["recent"].as_array().unwrap().len()
     };
-    let from = Instant::now();
+    let started = Instant::now();
     while recent(&eve) == 0 {
-        assert!(from.elapsed() < SOON);
+        assert!(started.elapsed() < SOON);
     }
     assert_eq!((recent(&ann), recent(&vic)), (1, 0));
 }

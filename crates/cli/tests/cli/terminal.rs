@@ -45,7 +45,7 @@ impl Terminal {
     pub(crate) fn start(rack: &Rack, columns: u16, program: &Path, args: &[&str]) -> Self {
         let mut command = Command::new("sh");
         command.args(["-c", SIZED, "sh", &columns.to_string()]).arg(program).args(args);
-        rack.dress(&mut command);
+        rack.set_environment(&mut command);
         let options = Options::new().timeout_ms(Some(LIMIT));
         let session = spawn_with_options(command, options).unwrap_or_else(|error| panic!("no terminal: {error}"));
         Self { session, ended: false }
@@ -69,7 +69,7 @@ impl Terminal {
         self.session.send(keys).and_then(|_| self.session.flush()).unwrap();
     }
 
-    /// The terminal has so many columns from now on, and the program is told (`SIGWINCH`).
+    /// Resizes the terminal, and sends the program `SIGWINCH`.
     pub(crate) fn resize(&self, columns: u16) {
         let owner = self.session.process().get_file_handle().unwrap();
         let sized = Command::new("stty").args(["cols", &columns.to_string()]).stdin(owner).status().unwrap();

@@ -67,9 +67,9 @@ fn the_address_speaks_tls_and_a_new_certificate_counts_without_a_restart() {
     assert!(!answer.starts_with(b"HTTP"), "{}", String::from_utf8_lossy(&answer));
 
     replace(&next);
-    let from = Instant::now();
+    let started = Instant::now();
     while call(&rack, &daemon, &next.0).code != Some(0) {
-        assert!(from.elapsed() < LIMIT, "the new certificate does not count");
+        assert!(started.elapsed() < LIMIT, "the new certificate does not count");
     }
 }
 

@@ -524,7 +524,7 @@ fn a_variable_counts_where_the_entry_uses_it_and_the_user_hears_which_one_it_was
     assert_eq!(unused(&rack, &[], &[("USER", "another"), ("PATH", "/bin:/usr/bin")]), "");
     let why = unused(&rack, &[], &[("SERVICE_KEY", "canary-of-a-key")]);
     assert_eq!(why, "`fake` has another `KEY` there");
-    assert_eq!(unused(&rack, &["--no-daemon"], &[]), "`--no-daemon` says so");
+    assert_eq!(unused(&rack, &["--no-daemon"], &[]), "`--no-daemon` is set");
     assert!(unused(&rack, &["-v"], &[]).contains("-vv"));
 
     let here = |words: &[&str]| {
@@ -532,9 +532,9 @@ fn a_variable_counts_where_the_entry_uses_it_and_the_user_hears_which_one_it_was
         Ran::new(words, &output, &rack).ends_with(0)
     };
     let status = here(&["daemon", "status"]);
-    assert!(status.stdout.contains("commands here do without it: `fake` has another `KEY` there"), "{status}");
+    assert!(status.stdout.contains("commands here do not use it: `fake` has another `KEY` there"), "{status}");
     let doctor = here(&["doctor", "--offline"]);
-    assert!(doctor.stdout.contains("do without it: `fake` has another `KEY` there"), "{doctor}");
+    assert!(doctor.stdout.contains("do not use it: `fake` has another `KEY` there"), "{doctor}");
     let same = rack.run(&["daemon", "status", "--json"]).ends_with(0).json();
     assert_eq!(same["unused"], json!([]), "{same}");
 }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use toolrack_code::Bounds;
 use toolrack_host::Host;
 
-use crate::shelf::{Shelf, failure, printed, script, usual, world};
+use crate::shelf::{Shelf, default_host, failure, printed, script, world};
 
 async fn bounded(change: impl FnOnce(&mut Bounds)) -> Host {
     let mut bounds = Bounds::default();
@@ -64,7 +64,7 @@ async fn with_four_abandoned_scripts_no_new_script_starts() {
 }
 
 #[tokio::test]
-async fn a_search_that_would_take_for_ever_is_an_error_that_can_be_caught() {
+async fn a_search_that_would_take_very_long_is_an_error_that_a_script_can_catch() {
     let host = bounded(|bounds| bounds.compute = Duration::from_secs(300)).await;
     let code = "const text = 'a'.repeat(3e7), part = 'a'.repeat(1.2e7) + 'b';
                 for (const name of ['indexOf', 'lastIndexOf', 'includes', 'split', 'replace', 'replaceAll'])
@@ -76,7 +76,7 @@ async fn a_search_that_would_take_for_ever_is_an_error_that_can_be_caught() {
 }
 
 #[tokio::test]
-async fn other_searches_are_those_of_the_language() {
+async fn short_searches_behave_as_in_plain_javascript() {
     let code = "print('abcabc'.indexOf('c'), 'abcabc'.indexOf('c', 3), 'abc'.indexOf(), 'a1'.indexOf(1), 'a'.indexOf('ab'));
                 print('abcabc'.lastIndexOf('c'), 'abcabc'.lastIndexOf('c', 4), 'abc'.includes('b'), 'abc'.includes('b', 2));
                 print('a,b,c'.split(','), 'a,b,c'.split(',', 2), 'a,b'.split(), 'ab'.split(''), 'a1b2'.split(/\\d/));
@@ -87,7 +87,7 @@ async fn other_searches_are_those_of_the_language() {
                 print('x'.indexOf.name, Object.keys(String.prototype).length);
                 const text = 'x'.repeat(4e6) + 'y'; print(text.indexOf(text.slice(1)), text.includes(text))";
     assert_eq!(
-        printed(&usual().await, code).await,
+        printed(&default_host().await, code).await,
         r#"2 5 -1 1 -1
 5 2 true false
 ["a","b","c"] ["a","b"] ["a,b"] ["a","b"] ["a","b",""]
@@ -122,9 +122,9 @@ async fn a_script_that_wants_too_much_memory_is_ended_and_nothing_else_is() {
 }
 
 #[tokio::test]
-async fn endless_recursion_is_an_error_that_can_be_caught() {
+async fn endless_recursion_is_an_error_that_a_script_can_catch() {
     let code = "const deeper = () => deeper() + 1; try { deeper() } catch (error) { print(error.name) }";
-    assert_eq!(printed(&usual().await, code).await, "RangeError\n");
+    assert_eq!(printed(&default_host().await, code).await, "RangeError\n");
 }
 
 #[tokio::test]
@@ -138,7 +138,7 @@ async fn the_output_of_a_script_is_cut() {
 }
 
 #[tokio::test]
-async fn a_script_makes_only_so_many_calls() {
+async fn a_script_cannot_make_more_calls_than_its_bound() {
     let host = bounded(|bounds| bounds.calls = 3.try_into().unwrap()).await;
     let code = "let made = 0; try { for (;;) { await tools['my-shelf'].read(); made++ } } catch (error) { print(made, error.message) }";
     assert_eq!(printed(&host, code).await, "3 a script makes at most 3 calls\n");
@@ -148,14 +148,14 @@ async fn a_script_makes_only_so_many_calls() {
 }
 
 #[tokio::test]
-async fn a_script_that_waits_for_nothing_is_ended() {
-    let message = failure(&usual().await, "await new Promise(() => {})").await;
+async fn a_script_that_waits_for_ever_is_ended() {
+    let message = failure(&default_host().await, "await new Promise(() => {})").await;
     assert_eq!(message, "the script was ended: it waits for a promise that nothing resolves");
 }
 
 #[tokio::test]
 async fn mistakes_are_reported_with_file_and_line() {
-    let host = usual().await;
+    let host = default_host().await;
     assert_eq!(
         failure(&host, "print(1);\nnothing()").await,
         "1\nReferenceError: nothing is not defined\n  at <eval> (script:2:1)"
@@ -166,17 +166,17 @@ async fn mistakes_are_reported_with_file_and_line() {
 }
 
 #[tokio::test]
-async fn there_is_nothing_to_reach_but_tools() {
+async fn a_script_reaches_only_tools() {
     let code =
         "const names = ['require', 'process', 'fetch', 'XMLHttpRequest', 'WebSocket', 'Deno', 'Bun', 'std', 'os',
                     'setTimeout', 'Worker', 'WebAssembly', 'performance', 'navigator', 'load', 'scriptArgs'];
                 print(names.filter((name) => name in globalThis).length);
                 for (const module of ['fs', 'std', 'os', 'node:fs', './a.js', '/etc/passwd'])
                     try { await import(module); print('reached', module) } catch {}";
-    assert_eq!(printed(&usual().await, code).await, "0\n");
+    assert_eq!(printed(&default_host().await, code).await, "0\n");
     let has = "print(Object.getOwnPropertyNames(globalThis).filter((name) => /^[a-z]/.test(name)).sort().join(' '))";
     assert_eq!(
-        printed(&usual().await, has).await,
+        printed(&default_host().await, has).await,
         "console decodeURI decodeURIComponent encodeURI encodeURIComponent escape eval get_tool_details globalThis isFinite \
          isNaN parseFloat parseInt print queueMicrotask search_tools tools undefined unescape\n"
     );
@@ -184,7 +184,7 @@ async fn there_is_nothing_to_reach_but_tools() {
 
 #[tokio::test]
 async fn a_script_sees_nothing_of_an_earlier_script() {
-    let host = usual().await;
+    let host = default_host().await;
     printed(&host, "globalThis.left = 1; Object.prototype.left = 1; tools.left = 1; print(1)").await;
     assert_eq!(printed(&host, "print('left' in globalThis)").await, "false\n");
 }

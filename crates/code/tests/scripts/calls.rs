@@ -10,7 +10,7 @@ use toolrack_host::{
     ask::{Confirm, Confirmed},
 };
 
-use crate::shelf::{Shelf, failure, name, printed, run, script, usual, world};
+use crate::shelf::{Shelf, default_host, failure, name, printed, run, script, world};
 
 #[tokio::test]
 async fn a_script_combines_the_results_of_two_calls() {
@@ -19,7 +19,7 @@ async fn a_script_combines_the_results_of_two_calls() {
         const { pages } = await tools["my-shelf"].count({ of: title });
         print(pages * 2);
     "#;
-    let outcome = run(&usual().await, code).await.unwrap();
+    let outcome = run(&default_host().await, code).await.unwrap();
     assert_eq!(outcome.text, "32\n");
     let calls: Vec<_> = outcome.calls.iter().map(|call| (&*call.tool, call.error)).collect();
     assert_eq!(calls, [("my-shelf/read", None), ("my-shelf/count", None)]);
@@ -27,7 +27,7 @@ async fn a_script_combines_the_results_of_two_calls() {
 
 #[tokio::test]
 async fn a_tool_has_every_name_that_the_host_knows_it_by() {
-    let host = usual().await;
+    let host = default_host().await;
     let model_visible = host.catalog().select("my-shelf/burn").unwrap().name.clone();
     let code = "for (const name of [NAME, 'my-shelf/burn', 'my-shelf.burn']) print(await tools[name]({}))";
     let code = code.replace("NAME", &format!("'{model_visible}'"));
@@ -48,7 +48,7 @@ async fn concurrent_calls_of_a_script_are_bounded() {
 
 #[tokio::test]
 async fn a_tool_that_fails_throws() {
-    let host = usual().await;
+    let host = default_host().await;
     let code = "try { await tools['my-shelf'].fail() } catch (error) { print(error.name, error.code, error.message) }";
     assert_eq!(printed(&host, code).await, "ToolError TOOL_ERROR no such book\n");
     let uncaught = failure(&host, "print('before');\nawait tools['my-shelf'].fail()").await;
@@ -59,14 +59,14 @@ async fn a_tool_that_fails_throws() {
 
 #[tokio::test]
 async fn an_unknown_tool_throws_and_names_similar_tools() {
-    let output = failure(&usual().await, "\nawait tools['my-shelf'].cuont({})").await;
+    let output = failure(&default_host().await, "\nawait tools['my-shelf'].cuont({})").await;
     assert!(output.starts_with("ToolError: no tool is called `my-shelf/cuont`"), "{output}");
     assert!(output.contains("my-shelf/count"), "{output}");
 }
 
 #[tokio::test]
 async fn arguments_are_one_object() {
-    let host = usual().await;
+    let host = default_host().await;
     for wrong in ["'Emma'", "null", "[1]", "{}, {}"] {
         let output = failure(&host, &format!("await tools['my-shelf'].read({wrong})")).await;
         assert!(output.starts_with("TypeError: my-shelf/read takes one object with its arguments"), "{output}");
@@ -82,16 +82,16 @@ async fn a_denied_call_throws_and_does_not_run() {
     let code = "try { await tools['my-shelf'].burn() } catch (error) { print(error.code) } print(await tools['my-shelf'].read())";
     assert_eq!(printed(&host, code).await, "DENIED\nthe text of nothing\n");
     assert_eq!(shelf.calls.load(Ordering::Relaxed), 1);
-    let mut reported = Vec::new();
+    let mut names = Vec::new();
     while let Ok(event) = events.try_recv() {
         match event {
-            Event::ToolStarted { tool, .. } => reported.push(format!("started {tool}")),
-            Event::ToolDenied { tool, .. } => reported.push(format!("denied {tool}")),
-            Event::ToolCompleted { tool, .. } => reported.push(format!("completed {tool}")),
+            Event::ToolStarted { tool, .. } => names.push(format!("started {tool}")),
+            Event::ToolDenied { tool, .. } => names.push(format!("denied {tool}")),
+            Event::ToolCompleted { tool, .. } => names.push(format!("completed {tool}")),
             _ => {}
         }
     }
-    assert_eq!(reported, ["started run_code", "denied burn", "started read", "completed read", "completed run_code"]);
+    assert_eq!(names, ["started run_code", "denied burn", "started read", "completed read", "completed run_code"]);
 }
 
 /// Says yes, with other arguments.
@@ -162,7 +162,7 @@ async fn tools_are_found_and_looked_up_without_a_call() {
 
 #[tokio::test]
 async fn concealed_text_does_not_reach_a_script() {
-    let host = usual().await;
+    let host = default_host().await;
     let code = "print([...await tools['my-shelf'].read({ title: 'hunter2' })].reverse().join(''))";
     let outcome = host.call(script(code).conceal(Arc::new(|text| text.replace("hunter2", "***")))).await.unwrap();
     assert_eq!(outcome.text, "*** fo txet eht\n");
@@ -174,13 +174,13 @@ async fn progress_names_the_calls() {
     let sink = Arc::clone(&progress_messages);
     let call = script("await tools['my-shelf'].burn(); await tools['my-shelf'].read()");
     let call: Call = call.on_progress(Arc::new(move |progress| sink.lock().unwrap().push(progress.message.unwrap())));
-    assert_eq!(usual().await.call(call).await.unwrap().text, "the script printed nothing");
+    assert_eq!(default_host().await.call(call).await.unwrap().text, "the script printed nothing");
     assert_eq!(*progress_messages.lock().unwrap(), ["my-shelf/burn", "my-shelf/read"]);
 }
 
 #[tokio::test]
 async fn a_call_without_a_script_is_an_error() {
-    let host = usual().await;
+    let host = default_host().await;
     let outcome = host.call(Call::from_map("code/run_code", Map::new())).await.unwrap();
     assert_eq!((outcome.is_error, &*outcome.text), (true, "run_code needs `code`, a script"));
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use toolrack_code::{Bounds, QuickJs};
 use toolrack_host::{Event, Host, Selection};
 
-use crate::shelf::{Shelf, name, usual, world};
+use crate::shelf::{Shelf, default_host, name, world};
 
 fn description(host: &Host) -> String {
     let catalog = host.catalog();
@@ -14,9 +14,9 @@ fn description(host: &Host) -> String {
 
 #[tokio::test]
 async fn the_description_lists_what_can_be_called() {
-    let host = usual().await;
-    let said = description(&host);
-    let (manual, tools) = said.split_once("Tools:\n").unwrap();
+    let host = default_host().await;
+    let text = description(&host);
+    let (manual, tools) = text.split_once("Tools:\n").unwrap();
     assert!(manual.starts_with("Runs a script of JavaScript"));
     assert_eq!(
         tools,
@@ -55,10 +55,10 @@ async fn tools_that_do_not_fit_into_the_manual_are_counted() {
     host.apply(desired).await;
     host.settled().await;
     let catalog = host.catalog();
-    let said = catalog.select("late/run_code").unwrap().tool().description.clone().unwrap();
-    assert!(said.len() < 14_000, "{}", said.len());
-    let lines = said.lines().filter(|line| line.starts_with("tools")).count();
+    let text = catalog.select("late/run_code").unwrap().tool().description.clone().unwrap();
+    assert!(text.len() < 14_000, "{}", text.len());
+    let lines = text.lines().filter(|line| line.starts_with("tools")).count();
     // The script server that was there before is a tool like any other in a list, and refused when it is called.
     let all = 101 * 5 + 1;
-    assert!(said.ends_with(&format!("and {} more, which `search_tools` finds", all - lines)), "{said}");
+    assert!(text.ends_with(&format!("and {} more, which `search_tools` finds", all - lines)), "{text}");
 }

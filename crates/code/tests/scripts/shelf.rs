@@ -16,15 +16,15 @@ use toolrack_host::{
     Call, CallError, Desired, Host, HostBuilder, Native, Selection, ServerName, ServerSpec, ToolOutcome,
 };
 
-/// What the server was asked.
+/// A server of books, and what its calls have done so far.
 #[derive(Clone, Default)]
 pub(crate) struct Shelf {
     pub(crate) calls: Arc<AtomicUsize>,
-    /// Calls of `wait` that are under way, and the most that ever were.
+    /// The running calls of `wait`: how many now, and the most at any time.
     pub(crate) waiting: watch::Sender<(usize, usize)>,
-    /// Calls of `wait` that were cancelled.
+    /// The number of cancelled calls of `wait`.
     pub(crate) cancelled: watch::Sender<usize>,
-    /// Calls of `wait` are answered when this many are under way.
+    /// A call of `wait` is answered once this many have run at the same time.
     pub(crate) together: usize,
 }
 
@@ -108,7 +108,7 @@ pub(crate) fn name(name: &str) -> ServerName {
     ServerName::new(name).unwrap()
 }
 
-/// A host with `shelf` as `my-shelf`, and scripts within `bounds` as `code`; also what it runs.
+/// A host with the servers `my-shelf` and `code`, which runs scripts within `bounds`; and the `Desired` that it applied.
 pub(crate) async fn world(builder: HostBuilder, shelf: Shelf, bounds: Bounds) -> (Host, Desired) {
     let host = builder.build();
     let mut desired = Desired::from([(name("my-shelf"), ServerSpec::native(shelf.native()))]);
@@ -121,7 +121,7 @@ pub(crate) async fn world(builder: HostBuilder, shelf: Shelf, bounds: Bounds) ->
     (host, desired)
 }
 
-pub(crate) async fn usual() -> Host {
+pub(crate) async fn default_host() -> Host {
     world(Host::builder(), Shelf::default(), Bounds::default()).await.0
 }
 
@@ -134,14 +134,14 @@ pub(crate) async fn run(host: &Host, code: &str) -> Result<ToolOutcome, CallErro
     host.call(script(code)).await
 }
 
-/// What a script printed that came to its end.
+/// Runs a script that must succeed, and returns what it printed.
 pub(crate) async fn printed(host: &Host, code: &str) -> String {
     let outcome = run(host, code).await.unwrap();
     assert!(!outcome.is_error, "{}", outcome.text);
     outcome.text
 }
 
-/// The model's text about a script that did not come to its end.
+/// Runs a script that must fail, and returns the text for the model.
 pub(crate) async fn failure(host: &Host, code: &str) -> String {
     let outcome = run(host, code).await.unwrap();
     assert!(outcome.is_error, "{}", outcome.text);

@@ -5,6 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use data_encoding::HEXLOWER;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
@@ -36,7 +37,7 @@ pub(super) fn place(folder: &Path, client: Client, path: &Path, name: &str) -> P
     hash.update(path.as_os_str().as_encoded_bytes());
     hash.update([0]);
     hash.update(name);
-    folder.join(format!("{}-{}.json", client.id(), &hex(&hash.finalize())[..16]))
+    folder.join(format!("{}-{}.json", client.id(), &HEXLOWER.encode(&hash.finalize())[..16]))
 }
 
 /// Removes the memory in `file`.
@@ -110,11 +111,7 @@ impl Memory {
 }
 
 fn hash(text: &str) -> String {
-    hex(&Sha256::digest(text))
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    HEXLOWER.encode(&Sha256::digest(text))
 }
 
 #[cfg(test)]

@@ -47,7 +47,7 @@ impl Place {
         let names: Vec<PathBuf> = files_of_the_project(client).iter().map(PathBuf::from).collect();
         let names: Vec<PathBuf> = names.into_iter().filter(|name| holds_servers(client, name)).collect();
         let there = names.iter().find(|name| root.join(name).symlink_metadata().is_ok());
-        let name = there.or_else(|| usual(client, &names)).ok_or(ConnectError::NoProject(client))?;
+        let name = there.or_else(|| default_file_of(client, &names)).ok_or(ConnectError::NoProject(client))?;
         Ok(Self { client, path: root.join(name), spot: spot(client) })
     }
 }
@@ -89,7 +89,7 @@ fn file_of_user(client: Client, environment: &Environment) -> Option<PathBuf> {
         return Some(there.clone());
     }
     let likely: Vec<PathBuf> = files.iter().filter(|file| file.parent().is_some_and(Path::is_dir)).cloned().collect();
-    usual(client, &likely).or_else(|| usual(client, &files)).cloned()
+    default_file_of(client, &likely).or_else(|| default_file_of(client, &files)).cloned()
 }
 
 /// Returns whether servers may be added to a file of this name; some names are only read for historical reasons.
@@ -99,7 +99,7 @@ fn holds_servers(client: Client, file: &Path) -> bool {
 }
 
 /// Returns the file that the program creates itself, as its documentation says.
-fn usual(client: Client, files: &[PathBuf]) -> Option<&PathBuf> {
+fn default_file_of(client: Client, files: &[PathBuf]) -> Option<&PathBuf> {
     let of_macos = |file: &&PathBuf| file.components().any(|part| part.as_os_str() == "Library");
     match client {
         Client::OpenCode => {

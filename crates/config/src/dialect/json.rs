@@ -78,8 +78,8 @@ pub(crate) fn parse(document: &Document) -> Result<Option<Node>, Box<Problem>> {
     let parsed = parse_to_ast(&document.text, &CollectOptions::default(), &OPTIONS).map_err(|error| {
         let range = error.range();
         let reason = lower_first(&error.kind().to_string());
-        let problem = Problem::error(format!("this is not JSON: {reason}"))
-            .hint("nothing of this file is used until it can be read");
+        let problem =
+            Problem::error(format!("this is not JSON: {reason}")).hint("this file is ignored until it can be read");
         Box::new(document.locate(problem, range.start..range.end))
     })?;
     parsed.value.map(|value| convert(document, value)).transpose()

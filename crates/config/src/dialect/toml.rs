@@ -18,7 +18,7 @@ pub(crate) fn parse(document: &Document) -> Result<Node, Box<Problem>> {
         let message = error.message().replace('\n', ", ");
         let at = error.span().unwrap_or_default();
         let problem = Problem::error(format!("this is not TOML: {}", lower_first(&message)))
-            .hint("nothing of this file is used until it can be read");
+            .hint("this file is ignored until it can be read");
         Box::new(document.locate(problem, at))
     })?;
     Ok(convert(parsed.as_item(), 0..0))

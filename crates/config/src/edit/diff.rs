@@ -7,7 +7,7 @@ use toolrack_host::text::for_line;
 use crate::{document::Document, redact};
 
 /// Lines shown around the change.
-const CONTEXT: usize = 3;
+const CONTEXT_LINES: usize = 3;
 
 /// Returns the change from `before` to `after` as one hunk of a unified diff, with secrets hidden and control
 /// characters visible; empty when the texts are equal.
@@ -22,9 +22,9 @@ pub(crate) fn of(path: &Path, before: &str, after: &str) -> String {
     let head = same(&mut old.iter().zip(&new));
     let tail = same(&mut old[head..].iter().rev().zip(new[head..].iter().rev()));
 
-    let from = head.saturating_sub(CONTEXT);
+    let from = head.saturating_sub(CONTEXT_LINES);
     let (old_end, new_end) = (old.len() - tail, new.len() - tail);
-    let after_context = CONTEXT.min(tail);
+    let after_context = CONTEXT_LINES.min(tail);
     let range = |end: usize| {
         let count = end + after_context - from;
         format!("{},{count}", if count == 0 { from } else { from + 1 })

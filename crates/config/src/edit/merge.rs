@@ -22,17 +22,17 @@ type Fields = Map<String, Json>;
 /// Groups of fields that another program reads together: the meaning of one depends on the other fields of its group.
 const FIELD_GROUPS: &[&[&str]] = &[&["type", "command", "args", "url"], &["env", "inherit_env"]];
 
-/// Parses `entry` if it is a server; also returns the names of the members that belong to no field of ours.
+/// Parses `entry` if it is a server; also returns the names of the members that belong to no field of Toolrack.
 pub(super) fn read(name: &str, node: Node) -> Option<(ServerSpec, Vec<String>)> {
     let raw = Member { name: name.to_owned(), name_at: 0..0, node };
     let mut report = Report::new(None, name);
     match decode(&raw, &mut report) {
-        Decoded::Server(spec) => Some((*spec, report.into_untaken())),
+        Decoded::Server(spec) => Some((*spec, report.into_ignored())),
         Decoded::Switch(_) | Decoded::Broken => None,
     }
 }
 
-/// Returns all fields of `entry`, in our format.
+/// Returns all fields of `entry`, in Toolrack's format.
 fn fields_in(name: &str, entry: &Json) -> Option<Fields> {
     let (spec, _) = read(name, Node::from_json(entry))?;
     fields_of(redact::proposal(&spec))
@@ -87,7 +87,7 @@ impl Returned<'_> {
             return self.translated(file, base, (&current, &wanted), &changed);
         }
         let merge = Merge { name: self.name, current: &current, wanted: &wanted, changed: &changed };
-        let attempts = [merge.in_place(base.clone()), merge.in_our_format(base.clone())];
+        let attempts = [merge.in_place(base.clone()), merge.in_own_format(base.clone())];
         let fits = |merged: &Fields| fields_in(self.name, &Json::Object(merged.clone())).as_ref() == Some(&wanted);
         Ok(Json::Object(attempts.into_iter().find(fits).unwrap_or_else(|| self.rewritten(base, &wanted))))
     }
@@ -114,7 +114,7 @@ impl Returned<'_> {
         (wanted, changed)
     }
 
-    /// Copies the members of the sent entry that are no fields of ours.
+    /// Copies the members of the sent entry that are not fields of Toolrack.
     fn take_unknown(&self, base: &mut Fields) {
         let unknown = read(self.name, Node::from_json(self.revealed)).map(|(_, unknown)| unknown).unwrap_or_default();
         for name in unknown {
@@ -156,7 +156,7 @@ impl Returned<'_> {
         }
     }
 
-    /// Returns all fields in our format, beside the members that are no fields of ours.
+    /// Returns all fields in Toolrack's format, without the members that are not fields of Toolrack.
     fn rewritten(&self, mut base: Fields, wanted: &Fields) -> Fields {
         let unknown = read(self.name, Node::from_json(&Json::Object(base.clone()))).map(|(_, unknown)| unknown);
         let unknown = unknown.unwrap_or_default();
@@ -166,7 +166,7 @@ impl Returned<'_> {
     }
 }
 
-/// A change of an entry in our format.
+/// A change of an entry in Toolrack's format.
 struct Merge<'a> {
     name: &'a str,
     current: &'a Fields,
@@ -202,8 +202,8 @@ impl Merge<'_> {
         base
     }
 
-    /// Writes every changed field under our name, with all other fields that the same members set.
-    fn in_our_format(&self, mut base: Fields) -> Fields {
+    /// Writes every changed field under Toolrack's name, with all other fields that the same members set.
+    fn in_own_format(&self, mut base: Fields) -> Fields {
         let mut affected = self.changed.clone();
         for field in self.changed {
             for key in self.members_setting(&base, field) {
@@ -227,7 +227,7 @@ impl Merge<'_> {
     fn members_setting(&self, base: &Fields, field: &str) -> Vec<String> {
         let before = fields_in(self.name, &Json::Object(base.clone())).unwrap_or_default();
         let sets_field = |key: &&String| {
-            // A member without which the entry is not a server sets `field` only if it has one of our names.
+            // A member without which the entry is not a server sets `field` only if it has one of Toolrack's names.
             let is_base = FIELD_GROUPS[0].contains(&field) && !self.current.contains_key(&canonical(key));
             let after = self.without(base, key);
             canonical(key) == field || after.map_or(is_base, |after| after.get(field) != before.get(field))
@@ -235,7 +235,7 @@ impl Merge<'_> {
         base.keys().filter(sets_field).cloned().collect()
     }
 
-    /// Returns the fields of the entry without one of its members; `None` when it is then no server.
+    /// Returns the fields of the entry without one of its members; `None` if that is not a server.
     fn without(&self, base: &Fields, key: &str) -> Option<Fields> {
         let rest = base.iter().filter(|(name, _)| *name != key);
         fields_in(self.name, &Json::Object(rest.map(|(name, value)| (name.clone(), value.clone())).collect()))

@@ -14,7 +14,7 @@ use fd_lock::RwLock;
 use super::EditError;
 
 /// How long to wait for another process.
-const PATIENCE: Duration = Duration::from_secs(5);
+const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The pause between attempts while waiting.
 const PAUSE: Duration = Duration::from_millis(10);
@@ -43,11 +43,11 @@ pub(super) fn target(path: &Path) -> Result<PathBuf, EditError> {
 /// The folder is locked, not the file: a file that is replaced takes its lock with it. And a folder needs no additional
 /// lock file.
 pub(super) fn locked<T>(path: &Path, edit: impl FnOnce() -> Result<T, EditError>) -> Result<T, EditError> {
-    locked_within(PATIENCE, path, edit)
+    locked_within(LOCK_TIMEOUT, path, edit)
 }
 
 fn locked_within<T>(
-    patience: Duration,
+    timeout: Duration,
     path: &Path,
     edit: impl FnOnce() -> Result<T, EditError>,
 ) -> Result<T, EditError> {
@@ -59,12 +59,12 @@ fn locked_within<T>(
         source,
     })?;
     let mut lock = RwLock::new(opened);
-    let patience = Instant::now() + patience;
+    let deadline = Instant::now() + timeout;
     let _guard = loop {
         match lock.try_write() {
             Ok(guard) => break guard,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                if Instant::now() >= patience {
+                if Instant::now() >= deadline {
                     return Err(EditError::Busy { path: path.to_owned() });
                 }
                 thread::sleep(PAUSE);

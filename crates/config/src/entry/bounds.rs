@@ -52,6 +52,12 @@ fn of_row(fields: &mut Fields<'_, '_, '_>, row: &Row, mut set: impl FnMut(Given<
             text.map(|text| set(Given::Text(&text)));
             return;
         }
+        Kind::Texts => {
+            let items = fields.take(row.key).map(|field| fields.texts(field));
+            let texts = items.map(|items| items.into_iter().map(|item| item.value).collect::<Vec<_>>());
+            texts.map(|texts| set(Given::Texts(&texts)));
+            return;
+        }
         Kind::Flag => fields.take(row.key).and_then(|field| fields.flag(field)).map(Given::Flag),
         Kind::Time => fields.duration(row.key).map(Given::Time),
         _ => fields.number(row.key).map(Given::Number),

@@ -74,7 +74,7 @@ pub(super) fn check_together(fields: &mut Fields<'_, '_, '_>, stdio: &Stdio, at:
     }
     if stdio.inherit_env == InheritEnv::All {
         let message =
-            "`inherit_env` cannot be `all` with a container: folders and programs are others in there".to_owned();
+            "`inherit_env` cannot be `all` with a container: a container has its own folders and programs".to_owned();
         refuse("inherit_env", message, "list the names of variables that it needs");
     }
     if let Some(cwd) = stdio.cwd.as_deref().filter(|cwd| !cwd.starts_with("/") && !cwd.starts_with("$")) {
@@ -174,7 +174,7 @@ fn mount(fields: &mut Fields<'_, '_, '_>, mut item: Item<'_>) -> Option<Mount> {
         Problem::error(format!("`{}` must be two full paths; the first may begin with `~/`", item.name))
     } else if Mount::gives_too_much(Path::new(source), false) {
         Problem::error(format!("`{}` would give the whole machine to the container: {source}", item.name))
-            .hint("who reaches an engine's socket can start whatever it likes, outside of any container")
+            .hint("a server that reaches an engine's socket can start anything, outside of any container")
     } else if Mount::gives_too_much(Path::new(source), write) {
         Problem::error(format!("`{}` would let the container change the system: {source}", item.name))
             .hint("leave `:rw` out, or name the folder in it that is to be changed")

@@ -114,11 +114,11 @@ impl<'m, 'r, 'd> Fields<'m, 'r, 'd> {
         Some(Field::of(self.rest.remove(found).1))
     }
 
-    /// Takes the field `name` if it is a number that other programs treat as milliseconds, and none as seconds: a
-    /// thousand or more. Times beyond the longest possible one are reduced to it.
+    /// Takes the field `name` if it is a number of a thousand or more: other programs read such a number as
+    /// milliseconds, and no program as seconds. Shortens a time that is longer than [`MAX_DURATION`].
     ///
     /// In Claude Code's `.mcp.json` such a `timeout` is the whole time of a call, and in the files of other programs
-    /// that of a request; below a thousand, where Claude Code takes none, it is in seconds here.
+    /// that of a request. Claude Code accepts no number below a thousand, so Toolrack reads such a number as seconds.
     pub(super) fn take_milliseconds(&mut self, name: &str) -> Option<Duration> {
         let number = |member: &Member| match &member.node.value {
             Value::Number(number) => number.as_f64().filter(|number| *number >= 1000.0),
@@ -249,7 +249,7 @@ pub(super) fn is_note(name: &str) -> bool {
     NOTES.rows.iter().any(|note| note.is_called(name))
 }
 
-/// Describes a node for a message: numbers by their value, because they are no secrets; all others by their kind.
+/// Describes a node for a message: numbers by their value, because they are not secrets; all others by their kind.
 fn described(node: &Node) -> String {
     match &node.value {
         Value::Number(number) => number.to_string(),

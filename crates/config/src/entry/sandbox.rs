@@ -83,7 +83,7 @@ pub(super) fn unknown(fields: &mut Fields<'_, '_, '_>, place: &str) {
     for (_, field) in fields.rest() {
         let message = format!("`{place}{}` is not a known field", field.name);
         let problem = Problem::error(message).field(field.name);
-        fields.report().add(problem.hint("bounds that are not understood are none"), field.name_at);
+        fields.report().add(problem.hint("Toolrack cannot enforce a bound that it does not know"), field.name_at);
     }
 }
 

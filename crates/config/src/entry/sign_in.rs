@@ -140,7 +140,7 @@ fn scopes(fields: &mut Fields<'_, '_, '_>) -> Vec<String> {
         !scope.is_empty() && scope.bytes().all(|byte| matches!(byte, 0x21 | 0x23..=0x5b | 0x5d..=0x7e))
     };
     if !scopes.iter().all(is_scope) {
-        let message = format!("`oauth.{}` holds something that can be no scope", field.name);
+        let message = format!("`oauth.{}` has a text that is not a valid scope", field.name);
         fields.report().error(&field.node.at, field.name, message);
     }
     scopes

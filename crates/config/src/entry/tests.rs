@@ -174,12 +174,12 @@ fn the_bounds_of_lists_are_settings_of_every_entry() {
 
 #[test]
 fn every_setting_that_an_error_can_name_is_a_field_of_entries_and_changes_them() {
-    let usual = server(json!({ "url": "https://x" }));
+    let default = server(json!({ "url": "https://x" }));
     for setting in Setting::ALL {
         let mut entry = json!({ "url": "https://x" });
         let value = if setting.key().contains("time") { json!("77s") } else { json!(77) };
         entry[setting.key()] = if setting.key().ends_with("bytes") { json!(77_777) } else { value };
-        assert_ne!(server(entry), usual, "{setting}");
+        assert_ne!(server(entry), default, "{setting}");
     }
 }
 
@@ -305,9 +305,9 @@ fn an_entry_that_cannot_work_is_an_error_with_field_and_reason() {
         ),
         (
             json!({ "command": "x", "timeout": 1, "timeout_ms": 1 }),
-            "`timeout` and `timeout_ms` are two names of one thing",
+            "`timeout` and `timeout_ms` are two names of the same field",
         ),
-        (json!({ "command": "x", "cwd": "a", "chdir": "a" }), "`cwd` and `chdir` are two names of one thing"),
+        (json!({ "command": "x", "cwd": "a", "chdir": "a" }), "`cwd` and `chdir` are two names of the same field"),
         (
             json!({ "command": "x", "inheritEnv": "ALL" }),
             "`inheritEnv` must be `safe`, `all`, `none` or a list of names",
@@ -372,8 +372,8 @@ fn likely_mistakes_are_warnings() {
 fn a_timeout_in_milliseconds_limits_the_total_time_of_a_call_as_in_claude_code() {
     let (decoded, problems) = read(&json!({ "command": "x", "timeout": 600_000 }));
     let Decoded::Server(spec) = decoded else { panic!() };
-    let (given, usual) = (&spec.timeouts, Timeouts::default());
-    assert_eq!((given.startup, given.list), (usual.startup, usual.list));
+    let (given, defaults) = (&spec.timeouts, Timeouts::default());
+    assert_eq!((given.startup, given.list), (defaults.startup, defaults.list));
     assert_eq!((given.call, given.call_total), (Duration::from_secs(600), Duration::from_secs(600)));
     assert!(problems.is_empty(), "{problems:?}");
     let given = server(json!({ "command": "x", "timeout": 30_000, "call_timeout": 90, "startup_timeout": 5 })).timeouts;
@@ -477,8 +477,8 @@ fn a_duplicate_name_disables_the_entry_with_one_problem_even_if_it_is_null() {
     let (_, _, problems) = read_text(r#"{ "command": "x", "command": "y" }"#);
     assert_eq!(problems.iter().map(|problem| &*problem.message).collect::<Vec<_>>(), ["`command` is given twice"]);
     let (_, _, problems) = read_text(r#"{ "command": "x", "startupTimeout": 1, "startup-timeout": 1 }"#);
-    let told = ["`startupTimeout` and `startup-timeout` are two names of one thing"];
-    assert_eq!(problems.iter().map(|problem| &*problem.message).collect::<Vec<_>>(), told);
+    let messages = ["`startupTimeout` and `startup-timeout` are two names of the same field"];
+    assert_eq!(problems.iter().map(|problem| &*problem.message).collect::<Vec<_>>(), messages);
 }
 
 /// The members of all objects in `value`.
@@ -608,7 +608,7 @@ fn signing_in_can_be_settled_in_advance() {
         (json!(true), "must be an object"),
         (json!({ "client_secret": "canary" }), "means nothing without"),
         (json!({ "client_id": "${" }), "oauth.client_id"),
-        (json!({ "scopes": ["a b"] }), "no scope"),
+        (json!({ "scopes": ["a b"] }), "not a valid scope"),
         (json!({ "account": "a/b" }), "letters, digits"),
         (json!({ "grant": "password" }), "client_credentials"),
     ] {
@@ -644,8 +644,8 @@ mod containers {
 
     #[test]
     fn a_container_is_given_as_an_image_or_as_a_table() {
-        let usual = container(json!({ "container": "mcp/fetch" }));
-        assert_eq!(usual, Container { image: "mcp/fetch".to_owned(), ..Container::default() });
+        let shorthand = container(json!({ "container": "mcp/fetch" }));
+        assert_eq!(shorthand, Container { image: "mcp/fetch".to_owned(), ..Container::default() });
         let all = container(json!({ "command": "x", "cwd": "/app", "env": { "TOKEN": "${TOKEN}" }, "container": {
             "image": "x:1", "engine": "podman", "pull": "never", "network": "bridge", "user": "1000:1000", "readOnly": false,
             "mounts": ["~/notes:/notes", "/a:b:/c:rw", "${DIR}:/d:ro"], "tmpfs": [],
@@ -716,8 +716,8 @@ mod containers {
             (json!({ "container": { "image": "x", "limits": { "memory": "1MiB" } } }), "6 MiB or more"),
             (json!({ "container": { "image": "x", "limits": { "cpus": 0 } } }), "from 0.01"),
         ] {
-            let told = broken(entry.clone());
-            assert!(told.iter().any(|problem| problem.contains(message)), "{entry}: {told:?}");
+            let messages = broken(entry.clone());
+            assert!(messages.iter().any(|problem| problem.contains(message)), "{entry}: {messages:?}");
         }
     }
 }

@@ -96,7 +96,7 @@ fn stdio(fields: &mut Fields<'_, '_, '_>, name_at: &Range<usize>) -> Stdio {
     if let Some(field) = command_field
         && ["http://", "https://"].iter().any(|start| begins(command.trim_start(), start))
     {
-        let message = format!("`{}` is an address, and no program: write it as `url`", field.name);
+        let message = format!("`{}` is an address, not a program: write it as `url`", field.name);
         fields.report().error(&field.node.at, field.name, message);
     }
     if let Some(field) = command_field

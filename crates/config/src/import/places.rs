@@ -98,8 +98,8 @@ pub(crate) fn files_of_the_user(client: Client, environment: &Environment) -> Ve
         Client::Gemini => at(".gemini/settings.json"),
         Client::OpenCode => {
             let named = ["opencode.jsonc", "opencode.json", "config.json"];
-            let usual = config.iter().flat_map(|base| named.map(|name| base.join("opencode").join(name)));
-            environment.path("OPENCODE_CONFIG").into_iter().chain(usual).collect()
+            let in_config_folders = config.iter().flat_map(|base| named.map(|name| base.join("opencode").join(name)));
+            environment.path("OPENCODE_CONFIG").into_iter().chain(in_config_folders).collect()
         }
         Client::Qbit => at(".qbit/mcp.json"),
         Client::Synapse => match environment.path("SYNAPSE_MCP_CONFIG") {

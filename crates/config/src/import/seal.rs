@@ -68,17 +68,17 @@ impl Sealed {
     /// Finds a name for the value that `server` has as `what`; returns its placeholder. `taken` are the names of the
     /// stored secrets.
     pub fn add(&mut self, server: &str, what: &str, value: String, taken: &[String]) -> String {
-        let usual = usual_name(server, what);
+        let proposed = default_name(server, what);
         let is_free =
             |name: &str| !taken.iter().any(|known| known == name) && self.kept.iter().all(|one| one.name != name);
         let other = |number: u32| {
             let end = format!("-{number}");
-            format!("{}{end}", &usual[..usual.len().min(MAX_NAME - end.len())])
+            format!("{}{end}", &proposed[..proposed.len().min(MAX_NAME - end.len())])
         };
-        let name = if is_free(&usual) {
-            usual.clone()
+        let name = if is_free(&proposed) {
+            proposed.clone()
         } else {
-            (2..).map(other).find(|name| is_free(name)).unwrap_or(usual.clone())
+            (2..).map(other).find(|name| is_free(name)).unwrap_or(proposed.clone())
         };
         let placeholder = format!("${{secret:{name}}}");
         self.kept.push(SealedSecret { what: what.to_owned(), name, value });
@@ -115,7 +115,7 @@ pub fn has_secrets(entry: &Json) -> bool {
 }
 
 /// `github.API_TOKEN`, as the name of a secret can be.
-fn usual_name(server: &str, what: &str) -> String {
+fn default_name(server: &str, what: &str) -> String {
     let plain = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-') { c } else { '-' };
     let name: String = format!("{server}.{what}").chars().map(plain).collect();
     let name = name.trim_start_matches(['.', '-']);
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_that_was_hidden_is_no_secret() {
+    fn a_value_that_was_hidden_is_not_a_secret() {
         let entry = json!({ "args": ["--api-key", "***", "--token=***"], "env": { "API_KEY": "***" },
             "headers": { "Authorization": "Bearer ***" } });
         assert_eq!(sealed(entry.clone()), (entry, Vec::new()));

@@ -235,7 +235,7 @@ fn an_address_keeps_the_meaning_of_the_other_program() {
         );
         let (entry, notes) = entry_in(Client::Gemini, ".gemini/settings.json", &text);
         assert_eq!(entry, json!({ "type": "http", "url": "https://httpUrl" }));
-        assert_eq!(notes, ["`url` is left out: another address counts"]);
+        assert_eq!(notes, ["`url` is left out: another address takes precedence"]);
     }
 }
 
@@ -411,7 +411,7 @@ fn a_broken_entry_or_file_costs_only_itself() {
 }
 
 #[test]
-fn a_large_history_beside_the_servers_is_no_obstacle() {
+fn a_large_history_beside_the_servers_is_skipped() {
     let disk = Disk::new();
     let history = "x".repeat(5 * 1024 * 1024);
     disk.write(".claude.json", &json!({ "history": history, "mcpServers": { "a": { "command": "x" } } }).to_string());

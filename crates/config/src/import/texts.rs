@@ -1,4 +1,4 @@
-//! Translates placeholders of other programs into ours.
+//! Translates placeholders of other programs into those of Toolrack.
 
 use std::{fmt::Display, path::Path};
 
@@ -25,9 +25,9 @@ enum Replacement {
     Secret(String),
     /// Text that is known already.
     Text(String),
-    /// The placeholder itself, which has the same meaning here.
+    /// The placeholder itself, which means the same to Toolrack.
     Itself,
-    /// The same text, escaped, because it would be a placeholder here.
+    /// The same text, escaped, because Toolrack would take it for a placeholder.
     Escaped,
 }
 
@@ -56,8 +56,8 @@ impl<'a> Texts<'a> {
         }
     }
 
-    /// Translates `text` of the field `place` into our grammar, so that it resolves to the same value as in its own
-    /// program.
+    /// Translates `text` of the field `place` into Toolrack's grammar, so that it resolves to the same value as in
+    /// the other program.
     pub(super) fn translate(&mut self, place: &str, text: &str, bare: BareName) -> String {
         let curly = self.client() == Client::OpenCode;
         let mut out = String::with_capacity(text.len());
@@ -104,7 +104,10 @@ impl<'a> Texts<'a> {
         let means_something = text[1..].starts_with(['$', '{'])
             || (bare == BareName::Placeholder && (!name.is_empty() || text[1..].starts_with("env:")));
         if means_something {
-            self.note(format!("`{place}`: `$` means itself to {}, and is written `$$` here", self.client()));
+            self.note(format!(
+                "`{place}`: `$` has no special meaning to {}, so it is written `$$` for Toolrack",
+                self.client()
+            ));
         }
         out.push_str(if means_something { "$$" } else { "$" });
         1
@@ -128,11 +131,11 @@ impl<'a> Texts<'a> {
                 None => Replacement::Variable("HOME".to_owned()),
             },
             "pathSeparator" | "/" => Replacement::Text("/".to_owned()),
-            "input" => self.asked(place, argument),
-            "file" => self.invented(place, argument, &format!("the content of `{argument}`")),
-            "command" | "config" => self.invented(place, argument, &format!("`${{{inner}}}`")),
+            "input" => self.input(place, argument),
+            "file" => self.variable_for(place, argument, &format!("the content of `{argument}`")),
+            "command" | "config" => self.variable_for(place, argument, &format!("`${{{inner}}}`")),
             "env" if !inner.contains(":-") && !is_name(argument) => {
-                self.invented(place, argument, &format!("the variable `{argument}`"))
+                self.variable_for(place, argument, &format!("the variable `{argument}`"))
             }
             "env" => Replacement::Variable(argument.to_owned()),
             "secret" | "user" => Replacement::Escaped,
@@ -147,7 +150,10 @@ impl<'a> Texts<'a> {
             return Replacement::Itself;
         }
         if !matches!(self.client(), Client::ClaudeCode | Client::Gemini | Client::Windsurf | Client::Qbit) {
-            self.note(format!("`{place}`: `${{{name}}}` is looked up here; {} uses it unchanged", self.client()));
+            self.note(format!(
+                "`{place}`: `${{{name}}}` is a placeholder to Toolrack; {} uses it unchanged",
+                self.client()
+            ));
         }
         Replacement::Variable(inner.to_owned())
     }
@@ -158,27 +164,30 @@ impl<'a> Texts<'a> {
     }
 
     /// Translates a placeholder for an input that VS Code asks the user for.
-    fn asked(&mut self, place: &str, id: &str) -> Replacement {
+    fn input(&mut self, place: &str, id: &str) -> Replacement {
         let known = self.origin.inputs.iter().find(|known| known.id == id);
-        let about = match known.map(|known| known.description.trim()).filter(|about| !about.is_empty()) {
+        let description = match known.map(|known| known.description.trim()).filter(|about| !about.is_empty()) {
             Some(about) => format!(" ({})", clip(about, MAX_DESCRIPTION)),
             None => String::new(),
         };
         if known.is_some_and(|known| known.is_secret) {
             let name = if is_secret_word(id) { id.to_owned() } else { variable_name(id) };
-            self.note(format!("`{place}`: `toolrack secret set {name}` stores what {} asks for{about}", self.client()));
+            self.note(format!(
+                "`{place}`: `toolrack secret set {name}` stores what {} asks for{description}",
+                self.client()
+            ));
             return Replacement::Secret(name);
         }
         let name = variable_name(id);
-        self.note(format!("`{place}`: set the variable `{name}` to what {} asks for{about}", self.client()));
+        self.note(format!("`{place}`: set the variable `{name}` to what {} asks for{description}", self.client()));
         Replacement::Variable(name)
     }
 
     /// Uses a variable for a value that only the other program can find.
-    fn invented(&mut self, place: &str, source: &str, what: &str) -> Replacement {
+    fn variable_for(&mut self, place: &str, source: &str, what: &str) -> Replacement {
         let stem = Path::new(source).file_stem().map_or_else(|| source.into(), |stem| stem.to_string_lossy());
         let name = variable_name(&stem);
-        self.note(format!("`{place}`: set the variable `{name}` to {what}, which is not looked up here"));
+        self.note(format!("`{place}`: set the variable `{name}` to {what}, which Toolrack does not look up"));
         Replacement::Variable(name)
     }
 
@@ -188,12 +197,12 @@ impl<'a> Texts<'a> {
             out.push('{');
             return 1;
         };
-        let became = match kind {
+        let replacement = match kind {
             "env" if is_name(argument) => Replacement::Variable(argument.to_owned()),
-            "env" => self.invented(place, argument, &format!("the variable `{argument}`")),
-            _ => self.invented(place, argument, &format!("the content of `{argument}`")),
+            "env" => self.variable_for(place, argument, &format!("the variable `{argument}`")),
+            _ => self.variable_for(place, argument, &format!("the content of `{argument}`")),
         };
-        if let Replacement::Variable(name) = became {
+        if let Replacement::Variable(name) = replacement {
             out.push_str(&format!("${{{name}}}"));
         }
         kind.len() + argument.len() + "{:}".len()
@@ -273,7 +282,7 @@ mod tests {
         }
 
         #[test]
-        fn no_text_makes_the_search_for_a_placeholder_fail(text in "[{}:a-zé$]{0,12}") {
+        fn the_search_for_a_placeholder_accepts_any_text(text in "[{}:a-zé$]{0,12}") {
             if let Some((kind, argument)) = is_curly(&text) {
                 let written = format!("{{{kind}:{argument}}}");
                 prop_assert!(text.starts_with(&written), "{text:?}");

@@ -19,10 +19,10 @@ use crate::{
     suggest::misspelt,
 };
 
-/// The longest time that can be configured here, in seconds: a day.
+/// The longest time that Toolrack takes, in seconds: a day.
 const MAX_SECONDS: f64 = 24.0 * 60.0 * 60.0;
 
-/// An entry in our own form, each field with its place in the other program's file.
+/// An entry in Toolrack's form, each field with its place in the other program's file.
 #[derive(Debug)]
 pub(super) struct Translated {
     pub(super) raw: Member,
@@ -36,15 +36,20 @@ pub(super) fn entry(origin: &Origin<'_>, raw: &Member, report: &mut Report<'_>) 
         report.add(Problem::error(message), &raw.node.at);
         return None;
     };
-    let mut translation =
-        Translation { texts: Texts::new(origin), out: Vec::new(), address: None, word: None, filed: Vec::new() };
+    let mut translation = Translation {
+        texts: Texts::new(origin),
+        out: Vec::new(),
+        address: None,
+        type_member: None,
+        env_file: Vec::new(),
+    };
     let name = translation.name(&raw.name);
     for member in members.iter().filter(|member| !matches!(member.node.value, Value::Null)) {
         translation.field(member);
     }
-    translation.take_filed();
+    translation.add_env_file();
     translation.kind();
-    translation.switch(&raw.name, &raw.name_at);
+    translation.apply_switches(&raw.name, &raw.name_at);
     let Translation { texts, out, .. } = translation;
     let node = Node { at: raw.node.at.clone(), value: Value::Map(out) };
     let raw = Member { name: name.into_owned(), name_at: raw.name_at.clone(), node };
@@ -58,10 +63,10 @@ struct Translation<'a> {
     out: Vec<Member>,
     /// The strongest address so far, and its rank in the table of fields.
     address: Option<(usize, Address)>,
-    /// The value of `type`.
-    word: Option<Member>,
+    /// The member `type`.
+    type_member: Option<Member>,
     /// The variables of an env file.
-    filed: Vec<Member>,
+    env_file: Vec<Member>,
 }
 
 impl Translation<'_> {
@@ -81,7 +86,8 @@ impl Translation<'_> {
             // The reader of entries reports the problem.
             return Cow::Borrowed(name);
         }
-        self.texts.note(format!("it is called `{name}` there, which cannot be a name here"));
+        let client = self.client();
+        self.texts.note(format!("{client} calls it `{name}`, which is not a valid name in Toolrack"));
         Cow::Owned(usable.to_owned())
     }
 
@@ -91,7 +97,7 @@ impl Translation<'_> {
             return self.unknown(member);
         };
         match meaning {
-            Meaning::Type => self.word = Some(member.clone()),
+            Meaning::Type => self.type_member = Some(member.clone()),
             Meaning::Command => self.command(member),
             Meaning::Texts(ours) => self.texts_field(member, ours),
             Meaning::Folder => self.folder(member),
@@ -126,16 +132,16 @@ impl Translation<'_> {
     /// Adds Toolrack's field `name`, with the position of `member`. If it is set already, the first value stays.
     fn put(&mut self, name: &str, member: &Member, value: Value) {
         if self.out.iter().any(|other| other.name == name) {
-            return self.left_out(&member.name, "another field says the same");
+            return self.left_out(&member.name, "another field sets it already");
         }
         self.out.push(placed(name, member, value));
     }
 
-    /// Adds `members` to our field `name`, which is an object.
+    /// Adds `members` to Toolrack's field `name`, which is an object.
     fn merge(&mut self, name: &str, member: &Member, members: Vec<Member>) {
         match self.out.iter_mut().find(|other| other.name == name).map(|other| &mut other.node.value) {
             Some(Value::Map(known)) => known.extend(members),
-            Some(_) => self.left_out(&member.name, "another field says the same"),
+            Some(_) => self.left_out(&member.name, "another field sets it already"),
             None => self.out.push(placed(name, member, Value::Map(members))),
         }
     }
@@ -251,16 +257,16 @@ impl Translation<'_> {
             read.len()
         ));
         let escaped = |value: String| Value::Text(value.replace('$', "$$"));
-        self.filed = read.into_iter().map(|(name, value)| placed(&name, member, escaped(value))).collect();
+        self.env_file = read.into_iter().map(|(name, value)| placed(&name, member, escaped(value))).collect();
     }
 
     /// Adds the variables of the env file that `env` does not set.
-    fn take_filed(&mut self) {
-        let mut filed = std::mem::take(&mut self.filed);
+    fn add_env_file(&mut self) {
+        let mut variables = std::mem::take(&mut self.env_file);
         let known = self.out.iter().find(|member| member.name == "env").and_then(|member| member.node.members());
-        filed.retain(|member| !known.unwrap_or_default().iter().any(|known| known.name == member.name));
-        if let Some(first) = filed.first().cloned() {
-            self.merge("env", &first, filed);
+        variables.retain(|member| !known.unwrap_or_default().iter().any(|known| known.name == member.name));
+        if let Some(first) = variables.first().cloned() {
+            self.merge("env", &first, variables);
         }
     }
 
@@ -268,11 +274,11 @@ impl Translation<'_> {
         let value = self.value(&member.name, &member.node, BareName::Literal);
         match self.address {
             Some((better, _)) if better <= rank => {
-                return self.left_out(&member.name, "another address counts");
+                return self.left_out(&member.name, "another address takes precedence");
             }
             Some(_) => {
                 self.out.retain(|other| other.name != "url");
-                self.left_out("url", "another address counts");
+                self.left_out("url", "another address takes precedence");
             }
             None => {}
         }
@@ -284,7 +290,7 @@ impl Translation<'_> {
     fn kind(&mut self) {
         let has = |name: &str| self.out.iter().any(|member| member.name == name);
         let (has_command, url) = (has("command"), self.out.iter().find(|member| member.name == "url").cloned());
-        let Some(word) = self.word.take() else {
+        let Some(type_member) = self.type_member.take() else {
             // With both, the reader of entries reports the problem.
             if let (false, Some(url), Some((_, address))) = (has_command, &url, self.address) {
                 let kind = self.guess(url, address);
@@ -292,18 +298,18 @@ impl Translation<'_> {
             }
             return;
         };
-        let Some(text) = word.node.as_text() else {
-            return self.put("type", &word, word.node.value.clone());
+        let Some(text) = type_member.node.as_text() else {
+            return self.put("type", &type_member, type_member.node.value.clone());
         };
         let kind = match (text.to_ascii_lowercase().replace(['-', '_'], "").as_str(), &url) {
-            ("stdio" | "local", _) => return self.put("type", &word, Value::Text("stdio".to_owned())),
+            ("stdio" | "local", _) => return self.put("type", &type_member, Value::Text("stdio".to_owned())),
             ("remote", Some(url)) => self.guess(url, Address::Either),
             ("http" | "streamablehttp" | "remote", _) => "http",
             ("sse", _) => "sse",
             _ => text,
         };
         let kind = kind.to_owned();
-        self.put("type", &word, Value::Text(kind));
+        self.put("type", &type_member, Value::Text(kind));
     }
 
     fn guess(&mut self, url: &Member, address: Address) -> &'static str {
@@ -313,7 +319,8 @@ impl Translation<'_> {
             Address::Sse => "sse",
             Address::Either if path.trim_end_matches('/').ends_with("/sse") => {
                 let client = self.client();
-                self.texts.note(format!("`type` is `sse`, as the address looks; {client} finds out by trying"));
+                self.texts
+                    .note(format!("`type` is `sse`, because the address ends in `/sse`; {client} finds out by trying"));
                 "sse"
             }
             Address::Either => "http",
@@ -330,11 +337,11 @@ impl Translation<'_> {
         };
         // Documented for Claude Code, where a second is the least.
         if self.client() == Client::ClaudeCode && number < 1000.0 {
-            return self.left_out(name, "Claude Code takes nothing below 1000 ms");
+            return self.left_out(name, "Claude Code accepts no time below 1000 ms");
         }
         let mut seconds = number * unit;
         if seconds > MAX_SECONDS {
-            self.texts.note(format!("`{name}` is 24 hours, the most that can be said here"));
+            self.texts.note(format!("`{name}` is shortened to 24 hours, the longest time that Toolrack takes"));
             seconds = MAX_SECONDS;
         }
         let Some(value) = seconds_or_text(seconds) else {
@@ -418,7 +425,7 @@ impl Translation<'_> {
     }
 
     /// Applies the settings of the file that disable servers.
-    fn switch(&mut self, name: &str, at: &Range<usize>) {
+    fn apply_switches(&mut self, name: &str, at: &Range<usize>) {
         let Some((_, setting)) = self.texts.origin().off.iter().find(|(off, _)| *off == name) else {
             return;
         };
@@ -429,7 +436,7 @@ impl Translation<'_> {
     }
 }
 
-/// Creates a member of our format with the position of the other program's member.
+/// Creates a member of Toolrack's format with the position of the other program's member.
 fn placed(name: &str, member: &Member, value: Value) -> Member {
     Member { name: name.to_owned(), name_at: member.name_at.clone(), node: Node { at: member.node.at.clone(), value } }
 }

@@ -227,7 +227,8 @@ impl Known {
 
     /// Returns the positions in `text` where a form may begin, in one pass for any number of forms.
     fn places<'t>(&self, text: &'t str) -> impl Iterator<Item = usize> + use<'_, 't> {
-        let windows = if self.forms.is_empty() { [].windows(START) } else { text.as_bytes().windows(START) };
+        let windows =
+            if self.forms.is_empty() { [].windows(PREFIX_LENGTH) } else { text.as_bytes().windows(PREFIX_LENGTH) };
         windows
             .enumerate()
             .filter(|(_, start)| self.starts.has(start))
@@ -257,7 +258,7 @@ impl Known {
 }
 
 /// The length of the prefixes in the filter. Every form is at least as long.
-const START: usize = 4;
+const PREFIX_LENGTH: usize = 4;
 
 /// The least and the greatest size of the filter, as powers of two in bits. Even with the most secrets, only one place
 /// in eight matches by chance.
@@ -289,7 +290,7 @@ impl Starts {
     }
 
     fn add(&mut self, form: &str) {
-        if let Some(start) = form.as_bytes().get(..START) {
+        if let Some(start) = form.as_bytes().get(..PREFIX_LENGTH) {
             let bit = self.bit(start);
             self.bits[bit / 64] |= 1 << (bit % 64);
         }

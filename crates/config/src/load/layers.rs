@@ -105,7 +105,7 @@ impl Layer {
         }
     }
 
-    pub(super) fn whose(&self) -> FileOwner {
-        if self.scope == Scope::Project { FileOwner::Project } else { FileOwner::Own }
+    pub(super) fn owner(&self) -> FileOwner {
+        if self.scope == Scope::Project { FileOwner::Project } else { FileOwner::User }
     }
 }

@@ -40,10 +40,10 @@ impl std::error::Error for Rejected {}
 pub fn reload(request: &Request, ledger: &dyn Ledger, before: &Loaded) -> Result<Loaded, Rejected> {
     let loaded = load(request, ledger);
     let mut problems = emptied(&loaded, before);
-    if loaded.is_whole && problems.is_empty() {
+    if loaded.is_complete && problems.is_empty() {
         return Ok(loaded);
     }
-    if !loaded.is_whole {
+    if !loaded.is_complete {
         problems.extend(loaded.errors().filter(|problem| problem.entry.is_none()).cloned());
     }
     Err(Rejected { problems, loaded: Box::new(loaded) })
@@ -57,7 +57,7 @@ fn emptied(loaded: &Loaded, before: &Loaded) -> Vec<Problem> {
     files
         .filter(|path| had_servers(path))
         .map(|path| {
-            let problem = Problem::error("the file is empty, and had servers in it").in_file(path);
+            let problem = Problem::error("the file is empty, but had servers before").in_file(path);
             problem.hint("write `{}` into it if that is meant")
         })
         .collect()

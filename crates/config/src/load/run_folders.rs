@@ -22,7 +22,7 @@ use crate::{places::Places, trust::files_of};
 const WORKSPACE: &str = "${workspaceFolder}";
 
 /// Variables that name the working folder.
-const HERE: &[&str] = &["PWD", "OLDPWD", "INIT_CWD"];
+const WORKING_FOLDER_VARIABLES: &[&str] = &["PWD", "OLDPWD", "INIT_CWD"];
 
 /// The folders that decide where a program runs.
 #[derive(Debug)]
@@ -40,31 +40,31 @@ impl RunFolders {
         Self { folder, project: project.to_owned(), places: places.clone() }
     }
 
-    /// Sets the folder in which the program of `spec` runs. Returns the word that makes one of the user's own entries
-    /// depend on the working folder, if there is one.
-    pub(super) fn settle(&self, spec: &mut ServerSpec, layer: &Layer) -> Option<String> {
+    /// Sets the folder in which the program of `spec` runs. If `spec` is an entry of the user that depends on the working
+    /// folder, returns the word that makes it depend.
+    pub(super) fn set_folder(&self, spec: &mut ServerSpec, layer: &Layer) -> Option<String> {
         let stdio = program(spec)?;
-        let says_workspace = fill_workspace(stdio, layer.folder.as_deref().unwrap_or(&self.project));
+        let names_workspace = fill_workspace(stdio, layer.folder.as_deref().unwrap_or(&self.project));
         if let Some(folder) = &layer.folder {
             stdio.cwd = Some(match stdio.cwd.take() {
                 Some(cwd) if has_placeholder(&cwd) => cwd,
-                Some(cwd) => literal(folder).join(cwd),
-                None => literal(folder),
+                Some(cwd) => escaped(folder).join(cwd),
+                None => escaped(folder),
             });
             return None;
         }
         if stdio.container.is_some() {
             return None;
         }
-        let word = says_workspace.then(|| WORKSPACE.to_owned()).or_else(|| folder_dependent_word(stdio, &self.folder));
+        let word = names_workspace.then(|| WORKSPACE.to_owned()).or_else(|| folder_dependent_word(stdio, &self.folder));
         let is_typed_here = layer.scope == Scope::CommandLine
             && layer.text.is_none()
             && layer.path.canonicalize().is_ok_and(|file| file.starts_with(&self.project));
         if word.is_some() || is_typed_here {
             stdio.cwd = Some(match stdio.cwd.take() {
                 Some(cwd) if has_placeholder(&cwd) => cwd,
-                Some(cwd) => literal(&self.folder).join(cwd),
-                None => literal(&self.folder),
+                Some(cwd) => escaped(&self.folder).join(cwd),
+                None => escaped(&self.folder),
             });
         }
         word.filter(|_| layer.scope == Scope::User)
@@ -75,9 +75,9 @@ impl RunFolders {
         program(spec).map(|stdio| files_of(stdio, &self.project)).unwrap_or_default()
     }
 
-    /// Gives the program of the entry `name` its own folder if its entry names none.
-    pub(super) fn set_apart(&self, name: &str, spec: &mut ServerSpec) {
-        let folder = || literal(&self.places.own_folder(name));
+    /// Lets the program of the entry `name` run in its own folder, unless the entry names one.
+    pub(super) fn set_own_folder(&self, name: &str, spec: &mut ServerSpec) {
+        let folder = || escaped(&self.places.own_folder(name));
         if let Some(stdio) = program(spec).filter(|stdio| stdio.container.is_none()) {
             stdio.cwd.get_or_insert_with(folder);
         }
@@ -93,8 +93,8 @@ fn program(spec: &mut ServerSpec) -> Option<&mut Stdio> {
     }
 }
 
-/// Returns `path` as a text in which no placeholder begins.
-fn literal(path: &Path) -> PathBuf {
+/// Escapes each `$`, so that no part of `path` is a placeholder.
+fn escaped(path: &Path) -> PathBuf {
     path.to_str()
         .filter(|text| text.contains('$'))
         .map_or_else(|| path.to_owned(), |text| text.replace('$', "$$").into())
@@ -104,9 +104,9 @@ fn has_placeholder(cwd: &Path) -> bool {
     cwd.as_os_str().as_encoded_bytes().starts_with(b"$")
 }
 
-/// Replaces [`WORKSPACE`] by `folder`. Returns whether it was there.
+/// Replaces [`WORKSPACE`] by `folder`. Returns whether the entry has it.
 fn fill_workspace(stdio: &mut Stdio, folder: &Path) -> bool {
-    let Some(folder) = literal(folder).to_str().map(str::to_owned) else {
+    let Some(folder) = escaped(folder).to_str().map(str::to_owned) else {
         return false;
     };
     let mut found = false;
@@ -130,51 +130,51 @@ fn fill_workspace(stdio: &mut Stdio, folder: &Path) -> bool {
 /// Returns the first word of `stdio` whose meaning depends on the folder.
 fn folder_dependent_word(stdio: &Stdio, folder: &Path) -> Option<String> {
     if let Some(cwd) = stdio.cwd.as_deref().and_then(Path::to_str)
-        && (!cwd.starts_with(['/', '$']) || names_here(cwd))
+        && (!cwd.starts_with(['/', '$']) || names_working_folder(cwd))
     {
         return Some(cwd.to_owned());
     }
     let command = &stdio.command;
-    if (command.contains('/') && !command.starts_with(['/', '$'])) || names_here(command) {
+    if (command.contains('/') && !command.starts_with(['/', '$'])) || names_working_folder(command) {
         return Some(command.clone());
     }
     let sandbox = stdio.sandbox.iter().flat_map(|sandbox| sandbox.read.iter().chain(&sandbox.write));
-    let leans = |word: &String| is_relative(word) || names_here(word) || is_there(word, folder);
+    let depends = |word: &String| is_relative(word) || names_working_folder(word) || exists_in(folder, word);
     // Servers get no relative folders of `PATH`; a `PATH` that is written with a variable is absolute.
-    let bare = |(name, value): &(&String, &String)| {
-        names_here(value) || names(value, &["$"]) || (*name != "PATH" && leans(value))
+    let depends_in_env = |(name, value): &(&String, &String)| {
+        names_working_folder(value) || has_variable(value, &["$"]) || (*name != "PATH" && depends(value))
     };
-    let in_env = || stdio.env.iter().find(bare).map(|(_, value)| value);
-    stdio.args.iter().chain(sandbox).find(|word| leans(word)).or_else(in_env).cloned()
+    let in_env = || stdio.env.iter().find(depends_in_env).map(|(_, value)| value);
+    stdio.args.iter().chain(sandbox).find(|word| depends(word)).or_else(in_env).cloned()
 }
 
-/// Returns whether a part of `word` is a path from the working folder on: `.`, `./data`, `--root=../x`.
+/// Returns whether `word` contains a relative path: `.`, `./data`, `--root=../x`.
 fn is_relative(word: &str) -> bool {
     let is_path = |part: &str| part == "." || part == ".." || part.starts_with("./") || part.starts_with("../");
     word.split(|c: char| c.is_whitespace() || "=:,;'\"".contains(c)).any(is_path)
 }
 
-/// Returns whether a placeholder in `text` is the working folder. In `args`, `$PWD` is not a placeholder, but the
-/// variable of a shell.
-fn names_here(text: &str) -> bool {
-    names(text, &["${", "${env:", "$env:"])
+/// Returns whether a placeholder in `text` stands for the working folder. In `args`, `$PWD` is not a placeholder: a
+/// shell may read it.
+fn names_working_folder(text: &str) -> bool {
+    has_variable(text, &["${", "${env:", "$env:"])
 }
 
-/// Returns whether `text` contains one of [`HERE`] after one of `starts`.
-fn names(text: &str, starts: &[&str]) -> bool {
-    let is_of = |name: &&str| {
-        starts.iter().any(|start| {
-            text.match_indices(&format!("{start}{name}")).any(|(at, found)| {
+/// Returns whether `text` contains one of [`WORKING_FOLDER_VARIABLES`] after one of `prefixes`.
+fn has_variable(text: &str, prefixes: &[&str]) -> bool {
+    let is_in_text = |name: &&str| {
+        prefixes.iter().any(|prefix| {
+            text.match_indices(&format!("{prefix}{name}")).any(|(at, found)| {
                 !text[at + found.len()..].starts_with(|c: char| c.is_ascii_alphanumeric() || c == '_')
             })
         })
     };
-    text.contains('$') && HERE.iter().any(is_of)
+    text.contains('$') && WORKING_FOLDER_VARIABLES.iter().any(is_in_text)
 }
 
-/// Returns whether `word` looks like a path and names something in `folder`. A repository can create such a file; the
-/// only effect is that the user is asked.
-fn is_there(word: &str, folder: &Path) -> bool {
+/// Returns whether `word` looks like a path and such a file exists in `folder`. A repository that creates the file on
+/// purpose only causes a question to the user.
+fn exists_in(folder: &Path, word: &str) -> bool {
     word.contains(['/', '.'])
         && !word.starts_with(['-', '@', '$', '/', '~'])
         && !word.contains("://")
@@ -186,7 +186,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_that_mean_the_working_folder_are_found() {
+    fn words_that_depend_on_the_working_folder_are_found() {
         for word in [".", "..", "./data", "--root=./x", "-v=.:/data", "../up", "sh -c './run'"] {
             assert!(is_relative(word), "{word}");
         }
@@ -194,9 +194,9 @@ mod tests {
             assert!(!is_relative(word), "{word}");
         }
         for text in ["${PWD}", "$env:PWD/x", "${env:PWD:-/x}", "a${OLDPWD}"] {
-            assert!(names_here(text), "{text}");
+            assert!(names_working_folder(text), "{text}");
         }
-        assert!(names("$PWD/x", &["$"]) && !names_here("$PWD/x"));
-        assert!(!names_here("${PWDX}") && !names_here("PWD") && !names_here("${HOME}"));
+        assert!(has_variable("$PWD/x", &["$"]) && !names_working_folder("$PWD/x"));
+        assert!(!names_working_folder("${PWDX}") && !names_working_folder("PWD") && !names_working_folder("${HOME}"));
     }
 }

@@ -68,7 +68,7 @@ fn command<'a>(loaded: &'a Loaded, name: &str) -> &'a str {
 #[test]
 fn no_file_at_all_is_fine() {
     let loaded = Disk::new().load();
-    assert!(loaded.desired.is_empty() && loaded.problems.is_empty() && loaded.is_whole);
+    assert!(loaded.desired.is_empty() && loaded.problems.is_empty() && loaded.is_complete);
     assert_eq!(loaded.files.len(), 7);
 }
 
@@ -133,7 +133,7 @@ fn a_file_that_was_named_and_is_missing_is_an_error() {
     request.mcp_config = vec!["nope.json".into()];
     let loaded = load(&request, &NoLedger);
     assert!(loaded.errors().next().unwrap().to_string().contains("nope.json: error: the file does not exist"));
-    assert!(!loaded.is_whole);
+    assert!(!loaded.is_complete);
 }
 
 #[test]
@@ -239,7 +239,7 @@ fn one_bad_entry_costs_only_itself_and_nothing_runs_in_its_place() {
     assert_eq!(entry.shadows.len(), 1);
     let problem = loaded.errors().next().unwrap();
     assert_eq!((problem.line, problem.column, problem.entry.as_deref()), (Some(3), Some(5), Some("a")));
-    assert!(loaded.is_whole);
+    assert!(loaded.is_complete);
 }
 
 #[test]
@@ -249,13 +249,13 @@ fn a_broken_file_costs_its_layer_and_is_placed() {
     disk.write("project/.mcp.json", "{\n  \"mcpServers\": { \"a\": { \"env\": { \"K\": \"canary\" \n");
     let loaded = disk.load();
     assert_eq!(command(&loaded, "a"), "user");
-    assert!(!loaded.is_whole);
+    assert!(!loaded.is_complete);
     let shown = loaded.problems[0].to_string();
     assert!(shown.contains(".mcp.json:2:") && shown.contains('^') && !shown.contains("canary"), "{shown}");
 }
 
 #[test]
-fn a_name_given_twice_in_a_file_is_no_server() {
+fn a_name_given_twice_in_a_file_gives_no_server() {
     let disk = Disk::new();
     disk.write("home/mcp.json", r#"{ "mcpServers": { "a": { "command": "1" }, "a": { "command": "2" } } }"#);
     let loaded = disk.load();
@@ -315,7 +315,7 @@ fn a_chosen_user_file_replaces_the_usual_one() {
     let loaded = load(&Request::new(places("none.json"), disk.project()), &NoLedger);
     assert!(loaded.desired.is_empty());
     assert_eq!(loaded.problems.len(), 1);
-    assert!(loaded.is_whole, "a missing file is no broken one");
+    assert!(loaded.is_complete, "a missing file is not a broken one");
 }
 
 #[cfg(unix)]
@@ -402,14 +402,14 @@ fn the_rules_of_every_layer_count_and_a_project_allows_nothing() {
     let loaded = disk.load();
     let denied = ["wipe", "send", "mail", "read"].map(|tool| denies(&loaded, tool));
     assert_eq!(denied, [true, true, true, false]);
-    assert!(loaded.is_whole && loaded.settings.unset == crate::Unset::Error);
+    assert!(loaded.is_complete && loaded.settings.unset == crate::Unset::Error);
     let shown: Vec<_> =
         loaded.problems.iter().map(|problem| (problem.is_error(), problem.line, &*problem.message)).collect();
     assert_eq!(
         shown,
         [
-            (false, Some(1), "`unset` is not read here: only `[policy]` is"),
-            (false, Some(3), "a project can forbid calls and have them confirmed, and allow none"),
+            (false, Some(1), "`unset` is ignored: from this file, only `[policy]` is read"),
+            (false, Some(3), "a project can forbid calls or require approval for them, but cannot allow them"),
         ]
     );
     disk.write("project/.toolrack/toolrack.toml", "[policy]\notherwise = \"allow\"\n");
@@ -468,7 +468,7 @@ fn an_unknown_agent_is_an_error_with_a_suggestion() {
         let loaded = load(&Request { agent: Some(agent.into()), ..disk.request() }, &NoLedger);
         let problem = loaded.errors().find(|problem| problem.message.contains(agent)).unwrap();
         assert!(problem.hint.as_deref().unwrap().contains(hint), "{problem}");
-        assert!(loaded.is_whole && loaded.desired.contains_key("shared"));
+        assert!(loaded.is_complete && loaded.desired.contains_key("shared"));
     }
 }
 
@@ -541,7 +541,7 @@ fn every_broken_file_is_placed_with_a_caret_and_costs_its_layer_only() {
         assert!(headline.contains(place), "{shown}");
         assert!(line.contains(" | ") && caret.trim_end().ends_with('^'), "{shown}");
         assert!(hint.starts_with("  hint: "), "{shown}");
-        assert!(!loaded.is_whole && loaded.desired.contains_key("other"), "{text}");
+        assert!(!loaded.is_complete && loaded.desired.contains_key("other"), "{text}");
     }
 }
 
@@ -567,7 +567,7 @@ fn sb_9_a_file_without_servers_changes_nothing() {
     for text in ["", "# nothing\n", "[defaults]\n", "[defaults]\nmcp = []\n", "[[agents]]\nid = \"a\"\n"] {
         disk.write("home/toolrack.toml", text);
         let loaded = disk.load();
-        assert!(loaded.desired.is_empty() && loaded.problems.is_empty() && loaded.is_whole, "{text}");
+        assert!(loaded.desired.is_empty() && loaded.problems.is_empty() && loaded.is_complete, "{text}");
     }
 }
 
@@ -600,7 +600,7 @@ fn a_file_of_too_many_servers_has_none() {
     assert_eq!(disk.load().entries.len(), MAX_SERVERS);
     disk.write("project/.mcp.json", &file(MAX_SERVERS + 1));
     let loaded = disk.load();
-    assert!(loaded.entries.is_empty() && !loaded.is_whole);
+    assert!(loaded.entries.is_empty() && !loaded.is_complete);
     assert_eq!(loaded.problems[0].message, "it has more than 1000 servers");
 }
 
@@ -648,7 +648,7 @@ fn a_rule_about_an_unknown_server_is_reported_with_its_line() {
     let mut error_text: Vec<_> =
         loaded.idle_rules().into_iter().map(|problem| (problem.line, problem.is_error(), problem.message)).collect();
     error_text.sort();
-    let message = |pattern: &str| format!("the rule deny `{pattern}` is about no server that is configured");
+    let message = |pattern: &str| format!("the rule deny `{pattern}` names no configured server");
     assert_eq!(error_text, [(Some(4), false, message("mcp__gone__x")), (Some(5), false, message("gone/x"))]);
 }
 
@@ -802,5 +802,5 @@ fn servers_that_are_typed_are_the_users_own_and_replace_those_of_files() {
     let loaded = load(&request, &NoLedger);
     let problem = loaded.errors().next().unwrap();
     assert!(problem.place().starts_with("--mcp-config:1:"), "{problem}");
-    assert!(!loaded.is_whole);
+    assert!(!loaded.is_complete);
 }

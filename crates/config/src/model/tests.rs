@@ -104,7 +104,7 @@ fn an_agent_sets_it_over_the_file() {
                 [[agents]]\nid = \"local\"\nmodel = { name = \"ollama/x\" }\n\
                 [[agents]]\nid = \"broken\"\nmodel = { max_rounds = 0 }\n";
     let file = read(text).0;
-    assert_eq!((file.max_rounds, file.is_valid), (None, true), "a broken agent costs the others nothing");
+    assert_eq!((file.max_rounds, file.is_valid), (None, true), "a broken agent does not affect the others");
     let thrifty = read_for(Some("thrifty"), text).0;
     assert_eq!((thrifty.name.as_deref(), thrifty.key.as_deref()), (Some("a/b"), Some("${A}")));
     assert_eq!((thrifty.max_rounds, thrifty.max_cost), (NonZeroU32::new(3), Some(1.0)));

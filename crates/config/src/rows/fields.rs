@@ -21,6 +21,7 @@ pub(super) const fn rows<const N: usize>(fields: &[Field]) -> [Row; N] {
 const fn row(field: Field) -> Row {
     let kind = match field.kind {
         FieldKind::Flag => Kind::Flag,
+        FieldKind::Texts => Kind::Texts,
         FieldKind::Time => Kind::Time,
         FieldKind::Number { least, most } => Kind::Whole { least, most },
         FieldKind::Words(words) => Kind::Words(words),

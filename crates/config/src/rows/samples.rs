@@ -34,14 +34,14 @@ pub(crate) fn sample(row: &Row) -> Option<Json> {
         "tmpfs" => return Some(json!(["/sample"])),
         _ => {}
     }
-    of_kind(&row.kind, row.usual().as_ref())
+    of_kind(&row.kind, row.default_value().as_ref())
 }
 
-fn of_kind(kind: &Kind, usual: Option<&Json>) -> Option<Json> {
+fn of_kind(kind: &Kind, default: Option<&Json>) -> Option<Json> {
     Some(match kind {
         Kind::Text => json!("sample"),
-        Kind::Flag => json!(usual != Some(&json!(true))),
-        Kind::Words(words) => json!(words.iter().rev().find(|word| usual != Some(&json!(word)))?),
+        Kind::Flag => json!(default != Some(&json!(true))),
+        Kind::Words(words) => json!(words.iter().rev().find(|word| default != Some(&json!(word)))?),
         Kind::Whole { least, .. } => json!(if *least > 77 { 2077 } else { 77 }),
         Kind::Number { .. } => json!(1.5),
         Kind::Numbers(numbers) => json!(numbers.last()?),
@@ -50,7 +50,7 @@ fn of_kind(kind: &Kind, usual: Option<&Json>) -> Option<Json> {
         Kind::Texts => json!(["sample"]),
         Kind::Ports => json!([77]),
         Kind::Map | Kind::Object => json!({ "SAMPLE": "sample" }),
-        Kind::Either(kinds) => return of_kind(kinds.first()?, usual),
+        Kind::Either(kinds) => return of_kind(kinds.first()?, default),
         Kind::Table(_) | Kind::Tables(_) | Kind::Entries | Kind::NamedEntries => return None,
     })
 }

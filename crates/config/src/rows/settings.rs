@@ -45,7 +45,7 @@ pub(crate) const TOOLRACK: &Table = &Table {
         Row::new("audit", Object(AUDIT), "How much the audit log stores of calls, and for how long."),
         Row::new("egress", Either(&[Words(PROFILES), Object(EGRESS)]), "Where requests may go: a profile, or a table."),
         Row::new("serve", Object(SERVE), "Bounds of the connections that `toolrack serve` takes."),
-        Row::new("policy", Object(POLICY), "Which calls run, which a person decides about, and which never run."),
+        Row::new("policy", Object(POLICY), "Which calls run, which a user is asked about, and which never run."),
         Row::new("profiles", Tables(PROFILE), "Selections of tools with an MCP endpoint of their own.")
             .otherwise("none"),
         Row::new("defaults", Object(DEFAULTS), "The servers of all agents."),
@@ -281,7 +281,7 @@ pub(crate) const POLICY: &Table = &Table {
     is_closed: true,
     rows: &[
         Row::new("allow", GLOBS, "Tools whose calls run.").otherwise("none"),
-        Row::new("confirm", GLOBS, "Tools whose calls a person decides about.").otherwise("none"),
+        Row::new("confirm", GLOBS, "Tools about whose calls a user is asked.").otherwise("none"),
         Row::new("deny", GLOBS, "Tools whose calls never run.").otherwise("none"),
         Row::new("otherwise", Words(&["allow", "confirm", "deny"]), "What happens to calls that no rule is about.")
             .by_default(|| json!("confirm")),
@@ -296,7 +296,7 @@ pub(crate) const RULE: &Table = &Table {
     is_closed: true,
     rows: &[
         Row::new("allow", GLOBS, "Tools whose calls run. A rule has one of `allow`, `confirm` and `deny`."),
-        Row::new("confirm", GLOBS, "Tools whose calls a person decides about."),
+        Row::new("confirm", GLOBS, "Tools about whose calls a user is asked."),
         Row::new("deny", GLOBS, "Tools whose calls never run."),
         Row::new(
             "arguments",

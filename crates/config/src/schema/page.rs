@@ -80,7 +80,7 @@ impl Page {
     fn section<'r>(&mut self, title: &str, rows: impl IntoIterator<Item = &'r Row>) {
         self.text += &format!("### {title}\n\n| key | type | default | what it does |\n|---|---|---|---|\n");
         for row in rows {
-            let cells = [key(row), self.kind(&row.kind), usual(row), what(row)];
+            let cells = [key(row), self.kind(&row.kind), default_of(row), what(row)];
             // A bar ends a cell, in code as well.
             self.text += &format!("| {} |\n", cells.map(|cell| cell.replace('|', "\\|")).join(" | "));
         }
@@ -133,20 +133,20 @@ fn key(row: &Row) -> String {
     format!("`{}`{}", row.key, aliases.collect::<String>())
 }
 
-fn usual(row: &Row) -> String {
-    match row.usual() {
+fn default_of(row: &Row) -> String {
+    match row.default_value() {
         _ if row.is_required => "required".to_owned(),
-        Some(usual) => format!("`{}`", shown(row, &usual)),
+        Some(default) => format!("`{}`", shown(row, &default)),
         None => row.otherwise.to_owned(),
     }
 }
 
 /// Returns a default as a user would write it.
-fn shown(row: &Row, usual: &Json) -> String {
-    match (row.kind, usual.as_f64(), usual.as_u64()) {
+fn shown(row: &Row, default: &Json) -> String {
+    match (row.kind, default.as_f64(), default.as_u64()) {
         (Kind::Time, Some(seconds), _) => format!("{seconds}s"),
         (Kind::Size { .. }, _, Some(bytes)) => format!("{}MiB", bytes >> 20),
-        _ => usual.as_str().map_or_else(|| usual.to_string(), str::to_owned),
+        _ => default.as_str().map_or_else(|| default.to_string(), str::to_owned),
     }
 }
 

@@ -15,7 +15,7 @@ pub struct Audit {
     pub arguments_in_full: bool,
     /// Days that rows are kept (`keep_days`); `None`, written as 0, forever. Default: 90.
     pub days: Option<u32>,
-    /// How many rows are kept, the newest (`keep`); `None`, written as 0, for all. Default: 100,000.
+    /// How many of the newest rows are kept (`keep`); `None`, written as 0, for all. Default: 100,000.
     pub rows: Option<u32>,
 }
 
@@ -26,14 +26,14 @@ impl Default for Audit {
 }
 
 impl Audit {
-    /// For a file that cannot be read: nothing is forgotten by mistake.
+    /// What applies if a setting is wrong or the file cannot be read, so that Toolrack deletes no row by mistake.
     pub(super) const CAREFUL: Self = Self { arguments_in_full: false, days: None, rows: None };
 
     pub(super) fn read(document: &Document, node: &Node) -> (Self, Vec<Problem>) {
         let mut problems = Vec::new();
         let mut wrong = |field: &str, must: &str, at: &Node| {
             let problem = Problem::error(format!("`{field}` must be {must}")).field(field);
-            let hint = "until then, every row of the audit log is kept, with hashes of arguments";
+            let hint = "until you correct it, the audit log keeps every row, and of arguments only their hashes";
             problems.push(document.locate(problem.hint(hint), at.at.clone()));
         };
         if node.members().is_none() {
@@ -47,8 +47,8 @@ impl Audit {
                 false
             }
         };
-        let mut number = |name: &str, usual: Option<u32>| {
-            let Some(member) = node.get(name) else { return usual };
+        let mut number = |name: &str, default: Option<u32>| {
+            let Some(member) = node.get(name) else { return default };
             let number = match &member.node.value {
                 Value::Number(number) => number.as_u64().and_then(|number| u32::try_from(number).ok()),
                 _ => None,
@@ -58,9 +58,9 @@ impl Audit {
             }
             number.filter(|number| *number > 0)
         };
-        let usual = Self::default();
-        let days = number("keep_days", usual.days);
-        let rows = number("keep", usual.rows);
+        let defaults = Self::default();
+        let days = number("keep_days", defaults.days);
+        let rows = number("keep", defaults.rows);
         (if problems.is_empty() { Self { arguments_in_full, days, rows } } else { Self::CAREFUL }, problems)
     }
 }

@@ -19,38 +19,38 @@ use crate::{
 /// The most rules of one file, each pattern counted.
 const MAX_RULES: usize = 1_000;
 
-/// The words of the effects.
+/// The keys of the effects.
 const EFFECTS: [(&str, Effect); 3] = [("allow", Effect::Allow), ("confirm", Effect::Confirm), ("deny", Effect::Deny)];
 
 /// The `[policy]` of one file.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Section {
+pub(crate) struct PolicySection {
     rules: Vec<Rule>,
     allow_read_only: Option<bool>,
     otherwise: Option<DefaultEffect>,
-    /// The reason why the rules of the file are unknown.
+    /// The reason why the rules of the file cannot be known.
     broken: Option<String>,
 }
 
 /// The owner of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FileOwner {
-    /// The user's own.
-    Own,
-    /// A project's file, which may deny and confirm, but never allow.
+    /// The user.
+    User,
+    /// A project. Its file may deny calls or require approval, but never allow calls.
     Project,
 }
 
-impl Section {
-    /// Returns `policy` overlaid with this file, which is stronger.
-    pub(crate) fn onto(self, mut policy: Policy, whose: FileOwner) -> Policy {
+impl PolicySection {
+    /// Returns `policy` with the rules of this file, which take precedence.
+    pub(crate) fn added_to(self, mut policy: Policy, owner: FileOwner) -> Policy {
         let Self { rules, allow_read_only, otherwise, broken } = self;
         if let Some(why) = broken {
             return policy.stricter(&Policy::broken(why), DefaultEffect::Allow);
         }
-        if whose == FileOwner::Project {
-            let theirs = rules.into_iter().fold(Policy::default(), Policy::rule);
-            return policy.stricter(&theirs, otherwise.unwrap_or(DefaultEffect::Allow));
+        if owner == FileOwner::Project {
+            let of_project = rules.into_iter().fold(Policy::default(), Policy::rule);
+            return policy.stricter(&of_project, otherwise.unwrap_or(DefaultEffect::Allow));
         }
         policy = rules.into_iter().fold(policy, Policy::rule);
         if let Some(otherwise) = otherwise {
@@ -63,7 +63,7 @@ impl Section {
     }
 
     /// Reads a file of which only `[policy]` is used, and returns its problems.
-    pub(crate) fn alone(document: &Document, whose: FileOwner) -> (Self, Vec<Problem>) {
+    pub(crate) fn read_policy_file(document: &Document, owner: FileOwner) -> (Self, Vec<Problem>) {
         let root = match dialect::parse(document) {
             Ok(root) => root,
             Err(problem) => return (Self::unreadable(), vec![*problem]),
@@ -72,24 +72,25 @@ impl Section {
         let (mut section, mut problems) = (Self::default(), Vec::new());
         for member in members {
             if member.name == "policy" {
-                let wrong;
-                (section, wrong) = Self::read(document, &member.node, whose);
-                problems.extend(wrong);
+                let found;
+                (section, found) = Self::read(document, &member.node, owner);
+                problems.extend(found);
             } else {
-                let problem = Problem::warning(format!("`{}` is not read here: only `[policy]` is", member.name));
+                let problem =
+                    Problem::warning(format!("`{}` is ignored: from this file, only `[policy]` is read", member.name));
                 problems.push(document.locate(problem.field(&*member.name), member.name_at.clone()));
             }
         }
         (section, problems)
     }
 
-    /// Returns the section for a file that cannot be read and may deny any call: no call runs.
+    /// Returns the section for a file that cannot be read: it might forbid any call, so no call runs.
     pub(crate) fn unreadable() -> Self {
         Self { broken: Some("toolrack.toml cannot be read, and may forbid it".to_owned()), ..Self::default() }
     }
 
-    pub(crate) fn read(document: &Document, node: &Node, whose: FileOwner) -> (Self, Vec<Problem>) {
-        let mut reader = Reader { document, whose, section: Self::default(), problems: Vec::new() };
+    pub(crate) fn read(document: &Document, node: &Node, owner: FileOwner) -> (Self, Vec<Problem>) {
+        let mut reader = Reader { document, owner, section: Self::default(), problems: Vec::new() };
         reader.read(node);
         let Reader { mut section, problems, .. } = reader;
         if let Some(error) = problems.iter().find(|problem| problem.is_error()) {
@@ -103,115 +104,119 @@ impl Section {
 
 struct Reader<'a> {
     document: &'a Document,
-    whose: FileOwner,
-    section: Section,
+    owner: FileOwner,
+    section: PolicySection,
     problems: Vec<Problem>,
 }
 
 impl Reader<'_> {
-    fn wrong(&mut self, field: &str, message: String, at: &Range<usize>) {
-        let hint = match self.whose {
-            FileOwner::Own => "until it is correct, no tool runs: the rules could forbid any",
+    fn error(&mut self, field: &str, message: String, at: &Range<usize>) {
+        let hint = match self.owner {
+            FileOwner::User => "until it is correct, no tool runs: the rules could forbid any",
             FileOwner::Project => "until it is correct, no tool runs in this project: the rules could forbid any",
         };
         let problem = Problem::error(message).field(format!("policy.{field}")).hint(hint);
         self.problems.push(self.document.locate(problem, at.clone()));
     }
 
-    fn must(&mut self, field: &str, must: &str, node: &Node) {
-        self.wrong(field, format!("`policy.{field}` must be {must}"), &node.at);
+    fn error_must_be(&mut self, field: &str, what: &str, node: &Node) {
+        self.error(field, format!("`policy.{field}` must be {what}"), &node.at);
     }
 
-    fn ignored(&mut self, field: &str, at: &Range<usize>) {
-        let problem = Problem::warning("a project can forbid calls and have them confirmed, and allow none");
+    fn warn_ignored(&mut self, field: &str, at: &Range<usize>) {
+        let problem =
+            Problem::warning("a project can forbid calls or require approval for them, but cannot allow them");
         let problem = problem.field(format!("policy.{field}")).hint("allow it in your own toolrack.toml");
         self.problems.push(self.document.locate(problem, at.clone()));
     }
 
-    /// Reports an unknown condition: with a misspelt one, a rule would match more than intended.
-    fn known(&mut self, member: &Member, table: &Table, place: &str) -> bool {
+    /// Reports an unknown key. Without a condition owner key is misspelt, a rule would match more than intended.
+    fn check_known(&mut self, member: &Member, table: &Table, place: &str) -> bool {
         let is_known = table.row(&member.name).is_some();
         if !is_known {
             let field = format!("{place}{}", member.name);
             let message = unknown_key(&format!("policy.{field}"), member, table);
-            self.wrong(&field, message, &member.name_at);
+            self.error(&field, message, &member.name_at);
         }
         is_known
     }
 
     fn read(&mut self, node: &Node) {
         let Some(members) = node.members() else {
-            return self.wrong("", "`policy` must be a table".to_owned(), &node.at);
+            return self.error("", "`policy` must be a table".to_owned(), &node.at);
         };
         for member in members {
-            if !self.known(member, POLICY, "") {
+            if !self.check_known(member, POLICY, "") {
                 continue;
             }
             match (&*member.name, EFFECTS.iter().find(|(word, _)| *word == member.name)) {
                 (_, Some((_, effect))) => {
-                    let rules = self.rules(&member.name, *effect, &member.node);
+                    let rules = self.patterns(&member.name, *effect, &member.node);
                     self.add(rules, &member.name, member);
                 }
                 ("otherwise", _) => match member.node.as_text() {
-                    Some("allow") if self.whose == FileOwner::Project => self.ignored("otherwise", &member.node.at),
+                    Some("allow") if self.owner == FileOwner::Project => {
+                        self.warn_ignored("otherwise", &member.node.at)
+                    }
                     Some("allow") => self.section.otherwise = Some(DefaultEffect::Allow),
                     Some("confirm") => self.section.otherwise = Some(DefaultEffect::Confirm),
                     Some("deny") => self.section.otherwise = Some(DefaultEffect::Deny),
-                    _ => self.must("otherwise", &POLICY.words("otherwise"), &member.node),
+                    _ => self.error_must_be("otherwise", &POLICY.words("otherwise"), &member.node),
                 },
                 ("allow_read_only", _) => match member.node.value {
-                    Value::Bool(true) if self.whose == FileOwner::Project => {
-                        self.ignored("allow_read_only", &member.node.at);
+                    Value::Bool(true) if self.owner == FileOwner::Project => {
+                        self.warn_ignored("allow_read_only", &member.node.at);
                     }
                     Value::Bool(allow) => self.section.allow_read_only = Some(allow),
-                    _ => self.must("allow_read_only", "`true` or `false`", &member.node),
+                    _ => self.error_must_be("allow_read_only", "`true` or `false`", &member.node),
                 },
-                _ => self.listed(&member.node),
+                _ => self.read_rules(&member.node),
             }
         }
     }
 
     fn add(&mut self, rules: Vec<Rule>, field: &str, member: &Member) {
         let allows = rules.first().is_some_and(|rule| rule.effect() == Effect::Allow);
-        if allows && self.whose == FileOwner::Project {
-            return self.ignored(field, &member.name_at);
+        if allows && self.owner == FileOwner::Project {
+            return self.warn_ignored(field, &member.name_at);
         }
         if self.section.rules.len() + rules.len() > MAX_RULES {
-            return self.wrong(field, format!("there are more than {MAX_RULES} rules"), &member.name_at);
+            return self.error(field, format!("there are more than {MAX_RULES} rules"), &member.name_at);
         }
         self.section.rules.extend(rules);
     }
 
-    /// `[[policy.rules]]`
-    fn listed(&mut self, list: &Node) {
+    /// Reads `[[policy.rules]]`.
+    fn read_rules(&mut self, list: &Node) {
         let Value::List(nodes) = &list.value else {
             let message = "`policy.rules` must be a list: write `[[policy.rules]]` above each rule";
-            return self.wrong("rules", message.to_owned(), &list.at);
+            return self.error("rules", message.to_owned(), &list.at);
         };
         for (number, node) in nodes.iter().enumerate() {
             let place = format!("rules[{number}].");
             let Some(members) = node.members() else {
-                self.wrong(&place, "a rule must be a table".to_owned(), &node.at);
+                self.error(&place, "a rule must be a table".to_owned(), &node.at);
                 continue;
             };
-            if members.iter().filter(|member| !self.known(member, RULE, &place)).count() > 0 {
+            if members.iter().filter(|member| !self.check_known(member, RULE, &place)).count() > 0 {
                 continue;
             }
             let mut effects = EFFECTS.iter().filter_map(|(word, effect)| Some((*effect, node.get(word)?)));
             let (Some((effect, member)), None) = (effects.next(), effects.next()) else {
-                let message = "a rule says one of `allow`, `confirm` and `deny`, with the tools that it is about";
-                self.wrong(&place, message.to_owned(), &node.at);
+                let message =
+                    "a rule needs exactly one of `allow`, `confirm` and `deny`, with the tools that it applies to";
+                self.error(&place, message.to_owned(), &node.at);
                 continue;
             };
             let field = format!("{place}{}", member.name);
-            let rules = self.rules(&field, effect, &member.node);
-            let rules = rules.into_iter().filter_map(|rule| self.narrowed(rule, &place, node)).collect();
+            let rules = self.patterns(&field, effect, &member.node);
+            let rules = rules.into_iter().filter_map(|rule| self.with_conditions(rule, &place, node)).collect();
             self.add(rules, &field, member);
         }
     }
 
-    /// Returns a rule for each pattern.
-    fn rules(&mut self, field: &str, effect: Effect, node: &Node) -> Vec<Rule> {
+    /// Returns a rule for each pattern of `node`.
+    fn patterns(&mut self, field: &str, effect: Effect, node: &Node) -> Vec<Rule> {
         let mut rules = Vec::new();
         for (written, at) in self.texts(field, node) {
             match written.parse::<Pattern>() {
@@ -220,14 +225,14 @@ impl Reader<'_> {
                     let line = self.document.line_of(at.start).unwrap_or(1);
                     rules.push(Rule::new(effect, pattern).written_in(Origin { path, line }));
                 }
-                Err(error) => self.wrong(field, error.to_string(), &at),
+                Err(error) => self.error(field, error.to_string(), &at),
             }
         }
         rules
     }
 
-    /// Reads a text, or a list of texts, each with its position. An empty list is an error: a rule without patterns is
-    /// a mistake, and a rule that lost its condition is dangerous.
+    /// Reads a text, or a list of texts, each with its position. Reports an empty list, except directly below `[policy]`:
+    /// a rule that has lost a condition would match more than intended.
     fn texts(&mut self, field: &str, node: &Node) -> Vec<(String, Range<usize>)> {
         let texts = match &node.value {
             Value::Text(text) => vec![(text.clone(), node.at.clone())],
@@ -237,38 +242,44 @@ impl Reader<'_> {
             }
             _ => Vec::new(),
         };
-        let is_empty_list = field == "allow" || field == "confirm" || field == "deny";
-        if texts.is_empty() && !(is_empty_list && matches!(&node.value, Value::List(items) if items.is_empty())) {
-            self.must(field, "text, or a list of texts", node);
+        let may_be_empty = field == "allow" || field == "confirm" || field == "deny";
+        if texts.is_empty() && !(may_be_empty && matches!(&node.value, Value::List(items) if items.is_empty())) {
+            self.error_must_be(field, "text, or a list of texts", node);
         }
         texts
     }
 
-    /// Returns `rule` with the conditions of its table; `None` when one of them is invalid, which was reported.
-    fn narrowed(&mut self, rule: Rule, place: &str, node: &Node) -> Option<Rule> {
+    /// Returns `rule` with the conditions of its table. Reports an invalid condition, and returns `None`.
+    fn with_conditions(&mut self, rule: Rule, place: &str, node: &Node) -> Option<Rule> {
         let rule = self.with_globs(rule, (place, "agent"), node, Rule::agents)?;
         let rule = self.with_globs(rule, (place, "tenant"), node, Rule::tenants)?;
         let rule = self.with_globs(rule, (place, "who"), node, Rule::who)?;
         let mut rule = self.with_globs(rule, (place, "client"), node, Rule::clients)?;
         if let Some(arguments) = node.get("arguments") {
             let Some(members) = arguments.node.members().filter(|members| !members.is_empty()) else {
-                self.must(&format!("{place}arguments"), "a table of arguments with what they match", &arguments.node);
+                self.error_must_be(
+                    &format!("{place}arguments"),
+                    "a table of arguments with what they match",
+                    &arguments.node,
+                );
                 return None;
             };
             for member in members {
                 let field = format!("{place}arguments.{}", member.name);
                 let condition = match (&member.node.value, member.node.text("regex")) {
                     (Value::Text(glob), _) => ArgumentRule::glob(&member.name, glob),
-                    (Value::Map(one), Some(regex)) if one.len() == 1 => ArgumentRule::regex(&member.name, regex),
+                    (Value::Map(members), Some(regex)) if members.len() == 1 => {
+                        ArgumentRule::regex(&member.name, regex)
+                    }
                     _ => {
-                        self.must(&field, "a glob, or `{ regex = \"…\" }`", &member.node);
+                        self.error_must_be(&field, "a glob, or `{ regex = \"…\" }`", &member.node);
                         return None;
                     }
                 };
                 match condition {
                     Ok(condition) => rule = rule.argument(condition),
                     Err(error) => {
-                        self.wrong(&field, error.to_string(), &member.node.at);
+                        self.error(&field, error.to_string(), &member.node.at);
                         return None;
                     }
                 }
@@ -278,7 +289,7 @@ impl Reader<'_> {
             None => Some(None),
             Some(Node { value: Value::Bool(value), .. }) => Some(Some(*value)),
             Some(other) => {
-                self.must(&format!("{place}{name}"), "`true` or `false`", other);
+                self.error_must_be(&format!("{place}{name}"), "`true` or `false`", other);
                 None
             }
         };
@@ -307,7 +318,7 @@ impl Reader<'_> {
         match with(rule, &globs) {
             Ok(rule) => Some(rule),
             Err(error) => {
-                self.wrong(&field, error.to_string(), &member.node.at);
+                self.error(&field, error.to_string(), &member.node.at);
                 None
             }
         }

@@ -16,7 +16,7 @@ use crate::{
 const MAX: usize = 256;
 
 /// The most bytes of a description.
-const DESCRIPTION: usize = 8 * 1024;
+const MAX_DESCRIPTION_BYTES: usize = 8 * 1024;
 
 /// ToolProfiles by their names.
 pub type ToolProfiles = BTreeMap<Arc<str>, Arc<ToolProfile>>;
@@ -160,9 +160,10 @@ impl Reader<'_> {
             }
         }
         if let Some(member) = node.get("description") {
-            shown.description = member.node.as_text().filter(|text| text.len() <= DESCRIPTION).map(ToOwned::to_owned);
+            shown.description =
+                member.node.as_text().filter(|text| text.len() <= MAX_DESCRIPTION_BYTES).map(ToOwned::to_owned);
             if shown.description.is_none() {
-                let must = format!("a text of at most {DESCRIPTION} bytes");
+                let must = format!("a text of at most {MAX_DESCRIPTION_BYTES} bytes");
                 self.must("profiles.show.description", &must, &member.node);
             }
         }
@@ -271,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_list_of_tools_is_no_tool() {
+    fn an_empty_list_of_tools_allows_no_tool() {
         let (profiles, problems) = read("[[profiles]]\nname = \"none\"\ntools = []\n");
         assert_eq!((problems, &*profiles["none"]), (Vec::new(), &ToolProfile::new(Selection::none())));
     }

@@ -114,8 +114,8 @@ mod tests {
 
     #[test]
     fn names_length_and_dashes_are_settings() {
-        let usual = ToolSettings::default();
-        assert_eq!(read("", None), (usual.clone(), Vec::new()));
+        let defaults = ToolSettings::default();
+        assert_eq!(read("", None), (defaults.clone(), Vec::new()));
         for style in
             NameStyle::PRESETS.map(|preset| preset.to_string()).into_iter().chain(["x-{tool}--{server}".into()])
         {
@@ -135,7 +135,7 @@ mod tests {
             ("refresh = \"always\"", "tools.refresh"),
         ] {
             let (tools, problems) = read(&format!("[tools]\n{text}\n"), None);
-            assert_eq!(tools, usual, "{text}");
+            assert_eq!(tools, defaults, "{text}");
             assert_eq!((problems[0].field.as_deref(), problems[0].line), (Some(field), Some(2)), "{problems:?}");
             assert!(problems[0].is_error());
         }

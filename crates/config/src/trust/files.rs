@@ -11,6 +11,7 @@ use std::{
     path::{Component, Path, PathBuf},
 };
 
+use data_encoding::HEXLOWER;
 use sha2::{Digest, Sha256};
 use toolrack_host::spec::Stdio;
 
@@ -163,8 +164,7 @@ fn content(path: &Path, limit: u64) -> Option<(String, u64)> {
     let mut bytes = Vec::new();
     File::open(path).ok()?.take(limit + 1).read_to_end(&mut bytes).ok()?;
     let read = u64::try_from(bytes.len()).ok().filter(|read| *read <= limit)?;
-    let hash: String = Sha256::digest(&bytes).iter().map(|byte| format!("{byte:02x}")).collect();
-    Some((format!("sha256:{hash}"), read))
+    Some((format!("sha256:{}", HEXLOWER.encode(&Sha256::digest(&bytes))), read))
 }
 
 /// Returns the time of the last change (ctime), which no program can set arbitrarily.

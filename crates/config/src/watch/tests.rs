@@ -1,5 +1,7 @@
 use std::{fs, sync::mpsc};
 
+use notify::event::CreateKind;
+
 use super::*;
 
 /// Longer than a change takes to be reported on a busy machine.
@@ -11,12 +13,23 @@ fn watched(files: &[&Path]) -> (Watch, mpsc::Receiver<()>) {
 }
 
 fn watched_looking_every(pause: Duration, files: &[&Path]) -> (Watch, mpsc::Receiver<()>) {
-    let (told, hears) = mpsc::channel();
-    let mut watch = Watch::polling(pause, move || {
+    watched_with(pause, Native::new, files)
+}
+
+fn watched_with(
+    pause: Duration,
+    native: impl FnOnce(Box<dyn Fn(notify::Result<Event>) + Send>) -> Native,
+    files: &[&Path],
+) -> (Watch, mpsc::Receiver<()>) {
+    watched_by(&Watcher::polling(pause, native), files)
+}
+
+fn watched_by(watcher: &Watcher, files: &[&Path]) -> (Watch, mpsc::Receiver<()>) {
+    let (notify, hears) = mpsc::channel();
+    let mut watch = watcher.watch(move || {
         // The receiver is gone once the test is over.
-        let _ = told.send(());
-    })
-    .unwrap();
+        let _ = notify.send(());
+    });
     watch.follow(files.iter().copied());
     (watch, hears)
 }
@@ -24,7 +37,7 @@ fn watched_looking_every(pause: Duration, files: &[&Path]) -> (Watch, mpsc::Rece
 /// Waits until every change is reported.
 fn settled(hears: &mpsc::Receiver<()>) {
     hears.recv_timeout(LONG).unwrap();
-    while hears.recv_timeout(SETTLE * 4).is_ok() {}
+    while hears.recv_timeout(SETTLE_TIME * 4).is_ok() {}
 }
 
 /// A folder with a file, below one that is all its own.
@@ -38,6 +51,14 @@ fn folder_with_file() -> (tempfile::TempDir, PathBuf) {
 fn make(file: &Path) {
     fs::create_dir_all(file.parent().unwrap()).unwrap();
     fs::write(file, "{}").unwrap();
+}
+
+#[test]
+fn a_change_is_found_soon_without_a_watch_of_the_system() {
+    let (_root, file) = folder_with_file();
+    let (_watch, hears) = watched_with(LONG * 1000, |_| Native::none(), &[&file]);
+    fs::write(&file, "{ }").unwrap();
+    settled(&hears);
 }
 
 #[test]
@@ -110,7 +131,7 @@ fn a_change_that_the_system_does_not_report_is_found_by_looking() {
     let root = tempfile::tempdir().unwrap();
     let file = root.path().join("far/above/toolrack/mcp.json");
     make(&file);
-    let (_watch, hears) = watched_looking_every(SETTLE, &[&file]);
+    let (_watch, hears) = watched_looking_every(SETTLE_TIME, &[&file]);
     make(&root.path().join("new/above/toolrack/mcp.json"));
     fs::rename(root.path().join("far"), root.path().join("old")).unwrap();
     fs::rename(root.path().join("new"), root.path().join("far")).unwrap();
@@ -162,16 +183,164 @@ fn the_file_that_a_link_leads_to_is_watched_too() {
 }
 
 #[test]
-fn reading_a_file_and_writing_another_is_no_change() {
+fn reading_a_file_or_writing_another_does_not_count_as_a_change() {
     let folder = tempfile::tempdir().unwrap();
     let (file, other) = (folder.path().join("mcp.json"), folder.path().join("toolrack.db"));
     fs::write(&file, "{}").unwrap();
     let (_watch, hears) = watched(&[&file]);
     fs::read(&file).unwrap();
     fs::write(&other, "rows").unwrap();
-    std::thread::sleep(SETTLE * 4);
+    std::thread::sleep(SETTLE_TIME * 4);
     fs::write(&file, "{ }").unwrap();
     hears.recv_timeout(LONG).unwrap();
     // One change of the three was told of, and no other is on its way.
-    assert!(hears.recv_timeout(SETTLE * 4).is_err());
+    assert!(hears.recv_timeout(SETTLE_TIME * 4).is_err());
+}
+
+#[test]
+fn each_of_many_readers_hears_of_its_own_file_alone() {
+    let root = tempfile::tempdir().unwrap();
+    let watcher = Watcher::polling(LONG * 1000, Native::new);
+    let files: Vec<_> = (0..200).map(|number| root.path().join(number.to_string()).join("mcp.json")).collect();
+    files.iter().for_each(|file| make(file));
+    let readers: Vec<_> = files.into_iter().map(|file| (watched_by(&watcher, &[&file]), file)).collect();
+    let ((_, hears), file) = &readers[150];
+    fs::write(file, "{ }").unwrap();
+    settled(hears);
+    let others = readers.iter().filter(|(_, other)| other != file);
+    assert_eq!(others.filter(|((_, hears), _)| hears.try_recv().is_ok()).count(), 0);
+}
+
+#[test]
+fn readers_of_one_folder_hear_of_it_until_they_are_dropped() {
+    let (_root, file) = folder_with_file();
+    let watcher = Watcher::polling(LONG * 1000, Native::new);
+    let (first, second) = (watched_by(&watcher, &[&file]), watched_by(&watcher, &[&file]));
+    fs::write(&file, "{ }").unwrap();
+    settled(&first.1);
+    settled(&second.1);
+    drop(first.0);
+    assert_eq!(first.1.recv_timeout(LONG), Err(mpsc::RecvTimeoutError::Disconnected));
+    fs::write(&file, "{  }").unwrap();
+    settled(&second.1);
+}
+
+#[test]
+fn all_readers_of_a_folder_that_is_replaced_follow_the_new_one() {
+    let (root, file) = folder_with_file();
+    let (folder, other) = (file.parent().unwrap(), file.with_file_name("toolrack.toml"));
+    let watcher = Watcher::polling(LONG * 1000, Native::new);
+    let readers = [watched_by(&watcher, &[&file]), watched_by(&watcher, &[&other])];
+    make(&root.path().join("new").join("mcp.json"));
+    fs::rename(folder, root.path().join("old")).unwrap();
+    fs::rename(root.path().join("new"), folder).unwrap();
+    readers.iter().for_each(|(_, hears)| settled(hears));
+    fs::write(&file, "{ }").unwrap();
+    settled(&readers[0].1);
+    fs::write(&other, "[policy]").unwrap();
+    settled(&readers[1].1);
+}
+
+#[test]
+fn what_is_written_to_another_file_does_not_wake_the_thread() {
+    let names = FileNames::default();
+    names.add([PathBuf::from("/x/mcp.json")].iter());
+    let written = |path: &str| Event {
+        kind: Modify(Data(notify::event::DataChange::Any)),
+        paths: vec![PathBuf::from(path)],
+        attrs: notify::event::EventAttributes::default(),
+    };
+    assert!(names.order(Ok(written("/x/toolrack.db-wal"))).is_none());
+    assert!(matches!(names.order(Ok(written("/x/mcp.json"))), Some(Order::Check(_))));
+}
+
+#[test]
+fn reads_are_no_changes_and_an_event_that_was_missed_may_be_of_any_file() {
+    let names = FileNames::default();
+    names.add([PathBuf::from("/x/mcp.json")].iter());
+    let of = |kind| Event { kind, paths: vec![PathBuf::from("/x/mcp.json")], attrs: Default::default() };
+    assert!(names.order(Ok(of(notify::EventKind::Access(notify::event::AccessKind::Any)))).is_none());
+    assert!(matches!(names.order(Err(notify::Error::generic("overflow"))), Some(Order::CheckAll)));
+    let rescan = of(notify::EventKind::Other).set_flag(notify::event::Flag::Rescan);
+    assert!(matches!(names.order(Ok(rescan)), Some(Order::CheckAll)));
+    // A folder or a link in place of another one has any name.
+    let created = Event { paths: vec![PathBuf::from("/x")], ..of(notify::EventKind::Create(CreateKind::Folder)) };
+    assert!(matches!(names.order(Ok(created)), Some(Order::Check(_))));
+}
+
+/// A thread's state without a watch of the system, and readers of these files.
+fn watched_state(files: &[&Path]) -> Watched {
+    let folders = Folders::new(Native::none());
+    let mut watched = Watched { folders, names: Arc::default(), readers: BTreeMap::new(), by_path: HashMap::new() };
+    for (reader, file) in (0..).zip(files) {
+        watched.handle(Order::Begin(reader, Box::new(|| {})));
+        watched.handle(Order::Follow(reader, vec![file.to_path_buf()], mpsc::channel().0));
+    }
+    watched
+}
+
+#[test]
+fn an_event_concerns_the_readers_of_its_path_and_a_missed_one_all_readers() {
+    let (root, first) = folder_with_file();
+    let second = root.path().join("other").join("mcp.json");
+    make(&second);
+    let mut watched = watched_state(&[&first, &second]);
+    let path = first.canonicalize().unwrap();
+    assert_eq!(watched.handle(Order::Check(vec![path])), BTreeSet::from([0]));
+    assert_eq!(watched.handle(Order::Check(vec![root.path().join("toolrack.db")])), BTreeSet::new());
+    assert_eq!(watched.handle(Order::CheckAll), BTreeSet::from([0, 1]));
+}
+
+#[test]
+fn nothing_is_watched_for_a_reader_that_has_ended_or_follows_other_files() {
+    let (root, first) = folder_with_file();
+    let second = root.path().join("other").join("mcp.json");
+    make(&second);
+    let mut watched = watched_state(&[&first]);
+    let [of_first, of_second] = [&first, &second].map(|file| file.parent().unwrap().canonicalize().unwrap());
+    assert!(watched.folders.has(&of_first) && !watched.folders.has(&of_second));
+    watched.handle(Order::Follow(0, vec![second.clone()], mpsc::channel().0));
+    assert!(!watched.folders.has(&of_first) && watched.folders.has(&of_second));
+    assert!(!watched.by_path.contains_key(&first.canonicalize().unwrap()));
+    watched.handle(Order::End(0));
+    assert!(!watched.folders.has(&of_second) && watched.by_path.is_empty() && watched.readers.is_empty());
+}
+
+#[test]
+fn a_folder_that_two_readers_need_is_watched_until_both_have_ended() {
+    let (_root, file) = folder_with_file();
+    let folder = file.parent().unwrap().canonicalize().unwrap();
+    let mut watched = watched_state(&[&file, &file]);
+    watched.handle(Order::End(0));
+    assert!(watched.folders.has(&folder));
+    watched.handle(Order::End(1));
+    assert!(!watched.folders.has(&folder));
+}
+
+#[test]
+fn only_readers_with_a_changed_file_or_a_replaced_folder_are_found_by_looking() {
+    let (root, first) = folder_with_file();
+    let second = root.path().join("other").join("mcp.json");
+    make(&second);
+    let mut watched = watched_state(&[&first, &second]);
+    let all = || BTreeSet::from([0, 1]);
+    assert_eq!(watched.changed_readers(all()), BTreeSet::new());
+    fs::write(&second, "{ }").unwrap();
+    assert_eq!(watched.changed_readers(all()), BTreeSet::from([1]));
+    watched.report(BTreeSet::from([1]));
+    assert_eq!(watched.changed_readers(all()), BTreeSet::new());
+    make(&root.path().join("new").join("mcp.json"));
+    fs::rename(first.parent().unwrap(), root.path().join("old")).unwrap();
+    fs::rename(root.path().join("new"), first.parent().unwrap()).unwrap();
+    assert_eq!(watched.changed_readers(all()), BTreeSet::from([0]));
+}
+
+#[test]
+fn a_reader_without_files_hears_of_nothing_and_can_follow_some_later() {
+    let (_root, file) = folder_with_file();
+    let (mut watch, hears) = watched(&[]);
+    watch.follow([&*file]);
+    assert!(hears.try_recv().is_err());
+    fs::write(&file, "{ }").unwrap();
+    hears.recv_timeout(LONG).unwrap();
 }

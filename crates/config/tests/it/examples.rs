@@ -1,4 +1,4 @@
-//! Configurations as the seeds and the documentation of other programs show them.
+//! Configurations as the sources and the documentation of other programs show them.
 
 use std::fs;
 
@@ -21,20 +21,21 @@ macro_rules! example {
     };
 }
 
-fn clean(loaded: &Loaded) -> Vec<&str> {
+/// The names of the servers of a configuration without problems.
+fn names_without_problems(loaded: &Loaded) -> Vec<&str> {
     assert!(loaded.problems.is_empty(), "{:#?}", loaded.problems);
     names(loaded)
 }
 
 #[test]
-fn the_seeds_load_as_written() {
-    assert_eq!(clean(&example!("spacebot.toml")), ["filesystem", "sentry"]);
-    assert_eq!(clean(&example!("qbit-claude.json")), ["remote-server", "server-name"]);
-    assert_eq!(clean(&example!("qbit-user.json")), ["filesystem", "github"]);
-    assert_eq!(clean(&example!("qbit-project.json")), ["internal-api", "project-db"]);
-    assert_eq!(clean(&example!("wave.json")), ["my-server"]);
-    assert_eq!(clean(&example!("synapse.json")), ["filesystem"]);
-    assert_eq!(clean(&example!("tavernkit.json")), ["local", "remote"]);
+fn configurations_of_other_programs_load_as_written() {
+    assert_eq!(names_without_problems(&example!("spacebot.toml")), ["filesystem", "sentry"]);
+    assert_eq!(names_without_problems(&example!("qbit-claude.json")), ["remote-server", "server-name"]);
+    assert_eq!(names_without_problems(&example!("qbit-user.json")), ["filesystem", "github"]);
+    assert_eq!(names_without_problems(&example!("qbit-project.json")), ["internal-api", "project-db"]);
+    assert_eq!(names_without_problems(&example!("wave.json")), ["my-server"]);
+    assert_eq!(names_without_problems(&example!("synapse.json")), ["filesystem"]);
+    assert_eq!(names_without_problems(&example!("tavernkit.json")), ["local", "remote"]);
 }
 
 #[test]
@@ -54,9 +55,9 @@ fn a_vs_code_file_loads_except_for_its_inputs() {
 }
 
 #[test]
-fn codex_loads_with_its_own_words() {
+fn a_file_of_codex_loads_with_the_field_names_of_codex() {
     let loaded = example!("codex.toml");
-    assert_eq!(clean(&loaded), ["context7", "figma"]);
+    assert_eq!(names_without_problems(&loaded), ["context7", "figma"]);
     let context7 = &loaded.desired["context7"];
     assert_eq!((context7.timeouts.startup.as_secs(), context7.timeouts.call.as_secs()), (20, 90));
     let Transport::Stdio(stdio) = &context7.transport else { panic!() };
@@ -69,9 +70,9 @@ fn codex_loads_with_its_own_words() {
 }
 
 #[test]
-fn windsurf_and_gemini_load_with_their_own_words() {
+fn files_of_windsurf_and_gemini_load_with_their_own_field_names() {
     let loaded = example!("windsurf.json");
-    assert_eq!(clean(&loaded), ["github", "remote"]);
+    assert_eq!(names_without_problems(&loaded), ["github", "remote"]);
     assert_eq!(loaded.desired["github"].tools.deny(), ["delete_*"]);
     assert!(!loaded.desired["remote"].enabled);
 
@@ -79,8 +80,8 @@ fn windsurf_and_gemini_load_with_their_own_words() {
     assert_eq!(names(&loaded), ["discoveredServer", "googleCloudServer", "httpServer", "pythonTools"]);
     assert_eq!(loaded.desired["pythonTools"].timeouts.call.as_secs(), 15);
     assert!(loaded.problems.iter().all(|problem| problem.severity == Severity::Warning));
-    let about: Vec<_> = loaded.problems.iter().filter_map(|problem| problem.field.as_deref()).collect();
-    assert_eq!(about, ["trust", "authProviderType"]);
+    let fields: Vec<_> = loaded.problems.iter().filter_map(|problem| problem.field.as_deref()).collect();
+    assert_eq!(fields, ["trust", "authProviderType"]);
 }
 
 #[test]
@@ -104,7 +105,7 @@ fn no_view_holds_a_literal_secret() {
 }
 
 #[test]
-fn an_unchanged_view_changes_no_byte_and_one_changed_field_only_its_own_bytes() {
+fn revising_an_entry_writes_nothing_without_a_change_and_only_the_lines_of_a_changed_field() {
     let examples = fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/examples")).expect("a folder");
     let mut entries = 0;
     for example in examples {
@@ -122,18 +123,18 @@ fn an_unchanged_view_changes_no_byte_and_one_changed_field_only_its_own_bytes() 
         for entry in read().entries.iter().filter(|entry| entry.is_valid && !entry.source.to_string().contains("built"))
         {
             entries += 1;
-            let about = format!("{} in {}", entry.name, example.display());
+            let case = format!("{} in {}", entry.name, example.display());
             let revise = |changed: &serde_json::Value| {
                 let revision = Revision { shown: &entry.view, entry: changed, seen: Some(&entry.hash) };
-                edit::revise(&path, &entry.name, &revision, Options::default()).expect(&about)
+                edit::revise(&path, &entry.name, &revision, Options::default()).expect(&case)
             };
-            assert_eq!(revise(&entry.view).diff, "", "{about}");
+            assert_eq!(revise(&entry.view).diff, "", "{case}");
             let mut changed = entry.view.clone();
             changed["enabled"] = json!(!entry.enabled);
             let edited = revise(&changed);
             assert!(
                 edited.diff.lines().filter(|line| line.starts_with(['+', '-'])).count() <= 6,
-                "{about}: {}",
+                "{case}: {}",
                 edited.diff
             );
             let mut now = read().entry(&entry.name).expect("an entry").view.clone();
@@ -141,7 +142,7 @@ fn an_unchanged_view_changes_no_byte_and_one_changed_field_only_its_own_bytes() 
             for view in [&mut now, &mut before] {
                 view.as_object_mut().expect("an object").shift_remove("enabled");
             }
-            assert_eq!(now, before, "{about}");
+            assert_eq!(now, before, "{case}");
             fs::write(&path, &text).expect("a file");
         }
     }

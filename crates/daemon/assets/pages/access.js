@@ -1,4 +1,4 @@
-// The tokens, browsers and clients of the member at this page, who makes and revokes them here.
+// The tokens, browsers and clients of the member who looks at this page, to make and revoke them.
 
 import { call, post } from "../api.js";
 import { day } from "../format.js";
@@ -31,7 +31,7 @@ export function Access() {
     await signOut();
   };
   return html`
-    <${Head} title="My access" help="access" about="What opens this team in your name. Revoke what you do not know.">
+    <${Head} title="My access" help="access" about="The tokens, browsers and clients that can use this team in your name. Revoke those that you do not know.">
       ${
         isSignedIn.value &&
         html`<button type="button" onClick=${() => setAsking(true)} data-testid="sign-out-everywhere">
@@ -43,7 +43,7 @@ export function Access() {
       <h2 id="own-tokens">Tokens and browsers</h2>
       <${TokenList} place="/api/v1/me/tokens" because=${made} />
     </section>
-    <${NewToken} onMade=${() => setMade(made + 1)} />
+    <${NewToken} onMade=${() => setMade((before) => before + 1)} />
     <section class="panel" aria-labelledby="own-clients">
       <h2 id="own-clients">Clients that act in your name</h2>
       <${ClientList} place="/api/v1/me/clients" />

@@ -15,7 +15,7 @@ import { onText } from "../parts/input.js";
 export function AddForm({ from }) {
   const [name, setName] = useState(from ? `${from.name}-copy` : "");
   const [scope, setScope] = useState("user");
-  const [form, setForm] = useState(() => (from ? formOf(from.config) : emptyForm()));
+  const [form, setForm] = useState(() => (from?.config ? formOf(from.config) : emptyForm()));
   const [bad, setBad] = useState({ problem: "", field: "" });
   const [edited, setEdited] = useState(/** @type {Api.Edited | null} */ (null));
   const add = (/** @type {boolean} */ dryRun) => {

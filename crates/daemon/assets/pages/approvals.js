@@ -9,7 +9,7 @@ import { questions } from "../world.js";
 
 export function Approvals() {
   return html`
-    <${Head} title="Approvals" help="approvals" about="Calls that need your approval, and questions from servers. Those of agents are listed here, too." />
+    <${Head} title="Approvals" help="approvals" about="Calls that need your approval, and questions from servers. Those of agents appear here, too." />
     <${Questions} waiting=${questions.value}>
       <${Empty} title="Nothing waits for you">
         <p>When a tool needs your approval, it appears here at once, and the title of this tab shows the count.</p>

@@ -12,16 +12,15 @@ import { Trouble } from "../parts/problem.js";
 import { say } from "../parts/say.js";
 import { OwnServers } from "../parts/own-servers.js";
 import { Empty, Waiting } from "../parts/text.js";
+import { configTurn } from "../world.js";
 
 /** @param {string} name */
 const pathOf = (name) => `/api/v1/me/credentials/${encodeURIComponent(name)}`;
 
 /** @param {{wanted: string | null}} given the value that a server waits for */
 export function Credentials({ wanted }) {
-  const [turn, setTurn] = useState(0);
-  const loaded = useLoaded((signal) => get("/api/v1/me/credentials", signal), [turn]);
+  const loaded = useLoaded((signal) => get("/api/v1/me/credentials", signal), [configTurn.value]);
   const found = /** @type {{credentials: Api.MyCredential[]} | null} */ (loaded.data);
-  const changed = () => setTurn(turn + 1);
   const all = found?.credentials ?? [];
   const shown = wanted === null ? all : all.filter((one) => one.name === wanted);
   return html`
@@ -39,7 +38,7 @@ export function Credentials({ wanted }) {
         <p>A server whose entry has <code>${"${user:NAME}"}</code> asks for one.</p><//>
       `
     }
-    ${shown.map((one) => html`<${Credential} key=${one.name} credential=${one} changed=${changed} />`)}
+    ${shown.map((one) => html`<${Credential} key=${one.name} credential=${one} changed=${loaded.again} />`)}
     ${wanted === null && isMember() && may("operate") && html`<${OwnServers} />`}
     ${wanted !== null && found && html`<p><a href="#/credentials">All of my credentials</a></p>`}
   `;

@@ -88,7 +88,7 @@ function Servers() {
   return html`
     <section class="panel" data-testid="home-servers">
       <h2>${counted(list.length, "server")}</h2>
-      <ul>
+      <ul class="rows">
         ${list.map((server) => html`<${Row} key=${server.name} server=${server} />`)}
       </ul>
       <p><a href="#/tools">All tools</a></p>
@@ -96,19 +96,20 @@ function Servers() {
   `;
 }
 
-/** A member may connect anew what runs for them alone. @param {{server: Api.Server}} given */
+/** A member may reconnect a server that runs for them alone. @param {{server: Api.Server}} given */
 function Row({ server: { name, state, own } }) {
   const again = useAction(async () => {
     replaceServer(await post(serverPath(name, "/reconnect")));
     refresh("servers");
   });
-  const canConnect = own && may("use") && !["connecting", "needs_auth", "pending_trust", "disabled", "broken"].includes(state);
+  // The button stays during an attempt: otherwise it could disappear just when the user clicks.
+  const canConnect = own && may("use") && !["needs_auth", "pending_trust", "disabled", "broken"].includes(state);
   return html`
     <li data-name=${name}>
-      ${name} <span class="quiet-text">${stateName(state)}</span>
+      <div>${name} <span class="quiet-text">${stateName(state)}</span></div>
       ${
         canConnect &&
-        html` <button type="button" disabled=${again.busy} onClick=${() => again.run()} aria-label=${`Reconnect ${name}`} data-testid="reconnect-own">
+        html`<button type="button" disabled=${again.busy} onClick=${() => again.run()} aria-label=${`Reconnect ${name}`} data-testid="reconnect-own">
           Reconnect
         </button>`
       }

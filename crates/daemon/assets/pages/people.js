@@ -26,10 +26,8 @@ const ROLES = [
 const placeOf = (id) => `/api/v1/members/${encodeURIComponent(id)}`;
 
 export function People() {
-  const [turn, setTurn] = useState(0);
-  const loaded = useLoaded((signal) => get("/api/v1/members", signal), [turn]);
+  const loaded = useLoaded((signal) => get("/api/v1/members", signal), []);
   const members = /** @type {Api.Member[] | null} */ (loaded.data?.members ?? null);
-  const changed = () => setTurn(turn + 1);
   return html`
     <${Head}
       title="People"
@@ -42,7 +40,7 @@ export function People() {
       members?.length === 0 &&
       html`<${Empty} title="No members yet" testid="no-members"><p>People appear here when they have signed in once.</p><//>`
     }
-    ${members?.map((member) => html`<${Member} key=${member.id} member=${member} changed=${changed} />`)}
+    ${members?.map((member) => html`<${Member} key=${member.id} member=${member} changed=${loaded.again} />`)}
   `;
 }
 

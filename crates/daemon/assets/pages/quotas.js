@@ -1,4 +1,4 @@
-// Quotas: what the person, everyone together and the clients of profiles may use, how much of it is used, and when it is free again.
+// Quotas: what a member, all members together and the clients of profiles may use, how much is used, and when it is free again.
 
 import { get } from "../api.js";
 import { bytes, count, counted, moment } from "../format.js";
@@ -10,14 +10,14 @@ import { Empty, Waiting } from "../parts/text.js";
 
 /** Each quantity: its name, and an amount of it. @type {Record<string, {title: string, amount: (value: number) => string}>} */
 const QUANTITIES = {
-  calls: { title: "Calls of tools", amount: (value) => counted(value, "call") },
-  result_bytes: { title: "Results of tools", amount: bytes },
-  tokens: { title: "Tokens of models", amount: (value) => counted(value, "token") },
-  dollars: { title: "Cost of models", amount: (value) => `$${value.toFixed(2)}` },
+  calls: { title: "Tool calls", amount: (value) => counted(value, "call") },
+  result_bytes: { title: "Tool results", amount: bytes },
+  tokens: { title: "Model tokens", amount: (value) => counted(value, "token") },
+  dollars: { title: "Model cost", amount: (value) => `$${value.toFixed(2)}` },
 };
 
 /** @type {Record<string, string>} */
-const WINDOWS = { at_once: "at once", minute: "in a minute", hour: "in an hour", day: "in a day", month: "in a month" };
+const WINDOWS = { at_once: "at once", minute: "per minute", hour: "per hour", day: "per day", month: "per month" };
 
 /** @param {Api.Quota} quota */
 const titleOf = ({ quantity, window }) => `${QUANTITIES[quantity]?.title ?? quantity} ${WINDOWS[window] ?? window}`;
@@ -44,14 +44,14 @@ export function Quotas() {
   const loaded = useLoaded((signal) => get("/api/v1/quotas", signal), []);
   const quotas = /** @type {Api.Quota[] | null} */ (loaded.data?.quotas ?? null);
   return html`
-    <${Head} title="Quotas" help="quotas" about="How much may be used, how much is used, and when it is free again.">
+    <${Head} title="Quotas" help="quotas" about="What the quotas allow, how much of them is used, and when they are free again.">
       <button type="button" onClick=${loaded.again} disabled=${loaded.loading} data-testid="look-again">Look again</button>
     <//>
     <${Trouble} error=${loaded.error} again=${loaded.again} />
     ${!quotas && !loaded.error && html`<${Waiting} />`}
     ${
       quotas?.length === 0 &&
-      html`<${Empty} title="No quotas" testid="no-quotas"><p>Nothing bounds what you use.</p><//>`
+      html`<${Empty} title="No quotas" testid="no-quotas"><p>No quota limits what you use.</p><//>`
     }
     ${groups(quotas ?? []).map(([title, all]) => html`<${Group} key=${title} title=${title} quotas=${all} />`)}
   `;
@@ -84,8 +84,8 @@ function Row({ quota }) {
 
 /** When it is free again, in words. @param {Api.Quota} quota */
 function freeAgain({ window, used, free_at: free, renews_at: renews }) {
-  if (free && window === "at_once") return "Used up. More is free when something that runs has ended.";
+  if (free && window === "at_once") return "Used up. More is free when a running call has ended.";
   if (free) return `Used up. More is free at ${moment(free)}.`;
-  if (renews) return `All of it is free again at ${moment(renews)}.`;
-  return used > 0 ? "It is free again when what runs has ended." : "Nothing is used.";
+  if (renews) return `The whole quota is free again at ${moment(renews)}.`;
+  return used > 0 ? "The whole quota is free again when the running calls have ended." : "Nothing is used.";
 }

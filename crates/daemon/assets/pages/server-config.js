@@ -19,7 +19,7 @@ export function ServerConfig({ server }) {
     <p class="actions">
       ${editable && html`<a class="button" href=${hashOf(["servers", name, "edit"])}>Edit</a>`}
       ${!editable && html`<span class="quiet-text">The file with this entry cannot be edited here.</span>`}
-      ${FORMATS.map(({ format, label }) => html`<${CopyButton} text=${() => entryFor(format, name, config)} label=${`Copy for ${label}`} said=${`Copied for ${label}`} />`)}
+      ${FORMATS.map(({ format, label }) => html`<${CopyButton} text=${() => entryFor(format, name, config ?? {})} label=${`Copy for ${label}`} said=${`Copied for ${label}`} />`)}
     </p>
   `;
 }

@@ -33,7 +33,7 @@ export function ServerEdit({ name }) {
 /** @param {{server: Api.Server, etag: string | null, reload: () => void}} given */
 function Form({ server, etag, reload }) {
   const { name } = server;
-  const [form, setForm] = useState(() => formOf(server.config));
+  const [form, setForm] = useState(() => formOf(server.config ?? {}));
   const [bad, setBad] = useState({ problem: "", field: "" });
   const [edited, setEdited] = useState(/** @type {Api.Edited | null} */ (null));
   const put = (/** @type {boolean} */ dryRun) => {

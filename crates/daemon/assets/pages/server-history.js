@@ -39,7 +39,7 @@ function wordsFor({ name, data }) {
     case "tool_denied":
       return `${data.tool}: denied${data.why ? `, ${plain(data.why)}` : ""}`;
     case "tool_approval_request":
-      return `${data.tool}: a person was asked`;
+      return `${data.tool}: a user was asked`;
     default:
       return name.replaceAll("_", " ");
   }

@@ -41,13 +41,15 @@ export function Server({ name, tab }) {
         <p>It may have been removed or renamed. <a href="#/servers">All servers</a></p><//>
     `;
   }
-  const shown = Object.hasOwn(TABS, tab) ? tab : "tools";
+  // Only who operates the servers gets their entries.
+  const tabs = Object.entries(TABS).filter(([id]) => id !== "config" || server.config);
+  const shown = tabs.some(([id]) => id === tab) ? tab : "tools";
   return html`
     <${Head} title=${name} up=${up}><${ServerActions} server=${server} /><//>
     <${About} server=${server} />
     <${Tabs}
       label=${`About ${name}`}
-      tabs=${Object.entries(TABS).map(([id, { label }]) => ({ id, label, href: hashOf(["servers", name, id]), current: id === shown, count: id === "tools" ? server.tools : null }))}
+      tabs=${tabs.map(([id, { label }]) => ({ id, label, href: hashOf(["servers", name, id]), current: id === shown, count: id === "tools" ? server.tools : null }))}
     />
     <section class="tab" aria-label=${TABS[shown].label} data-testid=${`panel-${shown}`}>
       <${TABS[shown].show} key=${shown} server=${server} />

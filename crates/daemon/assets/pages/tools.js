@@ -53,7 +53,7 @@ export function Tools({ query }) {
     <p class="quiet-text" role="status">
       ${isMore ? `The ${q ? "best" : "first"} ${found.tools.length} are shown.` : ""}
     </p>
-    ${findings && html`<p class="filter" data-testid="filter">Only those with something to look at. <a href="#/tools">Show all</a></p>`}
+    ${findings && html`<p class="filter" data-testid="filter">Only tools with findings. <a href="#/tools">Show all</a></p>`}
     ${shown.length > 0 && html`<${ToolList} tools=${shown} withServer=${true} />`}
     ${
       isMore &&
@@ -76,6 +76,6 @@ export function Tools({ query }) {
 function None({ isSearch }) {
   if (isSearch) return html`<${Empty} title="Nothing found"><p>Try other words, or all servers.</p><//>`;
   return html`<${Empty} title="No tools yet">
-    <p>They come with servers. <a href="#/add/import">Import</a> some, or <a href="#/add/form">add one</a>.</p><//>
+    <p>Tools come with servers. <a href="#/add/import">Import</a> some, or <a href="#/add/form">add one</a>.</p><//>
   `;
 }

@@ -50,7 +50,7 @@ function Pending({ pending, isRefused = false }) {
   const { name, project, hash, source, line, config, before, points } = pending;
   const about = { project, name, hash };
   const approve = useDecision("/api/v1/trust/approve", about, `Agreed to ${name}`);
-  const refuse = useDecision("/api/v1/trust/refuse", about, `Refused ${name}: it waits no more until it changes`);
+  const refuse = useDecision("/api/v1/trust/refuse", about, `Refused ${name}: it does not wait again until it changes`);
   return html`
     <article class="panel pending" data-testid="pending" data-name=${name} data-status=${before ? "changed" : "new"}>
       <header class="question-head">
@@ -80,7 +80,7 @@ function Agreed({ trusted }) {
   const revoke = async () => {
     if (!asking) return;
     const { project, name } = asking;
-    await decide("/api/v1/trust/revoke", { project, name }, `Took back the agreement to ${name}`);
+    await decide("/api/v1/trust/revoke", { project, name }, `Withdrew the agreement to ${name}`);
   };
   return html`
     <section class="panel" data-testid="agreed">
@@ -107,7 +107,7 @@ function Agreed({ trusted }) {
         asking &&
         html`
           <${Confirm}
-            title=${`Take back the agreement to ${asking.name}?`}
+            title=${`Withdraw the agreement to ${asking.name}?`}
             action="Revoke"
             danger=${true}
             onClose=${() => setAsking(null)}

@@ -1,4 +1,4 @@
-// What lets a member of a team in: tokens, browsers, and clients that act in their name. No token is ever shown.
+// The tokens, browsers and clients with which a member uses a team. The page never shows the tokens themselves.
 
 import { call, get } from "../api.js";
 import { ago, day, moment } from "../format.js";
@@ -20,17 +20,16 @@ export function When({ at, shown = ago }) {
  *   `place` is their address; they are fetched anew when `because` changes
  */
 export function TokenList({ place, because = null, onRevoked = () => {} }) {
-  const [turn, setTurn] = useState(0);
-  const loaded = useLoaded((signal) => get(place, signal), [place, because, turn]);
+  const loaded = useLoaded((signal) => get(place, signal), [place, because]);
   const tokens = /** @type {Api.MemberToken[] | null} */ (loaded.data?.tokens ?? null);
   const revoked = () => {
-    setTurn(turn + 1);
+    loaded.again();
     onRevoked();
   };
   return html`
     <${Trouble} error=${loaded.error} again=${loaded.again} />
     ${!tokens && !loaded.error && html`<${Waiting} />`}
-    ${tokens?.length === 0 && html`<p class="quiet-text" data-testid="no-tokens">No tokens, and signed in nowhere.</p>`}
+    ${tokens?.length === 0 && html`<p class="quiet-text" data-testid="no-tokens">No tokens, and no browser in which you are signed in.</p>`}
     ${
       tokens &&
       tokens.length > 0 &&
@@ -67,8 +66,8 @@ function TokenRow({ token, place, revoked }) {
       ${
         asking &&
         html`<${Confirm} title=${`${action}: ${name}?`} action=${action} danger=${true} onClose=${() => setAsking(false)} doIt=${revoke}>
-          <p>${isBrowser ? "The pages that are open in that browser end." : "Programs that use it are refused. Tokens that were made with it end, too."}</p>
-          ${current && html`<p><strong>This page uses it itself</strong>, and ends with it.</p>`}
+          <p>${isBrowser ? "Pages that are open in that browser stop working." : "Programs can no longer use it. Tokens that were made with it are revoked, too."}</p>
+          ${current && html`<p><strong>This page uses it</strong>, and stops working.</p>`}
         <//>`
       }
     </li>
@@ -80,17 +79,16 @@ function TokenRow({ token, place, revoked }) {
  * @param {{place: string, onRevoked?: () => void}} given `place` is their address
  */
 export function ClientList({ place, onRevoked = () => {} }) {
-  const [turn, setTurn] = useState(0);
-  const loaded = useLoaded((signal) => get(place, signal), [place, turn]);
+  const loaded = useLoaded((signal) => get(place, signal), [place]);
   const clients = /** @type {Api.MemberClient[] | null} */ (loaded.data?.clients ?? null);
   const revoked = () => {
-    setTurn(turn + 1);
+    loaded.again();
     onRevoked();
   };
   return html`
     <${Trouble} error=${loaded.error} again=${loaded.again} />
     ${!clients && !loaded.error && html`<${Waiting} />`}
-    ${clients?.length === 0 && html`<p class="quiet-text" data-testid="no-clients">No client acts in this name.</p>`}
+    ${clients?.length === 0 && html`<p class="quiet-text" data-testid="no-clients">No clients.</p>`}
     ${
       clients &&
       clients.length > 0 &&
@@ -115,7 +113,7 @@ function ClientRow({ client, place, revoked }) {
       <div>
         <p>${name || "A client without a name"}</p>
         <p class="quiet-text">
-          Calls itself so${sentTo && html`, and is at <code>${sentTo}</code>`}.
+          The client gave itself this name${sentTo && html`, and is at <code>${sentTo}</code>`}.
           ${allowed && html` Allowed <${When} at=${allowed} />`}${renewed && html`, last seen <${When} at=${renewed} />`}${ends && html`, ends <${When} at=${ends} shown=${day} />`}.
         </p>
       </div>
@@ -125,7 +123,7 @@ function ClientRow({ client, place, revoked }) {
       ${
         asking &&
         html`<${Confirm} title=${`Revoke: ${name}?`} action="Revoke" danger=${true} onClose=${() => setAsking(false)} doIt=${revoke}>
-          <p>Its tokens open nothing any more. It can ask again.</p>
+          <p>Its tokens are no longer valid. It can ask for access again.</p>
         <//>`
       }
     </li>

@@ -92,7 +92,7 @@ function WhoAnswers({ model }) {
             ${" "}${model.providers
               .filter(({ local }) => local)
               .map(({ name }) => name)
-              .join(", ")}. ${without.length > 0 && `Others want a variable of the daemon, such as ${without[0].key_variable}.`}
+              .join(", ")}. ${without.length > 0 && `Other providers need a variable in the environment of the daemon, such as ${without[0].key_variable}.`}
           </p>`
       }
     </div>

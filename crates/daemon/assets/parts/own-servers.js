@@ -14,12 +14,11 @@ const pathOf = (name) => `/api/v1/me/servers/${encodeURIComponent(name)}`;
 
 /** Shows nothing in a tenant whose members add no servers. */
 export function OwnServers() {
-  const [turn, setTurn] = useState(0);
-  const loaded = useLoaded((signal) => get("/api/v1/me/servers", signal), [turn]);
+  const loaded = useLoaded((signal) => get("/api/v1/me/servers", signal), []);
   const found = /** @type {{most: number, servers: Api.OwnServer[]} | null} */ (loaded.data);
   if (!found || found.most === 0) return html`<${Trouble} error=${loaded.error} again=${loaded.again} />`;
   const changed = () => {
-    setTurn(turn + 1);
+    loaded.again();
     refresh("servers", "tools", "overview");
   };
   return html`

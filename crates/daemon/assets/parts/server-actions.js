@@ -22,7 +22,7 @@ const CAN_CONNECT = ["disconnected", "failed"];
 
 /** @param {{server: Api.Server}} given */
 export function ServerActions({ server }) {
-  const { name, state, enabled, editable } = server;
+  const { name, state, enabled, editable, config } = server;
   const [asking, setAsking] = useState(/** @type {"remove" | "enable" | "disable" | null} */ (null));
   const steer = useAction(async (/** @type {string} */ verb) => {
     replaceServer(await post(serverPath(name, `/${verb}`)));
@@ -40,8 +40,8 @@ export function ServerActions({ server }) {
         ${isUp && html`<button type="button" onClick=${() => steer.run("disconnect")} data-testid="disconnect">Disconnect</button>`}
         ${editable && html`<button type="button" onClick=${() => setAsking(enabled ? "disable" : "enable")} data-testid="toggle">${enabled ? "Disable" : "Enable"}</button>`}
         ${editable && html`<a href=${hashOf(["servers", name, "edit"])} data-testid="edit">Edit</a>`}
-        <a href=${hashOf(["add", "form"], { from: name })} data-testid="clone">Clone</a>
-        ${FORMATS.map(({ format, label }) => html`<${CopyButton} text=${() => entryFor(format, name, server.config)} label=${`Copy for ${label}`} said=${`Copied for ${label}`} testid=${`copy-${format}`} />`)}
+        ${config && html`<a href=${hashOf(["add", "form"], { from: name })} data-testid="clone">Clone</a>`}
+        ${config && FORMATS.map(({ format, label }) => html`<${CopyButton} text=${() => entryFor(format, name, config)} label=${`Copy for ${label}`} said=${`Copied for ${label}`} testid=${`copy-${format}`} />`)}
         ${editable && html`<button type="button" class="danger-text" onClick=${() => setAsking("remove")} data-testid="remove">Remove</button>`}
       <//>
       <${Trouble} error=${steer.error} />

@@ -4,14 +4,14 @@ import { call, get } from "../api.js";
 import { ago, moment } from "../format.js";
 import { html } from "../html.js";
 import { may } from "../me.js";
-import { questions } from "../world.js";
+import { answersTurn } from "../world.js";
 import { useAction, useLoaded } from "./loaded.js";
 import { Trouble } from "./problem.js";
 import { say } from "./say.js";
 
 /** Shows nothing if there is no standing answer. */
 export function Standing() {
-  const loaded = useLoaded((signal) => get("/api/v1/answers", signal), [questions.value.length]);
+  const loaded = useLoaded((signal) => get("/api/v1/answers", signal), [answersTurn.value]);
   const answers = /** @type {Api.StandingAnswer[]} */ (loaded.data?.answers ?? []);
   const forget = useAction(async (/** @type {Api.StandingAnswer} */ answer) => {
     const which = new URLSearchParams({ server: answer.server, tool: answer.tool });

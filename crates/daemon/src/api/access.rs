@@ -22,7 +22,7 @@ const MAX_TOKENS: usize = 50;
 /// The most bytes of a label.
 const MAX_LABEL: usize = 128;
 /// How long a token lasts if the request does not say. In days.
-const USUAL_DAYS: u32 = 90;
+const DEFAULT_DAYS: u32 = 90;
 /// The longest time that a token lasts. In days.
 const MAX_DAYS: u32 = 365;
 
@@ -105,7 +105,7 @@ pub(super) async fn make(membership: Joined, By(caller): By, Body(wanted): Body<
 /// # Errors
 /// When the request asks for too long.
 fn end_of(wanted: &WantedToken, used: &TeamToken, now: DateTime<Utc>) -> Result<DateTime<Utc>, ApiError> {
-    let days = wanted.days.unwrap_or(USUAL_DAYS);
+    let days = wanted.days.unwrap_or(DEFAULT_DAYS);
     let refused = |message: String| ApiError::new(StatusCode::UNPROCESSABLE_ENTITY, "BAD_LIFETIME", message);
     if !(1..=MAX_DAYS).contains(&days) {
         return Err(refused(format!("a token lasts 1 to {MAX_DAYS} days")));

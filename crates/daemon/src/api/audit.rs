@@ -10,8 +10,8 @@ use super::{Answer, ApiError, Query, State};
 use crate::shown::audit::Row;
 
 /// The default and the largest number of rows in one answer.
-const USUAL: usize = 100;
-const MOST: usize = 1_000;
+const DEFAULT_LIMIT: usize = 100;
+const MAX_LIMIT: usize = 1_000;
 
 /// A selection of rows.
 #[derive(Debug, Deserialize, IntoParams)]
@@ -49,7 +49,7 @@ pub(super) struct Audit {
 pub(super) async fn list(Extension(world): State, Query(which): Query<Which>) -> Answer<Audit> {
     let store = world.store.as_ref().ok_or_else(ApiError::no_store)?;
     let since = which.since.as_deref().map(time).transpose()?;
-    let limit = which.limit.unwrap_or(USUAL).min(MOST);
+    let limit = which.limit.unwrap_or(DEFAULT_LIMIT).min(MAX_LIMIT);
     let query = AuditQuery {
         server: which.server,
         tool: which.tool,

@@ -1,4 +1,4 @@
-//! Calls of tools, through the host's one door.
+//! Calls of tools.
 
 use std::{convert::Infallible, sync::Arc, time::Duration};
 
@@ -85,7 +85,7 @@ pub(super) async fn call(
     if new.approved && caller.principal().kind() != Kind::Person {
         let message = "only a person approves a call, and this token is a service's";
         return Err(ApiError::new(StatusCode::FORBIDDEN, "NOT_A_PERSON", message)
-            .hint("leave out `approved`: a person is asked then"));
+            .hint("leave out `approved`: then a user is asked"));
     }
     let caller = match &new.id {
         Some(id) => caller.request(id.as_str()),

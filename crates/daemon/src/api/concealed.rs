@@ -124,12 +124,15 @@ mod tests {
         let secrets = secrets(&[secret]);
         let every = secret.encode_utf16().map(|unit| format!("\\u{unit:04x}")).collect::<String>();
         let lines = "cCLDpC93b3\n\tJkLTE=";
-        for said in [&every, &json!({ "t": secret }).to_string().replace('ä', "\\u00e4"), lines] {
-            let text = json!({ "text": said, "inner": json!([said]).to_string() }).to_string();
+        for written in [&every, &json!({ "t": secret }).to_string().replace('ä', "\\u00e4"), lines] {
+            let text = json!({ "text": written, "inner": json!([written]).to_string() }).to_string();
             let shown: Value = serde_json::from_str(&in_json(&text, &secrets, |_| false)).unwrap();
             let inner = shown["inner"].as_str().unwrap();
             for shown in [shown["text"].as_str().unwrap(), inner] {
-                assert!(shown.contains("***") && !shown.contains("word") && !shown.contains("0072"), "{said}: {shown}");
+                assert!(
+                    shown.contains("***") && !shown.contains("word") && !shown.contains("0072"),
+                    "{written}: {shown}"
+                );
                 assert!(!shown.contains("JkLT"), "{shown}");
             }
             assert!(serde_json::from_str::<Value>(inner).is_ok(), "{inner}");

@@ -12,7 +12,7 @@ use crate::shown::Problem;
 /// The configuration.
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct Config {
-    /// The files that count, existing or not, from the weakest to the strongest.
+    /// The files that apply, existing or not, from the weakest to the strongest.
     files: Vec<File>,
     problems: Vec<Problem>,
     #[schema(value_type = Object)]

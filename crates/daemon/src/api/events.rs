@@ -14,6 +14,7 @@ use toolrack_host::Principal;
 
 use super::State;
 use crate::{
+    credentials::WorldOf,
     event_log::{Audience, EventLog, LoggedEvent, RecentEvents, Unseen},
     rights::Right,
     world::World,
@@ -42,7 +43,7 @@ const BETWEEN: &str = ".";
 /// | `mcp_server_error`, `mcp_server_warning` | `server`; `error` or `warning`; `call`, where it was the answer to one |
 /// | `mcp_server_log`, `mcp_server_stderr` | `server`; `level` and `message`, or `line` |
 /// | `mcp_tools_updated` | `server`, `tools`: the names that a model sees |
-/// | `mcp_tool_quarantined` | `server`, `tool`, and what is the matter |
+/// | `mcp_tool_quarantined` | `server`, `tool`, and the reason |
 /// | `mcp_prompts_changed`, `mcp_resources_changed` | `server` |
 /// | `tool_started` | `call`: its number in this run; `server`, `tool` |
 /// | `tool_progress` | `call`, `progress`, `total`, `message` |
@@ -63,19 +64,33 @@ pub(super) async fn stream(
     headers: HeaderMap,
 ) -> Sse<impl Stream<Item = Result<Event, Infallible>>> {
     let reader = Reader::new(&world, principal, headers.get("last-event-id"));
-    let until = end_of(Arc::clone(&world), !reader.principal.is_local());
+    let until = end_of(Arc::clone(&world), reader.principal.clone());
     let events = stream::unfold(reader, async |mut reader| Some((reader.next().await, reader)));
     Sse::new(events.map(Ok).take_until(until)).keep_alive(KeepAlive::default())
 }
 
-/// Waits until the stream has to end: when the world ends, and for a member of a tenant also when the configuration has
-/// changed, because the member may now have servers of their own, or may have lost the last one. Readers connect again.
-async fn end_of(world: Arc<World>, is_of_member: bool) {
-    let mut applied = world.applied();
-    applied.mark_unchanged();
+/// Waits until the stream has to end: when the world ends, and for a member of a tenant also when another world may now
+/// answer the member. Readers connect again.
+async fn end_of(world: Arc<World>, reader: Principal) {
     tokio::select! {
         () = world.ending.cancelled() => {}
-        _ = applied.changed(), if is_of_member => {}
+        () = other_world(&world, &reader), if !reader.is_local() => {}
+    }
+}
+
+/// Waits until the configuration has changed, or a member whom the tenant's world answers has added a server.
+async fn other_world(world: &World, member: &Principal) {
+    let mut applied = world.applied();
+    applied.mark_unchanged();
+    let added = async {
+        match &world.own_servers {
+            Some(own) if matches!(world.of, WorldOf::Tenant) => own.added_by(member).await,
+            _ => std::future::pending().await,
+        }
+    };
+    tokio::select! {
+        _ = applied.changed() => {}
+        () = added => {}
     }
 }
 

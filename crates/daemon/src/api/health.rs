@@ -1,18 +1,23 @@
 //! Health and metrics, for programs that monitor the daemon.
 
-use std::{fmt::Write as _, sync::Arc};
+use std::{fmt::Write as _, future::ready as now, sync::Arc};
 
 use axum::{
-    Extension, Json,
-    http::StatusCode,
+    Extension, Json, Router,
+    http::{HeaderValue, StatusCode, header::CONNECTION},
+    middleware::map_response,
     response::{IntoResponse, Response},
+    routing::get,
 };
 use serde::Serialize;
-use toolrack_team::{Authority, Holder, Usage};
+use toolrack_team::Authority;
 use utoipa::ToSchema;
 
-use super::{State, servers};
-use crate::world::World;
+use super::{
+    State,
+    metrics::{Metric, MetricValue, Metrics},
+};
+use crate::{error::ApiError, replicas::Replicas, world::World};
 
 /// The health of the daemon.
 #[derive(Debug, Serialize, ToSchema)]
@@ -40,26 +45,51 @@ impl Health {
 }
 
 /// Whether the daemon answers requests.
-#[utoipa::path(get, path = "/health", tag = "health", security(()), responses((status = 200, body = Health)))]
-pub(super) async fn health() -> Json<Health> {
-    Json(Health::OK)
+#[utoipa::path(get, path = "/health", tag = "health", security(()),
+    responses((status = 200, body = Health),
+        (status = 404, body = Health, description = "It does, but is about to end: load balancers send it nothing more")))]
+pub(super) async fn health(Extension(world): State) -> (StatusCode, Json<Health>) {
+    if world.draining.is_cancelled() {
+        return (StatusCode::NOT_FOUND, Json(Health::ending()));
+    }
+    (StatusCode::OK, Json(Health::OK))
+}
+
+/// The answers of a daemon that still has calls under way, and accepts no others: a load balancer learns that it lives.
+pub(crate) fn of_an_end() -> Router {
+    let health = || async { (StatusCode::NOT_FOUND, Json(Health::ending())) };
+    let refused = || async {
+        ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "ENDING", "the daemon is about to end")
+            .hint("send the request again: it was not carried out")
+    };
+    let closes = |mut response: Response| {
+        response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+        now(response)
+    };
+    Router::new().route("/health", get(health)).fallback(refused).layer(map_response(closes))
 }
 
 /// Whether the daemon has applied the configuration, has tried to connect each server once, reaches the database of its
-/// team, and is not ending. A configuration with unusable parts counts as applied once the rest of it runs; the list of
+/// team, has joined the other replicas if it is one of several, and is not ending. A configuration with unusable parts counts as applied once the rest of it runs; the list of
 /// servers reports the problems.
 #[utoipa::path(get, path = "/ready", tag = "health", security(()),
     responses((status = 200, body = Health, description = "It is ready"),
         (status = 503, body = Health, description = "It is not, for this reason")))]
-pub(super) async fn ready(Extension(world): State, team: Option<Extension<Arc<Authority>>>) -> Response {
-    match not_ready(&world, team.as_deref().map(|authority| &**authority)) {
+pub(super) async fn ready(
+    Extension(world): State,
+    team: Option<Extension<Arc<Authority>>>,
+    replica: Option<Extension<Arc<Replicas>>>,
+) -> Response {
+    let has_joined = replica.is_none_or(|Extension(replica)| replica.has_joined());
+    let waits = (!has_joined).then(|| Health::waiting("this replica has not joined the others"));
+    match not_ready(&world, team.as_deref().map(|authority| &**authority)).or(waits) {
         Some(health) => (StatusCode::SERVICE_UNAVAILABLE, Json(health)).into_response(),
         None => Json(Health::OK).into_response(),
     }
 }
 
 fn not_ready(world: &World, team: Option<&Authority>) -> Option<Health> {
-    if world.ending.is_cancelled() {
+    if world.ending.is_cancelled() || world.draining.is_cancelled() {
         return Some(Health::ending());
     }
     if !world.is_applied() {
@@ -83,58 +113,16 @@ fn not_ready(world: &World, team: Option<&Authority>) -> Option<Health> {
     responses((status = 200, content_type = "text/plain", body = String)))]
 pub(super) async fn metrics(Extension(world): State) -> Response {
     let mut page = Page::default();
-    page.family("toolrack_up_seconds", "gauge", "Time since the daemon began.");
-    page.value("toolrack_up_seconds", &[], world.began.elapsed().as_secs_f64());
-    page.family("toolrack_server_state", "gauge", "1 for the state that a server is in.");
-    for (server, state) in servers::states_of(&world) {
-        page.value("toolrack_server_state", &[("server", &server), ("state", state)], 1.0);
-    }
-    page.family("toolrack_tools", "gauge", "Tools in the catalog.");
-    page.value("toolrack_tools", &[], number(world.host.catalog().tools().len()));
-    let counts = world.tally.by_server();
-    page.family("toolrack_calls_total", "counter", "Calls that ended.");
-    for ((server, outcome), count) in &counts {
-        page.value("toolrack_calls_total", &[("server", server), ("outcome", outcome)], number(count.calls));
-    }
-    page.family("toolrack_call_seconds_total", "counter", "Time that calls took.");
-    for ((server, outcome), count) in &counts {
-        let labels = [("server", server.as_str()), ("outcome", *outcome)];
-        page.value("toolrack_call_seconds_total", &labels, count.time.as_secs_f64());
-    }
-    page.family("toolrack_calls_denied_total", "counter", "Calls that were not allowed.");
-    page.value("toolrack_calls_denied_total", &[], number(world.tally.denied()));
-    page.family("toolrack_events_lost_total", "counter", "Events that came too fast to be counted.");
-    page.value("toolrack_events_lost_total", &[], number(world.tally.lost()));
-    page.family("toolrack_approvals_open", "gauge", "Questions that wait for a person.");
-    page.value("toolrack_approvals_open", &[], number(world.questions.count()));
-    quotas(&mut page, &world.quotas.usage());
-    ([("content-type", "text/plain; version=0.0.4; charset=utf-8")], page.0).into_response()
-}
-
-/// Adds what is used of the quotas that belong to no one member.
-fn quotas(page: &mut Page, usage: &[Usage]) {
-    let shared: Vec<_> = usage.iter().filter(|usage| !matches!(usage.holder, Holder::Member { .. })).collect();
-    if shared.is_empty() {
-        return;
-    }
-    let amount = |amount, usage: &Usage| usage.quota.quantity().number(amount).as_f64().unwrap_or_default();
-    let mut family = |name: &str, help: &str, of: &dyn Fn(&Usage) -> u64| {
-        page.family(name, "gauge", help);
-        for usage in &shared {
-            let profile = match &usage.holder {
-                Holder::Profile { name } => name,
-                _ => "",
-            };
-            page.value(name, &[("profile", profile), ("quota", usage.quota.name())], amount(of(usage), usage));
+    for metric in Metrics::all() {
+        let values = metric.of(&world);
+        if !values.is_empty() {
+            page.family(metric);
         }
-    };
-    family("toolrack_quota_used", "What all members, or all clients of a profile, have used.", &|usage| usage.used);
-    family("toolrack_quota_limit", "What they may use.", &|usage| usage.quota.most());
-}
-
-#[expect(clippy::cast_precision_loss, reason = "a count of that size would take centuries")]
-fn number(count: impl TryInto<u64>) -> f64 {
-    count.try_into().unwrap_or(u64::MAX) as f64
+        for MetricValue { labels, value } in values {
+            page.value(metric.name, &labels, value);
+        }
+    }
+    ([("content-type", "text/plain; version=0.0.4; charset=utf-8")], page.0).into_response()
 }
 
 /// A page of metrics.
@@ -142,11 +130,12 @@ fn number(count: impl TryInto<u64>) -> f64 {
 struct Page(String);
 
 impl Page {
-    fn family(&mut self, name: &str, kind: &str, help: &str) {
+    fn family(&mut self, metric: &Metric) {
+        let (name, kind, help) = (metric.name, metric.kind.word(), metric.help);
         let _ = writeln!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}");
     }
 
-    fn value(&mut self, name: &str, labels: &[(&str, &str)], value: f64) {
+    fn value(&mut self, name: &str, labels: &[(&str, String)], value: f64) {
         self.0 += name;
         for (index, (label, text)) in labels.iter().enumerate() {
             let text = text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
@@ -164,7 +153,7 @@ mod tests {
     #[test]
     fn a_label_cannot_break_out_of_its_quotes() {
         let mut page = Page::default();
-        page.value("calls", &[("server", "a\"b\\c\nd"), ("outcome", "ok")], 2.0);
+        page.value("calls", &[("server", "a\"b\\c\nd".to_owned()), ("outcome", "ok".to_owned())], 2.0);
         assert_eq!(page.0, "calls{server=\"a\\\"b\\\\c\\nd\",outcome=\"ok\"} 2\n");
     }
 }

@@ -32,7 +32,7 @@ struct Offered {
     path: String,
     line: Option<usize>,
     name: String,
-    /// Names exactly this content.
+    /// The hash of the entry: a request to add it names exactly this content.
     hash: String,
     /// The entry that would be added, with secrets hidden.
     #[schema(value_type = Object)]
@@ -106,8 +106,9 @@ pub(super) async fn take(Extension(world): State, By(caller): By, Body(taken): B
         let is_meant =
             |offer: &&Offer| offer.client.to_string() == *client && offer.name == *name && offer.hash == *hash;
         let offer = found.offers.iter().find(is_meant);
-        let offer =
-            offer.ok_or_else(|| ApiError::not_found("there is no such offer any more").server(name.as_str()))?;
+        let offer = offer.ok_or_else(|| {
+            ApiError::not_found("the other program has removed or changed this entry").server(name.as_str())
+        })?;
         if chosen.insert(name.clone(), offer.entry.clone()).is_some() {
             let error = ApiError::new(StatusCode::CONFLICT, "EXISTS", "two of the offers have this name");
             return Err(error.hint("choose one of them").server(name.as_str()));

@@ -7,7 +7,7 @@ use std::{
 
 use axum::{Extension, Json, http::StatusCode, response::Response};
 use serde::{Deserialize, Serialize};
-use toolrack_config::{given_in, is_secret_word};
+use toolrack_config::{is_secret_word, user_values_in};
 use toolrack_host::{Caller, text};
 use utoipa::ToSchema;
 
@@ -53,7 +53,7 @@ pub(super) struct NewCredential {
 fn needed(world: &World) -> BTreeMap<String, BTreeSet<String>> {
     let mut needed: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     for (server, spec) in world.loaded().desired.iter().filter(|(_, spec)| world.of.runs(spec)) {
-        for name in given_in(spec) {
+        for name in user_values_in(spec) {
             needed.entry(name).or_default().insert(server.to_string());
         }
     }

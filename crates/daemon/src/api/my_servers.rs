@@ -47,7 +47,7 @@ pub(super) struct NewOwnServer {
 
 fn allowed(world: &World) -> Result<&OwnServers, ApiError> {
     world.own_servers.as_deref().filter(|own| own.most() > 0).ok_or_else(|| {
-        ApiError::new(StatusCode::NOT_FOUND, "NO_OWN_SERVERS", "members add no servers here")
+        ApiError::new(StatusCode::NOT_FOUND, "NO_OWN_SERVERS", "members cannot add servers here")
             .hint("the operator of a team allows it with `own_servers` in the team file")
     })
 }
@@ -82,7 +82,7 @@ pub(super) async fn add(
     let name = ServerName::new(name).map_err(|error| bad(error.to_string()))?;
     if world.loaded().entry(name.as_str()).is_some() {
         let message = format!("the tenant has a server `{name}` already");
-        return Err(ApiError::new(StatusCode::CONFLICT, "NAME_TAKEN", message).hint("take another name"));
+        return Err(ApiError::new(StatusCode::CONFLICT, "NAME_TAKEN", message).hint("choose another name"));
     }
     let server = OwnServer { url, headers };
     drop(server.spec(&caller.principal().key(), own.egress()).map_err(|error| bad(error.to_string()))?);

@@ -30,7 +30,7 @@ pub(super) async fn list(Extension(world): State) -> Answer<Profiles> {
     let (profiles, catalog) = (&world.loaded().settings.profiles, world.host.catalog());
     let profiles = profiles.iter().map(|(name, profile)| ProfileView {
         name: name.to_string(),
-        mcp: Endpoint::Profile(name).to_string(),
+        mcp: Endpoint::of(Some(name)).to_string(),
         tools: catalog.tools().filter(|tool| profile.has(tool)).map(|tool| profile.name_of(tool).to_owned()).collect(),
     });
     Ok(Json(Profiles { profiles: profiles.collect() }))

@@ -82,9 +82,9 @@ pub(crate) struct Server {
     /// Tools with findings in their definitions, at which a user should look, including tools in quarantine.
     tools_with_findings: usize,
     instructions: Option<String>,
-    /// Its entry, with secrets hidden.
-    #[schema(value_type = Object)]
-    config: Value,
+    /// Its entry, with secrets hidden, for who operates the servers.
+    #[schema(value_type = Option<Object>)]
+    config: Option<Value>,
     /// Names this version of the entry, for `If-Match`.
     version: String,
 }
@@ -122,11 +122,11 @@ impl Server {
                 .filter(|(server, _)| server.as_str() == entry.name)
                 .count(),
             instructions: None,
-            config: entry.view.clone(),
+            config: Some(entry.view.clone()),
             version: entry.hash.clone(),
         };
         if let Some(status) = status {
-            server.fill(status, world.is_held(&entry.name));
+            server.fill(status, world.is_stopped(&entry.name));
             if server.retry_in_ms.is_some() {
                 let at = world.tally.retry_at(&entry.name);
                 server.retry_at = at.map(shown::millis);
@@ -135,13 +135,13 @@ impl Server {
         server
     }
 
-    /// What `reader` may see of it. What a server that members share writes can contain texts of each of them, and the
-    /// places of files are those of the machine.
+    /// What `reader` may see of it. What a server that members share writes can contain texts of each of them, and its
+    /// entry and the places of files are those of the machine.
     fn seen_by(mut self, reader: &Principal, world: &World) -> Self {
         if Right::Operate.is_of(reader) {
             return self;
         }
-        (self.source, self.line) = (None, None);
+        (self.source, self.line, self.config) = (None, None, None);
         if !world.is_of_one(&self.name) {
             self.error = self.error.map(|error| LinkError::without_output(&error).to_owned());
             self.warnings.clear();
@@ -149,9 +149,9 @@ impl Server {
         self
     }
 
-    fn fill(&mut self, status: ServerStatus, is_held: bool) {
+    fn fill(&mut self, status: ServerStatus, is_stopped: bool) {
         self.error = status.state.error().map(str::to_owned);
-        self.state = shown(status.state.word(), is_held);
+        self.state = shown(status.state.word(), is_stopped);
         self.tokens = status.tokens();
         match status.state {
             HostState::Reconnecting { attempt, attempts, in_ms, .. } => {
@@ -173,8 +173,8 @@ impl Server {
 const BROKEN: &str = "broken";
 
 /// The state that is shown: a server that a user stopped is `disconnected`, not `disabled`.
-fn shown(word: &'static str, is_held: bool) -> &'static str {
-    if is_held && word == HostState::Disabled.word() { "disconnected" } else { word }
+fn shown(word: &'static str, is_stopped: bool) -> &'static str {
+    if is_stopped && word == HostState::Disabled.word() { "disconnected" } else { word }
 }
 
 /// Every configured server, as `reader` may see it.
@@ -190,9 +190,9 @@ fn all(world: &World, reader: &Principal) -> Vec<Server> {
 pub(super) fn states_of(world: &World) -> Vec<(String, &'static str)> {
     let loaded = world.loaded();
     let states: BTreeMap<_, _> = world.host.states().into_iter().collect();
-    let held = world.held_names();
+    let stopped = world.stopped_names();
     let entries = loaded.entries.iter().filter(|entry| world.has(&entry.name)).map(|entry| {
-        let word = states.get(entry.name.as_str()).map(|word| shown(word, held.contains(&entry.name)));
+        let word = states.get(entry.name.as_str()).map(|word| shown(word, stopped.contains(&entry.name)));
         (entry.name.clone(), word.unwrap_or(BROKEN))
     });
     entries.collect()
@@ -434,7 +434,7 @@ pub(super) async fn remove(
     responses((status = 200, body = Edited), (status = 404, body = ApiError), (status = 409, body = ApiError),
         (status = 507, body = ApiError)))]
 pub(super) async fn enable(Extension(world): State, By(caller): By, Path(name): Path<String>) -> Answer<Edited> {
-    world.hold(&name, false).await?;
+    world.set_stopped(&name, false).await?;
     edit(&world, &name, Change::Switch(true), false, &caller).await.map(Json)
 }
 
@@ -457,7 +457,7 @@ pub(super) async fn connect(
 ) -> Result<Response, ApiError> {
     may_steer(&world, &name, &caller)?;
     runnable(&world, &name)?;
-    world.hold(&name, false).await?;
+    world.set_stopped(&name, false).await?;
     let is_idle = world.host.status().iter().any(|status| {
         status.name.as_str() == name
             && matches!(status.state, HostState::Failed { .. } | HostState::Reconnecting { .. })
@@ -479,7 +479,7 @@ pub(super) async fn disconnect(
 ) -> Result<Response, ApiError> {
     may_steer(&world, &name, &caller)?;
     entry(&world, &world.loaded(), &name)?;
-    world.hold(&name, true).await?;
+    world.set_stopped(&name, true).await?;
     accepted(&world, &name, &caller)
 }
 
@@ -493,8 +493,8 @@ pub(super) async fn reconnect(
 ) -> Result<Response, ApiError> {
     may_steer(&world, &name, &caller)?;
     runnable(&world, &name)?;
-    match world.is_held(&name) {
-        true => world.hold(&name, false).await?,
+    match world.is_stopped(&name) {
+        true => world.set_stopped(&name, false).await?,
         false => world.host.reconnect(&name)?,
     }
     accepted(&world, &name, &caller)

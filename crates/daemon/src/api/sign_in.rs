@@ -79,7 +79,7 @@ pub(super) async fn came_back(
             let message = "this is not the redirect address of the sign-in page";
             let refused = ApiError::new(StatusCode::UNPROCESSABLE_ENTITY, "ANOTHER_ADDRESS", message).server(name);
             Err(refused.hint(
-                "copy the whole address that the browser shows in the end, also if it says that it cannot reach it",
+                "copy the whole address that the browser shows at the end, even if it says that it cannot reach it",
             ))
         }
     }

@@ -32,6 +32,7 @@ use super::{
 };
 use crate::{
     event_log::conceal,
+    gateway::FIRST_LIST_TIMEOUT,
     rights::Right,
     routes::check,
     world::{ChosenModel, NoModel, Running, Work as UnderWay, World, discovery_name},
@@ -92,12 +93,12 @@ pub(super) async fn begin(
     if let Some(id) = new.id {
         agent.caller = agent.caller.request(id);
     }
-    // Later requests of the turn are events of the stream.
+    // Check the quotas now, so that a refusal is the answer; the refusals of later requests are events of the stream.
     drop(agent.host.begin(&agent.caller, Work::Model, agent.model.name())?);
     let (sender, events) = mpsc::channel(MAX_WAITING);
     let mut live = Live::new(Arc::clone(&world), agent.host.clone(), journal, sender);
     live.claim = claim;
-    let end = to_its_end(agent, turn, live, running).into_stream().filter_map(async |()| None);
+    let end = run_to_end(agent, turn, live, running).into_stream().filter_map(async |()| None);
     let events = stream::unfold(events, async |mut events| Some((events.recv().await?, events)));
     Ok(Sse::new(stream::select(events, end).map(Ok)).keep_alive(KeepAlive::default()))
 }
@@ -110,11 +111,11 @@ fn right_to_choose(model: &str) -> Right {
 
 /// Refuses a model without a price where a quota bounds what models cost: it would never be used up.
 fn check_price(world: &World, chosen: &ChosenModel) -> Result<(), ApiError> {
-    if chosen.has_price || !world.quotas.bound(Quantity::Dollars) {
+    if chosen.has_price || !world.quotas.bounds(Quantity::Dollars) {
         return Ok(());
     }
     let name = chosen.model.name();
-    let message = format!("the price of {name} is not known, and a quota of the tenant bounds what models cost");
+    let message = format!("the price of {name} is not known, and a quota of the tenant limits what models cost");
     Err(ApiError::new(StatusCode::CONFLICT, "PRICE_UNKNOWN", message)
         .hint("write what a million tokens cost into toolrack.toml: `[model] price = { input = …, output = … }`"))
 }
@@ -165,7 +166,7 @@ fn turn(opened: Opened, text: &str, chosen: &ChosenModel) -> Result<Turn, ApiErr
     let Opened { messages, open } = opened;
     let resumed = open.map(|state| Turn::resume(messages.clone(), state, chosen.limits));
     if text.trim().is_empty() {
-        let message = "nothing was said, and no turn was interrupted";
+        let message = "there is no message, and no interrupted turn to continue";
         return resumed.ok_or_else(|| ApiError::new(StatusCode::UNPROCESSABLE_ENTITY, "NOTHING_SAID", message));
     }
     let mut messages = resumed.map_or(messages, Turn::into_messages);
@@ -194,6 +195,8 @@ fn selection(servers: Option<&[String]>, tools: Option<&[String]>) -> Result<Sel
 /// Returns the agent that answers with the tools of `selection`. The model sees all of them if they leave enough room
 /// for the conversation; otherwise it finds them by searching.
 async fn agent(world: &World, chosen: ChosenModel, selection: Selection) -> Agent {
+    // The servers of a world that has just begun, as after a move to this replica, are still connecting.
+    world.host.settled_within(FIRST_LIST_TIMEOUT).await;
     let context_tokens = chosen.model.context_tokens().and_then(|tokens| usize::try_from(tokens).ok());
     let budget = Budget { context_tokens, max_tools: chosen.model.wire().max_tools(), ..Budget::default() };
     let (host, shown) = match world.host.catalog().offer(&budget, &selection) {
@@ -214,7 +217,7 @@ async fn agent(world: &World, chosen: ChosenModel, selection: Selection) -> Agen
 }
 
 /// Runs the turn, and reports how it ended.
-async fn to_its_end(agent: Agent, mut turn: Turn, mut live: Live, running: Running) {
+async fn run_to_end(agent: Agent, mut turn: Turn, mut live: Live, running: Running) {
     let ended = tokio::select! {
         ended = agent.run(&mut turn, &mut live) => ended,
         () = running.cancelled() => Ok(End::Cancelled),
@@ -245,14 +248,14 @@ async fn to_its_end(agent: Agent, mut turn: Turn, mut live: Live, running: Runni
             );
         }
         Err(error) => {
-            let mut told = match &error {
+            let mut report = match &error {
                 AgentError::Model { error, .. } => json!({ "code": error.code() }),
                 AgentError::OverQuota(over) => shown_error(&over.clone().into()),
                 _ => json!({ "code": "NOT_KEPT" }),
             };
-            told["message"] = json!(error.to_string());
+            report["message"] = json!(error.to_string());
             let session = live.journal.id().map(|id| id.to_string());
-            live.send("error", json!({ "error": told, "session": session }));
+            live.send("error", json!({ "error": report, "session": session }));
         }
     }
     live.flush().await;

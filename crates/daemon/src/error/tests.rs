@@ -2,12 +2,17 @@ use std::{io, path::PathBuf};
 
 use axum::body::to_bytes;
 use serde_json::{Value, json};
+use toolrack_store::DatabaseProblem;
 
 use super::*;
 
 fn of(error: impl Into<ApiError>) -> (u16, String) {
     let error = error.into();
     (error.status().as_u16(), error.error.code)
+}
+
+fn of_database(problem: DatabaseProblem) -> StoreError {
+    StoreError::Database { database: "db.internal/toolrack".to_owned(), problem, source: None }
 }
 
 #[test]
@@ -19,14 +24,24 @@ fn each_failure_of_the_database_has_its_own_status_and_code() {
         (StoreError::AmbiguousSession { typed: typed(), prefixes: vec![] }, 409, "AMBIGUOUS_SESSION"),
         (StoreError::Full { path: path() }, 507, "DISK_FULL"),
         (StoreError::Locked { path: path() }, 409, "DATABASE_BUSY"),
+        (of_database(DatabaseProblem::Role), 500, "INTERNAL"),
         (StoreError::ReadOnly { path: path() }, 500, "INTERNAL"),
         (StoreError::Corrupt { path: path() }, 500, "INTERNAL"),
         (StoreError::Newer { path: path(), found: 9, known: 8 }, 500, "INTERNAL"),
     ] {
         let error_text = error.to_string();
         let shown = ApiError::from(error);
-        assert_eq!(shown.error.message, error_text, "what is wrong, and what to do, is told whatever the status");
+        assert_eq!(shown.error.message, error_text, "each status comes with what is wrong and what to do");
         assert_eq!((shown.status().as_u16(), &*shown.error.code), (status, code), "{error_text}");
+    }
+}
+
+#[test]
+fn while_the_database_is_away_a_member_learns_that_and_not_where_it_is() {
+    for problem in [DatabaseProblem::Unreachable, DatabaseProblem::Standby, DatabaseProblem::Slow] {
+        let shown = ApiError::from(of_database(problem));
+        assert_eq!((shown.status().as_u16(), &*shown.error.code), (503, "DATABASE_AWAY"));
+        assert!(!shown.error.message.contains("db.internal") && shown.retry_after.is_some());
     }
 }
 
@@ -43,7 +58,7 @@ fn a_failed_edit_has_different_errors_for_an_unwritable_and_for_a_changed_file()
     {
         let error = ApiError::from(EditFailed::NoPlace(no_place));
         assert_eq!((error.status().as_u16(), &*error.error.code), (409, "NOT_EDITABLE"));
-        assert!(error.error.hint.is_some_and(|told| told.contains(hint)), "{hint}");
+        assert!(error.error.hint.is_some_and(|text| text.contains(hint)), "{hint}");
     }
 }
 

@@ -6,9 +6,9 @@ use toolrack_host::{
     text,
 };
 
-/// The most bytes of the arguments that are shown.
-const SHOWN_ARGUMENTS: usize = 2_000;
-const SHOWN_DESCRIPTION: usize = 300;
+/// The most bytes of the arguments, and of the description, that the form shows.
+const MAX_ARGUMENT_BYTES: usize = 2_000;
+const MAX_DESCRIPTION_BYTES: usize = 300;
 
 /// The answers that also apply to later calls.
 const SESSION: &str = "allow_session";
@@ -60,12 +60,12 @@ fn message(question: &Confirm) -> String {
     };
     let description = question.description.as_deref().filter(|text| !text.trim().is_empty());
     let description =
-        description.map(|text| format!("\nIts server describes it so: {}", safe(text, SHOWN_DESCRIPTION)));
+        description.map(|text| format!("\nIts server describes it as follows: {}", safe(text, MAX_DESCRIPTION_BYTES)));
     format!(
         "May the tool {} of the server {} be called?{nature}\nArguments: {}\nAsked because: {}{}",
         safe(&question.tool, 200),
         question.server,
-        safe(&arguments, SHOWN_ARGUMENTS),
+        safe(&arguments, MAX_ARGUMENT_BYTES),
         safe(&question.why, 500),
         description.unwrap_or_default(),
     )
@@ -91,7 +91,7 @@ pub(super) fn read(answer: Result<Value, String>) -> Confirmed {
             match (keep, arguments) {
                 (Keep::Once, None) => Confirmed::Yes,
                 (Keep::Once, Some(arguments)) => Confirmed::Edited(arguments),
-                // A client speaks for the principal that connected it alone.
+                // A client answers only for the principal that connected it.
                 (keep, arguments) => Confirmed::Kept { keep, callers: Callers::Same, arguments },
             }
         }
@@ -108,7 +108,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_decisions_to_allow_allow() {
+    fn only_a_decision_to_allow_runs_the_call() {
         for (answer, allowed) in [
             (json!({"action": "accept", "content": {"decision": "allow"}}), true),
             (json!({"action": "accept", "content": {"decision": "deny"}}), false),
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_may_be_for_more_and_with_other_arguments() {
+    fn an_answer_may_cover_later_calls_and_change_the_arguments() {
         let answer = |content: Value| read(Ok(json!({ "action": "accept", "content": content })));
         let arguments = json!({ "path": "b" }).as_object().cloned();
         for (word, keep) in [(SESSION, Keep::Session), (TOOL, Keep::Tool), (SERVER, Keep::Server)] {

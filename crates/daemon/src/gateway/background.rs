@@ -18,13 +18,13 @@ use super::{
 };
 
 /// How often idle sessions and parked calls are looked for.
-const SWEEP: Duration = Duration::from_secs(15);
+const SWEEP_INTERVAL: Duration = Duration::from_secs(15);
 
 /// Runs until the gateway is shut down or dropped.
 pub(super) async fn run(gateway: Weak<Inner>, stop: CancellationToken) {
     let Some(mut events) = gateway.upgrade().map(|gateway| gateway.host.events()) else { return };
     let Some(mut profiles) = gateway.upgrade().map(|gateway| gateway.options.profiles.watch()) else { return };
-    let mut sweep = interval(SWEEP);
+    let mut sweep = interval(SWEEP_INTERVAL);
     sweep.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut version = 0;
     loop {

@@ -25,11 +25,11 @@ use super::view::View;
 const SCHEME: &str = "toolrack://";
 
 /// How long one server may take to list something, before the others are shown without it.
-const SLOWEST: Duration = Duration::from_secs(10);
+const SERVER_TIMEOUT: Duration = Duration::from_secs(10);
 /// A list that a client asks for is at most this old.
-const FRESH: Duration = Duration::from_millis(500);
+const MAX_LISTED_AGE: Duration = Duration::from_millis(500);
 /// The greatest age of a list in which a client's call is looked up.
-const KNOWN: Duration = Duration::from_secs(60);
+const MAX_LOOKUP_AGE: Duration = Duration::from_secs(60);
 
 type Item = Map<String, Value>;
 type Reading = Shared<BoxFuture<'static, Arc<Listed>>>;
@@ -71,14 +71,14 @@ pub(super) struct Directory {
 }
 
 impl Directory {
-    /// The present items of the servers.
+    /// The current items of the servers.
     pub(super) async fn fresh(&self, host: &Host) -> Arc<Listed> {
-        self.read(host, FRESH).await
+        self.read(host, MAX_LISTED_AGE).await
     }
 
     /// Searches the cached items, and reads them again if there is no match.
     pub(super) async fn find<T>(&self, host: &Host, look: impl Fn(&Listed) -> Option<T>) -> Option<T> {
-        let known = self.read(host, KNOWN).await;
+        let known = self.read(host, MAX_LOOKUP_AGE).await;
         if let Some(found) = look(&known) {
             return Some(found);
         }
@@ -186,7 +186,7 @@ fn entries(
 
 /// Reads a list of one server; empty when it cannot be read, so that the items of the others are still listed.
 async fn of_one(host: &Host, server: &ServerName, what: Listing, key: &str) -> Vec<(ServerName, String, Item)> {
-    let items = match timeout(SLOWEST, host.listing(server.as_str(), what)).await {
+    let items = match timeout(SERVER_TIMEOUT, host.listing(server.as_str(), what)).await {
         Ok(Ok(items)) => items,
         Ok(Err(error)) => {
             tracing::warn!(%error, "a list of a server is left out");
@@ -297,13 +297,13 @@ mod tests {
             let slow = async move {
                 started.fetch_add(1, Ordering::Relaxed);
                 // The longest time that a server may take; after that, its items are left out.
-                let read = timeout(SLOWEST, sleep(SLOWEST / 2)).await;
+                let read = timeout(SERVER_TIMEOUT, sleep(SERVER_TIMEOUT / 2)).await;
                 let readable = read.map(|()| ServerName::new("slow").unwrap()).into_iter().collect();
                 Arc::new(Listed { readable, ..Listed::default() })
             };
             slow.boxed().shared()
         };
-        for age in [FRESH, KNOWN] {
+        for age in [MAX_LISTED_AGE, MAX_LOOKUP_AGE] {
             {
                 let mut abandoned = pin!(directory.get_or_read(begin, age));
                 assert!(poll!(&mut abandoned).is_pending());

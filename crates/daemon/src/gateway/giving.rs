@@ -30,10 +30,10 @@ use crate::missing::Missing;
 const TOOL: &str = "give_credentials";
 
 /// How long a call waits for the member to give the missing values.
-const PATIENCE: Duration = Duration::from_mins(10);
+const VALUES_TIMEOUT: Duration = Duration::from_mins(10);
 
 /// How long it waits for the server after that.
-const START: Duration = Duration::from_secs(30);
+const SERVER_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The result of a call that does not continue, which says why.
 pub(super) struct NotGiven(pub(super) Bytes);
@@ -111,7 +111,7 @@ impl Inner {
             }
             None
         };
-        let why = timeout(PATIENCE, answered).await.unwrap_or(Some("it was not given in time"));
+        let why = timeout(VALUES_TIMEOUT, answered).await.unwrap_or(Some("it was not given in time"));
         if let Some(why) = why {
             return Err(NotGiven::because(&format!(
                 "the server `{server}` needs `{name}` of the user, and {why}; the page is {page}"
@@ -142,7 +142,7 @@ impl Inner {
                 }
             }
         };
-        timeout(START, appears).await.ok().flatten()
+        timeout(SERVER_TIMEOUT, appears).await.ok().flatten()
     }
 }
 

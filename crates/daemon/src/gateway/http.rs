@@ -106,7 +106,7 @@ impl Post<'_> {
         if self.gateway.0.stop.is_cancelled() {
             return Err(Refusal::stopping().into());
         }
-        checks::is_json(self.headers)?;
+        checks::require_json(self.headers)?;
         if !(accepts(self.headers, "application", "json") && accepts(self.headers, "text", "event-stream")) {
             let refusal = Refusal::invalid_request("accept both application/json and text/event-stream");
             return Err(refusal.status(StatusCode::NOT_ACCEPTABLE).into());
@@ -147,7 +147,7 @@ impl Post<'_> {
                 let caller =
                     Caller { principal, era: Era::Modern, abilities, view, session: None, over: ClientTransport::Http };
                 if request.method == "tools/call" {
-                    checks::mirrored(self.gateway, &caller, request.params, self.headers).map_err(&refused)?;
+                    checks::require_mirrored(self.gateway, &caller, request.params, self.headers).map_err(&refused)?;
                 }
                 self.run(&caller, id, request, None).await
             }

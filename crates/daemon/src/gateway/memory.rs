@@ -75,7 +75,8 @@ impl Memory {
         taken.filter(|(since, _)| in_time(since)).map(|(_, waiting)| waiting).ok_or_else(|| {
             let after = self.longest.as_secs();
             Refusal::invalid_params(format!(
-                "requestState is not that of a call that waits here (they wait {after} s at most): call again without it"
+                "requestState is not that of a call that waits here (calls wait {after} s at most, and not beyond a restart): it \
+                 is not known what the server has done by then; call again without it if that is safe"
             ))
         })
     }

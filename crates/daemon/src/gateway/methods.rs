@@ -19,9 +19,9 @@ use super::{
     message::json,
     news::{self, Filter},
     parked::Origin,
-    pending::{Outcome, PendingCall, Question, Update},
+    pending::{Outcome, PendingCall, Update},
     refusal::{Refusal, words},
-    relay::{self, Relayed},
+    relay::Relayed,
     session::Session,
     subscribed::Subscribed,
     tools,
@@ -30,7 +30,7 @@ use super::{
 };
 
 /// How long a server may take to accept a subscription before the others are acknowledged without it.
-const AGREED: Duration = Duration::from_secs(10);
+const SUBSCRIBE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The client that sent a request.
 #[derive(Clone, Debug)]
@@ -47,22 +47,22 @@ pub(super) struct Caller {
 impl Caller {
     /// Returns the caller, for the gate, the asker and the audit log. Its name is the client's name for itself in this
     /// request, or in its first one.
-    fn who(&self, gateway: &Inner, meta: &About) -> toolrack_host::Caller {
-        let mut who = toolrack_host::Caller::of(self.principal.clone(), Way::Gateway).over(self.over);
+    fn to_host(&self, gateway: &Inner, meta: &ClientMeta) -> toolrack_host::Caller {
+        let mut host_caller = toolrack_host::Caller::of(self.principal.clone(), Way::Gateway).over(self.over);
         if let Some(agent) = &gateway.options.agent {
-            who = who.agent(Arc::clone(agent));
+            host_caller = host_caller.agent(Arc::clone(agent));
         }
         if let Some(profile) = self.view.profile() {
-            who = who.profile(Arc::clone(profile));
+            host_caller = host_caller.profile(Arc::clone(profile));
         }
         if let Some(session) = &self.session {
-            who = who.session(session.mark());
+            host_caller = host_caller.session(session.mark());
         }
         let named = meta.client_info.get("name").and_then(Value::as_str).map(client_name);
         let agreed = || self.session.as_ref()?.agreed.get()?.name.clone();
         match named.or_else(agreed) {
-            Some(name) => who.client(name),
-            None => who,
+            Some(name) => host_caller.client(name),
+            None => host_caller,
         }
     }
 }
@@ -71,7 +71,7 @@ impl Caller {
 pub(super) struct ToolCall {
     pub(super) name: String,
     pub(super) arguments: Option<Map<String, Value>>,
-    pub(super) who: toolrack_host::Caller,
+    pub(super) host_caller: toolrack_host::Caller,
     /// Whether the client wants progress.
     pub(super) reports: bool,
     pub(super) trace: Option<TraceContext>,
@@ -79,7 +79,7 @@ pub(super) struct ToolCall {
 
 /// The data about a client in each request. Whether it is required is checked elsewhere.
 #[derive(Default, Deserialize)]
-struct About {
+struct ClientMeta {
     #[serde(default, rename = "io.modelcontextprotocol/clientInfo")]
     client_info: Value,
 }
@@ -130,7 +130,7 @@ pub(super) struct RunningCall {
 /// The parameters with which a client resumes a request (2026-07-28).
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", expecting = "an object")]
-struct Again<'a> {
+struct ResumeParams<'a> {
     #[serde(borrow, default)]
     request_state: Option<Cow<'a, str>>,
     #[serde(default)]
@@ -289,7 +289,7 @@ impl Gateway {
         });
         let entry = found.await.ok_or_else(|| Refusal::invalid_params(format!("there is no {key} {}", words(name))))?;
         params.insert("ref".into(), json!({"type": of["type"], key: entry.theirs}));
-        let relay = Relay::completion(params).caller(caller.who(&self.0, &About::default()));
+        let relay = Relay::completion(params).caller(caller.to_host(&self.0, &ClientMeta::default()));
         let result = self.0.host.relay(entry.server.as_str(), relay).await;
         let result = result.map_err(|error| Refusal::of(error, caller.era))?;
         Ok(self.completed(caller.era, result, false))
@@ -297,27 +297,19 @@ impl Gateway {
 
     /// Begins a call, or resumes the parked one for which the client has answers.
     async fn begin(&self, caller: &Caller, request: ClientRequest<'_>, method: &'static str) -> Result<Reply, Refusal> {
-        let again: Again<'_> = read(request.params)?;
+        let resumed: ResumeParams<'_> = read(request.params)?;
         let origin = Origin {
             method,
             params: request.body.slice_ref(request.params.as_bytes()),
             view: caller.view.clone(),
             principal: caller.principal.clone(),
         };
-        let trace = again.meta.as_ref().and_then(Meta::trace);
-        let progress_token = again.meta.and_then(|meta| meta.progress_token).filter(|token| is_token(token));
-        let call = match &again.request_state {
+        let trace = resumed.meta.as_ref().and_then(Meta::trace);
+        let progress_token = resumed.meta.and_then(|meta| meta.progress_token).filter(|token| is_token(token));
+        let call = match &resumed.request_state {
             Some(state) if caller.era == Era::Modern => {
                 let mut waiting = self.0.memory.resume(state, &origin)?;
-                for (key, answer) in again.input_responses.unwrap_or_default() {
-                    // Ignore answers without an open question. Ask a question again if its answer does not fit.
-                    let is_answer = |question: &mut Question| relay::is_answer(question.method, &answer);
-                    if let Some(question) =
-                        waiting.questions.extract_if(key.clone()..=key, |_, it| is_answer(it)).next()
-                    {
-                        let _ = question.1.reply.send(Ok(answer));
-                    }
-                }
+                waiting.give_answers(resumed.input_responses.unwrap_or_default());
                 if !waiting.questions.is_empty() {
                     return self.0.memory.park(waiting).map(Reply::Now);
                 }
@@ -353,17 +345,17 @@ impl Gateway {
             #[serde(default)]
             arguments: Option<Map<String, Value>>,
             #[serde(default, rename = "_meta")]
-            meta: About,
+            meta: ClientMeta,
         }
         let Params { name, arguments, meta } = read(params)?;
-        let who = caller.who(&self.0, &meta);
+        let host_caller = caller.to_host(&self.0, &meta);
         let mut catalog = self.0.host.catalog();
         if self.tool(&catalog, &caller.view, &name).is_err() {
             let selector = caller.view.look().selector(&name);
-            self.0.awaits(selector.as_deref().unwrap_or(&name)).await;
+            self.0.wait_for_tool(selector.as_deref().unwrap_or(&name)).await;
             catalog = self.0.host.catalog();
         }
-        let called = ToolCall { name, arguments, who, reports, trace };
+        let called = ToolCall { name, arguments, host_caller, reports, trace };
         let (server, name) = match self.tool(&catalog, &caller.view, &called.name) {
             Ok(tool) => (tool.server.clone(), tool.tool().name.clone()),
             Err(unknown) => {
@@ -436,7 +428,7 @@ impl Gateway {
                 let owner = self.owner(caller, &uri).await.ok()?;
                 subscribed.add(&self.0.host, &uri, owner).await.ok()
             };
-            let is_had = matches!(timeout(AGREED, add).await, Ok(Some(())));
+            let is_had = matches!(timeout(SUBSCRIBE_TIMEOUT, add).await, Ok(Some(())));
             is_had.then_some(uri)
         };
         let wanted = std::mem::take(&mut filter.resource_subscriptions);
@@ -476,10 +468,10 @@ impl Gateway {
         finish: impl FnOnce(Bytes) -> Bytes + Send + 'static,
     ) -> PendingCall {
         let (gateway, caller) = (self.0.clone(), caller.clone());
-        let who = caller.who(&self.0, &About::default());
+        let host_caller = caller.to_host(&self.0, &ClientMeta::default());
         PendingCall::new(move |say| {
             async move {
-                let relay = relay.asker(gateway.asker(&caller, say)).caller(who);
+                let relay = relay.asker(gateway.asker(&caller, say)).caller(host_caller);
                 let result = gateway.host.relay(server.as_str(), relay).await;
                 result.map(finish).map_err(|error| Refusal::of(error, caller.era))
             }
@@ -497,12 +489,12 @@ impl Inner {
         catalog: Arc<Catalog>,
         say: mpsc::Sender<Update>,
     ) -> Outcome {
-        let ToolCall { name, arguments, who, reports, trace } = called;
+        let ToolCall { name, arguments, host_caller, reports, trace } = called;
         let mut call = Call::of(server, name, arguments.unwrap_or_default())
             .pinned(catalog)
             .verbatim()
             .trace(trace)
-            .caller(who)
+            .caller(host_caller)
             .asker(self.asker(caller, say.clone()));
         if reports {
             call = call.on_progress(reporter(say));

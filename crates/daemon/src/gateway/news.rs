@@ -13,7 +13,7 @@ use super::{message, view::View, words::META_SUBSCRIPTION};
 use crate::rights::Right;
 
 /// How many news a slow client may lag behind. If it lags further, it learns that everything has changed.
-const BEHIND: usize = 256;
+const MAX_BEHIND: usize = 256;
 
 /// Log levels of MCP, least urgent first.
 pub(super) const LEVELS: [&str; 8] = ["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"];
@@ -134,7 +134,7 @@ pub(super) struct NewsSender(OnceLock<broadcast::Sender<News>>);
 
 impl NewsSender {
     pub(super) fn subscribe(&self) -> broadcast::Receiver<News> {
-        self.0.get_or_init(|| broadcast::channel(BEHIND).0).subscribe()
+        self.0.get_or_init(|| broadcast::channel(MAX_BEHIND).0).subscribe()
     }
 
     /// Sends what an event of the host means to clients, if anything.
@@ -186,10 +186,10 @@ mod tests {
     fn an_acknowledgement_names_only_the_accepted_notifications() {
         let wanted = json!({"toolsListChanged": true, "resourceSubscriptions": ["x:\"y"], "more": true});
         let filter: Filter = serde_json::from_value(wanted).unwrap();
-        let told: Value = serde_json::from_slice(&filter.acknowledged("\"a\"")).unwrap();
+        let notification: Value = serde_json::from_slice(&filter.acknowledged("\"a\"")).unwrap();
         let honoured = json!({"toolsListChanged": true, "resourceSubscriptions": ["x:\"y"]});
-        assert_eq!(told["params"]["notifications"], honoured);
-        assert_eq!(told["params"]["_meta"][META_SUBSCRIPTION], "a");
+        assert_eq!(notification["params"]["notifications"], honoured);
+        assert_eq!(notification["params"]["_meta"][META_SUBSCRIPTION], "a");
         assert!(filter.wants(List::Tools) && !filter.wants(List::Prompts));
     }
 
@@ -210,7 +210,7 @@ mod tests {
     async fn a_client_that_is_too_slow_learns_that_everything_has_changed() {
         let room = NewsSender::default();
         let mut slow = room.subscribe();
-        for _ in 0..2 * BEHIND {
+        for _ in 0..2 * MAX_BEHIND {
             room.tell(News::Changed(List::Tools, None));
         }
         assert_eq!(next(&mut slow).await.unwrap().len(), List::ALL.len());

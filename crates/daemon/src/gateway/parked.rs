@@ -19,6 +19,7 @@ use toolrack_host::Principal;
 use super::{
     pending::{PendingCall, Question},
     refusal::Refusal,
+    relay,
     view::View,
 };
 use crate::shares::{Place, Shares};
@@ -54,6 +55,20 @@ pub(super) struct Waiting {
     pub(super) call: PendingCall,
     pub(super) questions: BTreeMap<String, Question>,
     pub(super) origin: Origin,
+}
+
+impl Waiting {
+    /// Gives the answers of the client to the questions. Ignores answers without an open question; a question whose answer
+    /// does not fit stays open.
+    pub(super) fn give_answers(&mut self, answers: Map<String, Value>) {
+        for (key, answer) in answers {
+            let fits = |question: &mut Question| relay::is_answer(question.method, &answer);
+            let answered = self.questions.extract_if(key.clone()..=key, |_, question| fits(question)).next();
+            if let Some((_, question)) = answered {
+                let _ = question.reply.send(Ok(answer));
+            }
+        }
+    }
 }
 
 /// All calls that wait for their clients, with the time at which each began to wait.

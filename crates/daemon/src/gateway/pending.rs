@@ -9,7 +9,7 @@ use toolrack_host::mcp::Progress;
 use super::refusal::Refusal;
 
 /// How many progress reports wait for a slow client; further ones are dropped.
-const INBOX: usize = 1_024;
+const MAX_WAITING_REPORTS: usize = 1_024;
 
 /// A result object, or why there is none.
 pub(super) type Outcome = Result<Bytes, Refusal>;
@@ -51,7 +51,7 @@ pub(super) struct PendingCall {
 impl PendingCall {
     /// Creates a pending call; `begin` makes the call, and its messages go to the task that polls [`Self::next`].
     pub(super) fn new(begin: impl FnOnce(mpsc::Sender<Update>) -> BoxFuture<'static, Outcome>) -> Self {
-        let (say, inbox) = mpsc::channel(INBOX);
+        let (say, inbox) = mpsc::channel(MAX_WAITING_REPORTS);
         Self { work: begin(say), inbox, ended: None }
     }
 

@@ -94,7 +94,7 @@ impl Refusal {
             Full::Share => format!("{setting}, places_for_one"),
             Full::Table => setting.to_owned(),
         };
-        Self::busy(&format!("too many {what} {}", full.of_whom()), &setting)
+        Self::busy(&format!("too many {what} {}", full.whose_use()), &setting)
     }
 
     /// Returns the error for what a quota refused.

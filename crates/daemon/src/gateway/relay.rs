@@ -62,7 +62,7 @@ impl Asker for Relayed {
 
     fn confirm(&self, question: Confirm) -> BoxFuture<'_, Confirmed> {
         Box::pin(async move {
-            // Only a person approves: what a service's client answers is no approval.
+            // Only a person can approve: an answer from the client of a service does not count.
             if self.client.forms && question.caller.principal().kind() == Kind::Person {
                 let answer = self.ask("elicitation/create", approval::form(&question)).await;
                 return approval::read(answer);

@@ -31,10 +31,10 @@ use crate::shares::{Full, Place, Shares};
 /// The most questions that wait for the answer of one client.
 const MOST_QUESTIONS: usize = 64;
 /// A session that was used within this time is not ended to make room for another.
-const NOT_IDLE: Duration = Duration::from_secs(60);
+const IN_USE_TIME: Duration = Duration::from_secs(60);
 
 /// How many digits of a session's id users see.
-const MARK: usize = 8;
+const SHOWN_DIGITS: usize = 8;
 
 type Reply = oneshot::Sender<Result<Value, String>>;
 
@@ -110,7 +110,7 @@ impl Session {
         let most_calls = bounds.calls_per_session;
         let id = format!("{:032x}", rand::rng().random::<u128>());
         Arc::new(Self {
-            mark: Arc::from(&id[..MARK]),
+            mark: Arc::from(&id[..SHOWN_DIGITS]),
             id,
             principal,
             view,
@@ -305,10 +305,10 @@ impl Sessions {
         Ok(replaced)
     }
 
-    /// Removes the session that `principal` has left idle for longest, if it was idle for [`NOT_IDLE`].
+    /// Removes the session that `principal` has left idle for longest, if it was idle for [`IN_USE_TIME`].
     fn remove_idlest_of(&mut self, principal: &Principal) -> Option<Arc<Session>> {
         let own = self.all.values().filter(|(_, place)| place.is_of(principal)).map(|(session, _)| session);
-        let idlest = own.max_by_key(|session| session.idle()).filter(|session| session.idle() >= NOT_IDLE)?.clone();
+        let idlest = own.max_by_key(|session| session.idle()).filter(|session| session.idle() >= IN_USE_TIME)?.clone();
         self.remove(&idlest.id)
     }
 
@@ -372,7 +372,7 @@ mod tests {
         sessions.begin(old.clone()).unwrap();
         sessions.begin(busy.clone()).unwrap();
         assert!(sessions.begin(session()).is_err(), "both were used a moment ago");
-        advance(NOT_IDLE * 2).await;
+        advance(IN_USE_TIME * 2).await;
         let _call = busy.slots.clone().try_acquire_owned().unwrap();
         sessions.begin(session()).unwrap();
         assert!(old.over.is_cancelled() && !busy.over.is_cancelled());
@@ -391,19 +391,19 @@ mod tests {
             sessions.begin(session.clone()).map(|()| session)
         };
         let of_ann = of(&halved, "ann").unwrap();
-        advance(NOT_IDLE).await;
+        advance(IN_USE_TIME).await;
         let of_bob = [(); 2].map(|()| of(&halved, "bob").unwrap());
         assert!(of(&halved, "bob").is_err(), "both sessions of bob were used a moment ago, and ann's must not end");
-        advance(NOT_IDLE).await;
+        advance(IN_USE_TIME).await;
         of(&halved, "bob").unwrap();
         assert_eq!(of_bob.iter().filter(|session| session.over.is_cancelled()).count(), 1);
         assert!(!of_ann.over.is_cancelled());
         // When the table is full, the principal with the most sessions makes room, however long other sessions were idle.
         let (of_ann, of_bob) = (of(&shared, "ann").unwrap(), [(); 2].map(|()| of(&shared, "bob").unwrap()));
-        advance(NOT_IDLE).await;
+        advance(IN_USE_TIME).await;
         of_bob.iter().for_each(|session| session.touch());
         assert!(of(&shared, "eve").is_err());
-        advance(NOT_IDLE).await;
+        advance(IN_USE_TIME).await;
         of(&shared, "eve").unwrap();
         assert_eq!(of_bob.iter().filter(|session| session.over.is_cancelled()).count(), 1);
         assert!(!of_ann.over.is_cancelled());

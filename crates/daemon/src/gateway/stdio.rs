@@ -23,11 +23,11 @@ use super::{
 };
 
 /// Messages that wait to be written. Senders wait while it is full.
-const OUTBOX: usize = 64;
+const OUTBOX_MESSAGES: usize = 64;
 
 /// How long running requests continue after their client has closed its end, and then how long the writing of their
 /// answers may take.
-const LAST_WORDS: Duration = Duration::from_millis(500);
+const CLOSE_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// Why a connection over stdio ended badly.
 #[derive(Debug, thiserror::Error)]
@@ -52,7 +52,7 @@ pub(super) async fn serve(
 ) -> Result<(), StdioError> {
     let bounds = &gateway.0.options.bounds;
     let session = Session::new(Principal::LOCAL, gateway.0.views.default_view(), gateway.0.news.subscribe(), bounds);
-    let (outbox, messages) = mpsc::channel(OUTBOX);
+    let (outbox, messages) = mpsc::channel(OUTBOX_MESSAGES);
     let connection = Connection { gateway, session, outbox };
     let limit = bounds.body_bytes;
     let mut writing = pin!(write(messages, writer));
@@ -63,7 +63,7 @@ pub(super) async fn serve(
     };
     // Answers that are ready are still written.
     drop(connection);
-    let _ = timeout(LAST_WORDS, writing).await;
+    let _ = timeout(CLOSE_TIMEOUT, writing).await;
     ended
 }
 
@@ -92,20 +92,20 @@ impl Connection<'_> {
         let mut line = Vec::new();
         loop {
             tokio::select! {
-                whole = next_line(&mut reader, &mut line, limit) => {
-                    if !whole? {
+                has_line = next_line(&mut reader, &mut line, limit) => {
+                    if !has_line? {
                         // A client that sends all its requests and closes its end still gets its answers.
                         let rest = async { while requests.next().await.is_some() {} };
-                        let _ = timeout(LAST_WORDS, rest).await;
+                        let _ = timeout(CLOSE_TIMEOUT, rest).await;
                         return Ok(());
                     }
                     let body = Bytes::from(std::mem::take(&mut line));
-                    if let Some(id) = self.taken(&body).await {
-                        requests.push(self.answered(id, body));
+                    if let Some(id) = self.receive(&body).await {
+                        requests.push(self.handle(id, body));
                     }
                 }
                 Some(()) = requests.next() => {}
-                Some(heard) = news::next(&mut news) => self.tell(heard).await,
+                Some(received) = news::next(&mut news) => self.notify(received).await,
                 uris = self.session.subscribed.updated() => {
                     for uri in uris {
                         self.say(news::updated(&uri, None)).await;
@@ -124,21 +124,21 @@ impl Connection<'_> {
         self.say(message::error(id, refusal)).await;
     }
 
-    /// Sends notifications of changes: to clients of the older era always, to those of 2026-07-28 by their
-    /// subscriptions.
-    async fn tell(&self, heard: Vec<News>) {
+    /// Sends notifications of changes. A client of the older era gets all of them, and one of 2026-07-28 those to which it
+    /// has subscribed.
+    async fn notify(&self, received: Vec<News>) {
         if self.session.agreed.get().is_none() {
             return;
         }
-        for news in heard.iter().filter(|news| news.concerns(&self.session.view, &self.session.principal)) {
+        for news in received.iter().filter(|news| news.concerns(&self.session.view, &self.session.principal)) {
             if let Some(message) = self.session.notification(news) {
                 self.say(message).await;
             }
         }
     }
 
-    /// Takes a message; returns the id if it is a request, which is still to be handled.
-    async fn taken(&self, body: &Bytes) -> Option<Id> {
+    /// Handles a message, unless it is a request: then it returns the id, and the caller has to handle the request.
+    async fn receive(&self, body: &Bytes) -> Option<Id> {
         if body.trim_ascii().is_empty() {
             return None;
         }
@@ -154,7 +154,7 @@ impl Connection<'_> {
     }
 
     /// Handles a request, unless the client cancels it.
-    async fn answered(&self, id: Id, body: Bytes) {
+    async fn handle(&self, id: Id, body: Bytes) {
         let running = match self.session.running(&id) {
             Ok(running) => running,
             Err(refusal) => return self.refuse(Some(&id), &refusal).await,

@@ -15,7 +15,7 @@ use super::{
 use crate::profiles::{Followed, Profiles};
 
 /// Views that are remembered, and with them the lists made for them.
-const KEPT: usize = 64;
+const MAX_VIEWS: usize = 64;
 /// Pages of one view that are kept until the tools change.
 const KEPT_PAGES: usize = 64;
 /// Patterns and servers in one query.
@@ -220,7 +220,7 @@ impl Views {
         }
         let view = View::new(requested, selections, profile);
         self.views.rcu(|kept| {
-            let newest = &kept[kept.len().saturating_sub(KEPT - 1)..];
+            let newest = &kept[kept.len().saturating_sub(MAX_VIEWS - 1)..];
             newest.iter().chain([&view]).cloned().collect::<Vec<_>>()
         });
         Ok(view)
@@ -315,6 +315,6 @@ mod tests {
         for number in 0..200 {
             views.of(Some(&format!("tools=t{number}"))).unwrap();
         }
-        assert_eq!(views.views.load().len(), KEPT);
+        assert_eq!(views.views.load().len(), MAX_VIEWS);
     }
 }

@@ -6,7 +6,7 @@ use http::{HeaderMap, Method, StatusCode, header::AUTHORIZATION};
 use toolrack_store::{Purpose, audit::DoorRefusal};
 use toolrack_team::{Authority, Endpoint, FrontDoor, ProvedToken, Unavailable};
 
-use super::{WAIT, bearer, is_protected, too_many};
+use super::{BUSY_RETRY_AFTER, bearer, is_protected, too_many};
 use crate::{error::ApiError, membership::Membership};
 
 /// The members of a team, and what proves them.
@@ -50,7 +50,7 @@ impl Members {
             (Purpose::Personal | Purpose::Access, true) => {
                 let why = "a client sent its token to another address than that for which it was issued";
                 self.refuse("wrong_audience", why, &proved).await;
-                Err(wrong_audience(Endpoint::of(proved.profile())))
+                Err(wrong_audience(path, &proved))
             }
             // Another site can make a browser send a request with the cookie, and could call tools that way.
             (Purpose::Browser, false) if !method.is_safe() && !self.door.is_of_own_page(headers) => {
@@ -99,10 +99,22 @@ impl Members {
     }
 }
 
-fn wrong_audience(endpoint: Endpoint<'_>) -> ApiError {
-    let message = format!("this token opens the MCP endpoint `{endpoint}` alone");
-    ApiError::new(StatusCode::FORBIDDEN, "WRONG_AUDIENCE", message)
-        .hint("sign the client in at this address, or make a personal token for other programs")
+fn wrong_audience(path: &str, proved: &ProvedToken) -> ApiError {
+    let is_of_other = |endpoint: Endpoint<'_>| !endpoint.is_for(proved.member().tenant());
+    let (message, hint) = match Endpoint::at(path) {
+        Some(endpoint) if is_of_other(endpoint) => {
+            let tenant = proved.member().tenant();
+            (
+                format!("this token is of a member of the tenant `{tenant}`, and the address is not of that tenant"),
+                "use the address without `/t/TENANT`, or sign in as a member of the tenant in the address",
+            )
+        }
+        _ => (
+            format!("this token opens the MCP endpoint `{}` alone", Endpoint::of(proved.profile())),
+            "sign the client in at this address, or make a personal token for other programs",
+        ),
+    };
+    ApiError::new(StatusCode::FORBIDDEN, "WRONG_AUDIENCE", message).hint(hint)
 }
 
 fn cross_site() -> ApiError {
@@ -113,5 +125,5 @@ fn cross_site() -> ApiError {
 fn unavailable(error: &Unavailable) -> ApiError {
     ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "NOT_CHECKED", error.to_string())
         .hint("try again in a second")
-        .retry_after(WAIT)
+        .retry_after(BUSY_RETRY_AFTER)
 }

@@ -13,7 +13,7 @@ use crate::shares::{Full, Place, Shares};
 
 /// How many of the oldest connections are compared to find one to end. The search must be quick while very many clients
 /// connect.
-const LOOKED_AT: usize = 16;
+const MAX_COMPARED: usize = 16;
 
 /// All these connections. The task that accepts connections owns this; a connection reports when it no longer belongs
 /// here.
@@ -100,7 +100,7 @@ impl Unauthenticated {
     /// if all of them have such a request. Returns whether there was a connection to end.
     pub(crate) fn end_one(&mut self) -> bool {
         let here = self.here();
-        let longest = here.values().take(LOOKED_AT).min_by_key(|connection| {
+        let longest = here.values().take(MAX_COMPARED).min_by_key(|connection| {
             let state = *connection.state.borrow();
             (state.requests > 0, state.silent)
         });

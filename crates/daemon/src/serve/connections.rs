@@ -23,11 +23,14 @@ use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 use tower::Layer as _;
 
-use super::REFUSED;
+use super::ACCEPT_PAUSE;
 use crate::{
     guard::{Connection, Unauthenticated},
     shares::Shares,
 };
+
+/// The most connections that are answered at once while the daemon only waits for the calls under way.
+const MOST_CHECKS: usize = 64;
 
 /// How often at most the log reports connections that were ended to make room.
 const REPORT_EVERY: Duration = Duration::from_mins(1);
@@ -47,12 +50,13 @@ pub(super) struct Bounds {
     pub(super) idle_timeout: Duration,
 }
 
-/// Answers with `router` until `ending` is cancelled, then finishes running answers. When [`Bounds::most`] connections
-/// are known, a new one waits, unanswered, until one of them ends. Dropping the future ends all connections.
+/// Answers with `router` until `ending` is cancelled, then finishes running answers, and answers new connections with
+/// `at_the_end` meanwhile, or refuses them if there is none. When [`Bounds::most`] connections are known, a new one waits,
+/// unanswered, until one of them ends. Dropping the future ends all connections.
 pub(super) async fn serve(
     listener: TcpListener,
     tls: Option<TlsAcceptor>,
-    router: Router,
+    (router, at_the_end): (Router, Option<Router>),
     bounds: Bounds,
     ending: CancellationToken,
 ) {
@@ -77,12 +81,29 @@ pub(super) async fn serve(
                 }
                 Err(error) if is_of_one_connection(&error) => {}
                 Err(error) => {
-                    tracing::warn!("a connection could not be taken: {error}");
+                    tracing::warn!("a connection could not be accepted: {error}");
                     // File descriptors have probably run out: close connections without a token first.
                     unauthenticated.end_one();
-                    sleep(REFUSED).await;
+                    sleep(ACCEPT_PAUSE).await;
                 }
             },
+        }
+    }
+    if let Some(router) = at_the_end {
+        let bounds = Bounds { most: MOST_CHECKS, ..bounds };
+        let (places, ending) = (Arc::new(Semaphore::new(bounds.most)), CancellationToken::new());
+        let shared = Arc::new(Shared { tls: shared.tls.clone(), router, bounds, places, ending });
+        let mut checks = JoinSet::new();
+        loop {
+            tokio::select! {
+                left = connections.join_next() => if left.is_none() { break },
+                Some(_) = checks.join_next() => {}
+                Ok((stream, _)) = listener.accept(), if checks.len() < MOST_CHECKS => {
+                    evicted.make_room(&mut unauthenticated, bounds.unauthenticated);
+                    let Ok(place) = Arc::clone(&shared.places).try_acquire_owned() else { continue };
+                    checks.spawn(one(stream, place, unauthenticated.enter(), Arc::clone(&shared)));
+                }
+            }
         }
     }
     drop(listener);
@@ -226,7 +247,7 @@ mod tests {
         let silent: Vec<_> = (0..4).map(|_| std::net::TcpStream::connect(address).unwrap()).collect();
         let ending = CancellationToken::new();
         let mut served = JoinSet::new();
-        served.spawn(serve(listener, None, router, BOUNDS, ending.clone()));
+        served.spawn(serve(listener, None, (router, None), BOUNDS, ending.clone()));
         let answer = tokio::task::spawn_blocking(move || {
             let mut answer = [0; 12];
             known.read_exact(&mut answer).map(|()| answer)

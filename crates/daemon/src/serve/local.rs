@@ -9,7 +9,7 @@ use tokio::{
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-use super::{Admit, REFUSED};
+use super::{ACCEPT_PAUSE, Admit};
 use crate::{gateway::Gateway, session_worlds::SessionWorlds};
 
 /// The most local programs that are served at once.
@@ -38,10 +38,10 @@ pub(super) async fn serve(
                     drop(place);
                 });
             }
-            (Ok(_), Err(_)) => tracing::warn!("a program was turned away: {MAX_LOCAL} are served already"),
+            (Ok(_), Err(_)) => tracing::warn!("refused a program: {MAX_LOCAL} are served already"),
             (Err(error), _) => {
                 tracing::warn!("a program could not be served: {error}");
-                sleep(REFUSED).await;
+                sleep(ACCEPT_PAUSE).await;
             }
         }
     }
@@ -64,7 +64,7 @@ impl Clients {
         let served = match session {
             Ok(Some(session)) => session.gateway().serve_stdio(reader, writer).await,
             Ok(None) => self.gateway.serve_stdio(reader, writer).await,
-            Err(refused) => return tracing::warn!("a program was turned away: {}", refused.message()),
+            Err(refused) => return tracing::warn!("refused a program: {}", refused.message()),
         };
         if let Err(error) = served {
             tracing::info!("{error}");

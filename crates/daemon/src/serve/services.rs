@@ -8,7 +8,7 @@ use std::{
 
 use axum::{extract::Request, http::Extensions, response::Response};
 use futures::future::BoxFuture;
-use tokio_util::task::TaskTracker;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tower::ServiceExt as _;
 use url::Url;
 
@@ -17,22 +17,23 @@ use crate::{
     agents::Agents,
     gateway::{Gateway, GatewayOptions},
     missing::Missing,
+    replicas::Replicas,
     session_worlds::{self, SessionWorlds},
     tenant_members::{self, TenantMembers},
     tenants::Tenants,
     world::{MemberWorlds, World},
-    worlds::{Common, MakeWorld, Serve, Serving, Times},
+    worlds::{Common, MakeWorld, Serve, Serving, Times, WorldParts},
 };
 
-/// The addresses of a daemon, for its worlds.
+/// The settings of a daemon that all its worlds use.
 pub(super) struct Site {
     /// The names that requests may have in `Host`.
     pub(super) hosts: Vec<String>,
     pub(super) address: SocketAddr,
-    /// The address of the dashboard for the members of a team.
-    pub(super) of_team: Option<Url>,
+    /// The URL of the dashboard for the members of a team.
+    pub(super) team_url: Option<Url>,
     pub(super) times: Times,
-    /// The most sessions of one user that have a world.
+    /// The bound sessions of one user that have a world.
     pub(super) session_worlds: usize,
 }
 
@@ -98,7 +99,7 @@ fn common(site: &Arc<Site>, world: &World, make: MakeWorld, tasks: &TaskTracker)
         tasks: tasks.clone(),
         base: None,
         log: None,
-        most: None,
+        bound: None,
     }
 }
 
@@ -106,7 +107,11 @@ fn common(site: &Arc<Site>, world: &World, make: MakeWorld, tasks: &TaskTracker)
 pub(super) fn agents_of(site: &Arc<Site>, world: &Arc<World>, make: MakeWorld, tasks: &TaskTracker) -> Arc<Agents> {
     // The event log of a world also gets the questions from the worlds of its agents.
     let common = Common { log: Some(Arc::clone(&world.log)), ..common(site, world, make, tasks) };
-    Agents::new(Arc::clone(world), common)
+    let agents = Agents::new(Arc::clone(world), common);
+    let running = Arc::downgrade(&agents);
+    // Set here and nowhere else.
+    let _ = world.agents.set(Box::new(move || running.upgrade().map(|agents| agents.worlds()).unwrap_or_default()));
+    agents
 }
 
 /// The members of the tenant whose world `tenant` is. Their worlds end with it.
@@ -116,8 +121,8 @@ fn tenant_members_of(
     make: MakeWorld,
     tasks: &TaskTracker,
 ) -> Arc<TenantMembers> {
-    let (base, most) = (Some(Arc::clone(tenant)), Some(tenant_members::MOST));
-    let common = Common { base, most, ..common(site, tenant, make, tasks) };
+    let (base, bound) = (Some(Arc::clone(tenant)), Some(tenant_members::MAX_WORLDS));
+    let common = Common { base, bound, ..common(site, tenant, make, tasks) };
     TenantMembers::new(Arc::clone(tenant), common)
 }
 
@@ -128,8 +133,8 @@ pub(super) fn sessions_of(
     make: MakeWorld,
     tasks: &TaskTracker,
 ) -> Arc<SessionWorlds> {
-    let (base, most) = (Some(Arc::clone(user)), Some(session_worlds::most(site.session_worlds)));
-    let common = Common { base, most, ..common(site, user, make, tasks) };
+    let (base, bound) = (Some(Arc::clone(user)), Some(session_worlds::bound(site.session_worlds)));
+    let common = Common { base, bound, ..common(site, user, make, tasks) };
     let sessions = SessionWorlds::new(Arc::clone(user), common);
     let running = Arc::downgrade(&sessions);
     // Set here and nowhere else.
@@ -161,15 +166,43 @@ fn worlds_of(tenant_members: &Arc<TenantMembers>) -> MemberWorlds {
     }
 }
 
-/// The tenants `ids` of a team. Their worlds end with `world`, and tell it nothing.
+/// The daemon that serves a team.
+pub(super) struct TeamDaemon<'a> {
+    pub(super) site: &'a Arc<Site>,
+    pub(super) world: &'a Arc<World>,
+    pub(super) tasks: &'a TaskTracker,
+}
+
+/// The tenants `ids` of a team. Their worlds end with the daemon's own world, and tell it nothing.
 pub(super) fn tenants_of(
-    site: &Arc<Site>,
+    daemon: &TeamDaemon<'_>,
     ids: BTreeSet<String>,
     make: MakeWorld,
-    world: &World,
-    tasks: &TaskTracker,
+    replicas: Option<Arc<Replicas>>,
 ) -> Arc<Tenants> {
-    Tenants::new(ids, common(site, world, make, tasks))
+    let make = match &replicas {
+        Some(replicas) => leaving_home(make, Arc::clone(replicas), daemon.world.ending.clone()),
+        None => make,
+    };
+    Tenants::new(ids, common(daemon.site, daemon.world, make, daemon.tasks), replicas)
+}
+
+/// Makes worlds whose replica gives up the home of their tenant when they have ended because the daemon ends. Otherwise
+/// a replica stays the home, and the next request begins a new world.
+fn leaving_home(make: MakeWorld, replicas: Arc<Replicas>, ending: CancellationToken) -> MakeWorld {
+    Box::new(move |tenant, by| {
+        let (made, replicas, ending) = (make(tenant.clone(), by), Arc::clone(&replicas), ending.clone());
+        Box::pin(async move {
+            let parts = made.await?;
+            let after_end = async move {
+                parts.after_end.await;
+                if ending.is_cancelled() {
+                    replicas.leave_home(&tenant).await;
+                }
+            };
+            Ok(WorldParts { after_end: Box::pin(after_end), ..parts })
+        })
+    })
 }
 
 /// The options of the gateway. If its client cannot be asked, a question waits with the others.
@@ -181,7 +214,7 @@ pub(super) fn gateway_options(world: &Arc<World>, site: &Site) -> GatewayOptions
         agent: world.questions.agent().map(Arc::from),
         secrets: Some(Arc::clone(&world.secrets)),
         profiles: world.profiles.clone(),
-        missing: Missing::of_member(world, site.of_team.as_ref()),
+        missing: Missing::of_member(world, site.team_url.as_ref()),
         unproven: None,
         hosts: site.hosts.iter().map(name).chain([site.address.ip().to_string()]).collect(),
         ..GatewayOptions::default()

@@ -17,7 +17,7 @@ pub struct Shown {
     definition: String,
     /// `tool`, or `server` when the user gave it for all tools that the server had.
     given_for: String,
-    /// The door of the call that the user was asked about: `cli`, `daemon`, `gateway`, `agent`, `program`.
+    /// The way of the call that the user was asked about: `cli`, `daemon`, `gateway`, `agent`, `program`.
     way: String,
     /// `always`, or `session`: until the daemon ends.
     lasting: &'static str,

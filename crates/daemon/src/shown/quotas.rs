@@ -28,9 +28,9 @@ pub struct Shown {
     used: Value,
     #[schema(value_type = f64)]
     limit: Value,
-    /// When more can be used, in RFC 3339; `null` if it is not used up.
+    /// When more can be used, in RFC 3339; `null` if the quota is not used up.
     free_at: Option<String>,
-    /// When all of it can be used again, in RFC 3339; `null` if nothing is used, or if what runs decides that.
+    /// When all of it can be used again, in RFC 3339; `null` if nothing is used, or if that depends on running calls.
     renews_at: Option<String>,
 }
 

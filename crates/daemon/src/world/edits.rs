@@ -42,9 +42,9 @@ pub trait Vault: Send + Sync {
 pub(crate) struct Additions {
     pub(crate) scope: Scope,
     pub(crate) entries: BTreeMap<String, Value>,
-    /// In the place of entries of these names.
+    /// Whether they replace entries of these names.
     pub(crate) replace: bool,
-    /// Secrets are written into the file instead of being stored.
+    /// Whether secrets are written into the file instead of being stored.
     pub(crate) plain: bool,
 }
 
@@ -115,7 +115,7 @@ impl World {
         }
         if !dry_run {
             for (_, added) in &ready {
-                self.keep(&added.sealed).await.map_err(|error| (added.name.clone(), error))?;
+                self.store_secrets(&added.sealed).await.map_err(|error| (added.name.clone(), error))?;
             }
             for (change, added) in &mut ready {
                 let edited = self.edit(&added.name, change.clone(), false, caller).await;
@@ -130,7 +130,7 @@ impl World {
         self.vault.names().await.map_err(EditFailed::Secrets)
     }
 
-    async fn keep(&self, sealed: &Sealed) -> Result<(), EditFailed> {
+    async fn store_secrets(&self, sealed: &Sealed) -> Result<(), EditFailed> {
         for one in sealed.iter() {
             self.vault.set(&one.name, &one.value).await.map_err(EditFailed::Secrets)?;
         }
@@ -160,8 +160,7 @@ impl World {
         if dry_run {
             return Ok((place.scope, edited));
         }
-        // The entry's new text is known only after reading it. Files that cannot be used any more are reported
-        // elsewhere.
+        // Only a reload tells how the entry reads now. The world itself reports files that cannot be used any more.
         let _ = self.reload().await;
         if place.scope == Scope::Project {
             self.agree_to_edit((name, entry), &edited, is_new, caller).await?;
@@ -200,18 +199,23 @@ impl World {
 
     /// Records that a user agreed to run `entry`. The user's own entries need no agreement.
     pub(crate) async fn trust(&self, entry: &Entry, caller: &Caller) -> Result<(), StoreError> {
-        let (Some(store), Some(project)) = (&self.store, &entry.project) else {
-            return Ok(());
-        };
-        let approval = Approval {
-            project: project.clone(),
-            name: entry.name.clone(),
-            hash: entry.agreement.clone(),
-            shown: entry.proposal.to_string(),
-            approved_at: chrono::Utc::now().timestamp(),
-        };
-        store.approve(&approval, caller).await
+        match (&self.store, approval_of(entry)) {
+            (Some(store), Some(approval)) => store.approve(&approval, caller).await,
+            _ => Ok(()),
+        }
     }
+}
+
+/// Makes the approval of a user who agrees now to run `entry`; `None` for an entry of the user, which needs none.
+#[must_use]
+pub fn approval_of(entry: &Entry) -> Option<Approval> {
+    Some(Approval {
+        project: entry.project.clone()?,
+        name: entry.name.clone(),
+        hash: entry.agreement.clone(),
+        shown: entry.proposal.to_string(),
+        approved_at: chrono::Utc::now().timestamp(),
+    })
 }
 
 /// Edits on a separate thread, because it may wait for another process that edits the same file.

@@ -1,4 +1,4 @@
-//! The one task that changes the world: it handles changed files and orders, one after another.
+//! The only task that changes a world. It handles changed files and orders one after another.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -12,7 +12,7 @@ use tokio::{
     sync::{Notify, mpsc, oneshot, watch},
     time::{Instant, sleep_until},
 };
-use toolrack_config::{Loaded, Problem, Rejected, Request, Watch, reload, trust::Candidate};
+use toolrack_config::{Loaded, Problem, Rejected, Request, Watch, Watcher, reload, trust::Candidate};
 use toolrack_store::Approval;
 
 use super::{NotReloaded, World};
@@ -26,13 +26,13 @@ pub(super) enum Order {
     /// Read the configuration again.
     Reload(oneshot::Sender<Result<(), NotReloaded>>),
     /// Stop a server, or let it run again, without changing a file.
-    Hold { name: String, hold: bool, done: oneshot::Sender<Result<(), NotReloaded>> },
+    SetStopped { name: String, is_stopped: bool, done: oneshot::Sender<Result<(), NotReloaded>> },
 }
 
-/// Another world, whose configuration this world uses.
+/// The world whose configuration this world uses.
 pub(super) struct Base {
     pub(super) world: Arc<World>,
-    /// Notices each time that world applies its configuration.
+    /// Changes each time that world applies its configuration.
     pub(super) applied: watch::Receiver<bool>,
 }
 
@@ -43,7 +43,7 @@ pub(super) struct Keeper {
     inbox: mpsc::Receiver<Order>,
     before_applying: Box<dyn Fn(&Loaded) + Send + Sync>,
     changed: Arc<Notify>,
-    /// `None` where files cannot be watched, or none are read: then only orders are handled.
+    /// `None` if this world reads no files.
     watch: Option<Watch>,
 }
 
@@ -51,48 +51,43 @@ impl Keeper {
     pub(super) fn new(
         world: Arc<World>,
         base: Option<Base>,
+        watcher: &Watcher,
         inbox: mpsc::Receiver<Order>,
         before_applying: Box<dyn Fn(&Loaded) + Send + Sync>,
     ) -> Self {
         let changed = Arc::new(Notify::new());
-        let tells = Arc::clone(&changed);
-        let watch = match base.is_none().then(|| Watch::new(move || tells.notify_one())).transpose() {
-            Ok(watch) => watch,
-            Err(error) => {
-                tracing::warn!("{error}; changes are applied on request");
-                None
-            }
-        };
+        let notify = Arc::clone(&changed);
+        let watch = base.is_none().then(|| watcher.watch(move || notify.notify_one()));
         let mut keeper = Self { world, base, inbox, before_applying, changed, watch };
-        keeper.follow();
+        keeper.watch_files();
         keeper
     }
 
-    /// Returns whether the change is that a file with servers is missing.
-    async fn lacks_a_file(&self) -> bool {
+    /// Returns whether a file that had servers is missing.
+    async fn is_file_missing(&self) -> bool {
         let before = self.world.loaded();
-        tokio::task::spawn_blocking(move || before.lacks_a_file()).await.unwrap_or(false)
+        tokio::task::spawn_blocking(move || before.is_file_missing()).await.unwrap_or(false)
     }
 
-    /// Applies the first world, and handles changes until the daemon ends.
+    /// Applies the first configuration, and handles changes until the daemon ends.
     pub(super) async fn run(mut self) {
         let ending = self.world.ending.clone();
         self.apply().await;
-        let mut patience = Patience::default();
+        let mut missing_file = MissingFileTimer::default();
         loop {
             tokio::select! {
                 () = ending.cancelled() => return,
                 () = self.changed.notified() => {
-                    if !patience.waits(self.lacks_a_file().await) {
+                    if !missing_file.wait_if(self.is_file_missing().await) {
                         drop(self.reload().await);
                     }
                 }
-                () = patience.ends() => drop(self.reload().await),
+                () = missing_file.expired() => drop(self.reload().await),
                 () = applied(self.base.as_mut()) => drop(self.reload().await),
                 order = self.inbox.recv() => match order {
                     Some(Order::Reload(done)) => drop(done.send(self.reload().await)),
-                    Some(Order::Hold { name, hold, done }) => {
-                        self.hold(name, hold).await;
+                    Some(Order::SetStopped { name, is_stopped, done }) => {
+                        self.set_stopped(name, is_stopped).await;
                         let _ = done.send(Ok(()));
                     }
                     None => return,
@@ -105,7 +100,7 @@ impl Keeper {
     async fn apply(&self) {
         if let (WorldOf::Session(_), Some(base)) = (&self.world.of, &self.base) {
             // A server that the user stops also stops in the user's sessions.
-            self.world.held.store(base.world.held_names());
+            self.world.stopped.store(base.world.stopped_names());
         }
         (self.before_applying)(&self.world.loaded());
         self.world.profiles.set(self.world.loaded().settings.profiles.clone());
@@ -113,13 +108,13 @@ impl Keeper {
         self.world.applied.send_replace(true);
     }
 
-    async fn hold(&self, name: String, hold: bool) {
-        let mut held = BTreeSet::clone(&self.world.held.load());
-        match hold {
-            true => held.insert(name),
-            false => held.remove(&name),
+    async fn set_stopped(&self, name: String, is_stopped: bool) {
+        let mut stopped = BTreeSet::clone(&self.world.stopped.load());
+        match is_stopped {
+            true => stopped.insert(name),
+            false => stopped.remove(&name),
         };
-        self.world.held.store(Arc::new(held));
+        self.world.stopped.store(Arc::new(stopped));
         self.apply().await;
     }
 
@@ -127,9 +122,9 @@ impl Keeper {
     /// the same name runs.
     fn release_removed(&self) {
         let loaded = self.world.loaded();
-        let mut held = BTreeSet::clone(&self.world.held.load());
-        held.retain(|name| loaded.entry(name).is_some());
-        self.world.held.store(Arc::new(held));
+        let mut stopped = BTreeSet::clone(&self.world.stopped.load());
+        stopped.retain(|name| loaded.entry(name).is_some());
+        self.world.stopped.store(Arc::new(stopped));
     }
 
     async fn reload(&mut self) -> Result<(), NotReloaded> {
@@ -141,7 +136,7 @@ impl Keeper {
                 self.world.loaded.store(loaded);
                 self.release_removed();
                 self.apply().await;
-                self.follow();
+                self.watch_files();
                 if !changes.is_null() {
                     self.world.log.add("config_changed", Audience::Operators, &changes);
                 }
@@ -173,11 +168,11 @@ impl Keeper {
         Err(NotReloaded::Rejected(problems))
     }
 
-    fn follow(&mut self) {
+    fn watch_files(&mut self) {
         let loaded = self.world.loaded();
         if let Some(watch) = &mut self.watch {
-            let run = loaded.entries.iter().flat_map(|entry| &entry.files).map(PathBuf::as_path);
-            watch.follow(loaded.files.iter().map(|file| file.path.as_path()).chain(run));
+            let programs = loaded.entries.iter().flat_map(|entry| &entry.files).map(PathBuf::as_path);
+            watch.follow(loaded.files.iter().map(|file| file.path.as_path()).chain(programs));
         }
     }
 }
@@ -194,25 +189,25 @@ async fn applied(base: Option<&mut Base>) {
     }
 }
 
-/// Waits until a missing file reappears.
+/// Gives a missing file some time to reappear.
 #[derive(Debug, Default)]
-struct Patience {
+struct MissingFileTimer {
     until: Option<Instant>,
 }
 
-impl Patience {
-    /// Returns whether to wait before reading the changed files.
-    fn waits(&mut self, is_gone: bool) -> bool {
-        if is_gone {
+impl MissingFileTimer {
+    /// Starts the timer if a file is missing, and stops it otherwise. Returns whether to wait.
+    fn wait_if(&mut self, is_missing: bool) -> bool {
+        if is_missing {
             self.until.get_or_insert_with(|| Instant::now() + GRACE);
         } else {
             self.until = None;
         }
-        is_gone
+        is_missing
     }
 
-    /// Resolves when a missing file has not come back in time; never while no file is missing.
-    async fn ends(&mut self) {
+    /// Resolves when a missing file has not reappeared in time; never while no file is missing.
+    async fn expired(&mut self) {
         match self.until {
             Some(until) => sleep_until(until).await,
             None => std::future::pending().await,
@@ -241,7 +236,7 @@ pub(super) async fn load(
         Ok(loaded) => loaded,
         Err(error) => match error.try_into_panic() {
             Ok(panic) => std::panic::resume_unwind(panic),
-            // The program is ending; no task waits for the answer.
+            // The program is ending: no task waits for this.
             Err(_) => std::future::pending().await,
         },
     }
@@ -249,7 +244,7 @@ pub(super) async fn load(
 
 /// The names of the changed servers, and the agents if they have changed; `null` if nothing has changed.
 fn changes(before: &Loaded, after: &Loaded) -> serde_json::Value {
-    let of = |loaded: &Loaded| -> BTreeMap<String, (String, bool, bool, bool)> {
+    let facts_by_name = |loaded: &Loaded| -> BTreeMap<String, (String, bool, bool, bool)> {
         let facts = loaded.entries.iter().map(|entry| {
             let is_trusted = entry.trust == toolrack_host::spec::Trust::Trusted;
             (entry.name.clone(), (entry.hash.clone(), entry.enabled, is_trusted, entry.is_valid))
@@ -257,7 +252,7 @@ fn changes(before: &Loaded, after: &Loaded) -> serde_json::Value {
         facts.collect()
     };
     let (same_agents, after_agents) = (before.agents == after.agents, &after.agents);
-    let (before, after) = (of(before), of(after));
+    let (before, after) = (facts_by_name(before), facts_by_name(after));
     let added: Vec<_> = after.keys().filter(|name| !before.contains_key(*name)).collect();
     let removed: Vec<_> = before.keys().filter(|name| !after.contains_key(*name)).collect();
     let differs = |(name, facts): &(&String, &_)| before.get(*name).is_some_and(|before| before != *facts);
@@ -276,17 +271,17 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn a_file_that_is_gone_has_a_second_to_come_back() {
-        let mut patience = Patience::default();
+    async fn a_missing_file_has_a_second_to_reappear() {
+        let mut timer = MissingFileTimer::default();
         let begin = Instant::now();
-        assert!(patience.waits(true), "its servers stay");
+        assert!(timer.wait_if(true), "its servers stay");
         tokio::time::advance(GRACE / 2).await;
-        assert!(patience.waits(true), "what else changes meanwhile does not make it longer");
-        patience.ends().await;
+        assert!(timer.wait_if(true), "another change does not restart the timer");
+        timer.expired().await;
         assert_eq!(begin.elapsed(), GRACE);
-        assert!(patience.waits(true));
-        assert!(!patience.waits(false), "it is back");
-        let ends = tokio::time::timeout(GRACE * 10, patience.ends()).await;
-        assert!(ends.is_err(), "nothing is waited for");
+        assert!(timer.wait_if(true));
+        assert!(!timer.wait_if(false), "it is back");
+        let expired = tokio::time::timeout(GRACE * 10, timer.expired()).await;
+        assert!(expired.is_err(), "the timer has stopped");
     }
 }

@@ -21,7 +21,7 @@ use super::World;
 use crate::{event_log::Audience, rights::Right};
 
 /// Ended calls that are remembered one by one.
-const RECENT: usize = 20;
+const MAX_RECENT_CALLS: usize = 20;
 
 /// The window of the calls per minute.
 const MINUTE: Duration = Duration::from_secs(60);
@@ -146,7 +146,7 @@ impl Counted {
         if self.ends.len() < MAX_PER_MINUTE {
             self.ends.push_back(Instant::now());
         }
-        if self.recent.len() == RECENT {
+        if self.recent.len() == MAX_RECENT_CALLS {
             self.recent.pop_front();
         }
         self.recent.push_back(ended);
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn calls_are_counted_by_server_and_end_and_a_cancelled_one_is_no_failure() {
+    fn calls_are_counted_by_server_and_end_and_a_cancelled_one_does_not_count_as_failed() {
         let (counts, tally) = counted();
         for (server, end) in [
             ("git", CallEnd::Ok),
@@ -290,11 +290,14 @@ mod tests {
     #[test]
     fn the_newest_calls_come_first_and_no_more_than_the_bound() {
         let (counts, tally) = counted();
-        for number in 0..RECENT + 5 {
+        for number in 0..MAX_RECENT_CALLS + 5 {
             add(&counts, &format!("s{number}"), CallEnd::Ok, 1);
         }
         let recent = tally.recent(&Principal::LOCAL);
-        assert_eq!((recent.len(), &*recent[0].server, &*recent[RECENT - 1].server), (RECENT, "s24", "s5"));
+        assert_eq!(
+            (recent.len(), &*recent[0].server, &*recent[MAX_RECENT_CALLS - 1].server),
+            (MAX_RECENT_CALLS, "s24", "s5")
+        );
     }
 
     #[test]

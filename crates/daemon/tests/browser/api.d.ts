@@ -153,7 +153,7 @@ declare namespace Api {
     quarantined: string[];
     tools_with_findings: number;
     instructions?: string | null;
-    config: Entry;
+    config: Entry | null;
     version: string;
   }
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 use reqwest::Method;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
+use toolrack_daemon::{MetricValue, Metrics};
 use toolrack_testkit::{Home, SideEffects, fake_server_path, processes};
 
 use crate::up::{DaemonOptions, Events, LONG, Up};
@@ -65,6 +66,52 @@ async fn no_agent_sees_the_servers_of_another() {
     assert!(effects.read().pids().iter().all(|pid| !processes::alive(*pid)), "a server outlived its agent's world");
 }
 
+/// The lines that the page of Prometheus would have for the values of all metrics that `wanted` selects.
+fn lines(up: &Up, wanted: impl Fn(&MetricValue) -> bool) -> Vec<String> {
+    let of = |metric| {
+        let values = up.metrics.values(metric).into_iter().filter(|value| wanted(value));
+        values.map(move |value| {
+            let labels: Vec<_> = value.labels.iter().map(|(label, text)| format!("{label}=\"{text}\"")).collect();
+            let labels = if labels.is_empty() { String::new() } else { format!("{{{}}}", labels.join(",")) };
+            format!("{}{labels} {}", metric.name, value.value)
+        })
+    };
+    // Time goes on between two readings.
+    Metrics::all().iter().filter(|metric| metric.name != "toolrack_up_seconds").flat_map(of).collect()
+}
+
+#[tokio::test]
+async fn collectors_get_what_the_pages_of_the_daemon_and_its_agents_have() {
+    let effects = SideEffects::new();
+    let up = Up::of(home(&effects)).await;
+    let call = json!({ "tool": "shared/echo", "arguments": { "text": "hi" }, "approved": true });
+    for base in ["", "/agents/coder"] {
+        up.eventually("the server answers", async || {
+            let (status, _) = up.post(&format!("{base}/api/v1/calls"), call.clone()).await;
+            (status == 200).then_some(())
+        })
+        .await;
+    }
+    up.eventually("both pages are those that collectors get", async || {
+        let is_of_agent = |value: &MetricValue| value.labels.contains(&("agent", "coder".to_owned()));
+        let mut fits = true;
+        for (base, of_agent) in [("", false), ("/agents/coder", true)] {
+            let page = up.get(&format!("{base}/metrics")).await;
+            let page = page.as_str().unwrap().lines();
+            let page: Vec<_> =
+                page.filter(|line| !line.starts_with("# ") && !line.starts_with("toolrack_up_seconds ")).collect();
+            let sent = lines(&up, |value| is_of_agent(value) == of_agent);
+            let sent: Vec<_> =
+                sent.iter().map(|line| line.replace(",agent=\"coder\"", "").replace("{agent=\"coder\"}", "")).collect();
+            assert!(sent.iter().any(|line| line.starts_with("toolrack_calls_total{server=\"shared\"")), "{sent:?}");
+            fits &= page == sent;
+        }
+        fits.then_some(())
+    })
+    .await;
+    up.down().await;
+}
+
 #[tokio::test]
 async fn the_token_of_an_agent_opens_only_its_own_mcp_endpoint() {
     let effects = SideEffects::new();
@@ -100,10 +147,10 @@ async fn the_token_of_an_agent_opens_its_endpoint_in_every_percent_encoding() {
     } });
     for path in ["/agents/my-agent/mcp", "/agents/my%2Dagent/mcp"] {
         for (token, status) in [(&given["token"], 200), (&other["token"], 401)] {
-            let asked =
+            let request =
                 up.client.post(format!("{}{path}", up.url)).bearer_auth(token.as_str().unwrap()).json(&initialize);
-            let asked = asked.header("accept", "application/json, text/event-stream").send().await.unwrap();
-            assert_eq!(asked.status(), status, "{path}");
+            let request = request.header("accept", "application/json, text/event-stream").send().await.unwrap();
+            assert_eq!(request.status(), status, "{path}");
         }
     }
     up.down().await;

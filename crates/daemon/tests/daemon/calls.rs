@@ -54,13 +54,13 @@ async fn progress_is_sent_in_order_and_the_result_last() {
     let call = json!({ "tool": "fake/sleep", "arguments": { "ms": 300, "progress": true }, "approved": true });
     let request = up.request(Method::POST, "/api/v1/calls").header("accept", "text/event-stream");
     let mut events = Events::of(request.json(&call).send().await.unwrap());
-    let mut reported = Vec::new();
+    let mut received = Vec::new();
     while let Some((_, name, data)) = events.next().await {
-        reported.push((name, data["progress"].clone()));
+        received.push((name, data["progress"].clone()));
     }
-    let names: Vec<_> = reported.iter().map(|(name, _)| name.as_str()).collect();
+    let names: Vec<_> = received.iter().map(|(name, _)| name.as_str()).collect();
     assert_eq!(names, ["progress", "progress", "progress", "result"]);
-    assert_eq!(reported[..3].iter().map(|(_, at)| at.as_f64().unwrap()).collect::<Vec<_>>(), [100.0, 200.0, 300.0]);
+    assert_eq!(received[..3].iter().map(|(_, at)| at.as_f64().unwrap()).collect::<Vec<_>>(), [100.0, 200.0, 300.0]);
     up.down().await;
 }
 

@@ -1,10 +1,14 @@
 //! What monitors of daemons get.
 
-use std::sync::{Arc, Mutex, mpsc};
+use std::{
+    io::{Error, ErrorKind},
+    sync::{Arc, Mutex, mpsc},
+    time::Duration,
+};
 
 use reqwest::Method;
 use serde_json::{Value, json};
-use tokio::task::JoinSet;
+use tokio::{net::TcpStream, task::JoinSet, time::timeout};
 use toolrack_testkit::Home;
 
 use crate::up::{DaemonOptions, Up, fake, servers};
@@ -79,5 +83,69 @@ async fn a_first_configuration_that_cannot_be_used_is_reported_and_the_daemon_is
     until_ready(&up).await;
     let listed = up.get("/api/v1/servers").await;
     assert_eq!((&listed["servers"], &listed["problems"][0]["severity"]), (&json!([]), &json!("error")), "{listed}");
+    up.down().await;
+}
+
+/// A daemon with a call under way, which takes some seconds.
+async fn with_slow_call(options: DaemonOptions, seconds: u64) -> (Up, JoinSet<reqwest::Result<reqwest::Response>>) {
+    let home = Home::new();
+    home.write("toolrack/mcp.json", servers(&[("fake", fake(&[]))]));
+    let up = Up::started(home, options).await;
+    up.until("fake", "connected").await;
+    let mut events = up.events(None).await;
+    let mut slow = JoinSet::new();
+    let call = json!({ "tool": "fake/sleep", "arguments": { "ms": seconds * 1_000 }, "approved": true });
+    slow.spawn(up.request(Method::POST, "/api/v1/calls").json(&call).send());
+    events.wait("tool_started").await;
+    (up, slow)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_daemon_that_drains_serves_on_and_then_answers_only_checks_until_its_calls_have_ended() {
+    let [drain, grace] = [1, 60].map(Duration::from_secs);
+    let (up, mut slow) = with_slow_call(DaemonOptions { drain, grace, ..DaemonOptions::default() }, 4).await;
+    let status = async |path: &str| {
+        let response = up.client.get(format!("{}{path}", up.url)).send().await.unwrap();
+        (response.status().as_u16(), response.json::<Value>().await.unwrap())
+    };
+    assert_eq!(status("/health").await.0, 200);
+
+    up.begin_to_end();
+    let ending = up.eventually("balancers are told", async || {
+        let (status, body) = status("/health").await;
+        (status == 404).then_some(body)
+    });
+    assert_eq!(ending.await["status"], "ending");
+    assert_eq!(status("/ready").await.0, 503);
+    let quick = json!({ "tool": "fake/echo", "arguments": { "text": "hi" }, "approved": true });
+    let refused = up.eventually("nothing new is accepted", async || {
+        let response = up.request(Method::POST, "/api/v1/calls").json(&quick).send().await.ok()?;
+        (response.status() != 200).then_some(response)
+    });
+    let refused = refused.await;
+    assert_eq!(refused.status(), 503);
+    assert_eq!(refused.headers()["connection"], "close", "the client looks for another daemon");
+    let refused: Value = refused.json().await.unwrap();
+    assert_eq!(refused["error"]["code"], "ENDING");
+    assert!(refused["error"]["hint"].as_str().unwrap().contains("it was not carried out"), "{refused}");
+    assert_eq!(status("/health").await.0, 404, "it still answers checks");
+    let answer = slow.join_next().await.unwrap().unwrap().unwrap();
+    assert_eq!(answer.status(), 200, "{}", answer.text().await.unwrap());
+    up.down().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_daemon_without_a_drain_refuses_connections_at_once() {
+    let options = DaemonOptions { grace: Duration::from_secs(60), ..DaemonOptions::default() };
+    let (up, mut slow) = with_slow_call(options, 3).await;
+    up.begin_to_end();
+    let address = up.url.trim_start_matches("http://").to_owned();
+    let until_refused = async {
+        // A connection at the very moment may be reset instead.
+        let is_refused = |error: Error| error.kind() == ErrorKind::ConnectionRefused;
+        while !TcpStream::connect(&address).await.is_err_and(is_refused) {}
+    };
+    timeout(Duration::from_secs(30), until_refused).await.expect("connections are refused");
+    assert_eq!(slow.join_next().await.unwrap().unwrap().unwrap().status(), 200);
     up.down().await;
 }

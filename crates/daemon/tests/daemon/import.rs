@@ -28,8 +28,8 @@ async fn an_imported_server_equals_its_view_plus_the_hidden_secret() {
     let listed = up.get("/api/v1/import").await;
     assert!(!listed.to_string().contains(SECRET), "{listed}");
     let offers = listed["offers"].as_array().unwrap();
-    let reported: Vec<_> = offers.iter().map(|offer| (offer["name"].as_str().unwrap(), &offer["known"])).collect();
-    assert_eq!(reported, [("theirs", &json!(false)), ("known", &json!(true))]);
+    let names: Vec<_> = offers.iter().map(|offer| (offer["name"].as_str().unwrap(), &offer["known"])).collect();
+    assert_eq!(names, [("theirs", &json!(false)), ("known", &json!(true))]);
     assert!(offers[0]["path"].as_str().unwrap().ends_with(".cursor/mcp.json"), "{listed}");
     assert!(effects.read().methods().is_empty(), "it was started by looking");
 

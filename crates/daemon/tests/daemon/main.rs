@@ -9,8 +9,6 @@ mod configured;
 #[cfg(test)]
 mod described;
 #[cfg(test)]
-mod door;
-#[cfg(test)]
 mod events;
 #[cfg(test)]
 mod health;
@@ -26,6 +24,8 @@ mod needs_python;
 mod questions;
 #[cfg(test)]
 mod reload;
+#[cfg(test)]
+mod requests;
 #[cfg(test)]
 mod secrets;
 #[cfg(test)]

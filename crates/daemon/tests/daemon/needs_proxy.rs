@@ -55,12 +55,20 @@ impl Proxy {
         config: impl Fn(u16, &str) -> String,
         arguments: impl Fn(&str, &str) -> Vec<String>,
     ) -> Self {
+        Self::before(DaemonOptions::default(), name, config, arguments).await
+    }
+
+    /// The same before a daemon with these options.
+    async fn before(
+        options: DaemonOptions,
+        name: &str,
+        config: impl Fn(u16, &str) -> String,
+        arguments: impl Fn(&str, &str) -> Vec<String>,
+    ) -> Self {
         let home = Home::new();
         home.write("toolrack/mcp.json", servers(&[("fake", fake(&[]))]));
         let port = free();
-        let up =
-            Up::started(home, DaemonOptions { hosts: vec![format!("127.0.0.1:{port}")], ..DaemonOptions::default() })
-                .await;
+        let up = Up::started(home, DaemonOptions { hosts: vec![format!("127.0.0.1:{port}")], ..options }).await;
         up.home.write("work/proxy.conf", config(port, up.url.strip_prefix("http://").unwrap()));
         let folder = up.home.work().display().to_string();
         let child = Command::new(program(name))
@@ -155,4 +163,59 @@ async fn haproxy_passes_everything_on() {
     };
     let arguments = |_: &str, file: &str| ["-db", "-q", "-f", file].map(str::to_owned).to_vec();
     Proxy::start("haproxy", config, arguments).await.serves_everything().await;
+}
+
+/// The configuration of HAProxy that the guide of many machines has, for one daemon.
+fn recommended(port: u16, daemon: &str) -> String {
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/scale.md");
+    #[expect(clippy::disallowed_methods, reason = "the page is a file of the repository")]
+    let page = std::fs::read_to_string(page).unwrap();
+    let (_, part) = page.split_once("```text\ndefaults\n").unwrap();
+    let lines = part.split("```").next().unwrap().lines().filter_map(|line| match line.trim() {
+        line if line.starts_with("bind ") => Some(format!("  bind 127.0.0.1:{port}")),
+        line if line.starts_with("server one ") => Some(format!("  server one {daemon}")),
+        line if line.starts_with("server ") => None,
+        _ => Some(line.replace("tools.example", &format!("127.0.0.1:{port}"))),
+    });
+    // The tests of this file reach the daemon below a path.
+    let below = format!("  http-request replace-path {BELOW}(/.*) \\1");
+    let lines =
+        lines.flat_map(|line| if line.starts_with("frontend ") { vec![line, below.clone()] } else { vec![line] });
+    format!("defaults\n{}\n", lines.collect::<Vec<_>>().join("\n"))
+}
+
+#[tokio::test]
+async fn a_daemon_that_drains_finishes_its_calls_and_gets_no_others_from_haproxy() {
+    // Longer than HAProxy takes to notice that a daemon refuses connections, and to cut what runs there.
+    let slow = json!({ "tool": "fake/sleep", "arguments": { "ms": 6_000 }, "approved": true });
+    let quick = json!({ "tool": "fake/echo", "arguments": { "text": "hi" }, "approved": true });
+    let options =
+        DaemonOptions { drain: Duration::from_secs(2), grace: Duration::from_secs(20), ..DaemonOptions::default() };
+    let arguments = |_: &str, file: &str| ["-db", "-q", "-f", file].map(str::to_owned).to_vec();
+    let proxy = Proxy::before(options, "haproxy", recommended, arguments).await;
+    let call = |body: &serde_json::Value| proxy.request(Method::POST, "/api/v1/calls").json(body).send();
+    timeout(LONG, async { while call(&quick).await.unwrap().status() != 200 {} }).await.unwrap();
+    let mut events = proxy.up.events(None).await;
+    let mut under_way = tokio::task::JoinSet::new();
+    under_way.spawn(call(&slow));
+    events.wait("tool_started").await;
+    drop(events);
+    proxy.up.begin_to_end();
+    // While HAProxy may not know yet, the daemon serves on. Then HAProxy itself says that there is no replica left.
+    let refused = timeout(LONG, async {
+        loop {
+            let answer = call(&quick).await.unwrap();
+            if answer.status() != 200 {
+                break answer;
+            }
+        }
+    });
+    let refused = refused.await.unwrap();
+    assert_eq!(refused.status(), 503);
+    assert!(refused.text().await.unwrap().contains("No server is available"), "the answer is that of HAProxy");
+    let answer = under_way.join_next().await.unwrap().unwrap().unwrap();
+    assert_eq!(answer.status(), 200, "{}", answer.text().await.unwrap());
+    let Proxy { program, up, .. } = proxy;
+    drop(program);
+    up.down().await;
 }

@@ -47,8 +47,8 @@ async fn the_title_of_a_conversation_tells_no_secret_in_any_answer() {
     talks["env"] = json!({ "API_KEY": SECRET });
     let up = Up::with(&[("talks", talks)]).await;
     let model = json!([{ "text": "No." }]).to_string();
-    let said = json!({ "text": format!("is it {SECRET}?"), "model": model });
-    let _ = up.request(Method::POST, "/api/v1/turns").json(&said).send().await.unwrap().text().await.unwrap();
+    let turn = json!({ "text": format!("is it {SECRET}?"), "model": model });
+    let _ = up.request(Method::POST, "/api/v1/turns").json(&turn).send().await.unwrap().text().await.unwrap();
     for below in ["", "/last", "/last/export?format=md", "/last/export?format=json"] {
         let answer = up.request(Method::GET, &format!("/api/v1/sessions{below}")).send().await.unwrap();
         let answer = answer.text().await.unwrap();
@@ -67,14 +67,14 @@ async fn a_secret_streamed_in_pieces_is_concealed_in_every_piece() {
     let model = json!([{ "thinking": text, "text": text }]).to_string();
     let request = up.request(Method::POST, "/api/v1/turns").json(&json!({ "text": "What is it?", "model": model }));
     let mut events = Events::of(request.send().await.unwrap());
-    let (mut thought, mut said) = (String::new(), String::new());
+    let (mut thought, mut text) = (String::new(), String::new());
     while let Some((_, name, data)) = events.next().await {
         match name.as_str() {
             "thinking" => thought += data["text"].as_str().unwrap(),
-            "text" => said += data["text"].as_str().unwrap(),
+            "text" => text += data["text"].as_str().unwrap(),
             _ => assert!(!data.to_string().contains("hunter2"), "{name} {data}"),
         }
     }
-    assert_eq!([thought, said], ["it is *** I think", "it is *** I think"]);
+    assert_eq!([thought, text], ["it is *** I think", "it is *** I think"]);
     up.down().await;
 }

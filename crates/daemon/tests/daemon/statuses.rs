@@ -188,7 +188,7 @@ async fn a_daemon_without_its_database_still_calls_tools_and_names_what_it_canno
     let pending = up.get("/api/v1/trust").await["pending"][0].clone();
     let shown = json!({ "project": pending["project"], "name": "theirs", "hash": pending["hash"] });
     let (get, post, delete) = (Method::GET, Method::POST, Method::DELETE);
-    let said = json!({ "text": "x", "session": "last", "model": "[{\"text\": \"y\"}]" });
+    let turn = json!({ "text": "x", "session": "last", "model": "[{\"text\": \"y\"}]" });
     let tool = json!({ "server": "fake", "tool": "echo", "hash": "0" });
     let rows = [
         (get.clone(), "/api/v1/answers", Value::Null),
@@ -203,7 +203,7 @@ async fn a_daemon_without_its_database_still_calls_tools_and_names_what_it_canno
         (post.clone(), "/api/v1/trust/refuse", shown),
         (post.clone(), "/api/v1/trust/revoke", json!({ "project": "/x", "name": "theirs" })),
         (post.clone(), "/api/v1/trust/tools/approve", tool),
-        (post, "/api/v1/turns", said),
+        (post, "/api/v1/turns", turn),
     ];
     all_are_refused(&up, &rows.map(|(method, path, body)| (method, path, body, 409, "NO_DATABASE"))).await;
     assert_eq!(up.get("/api/v1/servers/theirs").await["state"], "pending_trust", "nothing runs without an agreement");

@@ -160,14 +160,14 @@ async fn a_changed_tool_waits_until_exactly_the_shown_definition_is_approved() {
     assert_eq!(up.get("/api/v1/trust").await["quarantined"], json!([]));
     let mut events = up.host.events();
     assert_eq!(call(&up, "fs/tools_changed", json!({ "add": "another" })).await.0, 200);
-    let told = async {
+    let quarantined_tool = async {
         loop {
             if let Event::McpToolQuarantined { quarantined, .. } = events.recv().await.unwrap() {
                 return quarantined.tool;
             }
         }
     };
-    assert_eq!(timeout(LONG, told).await.unwrap(), "echo");
+    assert_eq!(timeout(LONG, quarantined_tool).await.unwrap(), "echo");
 
     let (status, error) = call(&up, "fs/echo", json!({ "text": "hi" })).await;
     assert_eq!(

@@ -11,19 +11,19 @@ async fn say(up: &Up, body: Value) -> Vec<(String, Value)> {
     let response = up.request(Method::POST, "/api/v1/turns").json(&body).send().await.unwrap();
     assert_eq!(response.status(), 200, "{body}");
     let mut events = Events::of(response);
-    let mut reported = Vec::new();
+    let mut all = Vec::new();
     while let Some((_, name, data)) = events.next().await {
-        reported.push((name, data));
+        all.push((name, data));
     }
-    reported
+    all
 }
 
 fn script(steps: Value) -> String {
     steps.to_string()
 }
 
-fn of<'t>(told: &'t [(String, Value)], name: &str) -> Vec<&'t Value> {
-    told.iter().filter(|(told, _)| told == name).map(|(_, data)| data).collect()
+fn of<'t>(events: &'t [(String, Value)], name: &str) -> Vec<&'t Value> {
+    events.iter().filter(|(kind, _)| kind == name).map(|(_, data)| data).collect()
 }
 
 #[tokio::test]
@@ -31,15 +31,15 @@ async fn a_model_calls_a_tool_and_answers_and_the_conversation_is_stored() {
     let up = Up::with(&[("fake", fake(&[]))]).await;
     let calls = json!([{ "name": "mcp__fake__add", "input": { "a": 17, "b": 25 } }]);
     let model = script(json!([{ "tool_calls": calls }, { "text": "It is 42." }]));
-    let told = say(&up, json!({ "text": "How much is it?", "model": model })).await;
-    let started = of(&told, "call_begins");
+    let events = say(&up, json!({ "text": "How much is it?", "model": model })).await;
+    let started = of(&events, "call_begins");
     assert_eq!((&started[0]["tool"], &started[0]["arguments"]), (&json!("fake/add"), &json!({ "a": 17, "b": 25 })));
-    assert!(of(&told, "call_ends")[0]["text"].as_str().unwrap().contains("42"), "{told:?}");
-    let text: String = of(&told, "text").iter().map(|data| data["text"].as_str().unwrap()).collect();
+    assert!(of(&events, "call_ends")[0]["text"].as_str().unwrap().contains("42"), "{events:?}");
+    let text: String = of(&events, "text").iter().map(|data| data["text"].as_str().unwrap()).collect();
     assert_eq!(text, "It is 42.");
-    let (last, done) = told.last().unwrap();
+    let (last, done) = events.last().unwrap();
     assert_eq!((last.as_str(), &done["end"], &done["text"]), ("done", &json!("answered"), &json!("It is 42.")));
-    let session = of(&told, "session")[0]["id"].as_str().unwrap();
+    let session = of(&events, "session")[0]["id"].as_str().unwrap();
     assert_eq!(done["session"], session);
 
     let again =
@@ -47,7 +47,7 @@ async fn a_model_calls_a_tool_and_answers_and_the_conversation_is_stored() {
     assert_eq!(again.last().unwrap().1["text"], "Yes.");
     let stored = up.get(&format!("/api/v1/sessions/{session}")).await;
     let roles: Vec<_> =
-        stored["messages"].as_array().unwrap().iter().map(|said| said["role"].as_str().unwrap()).collect();
+        stored["messages"].as_array().unwrap().iter().map(|message| message["role"].as_str().unwrap()).collect();
     assert_eq!(roles, ["user", "assistant", "tool", "assistant", "user", "assistant"]);
     assert_eq!(stored["next"], Value::Null);
     // The same conversation, page by page. A long message is cut and marked.
@@ -99,10 +99,10 @@ async fn calls_that_need_a_decision_and_the_conversation_share_one_database() {
         };
         let mut steps: Vec<_> = (0..8).map(round).collect();
         steps.push(json!({ "text": "done" }));
-        let told = say(&up, json!({ "text": "Write.", "model": script(json!(steps)) })).await;
-        let ends = of(&told, "call_ends");
+        let events = say(&up, json!({ "text": "Write.", "model": script(json!(steps)) })).await;
+        let ends = of(&events, "call_ends");
         assert_eq!((ends.len(), ends.iter().find(|end| end["is_error"] == true)), (64, None));
-        assert_eq!(told.last().unwrap().1["end"], "answered", "{:?}", told.last());
+        assert_eq!(events.last().unwrap().1["end"], "answered", "{:?}", events.last());
     }
     up.down().await;
 }
@@ -118,8 +118,8 @@ async fn a_call_cancelled_during_its_approval_is_stored_as_not_run() {
         up.question().await;
         up.send(Method::DELETE, "/api/v1/turns/mine", None).await.0
     };
-    let (told, _) = futures::join!(turn, cancel);
-    let done = &told.last().unwrap().1;
+    let (events, _) = futures::join!(turn, cancel);
+    let done = &events.last().unwrap().1;
     let stored = up.get(&format!("/api/v1/sessions/{}", done["session"].as_str().unwrap())).await;
     assert!(stored["messages"][2]["content"].as_str().unwrap().ends_with("it was not run"), "{stored}");
     assert_eq!(effects.read().runs_of("write"), 0);
@@ -141,9 +141,9 @@ async fn a_cancelled_turn_keeps_its_messages() {
         .await;
         up.send(Method::DELETE, "/api/v1/turns/mine", None).await.0
     };
-    let (told, cancelled) = futures::join!(turn, cancel);
-    let (last, done) = told.last().unwrap();
-    assert_eq!((cancelled.as_u16(), last.as_str(), &done["end"]), (204, "done", &json!("cancelled")), "{told:?}");
+    let (events, cancelled) = futures::join!(turn, cancel);
+    let (last, done) = events.last().unwrap();
+    assert_eq!((cancelled.as_u16(), last.as_str(), &done["end"]), (204, "done", &json!("cancelled")), "{events:?}");
     let stored = up.get(&format!("/api/v1/sessions/{}", done["session"].as_str().unwrap())).await;
     assert_eq!((&stored["session"]["open_turn"], &stored["messages"][2]["role"]), (&json!(false), &json!("tool")));
     up.down().await;
@@ -164,12 +164,12 @@ async fn a_conversation_has_one_turn_at_a_time_and_a_second_one_does_not_disturb
             up.answer(&question, json!({ "answer": "once" })).await;
             refused
         };
-        let (told, (status, error)) = futures::join!(turn, meanwhile);
+        let (events, (status, error)) = futures::join!(turn, meanwhile);
         assert_eq!((status.as_u16(), &error["error"]["code"]), (409, &json!("SESSION_BUSY")), "{error}");
-        let ends = of(&told, "call_ends");
-        assert_eq!((ends.len(), &ends[0]["is_error"]), (1, &json!(false)), "{told:?}");
-        let (last, done) = told.last().unwrap();
-        assert_eq!((last.as_str(), &done["text"]), ("done", &json!("Written.")), "{told:?}");
+        let ends = of(&events, "call_ends");
+        assert_eq!((ends.len(), &ends[0]["is_error"]), (1, &json!(false)), "{events:?}");
+        let (last, done) = events.last().unwrap();
+        assert_eq!((last.as_str(), &done["text"]), ("done", &json!("Written.")), "{events:?}");
     }
     assert_eq!(say(&up, second).await.last().unwrap().1["text"], "Yes.");
     up.down().await;
@@ -235,15 +235,15 @@ async fn a_turn_has_only_the_selected_tools() {
     ]);
     let model = script(json!([{ "tool_calls": calls }, { "text": "So." }]));
     let body = json!({ "text": "Go.", "model": model, "servers": ["fake"], "tools": ["*/add", "other/*"] });
-    let told = say(&up, body).await;
+    let events = say(&up, body).await;
     let mut ends: Vec<_> =
-        of(&told, "call_ends").iter().map(|end| (end["tool"].clone(), end["is_error"].clone())).collect();
+        of(&events, "call_ends").iter().map(|end| (end["tool"].clone(), end["is_error"].clone())).collect();
     ends.sort_by_key(|(tool, _)| tool.to_string());
     let expected = [("fake/add", false), ("fake/echo", true), ("other/add", true)];
-    assert_eq!(ends, expected.map(|(tool, is_error)| (json!(tool), json!(is_error))), "{told:?}");
+    assert_eq!(ends, expected.map(|(tool, is_error)| (json!(tool), json!(is_error))), "{events:?}");
     for id in ["call_1_0", "call_1_1", "call_1_2"] {
-        let at = |name: &str| told.iter().position(|(told, data)| told == name && data["id"] == id);
-        assert!(at("call_begins") < at("call_ends"), "it ended before it began: {told:?}");
+        let at = |name: &str| events.iter().position(|(kind, data)| kind == name && data["id"] == id);
+        assert!(at("call_begins") < at("call_ends"), "it ended before it began: {events:?}");
     }
     let body = json!({ "text": "Go.", "model": model, "tools": ["fake/"] });
     let (status, error) = up.post("/api/v1/turns", body).await;

@@ -16,10 +16,10 @@ use serde_json::{Value, json};
 use tokio::{task::JoinSet, time::timeout};
 use tokio_util::sync::CancellationToken;
 use toolrack_agent::{Limits, model::Scripted};
-use toolrack_config::{Environment, Interpolate, Places, Request, Secrets, Unset};
+use toolrack_config::{Environment, Interpolate, Places, Request, Secrets, Unset, Watcher};
 use toolrack_daemon::{
-    ChosenModel, Daemon, MakeWorld, NoModel, NoSignIn, Options, Parts, Questions, SignInPage, SignIns, Token, Vault,
-    WorldOf, WorldParts,
+    ChosenModel, Daemon, MakeWorld, Metrics, NoModel, NoSignIn, Options, Parts, Questions, SignInPage, SignIns, Token,
+    Vault, WorldOf, WorldParts,
 };
 use toolrack_host::{Host, Policy};
 use toolrack_store::Store;
@@ -37,6 +37,8 @@ pub(crate) struct Up {
     pub(crate) vault: Arc<Kept>,
     pub(crate) url: String,
     pub(crate) client: Client,
+    /// What the daemon passes on to collectors.
+    pub(crate) metrics: Metrics,
     end: CancellationToken,
     running: JoinSet<()>,
 }
@@ -49,6 +51,8 @@ pub(crate) struct DaemonOptions {
     pub(crate) agent_idle: Duration,
     /// How long requests that are under way at the end may continue.
     pub(crate) grace: Duration,
+    /// How long it serves on at the end.
+    pub(crate) drain: Duration,
     /// The most connections, the most without a token, and how long one of the latter may be silent.
     pub(crate) connections: (usize, usize, Duration),
     /// The names under which it may be reached.
@@ -109,7 +113,9 @@ impl Default for DaemonOptions {
         let (connections, grace) = ((1_000, 500, LONG), Duration::from_secs(5));
         let (hosts, before_applying) = (Vec::new(), Arc::new(|| {}));
         let sign_ins = Arc::new(|_| Box::pin(async { Err(no_sign_in()) }) as BoxFuture<'static, _>);
-        Self { patience: LONG, agent_idle: LONG, grace, connections, hosts, before_applying, has_store: true, sign_ins }
+        let drain = Duration::ZERO;
+        let (patience, agent_idle) = (LONG, LONG);
+        Self { patience, agent_idle, grace, drain, connections, hosts, before_applying, has_store: true, sign_ins }
     }
 }
 
@@ -168,8 +174,17 @@ impl Up {
 
     /// A daemon that listens already, while it still applies the configuration.
     pub(crate) async fn begun(home: Home, daemon_options: DaemonOptions) -> Self {
-        let DaemonOptions { patience, agent_idle, grace, connections, hosts, before_applying, has_store, sign_ins } =
-            daemon_options;
+        let DaemonOptions {
+            patience,
+            agent_idle,
+            grace,
+            drain,
+            connections,
+            hosts,
+            before_applying,
+            has_store,
+            sign_ins,
+        } = daemon_options;
         let (connections, unauthenticated, head_timeout) = connections;
         let key = ("ANTHROPIC_API_KEY", PathBuf::from("sk-of-the-test"));
         let environment = Environment::new([("TOOLRACK_HOME", home.toolrack_home()), ("HOME", home.home()), key]);
@@ -182,7 +197,7 @@ impl Up {
             .with_secrets(Arc::<Kept>::clone(&vault));
         let of_daemon = Arc::clone(&vault);
         let secrets = Arc::new(secrets);
-        let request = Request::new(places, home.work());
+        let (request, watcher) = (Request::new(places, home.work()), Watcher::new());
         let parts = move |agent: Option<String>| {
             let questions = Questions::new(patience);
             let host = Host::builder()
@@ -196,6 +211,7 @@ impl Up {
             Parts {
                 host,
                 request: Request { agent, ..request.clone() },
+                watcher: watcher.clone(),
                 environment: environment.clone(),
                 store: has_store.then(|| store.clone()),
                 secrets: Arc::clone(&secrets),
@@ -223,13 +239,14 @@ impl Up {
                     for_agents: None,
                     for_members: None,
                     for_sessions: None,
-                    then: Box::pin(async {}),
+                    after_end: Box::pin(async {}),
                 })
             })
         });
         let options = Options {
             agent_idle,
             grace,
+            drain,
             connections,
             unauthenticated,
             head_timeout,
@@ -238,11 +255,12 @@ impl Up {
         };
         let daemon = Daemon::start(base, for_agents, None, None, options).await.unwrap();
         let url = format!("http://{}", daemon.address());
+        let metrics = daemon.metrics();
         let end = CancellationToken::new();
         let mut running = JoinSet::new();
         running.spawn(daemon.run(end.clone().cancelled_owned()));
         let client = Client::builder().no_proxy().timeout(LONG).build().unwrap();
-        Self { home, host, store: kept, vault, url, client, end, running }
+        Self { home, host, store: kept, vault, url, client, metrics, end, running }
     }
 
     /// A request with the token.
@@ -334,6 +352,11 @@ impl Up {
     /// Writes the user's file.
     pub(crate) fn save(&self, text: &str) {
         self.home.write("toolrack/mcp.json", text);
+    }
+
+    /// Has the daemon end, and does not wait for it.
+    pub(crate) fn begin_to_end(&self) {
+        self.end.cancel();
     }
 
     /// Ends the daemon, and waits until it has ended.

@@ -12,7 +12,7 @@ use crate::world::{Person, Raw, World, client, fake, json_of, name};
 async fn resources_and_prompts_are_listed_and_read_over_every_way_in_both_eras() {
     for era in ["legacy", "modern"] {
         let world = World::new(&format!("--era {era}")).await;
-        for (way, spec) in world.daemon_options() {
+        for (way, spec) in world.client_entries() {
             let host = client(spec, Some(Person::new())).await;
             let uris: Vec<_> = host.resources("rack").await.unwrap().into_iter().map(|it| it.uri).collect();
             assert_eq!(uris, ["fake://asked", "fake://blob", "fake://note"], "{way}");

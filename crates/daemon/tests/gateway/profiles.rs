@@ -44,8 +44,8 @@ async fn a_client_of_a_profile_lists_and_calls_a_tool_by_the_name_that_the_profi
         };
         let host = client(spec, None).await;
         let call = Call::from_map("rack/say", object(json!({"text": "hello"})));
-        let said = timeout(PATIENCE, host.call(call)).await.expect("the call ends").unwrap();
-        assert!(said.text.contains("hello"), "{said:?}");
+        let outcome = timeout(PATIENCE, host.call(call)).await.expect("the call ends").unwrap();
+        assert!(outcome.text.contains("hello"), "{outcome:?}");
         host.shutdown().await;
     }
     // The profile does not have the tool under its name in the catalog, nor any other tool.

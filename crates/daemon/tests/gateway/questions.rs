@@ -14,7 +14,7 @@ use crate::world::{PATIENCE, Person, World, call, client, fake, object};
 async fn questions_of_servers_reach_the_client_over_every_way_in_both_eras() {
     for era in ["legacy", "modern"] {
         let world = World::new(&format!("--era {era}")).await;
-        for (way, spec) in world.daemon_options() {
+        for (way, spec) in world.client_entries() {
             let person = Person::new();
             let host = client(spec, Some(person.clone())).await;
             let form = call(&host, "elicit", json!({"rounds": 2})).await.unwrap();
@@ -26,14 +26,14 @@ async fn questions_of_servers_reach_the_client_over_every_way_in_both_eras() {
             let roots = call(&host, "roots", json!({})).await.unwrap();
             // Without a stream for each call, the roots question of a server of the older era belongs to no client.
             assert_eq!(roots.text.contains("file:///work"), era == "modern", "{era} {way}: {}", roots.text);
-            let asked = person.asked();
+            let questions = person.asked();
             assert_eq!(
-                asked.iter().filter(|question| question.starts_with("form")).count(),
+                questions.iter().filter(|question| question.starts_with("form")).count(),
                 2,
-                "{era} {way}: {asked:?}"
+                "{era} {way}: {questions:?}"
             );
-            assert!(asked.iter().any(|question| question.starts_with("url https://example.com/")), "{asked:?}");
-            assert!(asked.contains(&"sample".to_owned()), "{era} {way}: {asked:?}");
+            assert!(questions.iter().any(|question| question.starts_with("url https://example.com/")), "{questions:?}");
+            assert!(questions.contains(&"sample".to_owned()), "{era} {way}: {questions:?}");
             host.shutdown().await;
         }
         world.end().await;
@@ -44,7 +44,7 @@ async fn questions_of_servers_reach_the_client_over_every_way_in_both_eras() {
 async fn a_client_that_cannot_be_asked_is_not_asked() {
     for era in ["legacy", "modern"] {
         let world = World::new(&format!("--era {era}")).await;
-        for (way, spec) in world.daemon_options() {
+        for (way, spec) in world.client_entries() {
             let host = client(spec, None).await;
             match call(&host, "sample", json!({})).await {
                 Ok(outcome) => assert!(outcome.is_error, "{era} {way}: {outcome:?}"),
@@ -66,9 +66,9 @@ impl Asker for Forms {
 }
 
 #[tokio::test]
-async fn a_client_without_a_model_refuses_sampling_and_is_no_client_that_does_not_know_it() {
+async fn a_client_without_a_model_refuses_sampling_with_another_error_than_one_that_does_not_know_it() {
     let world = World::new("--era legacy").await;
-    for (way, spec) in world.daemon_options() {
+    for (way, spec) in world.client_entries() {
         let host = client(spec, Some(Arc::new(Forms))).await;
         let refused = call(&host, "sample", json!({})).await.unwrap();
         assert!(refused.is_error && refused.text.contains(r#""code":-1,"#), "{way}: {}", refused.text);
@@ -105,14 +105,14 @@ async fn guarded(effects: &SideEffects, options: GatewayOptions) -> World {
 async fn an_approval_is_a_form_for_the_client_and_the_call_runs_once() {
     let effects = SideEffects::new();
     let world = guarded(&effects, GatewayOptions::default()).await;
-    for (number, (way, spec)) in world.daemon_options().into_iter().enumerate() {
+    for (number, (way, spec)) in world.client_entries().into_iter().enumerate() {
         let person = Person::new();
         let host = client(spec, Some(person.clone())).await;
         let written = call(&host, "write", json!({"path": "a"})).await.unwrap();
         assert_eq!(written.text, "written", "{way}");
-        let asked = person.asked();
-        assert_eq!(asked.len(), 1, "{way}: {asked:?}");
-        assert!(asked[0].contains("write") && asked[0].contains(r#"{"path":"a"}"#), "{way}: {asked:?}");
+        let questions = person.asked();
+        assert_eq!(questions.len(), 1, "{way}: {questions:?}");
+        assert!(questions[0].contains("write") && questions[0].contains(r#"{"path":"a"}"#), "{way}: {questions:?}");
         assert_eq!(effects.read().runs_of("write"), number + 1, "{way}");
         host.shutdown().await;
     }
@@ -123,11 +123,11 @@ async fn an_approval_is_a_form_for_the_client_and_the_call_runs_once() {
 async fn without_a_user_to_ask_a_call_is_denied_in_words() {
     let effects = SideEffects::new();
     let world = guarded(&effects, GatewayOptions::default()).await;
-    for (way, spec) in world.daemon_options() {
+    for (way, spec) in world.client_entries() {
         let host = client(spec, None).await;
         let denied = call(&host, "write", json!({"path": "a"})).await.unwrap();
         assert!(denied.is_error, "{way}");
-        assert!(denied.text.contains("no person can be asked"), "{way}: {}", denied.text);
+        assert!(denied.text.contains("no user can be asked"), "{way}: {}", denied.text);
         host.shutdown().await;
     }
     assert_eq!(effects.read().runs_of("write"), 0);
@@ -153,7 +153,7 @@ async fn for_a_client_that_cannot_be_asked_another_one_is_asked() {
     let mut options = GatewayOptions::default();
     options.asker = Some(Arc::new(Inbox) as SharedAsker);
     let world = guarded(&effects, options).await;
-    for (way, spec) in world.daemon_options() {
+    for (way, spec) in world.client_entries() {
         let host = client(spec, None).await;
         assert_eq!(call(&host, "write", json!({"path": "a"})).await.unwrap().text, "written", "{way}");
         host.shutdown().await;

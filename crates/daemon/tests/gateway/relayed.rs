@@ -22,7 +22,7 @@ use crate::world::{PATIENCE, Raw, World, call, client, fake, json_of, object, un
 async fn tools_are_listed_and_called_over_every_way_in_both_eras() {
     for era in ["legacy", "modern"] {
         let world = World::new(&format!("--era {era}")).await;
-        for (way, spec) in world.daemon_options() {
+        for (way, spec) in world.client_entries() {
             let host = client(spec, None).await;
             let names: Vec<_> = host.catalog().tools().map(|tool| tool.tool().name.clone()).collect();
             assert!(names.contains(&"mcp__fake__echo".to_owned()), "{way}: {names:?} {:?}", host.status());
@@ -45,7 +45,7 @@ async fn tools_are_listed_and_called_over_every_way_in_both_eras() {
 #[tokio::test]
 async fn errors_of_a_server_are_relayed_with_message_and_data() {
     let world = World::new("--era both").await;
-    for (way, spec) in world.daemon_options() {
+    for (way, spec) in world.client_entries() {
         let host = client(spec, None).await;
         let arguments = json!({"code": -7, "message": "not today"});
         let error = call(&host, "protocol_error", arguments).await.unwrap_err();
@@ -63,7 +63,7 @@ async fn the_trace_context_is_passed_to_the_server() {
     for era in ["legacy", "modern"] {
         let effects = SideEffects::new();
         let world = World::new(&format!("--era {era} --log {} --log-all", effects.path_str())).await;
-        for (way, spec) in world.daemon_options() {
+        for (way, spec) in world.client_entries() {
             let host = client(spec, None).await;
             let trace = TraceContext::new(PARENT).map(|trace| trace.state("a=1").baggage("who=me"));
             let echo = Call::from_map("rack/mcp__fake__echo", object(json!({"text": way}))).trace(trace.clone());
@@ -121,7 +121,7 @@ async fn a_secret_that_a_server_repeats_reaches_no_client() {
     options.secrets = Some(secrets.clone());
     let host = Host::builder().resolver(secrets).build();
     let world = World::around(host, [("fake", spec)], options).await;
-    for (way, spec) in world.daemon_options() {
+    for (way, spec) in world.client_entries() {
         let host = client(spec, None).await;
         assert_eq!(call(&host, "env", json!({"name": "CANARY"})).await.unwrap().text, "\"***\"", "{way}");
         let refused = call(&host, "protocol_error", json!({"message": "canary-1"})).await.unwrap_err();
@@ -165,7 +165,7 @@ async fn a_text_that_is_too_long_is_cut_with_a_note() {
 async fn progress_arrives_in_order_and_before_the_result() {
     for era in ["legacy", "modern"] {
         let world = World::new(&format!("--era {era}")).await;
-        for (way, spec) in world.daemon_options() {
+        for (way, spec) in world.client_entries() {
             let host = client(spec, None).await;
             let reports = Arc::new(Mutex::new(Vec::new()));
             let on_progress: OnProgress = {
@@ -186,7 +186,7 @@ async fn a_call_given_up_is_cancelled_at_the_server() {
     for era in ["legacy", "modern"] {
         let effects = SideEffects::new();
         let world = World::new(&format!("--era {era} --log {}", effects.path_str())).await;
-        for (number, (way, spec)) in world.daemon_options().into_iter().enumerate() {
+        for (number, (way, spec)) in world.client_entries().into_iter().enumerate() {
             let host = client(spec, None).await;
             let call = host.call(Call::from_map("rack/mcp__fake__sleep", object(json!({"ms": 60_000}))));
             tokio::select! {
@@ -203,7 +203,7 @@ async fn a_call_given_up_is_cancelled_at_the_server() {
 #[tokio::test]
 async fn sixty_four_calls_at_once_find_their_answers() {
     let world = World::new("--era both").await;
-    for (way, spec) in world.daemon_options() {
+    for (way, spec) in world.client_entries() {
         let host = client(spec, None).await;
         let calls = (0..64).map(async |number| {
             let text = format!("call {number}");
@@ -219,7 +219,7 @@ async fn sixty_four_calls_at_once_find_their_answers() {
 #[tokio::test]
 async fn clients_are_notified_of_new_tools() {
     let world = World::new("--era both").await;
-    for (number, (way, spec)) in world.daemon_options().into_iter().enumerate() {
+    for (number, (way, spec)) in world.client_entries().into_iter().enumerate() {
         let host = client(spec, None).await;
         let new = format!("new_{number}");
         call(&host, "tools_changed", json!({ "add": new })).await.unwrap();
@@ -302,7 +302,7 @@ async fn many_tools_come_in_pages() {
     let mut options = GatewayOptions::default();
     options.bounds.page = 7;
     let world = World::with([("fake", fake("--tools 50"))], options).await;
-    for (way, spec) in world.daemon_options() {
+    for (way, spec) in world.client_entries() {
         let host = client(spec, None).await;
         assert_eq!(names(&host).len(), world.host.catalog().tools().len(), "{way}");
         host.shutdown().await;
@@ -334,14 +334,14 @@ async fn a_caller_has_the_name_that_its_client_gave_itself() {
     let callers = Arc::<Callers>::default();
     let host = Host::builder().witness(Arc::<Callers>::clone(&callers)).build();
     let world = World::around(host, [("fake", fake(""))], GatewayOptions::default()).await;
-    let mut daemon_options = 0;
-    for (_, spec) in world.daemon_options() {
+    let mut calls = 0;
+    for (_, spec) in world.client_entries() {
         let host = client(spec, None).await;
         call(&host, "echo", json!({"text": "x"})).await.unwrap();
         host.shutdown().await;
-        daemon_options += 1;
+        calls += 1;
     }
-    let told = callers.0.lock().unwrap().clone();
-    assert_eq!(told, vec![(Way::Gateway, Some("toolrack".to_owned())); daemon_options]);
+    let recorded = callers.0.lock().unwrap().clone();
+    assert_eq!(recorded, vec![(Way::Gateway, Some("toolrack".to_owned())); calls]);
     world.end().await;
 }

@@ -22,18 +22,18 @@ async fn a_call_asks_in_one_round_and_continues_in_the_next() {
     // The server behind it is of the older era: its call waits, and must not be made twice.
     let world = World::new(&format!("--log {} --log-all", effects.path_str())).await;
     let raw = Raw::new(&world);
-    let asked = ask(&raw, 1, elicit()).await;
-    assert_eq!(asked["result"]["resultType"], "input_required", "{asked}");
-    let request = &asked["result"]["inputRequests"]["question-1"];
+    let question = ask(&raw, 1, elicit()).await;
+    assert_eq!(question["result"]["resultType"], "input_required", "{question}");
+    let request = &question["result"]["inputRequests"]["question-1"];
     assert_eq!(request["method"], "elicitation/create");
     assert!(request["params"]["requestedSchema"]["properties"]["name"].is_object());
 
     let mut again = elicit();
-    again["requestState"] = asked["result"]["requestState"].clone();
+    again["requestState"] = question["result"]["requestState"].clone();
     again["inputResponses"] = json!({"other": {}});
     let still = ask(&raw, 2, again.clone()).await;
     assert_eq!(still["result"]["resultType"], "input_required", "an answer is missing: {still}");
-    assert_ne!(still["result"]["requestState"], asked["result"]["requestState"], "good for one round");
+    assert_ne!(still["result"]["requestState"], question["result"]["requestState"], "good for one round");
 
     again["requestState"] = still["result"]["requestState"].clone();
     again["inputResponses"] = json!({"question-1": {"action": "accept", "content": {"name": "Ada"}}, "more": 1});
@@ -52,9 +52,9 @@ async fn a_call_asks_in_one_round_and_continues_in_the_next() {
 async fn a_state_leads_only_the_same_request_of_the_same_view_back() {
     let world = World::new("").await;
     let raw = Raw::new(&world);
-    let asked = ask(&raw, 1, elicit()).await;
+    let question = ask(&raw, 1, elicit()).await;
     let answers = json!({"question-1": {"action": "accept", "content": {"name": "Ada"}}});
-    let state = &asked["result"]["requestState"];
+    let state = &question["result"]["requestState"];
     let with = |mut params: Value, state: &Value| {
         params["requestState"] = state.clone();
         params["inputResponses"] = answers.clone();
@@ -80,8 +80,8 @@ async fn only_so_many_calls_wait_for_their_clients() {
     options.bounds.parked = 1;
     let world = World::with([("fake", fake(""))], options).await;
     let raw = Raw::new(&world);
-    let asked = ask(&raw, 1, elicit()).await;
-    assert_eq!(asked["result"]["resultType"], "input_required");
+    let question = ask(&raw, 1, elicit()).await;
+    assert_eq!(question["result"]["resultType"], "input_required");
     let refused = ask(&raw, 2, elicit()).await;
     assert!(refused["error"]["message"].as_str().unwrap().contains("parked"), "{refused}");
     world.end().await;

@@ -15,8 +15,8 @@ async fn a_session_begins_is_used_and_ends() {
     let raw = Raw::legacy(&world, json!({})).await;
     let ping = request(2, "ping", json!({}));
     assert_eq!(json_of(raw.post(&ping, &[]).await).await["result"], json!({}));
-    let told = json!({"jsonrpc": "2.0", "method": "notifications/initialized"});
-    assert_eq!(raw.post(&told, &[]).await.status(), 202);
+    let notification = json!({"jsonrpc": "2.0", "method": "notifications/initialized"});
+    assert_eq!(raw.post(&notification, &[]).await.status(), 202);
     let ended = raw.builder(Method::DELETE, &[]).send().await.unwrap();
     assert_eq!(ended.status(), 200);
     for gone in [raw.post(&ping, &[]).await, raw.builder(Method::GET, &[]).send().await.unwrap()] {

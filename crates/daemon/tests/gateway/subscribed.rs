@@ -36,7 +36,7 @@ async fn touch(host: &Host, uri: &str) {
 async fn subscriptions_work_between_clients_and_servers_of_both_eras() {
     for era in ["legacy", "modern"] {
         let world = World::new(&format!("--era {era}")).await;
-        for (way, spec) in world.daemon_options() {
+        for (way, spec) in world.client_entries() {
             let about = format!("{way}, {era} server");
             let host = client(spec, None).await;
             let note = listener(&host, NOTE).await;
@@ -45,14 +45,13 @@ async fn subscriptions_work_between_clients_and_servers_of_both_eras() {
             // A second listener, in addition to the first.
             note.subscribe(&host, "rack", "fake://note/ada").await.unwrap();
             touch(&host, "fake://note/ada").await;
-            // A change of a resource below another counts as a change of that one, too, and may be reported more than
-            // once.
+            // A change of `note/ada` is also a change of `note`, and may be reported more than once.
             let mut received = BTreeSet::new();
             while !received.contains("fake://note/ada") {
                 received.insert(timeout(PATIENCE, note.updated()).await.expect(&about).1);
             }
             assert_eq!(received.len(), 2, "{about}: {received:?}");
-            // The other only is listened to.
+            // From now on, the client listens to the other resource only.
             assert!(note.unsubscribe(&name("rack"), NOTE), "{about}");
             touch(&host, NOTE).await;
             touch(&host, "fake://note/ada").await;
@@ -84,7 +83,7 @@ async fn a_resource_of_two_servers_is_reported_under_the_name_that_the_client_us
 }
 
 /// How often the gateway sent this request to the server.
-fn asked(effects: &SideEffects, method: &str) -> usize {
+fn sent(effects: &SideEffects, method: &str) -> usize {
     effects.read().count_of(method)
 }
 
@@ -94,12 +93,12 @@ async fn many_clients_share_one_subscription_which_the_last_of_them_ends() {
     let args = format!("--era legacy --log {} --log-all", effects.path_str());
     let world = World::new(&args).await;
     let mut clients = Vec::new();
-    for (way, spec) in world.daemon_options() {
+    for (way, spec) in world.client_entries() {
         let host = client(spec, None).await;
         let note = listener(&host, NOTE).await;
         clients.push((way, host, note));
     }
-    assert_eq!(asked(&effects, "resources/subscribe"), 1);
+    assert_eq!(sent(&effects, "resources/subscribe"), 1);
     touch(&clients[0].1, NOTE).await;
     for (way, _, note) in &clients {
         hears(note, NOTE, way).await;
@@ -107,13 +106,13 @@ async fn many_clients_share_one_subscription_which_the_last_of_them_ends() {
     let (_, last, _note) = clients.pop().unwrap();
     for (_, host, note) in clients {
         // Some clients end their subscription, and some just disconnect.
-        if asked(&effects, "resources/unsubscribe") == 0 {
+        if sent(&effects, "resources/unsubscribe") == 0 {
             drop(note);
         }
         host.shutdown().await;
     }
     touch(&last, NOTE).await;
-    assert_eq!(asked(&effects, "resources/unsubscribe"), 0, "one still listens");
+    assert_eq!(sent(&effects, "resources/unsubscribe"), 0, "one still listens");
     last.shutdown().await;
     let ends = tokio::task::spawn_blocking(move || {
         effects.wait_until(PATIENCE, |effects| effects.count_of("resources/unsubscribe") == 1)
@@ -174,8 +173,13 @@ async fn a_client_listens_to_so_many_resources_and_no_more() {
     let mut stream = Raw::new(&world).modern(9, "subscriptions/listen", params).await;
     let chunk = timeout(PATIENCE, stream.chunk()).await.expect("more").unwrap().expect("more");
     let text = std::str::from_utf8(&chunk).unwrap();
-    let told: Value = serde_json::from_str(text.lines().find_map(|line| line.strip_prefix("data: ")).unwrap()).unwrap();
-    assert_eq!(told["params"]["notifications"], json!({ "resourceSubscriptions": ["fake://note"] }), "{told}");
+    let notification: Value =
+        serde_json::from_str(text.lines().find_map(|line| line.strip_prefix("data: ")).unwrap()).unwrap();
+    assert_eq!(
+        notification["params"]["notifications"],
+        json!({ "resourceSubscriptions": ["fake://note"] }),
+        "{notification}"
+    );
     world.end().await;
 }
 
@@ -195,7 +199,7 @@ async fn after_a_reconnect_subscriptions_are_renewed_and_lists_read_again() {
 }
 
 #[tokio::test]
-async fn a_server_that_a_client_listens_to_does_not_rest() {
+async fn a_server_that_a_client_listens_to_is_not_stopped_as_idle() {
     let spec = toolrack_host::ServerSpec { idle_stop: Some(Duration::from_millis(50)), ..fake("") };
     let world = World::with([("fake", spec)], GatewayOptions::default()).await;
     let mut events = world.host.events();

@@ -106,8 +106,8 @@ impl World {
         ServerSpec { protocol, ..ServerSpec::native(native) }
     }
 
-    /// Every way to reach it.
-    pub(crate) fn daemon_options(&self) -> [(&'static str, ServerSpec); 4] {
+    /// An entry for each transport and era of the gateway, with its name.
+    pub(crate) fn client_entries(&self) -> [(&'static str, ServerSpec); 4] {
         [
             ("modern http", self.over_http(Protocol::Modern)),
             ("legacy http", self.over_http(Protocol::Legacy)),

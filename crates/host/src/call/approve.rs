@@ -113,26 +113,26 @@ impl CallContext {
             return Ok(call.arguments.clone());
         }
         if call.is_approved {
-            running.was_answered(Decision::Confirmed, &why, None);
+            running.report_answer(Decision::Confirmed, &why, None);
             running.decided(Decision::Confirmed, why);
             return Ok(call.arguments.clone());
         }
         if !asker.abilities().confirm {
-            let why = format!("it needs a person's approval ({why}), and no person can be asked");
+            let why = format!("it needs the approval of a user ({why}), and no user can be asked");
             return Err(running.refused(Decision::Unasked, why));
         }
         let arguments = self.ask(running, (call, server, fingerprint), asker, (why, lasting)).await?;
         if server.still_has(running.tool) {
             return Ok(arguments);
         }
-        let why = "its definition changed while a person was asked about it; call it again".to_owned();
+        let why = "its definition changed while a user was asked about it; call it again".to_owned();
         Err(running.refused(Decision::Denied, why))
     }
 
     /// Returns the remembered answer that covers this call.
     async fn recall(&self, (tool, fingerprint): (&CatalogTool, &str), principal: &Principal) -> Option<String> {
         if self.answered.find((tool, fingerprint), principal).any(|since| since.is_kept_here) {
-            return Some("a person allowed it until the program ends".to_owned());
+            return Some("a user allowed it until the program ends".to_owned());
         }
         let answers = self.answers.as_ref()?;
         let about = AnswerQuery {
@@ -160,15 +160,7 @@ impl CallContext {
             tool: tool.tool().name.clone(),
             why: why.clone(),
         });
-        let review = Arc::new(UnderReview {
-            answered: Arc::clone(&self.answered),
-            gate: Arc::clone(&self.gate),
-            tool: tool.clone(),
-            fingerprint,
-            caller: call.caller.clone(),
-            asked: Instant::now(),
-            by: OnceLock::new(),
-        });
+        let review = self.review(call, tool, fingerprint);
         let question = self.question(call, tool, why.clone(), lasting);
         let question = question.under(Arc::<UnderReview>::clone(&review));
         // The caller may abandon the call before the user answers.
@@ -178,7 +170,7 @@ impl CallContext {
             Confirmed::Edited(arguments) => ((Keep::Once, Callers::Same), Some(arguments)),
             Confirmed::Kept { keep, callers, arguments } => ((keep, callers), arguments),
             Confirmed::No { why: reason } => {
-                running.was_answered(Decision::Declined, &why, review.by.get());
+                running.report_answer(Decision::Declined, &why, review.by.get());
                 return Err(running.refused(Decision::Declined, reason.unwrap_or_else(|| "it was declined".into())));
             }
         };
@@ -188,7 +180,7 @@ impl CallContext {
             keep if lasting => format!("{why}; {}", self.keep((keep, callers), &review, server).await),
             _ => why,
         };
-        running.was_answered(decision, &why, review.by.get());
+        running.report_answer(decision, &why, review.by.get());
         let why = match review.by.get().map(Caller::principal) {
             Some(by) if !by.is_same(call.caller.principal()) => format!("{why}; {} decided", by.name()),
             _ => why,
@@ -201,7 +193,7 @@ impl CallContext {
             running.decided(decision, why);
             return Ok(call.arguments.clone());
         };
-        running.is_about(&arguments);
+        running.record_arguments(&arguments);
         match review.check(arguments.clone()).await {
             Ok(()) => {
                 running.decided(decision, why);
@@ -209,6 +201,19 @@ impl CallContext {
             }
             Err(problem) => Err(running.refused(Decision::Denied, format!("with the edited arguments, {problem}"))),
         }
+    }
+
+    /// Creates the record of a call about which the user is asked now.
+    fn review(&self, call: &Call, tool: &CatalogTool, fingerprint: String) -> Arc<UnderReview> {
+        Arc::new(UnderReview {
+            answered: Arc::clone(&self.answered),
+            gate: Arc::clone(&self.gate),
+            tool: tool.clone(),
+            fingerprint,
+            caller: call.caller.clone(),
+            asked: Instant::now(),
+            by: OnceLock::new(),
+        })
     }
 
     fn question(&self, call: &Call, tool: &CatalogTool, why: String, lasting: bool) -> Confirm {

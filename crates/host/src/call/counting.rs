@@ -1,11 +1,19 @@
-//! The trait that counts what each caller uses, and refuses what goes beyond a quota.
+//! Counts what each caller uses, and refuses what goes beyond a quota.
 
-use std::fmt;
+use std::{fmt, time::Duration};
 
+use tokio::time::sleep;
+
+use super::CallContext;
 use crate::{
     quota::{OverQuota, Quantity},
-    witness::Caller,
+    spec::ServerName,
+    witness::{Caller, Fact},
 };
+
+/// How long a caller waits for the refusal of a quota. A caller that tries again and again would otherwise keep the host from
+/// the work of others.
+const REFUSAL_PAUSE: Duration = Duration::from_millis(100);
 
 /// Counts what each caller uses, and refuses what goes beyond a quota. Must not block.
 ///
@@ -16,7 +24,7 @@ pub trait Quotas: Send + Sync {
     ///
     /// # Errors
     /// [`OverQuota`], and then the work counts for nothing.
-    fn begin(&self, caller: &Caller, work: Work) -> Result<Place, OverQuota>;
+    fn begin(&self, caller: &Caller, work: Work) -> Result<Admitted, OverQuota>;
 }
 
 impl fmt::Debug for dyn Quotas {
@@ -49,21 +57,21 @@ impl Work {
     }
 }
 
-/// Work that was allowed to begin. Its end is when this is dropped.
+/// Counts for work that was allowed to begin. It ends when this is dropped.
 pub trait UnderWay: Send + Sync {
     /// Counts what the work has used, beside the one call that it may be. It may go beyond a quota, because it is known
     /// only now.
     fn used(&self, quantity: Quantity, amount: u64);
 }
 
-/// The place of work that was allowed to begin. The host drops it when the work ends.
-pub struct Place(Option<Box<dyn UnderWay>>);
+/// Work that no quota refused. The host drops this when the work ends.
+pub struct Admitted(Option<Box<dyn UnderWay>>);
 
-impl Place {
-    /// A place of which there is no end, for work that no quota bounds.
+impl Admitted {
+    /// Work that no quota bounds.
     pub const UNBOUNDED: Self = Self(None);
 
-    /// A place that is free again when `work` is dropped.
+    /// Work for which `work` counts, which is dropped when it ends.
     pub fn holding(work: impl UnderWay + 'static) -> Self {
         Self(Some(Box::new(work)))
     }
@@ -76,8 +84,32 @@ impl Place {
     }
 }
 
-impl fmt::Debug for Place {
+impl fmt::Debug for Admitted {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Place").field("is_bounded", &self.0.is_some()).finish()
+        f.debug_struct("Admitted").field("is_bounded", &self.0.is_some()).finish()
+    }
+}
+
+impl CallContext {
+    /// Begins work, unless a quota of the caller is used up.
+    pub(crate) fn begin(&self, caller: &Caller, work: Work) -> Result<Admitted, OverQuota> {
+        self.quotas.as_ref().map_or(Ok(Admitted::UNBOUNDED), |quotas| quotas.begin(caller, work))
+    }
+
+    /// As [`Self::begin`]. A refusal comes after [`REFUSAL_PAUSE`].
+    pub(crate) async fn admit_work(&self, caller: &Caller, work: Work) -> Result<Admitted, OverQuota> {
+        let admitted = self.begin(caller, work);
+        if admitted.is_err() {
+            sleep(REFUSAL_PAUSE).await;
+        }
+        admitted
+    }
+
+    /// Records that a quota refused something other than a call.
+    pub(crate) fn report_over_quota(&self, caller: &Caller, server: Option<&ServerName>, what: &str, over: &OverQuota) {
+        if let Some(witness) = &self.witness {
+            let (caller, server) = (caller.clone(), server.cloned());
+            witness.saw(Fact::OverQuota { caller, server, what: what.to_owned(), why: over.to_string() });
+        }
     }
 }

@@ -25,7 +25,7 @@ pub enum CallError {
         server: String,
     },
     /// [`Host::shutdown`](crate::Host::shutdown) was called, and all servers are gone.
-    #[error("the host was shut down and runs no servers any more: make another one")]
+    #[error("the host was shut down: make another one")]
     ShutDown,
     /// The gate or a user refused the call.
     #[error("the call of {server}/{tool} was not allowed: {why}")]

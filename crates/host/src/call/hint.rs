@@ -19,7 +19,7 @@ impl CallError {
             | Self::OverQuota { .. }
             | Self::ShutDown => None,
             Self::Denied { unasked, .. } => {
-                unasked.then(|| "allow it by a rule, or call it where a person can be asked".to_owned())
+                unasked.then(|| "allow it by a rule, or call it where a user can be asked".to_owned())
             }
             Self::Quarantined { server, tool, .. } => Some(format!(
                 "look at it with `toolrack trust diff {server}/{tool}`, then approve it or remove the server"
@@ -44,7 +44,7 @@ impl CallError {
 fn enable(server: &str, source: &Source) -> String {
     match source.path {
         Some(_) => format!("set \"enabled\": true in {source}"),
-        None => format!("take the entry that disables `{server}` out of the configuration"),
+        None => format!("remove the entry that disables `{server}` from the configuration"),
     }
 }
 

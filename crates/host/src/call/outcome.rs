@@ -8,7 +8,7 @@ use serde::Serialize;
 use serde_json::Value;
 use tokio::time::timeout;
 
-use super::{repeats::repeats, shape::guard};
+use super::{repeats::repeats, shape::fit};
 use crate::{
     call::ScriptCall,
     catalog::{CatalogTool, CheckFailure, ListedTool},
@@ -70,7 +70,7 @@ impl ToolOutcome {
     }
 
     /// Returns whether the host may forward the result without decoding it, because nothing in it needs a check.
-    pub(super) fn passes_unseen(tool: &CatalogTool, is_error: bool, output_schema: OutputSchema) -> bool {
+    pub(super) fn needs_no_check(tool: &CatalogTool, is_error: bool, output_schema: OutputSchema) -> bool {
         is_error || output_schema == OutputSchema::Warn || tool.tool().output_schema.is_none()
     }
 
@@ -169,7 +169,7 @@ impl Shape<'_> {
         }
         let full = std::mem::take(&mut outcome.text);
         let handle = self.keep("text/plain", full.as_bytes(), outcome).await;
-        outcome.text = guard(&full, self.max_bytes, handle.as_deref()).text.into_owned();
+        outcome.text = fit(&full, self.max_bytes, handle.as_deref()).text.into_owned();
         outcome.truncated = true;
         let total = full.len();
         outcome
@@ -179,7 +179,7 @@ impl Shape<'_> {
             if let Content::Text { text } = block
                 && text.len() > self.max_bytes
             {
-                *text = guard(text, self.max_bytes, handle.as_deref()).text.into_owned();
+                *text = fit(text, self.max_bytes, handle.as_deref()).text.into_owned();
             }
         }
     }

@@ -51,17 +51,19 @@ impl<'a> Running<'a> {
     }
 
     /// Records the arguments of the call.
-    pub(super) fn is_about(&mut self, arguments: &Map<String, Value>) {
+    pub(super) fn record_arguments(&mut self, arguments: &Map<String, Value>) {
         let witness = self.call_context.witness.as_ref();
         self.arguments = witness.map(|witness| Evidence::of(arguments, witness.wants_arguments()));
     }
 
+    /// Records the decision of the gate or of the user.
     pub(super) fn decided(&mut self, decision: Decision, why: impl Into<Cow<'static, str>>) {
         (self.decision, self.why) = (decision, why.into());
     }
 
-    /// Reports a user's answer to the question that the rule `why` caused; `by` is the user, if not the caller's own.
-    pub(super) fn was_answered(&self, decision: Decision, why: &str, by: Option<&Caller>) {
+    /// Reports a user's answer to the question that the rule `why` caused. `by` is the user who answered, unless that is
+    /// the caller.
+    pub(super) fn report_answer(&self, decision: Decision, why: &str, by: Option<&Caller>) {
         if let Some(witness) = &self.call_context.witness {
             witness.saw(Fact::Answered {
                 server: self.tool.server.clone(),
@@ -91,7 +93,7 @@ impl<'a> Running<'a> {
     }
 
     /// Ends the call before it is sent, because the tool is in quarantine.
-    pub(super) fn held(&mut self, cause: Cause) -> CallError {
+    pub(super) fn quarantined(&mut self, cause: Cause) -> CallError {
         let why = format!("it is in quarantine: {cause}");
         drop(self.refused(Decision::Denied, why));
         let (server, tool) = (self.tool.server.clone(), quote(&self.tool.tool().name));
@@ -101,7 +103,7 @@ impl<'a> Running<'a> {
     }
 
     /// Ends the call before it is sent, because a quota is used up.
-    pub(super) fn over(&mut self, over: OverQuota) -> CallError {
+    pub(super) fn over_quota(&mut self, over: OverQuota) -> CallError {
         drop(self.refused(Decision::Denied, over.to_string()));
         let (server, tool) = (self.tool.server.clone(), quote(&self.tool.tool().name));
         let error = CallError::OverQuota { server, tool, over: Box::new(over) };
@@ -110,13 +112,14 @@ impl<'a> Running<'a> {
     }
 
     /// Reports that the call has passed the gate and starts.
-    pub(super) fn starts(&mut self) {
+    pub(super) fn start(&mut self) {
         let (server, tool) = (self.tool.server.clone(), self.tool.tool().name.clone());
         (self.call_context.events)(Event::ToolStarted { call: self.call.clone(), server, tool });
         self.started = Some(Instant::now());
     }
 
-    pub(super) fn ends(&mut self, result: &Result<ToolOutcome, CallError>) {
+    /// Records how the call ended; dropping the call then reports it.
+    pub(super) fn finish(&mut self, result: &Result<ToolOutcome, CallError>) {
         match result {
             Ok(outcome) => {
                 self.end = if outcome.is_error { CallEnd::ToolError } else { CallEnd::Ok };
@@ -143,7 +146,7 @@ impl Drop for Running<'_> {
         let (server, tool) = (&self.tool.server, &self.tool.tool().name);
         let duration = self.elapsed();
         if self.started.is_some() {
-            // Record it within the call's span, even when the call is dropped.
+            // This still runs within the call's span, even when the call is dropped.
             Span::current().record("end", field::debug(self.end));
             (self.call_context.events)(Event::ToolCompleted {
                 call: self.call.clone(),

@@ -2,9 +2,9 @@
 
 use std::borrow::Cow;
 
-/// The result of [`guard`]: the part of a text that a model gets.
+/// The result of [`fit`]: the part of a text that a model gets.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Guarded<'a> {
+pub(crate) struct Fitted<'a> {
     /// The whole text, or its beginning and the marker line; at most the budget in bytes.
     pub(crate) text: Cow<'a, str>,
     /// The number of bytes of the original that are missing; 0 if none are.
@@ -16,26 +16,26 @@ pub(crate) struct Guarded<'a> {
 /// Cuts a longer text between two characters, and appends a marker line for the model: the shown and the total size
 /// and, if `kept_at` is given, the place of the whole text. The marker counts towards the budget. If it does not fit, a
 /// shorter marker replaces it, or none.
-pub(crate) fn guard<'a>(text: &'a str, max_bytes: usize, kept_at: Option<&str>) -> Guarded<'a> {
+pub(crate) fn fit<'a>(text: &'a str, max_bytes: usize, kept_at: Option<&str>) -> Fitted<'a> {
     if text.len() <= max_bytes {
-        return Guarded { text: Cow::Borrowed(text), omitted_bytes: 0 };
+        return Fitted { text: Cow::Borrowed(text), omitted_bytes: 0 };
     }
     for handle in [kept_at, None] {
-        if let Some(guarded) = cut_and_mark(text, max_bytes, handle) {
-            return guarded;
+        if let Some(fitted) = cut_and_mark(text, max_bytes, handle) {
+            return fitted;
         }
     }
     let head = &text[..text.floor_char_boundary(max_bytes)];
-    Guarded { text: Cow::Borrowed(head), omitted_bytes: text.len() - head.len() }
+    Fitted { text: Cow::Borrowed(head), omitted_bytes: text.len() - head.len() }
 }
 
 /// Returns the beginning of the text and the marker, or `None` where the marker alone is over the budget.
-fn cut_and_mark<'a>(text: &'a str, max_bytes: usize, kept_at: Option<&str>) -> Option<Guarded<'a>> {
+fn cut_and_mark<'a>(text: &'a str, max_bytes: usize, kept_at: Option<&str>) -> Option<Fitted<'a>> {
     // The number of bytes shown depends on the marker's length, so reserve as many digits as the total has.
     let longest = marker(text.len(), text.len(), kept_at);
     let head = &text[..text.floor_char_boundary(max_bytes.checked_sub(longest.len())?)];
     let text_and_marker = [head, &marker(head.len(), text.len(), kept_at)].concat();
-    Some(Guarded { text: Cow::Owned(text_and_marker), omitted_bytes: text.len() - head.len() })
+    Some(Fitted { text: Cow::Owned(text_and_marker), omitted_bytes: text.len() - head.len() })
 }
 
 fn marker(shown: usize, total: usize, kept_at: Option<&str>) -> String {
@@ -56,50 +56,50 @@ mod tests {
             max in 0_usize..400,
             handle in prop::option::of("[a-zé]{0,60}"),
         ) {
-            let guarded = guard(&text, max, handle.as_deref());
-            prop_assert!(guarded.text.len() <= max);
-            let is_cut = guarded.omitted_bytes > 0;
+            let fitted = fit(&text, max, handle.as_deref());
+            prop_assert!(fitted.text.len() <= max);
+            let is_cut = fitted.omitted_bytes > 0;
             prop_assert_eq!(is_cut, text.len() > max);
-            let shown = text.len() - guarded.omitted_bytes;
-            prop_assert!(guarded.text.starts_with(&text[..shown]));
+            let shown = text.len() - fitted.omitted_bytes;
+            prop_assert!(fitted.text.starts_with(&text[..shown]));
             if is_cut && max >= 160 {
-                prop_assert!(guarded.text.ends_with(']'));
-                prop_assert!(max - guarded.text.len() <= 8, "a character and the digits at most are wasted");
+                prop_assert!(fitted.text.ends_with(']'));
+                prop_assert!(max - fitted.text.len() <= 8, "a character and the digits at most are wasted");
             }
         }
 
         #[test]
         fn text_within_the_limit_is_borrowed(text in ".{0,80}", spare in 0_usize..10) {
-            let guarded = guard(&text, text.len() + spare, Some("x"));
-            prop_assert!(matches!(guarded.text, Cow::Borrowed(whole) if whole == text));
+            let fitted = fit(&text, text.len() + spare, Some("x"));
+            prop_assert!(matches!(fitted.text, Cow::Borrowed(whole) if whole == text));
         }
     }
 
     #[test]
     fn a_long_text_ends_in_a_line_that_explains() {
         let text = "x".repeat(300_000);
-        let guarded = guard(&text, 200_000, Some("artifact 7"));
-        assert_eq!(guarded.text.len(), 200_000);
-        let (_, line) = guarded.text.rsplit_once('\n').unwrap();
+        let fitted = fit(&text, 200_000, Some("artifact 7"));
+        assert_eq!(fitted.text.len(), 200_000);
+        let (_, line) = fitted.text.rsplit_once('\n').unwrap();
         assert_eq!(
             line,
             "[truncated: the first 199904 of 300000 bytes are shown; the whole result is kept as artifact 7]"
         );
-        assert_eq!(guarded.omitted_bytes, 300_000 - 199_904);
+        assert_eq!(fitted.omitted_bytes, 300_000 - 199_904);
     }
 
     #[test]
     fn the_cut_is_between_characters() {
         let text = "é".repeat(100);
-        assert_eq!(guard(&text, 7, None).text, "ééé");
-        let guarded = guard(&text, 80, None);
-        assert_eq!(guarded.text, "ééééééééééééééé\n[truncated: the first 30 of 200 bytes are shown]");
+        assert_eq!(fit(&text, 7, None).text, "ééé");
+        let fitted = fit(&text, 80, None);
+        assert_eq!(fitted.text, "ééééééééééééééé\n[truncated: the first 30 of 200 bytes are shown]");
     }
 
     #[test]
     fn a_handle_too_long_for_the_budget_is_left_out() {
         let text = "x".repeat(100);
-        let guarded = guard(&text, 70, Some(&"h".repeat(500)));
-        assert!(guarded.text.ends_with("of 100 bytes are shown]"));
+        let fitted = fit(&text, 70, Some(&"h".repeat(500)));
+        assert!(fitted.text.ends_with("of 100 bytes are shown]"));
     }
 }

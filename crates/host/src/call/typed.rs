@@ -6,7 +6,7 @@ use super::ToolOutcome;
 use crate::text::{clip, for_line};
 
 /// The most bytes of a result's text that an error repeats.
-const EXCERPT: usize = 200;
+const MAX_EXCERPT_BYTES: usize = 200;
 
 /// A result is not a value of the type that the caller wants.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -73,7 +73,7 @@ impl ToolOutcome {
     /// [`TypedError`], which describes the actual content.
     pub fn typed<T: DeserializeOwned>(&self) -> Result<T, TypedError> {
         let tool = format!("{}/{}", self.server, for_line(&self.tool));
-        let excerpt = || for_line(&clip(&self.text, EXCERPT)).into_owned();
+        let excerpt = || for_line(&clip(&self.text, MAX_EXCERPT_BYTES)).into_owned();
         if self.is_error {
             return Err(TypedError::Failed { tool, text: excerpt() });
         }
@@ -100,5 +100,5 @@ impl ToolOutcome {
 }
 
 fn mismatch(tool: String, what: &'static str, error: &serde_json::Error) -> TypedError {
-    TypedError::Mismatch { tool, what, why: for_line(&clip(&error.to_string(), EXCERPT)).into_owned() }
+    TypedError::Mismatch { tool, what, why: for_line(&clip(&error.to_string(), MAX_EXCERPT_BYTES)).into_owned() }
 }

@@ -144,7 +144,7 @@ fn check(learnable: &Learnable, schema: &RawValue, value: &Value) -> Result<(), 
 pub(crate) struct Listed {
     pub(crate) tools: Vec<ListedTool>,
     /// Tools that cannot be used, each with the reason.
-    pub(crate) quarantined: Vec<(String, String)>,
+    pub(crate) unusable: Vec<(String, String)>,
     /// How long the list is fresh, according to the server; zero if it does not say.
     pub(crate) fresh_for: Duration,
     /// The list in a form to store, if that was requested; see [`Listed::of_kept`].

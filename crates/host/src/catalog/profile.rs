@@ -70,7 +70,7 @@ impl ToolProfile {
         self.selection.has(tool) && (self.new_name(tool).is_some() || self.renamed(&tool.name).is_none())
     }
 
-    /// Returns whether models may see something of this server.
+    /// Returns whether models may see any tool of this server.
     #[must_use]
     pub fn may_have(&self, server: &ServerName) -> bool {
         self.selection.may_have(server)
@@ -154,10 +154,10 @@ mod tests {
     #[test]
     fn a_tool_has_the_name_and_the_description_that_the_profile_gives_it() {
         let (profile, catalog) = (showing("list", "find_files"), two_servers());
-        let usual = "Does it.";
+        let description = "Does it.";
         assert_eq!(
             seen(&profile, &catalog),
-            pairs(&[("find_files", "Finds files."), ("mcp__fs__read", usual), ("mcp__git__list", usual)])
+            pairs(&[("find_files", "Finds files."), ("mcp__fs__read", description), ("mcp__git__list", description)])
         );
         let found = profile.find(&catalog, "find_files").unwrap();
         assert_eq!((found.server.as_str(), &*found.tool().name), ("fs", "list"));

@@ -128,7 +128,7 @@ fn anthropic(root: &mut Map<String, Value>, report: &mut Report) {
     for name in refused {
         properties.shift_remove(&name);
         report.within("properties", |report| {
-            report.within(&name, |report| report.note("removed: this provider takes no such property name"));
+            report.within(&name, |report| report.note("removed: this provider does not accept this property name"));
         });
     }
     keep_defined_required(root, report);
@@ -185,7 +185,7 @@ fn soften_exclusive_bounds(schema: &mut Map<String, Value>, report: &mut Report)
 /// Replaces `prefixItems`, one schema for each position, by `items` that allow any of them, and a hint.
 fn unroll_tuple(schema: &mut Map<String, Value>, report: &mut Report) {
     let Some(Value::Array(mut places)) = schema.shift_remove("prefixItems") else { return };
-    add_hint(schema, &format!("The first {} items have each their own meaning, in order.", places.len()));
+    add_hint(schema, &format!("The first {} items each have their own meaning, in order.", places.len()));
     places.extend(schema.shift_remove("items").filter(|rest| rest.is_object()));
     schema.insert("items".into(), merge::any_of(places));
     report.within("prefixItems", |report| report.note("replaced by `items` that allow any of them"));

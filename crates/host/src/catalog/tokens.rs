@@ -14,7 +14,7 @@
 use crate::mcp::Tool;
 
 /// The tokens of `{"name": …, "description": …, "input_schema": …}` without the three values.
-const FRAME: usize = 10;
+const FRAME_TOKENS: usize = 10;
 
 /// Estimates the tokens of a tool's definition, with its input schema as the server wrote it.
 pub(crate) fn of_tool(tool: &Tool) -> usize {
@@ -23,7 +23,7 @@ pub(crate) fn of_tool(tool: &Tool) -> usize {
 
 /// Estimates the tokens of a definition from its three values; the schema is JSON.
 pub(crate) fn of_definition(name: &str, description: &str, schema: &str) -> usize {
-    [name, description, schema].into_iter().map(of_text).fold(FRAME, usize::saturating_add)
+    [name, description, schema].into_iter().map(of_text).fold(FRAME_TOKENS, usize::saturating_add)
 }
 
 /// Estimates the tokens of a text.

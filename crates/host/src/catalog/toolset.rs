@@ -22,7 +22,7 @@ pub(crate) struct ToolSet {
     /// Names that the entry's filter hides.
     pub(crate) hidden: Vec<String>,
     /// Tools that cannot be used, each with the reason.
-    pub(crate) quarantined: Vec<(String, String)>,
+    pub(crate) unusable: Vec<(String, String)>,
     /// Tools that do not match their pins. Those that cannot be used are not among [`Self::tools`].
     pub(crate) mismatched: Box<[MismatchedTool]>,
     /// The generation of the pins that the tools were checked against, tool by tool.
@@ -60,7 +60,7 @@ impl PartialEq for ToolSet {
     fn eq(&self, other: &Self) -> bool {
         self.tools == other.tools
             && self.hidden == other.hidden
-            && self.quarantined == other.quarantined
+            && self.unusable == other.unusable
             && self.mismatched == other.mismatched
     }
 }
@@ -73,7 +73,7 @@ impl ToolSet {
         Self {
             tools: shown.into_iter().map(|listed| Arc::new(listed.shown_as(invisible))).collect(),
             hidden: hidden.into_iter().map(|listed| listed.tool.name).collect(),
-            quarantined: listed.quarantined,
+            unusable: listed.unusable,
             mismatched: Box::default(),
             generation: None,
             indexed: Indexed::default(),
@@ -114,8 +114,8 @@ impl ToolSet {
 
     /// Returns the tools that cannot be used, but could in `before`, or could not for another reason.
     pub(crate) fn unusable_since(&self, before: &Self) -> Vec<&(String, String)> {
-        let known: HashSet<_> = before.quarantined.iter().collect();
-        self.quarantined.iter().filter(|unusable| !known.contains(unusable)).collect()
+        let known: HashSet<_> = before.unusable.iter().collect();
+        self.unusable.iter().filter(|unusable| !known.contains(unusable)).collect()
     }
 
     /// Returns SHA-256 of all data about the tools, in the order of their names, to identify the list. Only the same
@@ -166,7 +166,7 @@ impl ToolSet {
             mismatched: mismatched.into(),
             generation: None,
             hidden: self.hidden.clone(),
-            quarantined: self.quarantined.clone(),
+            unusable: self.unusable.clone(),
             indexed: Indexed::default(),
         }
     }

@@ -30,7 +30,7 @@ const MARKS: &[&str] =
     &["<important>", "<system>", "</system>", "<|im_start|>", "[system]", "[inst]", "<secret>", "system:"];
 
 /// The most words that may be between two words of a phrase.
-const GAP: usize = 3;
+const MAX_GAP_WORDS: usize = 3;
 
 /// Returns the first phrase in `text`, in lower case and without invisible characters.
 pub(super) fn first_in(text: &str) -> Option<String> {
@@ -60,7 +60,7 @@ fn matched(parts: &[&str], words: &[&str], at: usize) -> Option<usize> {
         return Some(at);
     };
     if *part == "*" {
-        return (0..=GAP).find_map(|skipped| matched(rest, words, at + skipped));
+        return (0..=MAX_GAP_WORDS).find_map(|skipped| matched(rest, words, at + skipped));
     }
     let word = words.get(at)?;
     if part.split('|').any(|one| one == *word) { matched(rest, words, at + 1) } else { None }

@@ -22,23 +22,24 @@ use crate::{
     event::Event,
     link::{
         ClientInfo, Connector, Observer, OnMessage, Recorder, Recording, SharedRecording,
-        inbound::{Events, topics::Watched},
+        inbound::{Events, topics::WatchedResources},
         process::supervisor::Supervisor,
     },
     pins::Pins,
     principal::Principal,
     resolve::{Answers, Artifacts, Authorizer, Inheriting, Memory, Resolver},
-    server::Surroundings,
+    server::ServerContext,
     trace::{PassOn, Tracer},
     witness::{Fact, Witness},
 };
 
 /// The most events that a slow receiver may be behind.
-const EVENTS: usize = 1_024;
+const MAX_EVENTS_BEHIND: usize = 1_024;
 
-/// The same for a host that borrows servers. There may be such a host for each member of a team, and its buffer for
-/// events is most of its memory.
+/// The same for a host that borrows servers. A team can have such a host for each member, and the buffer for events
+/// takes most of its memory.
 const EVENTS_OF_BORROWER: usize = 128;
+/// How many messages to the keeper may wait.
 const INBOX: usize = 16;
 
 /// The dependencies of a [`Host`]. All have defaults.
@@ -240,16 +241,17 @@ impl HostBuilder {
     }
 
     /// Also offers the servers of `lender` that are [for](crate::ServerSpec::is_for) `principal`, with the gate, asker
-    /// and witness of this host. They stay those of `lender`: it starts and stops them, and a change in its set is one
-    /// in this host. A server of this host replaces a lent one of the same name. Default: none.
+    /// and witness of this host. They remain the servers of `lender`, which starts and stops them; a change in its set is also a
+    /// change in the set of this host. A server of this host replaces a lent one of the same name. Default: none.
     pub fn lender(mut self, lender: Host, principal: Principal) -> Self {
         self.lender = Some((lender, principal));
         self
     }
 
-    /// Leaves what the servers write on stderr, and on stdout outside of messages, out of the errors of calls: several
-    /// principals share the servers, and it may be about the call of another one. [`Host::status`] and the events have
-    /// it. Default: the errors have the end of it.
+    /// Sets whether the errors of calls leave out the output of servers (stderr, and stdout outside of messages) and the
+    /// file of a server's entry. Where several principals share a server, its output may be about the call of another
+    /// principal. [`Host::status`] and the events contain both in any case. Default: errors contain the end of the
+    /// output.
     pub fn private_output(mut self, is_private: bool) -> Self {
         self.has_private_output = is_private;
         self
@@ -269,30 +271,19 @@ impl HostBuilder {
     #[must_use]
     pub fn build(self) -> Host {
         let (inbox, messages) = mpsc::channel(INBOX);
-        let behind = if self.lender.is_some() { EVENTS_OF_BORROWER } else { EVENTS };
-        let (tell, _) = broadcast::channel(behind);
-        let events: Events = {
-            let (tell, witness) = (tell.clone(), self.witness.clone());
-            Arc::new(move |event| {
-                if let Some((witness, fact)) = witness.as_ref().zip(fact(&event)) {
-                    witness.saw(fact);
-                }
-                let _ = tell.send(event);
-            })
-        };
+        let capacity = if self.lender.is_some() { EVENTS_OF_BORROWER } else { MAX_EVENTS_BEHIND };
+        let (sender, _) = broadcast::channel(capacity);
+        let events = reporting(sender.clone(), self.witness.clone());
         let tasks = TaskTracker::new();
-        let watched = Arc::<Watched>::default();
+        let watched = Arc::<WatchedResources>::default();
         let asker = self.asker.unwrap_or_else(|| Arc::new(NoAsker));
-        let around = Surroundings {
+        let context = ServerContext {
             connector: Connector {
                 resolver: self.resolver.unwrap_or_else(|| Arc::new(Inheriting(self.environment))),
                 authorizer: self.authorizer,
                 asker: asker.clone(),
                 events: events.clone(),
-                client: self.client.unwrap_or_else(|| ClientInfo {
-                    name: "toolrack".into(),
-                    version: env!("CARGO_PKG_VERSION").into(),
-                }),
+                client: self.client.unwrap_or_else(own_client_info),
                 supervisor: self.supervisor,
                 clients: crate::link::Clients::default(),
                 egress: self.egress,
@@ -311,18 +302,18 @@ impl HostBuilder {
         let servers = Arc::<ArcSwap<_>>::default();
         let catalog = Arc::<ArcSwap<_>>::default();
         let naming = Arc::new(ArcSwap::from_pointee(self.naming));
-        let changed = around.changed.clone();
-        let regrouped = watch::Sender::new(());
-        let lender = self.lender.map(|(lender, principal)| Lender::of(&lender, principal, tell.clone()));
-        let keeper =
-            Keeper::new(around, (servers.clone(), regrouped.clone()), catalog.clone(), naming.clone()).lent_by(lender);
+        let changed = context.changed.clone();
+        let servers_changed = watch::Sender::new(());
+        let lender = self.lender.map(|(lender, principal)| Lender::of(&lender, principal, sender.clone()));
+        let keeper = Keeper::new(context, (servers.clone(), servers_changed.clone()), catalog.clone(), naming.clone())
+            .lent_by(lender);
         tasks.spawn(keeper.run(messages));
         Host {
             inbox,
             servers,
-            regrouped,
+            servers_changed,
             catalog,
-            events: tell,
+            events: sender,
             watched,
             naming,
             changed,
@@ -339,12 +330,27 @@ impl HostBuilder {
                 tracer: self.tracer.unwrap_or_else(|| Arc::new(PassOn)),
             }),
             tasks,
-            shut: Arc::default(),
+            is_shut_down: Arc::default(),
         }
     }
 }
 
-/// Returns the fact that a witness gets for `event`. The door reports calls itself, with more detail.
+/// Returns the function that sends events to all listeners, and their facts to the witness.
+fn reporting(sender: broadcast::Sender<Event>, witness: Option<Arc<dyn Witness>>) -> Events {
+    Arc::new(move |event| {
+        if let Some((witness, fact)) = witness.as_ref().zip(fact(&event)) {
+            witness.saw(fact);
+        }
+        let _ = sender.send(event);
+    })
+}
+
+/// The name under which a host presents itself to servers unless its program sets another.
+fn own_client_info() -> ClientInfo {
+    ClientInfo { name: "toolrack".into(), version: env!("CARGO_PKG_VERSION").into() }
+}
+
+/// Returns the fact that a witness gets for `event`. Calls are reported elsewhere, with more detail.
 fn fact(event: &Event) -> Option<Fact> {
     match event {
         Event::McpServerConnected { server, tool_count } => {

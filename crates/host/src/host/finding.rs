@@ -31,7 +31,7 @@ enum RouteError {
 impl Host {
     /// Waits until the tool `selector` (as [`Call::new`] takes it) is in the catalog, or until all servers that could
     /// have it have finished starting. Waits for no other server. The caller bounds the time.
-    pub async fn awaits(&self, selector: &str) {
+    pub async fn wait_for_tool(&self, selector: &str) {
         let named = ToolReference::Written(selector.to_owned());
         if !self.inbox.is_closed() && !self.catalog().has(&named) {
             self.wait_for(&named, |_| Duration::MAX).await;
@@ -69,12 +69,12 @@ impl Host {
 
     /// Finds the tool of a call whose tool, `missing`, is not in the catalog yet.
     async fn awaited(&self, call: &Call, missing: ToolReference) -> Result<Routed, RouteError> {
-        let patience = |server: &Server| call.patience(server);
-        self.wait_for(&missing, patience).await;
+        let idle_timeout = |server: &Server| call.idle_timeout(server);
+        self.wait_for(&missing, idle_timeout).await;
         match self.route(call) {
             // The tool is `call_tool`, and the tool that it names is missing as well.
             Err(RouteError::Missing(other, _)) if other != missing => {
-                self.wait_for(&other, patience).await;
+                self.wait_for(&other, idle_timeout).await;
                 self.route(call)
             }
             routed => routed,
@@ -83,12 +83,12 @@ impl Host {
 
     /// Waits until one of the servers that may have the tool `named` has it, or until all of them have listed their
     /// tools.
-    async fn wait_for(&self, named: &ToolReference, patience: impl Fn(&Server) -> Duration) {
+    async fn wait_for(&self, named: &ToolReference, idle_timeout: impl Fn(&Server) -> Duration) {
         let servers = self.servers.load_full();
         let owners = self.owners(named, &servers).into_iter().map(|(_, server)| server);
-        let starting = owners.filter(|server| server.snapshot().attempts == 0);
+        let starting = owners.filter(|server| !server.is_settled());
         let mut starting: FuturesUnordered<_> =
-            starting.map(|server| timeout(patience(server), server.settled())).collect();
+            starting.map(|server| timeout(idle_timeout(server), server.settled())).collect();
         loop {
             // A server connects a moment before its tools are in the catalog.
             self.publish().await;
@@ -150,7 +150,7 @@ impl Host {
     fn absent(&self, named: &ToolReference, unknown: Unknown) -> CallError {
         let servers = self.servers.load();
         let [(name, server)] = self.owners(named, &servers)[..] else {
-            return self.gone().unwrap_or(CallError::Unknown(unknown));
+            return self.shut_down_error().unwrap_or(CallError::Unknown(unknown));
         };
         let snapshot = server.snapshot();
         let knows_its_tools = match &snapshot.state {

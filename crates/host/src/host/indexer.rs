@@ -10,14 +10,14 @@ use crate::catalog::Catalog;
 
 /// How long the catalog must stay unchanged before this task indexes it. The first search indexes a catalog that keeps
 /// changing, and a program that makes one call and ends needs no index.
-const QUIET: Duration = Duration::from_millis(100);
+const QUIET_TIME: Duration = Duration::from_millis(100);
 
 /// Indexes each catalog that stays current for a moment. Ends when `stop` is cancelled.
 pub(super) async fn run(catalog: Arc<ArcSwap<Catalog>>, changed: Arc<Notify>, stop: CancellationToken) {
     let indexing = async {
         loop {
             changed.notified().await;
-            while timeout(QUIET, changed.notified()).await.is_ok() {}
+            while timeout(QUIET_TIME, changed.notified()).await.is_ok() {}
             let (catalog, stop) = (catalog.load_full(), stop.clone());
             // If this fails, the next search indexes what is missing.
             let _ = spawn_blocking(move || catalog.index(&|| stop.is_cancelled())).await;

@@ -18,7 +18,7 @@ use crate::{
     event::Event,
     plan::{Action, plan},
     principal::Principal,
-    server::{Server, Surroundings},
+    server::{Server, ServerContext},
     spec::{Desired, ServerName, ServerSpec},
 };
 
@@ -53,17 +53,17 @@ pub(super) struct ExtraServer {
 /// The host whose servers are offered as well.
 pub(super) struct Lender {
     source: LentServers,
-    regrouped: watch::Receiver<()>,
+    servers_changed: watch::Receiver<()>,
     events: broadcast::Receiver<Event>,
-    /// Gets the events of the lent servers that concern all who use them.
-    tell: broadcast::Sender<Event>,
+    /// Gets those events of the lent servers that concern every host that uses them.
+    own_events: broadcast::Sender<Event>,
 }
 
 impl Lender {
-    pub(super) fn of(host: &Host, principal: Principal, tell: broadcast::Sender<Event>) -> Self {
-        let (regrouped, events) = (host.regrouped.subscribe(), host.events.subscribe());
+    pub(super) fn of(host: &Host, principal: Principal, own_events: broadcast::Sender<Event>) -> Self {
+        let (servers_changed, events) = (host.servers_changed.subscribe(), host.events.subscribe());
         let source = LentServers { all: host.servers.clone(), seen: Arc::default(), principal };
-        Self { source, regrouped, events, tell }
+        Self { source, servers_changed, events, own_events }
     }
 
     /// Wakes the keeper after each change in the lent servers, until `stop`, or until the lender is gone.
@@ -71,9 +71,9 @@ impl Lender {
         loop {
             tokio::select! {
                 () = stop.cancelled() => return,
-                regrouped = self.regrouped.changed() => {
+                servers_changed = self.servers_changed.changed() => {
                     changed.notify_one();
-                    if regrouped.is_err() {
+                    if servers_changed.is_err() {
                         return;
                     }
                 }
@@ -82,7 +82,7 @@ impl Lender {
                     // Calls and logs of others are not for the users of this host.
                     Ok(event @ (Event::McpServerState { .. }
                         | Event::McpPromptsChanged { .. }
-                        | Event::McpResourcesChanged { .. })) => drop(self.tell.send(event)),
+                        | Event::McpResourcesChanged { .. })) => drop(self.own_events.send(event)),
                     Ok(_) => {}
                     Err(broadcast::error::RecvError::Closed) => return,
                 }
@@ -95,13 +95,13 @@ impl Lender {
 #[derive(Clone)]
 struct LentServers {
     all: Arc<ArcSwap<Servers>>,
-    /// All of them, as they were taken last.
+    /// All servers of the lender, as [`Self::take`] found them last.
     seen: Arc<Servers>,
     principal: Principal,
 }
 
 impl LentServers {
-    /// Whether the lender has other servers than were taken last.
+    /// Whether the lender's servers have changed since [`Self::take`] was called last.
     fn have_changed(&self) -> bool {
         !Arc::ptr_eq(&self.all.load(), &self.seen)
     }
@@ -119,11 +119,11 @@ impl LentServers {
 }
 
 pub(super) struct Keeper {
-    around: Surroundings,
+    context: ServerContext,
     /// The servers of this host, and the lent ones.
     servers: Arc<ArcSwap<Servers>>,
     /// Notified of each change in `servers`.
-    regrouped: watch::Sender<()>,
+    servers_changed: watch::Sender<()>,
     /// The servers of the lender, if there is one.
     lender: Option<LentServers>,
     /// The lent servers among `servers`, as the lender last had them.
@@ -147,17 +147,17 @@ pub(super) struct Keeper {
 
 impl Keeper {
     pub(super) fn new(
-        around: Surroundings,
-        (servers, regrouped): (Arc<ArcSwap<Servers>>, watch::Sender<()>),
+        context: ServerContext,
+        (servers, servers_changed): (Arc<ArcSwap<Servers>>, watch::Sender<()>),
         catalog: Arc<ArcSwap<Catalog>>,
         naming: Arc<ArcSwap<Naming>>,
     ) -> Self {
         let (indexer, stop) = (Arc::<Notify>::default(), CancellationToken::new());
-        around.tasks.spawn(indexer::run(catalog.clone(), indexer.clone(), stop.clone()));
+        context.tasks.spawn(indexer::run(catalog.clone(), indexer.clone(), stop.clone()));
         Self {
-            around,
+            context,
             servers,
-            regrouped,
+            servers_changed,
             lender: None,
             lent: Arc::default(),
             catalog,
@@ -177,7 +177,7 @@ impl Keeper {
             self.lender = Some(lender.source.clone());
             let stop = self.end.disarm();
             self.end = stop.clone().drop_guard();
-            self.around.tasks.spawn(lender.follow(self.around.changed.clone(), stop));
+            self.context.tasks.spawn(lender.follow(self.context.changed.clone(), stop));
             self.borrow();
         }
         self
@@ -185,7 +185,7 @@ impl Keeper {
 
     /// Runs until a shutdown message arrives or the last handle is gone.
     pub(super) async fn run(mut self, mut messages: mpsc::Receiver<Message>) {
-        let changed = self.around.changed.clone();
+        let changed = self.context.changed.clone();
         loop {
             let next_publish_at = self.next_publish_at;
             let message = tokio::select! {
@@ -198,7 +198,7 @@ impl Keeper {
             };
             let (desired, done, last) = match message {
                 Some(Message::StartExtra(name, spec, done)) => {
-                    let server = Arc::new(Server::start(name, *spec, &self.around, None));
+                    let server = Arc::new(Server::start(name, *spec, &self.context, None));
                     let _ = done.send(ExtraServer { server, naming: self.naming.load_full() });
                     continue;
                 }
@@ -260,19 +260,19 @@ impl Keeper {
     }
 
     fn act(&mut self, actions: Vec<Action>) {
-        self.ending.retain(|_, gone| !gone.is_cancelled());
+        self.ending.retain(|_, ended| !ended.is_cancelled());
         let mut servers = self.own();
         for action in actions {
             match action {
                 Action::Stop(name) => {
                     if let Some(server) = servers.remove(&name) {
                         server.stop();
-                        self.ending.insert(name, server.gone());
+                        self.ending.insert(name, server.ended());
                     }
                 }
                 Action::Start(name, spec) => {
                     let before = self.ending.get(&name).cloned();
-                    let server = Server::start(name.clone(), *spec, &self.around, before);
+                    let server = Server::start(name.clone(), *spec, &self.context, before);
                     servers.insert(name, Arc::new(server));
                 }
             }
@@ -305,7 +305,7 @@ impl Keeper {
             servers.entry(name.clone()).or_insert_with(|| server.clone());
         }
         self.servers.store(Arc::new(servers));
-        self.regrouped.send_replace(());
+        self.servers_changed.send_replace(());
     }
 
     /// Applies the changes in the lender's set of servers.
@@ -353,7 +353,7 @@ impl Keeper {
             }
         }
         for (server, tools) in names {
-            (self.around.connector.events)(Event::McpToolsUpdated { server, tools });
+            (self.context.connector.events)(Event::McpToolsUpdated { server, tools });
         }
         self.next_publish_at = Instant::now() + began.elapsed() * PAUSE_FACTOR;
     }

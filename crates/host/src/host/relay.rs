@@ -9,11 +9,11 @@ use crate::{
     ask::SharedAsker,
     call::{
         CallError, admit,
-        counting::{Place, Work},
+        counting::{Admitted, Work},
     },
     link::{
         Link, Request,
-        inbound::topics::{Standing, Watched},
+        inbound::topics::{SubscriptionState, WatchedResources},
     },
     quota::{OverQuota, Quantity},
     spec::ServerName,
@@ -103,7 +103,7 @@ impl Relay {
 }
 
 impl Host {
-    pub(crate) fn watched(&self) -> &Watched {
+    pub(crate) fn watched(&self) -> &WatchedResources {
         &self.watched
     }
 
@@ -112,9 +112,9 @@ impl Host {
         &self,
         server: &str,
         uri: &str,
-        standing: watch::Receiver<Standing>,
+        state: watch::Receiver<SubscriptionState>,
     ) -> Result<(), CallError> {
-        self.on_link(server, uri, |link: Link| link.subscribed(standing.clone())).await
+        self.on_link(server, uri, |link: Link| link.subscribed(state.clone())).await
     }
 
     /// Returns a whole list of a server, all pages, with each item unchanged except for invisible characters in titles
@@ -135,7 +135,7 @@ impl Host {
     pub async fn relay(&self, server: &str, request: Relay) -> Result<Bytes, CallError> {
         let Relay { method, name, params, asker, caller, trace } = request;
         admit(self.server(server)?.as_ref(), server, &caller)?;
-        let place = self.place(server, (method, &name), &caller)?;
+        let admitted = self.begin_read(server, &name, &caller).await?;
         let asker = asker.unwrap_or_else(|| self.call_context.asker.clone());
         let result = self.on_link(server, &name, |link: Link| {
             let request = Request {
@@ -160,29 +160,26 @@ impl Host {
             }
         });
         let result = result.await?;
-        place.used(Quantity::ResultBytes, result.len() as u64);
+        admitted.used(Quantity::ResultBytes, result.len() as u64);
         Ok(result)
     }
 
     /// Begins a request that brings something to its caller, unless a quota is used up.
-    fn place(&self, server: &str, (method, name): (&'static str, &str), caller: &Caller) -> Result<Place, CallError> {
-        if method == COMPLETION {
-            return Ok(Place::UNBOUNDED);
-        }
+    async fn begin_read(&self, server: &str, name: &str, caller: &Caller) -> Result<Admitted, CallError> {
         let server = ServerName::new(server).map_err(|bad| CallError::UnknownServer { server: bad.name })?;
-        self.call_context.begin(caller, Work::Read).map_err(|over| {
+        self.call_context.admit_work(caller, Work::Read).await.map_err(|over| {
             let what = quote(name);
             self.call_context.report_over_quota(caller, Some(&server), &what, &over);
             CallError::OverQuota { server, tool: what, over: Box::new(over) }
         })
     }
 
-    /// Begins work of `caller` that is no call and no request to a server, such as a request to a model. `what` names
+    /// Begins work of `caller` that is neither a call nor a request to a server, such as a request to a model. `what` names
     /// it in the audit log.
     ///
     /// # Errors
     /// [`OverQuota`]
-    pub fn begin(&self, caller: &Caller, work: Work, what: &str) -> Result<Place, OverQuota> {
+    pub fn begin(&self, caller: &Caller, work: Work, what: &str) -> Result<Admitted, OverQuota> {
         self.call_context
             .begin(caller, work)
             .inspect_err(|over| self.call_context.report_over_quota(caller, None, what, over))

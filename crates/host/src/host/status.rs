@@ -74,7 +74,7 @@ impl ServerStatus {
             enabled: server.spec.enabled,
             tools: tools.tools.len(),
             tools_hidden: tools.hidden.len(),
-            warnings: tools.quarantined.iter().map(unusable).chain(tools.mismatched.iter().map(mismatch)).collect(),
+            warnings: tools.unusable.iter().map(unusable).chain(tools.mismatched.iter().map(mismatch)).collect(),
             quarantined: tools.mismatched.iter().map(MismatchedTool::report).collect(),
             instructions: session.and_then(|session| session.instructions.clone()).map(
                 |instructions| match invisible {
@@ -246,7 +246,7 @@ impl Trail {
             return self.step("pins", false, format!("in quarantine: {}", quarantined.cause));
         }
         let listed = set.tools.iter().any(|listed| listed.tool.name == tool);
-        if let Some((_, why)) = set.quarantined.iter().find(|(name, _)| name == tool && !listed) {
+        if let Some((_, why)) = set.unusable.iter().find(|(name, _)| name == tool && !listed) {
             return self.step("list", false, format!("listed, but it cannot be used: {why}"));
         }
         if set.hidden.iter().any(|name| name == tool) {
@@ -277,8 +277,8 @@ fn listed_tools(set: &ToolSet) -> String {
     if !set.hidden.is_empty() {
         words += &format!(", {} more hidden by the entry's `tools`", set.hidden.len());
     }
-    if !set.quarantined.is_empty() {
-        words += &format!(", {} that cannot be used", set.quarantined.len());
+    if !set.unusable.is_empty() {
+        words += &format!(", {} that cannot be used", set.unusable.len());
     }
     let quarantined = set.mismatched.iter().filter(|mismatched| !mismatched.usable).count();
     if quarantined > 0 {

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use super::Host;
 use crate::{
     call::CallError,
-    link::inbound::topics::{Interest, MOST_OF_A_SERVER},
+    link::inbound::topics::{MAX_RESOURCES_PER_SERVER, Subscription},
     spec::ServerName,
 };
 use parking_lot::Mutex;
@@ -20,12 +20,12 @@ use tokio::sync::Notify;
 #[derive(Debug)]
 pub struct Subscriptions {
     /// Notified when a resource has changed, and when a subscription begins that may have missed a change.
-    bell: Arc<Notify>,
+    wake: Arc<Notify>,
     held: Mutex<Held>,
     most: usize,
 }
 
-type Held = BTreeMap<(ServerName, String), Interest>;
+type Held = BTreeMap<(ServerName, String), Subscription>;
 
 /// The reason why a resource was not subscribed to.
 #[derive(Debug, thiserror::Error)]
@@ -46,7 +46,7 @@ impl Subscriptions {
     /// Creates a listener that may subscribe to `most` resources.
     #[must_use]
     pub fn new(most: usize) -> Self {
-        Self { bell: Arc::default(), held: Mutex::default(), most }
+        Self { wake: Arc::default(), held: Mutex::default(), most }
     }
 
     /// Subscribes to a resource of `server` by its URI. Waits until the server has agreed, at most as long as the
@@ -60,11 +60,11 @@ impl Subscriptions {
         if self.holds(&self.held.lock(), &key)? {
             return Ok(());
         }
-        let topics = host.watched().of(&key.0);
-        let interest = Interest::new(topics, uri, &self.bell);
-        let (interest, standing) = interest.ok_or(SubscribeError::TooMany { most: MOST_OF_A_SERVER })?;
-        host.subscribed(server, uri, standing).await?;
-        self.hold(key, interest)
+        let topics = host.watched().of_server(&key.0);
+        let subscription = Subscription::new(topics, uri, &self.wake);
+        let (subscription, state) = subscription.ok_or(SubscribeError::TooMany { most: MAX_RESOURCES_PER_SERVER })?;
+        host.subscribed(server, uri, state).await?;
+        self.hold(key, subscription)
     }
 
     /// Returns whether this listener has the resource already; an error if it has not, but has reached its limit.
@@ -77,12 +77,12 @@ impl Subscriptions {
     }
 
     /// Adds the subscription. An earlier change is reported too.
-    fn hold(&self, key: (ServerName, String), interest: Interest) -> Result<(), SubscribeError> {
+    fn hold(&self, key: (ServerName, String), subscription: Subscription) -> Result<(), SubscribeError> {
         let mut held = self.held.lock();
         // Another task may have subscribed to the same resource meanwhile: keep that subscription.
         if !self.holds(&held, &key)? {
-            held.insert(key, interest);
-            self.bell.notify_one();
+            held.insert(key, subscription);
+            self.wake.notify_one();
         }
         Ok(())
     }
@@ -97,13 +97,17 @@ impl Subscriptions {
     /// resource below that URI. Several changes before a call of this count as one. Cancel safe.
     pub async fn updated(&self) -> (ServerName, String) {
         loop {
-            let rung = self.bell.notified();
-            let changed =
-                self.held.lock().iter().find(|(_, interest)| interest.take_change()).map(|(key, _)| key.clone());
+            let woken = self.wake.notified();
+            let changed = self
+                .held
+                .lock()
+                .iter()
+                .find(|(_, subscription)| subscription.take_change())
+                .map(|(key, _)| key.clone());
             if let Some(changed) = changed {
                 return changed;
             }
-            rung.await;
+            woken.await;
         }
     }
 }
@@ -121,8 +125,8 @@ mod tests {
 
     fn listener(topics: &Arc<Topics>, uri: &str) -> Subscriptions {
         let subscriptions = Subscriptions::new(8);
-        let (interest, _) = Interest::new(topics.clone(), uri, &subscriptions.bell).unwrap();
-        subscriptions.hold(resource(uri), interest).unwrap();
+        let (subscription, _) = Subscription::new(topics.clone(), uri, &subscriptions.wake).unwrap();
+        subscriptions.hold(resource(uri), subscription).unwrap();
         subscriptions
     }
 
@@ -170,12 +174,12 @@ mod tests {
     fn a_change_during_the_handshake_is_reported_after_it() {
         let topics = Arc::<Topics>::default();
         let one = Subscriptions::new(8);
-        let (interest, _) = Interest::new(topics.clone(), "x://a", &one.bell).unwrap();
-        let mut told = Box::pin(one.updated());
+        let (subscription, _) = Subscription::new(topics.clone(), "x://a", &one.wake).unwrap();
+        let mut update = Box::pin(one.updated());
         topics.updated("x://a");
-        assert_eq!((&mut told).now_or_never(), None, "it is not subscribed yet");
-        one.hold(resource("x://a"), interest).unwrap();
-        assert_eq!(told.now_or_never(), Some(resource("x://a")));
+        assert_eq!((&mut update).now_or_never(), None, "it is not subscribed yet");
+        one.hold(resource("x://a"), subscription).unwrap();
+        assert_eq!(update.now_or_never(), Some(resource("x://a")));
     }
 
     #[test]
@@ -183,7 +187,7 @@ mod tests {
         let topics = Arc::<Topics>::default();
         let one = listener(&topics, "x://a");
         topics.updated("x://a");
-        let (again, _) = Interest::new(topics.clone(), "x://a", &one.bell).unwrap();
+        let (again, _) = Subscription::new(topics.clone(), "x://a", &one.wake).unwrap();
         one.hold(resource("x://a"), again).unwrap();
         assert_eq!(one.updated().now_or_never(), Some(resource("x://a")));
         assert_eq!(one.updated().now_or_never(), None);
@@ -194,9 +198,10 @@ mod tests {
     #[test]
     fn only_so_many_resources_of_a_server_are_listened_to() {
         let topics = Arc::<Topics>::default();
-        let all: Vec<_> = (0..MOST_OF_A_SERVER).map(|number| listener(&topics, &format!("x://{number}"))).collect();
-        assert!(Interest::new(topics.clone(), "x://more", &Arc::default()).is_none());
+        let all: Vec<_> =
+            (0..MAX_RESOURCES_PER_SERVER).map(|number| listener(&topics, &format!("x://{number}"))).collect();
+        assert!(Subscription::new(topics.clone(), "x://more", &Arc::default()).is_none());
         drop(all);
-        assert!(Interest::new(topics, "x://more", &Arc::default()).is_some());
+        assert!(Subscription::new(topics, "x://more", &Arc::default()).is_some());
     }
 }

@@ -25,7 +25,7 @@ impl Bounds {
     }
 
     /// Returns the bound for any message but the answer to a list request.
-    pub(crate) fn usual(self) -> Bound {
+    pub(crate) fn message(self) -> Bound {
         Bound { bytes: self.message, setting: Setting::MaxMessageBytes }
     }
 
@@ -36,7 +36,7 @@ impl Bounds {
 
     /// Returns the bound for the answer to a request of this method.
     pub(crate) fn answer_to(self, method: &str) -> Bound {
-        if is_list(method) { self.list() } else { self.usual() }
+        if is_list(method) { self.list() } else { self.message() }
     }
 }
 

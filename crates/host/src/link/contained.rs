@@ -3,15 +3,15 @@
 use crate::link::error::LinkError;
 
 const NO_COMMAND: (&str, &str) =
-    ("its command is not in the image", "check `command`, or leave it out to run what the image says");
+    ("its command is not in the image", "check `command`, or leave it out to run the default command of the image");
 
 /// Replaces `error` by the problem of the engine or the image, if the exit status indicates one (`docker-run(1)` and
 /// `podman-run(1)`, "Exit Status").
-pub(super) fn explained(error: LinkError) -> LinkError {
+pub(super) fn explain(error: LinkError) -> LinkError {
     let LinkError::Exited { exit, stderr, noise } = error else { return error };
     let (why, next) = match &*exit {
-        "exit status 125" => of_engine(&stderr.to_lowercase()),
-        "exit status 126" => ("its command is in the image, and is not a program", "check `command`"),
+        "exit status 125" => engine_problem(&stderr.to_lowercase()),
+        "exit status 126" => ("its command is in the image, but is not executable", "check `command`"),
         "exit status 127" => NO_COMMAND,
         // The init of Podman's containers has no exit status for this.
         "exit status 1" if stderr.contains("failed to exec pid1") => NO_COMMAND,
@@ -21,17 +21,17 @@ pub(super) fn explained(error: LinkError) -> LinkError {
 }
 
 /// Matches the known messages of the engines, which have no codes.
-fn of_engine(said: &str) -> (&'static str, &'static str) {
+fn engine_problem(stderr: &str) -> (&'static str, &'static str) {
     const KNOWN: &[(&[&str], &str, &str)] = &[
         (
             &["permission denied while trying to connect"],
             "this user may not use the engine",
-            "use an engine without root (`podman`, rootless Docker), or have yourself permitted",
+            "use an engine that needs no root (`podman`, rootless Docker), or ask the administrator for access to this one",
         ),
         (
             &["cannot connect to", "daemon running", "unable to connect to podman", "connection refused"],
-            "the engine is installed and does not run",
-            "start it (`systemctl start docker`, `podman machine start`), then look with `toolrack doctor`",
+            "the engine is installed, but does not run",
+            "start it (`systemctl start docker`, `podman machine start`), then check with `toolrack doctor`",
         ),
         (
             &[
@@ -45,8 +45,8 @@ fn of_engine(said: &str) -> (&'static str, &'static str) {
                 "repository does not exist",
                 "invalid reference format",
             ],
-            "its image is not here and cannot be fetched",
-            "check its name, or fetch it by hand (`docker pull`, `podman pull`)",
+            "its image is not on this machine and cannot be pulled",
+            "check its name, or pull it by hand (`docker pull`, `podman pull`)",
         ),
         (
             &["bind source path does not exist", "error stat'ing", "statfs", "mounts denied"],
@@ -55,11 +55,11 @@ fn of_engine(said: &str) -> (&'static str, &'static str) {
         ),
         (
             &["network not found", "unable to find network", "network with name"],
-            "its network is not there",
+            "its network does not exist",
             "check `container.network`",
         ),
     ];
-    let known = KNOWN.iter().find(|(words, ..)| words.iter().any(|word| said.contains(word)));
+    let known = KNOWN.iter().find(|(words, ..)| words.iter().any(|word| stderr.contains(word)));
     known.map_or(("the engine refused it", "check `container`"), |(_, why, next)| (why, next))
 }
 
@@ -69,7 +69,7 @@ mod tests {
 
     fn why(exit: &str, stderr: &str) -> String {
         let (exit, stderr) = (exit.to_owned(), stderr.to_owned());
-        explained(LinkError::Exited { exit, stderr, noise: String::new() }).to_string()
+        explain(LinkError::Exited { exit, stderr, noise: String::new() }).to_string()
     }
 
     #[test]
@@ -83,10 +83,10 @@ mod tests {
                 "docker: permission denied while trying to connect to the Docker daemon socket at unix:///…",
                 "may not use",
             ),
-            ("Error: x: image not known", "image is not here"),
+            ("Error: x: image not known", "image is not on this machine"),
             (
                 "Unable to find image 'x:latest' locally | docker: Error response from daemon: pull access denied for x",
-                "image is not here",
+                "image is not on this machine",
             ),
             (
                 "docker: Error response from daemon: invalid mount config for type \"bind\": bind source path does not exist: /x",

@@ -35,11 +35,11 @@ pub(crate) const QUEUE: usize = 64;
 /// How long a write may make no progress before the host closes the connection.
 const WRITE_STALL: Duration = Duration::from_secs(10);
 /// How long to read output after the process has ended.
-const LAST_OUTPUT: Duration = Duration::from_millis(250);
+const LAST_OUTPUT_TIMEOUT: Duration = Duration::from_millis(250);
 /// How long to wait for a process to end after it closed its output, for a better error.
-const LAST_BREATH: Duration = Duration::from_millis(500);
+const EXIT_TIMEOUT: Duration = Duration::from_millis(500);
 /// The most cancelled requests that are remembered, so that their late answers cause no warning.
-const GIVEN_UP: usize = 64;
+const MAX_CANCELLED: usize = 64;
 
 /// The sending half, shared by all users of the connection.
 pub(crate) struct Duplex {
@@ -86,7 +86,7 @@ impl Pending {
         requests.listening.remove(&id);
         requests.listing.remove(&id);
         if requests.waiting.remove(&id).is_some() {
-            if requests.given_up.len() == GIVEN_UP {
+            if requests.given_up.len() == MAX_CANCELLED {
                 requests.given_up.pop_front();
             }
             requests.given_up.push_back(id);
@@ -117,7 +117,7 @@ impl Pending {
 
     /// Returns the bound of the next message: the bound of lists only while a request for a list waits.
     pub(crate) fn bound(&self, bounds: Bounds) -> Bound {
-        if self.0.lock().listing.is_empty() { bounds.usual() } else { bounds.list() }
+        if self.0.lock().listing.is_empty() { bounds.message() } else { bounds.list() }
     }
 
     /// Returns whether any request other than a subscription waits.
@@ -176,7 +176,7 @@ impl Duplex {
             stop.run_until_cancelled(writer).await;
         });
         let reader = Reader {
-            lines: Lines::new(streams.read, streams.bounds.usual().bytes).or_larger({
+            lines: Lines::new(streams.read, streams.bounds.message().bytes).or_larger({
                 let (bounds, pending) = (streams.bounds, duplex.pending.clone());
                 Box::new(move || Some(pending.bound(bounds).bytes))
             }),
@@ -264,7 +264,7 @@ async fn not_heard(end: WriteEnd, process: Option<Process>, closed: &Closed) {
         // Usually the other side has ended, which the reader also notices and explains better. But the reader does not
         // notice if the other side has closed only its input.
         WriteEnd::Refused => {
-            if timeout(LAST_BREATH, closed.wait()).await.is_err() {
+            if timeout(EXIT_TIMEOUT, closed.wait()).await.is_err() {
                 let why = LinkError::Closed {
                     why: "it closed its input".into(),
                     stderr: last_stderr(process.as_ref()).await,
@@ -350,7 +350,7 @@ impl<R: AsyncRead + Unpin> Reader<R> {
                 exit = &mut exited => {
                     // Read what the process wrote before it ended, but not forever: a grandchild may hold the pipe
                     // open.
-                    let _ = timeout(LAST_OUTPUT, self.rest()).await;
+                    let _ = timeout(LAST_OUTPUT_TIMEOUT, self.rest()).await;
                     return self.dispatcher.exited(&exit).await;
                 }
             }
@@ -389,7 +389,7 @@ impl Dispatcher {
     /// Returns the error for a message that is too large and probably answers the request `id`.
     fn over(&self, seen: u64, id: Option<i64>) -> LinkError {
         let is_list = id.is_some_and(|id| self.pending.is_for_a_list(id));
-        let bound = if is_list { self.bounds.list() } else { self.bounds.usual() };
+        let bound = if is_list { self.bounds.list() } else { self.bounds.message() };
         bound.passed("STDIO_LINE_TOO_LARGE", "a line of the server", seen)
     }
 
@@ -403,7 +403,7 @@ impl Dispatcher {
     /// Dispatches one line, or one event, of the server.
     pub(crate) fn message(&self, bytes: &Bytes) {
         self.inbound.received(bytes);
-        if bytes.len() > self.bounds.usual().bytes {
+        if bytes.len() > self.bounds.message().bytes {
             return self.large(bytes);
         }
         self.sort(bytes);
@@ -470,7 +470,7 @@ impl Dispatcher {
 
     async fn ended(&self, why: &str) -> LinkError {
         if let Some(process) = &self.process
-            && let Ok(exit) = timeout(LAST_BREATH, process.exited()).await
+            && let Ok(exit) = timeout(EXIT_TIMEOUT, process.exited()).await
         {
             return self.exited(&exit).await;
         }

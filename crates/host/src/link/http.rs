@@ -188,7 +188,7 @@ impl HttpWire {
         closed: &Arc<Closed>,
     ) -> Result<Self, LinkError> {
         let url = endpoint_url(plan).await?;
-        inbound.may_show(plan.egress.named_by(&url));
+        inbound.set_page_guard(plan.egress.named_by(&url));
         Ok(Self(Arc::new(Endpoint {
             client: plan.clients.get(plan.spec, plan.egress.configured())?,
             url,

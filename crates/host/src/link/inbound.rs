@@ -44,7 +44,7 @@ use self::{
     observe::Observer,
     rate::Rate,
     tasks::ClientTasks,
-    topics::{Topics, Watched},
+    topics::{Topics, WatchedResources},
 };
 use crate::{
     ask::SharedAsker,
@@ -65,10 +65,10 @@ use crate::{
 pub type OnProgress = Arc<dyn Fn(Progress) + Send + Sync>;
 
 /// Log messages and warnings of one server per second; more are counted and dropped.
-pub(crate) const TALK_PER_SECOND: u16 = 100;
+pub(crate) const MAX_MESSAGES_PER_SECOND: u16 = 100;
 
 /// The time between two events about changes of one list.
-const BETWEEN_CHANGES: Duration = Duration::from_millis(250);
+const CHANGE_INTERVAL: Duration = Duration::from_millis(250);
 
 /// Sends answers to a server's requests. Never waits, and drops an answer if the queue is full.
 pub(crate) trait Outlet: Send + Sync {
@@ -193,7 +193,7 @@ pub(crate) struct Inbound {
     /// The pages that the server may ask the user to open.
     pages: OnceLock<Guard>,
     /// The listeners of resources.
-    watched: OnceLock<Arc<Watched>>,
+    watched: OnceLock<Arc<WatchedResources>>,
     /// Whether a task maintains the subscriptions of this connection.
     pub(crate) subscribing: AtomicBool,
 }
@@ -206,32 +206,32 @@ impl fmt::Debug for Inbound {
 
 impl Inbound {
     /// Lets the server ask the user to open the pages that `pages` allows, unless that was set before.
-    pub(crate) fn may_show(&self, pages: Guard) {
+    pub(crate) fn set_page_guard(&self, pages: Guard) {
         let _ = self.pages.set(pages);
     }
 
     /// Reports later changes of resources to `watched`.
-    pub(crate) fn report_to(&self, watched: Arc<Watched>) {
+    pub(crate) fn report_to(&self, watched: Arc<WatchedResources>) {
         let _ = self.watched.set(watched);
     }
 
     /// Returns the resources of this server that callers listen to.
     pub(crate) fn topics(&self) -> Option<Arc<Topics>> {
-        self.watched.get()?.now(&self.server)
+        self.watched.get()?.with_listeners(&self.server)
     }
 
     /// Receives the resources that the server agrees to when it acknowledges the subscription `id`.
     pub(crate) fn acknowledgement(&self, id: i64) -> oneshot::Receiver<Vec<String>> {
-        let (tell, told) = oneshot::channel();
+        let (agreed, agreement) = oneshot::channel();
         let waiting = &mut self.open.lock().acknowledgements;
         waiting.retain(|_, waiting| !waiting.is_closed());
-        waiting.insert(id, tell);
-        told
+        waiting.insert(id, agreed);
+        agreement
     }
 
     /// Returns the server's data for answers to its questions.
     pub(crate) fn questioner(&self) -> input::Questioner<'_> {
-        input::Questioner { server: &self.server, pages: self.pages.get(), told: self.asker.abilities() }
+        input::Questioner { server: &self.server, pages: self.pages.get(), abilities: self.asker.abilities() }
     }
 
     pub(crate) fn new(
@@ -253,7 +253,7 @@ impl Inbound {
             stop,
             open: Mutex::default(),
             answering: Arc::new(Semaphore::new(server_requests)),
-            talk: Rate::new(TALK_PER_SECOND),
+            talk: Rate::new(MAX_MESSAGES_PER_SECOND),
             watched: OnceLock::new(),
             subscribing: AtomicBool::new(false),
             noise: Noise::default(),
@@ -302,7 +302,7 @@ impl Inbound {
         }
     }
 
-    /// Counts bytes that are no message, and reports a warning for the first ones.
+    /// Counts bytes that are not a message, and reports a warning for the first ones.
     pub(crate) fn noise(&self, what: &str, sample: &[u8]) {
         if let Some(warning) = self.noise.note(what, sample) {
             self.warn(warning);
@@ -448,7 +448,7 @@ impl Inbound {
         self.tracker.spawn(async move {
             let telling = async {
                 loop {
-                    sleep(BETWEEN_CHANGES).await;
+                    sleep(CHANGE_INTERVAL).await;
                     if !inbound.is_report_delayed(list) {
                         return;
                     }
@@ -482,7 +482,7 @@ impl Inbound {
         if dropped > 0 {
             (self.events)(Event::McpServerWarning {
                 server: self.server.clone(),
-                warning: format!("{dropped} messages were dropped: more than {TALK_PER_SECOND} a second"),
+                warning: format!("{dropped} messages were dropped: more than {MAX_MESSAGES_PER_SECOND} a second"),
             });
         }
         true

@@ -20,7 +20,7 @@ use crate::{
 };
 
 /// How long to wait for the stderr of an ended process; a process that it started may hold it open.
-const STILL_COMING: Duration = Duration::from_millis(200);
+const STDERR_TIMEOUT: Duration = Duration::from_millis(200);
 /// The number of lines of stderr in an error.
 const LAST_LINES: usize = 4;
 
@@ -55,7 +55,7 @@ impl Process {
     /// Returns the end of its stderr after the process has ended, as one safe line. Waits a moment for the content of
     /// the pipe.
     pub(crate) async fn last_stderr(&self) -> String {
-        let _ = timeout(STILL_COMING, self.stderr.drained()).await;
+        let _ = timeout(STDERR_TIMEOUT, self.stderr.drained()).await;
         self.stderr_so_far()
     }
 }

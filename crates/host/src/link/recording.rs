@@ -17,7 +17,7 @@ use serde_json::value::RawValue;
 pub(crate) use player::Player;
 pub use recorder::{Recorder, RecordingTooLarge};
 
-use self::tape::{Found, Tape};
+use self::tape::{Found, Missing, Tape};
 use crate::{
     link::{
         error::LinkError,
@@ -50,7 +50,7 @@ impl fmt::Debug for Recording {
     }
 }
 
-/// The reason why bytes are no recording.
+/// The reason why bytes are not a recording.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}: {why}")]
 pub struct BadRecording {
@@ -97,7 +97,7 @@ impl Recording {
     /// Reads a recording; `name`, such as the path of its file, identifies it in errors.
     ///
     /// # Errors
-    /// When a line has another form, or the first line is no header of a known version.
+    /// When a line has another form, or the first line is not the header of a known version.
     pub fn read(name: &str, bytes: &[u8]) -> Result<Self, BadRecording> {
         let mut lines = bytes.split(|byte| *byte == b'\n').enumerate().filter(|(_, line)| !line.is_empty());
         let bad = |at: usize, why: &str| BadRecording { line: at + 1, why: quote(why) };
@@ -154,7 +154,7 @@ impl Recording {
             LinkError::NotRecorded(Box::new(NotRecorded { server, request, almost, file }))
         };
         let tape = self.tapes.get(server).ok_or_else(|| missing(false))?;
-        tape.find(body).map_err(|almost| missing(almost && request.name.is_some()))
+        tape.find(body).map_err(|why| missing(why == Missing::Similar && request.name.is_some()))
     }
 }
 

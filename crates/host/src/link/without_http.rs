@@ -27,7 +27,7 @@ fn left_out() -> LinkError {
     )
 }
 
-/// The clients of a host, of which there are none.
+/// Stands in for the HTTP clients of a host.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Clients {}
 

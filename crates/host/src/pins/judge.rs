@@ -1,4 +1,4 @@
-//! Compares a list of tools with the pins. Pure.
+//! Compares a list of tools with the pins, without side effects.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
@@ -8,11 +8,11 @@ use crate::{
     mcp::Tool,
 };
 
-/// The share of words from which two definitions count as nearly the same.
-const NEARLY: f64 = 0.85;
+/// Two definitions that share this part of their words, or more, are similar.
+const SIMILAR: f64 = 0.85;
 
 /// The most pairs of a removed and a new tool that are compared word by word.
-const MOST_PAIRS: usize = 10_000;
+const MAX_PAIRS: usize = 10_000;
 
 /// The result of a comparison.
 #[derive(Debug, Default)]
@@ -33,9 +33,9 @@ pub(crate) fn judge(listed: &[(&Tool, DefinitionHash)], hidden: &[String], pins:
             None => unseen.push((*tool, *hash)),
         }
     }
-    let mut gone = MissingPins::new(listed, hidden, pins, unseen.len());
+    let mut missing = MissingPins::new(listed, hidden, pins, unseen.len());
     for (tool, hash) in unseen {
-        match gone.like(tool) {
+        match missing.take_similar(tool) {
             Some(was) => judged.mismatches.push(mismatch(tool, hash, Cause::Renamed { was })),
             None if pins.len() + judged.new.len() >= MAX_PINS => {
                 judged.mismatches.push(mismatch(tool, hash, Cause::TooMany));
@@ -56,9 +56,9 @@ struct MissingPins<'a> {
     /// Their names and words; `None` for those that were matched with a new tool.
     tools: Vec<Option<(&'a str, BTreeSet<String>)>>,
     /// Their positions by definition, because there may be thousands of them, and as many new ones.
-    said: HashMap<String, VecDeque<usize>>,
+    by_definition: HashMap<String, VecDeque<usize>>,
     /// Whether there are few enough to compare them word by word.
-    closely: bool,
+    compares_words: bool,
 }
 
 impl<'a> MissingPins<'a> {
@@ -69,37 +69,41 @@ impl<'a> MissingPins<'a> {
         unseen: usize,
     ) -> Self {
         if unseen == 0 {
-            return Self { tools: Vec::new(), said: HashMap::new(), closely: false };
+            return Self { tools: Vec::new(), by_definition: HashMap::new(), compares_words: false };
         }
         let here: BTreeSet<&str> =
             listed.iter().map(|(tool, _)| tool.name.as_str()).chain(hidden.iter().map(String::as_str)).collect();
         let gone = pins.iter().filter(|(name, pin)| pin.renamed_to.is_none() && !here.contains(name.as_str()));
-        let (mut tools, mut said) = (Vec::new(), HashMap::<_, VecDeque<_>>::new());
+        let (mut tools, mut by_definition) = (Vec::new(), HashMap::<_, VecDeque<_>>::new());
         for (name, pin) in gone {
             let NamelessDefinition { body, words } = NamelessDefinition::of(&pin.definition.text);
-            said.entry(body).or_default().push_back(tools.len());
+            by_definition.entry(body).or_default().push_back(tools.len());
             tools.push(Some((name.as_str(), words)));
         }
-        let closely = tools.len().saturating_mul(unseen) <= MOST_PAIRS;
-        Self { tools, said, closely }
+        let compares_words = tools.len().saturating_mul(unseen) <= MAX_PAIRS;
+        Self { tools, by_definition, compares_words }
     }
 
-    /// Takes the tool with the same definition as `tool`.
-    fn like(&mut self, tool: &Tool) -> Option<String> {
+    /// Takes the tool with the same definition as `tool`, or else one with a similar definition. Returns its name.
+    fn take_similar(&mut self, tool: &Tool) -> Option<String> {
         if self.tools.is_empty() {
             return None;
         }
-        let says = NamelessDefinition::of(&canonical(tool));
-        let found = self.same(&says.body).or_else(|| {
-            let nearly = |(_, words): &(&str, BTreeSet<String>)| likeness(words, &says.words) >= NEARLY;
-            if self.closely { self.tools.iter().position(|gone| gone.as_ref().is_some_and(nearly)) } else { None }
+        let sought = NamelessDefinition::of(&canonical(tool));
+        let found = self.same(&sought.body).or_else(|| {
+            let is_similar = |(_, words): &(&str, BTreeSet<String>)| likeness(words, &sought.words) >= SIMILAR;
+            if self.compares_words {
+                self.tools.iter().position(|gone| gone.as_ref().is_some_and(is_similar))
+            } else {
+                None
+            }
         })?;
         self.tools[found].take().map(|(name, _)| name.to_owned())
     }
 
     /// Returns the place of the first tool with exactly this definition.
     fn same(&mut self, body: &str) -> Option<usize> {
-        let places = self.said.get_mut(body)?;
+        let places = self.by_definition.get_mut(body)?;
         while let Some(place) = places.pop_front() {
             if self.tools[place].is_some() {
                 return Some(place);

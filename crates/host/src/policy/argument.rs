@@ -40,7 +40,7 @@ pub enum BadRule {
     #[error(transparent)]
     Who(#[from] BadWho),
     /// The condition does not name an argument.
-    #[error("an argument is a name, or a JSON pointer such as `/options/path`")]
+    #[error("an argument must be a name, or a JSON pointer such as `/options/path`")]
     NoArgument,
 }
 
@@ -53,7 +53,7 @@ pub enum BadRule {
 ///
 /// A number is matched as a plain decimal, without an exponent and without redundant zeros (`100`, `-0.5`). A glob that
 /// is itself a number matches that number: `1.0` matches `1` and `1e0`. Two numbers that differ are never confused,
-/// with one exception: a number that is no integer of 64 bits was rounded when it was read, so a rule that does not
+/// with one exception: a number that is not an integer of 64 bits was rounded when it was read, so a rule that does not
 /// allow also matches it when its own number rounds to the same.
 ///
 /// Lists, objects and texts over 64 KiB are treated with care. A rule that allows matches a list only if every element
@@ -96,7 +96,7 @@ impl ArgumentRule {
         if regex.len() > REGEX_BYTES {
             return Err(bad(format!("it is longer than {REGEX_BYTES} bytes")));
         }
-        // Compile it alone first, because an extra `)` would close the frame.
+        // Compile the expression alone first: an extra `)` in it would close the group that is put around it below.
         let compile = |regex: &str| {
             let mut builder = RegexBuilder::new(regex);
             // A line break in a path must not make a rule miss it.
@@ -119,7 +119,7 @@ impl ArgumentRule {
         Ok(Self { place: place.to_owned(), written: written.to_owned(), kind, number })
     }
 
-    /// Returns whether `arguments` fulfil the condition; `is_careful` if that is uncertain.
+    /// Returns whether `arguments` fulfil the condition. Returns `is_careful` if that is uncertain.
     pub(super) fn fits(&self, arguments: &Map<String, Value>, is_careful: bool) -> bool {
         self.find(arguments).is_some_and(|value| self.matches(value, is_careful))
     }

@@ -119,7 +119,7 @@ pub struct Rule {
     /// Whether it is a copy of another rule whose pattern is read in another spelling.
     is_reading: bool,
     /// All its conditions, as a user would write them.
-    said: String,
+    written: String,
     /// The reason in its verdicts.
     why: String,
 }
@@ -171,7 +171,7 @@ impl Client {
 /// Compares the texts and their places.
 impl PartialEq for Rule {
     fn eq(&self, other: &Self) -> bool {
-        self.effect == other.effect && self.origin == other.origin && self.said == other.said
+        self.effect == other.effect && self.origin == other.origin && self.written == other.written
     }
 }
 
@@ -192,7 +192,7 @@ impl Rule {
             origin: None,
             specificity: Specificity { tool, server, ..Specificity::default() },
             is_reading: false,
-            said: String::new(),
+            written: String::new(),
             why: String::new(),
         };
         rule.weighed()
@@ -366,7 +366,7 @@ impl Rule {
         // If a condition is uncertain, a rule that allows must not match, and any other rule must.
         let is_careful = self.effect != Effect::Allow;
         let fits = |argument: &ArgumentRule| argument.fits(request.arguments, is_careful);
-        (!self.arguments.iter().all(fits)).then_some("the arguments are others")
+        (!self.arguments.iter().all(fits)).then_some("the arguments differ")
     }
 
     pub(super) fn verdict(&self) -> Verdict {
@@ -382,7 +382,7 @@ impl Rule {
     /// equal rules always the same one is named.
     pub(super) fn precedence(&self) -> impl Ord + use<'_> {
         let denies = self.effect == Effect::Deny;
-        (Reverse((denies, self.specificity, self.effect)), &self.origin, &self.said)
+        (Reverse((denies, self.specificity, self.effect)), &self.origin, &self.written)
     }
 
     /// Returns whether it has only this pattern, and no conditions.
@@ -398,7 +398,7 @@ impl Rule {
                 .filter(|none| !**none)
                 .count();
         self.specificity.hints = self.hints.count();
-        self.said = self.conditions().join(", ");
+        self.written = self.conditions().join(", ");
         self.why = format!("the rule {self}");
         self
     }

@@ -53,12 +53,12 @@ impl ModelRule {
             && self.read_only.is_none_or(|wanted| wanted == (call.read_only == Some(true)))
     }
 
-    /// Tool, server, arguments, callers, claims. A name without `*` is more specific than a glob, and a longer one more
-    /// specific than a shorter one.
+    /// The specificity of the tool, the server, the arguments, the callers and the hints. A name without `*` is more
+    /// specific than a glob, and a longer one more specific than a shorter one.
     fn specificity(&self) -> [usize; 5] {
         let weight = |glob: &str| if glob.contains('*') { glob.len() - 1 } else { 1_000 + glob.len() };
-        let reordered = [self.path.is_some(), self.client.is_some(), self.read_only.is_some()].map(usize::from);
-        [weight(self.tool), self.server.map_or(0, weight), reordered[0], reordered[1], reordered[2]]
+        let conditions = [self.path.is_some(), self.client.is_some(), self.read_only.is_some()].map(usize::from);
+        [weight(self.tool), self.server.map_or(0, weight), conditions[0], conditions[1], conditions[2]]
     }
 }
 
@@ -322,7 +322,7 @@ fn a_hundred_rules_are_judged_quickly() {
     for _ in 0..1_000 {
         judged(&policy, &Caller::default(), &Annotations::default());
     }
-    // A hundred times what it usually takes, so that a busy machine does not fail the test.
+    // A hundred times the usual duration, so that the test passes on a busy machine.
     assert!(began.elapsed().as_millis() < 1_000, "{:?} for a thousand", began.elapsed());
 }
 
@@ -339,7 +339,7 @@ fn numbers_are_compared_as_numbers() {
     }
     assert_eq!(fits(&one, "\"1\""), (true, true));
     for text in ["1.0", " 1 ", "+1", "01", "1.", "0_1"] {
-        assert_eq!(fits(&one, &json!(text).to_string()), (false, true), "some servers read a number out of {text:?}");
+        assert_eq!(fits(&one, &json!(text).to_string()), (false, true), "some servers read {text:?} as a number");
     }
     for other in ["2", "-1", "1.5", "true", "\"one\"", "null"] {
         assert_eq!(fits(&one, other), (false, false), "{other}");
@@ -384,7 +384,7 @@ fn judged_pair(policy: &Policy, server: &str, tool: &str) -> Effect {
 }
 
 #[test]
-fn a_rule_is_understood_in_every_spelling() {
+fn a_rule_means_the_same_in_every_spelling() {
     for written in ["fake/big", "fake.big", "mcp__fake__big", "mcp_fake__big", "fake_big", "mcp__fake", "mcp__fake__*"]
     {
         let pattern: Pattern = written.parse().unwrap();
@@ -394,7 +394,7 @@ fn a_rule_is_understood_in_every_spelling() {
         let allows = Policy::new(DefaultEffect::Deny).allow(pattern.clone());
         assert_eq!(judged_pair(&allows, "fake", "big"), Effect::Allow, "{written}");
         assert_eq!(judged_pair(&allows, "other", "big"), Effect::Deny, "{written}");
-        assert_eq!(denies.rules().count(), 1, "{written}: it is one rule in every spelling");
+        assert_eq!(denies.rules().count(), 1, "{written}: all spellings are one rule");
         let mut taken_back = denies;
         taken_back.take_back(Effect::Deny, &pattern);
         assert_eq!(judged_pair(&taken_back, "fake", "big"), Effect::Allow, "{written}: all its spellings are removed");

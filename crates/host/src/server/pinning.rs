@@ -14,16 +14,16 @@ use crate::{
 };
 
 /// How often the task checks whether another process has released a tool in quarantine.
-const LOOK_AGAIN: Duration = Duration::from_secs(2);
+const CHECK_INTERVAL: Duration = Duration::from_secs(2);
 
 /// How long a call of a tool in quarantine waits for a fresh check of its pin.
-const LAST_LOOK: Duration = Duration::from_secs(1);
+const CHECK_TIMEOUT: Duration = Duration::from_secs(1);
 
 impl Task {
     /// Checks `tools` against their pins and separates those that do not match.
     pub(super) async fn checked_against_pins(&self, tools: ToolSet) -> ToolSet {
         let mode = self.spec.pins.unwrap_or_default();
-        let (PinMode::Enforce | PinMode::Warn, Some(pins)) = (mode, &self.around.pins) else {
+        let (PinMode::Enforce | PinMode::Warn, Some(pins)) = (mode, &self.context.pins) else {
             return tools;
         };
         if matches!(self.spec.transport, Transport::Native(_)) {
@@ -65,21 +65,23 @@ impl Task {
             let waits = !self.publish.borrow().tools.mismatched.is_empty();
             tokio::select! {
                 done = &mut what => return done,
-                () = self.again.pins.notified() => self.look_again().await,
-                () = async { sleep(LOOK_AGAIN).await; self.until_repinned().await }, if waits => self.look_again().await,
+                () = self.wake.pins.notified() => self.look_again().await,
+                () = async { sleep(CHECK_INTERVAL).await; self.until_repinned().await }, if waits => {
+                    self.look_again().await
+                }
             }
         }
     }
 
     /// Waits until the pins differ from those that the tools were checked against.
     async fn until_repinned(&self) {
-        let Some(pins) = &self.around.pins else {
+        let Some(pins) = &self.context.pins else {
             return;
         };
         let server = PinnedServer::of(&self.name, &self.spec);
         let known = self.publish.borrow().tools.generation;
         while known.is_some() && pins.generation(&server).await == known {
-            sleep(LOOK_AGAIN).await;
+            sleep(CHECK_INTERVAL).await;
         }
     }
 
@@ -118,7 +120,7 @@ impl Task {
 impl Server {
     /// Requests another check of the tools, because the pins may have changed.
     pub(crate) fn pins_changed(&self) {
-        self.again.pins.notify_one();
+        self.wake.pins.notify_one();
     }
 
     /// Returns whether `tool` was in quarantine at the last check of the pins.
@@ -152,7 +154,7 @@ impl Server {
         self.pins_changed();
         let mut published = self.published.clone();
         // A server that is connecting lists its tools anyway.
-        let _ = timeout(LAST_LOOK, published.wait_for(|snapshot| snapshot.rechecks > seen)).await;
+        let _ = timeout(CHECK_TIMEOUT, published.wait_for(|snapshot| snapshot.rechecks > seen)).await;
         held(&self.published.borrow())
     }
 }

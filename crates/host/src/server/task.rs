@@ -15,7 +15,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use tracing::{Instrument, info_span};
 
-use super::{Again, Snapshot, Surroundings};
+use super::{ServerContext, Snapshot, WakeSignals};
 use crate::{
     catalog::{Listed, ToolSet},
     event::Event,
@@ -30,9 +30,9 @@ const STABLE_AFTER: Duration = Duration::from_secs(30);
 /// The pauses between listings of a server whose tools keep changing.
 const SHORTEST_RELIST: Duration = Duration::from_millis(250);
 const LONGEST_RELIST: Duration = Duration::from_secs(30);
-/// How many tools of one list are reported by name.
+/// How many tools of one list are reported by name; the others only as a number.
 const MAX_REPORTED: usize = 20;
-/// A server that causes more listings per minute is reported.
+/// How many listings a minute need no longer pauses.
 const MAX_CALM_LISTINGS: u32 = 5;
 /// How long the first listing waits for the server's standing stream to open.
 const STREAM_OPEN_TIMEOUT: Duration = Duration::from_secs(3);
@@ -49,9 +49,9 @@ const MIN_NUDGE_INTERVAL: Duration = Duration::from_secs(1);
 pub(super) struct Task {
     pub(super) name: ServerName,
     pub(super) spec: Arc<ServerSpec>,
-    pub(super) around: Surroundings,
+    pub(super) context: ServerContext,
     pub(super) publish: watch::Sender<Snapshot>,
-    pub(super) again: Arc<Again>,
+    pub(super) wake: Arc<WakeSignals>,
     pub(super) stop: CancellationToken,
 }
 
@@ -66,7 +66,7 @@ enum Next {
         attempt: bool,
     },
     /// Wait until a caller needs the server.
-    Rest,
+    Idle,
     Stop,
 }
 
@@ -86,23 +86,27 @@ impl Task {
         let mut era = None;
         if self.spec.start == Start::Lazy
             && self.publish_stored_tools().await
-            && stop.run_until_cancelled(self.rest()).await.is_none()
+            && stop.run_until_cancelled(self.stay_idle()).await.is_none()
         {
             return self.publish_end();
         }
         loop {
-            self.publish(|snapshot| snapshot.state = State::Connecting);
+            let round = *self.wake.round.borrow();
+            self.publish(|snapshot| {
+                snapshot.begin_round(round);
+                snapshot.state = State::Connecting;
+            });
             let connecting = Box::pin(self.connect(&mut era));
             let next = match stop.run_until_cancelled(connecting).await {
                 None => Next::Stop,
-                // The attempt may have begun before what the new one is to see, such as another secret: its failure says
-                // nothing about that.
-                Some(Err(_)) if self.again.now.notified().now_or_never().is_some() => Next::Now,
+                // A caller has requested a new attempt, for example because a secret has changed. This one may have
+                // begun before that change, so its failure does not count.
+                Some(Err(_)) if self.restarted().now_or_never().is_some() => Next::Now,
                 Some(Err(error)) => Next::Later { error, attempt: true },
                 Some(Ok(connection)) => {
-                    let born = Instant::now();
+                    let connected_at = Instant::now();
                     let next = self.live(connection).await;
-                    if born.elapsed() >= STABLE_AFTER {
+                    if connected_at.elapsed() >= STABLE_AFTER {
                         failures = 0;
                     }
                     next
@@ -111,8 +115,8 @@ impl Task {
             match next {
                 Next::Stop => break,
                 Next::Now => {}
-                Next::Rest => {
-                    if stop.run_until_cancelled(self.rest()).await.is_none() {
+                Next::Idle => {
+                    if stop.run_until_cancelled(self.stay_idle()).await.is_none() {
                         break;
                     }
                 }
@@ -127,8 +131,17 @@ impl Task {
         self.publish_end();
     }
 
+    /// Waits until a caller requests a new round.
+    async fn restarted(&self) {
+        let current = self.publish.borrow().round.number;
+        // Cannot fail, because the task shares the sender.
+        let _ = self.wake.round.subscribe().wait_for(|requested| *requested != current).await;
+    }
+
     fn publish_end(&self) {
+        let round = *self.wake.round.borrow();
         self.publish(|snapshot| {
+            snapshot.begin_round(round);
             snapshot.state = State::Disconnected;
             snapshot.link = None;
             snapshot.attempts += 1;
@@ -141,7 +154,7 @@ impl Task {
 
     /// Publishes the remembered tools of an earlier run. Returns `false` if there are none.
     async fn publish_stored_tools(&self) -> bool {
-        let Some(memory) = &self.around.memory else {
+        let Some(memory) = &self.context.memory else {
             return false;
         };
         let kept = memory.tools(&self.spec.fingerprint()).await;
@@ -158,14 +171,14 @@ impl Task {
     }
 
     /// Waits until a caller needs the server.
-    async fn rest(&self) {
-        // Clear an earlier nudge, which has been served.
-        let _ = self.again.nudge.notified().now_or_never();
+    async fn stay_idle(&self) {
+        // Clear an earlier nudge, which the last connection has answered.
+        let _ = self.wake.nudge.notified().now_or_never();
         self.publish(|snapshot| snapshot.state = State::Idle { tools: snapshot.tools.tools.len() });
         let wanted = async {
             tokio::select! {
-                () = self.again.nudge.notified() => {}
-                () = self.again.now.notified() => {}
+                () = self.wake.nudge.notified() => {}
+                () = self.restarted() => {}
             }
         };
         self.while_checking_pins(wanted).await;
@@ -175,17 +188,17 @@ impl Task {
         let fingerprint = self.spec.fingerprint();
         if era.is_none()
             && self.spec.protocol == Protocol::Auto
-            && let Some(memory) = &self.around.memory
+            && let Some(memory) = &self.context.memory
         {
             *era = memory.era(&fingerprint).await;
         }
         let first = era.unwrap_or(Era::Modern);
         let span = info_span!("connect", server = %self.name);
-        let connection = self.around.connector.connect(&self.name, &self.spec, first).instrument(span).await?;
+        let connection = self.context.connector.connect(&self.name, &self.spec, first).instrument(span).await?;
         let found = connection.link.session().era;
         if *era != Some(found) {
             *era = Some(found);
-            if let Some(memory) = &self.around.memory {
+            if let Some(memory) = &self.context.memory {
                 memory.remember_era(&fingerprint, found).await;
             }
         }
@@ -197,8 +210,8 @@ impl Task {
         let link = connection.link.clone();
         let ended = self.stop.run_until_cancelled(self.serve(&link)).await;
         // Only a published link was available to callers.
-        let was_of_use = self.publish.borrow().link.is_some();
-        let rests = matches!(ended, Some(Ended::Unused));
+        let was_published = self.publish.borrow().link.is_some();
+        let is_idle = matches!(ended, Some(Ended::Unused));
         self.publish(|snapshot| {
             snapshot.link = None;
             match ended {
@@ -207,7 +220,7 @@ impl Task {
                 None => {}
             }
         });
-        if rests {
+        if is_idle {
             // Serve a caller that has just taken the link.
             let quiet = async {
                 sleep(IDLE_GRACE).await;
@@ -223,14 +236,14 @@ impl Task {
             Some(Ended::Unwanted) => return Next::Now,
             Some(Ended::Unused) | None => {
                 self.emit(Event::McpServerDisconnected { server: self.name.clone(), reason: None });
-                return if rests { Next::Rest } else { Next::Stop };
+                return if is_idle { Next::Idle } else { Next::Stop };
             }
         };
         self.emit(Event::McpServerDisconnected { server: self.name.clone(), reason: Some(error.to_string()) });
         match error {
-            // The server has lost the session, which is no sign of a failure: begin a new one immediately.
-            LinkError::SessionNotFound { .. } if was_of_use => Next::Now,
-            error => Next::Later { error, attempt: !was_of_use },
+            // The server has lost the session, which does not indicate a failure: begin a new one immediately.
+            LinkError::SessionNotFound { .. } if was_published => Next::Now,
+            error => Next::Later { error, attempt: !was_published },
         }
     }
 
@@ -257,7 +270,7 @@ impl Task {
             let woken = async {
                 tokio::select! {
                     why = link.closed() => return Some(Ended::Broken(why)),
-                    () = self.again.now.notified() => return Some(Ended::Unwanted),
+                    () = self.restarted() => return Some(Ended::Unwanted),
                     () = &mut unused => return Some(Ended::Unused),
                     () = async { sleep_until(refresh.unwrap_or_else(Instant::now)).await }, if refresh.is_some() => {}
                     () = link.tools_changed() => {
@@ -287,7 +300,7 @@ impl Task {
         };
         match listed {
             Ok(mut listed) => {
-                if let (Some(memory), Some(kept)) = (&self.around.memory, listed.kept.take()) {
+                if let (Some(memory), Some(kept)) = (&self.context.memory, listed.kept.take()) {
                     memory.remember_tools(&self.spec.fingerprint(), kept).await;
                 }
                 let fresh_for = listed.fresh_for;
@@ -340,10 +353,11 @@ impl Task {
         }
     }
 
-    /// Reports the first few and returns the number of the others, because thousands of events would displace others.
+    /// Emits an event for each of the first few, and returns the number of the others: thousands of events would
+    /// displace those of other servers.
     pub(super) fn report_each<T>(&self, new: &[&T], emit: impl Fn(&T)) -> usize {
-        let (told, rest) = new.split_at(new.len().min(MAX_REPORTED));
-        told.iter().for_each(|new| emit(new));
+        let (reported, rest) = new.split_at(new.len().min(MAX_REPORTED));
+        reported.iter().for_each(|new| emit(new));
         rest.len()
     }
 
@@ -354,11 +368,11 @@ impl Task {
         let text = error.to_string();
         self.emit(Event::McpServerError { server: self.name.clone(), error: text.clone(), call: None });
         let needs_auth = matches!(error, LinkError::NeedsAuth { .. });
-        let asked = match error {
+        let retry_after = match error {
             LinkError::RateLimited { retry_after } => retry_after.unwrap_or_default().min(MAX_RETRY_AFTER),
             _ => Duration::ZERO,
         };
-        let wait = || backoff(*failures, first, longest, self.jitter(*failures)).max(asked);
+        let wait = || backoff(*failures, first, longest, self.jitter(*failures)).max(retry_after);
         let wait = (!needs_auth && *failures <= attempts).then(wait);
         let state = match wait {
             _ if needs_auth => State::NeedsAuth { how: in_words(&error) },
@@ -379,35 +393,35 @@ impl Task {
         let nudged = async {
             sleep(MIN_NUDGE_INTERVAL.min(wait.unwrap_or(MIN_NUDGE_INTERVAL))).await;
             match needs_auth {
-                true => self.around.connector.signed_in(&self.name, &self.spec).await,
-                false => self.again.nudge.notified().await,
+                true => self.context.connector.signed_in(&self.name, &self.spec).await,
+                false => self.wake.nudge.notified().await,
             }
         };
         tokio::select! {
             () = async { sleep(wait.unwrap_or_default()).await }, if wait.is_some() => {}
             () = nudged => {}
-            () = self.again.now.notified() => *failures = 0,
+            () = self.restarted() => *failures = 0,
         }
     }
 
     /// Returns a number between 0 and 1 that differs for every host, server and attempt.
     fn jitter(&self, failures: u32) -> f64 {
         let mut hash = DefaultHasher::new();
-        (self.around.jitter, &self.name, failures).hash(&mut hash);
+        (self.context.jitter, &self.name, failures).hash(&mut hash);
         f64::from(u32::try_from(hash.finish() >> 32).unwrap_or(0)) / f64::from(u32::MAX)
     }
 
     pub(super) fn publish(&self, change: impl FnOnce(&mut Snapshot)) {
-        let mut told = None;
+        let mut last_state = None;
         self.publish.send_modify(|snapshot| {
             let before = snapshot.state.clone();
             change(snapshot);
             if snapshot.state != before {
-                told = Some(snapshot.state.clone());
+                last_state = Some(snapshot.state.clone());
             }
         });
-        self.around.changed.notify_one();
-        if let Some(state) = told {
+        self.context.changed.notify_one();
+        if let Some(state) = last_state {
             self.emit(Event::McpServerState { server: self.name.clone(), state });
         }
     }
@@ -417,7 +431,7 @@ impl Task {
     }
 
     pub(super) fn emit(&self, event: Event) {
-        (self.around.connector.events)(event);
+        (self.context.connector.events)(event);
     }
 }
 
@@ -459,7 +473,7 @@ impl Pace {
         self.lists += 1;
     }
 
-    /// Returns whether the server has just exceeded the number of calm listings.
+    /// Returns whether the server has just reached four times the number of calm listings, which is worth a warning.
     fn changes_too_often(&self) -> bool {
         self.lists == 4 * MAX_CALM_LISTINGS
     }

@@ -6,8 +6,8 @@
 //!     └─► Field ──► the reader of entries, what a user agrees to, the JSON Schema, the reference page
 //! ```
 //!
-//! A field with a row is a flag, a text, a time, a number or one of some words (`words!`). It holds no placeholder and
-//! no secret, and it never decides which program answers.
+//! A field with a row is a flag, a text, a list of texts, a time, a number or one of some words (`words!`). It holds no
+//! placeholder and no secret, and it never decides which program answers.
 
 use std::time::Duration;
 
@@ -56,6 +56,8 @@ pub enum FieldKind {
     Flag,
     /// Any text.
     Text,
+    /// A list of texts.
+    Texts,
     /// A time.
     Time,
     /// A whole number.
@@ -76,6 +78,8 @@ pub enum Given<'a> {
     Flag(bool),
     /// A text, or a word.
     Text(&'a str),
+    /// A list of texts.
+    Texts(&'a [String]),
     /// A time.
     Time(Duration),
     /// A number.
@@ -113,6 +117,21 @@ impl FieldType for String {
     fn read(given: Given<'_>) -> Option<Self> {
         match given {
             Given::Text(text) => Some(text.to_owned()),
+            _ => None,
+        }
+    }
+
+    fn shown(&self) -> Json {
+        json!(self)
+    }
+}
+
+impl FieldType for Vec<String> {
+    const KIND: FieldKind = FieldKind::Texts;
+
+    fn read(given: Given<'_>) -> Option<Self> {
+        match given {
+            Given::Texts(texts) => Some(texts.to_vec()),
             _ => None,
         }
     }
@@ -295,7 +314,7 @@ macro_rules! spec {
             ];
 
             /// Returns the default of every field.
-            fn usual() -> Self {
+            fn with_defaults() -> Self {
                 Self { $($own: $own_default,)* $($field: $default,)* }
             }
         }
@@ -382,15 +401,17 @@ mod tests {
 
     #[test]
     fn each_type_of_a_row_takes_the_values_of_its_kind_alone() {
-        let given =
-            [Given::Flag(true), Given::Text("warn"), Given::Time(Duration::from_millis(1500)), Given::Number(7)];
+        let texts = ["a".to_owned(), "b".to_owned()];
+        let time = Duration::from_millis(1500);
+        let given = [Given::Flag(true), Given::Text("warn"), Given::Texts(&texts), Given::Time(time), Given::Number(7)];
         let read = |read: fn(Given<'_>) -> Option<Json>| given.map(read);
         let (flag, word) = (Some(json!(true)), Some(json!("warn")));
-        assert_eq!(read(read_and_shown::<bool>), [flag, None, None, None]);
-        assert_eq!(read(read_and_shown::<Option<String>>), [None, word.clone(), None, None]);
-        assert_eq!(read(read_and_shown::<PinMode>), [None, word, None, None]);
-        assert_eq!(read(read_and_shown::<Option<Duration>>), [None, None, Some(json!(1.5)), None]);
-        assert_eq!(read(read_and_shown::<u32>), [None, None, None, Some(json!(7))]);
+        assert_eq!(read(read_and_shown::<bool>), [flag, None, None, None, None]);
+        assert_eq!(read(read_and_shown::<Option<String>>), [None, word.clone(), None, None, None]);
+        assert_eq!(read(read_and_shown::<PinMode>), [None, word, None, None, None]);
+        assert_eq!(read(read_and_shown::<Vec<String>>), [None, None, Some(json!(["a", "b"])), None, None]);
+        assert_eq!(read(read_and_shown::<Option<Duration>>), [None, None, None, Some(json!(1.5)), None]);
+        assert_eq!(read(read_and_shown::<u32>), [None, None, None, None, Some(json!(7))]);
         assert_eq!(read_and_shown::<u32>(Given::Number(u64::MAX)), Some(json!(u32::MAX)));
         assert_eq!(read_and_shown::<PinMode>(Given::Text("no word of it")), None);
         assert_eq!(None::<String>.shown(), Json::Null);

@@ -84,56 +84,63 @@ rows! { kinds_of_results_before: Stdio in [legacy] {
 }}
 
 /// One invalid result among many fails one call of many.
-async fn one_bad_answer_among_many(over: Over, era: Era, faults: &[&str]) {
+async fn a_bad_answer_fails_only_its_own_call(over: Over, era: Era, faults: &[&str]) {
     for fault in faults {
         let stage = Stage::new(over, era, &format!("{fault} --fault-after 3 --delay-ms 50")).await;
-        stage.rise().await;
+        stage.start().await;
         let calls = (0..8).map(|_| stage.call("write", json!({})));
         let called = futures::future::join_all(calls).await;
         let failed: Vec<_> = called.iter().filter(|called| called.result.is_err()).collect();
         assert_eq!(failed.len(), 1, "{fault}: {called:#?}");
         // Some faults strike before the tool runs.
         assert!((7..=8).contains(&stage.log().runs_of("write")), "{fault}");
-        stage.fall().await;
+        stage.finish().await;
     }
 }
 
 const BAD: [&str; 4] = ["unparsable-answer", "result-42", "neither", "truncated"];
 
 #[tokio::test]
-async fn one_bad_answer_among_many_over_legacy_stdio() {
-    one_bad_answer_among_many(Over::Stdio, Era::Legacy, &BAD).await;
-    one_bad_answer_among_many(Over::Stdio, Era::Legacy, &["huge-line", "error-without-id", "wrong-id"]).await;
+async fn a_bad_answer_fails_only_its_own_call_over_legacy_stdio() {
+    a_bad_answer_fails_only_its_own_call(Over::Stdio, Era::Legacy, &BAD).await;
+    a_bad_answer_fails_only_its_own_call(Over::Stdio, Era::Legacy, &["huge-line", "error-without-id", "wrong-id"])
+        .await;
 }
 
 #[tokio::test]
-async fn one_bad_answer_among_many_over_modern_stdio() {
-    one_bad_answer_among_many(Over::Stdio, Era::Modern, &BAD).await;
-    one_bad_answer_among_many(Over::Stdio, Era::Modern, &["huge-line", "no-answer"]).await;
+async fn a_bad_answer_fails_only_its_own_call_over_modern_stdio() {
+    a_bad_answer_fails_only_its_own_call(Over::Stdio, Era::Modern, &BAD).await;
+    a_bad_answer_fails_only_its_own_call(Over::Stdio, Era::Modern, &["huge-line", "no-answer"]).await;
 }
 
 #[tokio::test]
-async fn one_bad_answer_among_many_over_legacy_http() {
-    one_bad_answer_among_many(Over::Http, Era::Legacy, &BAD).await;
-    one_bad_answer_among_many(Over::Http, Era::Legacy, &["body-huge", "cut-sse", "reset-body", "http-500"]).await;
+async fn a_bad_answer_fails_only_its_own_call_over_legacy_http() {
+    a_bad_answer_fails_only_its_own_call(Over::Http, Era::Legacy, &BAD).await;
+    a_bad_answer_fails_only_its_own_call(Over::Http, Era::Legacy, &["body-huge", "cut-sse", "reset-body", "http-500"])
+        .await;
 }
 
 #[tokio::test]
-async fn one_bad_answer_among_many_over_modern_http() {
-    one_bad_answer_among_many(Over::Http, Era::Modern, &BAD).await;
-    one_bad_answer_among_many(Over::Http, Era::Modern, &["sse-endless", "cut-body", "close-at-once", "http-429"]).await;
+async fn a_bad_answer_fails_only_its_own_call_over_modern_http() {
+    a_bad_answer_fails_only_its_own_call(Over::Http, Era::Modern, &BAD).await;
+    a_bad_answer_fails_only_its_own_call(
+        Over::Http,
+        Era::Modern,
+        &["sse-endless", "cut-body", "close-at-once", "http-429"],
+    )
+    .await;
 }
 
 /// A call that was given up is cancelled, and its late response has no effect.
 async fn a_late_answer_is_ignored(over: Over, era: Era) {
     let stage = Stage::new(over, era, "ignore-cancel").await;
-    stage.rise().await;
+    stage.start().await;
     let called = stage.call("sleep", json!({"ms": 2_000})).await.within(stage.spec.timeouts.call + SLACK);
     assert_eq!(called.failure().0, "TIMED_OUT");
     stage.until("the call is cancelled", |log| log.cancelled().len() == 1).await;
     // The late answer comes while this call waits for its own.
     assert_eq!(stage.call("sleep", json!({"ms": 1_000})).await.text(), "slept 1000 ms");
-    stage.fall().await;
+    stage.finish().await;
 }
 
 #[tokio::test]
@@ -149,8 +156,10 @@ async fn a_late_answer_is_ignored_over_http() {
 /// The host does not wait for the end of an endless line: it ends the connection, and makes a new one.
 #[tokio::test]
 async fn a_line_that_does_not_end_ends_the_connection() {
-    let stage = Stage::new(Over::Stdio, Era::Modern, "huge-line=200000000").await;
-    stage.rise().await;
+    let mut stage = Stage::new(Over::Stdio, Era::Modern, "huge-line=200000000").await;
+    // To read so much takes a busy machine some seconds.
+    stage.spec.timeouts.call = Duration::from_secs(30);
+    stage.start().await;
     let first = stage.processes();
     let (code, words) = stage.call("write", json!({})).await.failure();
     assert_eq!(code, "STDIO_LINE_TOO_LARGE", "{words}");
@@ -161,7 +170,7 @@ async fn a_line_that_does_not_end_ends_the_connection() {
     }
     let prompt = stage.prompt().await;
     assert!(prompt.as_ref().is_ok_and(|text| text.contains("Ada")), "{prompt:?}");
-    stage.fall().await;
+    stage.finish().await;
 }
 
 /// Progress restarts the idle time-out, never the bound on the whole call.
@@ -169,13 +178,13 @@ async fn a_line_that_does_not_end_ends_the_connection() {
 async fn progress_cannot_keep_a_call_for_ever() {
     let mut stage = Stage::new(Over::Stdio, Era::Modern, "").await;
     stage.spec.timeouts.call_total = Duration::from_millis(2_500);
-    stage.rise().await;
+    stage.start().await;
     let called = stage.call("sleep", json!({"ms": 60_000, "progress": true})).await;
     let (code, words) = called.failure();
     assert_eq!(code, "TIMED_OUT");
     assert!(words.contains("max_call_time"), "{words}");
     assert!(called.took > stage.spec.timeouts.call, "{:?}", called.took);
-    stage.fall().await;
+    stage.finish().await;
 }
 
 /// A well-formed result may contain terminal control characters, because models may get them. Errors are for users, and
@@ -183,12 +192,12 @@ async fn progress_cannot_keep_a_call_for_ever() {
 #[tokio::test]
 async fn control_characters_are_escaped_in_errors() {
     let stage = Stage::new(Over::Stdio, Era::Legacy, "escape-text").await;
-    stage.rise().await;
+    stage.start().await;
     let message = "\u{1b}]0;owned\u{7}\r\nnext\u{202e}line\u{e0041}";
     let called = stage.call("protocol_error", json!({"message": message})).await;
     let (code, words) = called.failure();
     assert_eq!(code, "RPC_ERROR");
     assert!(words.contains("owned") && words.contains("next"), "{words}");
     assert!(stage.call("fail", json!({"message": message})).await.outcome().is_error);
-    stage.fall().await;
+    stage.finish().await;
 }

@@ -19,20 +19,20 @@ async fn refused(spec: ServerSpec, code: &str, says: &[&str]) {
 }
 
 async fn refused_by(stage: Stage, code: &str, says: &[&str]) -> CallErrorKind {
-    let status = stage.rise().await;
+    let status = stage.start().await;
     let error = status.state.error().unwrap_or_else(|| panic!("{:?}", status.state)).to_owned();
     let called = stage.call("echo", json!({})).await.within(stage.spec.timeouts.call + SLACK);
     let (got, words) = called.failure();
     assert_eq!(got, code, "{words}");
-    for said in says {
-        assert!(words.contains(said), "`{said}` is not in: {words}");
-        assert!(error.contains(said), "`{said}` is not in the state: {error}");
+    for part in says {
+        assert!(words.contains(part), "`{part}` is not in: {words}");
+        assert!(error.contains(part), "`{part}` is not in the state: {error}");
     }
     let hint = called.result.as_ref().unwrap_err().hint();
     assert!(hint.is_some(), "no next step for: {words}");
     let why = stage.host.why("faulty/echo");
     assert!(!why.present && why.to_string().contains(says[0]), "{why}");
-    stage.fall().await;
+    stage.finish().await;
     called.result.unwrap_err().kind()
 }
 
@@ -60,13 +60,13 @@ fn file(home: &Home, name: &str, content: &str, mode: u32) -> String {
 }
 
 #[tokio::test]
-async fn a_command_that_is_nowhere() {
+async fn a_missing_command_is_reported() {
     refused(stdio(command("no-such-mcp-server")), "SPAWN_FAILED", &["no-such-mcp-server", "PATH"]).await;
     refused(stdio(command("/no/such/mcp-server")), "SPAWN_FAILED", &["/no/such/mcp-server"]).await;
 }
 
 #[tokio::test]
-async fn a_command_that_is_no_program() {
+async fn a_command_that_cannot_be_executed_is_reported() {
     let home = Home::new();
     let text = file(&home, "notes.txt", "buy milk\n", 0o644);
     refused(stdio(command(&text)), "SPAWN_FAILED", &["notes.txt", "executable"]).await;
@@ -80,7 +80,7 @@ async fn a_command_that_is_no_program() {
 }
 
 #[tokio::test]
-async fn a_working_folder_that_is_none() {
+async fn a_missing_working_folder_is_reported() {
     let home = Home::new();
     let fake = fake_server_path().to_str().unwrap();
     let missing = Stdio { cwd: Some(PathBuf::from("/no/such/folder")), ..command(fake) };
@@ -90,7 +90,7 @@ async fn a_working_folder_that_is_none() {
 }
 
 #[tokio::test]
-async fn what_no_process_can_be_given() {
+async fn arguments_that_no_process_can_have_are_reported() {
     let fake = fake_server_path().to_str().unwrap();
     let nul = Stdio { args: vec!["stdio\0".to_owned()], ..command(fake) };
     refused(stdio(nul), "SPAWN_FAILED", &["NUL"]).await;
@@ -135,29 +135,29 @@ impl Resolver for Unset {
 }
 
 #[tokio::test]
-async fn a_placeholder_without_a_value() {
+async fn a_placeholder_without_a_value_is_reported() {
     let args = Stdio { args: vec!["${ROOT_OF_FAULTY}".to_owned()], ..command("server") };
     let header =
         Http { headers: [("Key".to_owned(), "${KEY}".to_owned())].into(), ..endpoint("http://127.0.0.1:9/mcp") };
-    for (spec, said) in [
+    for (spec, message) in [
         (stdio(args), "${ROOT_OF_FAULTY} is not set"),
         (http("http://${HOST_OF_FAULTY}/mcp"), "${HOST_OF_FAULTY} is not set"),
         (ServerSpec::new(Transport::Http(header)), "${KEY} is not set"),
     ] {
         let stage = Stage::of_built(Host::builder().resolver(std::sync::Arc::new(Unset)), spec).await;
-        assert_eq!(refused_by(stage, "UNRESOLVED_VALUE", &[said]).await, CallErrorKind::Config);
+        assert_eq!(refused_by(stage, "UNRESOLVED_VALUE", &[message]).await, CallErrorKind::Config);
     }
 }
 
 #[tokio::test]
-async fn a_url_that_is_none() {
+async fn an_invalid_url_is_reported() {
     for url in ["mcp", "ftp://127.0.0.1/mcp", "http://", "http://[::1/mcp", "file:///etc/passwd", ""] {
         refused(http(url), "BAD_URL", &["url"]).await;
     }
 }
 
 #[tokio::test]
-async fn a_port_that_no_server_listens_on() {
+async fn a_port_without_a_listener_is_reported() {
     let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     for url in [format!("http://{free}/mcp"), format!("https://{free}/mcp")] {
         refused(http(&url), "UNREACHABLE", &[&free.to_string(), "refused"]).await;
@@ -166,9 +166,9 @@ async fn a_port_that_no_server_listens_on() {
     refused(sse, "UNREACHABLE", &[&free.to_string()]).await;
 }
 
-/// As any plain HTTP server answers to the first bytes of TLS.
+/// The listener answers the first bytes of TLS as any plain HTTP server does.
 #[tokio::test]
-async fn tls_against_a_plain_port() {
+async fn tls_to_a_plain_http_port_is_reported() {
     let url = listener(|mut stream| {
         let _there = std::io::Read::read(&mut stream, &mut [0; 1_024]);
         let _closed = stream.write_all(b"HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\nconnection: close\r\n\r\n");
@@ -178,24 +178,24 @@ async fn tls_against_a_plain_port() {
 }
 
 #[tokio::test]
-async fn a_path_that_is_not_the_endpoint() {
+async fn a_path_that_is_not_the_endpoint_is_reported() {
     let server = FakeHttp::start::<&str>(&["--era", "both"]);
     let stage = Stage::of(http(&format!("http://{}/wrong", server.address()))).await;
-    refused_by(stage.beside(server), "HTTP_ERROR", &["404"]).await;
+    refused_by(stage.with_http_server(server), "HTTP_ERROR", &["404"]).await;
 }
 
 #[tokio::test]
-async fn the_wrong_one_of_two_transports() {
+async fn the_wrong_transport_is_reported() {
     let server = FakeHttp::start::<&str>(&["--era", "modern"]);
     let stage = Stage::of(ServerSpec::new(Transport::Sse(endpoint(server.url())))).await;
-    refused_by(stage.beside(server), "HTTP_ERROR", &["405"]).await;
+    refused_by(stage.with_http_server(server), "HTTP_ERROR", &["405"]).await;
     let server = FakeHttp::start_sse::<&str>(&[]);
     let stage = Stage::of(http(server.url())).await;
-    refused_by(stage.beside(server), "HTTP_ERROR", &["405"]).await;
+    refused_by(stage.with_http_server(server), "HTTP_ERROR", &["405"]).await;
 }
 
 #[tokio::test]
-async fn a_header_that_is_none() {
+async fn an_invalid_header_is_reported() {
     for (name, value) in [("Bad Name", "x"), ("", "x"), ("X-Key", "s3cr3t-0f-the-fault-suite\r\nX-More: 1")] {
         let entry =
             Http { headers: [(name.to_owned(), value.to_owned())].into(), ..endpoint("http://127.0.0.1:9/mcp") };
@@ -212,7 +212,7 @@ fn listener(serve: impl Fn(std::net::TcpStream) + Send + 'static) -> String {
 }
 
 #[tokio::test]
-async fn a_port_of_something_else() {
+async fn a_port_of_another_protocol_is_reported() {
     let url = listener(|mut stream| {
         let _closed = stream.write_all(b"220 mail.example ESMTP ready\r\n");
     });
@@ -220,7 +220,7 @@ async fn a_port_of_something_else() {
 }
 
 #[tokio::test]
-async fn a_port_that_swallows_everything() {
+async fn a_port_that_never_answers_is_reported() {
     let url = listener(|mut stream| {
         // Keeps the connection open as long as the client does, without an answer.
         std::thread::spawn(move || std::io::copy(&mut stream, &mut std::io::sink()));

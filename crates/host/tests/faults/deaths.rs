@@ -38,9 +38,9 @@ rows! { over_legacy_sse: Sse in [legacy] {
 }}
 
 /// A server over HTTP that dies takes its calls with it, at once; when it is back, the next call finds it.
-async fn a_server_that_dies_and_returns(era: Era) {
+async fn a_server_that_died_is_found_again(era: Era) {
     let mut stage = Stage::new(Over::Http, era, "").await;
-    stage.rise().await;
+    stage.start().await;
     assert_eq!(stage.call("write", json!({})).await.text(), "written");
     let pid = stage.server.as_ref().unwrap().pid();
     let (called, ()) = tokio::join!(stage.call("sleep", json!({"ms": 10_000})), async {
@@ -57,39 +57,39 @@ async fn a_server_that_dies_and_returns(era: Era) {
     assert_eq!(stage.call("write", json!({})).await.text(), "written");
     // Needs the list of this connection: its arguments go into headers.
     assert_eq!(stage.call("region", json!({"region": "eu west"})).await.text(), "eu west");
-    stage.fall().await;
+    stage.finish().await;
 }
 
 #[tokio::test]
-async fn a_server_that_dies_and_returns_over_legacy_http() {
-    a_server_that_dies_and_returns(Era::Legacy).await;
+async fn a_server_that_died_is_found_again_over_legacy_http() {
+    a_server_that_died_is_found_again(Era::Legacy).await;
 }
 
 #[tokio::test]
-async fn a_server_that_dies_and_returns_over_modern_http() {
-    a_server_that_dies_and_returns(Era::Modern).await;
+async fn a_server_that_died_is_found_again_over_modern_http() {
+    a_server_that_died_is_found_again(Era::Modern).await;
 }
 
 /// A dead stream takes its calls with it, too.
 #[tokio::test]
-async fn a_server_that_dies_and_returns_over_legacy_sse() {
+async fn a_server_that_died_is_found_again_over_legacy_sse() {
     let mut stage = Stage::new(Over::Sse, Era::Legacy, "crash-on-call=exit:3").await;
-    stage.rise().await;
+    stage.start().await;
     let (code, words) = stage.call("write", json!({})).await.within(AT_ONCE).failure();
     assert_eq!(code, "CONNECTION_CLOSED", "{words}");
     stage.restart().await;
     let prompt = stage.prompt().await;
     assert!(prompt.as_ref().is_ok_and(|text| text.contains("Ada")), "{prompt:?}");
-    stage.fall().await;
+    stage.finish().await;
 }
 
 /// A server that dies while it has nothing to do is noticed and started again, also when one of its children holds its
 /// output open.
 #[tokio::test]
-async fn a_server_that_dies_in_peace_is_started_again() {
+async fn a_server_that_exits_normally_is_started_again() {
     for script in ["", "grandchild=setsid"] {
         let stage = Stage::new(Over::Stdio, Era::Legacy, script).await;
-        stage.rise().await;
+        stage.start().await;
         assert_eq!(stage.call("write", json!({})).await.text(), "written");
         let server = stage.log().pids()[0];
         kill(Pid::from_raw(server.cast_signed()), Signal::SIGKILL).unwrap();
@@ -101,17 +101,17 @@ async fn a_server_that_dies_in_peace_is_started_again() {
                 && event["reason"].as_str().is_some_and(|why| why.contains("SIGKILL"))
         };
         assert!(stage.witness.events().iter().any(ended), "{:#?}", stage.witness.events());
-        stage.fall().await;
+        stage.finish().await;
     }
 }
 
 /// Only a server that reads is probed. A server that has stopped reading delays only its own callers, each until its
 /// own deadline, and is then ended as well.
 #[tokio::test]
-async fn a_server_that_stops_reading() {
+async fn a_server_that_stops_reading_delays_only_its_own_calls() {
     for era in [Era::Legacy, Era::Modern] {
         let stage = Stage::new(Over::Stdio, era, "stop-reading-stdin").await;
-        stage.rise().await;
+        stage.start().await;
         assert_eq!(stage.call("write", json!({})).await.text(), "written");
         // More than fits into the pipe, and more calls than fit into the queue.
         let large = "x".repeat(20_000);
@@ -120,34 +120,34 @@ async fn a_server_that_stops_reading() {
             let (code, words) = called.within(stage.spec.timeouts.call + SLACK).failure();
             assert_eq!(code, "TIMED_OUT", "{words}");
         }
-        stage.fall().await;
+        stage.finish().await;
     }
 }
 
 /// A server that closes its input but keeps running does not announce it, and no call can reach it. The next call
 /// notices that immediately, and the server is restarted.
 #[tokio::test]
-async fn a_server_that_closes_its_input() {
+async fn a_server_that_closes_its_input_is_restarted_at_the_next_call() {
     for era in [Era::Legacy, Era::Modern] {
         let stage = Stage::new(Over::Stdio, era, "close-stdin").await;
-        stage.rise().await;
+        stage.start().await;
         assert_eq!(stage.call("write", json!({})).await.text(), "written");
         let (code, words) = stage.call("write", json!({})).await.within(AT_ONCE).failure();
         assert_eq!(code, "CONNECTION_CLOSED", "{words}");
         assert!(words.contains("closed its input"), "{words}");
         let prompt = stage.prompt().await;
         assert!(prompt.as_ref().is_ok_and(|text| text.contains("Ada")), "{prompt:?}");
-        stage.fall().await;
+        stage.finish().await;
     }
 }
 
 /// A server that does not accept input for long is ended and restarted.
 #[tokio::test]
-async fn a_server_that_stops_reading_is_given_up_in_the_end() {
+async fn a_server_that_stops_reading_for_long_is_restarted() {
     let mut stage = Stage::new(Over::Stdio, Era::Legacy, "stop-reading-stdin").await;
     stage.spec.timeouts.call = Duration::from_secs(15);
     stage.spec.timeouts.call_total = Duration::from_secs(15);
-    stage.rise().await;
+    stage.start().await;
     assert_eq!(stage.call("write", json!({})).await.text(), "written");
     let first = stage.processes();
     let (code, words) = stage.call("echo", json!({"text": "x".repeat(200_000)})).await.failure();
@@ -156,5 +156,5 @@ async fn a_server_that_stops_reading_is_given_up_in_the_end() {
     let prompt = stage.prompt().await;
     assert!(prompt.as_ref().is_ok_and(|text| text.contains("Ada")), "{prompt:?}");
     assert!(stage.processes().iter().all(|pid| !first.contains(pid)), "it was started again");
-    stage.fall().await;
+    stage.finish().await;
 }

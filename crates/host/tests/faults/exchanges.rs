@@ -55,55 +55,55 @@ rows! { bodies: Http in [legacy modern] {
 }}
 
 /// A redirect to another origin is not followed, with or without headers: not at the first request and not later.
-async fn a_redirect_elsewhere(era: Era) {
+async fn a_redirect_to_another_origin_is_refused(era: Era) {
     let canary = Canary::new();
     let script = format!("redirect-cross={}", canary.url());
     let stage = Stage::new(Over::Http, era, &script).await;
-    stage.rise().await;
+    stage.start().await;
     let (code, words) = stage.call("write", json!({})).await.within(AT_ONCE).failure();
     assert_eq!(code, "REDIRECT_REFUSED", "{words}");
     assert!(words.contains(canary.url().trim_end_matches("/canary")), "{words}");
     assert!(words.contains("another origin than that of its url"), "{words}");
     assert_eq!(stage.call("write", json!({})).await.text(), "written");
-    canary.is_untouched();
-    stage.fall().await;
+    canary.assert_untouched();
+    stage.finish().await;
 
     let stage = Stage::new(Over::Http, era, &format!("{script} --fault-on * --fault-times 100")).await;
-    assert_ne!(stage.rise().await.state.word(), "connected");
+    assert_ne!(stage.start().await.state.word(), "connected");
     let (code, words) = stage.call("write", json!({})).await.failure();
     assert_eq!(code, "REDIRECT_REFUSED", "{words}");
-    canary.is_untouched();
-    stage.fall().await;
+    canary.assert_untouched();
+    stage.finish().await;
 }
 
 #[tokio::test]
-async fn a_redirect_elsewhere_in_the_legacy_era() {
-    a_redirect_elsewhere(Era::Legacy).await;
+async fn a_redirect_to_another_origin_is_refused_in_the_legacy_era() {
+    a_redirect_to_another_origin_is_refused(Era::Legacy).await;
 }
 
 #[tokio::test]
-async fn a_redirect_elsewhere_in_the_modern_era() {
-    a_redirect_elsewhere(Era::Modern).await;
+async fn a_redirect_to_another_origin_is_refused_in_the_modern_era() {
+    a_redirect_to_another_origin_is_refused(Era::Modern).await;
 }
 
 /// A call that the server refuses temporarily is not repeated automatically, even if the server would accept it soon.
 #[tokio::test]
 async fn too_many_requests_are_never_repeated() {
     let stage = Stage::new(Over::Http, Era::Modern, "http-429=0").await;
-    stage.rise().await;
+    stage.start().await;
     assert_eq!(stage.call("write", json!({})).await.failure().0, "RATE_LIMITED");
     tokio::time::sleep(Duration::from_millis(300)).await;
     assert_eq!(stage.log().count_of("tools/call"), 1);
-    stage.fall().await;
+    stage.finish().await;
 }
 
 /// A status applies to its own request alone. Another request in flight does not count as refused: it may have been
 /// carried out.
 #[tokio::test]
-async fn a_call_beside_one_that_is_told_to_sign_in() {
+async fn a_demand_to_sign_in_refuses_only_its_own_call() {
     for era in [Era::Legacy, Era::Modern] {
         let stage = Stage::new(Over::Http, era, "http-401 --fault-on tools/call --fault-after 1 --answers sse").await;
-        stage.rise().await;
+        stage.start().await;
         let (held, ()) = tokio::join!(stage.call("sleep", json!({"ms": 1_000})), async {
             stage.until("the first call runs", |log| log.runs_of("sleep") == 1).await;
             assert_eq!(stage.call("write", json!({})).await.failure().0, "AUTH_REQUIRED");
@@ -114,17 +114,17 @@ async fn a_call_beside_one_that_is_told_to_sign_in() {
         let hint = held.result.unwrap_err().hint().unwrap();
         assert!(hint.contains("not known whether"), "{hint}");
         stage.becomes("needs_auth").await;
-        stage.fall().await;
+        stage.finish().await;
     }
 }
 
 /// Over HTTP+SSE a refused request fails alone, and only a status that rules out all further requests ends the
 /// connection.
 #[tokio::test]
-async fn a_call_that_is_refused_over_legacy_sse_is_refused_alone() {
+async fn a_refusal_over_legacy_sse_refuses_only_its_own_call() {
     for (fault, code) in [("http-429=7", "RATE_LIMITED"), ("http-500 --fault-on tools/call", "HTTP_ERROR")] {
         let stage = Stage::new(Over::Sse, Era::Legacy, &format!("{fault} --fault-after 1")).await;
-        stage.rise().await;
+        stage.start().await;
         let (held, ()) = tokio::join!(stage.call("sleep", json!({"ms": 500})), async {
             stage.until("the first call runs", |log| log.runs_of("sleep") == 1).await;
             assert_eq!(stage.call("write", json!({})).await.within(AT_ONCE).failure().0, code);
@@ -132,18 +132,18 @@ async fn a_call_that_is_refused_over_legacy_sse_is_refused_alone() {
         assert_eq!(held.text(), "slept 500 ms");
         assert_eq!(stage.call("write", json!({})).await.text(), "written");
         assert_eq!(stage.log().count_of("initialize"), 1, "it is the same connection");
-        stage.fall().await;
+        stage.finish().await;
     }
 }
 
 /// An HTTP+SSE endpoint that no longer knows the session in its address is replaced by a new one.
 #[tokio::test]
-async fn a_session_that_is_lost_over_legacy_sse() {
+async fn a_lost_session_is_replaced_over_legacy_sse() {
     let stage = Stage::new(Over::Sse, Era::Legacy, "http-404 --fault-on tools/call").await;
-    stage.rise().await;
+    stage.start().await;
     let (code, words) = stage.call("write", json!({})).await.within(AT_ONCE).failure();
     assert_eq!(code, "MCP_SESSION_NOT_FOUND", "{words}");
     assert_eq!(stage.call("write", json!({})).await.text(), "written");
     assert_eq!(stage.log().count_of("initialize"), 2, "one new session");
-    stage.fall().await;
+    stage.finish().await;
 }

@@ -50,7 +50,7 @@ rows! { over_legacy_sse: Sse in [legacy] {
 async fn a_flood_of_log_messages_is_cut_and_counted() {
     let mut stage = Stage::new(Over::Stdio, Era::Legacy, "notify-flood=20000").await;
     patient(&mut stage.spec);
-    stage.rise().await;
+    stage.start().await;
     let called = stage.call("write", json!({})).await;
     assert_eq!(called.text(), "written");
     // The number of dropped messages comes with the first message of another second.
@@ -64,7 +64,7 @@ async fn a_flood_of_log_messages_is_cut_and_counted() {
     assert_eq!(stage.witness.missed(), 0);
     let warnings = stage.witness.warnings();
     assert!(warnings.iter().any(|warning| warning.contains("dropped")), "{warnings:?}");
-    stage.fall().await;
+    stage.finish().await;
 }
 
 /// stderr is always drained, and its last lines are there when the server dies.
@@ -73,18 +73,18 @@ async fn a_flood_of_stderr_is_drained() {
     let mut stage =
         Stage::new(Over::Stdio, Era::Modern, "fill-stderr=4000000 crash-on-call=exit:9 --fault-after 1").await;
     patient(&mut stage.spec);
-    stage.rise().await;
+    stage.start().await;
     assert_eq!(stage.call("write", json!({})).await.text(), "written");
     let (code, words) = stage.call("write", json!({})).await.failure();
     assert_eq!(code, "SERVER_EXITED", "{words}");
     assert!(words.contains("noise") && words.contains("status 9"), "{words}");
-    stage.fall().await;
+    stage.finish().await;
 }
 
 /// A server whose tools change all the time is listed again, but less and less often, and can be used meanwhile.
-async fn a_storm_of_changes(over: Over, era: Era) {
+async fn a_storm_of_changes_is_listed_rarely(over: Over, era: Era) {
     let stage = Stage::new(over, era, "list-changed-storm=200").await;
-    stage.rise().await;
+    stage.start().await;
     // A modern server notifies subscribers only, and the first list may come before.
     stage
         .until("it listens", |log| {
@@ -98,27 +98,27 @@ async fn a_storm_of_changes(over: Over, era: Era) {
     }
     let lists = stage.log().count_of("tools/list");
     assert!((2..=7).contains(&lists), "{lists} lists in a good second");
-    stage.fall().await;
+    stage.finish().await;
 }
 
 #[tokio::test]
-async fn a_storm_of_changes_over_legacy_stdio() {
-    a_storm_of_changes(Over::Stdio, Era::Legacy).await;
+async fn a_storm_of_changes_is_listed_rarely_over_legacy_stdio() {
+    a_storm_of_changes_is_listed_rarely(Over::Stdio, Era::Legacy).await;
 }
 
 #[tokio::test]
-async fn a_storm_of_changes_over_modern_stdio() {
-    a_storm_of_changes(Over::Stdio, Era::Modern).await;
+async fn a_storm_of_changes_is_listed_rarely_over_modern_stdio() {
+    a_storm_of_changes_is_listed_rarely(Over::Stdio, Era::Modern).await;
 }
 
 #[tokio::test]
-async fn a_storm_of_changes_over_legacy_http() {
-    a_storm_of_changes(Over::Http, Era::Legacy).await;
+async fn a_storm_of_changes_is_listed_rarely_over_legacy_http() {
+    a_storm_of_changes_is_listed_rarely(Over::Http, Era::Legacy).await;
 }
 
 #[tokio::test]
-async fn a_storm_of_changes_over_modern_http() {
-    a_storm_of_changes(Over::Http, Era::Modern).await;
+async fn a_storm_of_changes_is_listed_rarely_over_modern_http() {
+    a_storm_of_changes_is_listed_rarely(Over::Http, Era::Modern).await;
 }
 
 /// Agrees to everything, slowly, and counts the questions that are open at the same time.
@@ -160,52 +160,52 @@ impl Asker for Busy {
 }
 
 /// Of a flood of questions, eight are asked at a time and the others are refused.
-async fn a_flood_of_questions(over: Over) {
+async fn at_most_eight_questions_are_asked_at_once(over: Over) {
     let busy = Arc::<Busy>::default();
     let mut stage = Stage::with(Host::builder().asker(busy.clone()), over, Era::Legacy, "request-flood=2000").await;
     patient(&mut stage.spec);
-    stage.rise().await;
+    stage.start().await;
     assert_eq!(stage.call("write", json!({})).await.text(), "written");
     let most = busy.most.load(Ordering::Relaxed);
     assert!((1..=8).contains(&most), "{most} at once");
-    stage.fall().await;
+    stage.finish().await;
 }
 
 #[tokio::test]
-async fn a_flood_of_questions_over_stdio() {
-    a_flood_of_questions(Over::Stdio).await;
+async fn at_most_eight_questions_are_asked_at_once_over_stdio() {
+    at_most_eight_questions_are_asked_at_once(Over::Stdio).await;
 }
 
 #[tokio::test]
-async fn a_flood_of_questions_over_http() {
-    a_flood_of_questions(Over::Http).await;
+async fn at_most_eight_questions_are_asked_at_once_over_http() {
+    at_most_eight_questions_are_asked_at_once(Over::Http).await;
 }
 
 /// A modern server may ask for more input, again and again. After ten rounds it has had enough.
-async fn input_without_an_end(over: Over, mode: &str) {
+async fn input_rounds_end_after_ten(over: Over, mode: &str) {
     let busy = Arc::<Busy>::default();
     let mut stage =
         Stage::with(Host::builder().asker(busy.clone()), over, Era::Modern, "endless-input --fault-times 100").await;
     stage.requests_per_call = 11;
-    stage.rise().await;
+    stage.start().await;
     let (code, words) = stage.call("elicit", json!({"mode": mode})).await.failure();
     assert_eq!(code, "PROTOCOL_ERROR", "{words}");
     assert!(words.contains("10"), "{words}");
     assert!(busy.asked.load(Ordering::Relaxed) <= 10);
-    stage.fall().await;
+    stage.finish().await;
 }
 
 #[tokio::test]
-async fn input_without_an_end_over_stdio() {
-    input_without_an_end(Over::Stdio, "form").await;
+async fn input_rounds_end_after_ten_over_stdio() {
+    input_rounds_end_after_ten(Over::Stdio, "form").await;
 }
 
 #[tokio::test]
-async fn input_without_an_end_over_http() {
-    input_without_an_end(Over::Http, "form").await;
+async fn input_rounds_end_after_ten_over_http() {
+    input_rounds_end_after_ten(Over::Http, "form").await;
 }
 
 #[tokio::test]
-async fn rounds_without_a_question() {
-    input_without_an_end(Over::Stdio, "state-only").await;
+async fn input_rounds_without_a_question_end_after_ten() {
+    input_rounds_end_after_ten(Over::Stdio, "state-only").await;
 }

@@ -30,7 +30,7 @@ fn of(seen: &Seen, direction: Direction) -> Vec<Value> {
 async fn everything_is_seen(over: Over, era: Era) {
     let seen = Seen::default();
     let stage = Stage::with(Host::builder().on_message(observer(&seen)), over, era, "").await;
-    stage.rise().await;
+    stage.start().await;
     assert_eq!(stage.call("echo", json!({"text": "hello there"})).await.text(), "hello there");
     let sent = of(&seen, Direction::Sent);
     let asked = sent.iter().find(|message| message["params"]["arguments"]["text"] == "hello there");
@@ -41,7 +41,7 @@ async fn everything_is_seen(over: Over, era: Era) {
     assert_eq!(answers[0]["result"]["content"][0]["text"], "hello there");
     let first = if era == Era::Legacy { "initialize" } else { "server/discover" };
     assert_eq!(sent.iter().filter(|message| message["method"] == first).count(), 1, "{sent:?}");
-    stage.fall().await;
+    stage.finish().await;
 }
 
 #[tokio::test]
@@ -62,14 +62,14 @@ async fn every_message_over_legacy_sse_is_seen() {
 }
 
 #[tokio::test]
-async fn a_line_that_is_no_message_is_seen_too() {
+async fn a_line_that_is_not_a_message_is_seen_too() {
     let seen = Seen::default();
     let stage = Stage::with(Host::builder().on_message(observer(&seen)), Over::Stdio, Era::Legacy, "banner").await;
-    stage.rise().await;
+    stage.start().await;
     let lines = seen.lock().unwrap().clone();
     let is_noise = |line: &(Direction, String)| line.0 == Direction::Received && !line.1.starts_with('{');
     assert!(lines.iter().any(is_noise), "{lines:?}");
-    stage.fall().await;
+    stage.finish().await;
 }
 
 #[tokio::test]
@@ -77,8 +77,8 @@ async fn a_panic_of_an_observer_ends_no_connection() {
     let panics: OnMessage = Arc::new(|_| panic!("on purpose"));
     for over in [Over::Stdio, Over::Http] {
         let stage = Stage::with(Host::builder().on_message(Arc::clone(&panics)), over, Era::Modern, "").await;
-        stage.rise().await;
+        stage.start().await;
         assert_eq!(stage.call("echo", json!({"text": "still here"})).await.text(), "still here");
-        stage.fall().await;
+        stage.finish().await;
     }
 }

@@ -93,13 +93,13 @@ fn nothing_survives(signal: Signal, polite: bool, faults: &str, orders: &[&str],
         }
         assert_eq!(victim.started().len(), started, "{orders:?} {:?}", victim.effects.read());
     }
-    let begin_count = Instant::now();
+    let started = Instant::now();
     victims.iter().for_each(|victim| victim.signal(signal));
-    while begin_count.elapsed() < AFTERLIFE && victims.iter().any(|victim| !victim.started().is_empty()) {
+    while started.elapsed() < AFTERLIFE && victims.iter().any(|victim| !victim.started().is_empty()) {
         std::thread::sleep(Duration::from_millis(20));
     }
     for victim in &mut victims {
-        assert_eq!(victim.started(), [0; 0], "after {:?}", begin_count.elapsed());
+        assert_eq!(victim.started(), [0; 0], "after {:?}", started.elapsed());
         victim.host.wait().unwrap();
     }
 }
@@ -152,12 +152,12 @@ nothing_survives! {
 async fn a_shutdown_ends_the_children_of_a_server() {
     for era in [Era::Legacy, Era::Modern] {
         let stage = Stage::new(Over::Stdio, era, "").await;
-        stage.rise().await;
+        stage.start().await;
         for (setsid, ignore_term) in [(false, false), (true, false), (false, true), (true, true)] {
             let spawned = stage.call("spawn", json!({"setsid": setsid, "ignore_term": ignore_term})).await;
             assert!(stage.processes().contains(&spawned.text().parse().unwrap()));
         }
-        stage.fall().await;
+        stage.finish().await;
     }
 }
 
@@ -175,15 +175,15 @@ fn no_process_survives_a_host_killed_in_the_middle_of_a_call() {
         assert_eq!(log.runs_of("sleep"), 1);
     }
     // Around the moment in which the tool ends, and the fault strikes.
-    let begin_count = Instant::now();
+    let started = Instant::now();
     for (victim, wait) in victims.iter().zip([0, 80, 20, 20, 20]) {
         std::thread::sleep(Duration::from_millis(wait));
         victim.signal(Signal::SIGKILL);
     }
-    while begin_count.elapsed() < AFTERLIFE && victims.iter().any(|victim| !victim.started().is_empty()) {
+    while started.elapsed() < AFTERLIFE && victims.iter().any(|victim| !victim.started().is_empty()) {
         std::thread::sleep(Duration::from_millis(20));
     }
     for victim in &victims {
-        assert_eq!(victim.started(), [0; 0], "after {:?}", begin_count.elapsed());
+        assert_eq!(victim.started(), [0; 0], "after {:?}", started.elapsed());
     }
 }

@@ -69,7 +69,7 @@ impl Canary {
     }
 
     #[track_caller]
-    pub(crate) fn is_untouched(&self) {
+    pub(crate) fn assert_untouched(&self) {
         assert_eq!(self.visits.load(Ordering::Relaxed), 0, "a client followed the address of the server");
     }
 }

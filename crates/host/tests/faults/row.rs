@@ -133,7 +133,7 @@ pub(crate) async fn play(over: Over, era: Era, script: &str, wanted: Wanted) {
     let mut stage = Stage::new(over, era, script).await;
     (wanted.change)(&mut stage.spec);
     stage.requests_per_call = wanted.requests;
-    let status = stage.rise().await;
+    let status = stage.start().await;
     if matches!(wanted.afterwards, Afterwards::Away) {
         assert_ne!(status.state.word(), "connected", "{:?}", status.state);
     } else {
@@ -152,8 +152,8 @@ pub(crate) async fn play(over: Over, era: Era, script: &str, wanted: Wanted) {
             words
         }
     };
-    for said in &wanted.says {
-        assert!(words.contains(said), "`{said}` is not in: {words}");
+    for part in &wanted.says {
+        assert!(words.contains(part), "`{part}` is not in: {words}");
     }
     let mut warnings = stage.witness.warnings();
     warnings.extend(called.result.iter().flat_map(|outcome| outcome.warnings.clone()));
@@ -169,5 +169,5 @@ pub(crate) async fn play(over: Over, era: Era, script: &str, wanted: Wanted) {
         Afterwards::Away => assert!(stage.prompt().await.is_err()),
         Afterwards::Lost => {}
     }
-    stage.fall().await;
+    stage.finish().await;
 }

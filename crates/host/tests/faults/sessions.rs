@@ -20,9 +20,9 @@ rows! { kept: Http in [legacy] {
 
 /// The session is lost after the list and one call. The call that finds out is not repeated, and reports it; the next
 /// one goes through, in a new session.
-async fn a_lost_session(fault: &str) {
+async fn a_lost_session_is_replaced(fault: &str) {
     let stage = Stage::new(Over::Http, Era::Legacy, fault).await;
-    stage.rise().await;
+    stage.start().await;
     assert_eq!(stage.call("write", json!({})).await.text(), "written");
     let (code, words) = stage.call("write", json!({})).await.within(AT_ONCE).failure();
     assert_eq!(code, "MCP_SESSION_NOT_FOUND", "{words}");
@@ -31,17 +31,17 @@ async fn a_lost_session(fault: &str) {
     let log = stage.log();
     assert_eq!(log.runs_of("write"), 2, "{:#?}", log.lines);
     assert_eq!(log.count_of("initialize"), 2, "one new session: {:?}", log.methods());
-    stage.fall().await;
+    stage.finish().await;
 }
 
 #[tokio::test]
-async fn a_lost_session_reported_with_404() {
-    a_lost_session("http-404-after=2").await;
+async fn a_session_lost_with_404_is_replaced() {
+    a_lost_session_is_replaced("http-404-after=2").await;
 }
 
 #[tokio::test]
-async fn a_lost_session_reported_with_400() {
-    a_lost_session("http-400-session=2").await;
+async fn a_session_lost_with_400_is_replaced() {
+    a_lost_session_is_replaced("http-400-session=2").await;
 }
 
 /// A request that only reads is repeated, once.
@@ -49,31 +49,31 @@ async fn a_lost_session_reported_with_400() {
 async fn a_listing_survives_a_lost_session() {
     for fault in ["http-404-after=1", "http-400-session=1"] {
         let stage = Stage::new(Over::Http, Era::Legacy, fault).await;
-        stage.rise().await;
+        stage.start().await;
         let prompts = stage.host.prompts("faulty").await.unwrap();
         assert_eq!(prompts.len(), 2);
         let log = stage.log();
         assert_eq!(log.count_of("prompts/list"), 2, "asked again, once: {:?}", log.methods());
         assert_eq!(log.count_of("initialize"), 2, "{:?}", log.methods());
-        stage.fall().await;
+        stage.finish().await;
     }
 }
 
 /// The first list of tools finds the session lost already: the server is connected all the same.
 #[tokio::test]
-async fn a_session_that_is_lost_before_the_first_list() {
+async fn a_session_lost_before_the_first_list_is_replaced() {
     let stage = Stage::new(Over::Http, Era::Legacy, "http-404-after=0").await;
-    stage.rise().await;
+    stage.start().await;
     stage.becomes("connected").await;
     assert_eq!(stage.call("write", json!({})).await.text(), "written");
-    stage.fall().await;
+    stage.finish().await;
 }
 
 /// A restarted server knows no session. In the legacy era the first call finds out and is not repeated; the modern era
 /// has no sessions, and no call notices.
-async fn a_restarted_server(era: Era) {
+async fn a_restarted_server_is_used_again(era: Era) {
     let mut stage = Stage::new(Over::Http, era, "session-required").await;
-    stage.rise().await;
+    stage.start().await;
     assert_eq!(stage.call("write", json!({})).await.text(), "written");
     stage.restart().await;
     let called = stage.call("write", json!({})).await.within(AT_ONCE);
@@ -85,17 +85,17 @@ async fn a_restarted_server(era: Era) {
         }
     }
     assert_eq!(stage.call("write", json!({})).await.text(), "written");
-    stage.fall().await;
+    stage.finish().await;
 }
 
 #[tokio::test]
-async fn a_restarted_server_of_the_legacy_era() {
-    a_restarted_server(Era::Legacy).await;
+async fn a_restarted_server_is_used_again_in_the_legacy_era() {
+    a_restarted_server_is_used_again(Era::Legacy).await;
 }
 
 #[tokio::test]
-async fn a_restarted_server_of_the_modern_era() {
-    a_restarted_server(Era::Modern).await;
+async fn a_restarted_server_is_used_again_in_the_modern_era() {
+    a_restarted_server_is_used_again(Era::Modern).await;
 }
 
 /// A restarted server is noticed on the standing stream, without a call: the host subscribes again to what has
@@ -103,7 +103,7 @@ async fn a_restarted_server_of_the_modern_era() {
 #[tokio::test]
 async fn a_restarted_server_that_no_caller_calls_is_subscribed_to_again() {
     let mut stage = Stage::new(Over::Http, Era::Legacy, "session-required").await;
-    stage.rise().await;
+    stage.start().await;
     let note = Subscriptions::new(1);
     note.subscribe(&stage.host, FAULTY, "fake://note").await.unwrap();
     stage.restart().await;
@@ -111,24 +111,24 @@ async fn a_restarted_server_that_no_caller_calls_is_subscribed_to_again() {
     stage.until("the resource is asked for again", |log| log.count_of("resources/subscribe") == 2).await;
     let (server, uri) = timeout(Duration::from_secs(10), note.updated()).await.expect("it may have changed");
     assert_eq!((server.as_str(), uri.as_str()), (FAULTY, "fake://note"));
-    stage.fall().await;
+    stage.finish().await;
 }
 
 /// A standing stream that fails at first for a passing reason is requested again; one that the server does not support
 /// is not.
 #[tokio::test]
-async fn a_standing_stream_that_is_not_to_be_had_at_first() {
+async fn a_standing_stream_is_requested_again_after_a_temporary_refusal() {
     let gets = |log: &Effects| log.lines.iter().filter(|line| line["http"] == "GET").count();
     let stage = Stage::new(Over::Http, Era::Legacy, "refuse-stream=503").await;
-    stage.rise().await;
+    stage.start().await;
     assert_eq!(stage.call("write", json!({})).await.text(), "written");
     stage.until("the stream is asked for again", |log| gets(log) >= 2).await;
-    stage.fall().await;
+    stage.finish().await;
     let stage = Stage::new(Over::Http, Era::Legacy, "refuse-stream=405").await;
-    stage.rise().await;
+    stage.start().await;
     assert_eq!(stage.call("sleep", json!({"ms": 1_000})).await.text(), "slept 1000 ms");
     assert_eq!(gets(&stage.log()), 1);
-    stage.fall().await;
+    stage.finish().await;
 }
 
 /// Over HTTP+SSE each message is a request of its own, but the order is kept: no request is sent before the server has
@@ -136,10 +136,10 @@ async fn a_standing_stream_that_is_not_to_be_had_at_first() {
 #[tokio::test]
 async fn messages_over_legacy_sse_come_in_order() {
     let stage = Stage::new(Over::Sse, Era::Legacy, "slow-notices=300").await;
-    let status = stage.rise().await;
+    let status = stage.start().await;
     assert_eq!(status.state.word(), "connected", "{:?}", status.state);
     assert_eq!(stage.call("write", json!({})).await.text(), "written");
-    stage.fall().await;
+    stage.finish().await;
 }
 
 /// The server learns of each cancelled call, even if very many are cancelled at the same time.
@@ -147,7 +147,7 @@ async fn messages_over_legacy_sse_come_in_order() {
 async fn every_call_that_is_given_up_is_cancelled() {
     let mut stage = Stage::new(Over::Http, Era::Legacy, "").await;
     (stage.spec.timeouts.call, stage.spec.timeouts.call_total) = (Duration::from_secs(30), Duration::from_secs(30));
-    stage.rise().await;
+    stage.start().await;
     {
         let calls = join_all((0..40).map(|_| stage.call("sleep", json!({"ms": 60_000}))));
         tokio::select! {
@@ -156,5 +156,5 @@ async fn every_call_that_is_given_up_is_cancelled() {
         }
     }
     stage.until("all of them are cancelled", |log| log.cancelled().len() == 40).await;
-    stage.fall().await;
+    stage.finish().await;
 }

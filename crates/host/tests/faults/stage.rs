@@ -26,12 +26,12 @@ use crate::{
     witness::{SECRET, Witness, assert_no_secret, assert_safe, assert_safe_value},
 };
 
-/// How far a deadline may be missed: this machine is busy.
+/// How long after its deadline an operation may end, because the machine may be busy.
 pub(crate) const SLACK: Duration = Duration::from_millis(900);
-/// An operation without a deadline ends within this.
+/// How long an operation without a deadline may take.
 pub(crate) const AT_ONCE: Duration = Duration::from_secs(1);
-/// How long a healthy neighbour may take.
-const NEIGHBOURLY: Duration = Duration::from_secs(1);
+/// How long a call of the healthy neighbour may take.
+const MAX_NEIGHBOUR_TIME: Duration = Duration::from_secs(1);
 /// How much this process may grow.
 const GROWTH_KIB: u64 = 64 << 10;
 /// How long a shutdown may take: both graces, half a second for processes that are left behind, and a margin.
@@ -51,7 +51,7 @@ pub(crate) enum Over {
 #[derive(Debug)]
 pub(crate) struct Stage {
     pub(crate) host: Host,
-    /// The entry of the faulty server. A change counts until the curtain [rises](Self::rise).
+    /// The entry of the faulty server. Tests may change it before they [start](Self::start) the server.
     pub(crate) spec: ServerSpec,
     pub(crate) witness: Witness,
     /// The faulty server, over HTTP.
@@ -79,7 +79,7 @@ impl Stage {
         Self::with(Host::builder(), over, era, script).await
     }
 
-    /// As [`new`](Self::new), on a host built otherwise.
+    /// As [`new`](Self::new), with another builder of the host.
     pub(crate) async fn with(builder: HostBuilder, over: Over, era: Era, script: &str) -> Self {
         let effects = SideEffects::new();
         let args = arguments(era, script, &effects);
@@ -98,7 +98,7 @@ impl Stage {
         Self::of_built(Host::builder(), spec).await
     }
 
-    /// A stage for any entry, on a host built otherwise.
+    /// A stage for any entry, with another builder of the host.
     pub(crate) async fn of_built(builder: HostBuilder, spec: ServerSpec) -> Self {
         Self::around(builder, Over::Stdio, spec, SideEffects::new()).await
     }
@@ -119,7 +119,7 @@ impl Stage {
             pulse,
             memory: memory::rss_kib(own_pid()).unwrap(),
             host,
-            spec: dressed(spec),
+            spec: with_small_bounds(spec),
             witness,
             server: None,
             over,
@@ -133,13 +133,13 @@ impl Stage {
         }
     }
 
-    /// The same, with a server that the test started.
-    pub(crate) fn beside(self, server: FakeHttp) -> Self {
+    /// This stage, with a server over HTTP that the test started.
+    pub(crate) fn with_http_server(self, server: FakeHttp) -> Self {
         Self { server: Some(server), ..self }
     }
 
-    /// Starts the server and waits until it is connected, or is not.
-    pub(crate) async fn rise(&self) -> ServerStatus {
+    /// Starts the server, and waits until it is connected or has failed.
+    pub(crate) async fn start(&self) -> ServerStatus {
         let world = [(name("neighbour"), self.neighbour.clone()), (name(FAULTY), self.spec.clone())];
         self.host.apply(Desired::from(world)).await;
         let limit = self.spec.timeouts.startup + self.spec.timeouts.list + SLACK;
@@ -180,7 +180,7 @@ impl Stage {
         Called { result, took }
     }
 
-    /// Gets a prompt: works on a server that has trouble with its tools.
+    /// Gets a prompt, which works even if the server has trouble with its tools.
     pub(crate) async fn prompt(&self) -> Result<String, CallError> {
         let arguments = [("name".to_owned(), "Ada".to_owned())].into();
         let limit = self.spec.timeouts.call_total + SLACK;
@@ -227,14 +227,14 @@ impl Stage {
         processes::with_env(MARK, &self.mark)
     }
 
-    /// Shuts the host down and checks its promises. To be called at the end of every test.
-    pub(crate) async fn fall(self) {
-        self.pulse.is_well().await;
-        self.fall_at_once().await;
+    /// Shuts the host down and checks its promises. Every test calls it at its end.
+    pub(crate) async fn finish(self) {
+        self.pulse.assert_well().await;
+        self.finish_at_once().await;
     }
 
-    /// The same, immediately: without a last check of the neighbour.
-    pub(crate) async fn fall_at_once(self) {
+    /// As [`finish`](Self::finish), without a last check of the neighbour.
+    pub(crate) async fn finish_at_once(self) {
         for status in self.host.status() {
             assert_safe_value("a status", &status);
         }
@@ -249,13 +249,13 @@ impl Stage {
         let mut below = processes::descendants(own_pid());
         below.retain(|pid| !servers.contains(pid));
         assert!(below.is_empty(), "children are left: {:?}", described(&below));
-        self.witness.is_content();
-        self.nothing_was_repeated();
+        self.witness.assert_content();
+        self.assert_nothing_repeated();
         let grown = memory::peak_rss_kib(own_pid()).unwrap().saturating_sub(self.memory);
         assert!(grown < GROWTH_KIB, "this process grew by {grown} KiB");
     }
 
-    fn nothing_was_repeated(&self) {
+    fn assert_nothing_repeated(&self) {
         let log = self.log();
         for number in 0..self.calls.load(Ordering::Relaxed) {
             let of_call = |arguments: &Value| arguments["call"] == number;
@@ -288,7 +288,7 @@ impl Called {
         &self.outcome().text
     }
 
-    /// The code and the words of a call that failed.
+    /// The code and the message of a call that failed.
     #[track_caller]
     pub(crate) fn failure(&self) -> (&'static str, String) {
         match &self.result {
@@ -297,7 +297,7 @@ impl Called {
         }
     }
 
-    /// It took no longer than this.
+    /// Checks that the call took no longer than `limit`.
     #[track_caller]
     pub(crate) fn within(self, limit: Duration) -> Self {
         assert!(self.took <= limit, "the call took {:?}, more than {limit:?}: {:?}", self.took, self.result);
@@ -305,7 +305,7 @@ impl Called {
     }
 }
 
-/// An error is fit to show and names its server.
+/// Checks that an error is fit to show, and names its server.
 #[track_caller]
 pub(crate) fn assert_fit(error: &CallError) {
     let text = error.to_string();
@@ -340,13 +340,13 @@ fn arguments(era: Era, script: &str, effects: &SideEffects) -> Vec<String> {
 }
 
 fn stdio(args: &[String], mark: &str) -> ServerSpec {
-    let mut words: Vec<String> = args.to_vec();
-    if words.first().is_none_or(|word| word != "stdio") {
-        words.insert(0, "stdio".to_owned());
+    let mut args: Vec<String> = args.to_vec();
+    if args.first().is_none_or(|word| word != "stdio") {
+        args.insert(0, "stdio".to_owned());
     }
-    dressed(ServerSpec::new(Transport::Stdio(Stdio {
+    with_small_bounds(ServerSpec::new(Transport::Stdio(Stdio {
         command: fake_server_path().to_str().unwrap().to_owned(),
-        args: words,
+        args,
         env: [(MARK.to_owned(), mark.to_owned()), ("API_KEY".to_owned(), SECRET.to_owned())].into(),
         ..Stdio::default()
     })))
@@ -356,7 +356,7 @@ fn http(over: Over, args: &[String]) -> (ServerSpec, Option<FakeHttp>) {
     let server = listen(over, args);
     let http = endpoint(server.url());
     let spec = ServerSpec::new(if over == Over::Sse { Transport::Sse(http) } else { Transport::Http(http) });
-    (dressed(spec), Some(server))
+    (with_small_bounds(spec), Some(server))
 }
 
 fn listen(over: Over, args: &[String]) -> FakeHttp {
@@ -378,8 +378,8 @@ pub(crate) fn endpoint(url: &str) -> Http {
     }
 }
 
-/// Short times and small limits, so that each is reached.
-pub(crate) fn dressed(mut spec: ServerSpec) -> ServerSpec {
+/// `spec` with short times and small limits, so that tests reach each of them.
+pub(crate) fn with_small_bounds(mut spec: ServerSpec) -> ServerSpec {
     spec.timeouts = Timeouts {
         startup: Duration::from_secs(5),
         list: Duration::from_millis(1_500),
@@ -413,14 +413,14 @@ impl Pulse {
     fn of(host: &Host) -> Self {
         let beats = Arc::<Mutex<Vec<Duration>>>::default();
         let mut beating = JoinSet::new();
-        let (host, felt) = (host.clone(), beats.clone());
+        let (host, recorded) = (host.clone(), beats.clone());
         beating.spawn(async move {
             loop {
                 let started = Instant::now();
                 let arguments = json!({"text": "well"}).as_object().cloned().unwrap();
                 let answer = host.call(Call::from_map("neighbour/echo", arguments)).await;
                 let well = answer.is_ok_and(|outcome| outcome.text == "well");
-                felt.lock().unwrap().push(if well { started.elapsed() } else { Duration::MAX });
+                recorded.lock().unwrap().push(if well { started.elapsed() } else { Duration::MAX });
                 sleep(Duration::from_millis(20)).await;
             }
         });
@@ -428,14 +428,17 @@ impl Pulse {
     }
 
     /// Checks that every call so far, and the one that is running, was quick enough.
-    async fn is_well(&self) {
+    async fn assert_well(&self) {
         let beats = || self.beats.lock().unwrap().len();
         let (so_far, now) = (beats(), Instant::now());
         while beats() < so_far + 2 {
-            assert!(now.elapsed() < 2 * NEIGHBOURLY, "the neighbour does not answer");
+            assert!(now.elapsed() < 2 * MAX_NEIGHBOUR_TIME, "the neighbour does not answer");
             sleep(Duration::from_millis(5)).await;
         }
         let slowest = self.beats.lock().unwrap().iter().max().copied().unwrap();
-        assert!(slowest < NEIGHBOURLY, "the neighbour took {slowest:?} (forever: it failed)");
+        assert!(
+            slowest < MAX_NEIGHBOUR_TIME,
+            "the neighbour took {slowest:?} (the longest possible time: a call failed)"
+        );
     }
 }

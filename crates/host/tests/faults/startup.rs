@@ -129,21 +129,21 @@ rows! { greetings: Stdio in [legacy] {
 #[tokio::test]
 async fn a_modern_server_that_answers_the_probe_late_over_http_is_modern() {
     let stage = Stage::new(Over::Http, Era::Modern, "late-discover=3500").await;
-    let status = stage.rise().await;
+    let status = stage.start().await;
     assert_eq!((status.state.word(), status.era), ("connected", Some(Era::Modern)), "{:?}", status.state);
     assert_eq!(stage.call("write", json!({})).await.text(), "written");
     assert_eq!(stage.log().count_of("server/discover"), 1, "{:?}", stage.log().methods());
-    stage.fall().await;
+    stage.finish().await;
 }
 
 /// A failed probe after which the server connects, with this many processes.
 async fn the_probe(era: Era, script: &str, processes: usize) {
     let stage = Stage::new(Over::Stdio, era, script).await;
-    let status = stage.rise().await;
+    let status = stage.start().await;
     assert_eq!((status.state.word(), status.era), ("connected", Some(era)), "{:?}", status.state);
     assert_eq!(stage.call("write", json!({})).await.text(), "written");
     assert_eq!(processes_in(&stage), processes, "{:#?}", stage.log().lines);
-    stage.fall().await;
+    stage.finish().await;
 }
 
 #[tokio::test]
@@ -162,12 +162,12 @@ async fn a_legacy_server_that_dies_of_the_probe_is_started_once_more() {
 }
 
 #[tokio::test]
-async fn a_legacy_server_that_answers_the_probe_with_nothing() {
+async fn a_legacy_server_that_answers_the_probe_with_an_empty_result_is_used() {
     the_probe(Era::Legacy, "discover-empty --fault-times 100", 1).await;
 }
 
 #[tokio::test]
-async fn a_legacy_server_that_cannot_be_understood_on_the_probe() {
+async fn a_legacy_server_whose_answer_to_the_probe_is_unreadable_is_used() {
     the_probe(Era::Legacy, "unparsable-answer --fault-on server/discover", 1).await;
 }
 
@@ -205,10 +205,10 @@ async fn an_era_that_is_remembered_wrongly_does_no_harm() {
         for over in [Over::Stdio, Over::Http] {
             let host = Host::builder().memory(Arc::new(Remembers(remembered)));
             let stage = Stage::with(host, over, era, "").await;
-            let status = stage.rise().await;
+            let status = stage.start().await;
             assert_eq!((status.state.word(), status.era), ("connected", Some(era)), "{:?}", status.state);
             assert_eq!(stage.call("write", json!({})).await.within(AT_ONCE).text(), "written");
-            stage.fall().await;
+            stage.finish().await;
         }
     }
 }
@@ -216,10 +216,10 @@ async fn an_era_that_is_remembered_wrongly_does_no_harm() {
 /// A server that dies each time is tried again as often as its entry says, at growing distances, and then left alone
 /// until a caller wants it connected anew.
 #[tokio::test]
-async fn a_server_that_dies_each_time_is_left_alone_in_the_end() {
+async fn a_server_that_dies_each_time_is_not_started_for_ever() {
     let mut stage = Stage::new(Over::Stdio, Era::Legacy, "crash-on-call=exit:4 --fault-on * --fault-times 100").await;
     stage.spec.retry.attempts = 2;
-    stage.rise().await;
+    stage.start().await;
     let status = stage.becomes("failed").await;
     assert!(status.state.error().is_some_and(|error| error.contains("exit status 4")), "{:?}", status.state);
     // Three attempts; in each, one process dies of the probe, and one of the next request.
@@ -229,7 +229,7 @@ async fn a_server_that_dies_each_time_is_left_alone_in_the_end() {
     // Its tools are unknown, so a call only reports why; a reconnect would start it.
     assert_eq!(stage.call("write", json!({})).await.failure().0, "SERVER_EXITED");
     assert_eq!(processes_in(&stage), 6);
-    stage.fall().await;
+    stage.finish().await;
 }
 
 fn processes_in(stage: &Stage) -> usize {
@@ -243,10 +243,10 @@ fn processes_in(stage: &Stage) -> usize {
 async fn a_grandchild_started_first_is_ended_with_the_server() {
     for kind in ["plain", "setsid", "ignore-term", "setsid+ignore-term"] {
         let stage = Stage::new(Over::Stdio, Era::Legacy, &format!("grandchild={kind}")).await;
-        stage.rise().await;
+        stage.start().await;
         // The supervisor, the server and the grandchild.
         assert_eq!(stage.processes().len(), 3, "{kind}");
-        stage.fall().await;
+        stage.finish().await;
     }
 }
 
@@ -254,9 +254,9 @@ async fn a_grandchild_started_first_is_ended_with_the_server() {
 async fn a_server_that_will_not_end_is_ended() {
     for faults in ["ignore-eof", "ignore-term", "ignore-eof ignore-term grandchild=setsid+ignore-term"] {
         let stage = Stage::new(Over::Stdio, Era::Modern, faults).await;
-        stage.rise().await;
+        stage.start().await;
         assert_eq!(stage.call("write", json!({})).await.text(), "written");
-        stage.fall().await;
+        stage.finish().await;
     }
 }
 
@@ -265,9 +265,9 @@ async fn a_server_that_will_not_end_is_ended() {
 async fn a_shutdown_at_any_moment_of_a_start_leaves_nothing() {
     for moment in 0..40 {
         let stage = Stage::new(Over::Stdio, Era::Legacy, "").await;
-        let started = tokio::time::timeout(Duration::from_micros(500 * moment), stage.rise());
+        let started = tokio::time::timeout(Duration::from_micros(500 * moment), stage.start());
         let _is_connected_or_not = started.await;
-        stage.fall_at_once().await;
+        stage.finish_at_once().await;
     }
 }
 
@@ -276,14 +276,14 @@ async fn a_shutdown_at_any_moment_of_a_start_leaves_nothing() {
 async fn a_start_can_be_given_up() {
     let mut stage = Stage::new(Over::Stdio, Era::Legacy, "never-start ignore-eof ignore-term").await;
     stage.spec.timeouts.startup = Duration::from_secs(60);
-    let rising = tokio::time::timeout(Duration::from_millis(500), stage.rise()).await;
+    let rising = tokio::time::timeout(Duration::from_millis(500), stage.start()).await;
     assert!(rising.is_err());
     assert_eq!(stage.status().state, State::Connecting);
     // A call does not wait longer than it would for an answer.
     let called = stage.call("write", json!({})).await.within(stage.spec.timeouts.call + SLACK);
     let (_, words) = called.failure();
     assert!(!words.contains("stopped"), "it is still being started: {words}");
-    stage.fall().await;
+    stage.finish().await;
 }
 
 /// A server that is too busy for the probe names a time, and is probed then.
@@ -291,46 +291,46 @@ async fn a_start_can_be_given_up() {
 async fn a_server_that_is_too_busy_for_the_probe_is_asked_again_when_it_says() {
     for era in [Era::Legacy, Era::Modern] {
         let stage = Stage::new(Over::Http, era, "http-429=1 --fault-on server/discover").await;
-        assert_eq!(stage.rise().await.state.word(), "reconnecting");
+        assert_eq!(stage.start().await.state.word(), "reconnecting");
         assert_eq!(stage.becomes("connected").await.era, Some(era));
         let log = stage.log();
         let probes = log.lines.iter().filter(|line| line["method"] == "server/discover");
         let times: Vec<u64> = probes.map(|line| line["at_ms"].as_u64().unwrap()).collect();
         assert!(times.len() == 2 && times[1] - times[0] >= 950, "{times:?}");
-        stage.fall().await;
+        stage.finish().await;
     }
 }
 
 #[tokio::test]
-async fn a_legacy_event_stream_that_never_says_where_to_post() {
+async fn a_legacy_event_stream_without_an_endpoint_times_out() {
     let mut stage = Stage::new(Over::Sse, Era::Legacy, "no-endpoint").await;
     starts_quickly(&mut stage.spec);
-    stage.rise().await;
+    stage.start().await;
     let (code, words) = stage.call("write", json!({})).await.failure();
     assert_eq!(code, "TIMED_OUT", "{words}");
-    stage.fall().await;
+    stage.finish().await;
 }
 
 #[tokio::test]
-async fn a_legacy_event_stream_that_wants_posts_elsewhere() {
+async fn an_endpoint_on_another_origin_is_refused() {
     let canary = Canary::new();
     let stage = Stage::new(Over::Sse, Era::Legacy, &format!("endpoint-cross={}", canary.url())).await;
-    stage.rise().await;
+    stage.start().await;
     let (code, words) = stage.call("write", json!({})).await.failure();
     assert_eq!(code, "PROTOCOL_ERROR", "{words}");
     assert!(words.contains("another origin"), "{words}");
-    canary.is_untouched();
-    stage.fall().await;
+    canary.assert_untouched();
+    stage.finish().await;
 }
 
 /// A server that ends on the probe is started once more; its answer to `initialize` is the reported reason, not its
 /// end.
 #[tokio::test]
-async fn a_server_that_ends_on_the_probe_and_speaks_an_unknown_version() {
+async fn a_server_that_exits_on_the_probe_is_refused_for_its_unknown_version() {
     let stage = Stage::new(Over::Stdio, Era::Legacy, "exit-on-discover version=1999-01-01").await;
-    assert_ne!(stage.rise().await.state.word(), "connected");
+    assert_ne!(stage.start().await.state.word(), "connected");
     let (code, words) = stage.call("write", json!({})).await.failure();
     assert_eq!(code, "UNSUPPORTED_PROTOCOL_VERSION", "{words}");
     assert!(words.contains("1999-01-01"), "{words}");
-    stage.fall().await;
+    stage.finish().await;
 }

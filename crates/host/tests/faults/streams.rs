@@ -49,13 +49,13 @@ rows! { with_resumption: Http in [legacy] {
 #[tokio::test]
 async fn a_stream_is_resumed_where_it_was_cut() {
     let stage = Stage::new(Over::Http, Era::Legacy, "sse-resume=700").await;
-    stage.rise().await;
+    stage.start().await;
     let called = stage.call("write", json!({})).await;
     assert_eq!(called.text(), "written");
     assert!(called.took > Duration::from_millis(650), "the server asked for 700 ms: {:?}", called.took);
     let resumed: Vec<_> = resumptions(&stage);
     assert_eq!(resumed.len(), 1, "{resumed:?}");
-    stage.fall().await;
+    stage.finish().await;
 }
 
 /// The server may ask for no wait at all, and drop each connection: the host waits half a second between two, and gives
@@ -65,7 +65,7 @@ async fn resuming_never_becomes_a_busy_loop() {
     for fault in ["sse-reset-loop=0", "sse-empty-loop=0"] {
         let mut stage = Stage::new(Over::Http, Era::Legacy, fault).await;
         patient(&mut stage.spec);
-        stage.rise().await;
+        stage.start().await;
         let (code, words) = stage.call("write", json!({})).await.failure();
         assert_eq!(code, "CONNECTION_BROKEN", "{words}");
         let resumed = resumptions(&stage);
@@ -75,7 +75,7 @@ async fn resuming_never_becomes_a_busy_loop() {
         let gaps: Vec<u64> =
             [sent].iter().chain(&resumed).zip(&resumed).map(|(before, after)| after - before).collect();
         assert!(gaps.iter().all(|gap| *gap >= 480), "{fault}: {gaps:?}");
-        stage.fall().await;
+        stage.finish().await;
     }
 }
 
@@ -87,9 +87,9 @@ fn resumptions(stage: &Stage) -> Vec<u64> {
 }
 
 /// A modern subscription that ends, however it ends, is opened again, not too often, and no caller notices.
-async fn a_subscription_that_ends(over: Over, fault: &str) {
+async fn an_ended_subscription_is_opened_again(over: Over, fault: &str) {
     let stage = Stage::new(over, Era::Modern, fault).await;
-    stage.rise().await;
+    stage.start().await;
     stage.until("the subscription is opened", |log| log.count_of("subscriptions/listen") >= 1).await;
     let log = stage.until("it is opened again", |log| log.count_of("subscriptions/listen") >= 2).await;
     let times: Vec<u64> = log
@@ -101,25 +101,25 @@ async fn a_subscription_that_ends(over: Over, fault: &str) {
     assert!(times.windows(2).all(|pair| pair[1] - pair[0] >= 500), "{times:?}");
     assert_eq!(stage.call("write", json!({})).await.within(AT_ONCE).text(), "written");
     assert!(stage.log().count_of("tools/list") <= 3, "{:?}", stage.log().methods());
-    stage.fall().await;
+    stage.finish().await;
 }
 
 #[tokio::test]
-async fn a_subscription_that_ends_over_stdio() {
-    a_subscription_that_ends(Over::Stdio, "listen-ends").await;
+async fn an_ended_subscription_is_opened_again_over_stdio() {
+    an_ended_subscription_is_opened_again(Over::Stdio, "listen-ends").await;
 }
 
 #[tokio::test]
-async fn a_subscription_that_ends_over_http() {
-    a_subscription_that_ends(Over::Http, "listen-ends").await;
+async fn an_ended_subscription_is_opened_again_over_http() {
+    an_ended_subscription_is_opened_again(Over::Http, "listen-ends").await;
 }
 
 #[tokio::test]
-async fn a_subscription_that_is_cancelled_by_the_server() {
-    a_subscription_that_ends(Over::Stdio, "listen-cancelled").await;
+async fn a_subscription_that_the_server_cancels_is_opened_again() {
+    an_ended_subscription_is_opened_again(Over::Stdio, "listen-cancelled").await;
 }
 
 #[tokio::test]
-async fn a_subscription_whose_stream_is_cut() {
-    a_subscription_that_ends(Over::Http, "listen-drops").await;
+async fn a_subscription_whose_stream_is_cut_is_opened_again() {
+    an_ended_subscription_is_opened_again(Over::Http, "listen-drops").await;
 }

@@ -71,7 +71,7 @@ impl Witness {
 
     /// Every event and log line is fit to be read.
     #[track_caller]
-    pub(crate) fn is_content(&self) {
+    pub(crate) fn assert_content(&self) {
         self.events().iter().for_each(|event| assert_safe_value("an event", event));
         let secrets = LEAKS.get().map(|leaks| leaks.lock().unwrap().clone()).unwrap_or_default();
         assert!(secrets.is_empty(), "log lines with a secret: {secrets:#?}");

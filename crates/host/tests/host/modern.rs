@@ -66,7 +66,7 @@ async fn progress_arrives_in_order(real: Real) {
     };
     let outcome = host.call(to_call("real/count", json!({"to": 3})).on_progress(on_progress)).await.unwrap();
     assert_eq!(outcome.text, "counted to 3");
-    let all = [(1.0, "step 1"), (2.0, "step 2"), (3.0, "step 3")].map(|(step, said)| (step, said.to_owned()));
+    let all = [(1.0, "step 1"), (2.0, "step 2"), (3.0, "step 3")].map(|(step, text)| (step, text.to_owned()));
     assert_eq!(*reports.lock().unwrap(), all);
     host.shutdown().await;
 }

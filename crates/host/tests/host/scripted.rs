@@ -196,7 +196,7 @@ impl Scripted {
 
     async fn serve(self, io: DuplexStream) {
         self.0.connections.send_modify(|connections| *connections += 1);
-        let mut said = self.0.out.subscribe();
+        let mut messages = self.0.out.subscribe();
         let (read, mut write) = split(io);
         let mut lines = BufReader::new(read).lines();
         let mut later: FuturesUnordered<BoxFuture<'static, Value>> = FuturesUnordered::new();
@@ -207,7 +207,7 @@ impl Scripted {
                     send(&mut write, &answer).await;
                     continue;
                 }
-                Ok(message) = said.recv() => {
+                Ok(message) = messages.recv() => {
                     send(&mut write, &message).await;
                     continue;
                 }

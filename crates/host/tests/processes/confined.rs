@@ -157,7 +157,7 @@ impl Lab {
         ChildCommand { confinement: Some(Box::new(confinement)), ..command }
     }
 
-    /// The outcomes of `attempts`, each a word and its outcome.
+    /// The outcomes of `attempts`, each with its word.
     async fn outcomes(&self, folder: &Path, confinement: Confinement, attempts: &[String]) -> Vec<String> {
         let command = ChildCommand { cwd: Some(folder.to_owned()), ..self.confined(confinement, attempts) };
         let mut child = spawn(command, None, &self.tasks).await.unwrap();
@@ -483,12 +483,12 @@ async fn named_paths_are_relative_to_the_working_folder_and_links_of_the_system_
 /// The loader of programs obeys variables. With these, it writes a file for each process that obeys them.
 async fn loader_variables_of_a_server_do_not_affect_our_programs(lab: Lab) {
     let all = tempfile::tempdir().unwrap();
-    let told = all.path().join("told");
+    let debug_output = all.path().join("told");
     let confined = both(&Confinement::default()).map(Some);
     for confinement in [None].into_iter().chain(confined) {
         let mut command = lab.command(sh("echo $LD_DEBUG_OUTPUT; echo $$"));
         command.env.push(("LD_DEBUG".into(), "libs".into()));
-        command.env.push(("LD_DEBUG_OUTPUT".into(), told.clone().into()));
+        command.env.push(("LD_DEBUG_OUTPUT".into(), debug_output.clone().into()));
         let is_confined = confinement.is_some();
         let command = ChildCommand { confinement: confinement.map(Box::new), ..command };
         let mut child = spawn(command, None, &lab.tasks).await.unwrap();
@@ -497,10 +497,10 @@ async fn loader_variables_of_a_server_do_not_affect_our_programs(lab: Lab) {
         lab.finish(child.handle).await;
         // The loader of a server that cannot write the file writes before these.
         let [pid, variable] = out.lines().rev().take(2).collect::<Vec<_>>().try_into().unwrap();
-        assert_eq!(variable, told.to_str().unwrap(), "the server gets its variables");
+        assert_eq!(variable, debug_output.to_str().unwrap(), "the server gets its variables");
         let files = fs::read_dir(all.path()).unwrap().map(|file| file.unwrap().path());
         // A server in a sandbox cannot write it.
-        let wanted: Vec<_> = (!is_confined).then(|| told.with_extension(pid)).into_iter().collect();
+        let wanted: Vec<_> = (!is_confined).then(|| debug_output.with_extension(pid)).into_iter().collect();
         assert_eq!(files.collect::<Vec<_>>(), wanted);
         wanted.iter().for_each(|file| fs::remove_file(file).unwrap());
     }

@@ -220,7 +220,10 @@ async fn a_supervisor_without_the_hook_is_refused(lab: Lab) {
     let supervisor = Some(Supervisor::from(std::path::PathBuf::from("/bin/ls")));
     let command = ChildCommand { supervisor, ..lab.command(sh("exit 0")) };
     let error = spawn(command, None, &lab.tasks).await.expect_err("not a supervisor").to_string();
-    assert!(error.starts_with("/bin/ls does not act as a supervisor (it said \"toolrack-supervisor: "), "{error}");
+    assert!(
+        error.starts_with("/bin/ls does not act as a supervisor (its last line was \"toolrack-supervisor: "),
+        "{error}"
+    );
 }
 
 async fn a_supervisor_that_says_nothing_is_given_up(lab: Lab) {

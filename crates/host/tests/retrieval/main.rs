@@ -7,14 +7,10 @@
 
 #![cfg(test)]
 
-use rmcp::{
-    ErrorData, RoleServer, ServerHandler,
-    model::{ListToolsResult, PaginatedRequestParams, ServerCapabilities, ServerConfig, Tool},
-    service::RequestContext,
-};
+use rmcp::model::Tool;
 use serde::Deserialize;
 use toolrack_host::{Catalog, CatalogTool, Desired, Host, Selection, ServerName, ServerSpec};
-use toolrack_testkit::rmcp_native;
+use toolrack_testkit::listing_native;
 
 /// A public server's tools, and where they were found.
 #[derive(Deserialize)]
@@ -42,23 +38,6 @@ const FIXTURES: [&str; 17] = [
     include_str!("servers/sqlite.json"),
     include_str!("servers/time.json"),
 ];
-
-#[derive(Clone)]
-struct Listing(Vec<Tool>);
-
-impl ServerHandler for Listing {
-    fn get_info(&self) -> ServerConfig {
-        ServerConfig::new(ServerCapabilities::builder().enable_tools().build())
-    }
-
-    async fn list_tools(
-        &self,
-        _: Option<PaginatedRequestParams>,
-        _: RequestContext<RoleServer>,
-    ) -> Result<ListToolsResult, ErrorData> {
-        Ok(ListToolsResult::with_all_items(self.0.clone()))
-    }
-}
 
 struct Task {
     words: &'static str,
@@ -133,7 +112,7 @@ async fn all_servers() -> Host {
         .map(|fixture| {
             let Fixture { server, tools } = serde_json::from_str(fixture).unwrap();
             let name = ServerName::new(&*server).unwrap();
-            (name, ServerSpec::native(rmcp_native(&server, move || Listing(tools.clone()))))
+            (name, ServerSpec::native(listing_native(&server, tools)))
         })
         .collect();
     host.apply(desired).await;

@@ -29,7 +29,7 @@ async fn a_result_becomes_a_file_for_its_owner_only() {
 }
 
 #[test]
-fn a_media_type_decides_how_the_file_ends() {
+fn the_media_type_decides_the_extension_of_the_file() {
     for (media_type, end) in [
         ("image/png", "png"),
         ("IMAGE/JPEG", "jpg"),
@@ -55,7 +55,7 @@ fn aged(second: u32, tool: &str) -> Name {
 }
 
 #[test]
-fn the_oldest_files_go_first_and_foreign_ones_never() {
+fn the_oldest_files_are_deleted_first_and_those_of_others_never() {
     let home = tempfile::tempdir().unwrap();
     fs::write(home.path().join("0-mine.txt"), [0; 100]).unwrap();
     let bounds = ArtifactBounds { files: 3, bytes: 100 };
@@ -75,7 +75,7 @@ fn the_oldest_files_go_first_and_foreign_ones_never() {
 }
 
 #[test]
-fn the_newest_file_stays_even_when_a_clock_went_back() {
+fn the_newest_file_is_kept_even_if_the_clock_went_back() {
     let home = tempfile::tempdir().unwrap();
     let folder = ArtifactFolder::new(home.path(), ArtifactBounds { files: 1, bytes: 100 });
     folder.write(&aged(9, "old"), b"x").unwrap();
@@ -93,16 +93,16 @@ fn results_of_one_moment_do_not_collide() {
 }
 
 #[test]
-fn a_file_larger_than_the_folder_s_limit_is_refused() {
+fn a_file_larger_than_the_limit_of_the_folder_is_refused() {
     let home = tempfile::tempdir().unwrap();
     let folder = ArtifactFolder::new(home.path().join("a"), ArtifactBounds { files: 9, bytes: 10 });
     let error = folder.write(&aged(0, "t"), &[0; 11]).unwrap_err();
-    assert_eq!(error.why, "it has 11 bytes, and at most 10 are kept");
+    assert_eq!(error.why, "it has 11 bytes, but at most 10 can be stored");
     assert!(!home.path().join("a").exists());
 }
 
 #[test]
-fn a_folder_that_cannot_be_made_is_named() {
+fn the_error_names_a_folder_that_cannot_be_created() {
     let home = tempfile::tempdir().unwrap();
     fs::write(home.path().join("file"), "").unwrap();
     let folder = ArtifactFolder::new(home.path().join("file/a"), ArtifactBounds::default());
@@ -117,19 +117,19 @@ async fn a_text_is_read_in_pieces_that_fit_together() {
     let text = "aé€😀".repeat(50);
     let handle = folder.keep(&server(), "tool", "text/plain", text.as_bytes()).await.unwrap();
     for most in [4, 5, 7, 64, 10_000] {
-        let (mut whole, mut from) = (String::new(), 0);
+        let (mut joined, mut from) = (String::new(), 0);
         loop {
             let piece = folder.read(&handle, from, most).await.unwrap();
             assert!(piece.text.len() <= most && piece.from == from && piece.total == text.len() as u64, "{piece:?}");
-            whole += &piece.text;
+            joined += &piece.text;
             from = piece.to;
             if piece.text.is_empty() || from == piece.total {
                 break;
             }
         }
-        assert_eq!(whole, text, "{most}");
+        assert_eq!(joined, text, "{most}");
     }
-    // A piece asked for from the middle of a character begins with the next one.
+    // A position inside a character means the next character.
     let piece = folder.read(&handle, 2, 5).await.unwrap();
     assert_eq!((piece.from, &*piece.text), (3, "€"));
     assert_eq!(folder.read(&handle, 1_000_000, 5).await.unwrap().text, "");
@@ -146,7 +146,7 @@ async fn only_texts_that_this_store_wrote_are_read() {
     let link = Path::new(&picture).with_file_name("20261121T120000000Z-a-b.txt");
     std::os::unix::fs::symlink(&secret, &link).unwrap();
     let own = Path::new(&picture).with_file_name("notes.txt");
-    fs::write(&own, "somebody's").unwrap();
+    fs::write(&own, "a note of the user").unwrap();
     let out = Path::new(&picture).with_file_name("../secret.txt");
     for handle in [secret, link, own, out, home.path().join("kept"), PathBuf::new()] {
         assert_eq!(folder.read(handle.to_str().unwrap(), 0, 100).await, Err(ReadError::Unknown), "{handle:?}");

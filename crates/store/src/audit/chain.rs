@@ -12,11 +12,11 @@ use crate::{
     database::{QueryBuilder, Transaction, query, query_scalar, values},
 };
 
-/// How many rows one statement adds. The remainder goes in row by row, so that only two statements are ever prepared.
-const ROWS_PER_INSERT: usize = 32;
+/// The most rows that one statement adds.
+const MAX_ROWS_PER_INSERT: usize = 32;
 
-/// Stands for the hash before the very first row.
-pub(super) const NOTHING: [u8; 32] = [0; 32];
+/// The hash that stands before the first row.
+pub(super) const NO_ROW: [u8; 32] = [0; 32];
 
 /// The end of a chain, now or earlier: a row and its seal. As text, `SEQ:HASH`.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -104,7 +104,7 @@ impl Store {
             "INSERT INTO audit_head (id, seq, hash, kept_from, forgot_at) \
              SELECT 1, 0, $1, 1, 0 WHERE NOT EXISTS (SELECT 1 FROM audit) ON CONFLICT DO NOTHING",
         );
-        self.write(begin.bind(&NOTHING[..]), doing).await.map(drop)
+        self.write(begin.bind(&NO_ROW[..]), doing).await.map(drop)
     }
 
     /// Adds `entry`, in a transaction of its own.
@@ -132,12 +132,13 @@ pub(crate) async fn append(connection: &mut Transaction, entries: &[(i64, Entry)
         hash = seal(&hash, seq, *at, body.as_bytes());
         rows.push((seq, *at, body, hash));
     }
-    let mut many = rows.chunks_exact(ROWS_PER_INSERT);
-    for rows in many.by_ref() {
-        insert(connection, rows).await?;
-    }
-    for row in many.remainder() {
-        insert(connection, std::slice::from_ref(row)).await?;
+    let mut left = &rows[..];
+    while !left.is_empty() {
+        // Powers of two, so that there are few different statements to prepare, and few to execute.
+        let count = 1 << left.len().min(MAX_ROWS_PER_INSERT).ilog2();
+        let (now, later) = left.split_at(count);
+        insert(connection, now).await?;
+        left = later;
     }
     query("UPDATE audit_head SET seq = $1, hash = $2").bind(seq).bind(&hash[..]).execute(connection).await?;
     Ok(())
@@ -157,8 +158,8 @@ async fn restart(connection: &mut Transaction) -> Result<Head, StoreError> {
          DO UPDATE SET seq = excluded.seq, hash = excluded.hash, kept_from = 1, forgot_at = 0",
     )
     .bind(seq)
-    .bind(&NOTHING[..])
+    .bind(&NO_ROW[..])
     .execute(connection)
     .await?;
-    Ok(Head { seq, hash: NOTHING, kept_from: 1, forgot_at: 0 })
+    Ok(Head { seq, hash: NO_ROW, kept_from: 1, forgot_at: 0 })
 }

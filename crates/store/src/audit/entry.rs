@@ -304,8 +304,8 @@ impl Entry {
                 code: Some("OVER_QUOTA".to_owned()),
                 ..Self::of_kind("over_quota").by(&caller)
             },
-            Fact::TurnedAway { door, process, why, untold } => Self {
-                who: Some(door.to_owned()),
+            Fact::TurnedAway { socket, process, why, untold } => Self {
+                who: Some(socket.to_owned()),
                 client: line(&process, MAX_NAME),
                 why: hidden(&why),
                 count: size(untold).filter(|untold| *untold > 0),
@@ -462,11 +462,11 @@ mod tests {
     #[test]
     fn names_and_reasons_of_any_length_are_cut() {
         let long = "é".repeat(5_000);
-        let fact = Fact::TurnedAway { door: "cli.sock", process: long.clone(), why: long.clone(), untold: 3 };
+        let fact = Fact::TurnedAway { socket: "cli.sock", process: long.clone(), why: long.clone(), untold: 3 };
         let row = entry(fact);
         assert_eq!((row.who.as_deref(), row.count), (Some("cli.sock"), Some(3)));
         assert!(row.client.unwrap().len() <= MAX_NAME && row.why.unwrap().len() <= MAX_WHY);
-        let none = entry(Fact::TurnedAway { door: "cli.sock", process: String::new(), why: long, untold: 0 });
+        let none = entry(Fact::TurnedAway { socket: "cli.sock", process: String::new(), why: long, untold: 0 });
         assert_eq!(none.count, None, "no earlier refusal lacks a row");
     }
 

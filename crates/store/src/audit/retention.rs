@@ -3,6 +3,7 @@
 use super::{
     Entry,
     chain::{self, Head, hex},
+    export,
 };
 use crate::{
     Store, StoreError,
@@ -70,6 +71,9 @@ async fn forget(connection: &mut Transaction, keep: KeepAudit, now: i64) -> Resu
     if let Some(rows) = keep.rows {
         from = from.max(seq.saturating_sub(i64::from(rows)) + 1);
     }
+    if let Some(through) = export::covered_everywhere(connection).await? {
+        from = from.min(through + 1).max(kept_from);
+    }
     let (wanted, from) = (from, from.min(kept_from + MAX_FORGOTTEN));
     // If rows are left to forget, the next write looks again.
     let looked_at = if wanted == from { now } else { 0 };
@@ -84,7 +88,7 @@ async fn forget(connection: &mut Transaction, keep: KeepAudit, now: i64) -> Resu
     let base: Option<Vec<u8>> =
         query_scalar("SELECT hash FROM audit WHERE seq = $1").bind(from - 1).fetch_optional(connection).await?;
     query("DELETE FROM audit WHERE seq < $1").bind(from).execute(connection).await?;
-    let said =
+    let entry =
         Entry { through: u64::try_from(from - 1).ok(), base: base.map(|base| hex(&base)), ..Entry::of_kind("forgot") };
-    chain::append(connection, &[(now, said)]).await
+    chain::append(connection, &[(now, entry)]).await
 }

@@ -1,3 +1,4 @@
+mod export;
 mod queries;
 
 use std::{
@@ -107,6 +108,21 @@ async fn the_filter_for_denied_calls_finds_exactly_the_calls_that_did_not_run(st
     let expected: Vec<_> =
         all.into_iter().filter(|decision| !Decision::YES.contains(decision)).map(Decision::word).collect();
     assert_eq!(denied, expected);
+}
+
+async fn batches_of_every_size_are_added_in_their_order(stage: &Stage) {
+    let store = stage.store().await;
+    let mut written = Vec::new();
+    for size in [1, 2, 3, 7, 8, 31, 32, 33, 63, 64, 65, 100] {
+        let tools: Vec<_> = (0..size).map(|number| format!("{number} of {size}")).collect();
+        let batch: Vec<_> = tools.iter().map(|tool| (2_000, call(tool))).collect();
+        store.keep_audit(&batch).await.unwrap();
+        written.extend(tools);
+    }
+    let rows = store.audit_from(&AuditQuery { limit: MAX_ROWS, ..AuditQuery::default() }).await.unwrap();
+    let read: Vec<_> = rows.into_iter().filter_map(|row| row.entry.tool).collect();
+    assert_eq!(read, written);
+    assert_eq!(chain(&store).await.unwrap().rows, written.len() as u64);
 }
 
 async fn rows_can_be_neither_changed_nor_deleted_by_mistake(stage: &Stage) {
@@ -240,11 +256,11 @@ async fn agreements_are_recorded_with_their_user() {
     assert!(store.revoke(Path::new("/project"), "a\nb", &Caller::local(Way::Daemon)).await.unwrap());
     assert!(!store.revoke(Path::new("/project"), "a\nb", &Caller::local(Way::Daemon)).await.unwrap());
     let rows = store.audit(&AuditQuery { limit: 9, ..AuditQuery::default() }).await.unwrap();
-    let reported: Vec<_> = rows
+    let kinds: Vec<_> = rows
         .iter()
         .map(|row| (row.entry.kind.as_str(), row.entry.who.as_deref(), row.entry.content.as_deref()))
         .collect();
-    assert_eq!(reported, [("trusted", Some("cli"), Some("h1")), ("untrusted", Some("daemon"), None)]);
+    assert_eq!(kinds, [("trusted", Some("cli"), Some("h1")), ("untrusted", Some("daemon"), None)]);
     assert!(rows.iter().all(|row| row.entry.server.as_deref() == Some("a\\nb")), "{}", rows[0].body);
 
     tamper(store.path(), "CREATE TRIGGER full BEFORE INSERT ON audit BEGIN SELECT RAISE(ABORT, 'no'); END").await;
@@ -323,10 +339,10 @@ async fn rows_that_could_not_be_written_are_counted_and_no_caller_waits(stage: &
     log.close();
     writer.run().await;
     let last = store.audit(&AuditQuery { limit: 1, ..AuditQuery::default() }).await.unwrap();
-    let said: u64 = 9_000 - 8 * 1024;
+    let lost_rows: u64 = 9_000 - 8 * 1024;
     let lost = store.audit(&AuditQuery { limit: MAX_ROWS, ..AuditQuery::default() }).await.unwrap();
     let lost = lost.iter().find(|row| row.entry.kind == "lost").unwrap_or(&last[0]);
-    assert_eq!((lost.entry.kind.as_str(), lost.entry.count), ("lost", Some(said)));
+    assert_eq!((lost.entry.kind.as_str(), lost.entry.count), ("lost", Some(lost_rows)));
 }
 
 async fn a_continuous_log_is_written_in_batches(stage: &Stage) {
@@ -452,12 +468,12 @@ async fn child_writes() {
     let Some(words) = std::env::args().find(|word| word.ends_with(".child.db")) else {
         return;
     };
-    let (teller, path) = words.split_once('=').unwrap();
+    let (writer, path) = words.split_once('=').unwrap();
     let store = Store::open(path).await.unwrap();
     for number in 0..EACH {
         let body = json!({ "number": number });
-        let said = Entry { client: Some(teller.to_owned()), arguments: Some(body), ..call("t") };
-        store.keep_audit(&[(1, said)]).await.unwrap();
+        let entry = Entry { client: Some(writer.to_owned()), arguments: Some(body), ..call("t") };
+        store.keep_audit(&[(1, entry)]).await.unwrap();
     }
     store.close().await;
 }
@@ -467,13 +483,13 @@ async fn processes_that_write_at_once_make_one_chain() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("t.child.db");
     let store = Store::open(&path).await.unwrap();
-    let tellers = ["a", "b", "c", "d", "e", "f", "g", "h"];
-    let children: Vec<_> = tellers
+    let writers = ["a", "b", "c", "d", "e", "f", "g", "h"];
+    let children: Vec<_> = writers
         .iter()
-        .map(|teller| {
+        .map(|writer| {
             Command::new(std::env::current_exe().unwrap())
                 .args(["--exact", "--nocapture", "audit::tests::child_writes"])
-                .arg(format!("{teller}={}", path.display()))
+                .arg(format!("{writer}={}", path.display()))
                 .stdout(Stdio::piped())
                 .stderr(Stdio::piped())
                 .spawn()
@@ -485,10 +501,10 @@ async fn processes_that_write_at_once_make_one_chain() {
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         assert!(String::from_utf8_lossy(&output.stdout).contains("1 passed"));
     }
-    assert_eq!(chain(&store).await.unwrap().rows, (tellers.len() * EACH) as u64);
+    assert_eq!(chain(&store).await.unwrap().rows, (writers.len() * EACH) as u64);
     let rows = store.audit_from(&AuditQuery { limit: MAX_ROWS, ..AuditQuery::default() }).await.unwrap();
-    for teller in tellers {
-        let of_one = rows.iter().filter(|row| row.entry.client.as_deref() == Some(teller));
+    for writer in writers {
+        let of_one = rows.iter().filter(|row| row.entry.client.as_deref() == Some(writer));
         let numbers: Vec<_> =
             of_one.map(|row| row.entry.arguments.as_ref().unwrap()["number"].as_u64().unwrap()).collect();
         assert_eq!(numbers, (0..EACH as u64).collect::<Vec<_>>(), "what one process writes stays in its order");
@@ -498,6 +514,7 @@ async fn processes_that_write_at_once_make_one_chain() {
 on_both!(
     an_untouched_chain_is_valid_and_is_read_in_order,
     the_filter_for_denied_calls_finds_exactly_the_calls_that_did_not_run,
+    batches_of_every_size_are_added_in_their_order,
     rows_can_be_neither_changed_nor_deleted_by_mistake,
     facts_are_written_in_order_and_without_secrets,
     rows_of_a_member_have_no_secret_that_only_the_member_knows,

@@ -2,7 +2,7 @@
 
 use super::{
     Entry, Row,
-    chain::{self, ChainEnd, Head, NOTHING, seal, unhex},
+    chain::{self, ChainEnd, Head, NO_ROW, seal, unhex},
 };
 use crate::{
     Store, StoreError,
@@ -49,13 +49,13 @@ pub enum Break {
         seq: u64,
     },
     /// A row is not the one whose hash was recorded elsewhere.
-    #[error("row {seq} is another than the one whose hash was given")]
+    #[error("row {seq} is not the one whose hash was given")]
     Other {
         /// The row.
         seq: u64,
     },
     /// The store has forgotten the row whose hash was recorded elsewhere, so that they cannot be compared.
-    #[error("row {seq} was forgotten, as the settings say: so it cannot be compared with the given hash")]
+    #[error("row {seq} was deleted at the age that the settings set, so it cannot be compared with the given hash")]
     Forgotten {
         /// The row.
         seq: u64,
@@ -91,7 +91,7 @@ impl Store {
     pub async fn verify_audit(&self, known: Option<ChainEnd>) -> Result<Result<Chain, Break>, StoreError> {
         let doing = "verifying the audit log";
         // A transaction, to see all rows as of one moment.
-        let mut transaction = self.read_at_once(doing).await?;
+        let mut transaction = self.read_snapshot(doing).await?;
         verify(&mut transaction, known).await
     }
 }
@@ -103,7 +103,7 @@ pub(crate) async fn verify(
 ) -> Result<Result<Chain, Break>, StoreError> {
     let head = chain::head(connection).await?;
     let base = base(connection).await?;
-    let mut walk = Walk { next: base.map_or(1, |(first, _)| first), hash: base.map_or(NOTHING, |(_, hash)| hash) };
+    let mut walk = Walk { next: base.map_or(1, |(first, _)| first), hash: base.map_or(NO_ROW, |(_, hash)| hash) };
     let first = walk.next;
     let mut has_passed = known.is_none_or(|known| known.seq == 0);
     let mut after = i64::MIN;
@@ -150,7 +150,7 @@ fn differs(head: &Head, walk: &Walk, first: i64) -> bool {
 
 /// The first row that was not forgotten, and the hash before it. Both come from the newest `forgot` row, which is
 /// itself a part of the chain; `None` when no row was forgotten.
-async fn base(connection: &mut Transaction) -> Result<Option<(i64, [u8; 32])>, StoreError> {
+pub(super) async fn base(connection: &mut Transaction) -> Result<Option<(i64, [u8; 32])>, StoreError> {
     let body: Option<TextBytes> =
         query_scalar("SELECT body FROM audit WHERE kind = 'forgot' ORDER BY seq DESC LIMIT 1")
             .fetch_optional(connection)
@@ -162,19 +162,19 @@ async fn base(connection: &mut Transaction) -> Result<Option<(i64, [u8; 32])>, S
     }))
 }
 
-fn count(seq: i64) -> u64 {
+pub(super) fn count(seq: i64) -> u64 {
     u64::try_from(seq).unwrap_or_default()
 }
 
 /// The requirements for the next row of a valid chain.
-struct Walk {
-    next: i64,
+pub(super) struct Walk {
+    pub(super) next: i64,
     /// The hash of the row before it.
-    hash: [u8; 32],
+    pub(super) hash: [u8; 32],
 }
 
 impl Walk {
-    fn step(&mut self, (seq, at, body, hash): &Row) -> Result<(), Break> {
+    pub(super) fn step(&mut self, (seq, at, body, hash): &Row) -> Result<(), Break> {
         if *seq > self.next {
             return Err(Break::Missing { from: count(self.next), to: count(*seq - 1) });
         }

@@ -20,13 +20,13 @@ use super::{Entry, KeepAudit, chain};
 use crate::{Store, StoreError};
 
 /// The most facts that wait to be written. Beyond that, the log drops facts, and records how many.
-const QUEUE: usize = 8 * 1024;
+const MAX_WAITING_FACTS: usize = 8 * 1024;
 
 /// The most rows of one transaction.
-const BATCH: usize = 512;
+const MAX_BATCH_ROWS: usize = 512;
 
 /// How long the writer collects facts before it writes them, so that a short command writes only once, at its end.
-const COLLECT_FOR: Duration = Duration::from_millis(250);
+const COLLECT_TIME: Duration = Duration::from_millis(250);
 
 const WRITING: &str = "writing the audit log";
 
@@ -67,7 +67,7 @@ impl AuditLog {
     /// Creates a log, and the writer that stores its facts in `store` without the secrets that `hide` knows.
     #[must_use]
     pub fn new(store: Store, hide: Hide) -> (Self, AuditWriter) {
-        let (queue, facts) = mpsc::channel(QUEUE);
+        let (queue, facts) = mpsc::channel(MAX_WAITING_FACTS);
         let (keep, kept) = watch::channel(KeepAudit::default());
         let (end, ended) = watch::channel(false);
         let lost = Arc::<AtomicU64>::default();
@@ -166,14 +166,14 @@ impl AuditWriter {
     /// Waits for facts, then briefly for more. Returns whether these are the last.
     async fn gather(&mut self, batch: &mut Vec<Queued>) -> bool {
         tokio::select! {
-            received = self.facts.recv_many(batch, BATCH) => if received == 0 { return true },
+            received = self.facts.recv_many(batch, MAX_BATCH_ROWS) => if received == 0 { return true },
             // Also resolves when the log is dropped.
             _ = self.end.changed() => return self.drain(batch),
         }
-        let pause = sleep(COLLECT_FOR);
+        let pause = sleep(COLLECT_TIME);
         tokio::pin!(pause);
-        while batch.len() < BATCH {
-            let room = BATCH - batch.len();
+        while batch.len() < MAX_BATCH_ROWS {
+            let room = MAX_BATCH_ROWS - batch.len();
             tokio::select! {
                 received = self.facts.recv_many(batch, room) => if received == 0 { return true },
                 () = &mut pause => return false,
@@ -201,13 +201,13 @@ impl AuditWriter {
             (at, Entry::of(fact, agent.as_deref(), hide.as_ref().unwrap_or(&self.hide)))
         };
         let mut entries: Vec<_> = facts.into_iter().map(entry).collect();
-        let told = entries.len() as u64;
+        let count = entries.len() as u64;
         if lost > 0 {
             entries.push((Utc::now().timestamp_millis(), Entry { count: Some(lost), ..Entry::of_kind("lost") }));
         }
         if let Err(error) = self.keep(&entries).await {
-            self.lost.fetch_add(lost + told, Ordering::Relaxed);
-            tracing::warn!("{told} rows of the audit log are lost: {error}");
+            self.lost.fetch_add(lost + count, Ordering::Relaxed);
+            tracing::warn!("{count} rows of the audit log are lost: {error}");
             return;
         }
         if let Err(error) = self.forget().await {

@@ -10,8 +10,8 @@ use super::{
 use crate::StoreError;
 
 /// The most rows of one statement, and the most bytes in its values beyond which no row is added.
-const ROWS: usize = 100;
-const BYTES: usize = 1024 * 1024;
+const MAX_ROWS: usize = 100;
+const MAX_BYTES: usize = 1024 * 1024;
 
 /// A column that is copied.
 struct Column {
@@ -68,7 +68,7 @@ pub(crate) async fn copy(table: &str, from: &mut Transaction, into: &mut Transac
         bytes += values.iter().map(size).sum::<usize>();
         batch.push(values);
         copied += 1;
-        if batch.len() == ROWS || bytes >= BYTES {
+        if batch.len() == MAX_ROWS || bytes >= MAX_BYTES {
             insert(table, &columns, std::mem::take(&mut batch), into).await?;
             bytes = 0;
         }

@@ -18,7 +18,7 @@ use sqlx_core::transaction::TransactionManager as _;
 use tokio::time::{Instant, timeout};
 
 pub use self::settings::DatabaseSettings;
-use super::{Backend, Place, Writing};
+use super::{Backend, ErrorContext, Writing};
 use crate::{Store, StoreError, error::DatabaseProblem};
 
 /// The oldest version of Postgres that works.
@@ -76,7 +76,7 @@ impl Database {
     /// The store of a tenant. Open it once: turns of a conversation exclude each other only on one store and its clones.
     ///
     /// # Errors
-    /// [`StoreError::Database`] when `tenant` is no name of a tenant, or the database fails.
+    /// [`StoreError::Database`] when `tenant` is not a valid name of a tenant, or the database fails.
     pub async fn store(&self, tenant: &str) -> Result<Store, StoreError> {
         if tenant.is_empty() || tenant == FRONT_DOOR || tenant.contains('\0') {
             return Err(StoreError::of_database(&self.0.name, DatabaseProblem::Tenant, None));
@@ -133,25 +133,27 @@ impl Tenant {
         &self.database
     }
 
-    pub(crate) async fn read(&self, place: &Place) -> Result<Session, StoreError> {
+    pub(crate) async fn read(&self, place: &ErrorContext) -> Result<Session, StoreError> {
         self.begin(format!("BEGIN READ ONLY; {}", self.scope), place).await
     }
 
-    pub(crate) async fn read_at_once(&self, place: &Place) -> Result<Session, StoreError> {
+    pub(crate) async fn read_snapshot(&self, place: &ErrorContext) -> Result<Session, StoreError> {
         self.begin(format!("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; {}", self.scope), place).await
     }
 
-    pub(crate) async fn write(&self, writing: Writing, place: &Place) -> Result<Session, StoreError> {
+    pub(crate) async fn write(&self, writing: Writing, place: &ErrorContext) -> Result<Session, StoreError> {
         let (scope, lock) = (&self.scope, self.lock);
         let waits = if writing.durably { "on" } else { "off" };
-        let begin =
-            format!("BEGIN; {scope}; SET LOCAL synchronous_commit = {waits}; SELECT pg_advisory_xact_lock({lock})");
-        self.begin(begin, place).await
+        let order = match writing.beside_others {
+            true => String::new(),
+            false => format!("; SELECT pg_advisory_xact_lock({lock})"),
+        };
+        self.begin(format!("BEGIN; {scope}; SET LOCAL synchronous_commit = {waits}{order}"), place).await
     }
 
     /// Begins a transaction with one message. A connection that has died since its last use is replaced: nothing has
     /// been done on it yet.
-    async fn begin(&self, begin: String, place: &Place) -> Result<Session, StoreError> {
+    async fn begin(&self, begin: String, place: &ErrorContext) -> Result<Session, StoreError> {
         let Shared { pool, settings, .. } = &*self.database.0;
         let limit = settings.statement_timeout.max(settings.lock_timeout) + GRACE;
         let deadline = Instant::now() + settings.acquire_timeout;
@@ -168,7 +170,7 @@ impl Tenant {
     }
 
     /// Why there is no connection: all are in use, or there are none.
-    fn unconnected(&self, error: sqlx::Error, place: &Place) -> StoreError {
+    fn unconnected(&self, error: sqlx::Error, place: &ErrorContext) -> StoreError {
         let Shared { pool, settings, name } = &*self.database.0;
         let all_in_use = pool.size() >= settings.most_connections && pool.num_idle() == 0;
         match error {
@@ -247,7 +249,7 @@ pub(crate) fn without_nul(text: String) -> String {
 fn options(settings: &DatabaseSettings) -> Result<PgConnectOptions, StoreError> {
     // The error is dropped: it may repeat the URL.
     let parsed: Result<PgConnectOptions, _> = settings.url.parse();
-    let options = parsed.map_err(|_| StoreError::of_database("the database", DatabaseProblem::Url, None))?;
+    let options = parsed.map_err(|_| StoreError::of_database("[store]", DatabaseProblem::Url, None))?;
     let cache = if settings.prepared_statements { STATEMENT_CACHE } else { 0 };
     Ok(options.application_name("toolrack").statement_cache_capacity(cache))
 }
@@ -262,7 +264,7 @@ fn name(options: &PgConnectOptions) -> String {
 
 /// Checks, with a connection of its own, that the database is fit for use, and brings it to the newest schema.
 async fn prepare(options: &PgConnectOptions, name: &Arc<str>, settings: &DatabaseSettings) -> Result<(), StoreError> {
-    let place = Place::of_server(name, "connecting");
+    let place = ErrorContext::of_server(name, "connecting");
     let Ok(connected) = timeout(settings.connect_timeout, options.connect()).await else {
         return Err(StoreError::of_database(name, DatabaseProblem::Unreachable, None));
     };
@@ -278,7 +280,7 @@ async fn prepare(options: &PgConnectOptions, name: &Arc<str>, settings: &Databas
 }
 
 /// Refuses a role that row-level security does not bind: the second fence between tenants would not stand.
-async fn check(connection: &mut PgConnection, name: &str, place: &Place) -> Result<(), StoreError> {
+async fn check(connection: &mut PgConnection, name: &str, place: &ErrorContext) -> Result<(), StoreError> {
     let (version, is_above): (i64, bool) = sqlx::query_as(
         "SELECT current_setting('server_version_num')::bigint, \
          EXISTS (SELECT 1 FROM pg_roles WHERE rolname IN (current_user, session_user) AND (rolsuper OR rolbypassrls))",

@@ -3,6 +3,8 @@
 //! They keep to the SQL that both have, and their placeholders are `$1`, `$2`, …. A row is read by its columns, as
 //! sqlx does it for either database.
 
+use std::convert::identity;
+
 use sqlx::{AssertSqlSafe, FromRow, SqlSafeStr as _, SqlStr, Sqlite, sqlite::SqliteRow};
 #[cfg(feature = "postgres")]
 use sqlx::{Postgres, postgres::PgRow};
@@ -88,7 +90,7 @@ impl Bind for &Option<String> {
 /// Binds values to a statement of sqlx.
 macro_rules! bound {
     ($query:expr, $values:expr) => {
-        bound!($query, $values, std::convert::identity)
+        bound!($query, $values, identity)
     };
     ($query:expr, $values:expr, $text:expr) => {
         $values.into_iter().fold($query, |query, value| match value {
@@ -99,6 +101,27 @@ macro_rules! bound {
             Value::Bytes(value) => query.bind(value),
         })
     };
+}
+
+/// Runs a statement of sqlx on the connection of a transaction, of either database, and converts what it returns.
+macro_rules! run {
+    ($statement:ident, $on:ident, $kind:ident $(<$row:ty>)? . $run:ident => $convert:expr) => {{
+        let done = match $on.connection() {
+            Connection::Sqlite(connection) => {
+                let query = bound!(sqlx::$kind::<Sqlite $(, $row)?>($statement.sql), $statement.values);
+                query.$run(connection).await.map($convert)
+            }
+            #[cfg(feature = "postgres")]
+            Connection::Postgres(session) => {
+                let sql = of_tenants($statement.sql);
+                let query = bound!(sqlx::$kind::<Postgres $(, $row)?>(sql), $statement.values, without_nul);
+                let (connection, limit, keeps) = session.start();
+                let done = Box::pin(within(limit, query.persistent(keeps).$run(connection))).await;
+                session.end(done).map($convert)
+            }
+        };
+        done.map_err(|error| $on.place().error(error))
+    }};
 }
 
 /// A statement with the values of its placeholders.
@@ -128,52 +151,15 @@ impl Query {
 
     /// Runs the statement, and returns how many rows it has changed.
     pub(crate) async fn execute(self, on: &mut Transaction) -> Result<u64, StoreError> {
-        let done = match on.connection() {
-            Connection::Sqlite(connection) => {
-                let query = bound!(sqlx::query::<Sqlite>(self.sql), self.values);
-                query.execute(connection).await.map(|done| done.rows_affected())
-            }
-            #[cfg(feature = "postgres")]
-            Connection::Postgres(session) => {
-                let query = bound!(sqlx::query::<Postgres>(of_tenants(self.sql)), self.values, without_nul);
-                let (connection, limit, keeps) = session.start();
-                let done = Box::pin(within(limit, query.persistent(keeps).execute(connection))).await;
-                session.end(done).map(|done| done.rows_affected())
-            }
-        };
-        done.map_err(|error| on.place().error(error))
+        run!(self, on, query.execute => |done| done.rows_affected())
     }
 
     pub(crate) async fn fetch_all<R: Row>(self, on: &mut Transaction) -> Result<Vec<R>, StoreError> {
-        let rows = match on.connection() {
-            Connection::Sqlite(connection) => {
-                bound!(sqlx::query_as::<Sqlite, R>(self.sql), self.values).fetch_all(connection).await
-            }
-            #[cfg(feature = "postgres")]
-            Connection::Postgres(session) => {
-                let query = bound!(sqlx::query_as::<Postgres, R>(of_tenants(self.sql)), self.values, without_nul);
-                let (connection, limit, keeps) = session.start();
-                let done = Box::pin(within(limit, query.persistent(keeps).fetch_all(connection))).await;
-                session.end(done)
-            }
-        };
-        rows.map_err(|error| on.place().error(error))
+        run!(self, on, query_as<R>.fetch_all => identity)
     }
 
     pub(crate) async fn fetch_optional<R: Row>(self, on: &mut Transaction) -> Result<Option<R>, StoreError> {
-        let row = match on.connection() {
-            Connection::Sqlite(connection) => {
-                bound!(sqlx::query_as::<Sqlite, R>(self.sql), self.values).fetch_optional(connection).await
-            }
-            #[cfg(feature = "postgres")]
-            Connection::Postgres(session) => {
-                let query = bound!(sqlx::query_as::<Postgres, R>(of_tenants(self.sql)), self.values, without_nul);
-                let (connection, limit, keeps) = session.start();
-                let done = Box::pin(within(limit, query.persistent(keeps).fetch_optional(connection))).await;
-                session.end(done)
-            }
-        };
-        row.map_err(|error| on.place().error(error))
+        run!(self, on, query_as<R>.fetch_optional => identity)
     }
 
     pub(crate) async fn fetch_one<R: Row>(self, on: &mut Transaction) -> Result<R, StoreError> {

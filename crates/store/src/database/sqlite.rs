@@ -45,12 +45,12 @@ pub(crate) struct File {
 
 impl File {
     /// Opens the file, creates it if there is none, and brings it to the newest schema.
-    pub(crate) async fn open(path: &Path, patience: Duration) -> Result<Self, StoreError> {
+    pub(crate) async fn open(path: &Path, busy_timeout: Duration) -> Result<Self, StoreError> {
         prepare_file(path)?;
-        let pool = pool(path, patience).await?;
+        let pool = pool(path, busy_timeout).await?;
         let error = |error| StoreError::from_sqlx("opening", path, error);
         let mut connection = pool.acquire().await.map_err(error)?;
-        let result = migrate_if_needed(&mut connection, path, patience).await;
+        let result = migrate_if_needed(&mut connection, path, busy_timeout).await;
         drop(connection);
         if result.is_err() {
             pool.close().await;
@@ -59,11 +59,11 @@ impl File {
     }
 
     /// Opens the file if it exists with the newest schema, without creating or migrating it.
-    pub(crate) async fn open_as_it_is(path: &Path, patience: Duration) -> Result<Option<Self>, StoreError> {
+    pub(crate) async fn open_existing(path: &Path, busy_timeout: Duration) -> Result<Option<Self>, StoreError> {
         if !path.is_file() {
             return Ok(None);
         }
-        let pool = pool(path, patience).await?;
+        let pool = pool(path, busy_timeout).await?;
         let error = |error| StoreError::from_sqlx("opening", path, error);
         let mut connection = pool.acquire().await.map_err(error)?;
         let found = schema(&mut connection).await;
@@ -94,7 +94,7 @@ impl File {
     }
 
     /// Closes the file, or leaves a short write-ahead log beside it, and the connection open until the process exits.
-    pub(crate) async fn leave(&self) {
+    pub(crate) async fn close_at_exit(&self) {
         let log = std::fs::metadata(sidecar(&self.path)).map_or(0, |log| log.len());
         if self.has_erased.load(Ordering::Relaxed) || log > MAX_LEFT_LOG_BYTES {
             return self.pool.close().await;
@@ -113,10 +113,10 @@ pub(crate) fn sidecar(path: &Path) -> PathBuf {
     name.into()
 }
 
-async fn pool(path: &Path, patience: Duration) -> Result<SqlitePool, StoreError> {
+async fn pool(path: &Path, busy_timeout: Duration) -> Result<SqlitePool, StoreError> {
     let options = SqliteConnectOptions::new()
         .filename(path)
-        .busy_timeout(patience)
+        .busy_timeout(busy_timeout)
         // With a write-ahead log, a power cut can undo the last commits, but damages nothing. A transaction that needs
         // more sets `synchronous` itself.
         .synchronous(SqliteSynchronous::Normal)
@@ -124,7 +124,7 @@ async fn pool(path: &Path, patience: Duration) -> Result<SqlitePool, StoreError>
     // A pool of one is a queue for the one connection; no task holds a lock across an await.
     SqlitePoolOptions::new()
         .max_connections(1)
-        .acquire_timeout(patience + Duration::from_secs(1))
+        .acquire_timeout(busy_timeout + Duration::from_secs(1))
         .idle_timeout(None)
         .max_lifetime(None)
         .test_before_acquire(false)
@@ -184,7 +184,7 @@ fn make_private(path: &Path) {
 async fn migrate_if_needed(
     connection: &mut SqliteConnection,
     path: &Path,
-    patience: Duration,
+    busy_timeout: Duration,
 ) -> Result<(), StoreError> {
     let error = |error| StoreError::from_sqlx("reading the schema", path, error);
     // The only query on a database that needs no migration, so that opening it is quick.
@@ -192,7 +192,7 @@ async fn migrate_if_needed(
         SCHEMA => Ok(()),
         found if found > SCHEMA => Err(StoreError::Newer { path: path.to_owned(), found, known: SCHEMA }),
         _ => {
-            use_write_ahead_log(connection, path, patience).await?;
+            use_write_ahead_log(connection, path, busy_timeout).await?;
             migrate(connection, path).await
         }
     }
@@ -206,9 +206,9 @@ async fn schema(connection: &mut SqliteConnection) -> sqlx::Result<i64> {
 async fn use_write_ahead_log(
     connection: &mut SqliteConnection,
     path: &Path,
-    patience: Duration,
+    busy_timeout: Duration,
 ) -> Result<(), StoreError> {
-    let deadline = Instant::now() + patience;
+    let deadline = Instant::now() + busy_timeout;
     loop {
         let switched = sqlx::query("PRAGMA journal_mode = WAL").execute(&mut *connection).await;
         match switched.map_err(|error| StoreError::from_sqlx("switching to WAL", path, error)) {

@@ -6,6 +6,10 @@ use std::io::ErrorKind;
 #[cfg(feature = "postgres")]
 use super::StoreError;
 
+/// Stands for the path of a file in errors of a database server, which also reach callers.
+#[cfg(feature = "postgres")]
+const NAME: &str = "the database";
+
 /// Why a database server does not do what it should. Each error names the setting that bounds it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -32,25 +36,25 @@ pub enum DatabaseProblem {
     Rights,
     /// Row-level security does not bind its user.
     #[error(
-        "has a user that row-level security does not bind: take another one (`CREATE ROLE toolrack LOGIN NOSUPERUSER NOBYPASSRLS`)"
+        "has a user that row-level security does not bind: use another one (`CREATE ROLE toolrack LOGIN NOSUPERUSER NOBYPASSRLS`)"
     )]
     Role,
     /// It is too old.
-    #[error("is Postgres {found}: take version 15 or newer")]
+    #[error("is Postgres {found}: use version 15 or newer")]
     Version {
         /// Its version.
         found: i64,
     },
     /// Another program brings its schema up to date.
-    #[error("is being brought to the newest schema for longer than `migration_timeout`: look at the other replicas")]
+    #[error("has been getting the newest schema for longer than `migration_timeout`: look at the other replicas")]
     Migrating,
     /// It has no connection left.
     #[error("has no free connection within `acquire_timeout`: raise `most_connections`, or its own `max_connections`")]
     Connections,
     /// It ended a statement.
-    #[error("took longer for a statement than `statement_timeout`")]
+    #[error("needed longer for a statement than `statement_timeout`")]
     Slow,
-    /// Other writers were first.
+    /// Other writers hold it.
     #[error("has other writers of the same tenant, for longer than `lock_timeout`: try again")]
     Busy,
     /// Another transaction was in the way.
@@ -79,8 +83,8 @@ impl StoreError {
     pub(crate) fn from_postgres(doing: &'static str, name: &str, error: sqlx::Error) -> Self {
         match problem(&error) {
             Some(problem) => Self::of_database(name, problem, Some(error)),
-            None if code(&error) == Some("53100") => Self::Full { path: name.into() },
-            None => Self::Other { path: name.into(), doing, source: Box::new(error) },
+            None if code(&error) == Some("53100") => Self::Full { path: NAME.into() },
+            None => Self::Other { path: NAME.into(), doing, source: Box::new(error) },
         }
     }
 }
@@ -126,6 +130,16 @@ fn of_code(code: &str) -> Option<DatabaseProblem> {
 #[cfg(all(test, feature = "postgres"))]
 mod tests {
     use super::*;
+
+    #[test]
+    fn no_error_of_a_database_server_says_where_it_is_because_callers_read_it_too() {
+        let of = |error| StoreError::from_postgres("testing", "db.internal/tools", error);
+        for error in [sqlx::Error::PoolTimedOut, sqlx::Error::PoolClosed, sqlx::Error::RowNotFound] {
+            let error = of(error);
+            assert!(!error.to_string().contains("internal"), "{error}");
+        }
+        assert_eq!(of(sqlx::Error::PoolClosed).database(), Some("db.internal/tools"));
+    }
 
     #[test]
     fn each_code_of_postgres_says_what_to_do() {

@@ -22,7 +22,7 @@ fn shown() -> Conceal {
     Arc::new(str::to_owned)
 }
 
-fn said(text: &str) -> Turn {
+fn user_turn(text: &str) -> Turn {
     Turn::new(vec![Message::new(Role::User, text)], Limits::default())
 }
 
@@ -47,7 +47,7 @@ async fn a_step_dropped_during_its_write_is_stored_once(stage: &Stage) {
     let mut drops = 0;
     loop {
         let mut journal = Journal::new(Some(store.clone()), "some/model", shown());
-        let mut turn = said(&format!("words {drops}"));
+        let mut turn = user_turn(&format!("words {drops}"));
         let ended = polled(pin!(journal.keep(&turn)), drops + 1).await.is_some();
         turn.cancel("so far");
         journal.keep(&turn).await.unwrap();
@@ -67,7 +67,7 @@ async fn a_step_dropped_during_its_write_is_stored_once(stage: &Stage) {
 async fn messages_of_another_process_are_not_taken_for_a_dropped_step(stage: &Stage) {
     let store = stage.store().await;
     let mut journal = Journal::new(Some(store.clone()), "some/model", shown());
-    let mut turn = said("one");
+    let mut turn = user_turn("one");
     journal.keep(&turn).await.unwrap();
     turn.cancel("so far");
     assert!(polled(pin!(journal.keep(&turn)), 1).await.is_none(), "dropped before anything was written");
@@ -82,7 +82,7 @@ async fn a_conversation_is_claimed_once_and_again_when_the_claim_is_dropped(stag
     let store = stage.store().await;
     let mut journal = Journal::new(Some(store.clone()), "some/model", shown());
     let claim = journal.claim().unwrap();
-    journal.keep(&said("one")).await.unwrap();
+    journal.keep(&user_turn("one")).await.unwrap();
     let session = store.find_session("last", Whose::All).await.unwrap();
     assert!(matches!(store.clone().claim(&session), Err(StoreError::SessionBusy { .. })));
     assert!(matches!(journal.claim(), Err(StoreError::SessionBusy { .. })));
@@ -141,9 +141,9 @@ async fn calls_that_need_a_decision_and_the_conversation_share_one_database(stag
     let mut turn = Turn::new(vec![Message::new(Role::User, "go")], limits);
     let mut front = Keeps(Journal::new(Some(store.clone()), "some/model", shown()));
     assert_eq!(agent.run(&mut turn, &mut front).await.unwrap(), End::Answered);
-    let results: Vec<_> = turn.messages().iter().filter(|said| said.role == Role::Tool).collect();
+    let results: Vec<_> = turn.messages().iter().filter(|message| message.role == Role::Tool).collect();
     assert_eq!(results.len(), ROUNDS * AT_ONCE);
-    assert!(results.iter().all(|said| !said.is_error), "{:?}", results.iter().find(|said| said.is_error));
+    assert!(results.iter().all(|message| !message.is_error), "{:?}", results.iter().find(|message| message.is_error));
     let stored = store.session(front.0.id().unwrap()).await.unwrap();
     assert_eq!(stored.messages, turn.messages().len() as u64);
     agent.host.shutdown().await;
@@ -159,7 +159,7 @@ async fn a_query_that_is_no_longer_polled_blocks_no_other_query(stage: &Stage) {
     for question in &mut unpolled {
         assert_eq!(polled(question.as_mut(), 1).await, None);
     }
-    Journal::new(Some(store.clone()), "some/model", shown()).keep(&said("words")).await.unwrap();
+    Journal::new(Some(store.clone()), "some/model", shown()).keep(&user_turn("words")).await.unwrap();
     drop(unpolled);
 }
 
@@ -167,7 +167,7 @@ async fn messages_and_calls_of_a_model_are_stored_without_secrets_and_can_contin
     let store = stage.store().await;
     let conceal: Conceal = Arc::new(|text| text.replace("canary-7", "***"));
     let mut journal = Journal::new(Some(store.clone()), "some/model", Arc::clone(&conceal));
-    let mut turn = said("is canary-7 the key?");
+    let mut turn = user_turn("is canary-7 the key?");
     journal.keep(&turn).await.unwrap();
     let call = |id: &str, key: &str| {
         let arguments = Map::from_iter([("key".to_owned(), json!([key]))]);

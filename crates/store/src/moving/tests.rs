@@ -28,6 +28,7 @@ mod needs_postgres {
         INSERT INTO quarantine (source, server, tool, hash, definition, cause, was, since)
             VALUES ('x', 's', 't', randomblob(32), '{}', 'changed', NULL, 5);
         INSERT INTO quota_uses (holder, quota, name, most, used, used_at) VALUES ('h', 'q', NULL, 9, 1.25, 5);
+        INSERT INTO audit_exports (place, head, pending, seq, due_at, hold_until) VALUES ('p', 'h', NULL, 0, 5, 0);
         INSERT INTO messages (id, session_id, role, content, timestamp, position)
             SELECT 'm', id, 'user', 'hello', 5, 0 FROM sessions;
     ";
@@ -95,14 +96,14 @@ mod needs_postgres {
         let database = connect(&server).await;
         let (door, acme) = (filled_with_team(&folder).await, filled(&folder, "acme.db").await);
         let known = door.verify_audit(None).await.unwrap().unwrap().end;
-        let of_door = database.take(None, &door).await.unwrap();
-        let of_acme = database.take(Some("acme"), &acme).await.unwrap();
+        let of_door = database.move_rows(None, &door).await.unwrap();
+        let of_acme = database.move_rows(Some("acme"), &acme).await.unwrap();
         for moved in [&of_door, &of_acme] {
             assert!(!moved.were_there && moved.audit.is_ok());
             assert!(moved.tables.iter().all(|(_, rows)| *rows > 0), "{:?}", moved.tables);
         }
         let expected = "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite%' \
-            AND name NOT IN ('team_schema', 'team_version', '_sqlx_migrations') ORDER BY 1";
+            AND name NOT IN ('team_schema', 'team_version', 'team_replicas', 'team_homes', '_sqlx_migrations') ORDER BY 1";
         let mut file = raw(door.path()).await;
         let expected: Vec<String> = sqlx::query_scalar(expected).fetch_all(&mut file).await.unwrap();
         let mut tables: Vec<_> = of_door.tables.iter().map(|(table, _)| *table).collect();
@@ -156,20 +157,20 @@ mod needs_postgres {
         let (server, folder) = (Postgres::start(), tempfile::tempdir().unwrap());
         let database = connect(&server).await;
         let acme = filled(&folder, "acme.db").await;
-        assert!(!database.has_taken(Some("acme"), &acme).await.unwrap());
-        database.take(Some("acme"), &acme).await.unwrap();
-        assert!(database.has_taken(Some("acme"), &acme).await.unwrap());
-        assert!(database.take(Some("acme"), &acme).await.unwrap().were_there);
+        assert!(!database.have_moved(Some("acme"), &acme).await.unwrap());
+        database.move_rows(Some("acme"), &acme).await.unwrap();
+        assert!(database.have_moved(Some("acme"), &acme).await.unwrap());
+        assert!(database.move_rows(Some("acme"), &acme).await.unwrap().were_there);
         let other = filled(&folder, "other.db").await;
         for refused in [
-            database.has_taken(Some("acme"), &other).await.map(drop),
-            database.take(Some("acme"), &other).await.map(drop),
+            database.have_moved(Some("acme"), &other).await.map(drop),
+            database.move_rows(Some("acme"), &other).await.map(drop),
         ] {
             assert!(matches!(refused, Err(MoveError::NotEmpty { .. })), "{refused:?}");
         }
         let store = database.store("bolt").await.unwrap();
         store.approve(&acme.approvals().await.unwrap()[0], &by()).await.unwrap();
-        assert!(matches!(database.take(Some("bolt"), &acme).await, Err(MoveError::NotEmpty { .. })));
+        assert!(matches!(database.move_rows(Some("bolt"), &acme).await, Err(MoveError::NotEmpty { .. })));
         assert_eq!(store.approvals().await.unwrap().len(), 1);
     }
 
@@ -183,9 +184,9 @@ mod needs_postgres {
         let bad = "INSERT INTO quarantine (source, server, tool, hash, definition, cause, since) \
             VALUES ('x', 's', 'u', randomblob(32), CAST(x'ff' AS TEXT), 'changed', 5)";
         sqlx::query(bad).execute(&mut file).await.unwrap();
-        assert!(database.take(Some("acme"), &acme).await.is_err());
+        assert!(database.move_rows(Some("acme"), &acme).await.is_err());
         assert_eq!(server.rows("toolrack", Some("acme"), "SELECT count(*) FROM approvals"), "0");
         sqlx::query("DELETE FROM quarantine WHERE tool = 'u'").execute(&mut file).await.unwrap();
-        assert!(!database.take(Some("acme"), &acme).await.unwrap().were_there);
+        assert!(!database.move_rows(Some("acme"), &acme).await.unwrap().were_there);
     }
 }

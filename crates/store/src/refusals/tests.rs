@@ -42,9 +42,9 @@ async fn an_approval_takes_a_refusal_back_and_both_are_in_the_log(stage: &Stage)
     let approval = Approval { project, name: "x".to_owned(), hash: "1".to_owned(), shown, approved_at: 1 };
     store.approve(&approval, &Caller::local(Way::Cli)).await.unwrap();
     assert_eq!(store.refusals().await.unwrap(), [refusal("/a", "y", "1")]);
-    let reported: Vec<_> = kinds(&store).await.into_iter().map(|(kind, server, _)| (kind, server.unwrap())).collect();
+    let events: Vec<_> = kinds(&store).await.into_iter().map(|(kind, server, _)| (kind, server.unwrap())).collect();
     let row = |kind: &str, server: &str| (kind.to_owned(), server.to_owned());
-    assert_eq!(reported, [row("refused", "x"), row("refused", "y"), row("trusted", "x")]);
+    assert_eq!(events, [row("refused", "x"), row("refused", "y"), row("trusted", "x")]);
     assert!(store.verify_audit(None).await.unwrap().is_ok());
 }
 

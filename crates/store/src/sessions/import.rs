@@ -21,7 +21,7 @@ use super::{
     messages::{NewMessage, Placed, Role},
 };
 use crate::{
-    PATIENCE, Store, StoreError,
+    LOCK_TIMEOUT, Store, StoreError,
     database::{Transaction, query, query_scalar},
     rows::from_row,
 };
@@ -98,16 +98,16 @@ struct Source {
 }
 
 impl Source {
-    async fn open(path: &Path, patience: Duration) -> Result<Self, StoreError> {
+    async fn open(path: &Path, busy_timeout: Duration) -> Result<Self, StoreError> {
         let refused = |why: &str| StoreError::NoSessions { path: path.to_owned(), why: why.to_owned() };
         let is_alone = is_alone(path).map_err(|error| match error.kind() {
             io::ErrorKind::NotFound => refused("there is no such file"),
-            io::ErrorKind::InvalidInput => refused("it is no file"),
+            io::ErrorKind::InvalidInput => refused("it is not a file"),
             kind => refused(&kind.to_string()),
         })?;
         let failed = |error| unreadable(path, error);
         let options = SqliteConnectOptions::new().filename(path).read_only(true).immutable(is_alone);
-        let mut connection = options.busy_timeout(patience).connect().await.map_err(failed)?;
+        let mut connection = options.busy_timeout(busy_timeout).connect().await.map_err(failed)?;
         let sessions = select("sessions", SESSION_COLUMNS, &mut connection).await.map_err(failed)?;
         let messages = select("messages", MESSAGE_COLUMNS, &mut connection).await.map_err(failed)?;
         let (Some(sessions), Some(messages)) = (sessions, messages) else {
@@ -235,7 +235,7 @@ impl Store {
     /// [`StoreError::NoSessions`] when the file is not there or holds something else; others when it is in use, or when
     /// this database fails.
     pub async fn import_sessions(&self, path: &Path) -> Result<Imported, StoreError> {
-        let mut source = Source::open(path, PATIENCE).await?;
+        let mut source = Source::open(path, LOCK_TIMEOUT).await?;
         let read = self.import_from(&mut source).await;
         // The file was only read, so that a failure to close it loses nothing.
         let _ = source.connection.close().await;
@@ -295,9 +295,9 @@ async fn insert(
         (Some(provider), Some(model)) => Some(format!("{provider}/{model}")),
         (_, model) => model.clone(),
     };
-    let said = [messages.first(), messages.last()].map(|message| message.map(|(at, ..)| *at));
-    let created = parse_time(session.created_at.as_deref()).or(said[0]).unwrap_or_else(Utc::now);
-    let updated = parse_time(session.updated_at.as_deref()).or(said[1]).unwrap_or(created);
+    let times = [messages.first(), messages.last()].map(|message| message.map(|(at, ..)| *at));
+    let created = parse_time(session.created_at.as_deref()).or(times[0]).unwrap_or_else(Utc::now);
+    let updated = parse_time(session.updated_at.as_deref()).or(times[1]).unwrap_or(created);
     let inserted = query(
         "INSERT INTO sessions (id, title, model, created_at, updated_at) VALUES ($1, $2, $3, $4, $5) \
          ON CONFLICT (id) DO NOTHING",

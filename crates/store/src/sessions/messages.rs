@@ -184,7 +184,7 @@ pub(super) struct Placed<'a> {
 }
 
 impl Placed<'_> {
-    /// Adds the message to `session`, inside of a transaction.
+    /// Adds the message to `session`, within a transaction.
     pub(super) async fn insert(&self, session: &str, connection: &mut Transaction) -> Result<(), StoreError> {
         let message = self.message;
         let spent = message.spent.map(SpentRow::from);
@@ -277,7 +277,7 @@ impl Store {
         .bind(i64::try_from(limit).unwrap_or(i64::MAX))
         .fetch_all(&mut self.read("reading a session").await?)
         .await?;
-        // To skip it would shift the positions of all that follow.
+        // Skipping the row would shift the positions of all that follow.
         let damaged = || StoreError::Corrupt { path: self.path().to_owned() };
         rows.into_iter().map(|row| row.into_message(id).ok_or_else(damaged)).collect()
     }

@@ -114,8 +114,8 @@ async fn an_open_turn_is_stored_with_the_messages_of_its_step(stage: &Stage) {
         open_turn: turn.map(str::to_owned),
         ..step(position, messages)
     };
-    let asked = open(0, vec![message_of(Role::User, "x")], Some(r#"{"round":1}"#));
-    store.append(session.id, &asked).await.unwrap();
+    let turn = open(0, vec![message_of(Role::User, "x")], Some(r#"{"round":1}"#));
+    store.append(session.id, &turn).await.unwrap();
     assert_eq!(store.open_turn(session.id).await.unwrap().as_deref(), Some(r#"{"round":1}"#));
     assert!(store.session(session.id).await.unwrap().has_open_turn);
 
@@ -138,7 +138,10 @@ async fn appending_to_a_session_that_has_grown_meanwhile_fails(stage: &Stage) {
     let error = other.append(session.id, &step(0, vec![message_of(Role::User, "theirs")])).await.unwrap_err();
     assert_eq!(
         error.to_string(),
-        format!("another process goes on with the session {}: it has 1 messages where 0 were expected", session.prefix)
+        format!(
+            "another process has continued the session {}: it has 1 messages where 0 were expected",
+            session.prefix
+        )
     );
     assert!(matches!(
         other.append(session.id, &step(2, Vec::new())).await,
@@ -172,7 +175,7 @@ async fn sessions_are_listed_by_page_with_the_newest_first(stage: &Stage) {
 
     let search = |text: &str| SessionQuery { search: Some(text.to_owned()), limit: 9, ..SessionQuery::default() };
     assert_eq!(titles(&store, search("three")).await, ["THREE"]);
-    assert_eq!(titles(&store, search("%")).await, ["100% two"], "`%` is no wildcard");
+    assert_eq!(titles(&store, search("%")).await, ["100% two"], "`%` is not a wildcard");
     assert_eq!(titles(&store, search("_")).await, ["four_"]);
     assert_eq!(titles(&store, search("t")).await, ["THREE", "100% two"]);
     assert_eq!(titles(&store, search("'; DROP TABLE sessions; --")).await, [] as [&str; 0]);

@@ -25,7 +25,7 @@ pub enum MemberChange {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum MemberChanged {
-    /// The change counts.
+    /// The change is made.
     Done,
     /// The tenant has no such member.
     NoMember,
@@ -34,8 +34,8 @@ pub enum MemberChanged {
 }
 
 impl TeamStore {
-    /// Changes a member of `tenant`, unless its last administrator would go by that, and records the change in the [audit
-    /// log](crate::audit), in one transaction.
+    /// Changes a member of `tenant`, unless the tenant would lose its last administrator, and records the change in the
+    /// [audit log](crate::audit), in one transaction.
     ///
     /// # Errors
     /// [`StoreError`] when the database fails.
@@ -60,7 +60,7 @@ impl TeamStore {
         let given = given_role(&mut transaction, owner, tenant).await?;
         let entry = match change {
             MemberChange::Role(role) if given == Some(role) => return Ok(MemberChanged::Done),
-            // Also where the role is the same: the provider no longer decides about it.
+            // An equal role is stored, too: from now on the provider does not decide about it.
             MemberChange::Role(role) => {
                 give_role(&mut transaction, owner, role).await?;
                 Entry::of_member("member_changed", caller, &found.with_role(role))
@@ -113,7 +113,7 @@ async fn give_role(transaction: &mut Transaction, owner: TokenOwner<'_>, role: R
     Ok(())
 }
 
-/// Its tokens and grants go with it, by their foreign keys.
+/// Removes a member. The foreign keys of its tokens and grants remove these, too.
 async fn remove(transaction: &mut Transaction, member: &Principal) -> Result<(), StoreError> {
     removed::note(transaction, member).await?;
     query("DELETE FROM team_members WHERE issuer = $1 AND subject = $2")

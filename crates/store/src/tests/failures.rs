@@ -1,13 +1,13 @@
-//! What goes wrong while something is written: it is named, and nothing of it stays.
+//! Failing write: each error names its cause, and a failed write changes nothing.
 
 use toolrack_host::{Caller, Way};
 
 use super::*;
 use crate::audit::AuditQuery;
 
-/// Everything that is written, with content that fits into no page that there is.
+/// The kinds of writes. Those that add a row add one that needs new pages.
 #[derive(Clone, Copy, Debug)]
-enum Writes {
+enum Write {
     Approval,
     Revocation,
     Refusal,
@@ -17,16 +17,16 @@ enum Writes {
     End,
 }
 
-const ALL: [Writes; 7] =
-    [Writes::Approval, Writes::Revocation, Writes::Refusal, Writes::Log, Writes::Session, Writes::Title, Writes::End];
+const ALL: [Write; 7] =
+    [Write::Approval, Write::Revocation, Write::Refusal, Write::Log, Write::Session, Write::Title, Write::End];
 
-/// Whether it needs more room than it gives back.
-fn grows(writes: Writes) -> bool {
-    !matches!(writes, Writes::Revocation | Writes::Title | Writes::End)
+/// Whether this write makes the file larger.
+fn grows(write: Write) -> bool {
+    !matches!(write, Write::Revocation | Write::Title | Write::End)
 }
 
-impl Writes {
-    async fn done(self, store: &Store) -> Result<(), StoreError> {
+impl Write {
+    async fn run(self, store: &Store) -> Result<(), StoreError> {
         let long = "x".repeat(200_000);
         match self {
             Self::Approval => store.approve(&approval("new", &long), &Caller::local(Way::Cli)).await,
@@ -50,7 +50,7 @@ fn line(text: &str) -> LogLine {
     LogLine { id: 0, server, source, at: 1, kind, text: text.to_owned() }
 }
 
-/// A store with one of each.
+/// A store with one approval, one log line and one session.
 async fn filled() -> (tempfile::TempDir, Store) {
     let (folder, store) = new_store().await;
     store.approve(&approval("old", "1"), &Caller::local(Way::Cli)).await.unwrap();
@@ -59,68 +59,68 @@ async fn filled() -> (tempfile::TempDir, Store) {
     (folder, store)
 }
 
-/// All that is in it.
+/// Everything that the store contains, as text.
 async fn content(store: &Store) -> String {
     let rows = store.audit(&AuditQuery { limit: 99, ..AuditQuery::default() }).await.unwrap();
-    let seals: Vec<_> = rows.into_iter().map(|row| (row.seq, row.hash)).collect();
+    let hashes: Vec<_> = rows.into_iter().map(|row| (row.seq, row.hash)).collect();
     let sessions = store.sessions(&SessionQuery { limit: 99, ..SessionQuery::default() }).await.unwrap();
     let log = store.log(&LogQuery { limit: 99, ..LogQuery::default() }).await.unwrap();
-    assert!(store.verify_audit(None).await.unwrap().is_ok(), "the chain is whole");
+    assert!(store.verify_audit(None).await.unwrap().is_ok(), "the chain is intact");
     format!(
-        "{:?} {:?} {seals:?} {sessions:?} {log:?}",
+        "{:?} {:?} {hashes:?} {sessions:?} {log:?}",
         store.approvals().await.unwrap(),
         store.refusals().await.unwrap()
     )
 }
 
 #[tokio::test]
-async fn a_full_disk_is_named_by_every_write_and_nothing_of_it_stays() {
-    for writes in ALL.into_iter().filter(|writes| grows(*writes)) {
+async fn every_write_reports_a_full_disk_and_changes_nothing() {
+    for write in ALL.into_iter().filter(|write| grows(*write)) {
         let (_folder, store) = filled().await;
         let before = content(&store).await;
         let pages: i64 = sqlx::query_scalar("PRAGMA page_count").fetch_one(store.pool()).await.unwrap();
         let limit = |pages: i64| sqlx::AssertSqlSafe(format!("PRAGMA max_page_count = {pages}"));
         sqlx::query(limit(pages)).execute(store.pool()).await.unwrap();
-        let error = writes.done(&store).await.unwrap_err();
-        assert!(matches!(error, StoreError::Full { .. }), "{writes:?}: {error:?}");
+        let error = write.run(&store).await.unwrap_err();
+        assert!(matches!(error, StoreError::Full { .. }), "{write:?}: {error:?}");
         assert!(error.to_string().contains("the disk is full"), "{error}");
-        assert_eq!(content(&store).await, before, "{writes:?}");
+        assert_eq!(content(&store).await, before, "{write:?}");
         // There is room again.
         sqlx::query(limit(pages * 100)).execute(store.pool()).await.unwrap();
-        writes.done(&store).await.unwrap_or_else(|error| panic!("{writes:?}: {error:?}"));
-        assert_ne!(content(&store).await, before, "{writes:?}");
+        write.run(&store).await.unwrap_or_else(|error| panic!("{write:?}: {error:?}"));
+        assert_ne!(content(&store).await, before, "{write:?}");
     }
 }
 
 #[tokio::test]
-async fn a_database_that_another_process_holds_is_named_by_every_write_and_nothing_of_it_stays() {
-    for writes in ALL {
+async fn every_write_reports_a_locked_database_and_changes_nothing() {
+    for write in ALL {
         let (_folder, store) = filled().await;
         let before = content(&store).await;
-        let patient = Store::open_within(store.path().to_owned(), Duration::from_millis(20)).await.unwrap();
-        let holding = store.begin_durably("holding").await.unwrap();
-        let error = writes.done(&patient).await.unwrap_err();
-        assert!(matches!(error, StoreError::Locked { .. }), "{writes:?}: {error:?}");
+        let impatient = Store::open_within(store.path().to_owned(), Duration::from_millis(20)).await.unwrap();
+        let lock = store.begin_durably("holding the lock").await.unwrap();
+        let error = write.run(&impatient).await.unwrap_err();
+        assert!(matches!(error, StoreError::Locked { .. }), "{write:?}: {error:?}");
         assert!(error.to_string().contains("toolrack.db is in use by another process"), "{error}");
-        assert_eq!(content(&patient).await, before, "{writes:?}: reading needs no leave");
-        drop(holding);
-        writes.done(&patient).await.unwrap();
-        assert_ne!(content(&store).await, before, "{writes:?}: the other process sees it");
+        assert_eq!(content(&impatient).await, before, "{write:?}: reading needs no lock");
+        drop(lock);
+        write.run(&impatient).await.unwrap();
+        assert_ne!(content(&store).await, before, "{write:?}: the other process sees it");
     }
 }
 
 #[tokio::test]
-async fn a_database_that_may_only_be_read_is_named_by_every_write() {
-    for writes in ALL {
+async fn every_write_reports_a_read_only_database() {
+    for write in ALL {
         let (_folder, store) = filled().await;
         let before = content(&store).await;
         let path = store.path().to_owned();
         store.close().await;
         let options = SqliteConnectOptions::new().filename(&path).read_only(true);
         let reader = Store::of(sqlite::File::of(sqlx::SqlitePool::connect_with(options).await.unwrap(), &path));
-        let error = writes.done(&reader).await.unwrap_err();
-        assert!(matches!(error, StoreError::ReadOnly { .. }), "{writes:?}: {error:?}");
+        let error = write.run(&reader).await.unwrap_err();
+        assert!(matches!(error, StoreError::ReadOnly { .. }), "{write:?}: {error:?}");
         assert!(error.to_string().contains("check its permissions"), "{error}");
-        assert_eq!(content(&reader).await, before, "{writes:?}");
+        assert_eq!(content(&reader).await, before, "{write:?}");
     }
 }

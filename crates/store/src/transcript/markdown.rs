@@ -11,7 +11,7 @@ use crate::Session;
 
 /// Writes the whole document, with the session's title as given.
 #[must_use]
-pub fn document(session: &Session, said: &[TranscriptMessage]) -> String {
+pub fn document(session: &Session, messages: &[TranscriptMessage]) -> String {
     let title = session.title.trim();
     let title = if title.is_empty() { "(without a title)".into() } else { text::for_line(title) };
     let mut page = format!("# {}\n\n", code(&title));
@@ -27,9 +27,9 @@ pub fn document(session: &Session, said: &[TranscriptMessage]) -> String {
     for (name, at) in [("Began", session.created_at), ("Last used", session.updated_at)] {
         fact(name, &at.to_rfc3339_opts(SecondsFormat::Millis, true));
     }
-    for (index, message) in said.iter().enumerate() {
+    for (index, message) in messages.iter().enumerate() {
         let _ = write!(page, "\n## {}", heading(message));
-        if let Some(tool) = tool_of(said, index) {
+        if let Some(tool) = tool_of(messages, index) {
             let _ = write!(page, ": {}", code(&text::for_line(tool)));
         }
         let _ = write!(page, "{}\n\n{}\n", if message.is_error { " (failed)" } else { "" }, message.timestamp);
@@ -61,8 +61,8 @@ fn label(part: &Value) -> String {
     format!("[{}{media_type}, {bytes} bytes]", text::for_line(part["type"].as_str().unwrap_or("content")))
 }
 
-fn heading(said: &TranscriptMessage) -> &'static str {
-    match said.role {
+fn heading(message: &TranscriptMessage) -> &'static str {
+    match message.role {
         "system" => "System",
         "user" => "User",
         "assistant" => "Assistant",
@@ -97,8 +97,8 @@ mod tests {
 
     #[test]
     fn no_text_of_a_message_ends_its_code_block() {
-        for said in ["plain", "```\n# out\n", "````text\n```\n`````\nx", "~~~\nout", "`", "", "a\r\n```\rb\u{1b}[2J"] {
-            let block = fenced("text", said);
+        for text in ["plain", "```\n# out\n", "````text\n```\n`````\nx", "~~~\nout", "`", "", "a\r\n```\rb\u{1b}[2J"] {
+            let block = fenced("text", text);
             let lines: Vec<_> = block.trim_start_matches('\n').lines().collect();
             let fence = lines[0].strip_suffix("text").unwrap();
             assert!(fence.len() >= 3 && fence.chars().all(|c| c == '`'), "{block}");

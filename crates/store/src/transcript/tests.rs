@@ -19,7 +19,7 @@ fn stored(role: Role, content: &str, body: Option<Value>) -> StoredMessage {
     }
 }
 
-fn said(message: StoredMessage) -> TranscriptMessage {
+fn transcript_of(message: StoredMessage) -> TranscriptMessage {
     TranscriptMessage::new(message, &str::to_owned)
 }
 
@@ -31,7 +31,7 @@ fn the_body_that_the_agent_wrote_takes_precedence_over_the_columns() {
     });
     let mut message = stored(Role::Assistant, "of the column", Some(body));
     message.tool_calls = Some(r#"[{"id":"other","name":"x"}]"#.to_owned());
-    let shown = said(message.clone());
+    let shown = transcript_of(message.clone());
     assert_eq!((shown.content.as_str(), shown.position, shown.role), ("of the body", 7, "assistant"));
     let call = TranscriptCall { id: "c1".to_owned(), name: "fs/read".to_owned(), input: json!({"path": "a"}) };
     assert_eq!((shown.tool_calls, shown.parts.len()), (vec![call], 1));
@@ -39,7 +39,7 @@ fn the_body_that_the_agent_wrote_takes_precedence_over_the_columns() {
 
     // Without it, or where it cannot be read, the columns count.
     for body in [None, Some("{ oops".to_owned()), Some("[]".to_owned()), Some("7".to_owned()), Some("{}".to_owned())] {
-        let shown = said(StoredMessage { body: body.clone(), ..message.clone() });
+        let shown = transcript_of(StoredMessage { body: body.clone(), ..message.clone() });
         assert_eq!((shown.content.as_str(), shown.tool_calls.len()), ("of the column", 1), "{body:?}");
         assert_eq!(shown.tool_calls[0].id, "other", "{body:?}");
     }
@@ -61,7 +61,7 @@ fn calls_are_read_in_the_forms_of_several_programs() {
     ] {
         let mut message = stored(Role::Assistant, "", None);
         message.tool_calls = Some(json!([written]).to_string());
-        let calls = said(message).tool_calls;
+        let calls = transcript_of(message).tool_calls;
         let expected = TranscriptCall { id: id.to_owned(), name: name.to_owned(), input };
         assert_eq!(calls, [expected], "{written}");
     }
@@ -82,7 +82,7 @@ fn a_result_says_which_call_it_answers_and_whether_that_failed() {
     ] {
         let mut message = stored(Role::Tool, "x", None);
         message.tool_results = Some(results.to_owned());
-        let shown = said(message);
+        let shown = transcript_of(message);
         assert_eq!((shown.tool_call_id.as_deref(), shown.is_error), (id, failed), "{results}");
     }
 }
@@ -90,9 +90,9 @@ fn a_result_says_which_call_it_answers_and_whether_that_failed() {
 #[test]
 fn the_tool_of_a_result_is_the_one_that_was_called_last_by_that_id() {
     let asks = |id: &str, name: &str| {
-        said(stored(Role::Assistant, "", Some(json!({"tool_calls": [{"id": id, "name": name, "input": {}}]}))))
+        transcript_of(stored(Role::Assistant, "", Some(json!({"tool_calls": [{"id": id, "name": name, "input": {}}]}))))
     };
-    let answers = |id: &str| said(stored(Role::Tool, "x", Some(json!({"tool_call_id": id}))));
+    let answers = |id: &str| transcript_of(stored(Role::Tool, "x", Some(json!({"tool_call_id": id}))));
     // Some providers count their calls from one in each answer.
     let all = [asks("1", "first"), answers("1"), asks("1", "second"), answers("1"), answers("2"), asks("2", "late")];
     let tools: Vec<_> = (0..7).map(|index| tool_of(&all, index)).collect();

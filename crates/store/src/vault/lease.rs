@@ -50,7 +50,7 @@ impl Vault {
         Ok(self.store.take_lease(space, name, length.min(MAX_LEASE)).await?)
     }
 
-    /// Takes the lease, and waits up to `patience` for its holder. The caller should then check whether the holder has
+    /// Takes the lease, and waits up to `max_wait` for its holder. The caller should then check whether the holder has
     /// done the work meanwhile.
     ///
     /// # Errors
@@ -60,9 +60,9 @@ impl Vault {
         space: Space,
         name: &str,
         length: Duration,
-        patience: Duration,
+        max_wait: Duration,
     ) -> Result<Option<Lease>, VaultError> {
-        let deadline = Instant::now() + patience;
+        let deadline = Instant::now() + max_wait;
         loop {
             let lease = self.try_lease(space, name, length).await?;
             if lease.is_some() || Instant::now() >= deadline {

@@ -11,12 +11,12 @@ use crate::{
 };
 
 const CHANGING: &str = "changing the key of the vault";
-const CHECKING: &str = "looking which key the vault has";
+const CHECKING: &str = "checking the key of the vault";
 
 impl Vault {
     /// Seals all rows with `key`, retires the key of this vault, and returns the number of rows. The change is on the
-    /// disk when this returns. After an error nothing has changed, except that after an error of the database the whole
-    /// change may have happened: [`Self::is_successor`] of a vault with the new key tells.
+    /// disk when this returns. After an error nothing has changed. Only an error of the database leaves that open: then
+    /// [`Self::is_successor`] of a vault with the new key tells whether the key has changed.
     ///
     /// This vault and its clones are of no use afterwards: open a vault with the new key.
     ///

@@ -40,7 +40,7 @@ enum Kind {
 }
 
 impl VaultKey {
-    /// Creates a key of 32 random bytes.
+    /// Creates a key from 32 random bytes.
     #[must_use]
     pub fn from_bytes(bytes: [u8; KEY_BYTES]) -> Self {
         Self(Kind::Bytes(Zeroizing::new(bytes)))
@@ -138,7 +138,7 @@ impl Sealer {
     /// Encrypts `value`. Returns the nonce and the sealed value.
     pub(super) fn seal(&self, space: Space, name: &str, value: &[u8]) -> Result<(Vec<u8>, Vec<u8>), VaultError> {
         let nonce = XNonce::try_generate().map_err(|_| VaultError::NoRandomness)?;
-        let aad = self.associated(space, name);
+        let aad = self.associated_data(space, name);
         let sealed = self.cipher.encrypt(&nonce, Payload { msg: value, aad: &aad });
         // Encryption fails only for a value beyond 256 GiB.
         let sealed = sealed.map_err(|_| VaultError::TooLong { space, name: name.to_owned(), length: value.len() })?;
@@ -148,12 +148,12 @@ impl Sealer {
     /// Decrypts a value; `None` if this key did not seal it under this name.
     pub(super) fn open(&self, space: Space, name: &str, nonce: &[u8], sealed: &[u8]) -> Option<Zeroizing<Vec<u8>>> {
         let nonce = XNonce::try_from(nonce).ok()?;
-        let aad = self.associated(space, name);
+        let aad = self.associated_data(space, name);
         self.cipher.decrypt(&nonce, Payload { msg: sealed, aad: &aad }).ok().map(Zeroizing::new)
     }
 
-    /// The associated data that binds a value to its row. No space contains NUL, so that no two rows share it.
-    fn associated(&self, space: Space, name: &str) -> Vec<u8> {
+    /// The associated data that binds a value to its row. No two rows share it, because no space contains NUL.
+    fn associated_data(&self, space: Space, name: &str) -> Vec<u8> {
         [&self.key_id[..], space.as_str().as_bytes(), b"\0", name.as_bytes()].concat()
     }
 }

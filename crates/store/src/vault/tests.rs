@@ -23,7 +23,7 @@ async fn vault(stage: &Stage) -> Vault {
     Vault::open(&stage.store().await, key(1)).await.unwrap()
 }
 
-fn text(found: Option<Sealed>) -> Option<String> {
+fn text(found: Option<SecretValue>) -> Option<String> {
     found.map(|value| value.expose_text().unwrap().to_owned())
 }
 

@@ -19,7 +19,7 @@ fn a_server_without_namespaces_looks_names_up_over_tcp_where_it_has_no_datagrams
     let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
     let one = [("PATH", "/bin")];
     assert_eq!(variables("connect=443", &one, true), [pair("PATH", "/bin"), pair("RES_OPTIONS", " use-vc")]);
-    // What the server has of its own stays.
+    // The options that the server has itself stay.
     let own = [("RES_OPTIONS", "ndots:2"), ("PATH", "/bin")];
     assert_eq!(variables("connect=443", &own, true), [pair("PATH", "/bin"), pair("RES_OPTIONS", "ndots:2 use-vc")]);
     for (line, is_bare) in [("connect=443", false), ("udp=yes", true), ("connect= bind=", true)] {
@@ -56,15 +56,15 @@ fn the_check_for_landlock_does_not_restrict_this_process() {
 #[test]
 fn the_limit_of_tasks_grows_with_the_processes_of_a_server_and_exceeds_the_running_ones() {
     let (one, many) = (thread_limit(1), thread_limit(1001));
-    assert!(one > TASKS_PER_PROCESS, "{one}: this process and its like are counted as well");
-    // What runs meanwhile comes and goes.
+    assert!(one > TASKS_PER_PROCESS, "{one}: the limit also counts the other tasks of this user");
+    // Other tasks of this user come and go meanwhile.
     let grown = many.abs_diff(one);
     assert!(grown.abs_diff(1000 * TASKS_PER_PROCESS) < 8000, "{one} {many}");
     assert!(thread_limit(u32::MAX) > u64::from(u32::MAX), "no overflow");
 }
 
-/// A folder of settings with files and folders of these modes; a name that ends in `/` is a folder.
-fn settings(entries: &[(&str, u32)]) -> tempfile::TempDir {
+/// A folder like `/etc`, with files and folders of these modes; a name that ends in `/` is a folder.
+fn config_folder(entries: &[(&str, u32)]) -> tempfile::TempDir {
     let root = tempfile::tempdir().unwrap();
     for (name, _) in entries {
         match name.strip_suffix('/') {
@@ -79,7 +79,8 @@ fn settings(entries: &[(&str, u32)]) -> tempfile::TempDir {
     root
 }
 
-/// The parts of `root` that every user may read: whole, and only listed; a trailing `.` is the root itself.
+/// The parts of `root` that every user may read, and the folders that every user may list; an empty name is `root`
+/// itself.
 fn public(root: &Path) -> (Vec<String>, Vec<String>) {
     let mut public = PublicPart::default();
     public.collect(root, 0);
@@ -95,9 +96,9 @@ fn public(root: &Path) -> (Vec<String>, Vec<String>) {
 #[test]
 fn a_server_of_root_reads_only_public_files_of_etc() {
     let open = [("hosts", 0o644), ("ssl/", 0o755), ("ssl/ca", 0o444)];
-    assert_eq!(public(settings(&open).path()), (vec![String::new()], Vec::new()), "all of it, as a whole");
+    assert_eq!(public(config_folder(&open).path()), (vec![String::new()], Vec::new()), "all of it, as a whole");
 
-    let secret = settings(&[
+    let secret = config_folder(&[
         ("hosts", 0o644),
         ("shadow", 0o640),
         ("ssl/", 0o755),
@@ -113,34 +114,34 @@ fn a_server_of_root_reads_only_public_files_of_etc() {
         ("passed/open", 0o644),
         ("listed/", 0o744),
     ]);
-    let (whole, lists) = public(secret.path());
-    assert_eq!(whole, ["app/conf", "hosts", "ssl"]);
-    assert_eq!(lists, ["", "app"]);
+    let (readable, listable) = public(secret.path());
+    assert_eq!(readable, ["app/conf", "hosts", "ssl"]);
+    assert_eq!(listable, ["", "app"]);
 }
 
 #[test]
 fn folders_below_the_search_depth_are_not_readable() {
     let deep = |depth: usize| {
-        let root = settings(&[]);
+        let root = config_folder(&[]);
         let folder = root.path().join(vec!["d"; depth].join("/"));
         fs::create_dir_all(&folder).unwrap();
         fs::write(folder.join("file"), "x").unwrap();
         root
     };
     assert_eq!(public(deep(MAX_DEPTH - 1).path()).0, [""]);
-    assert!(public(deep(MAX_DEPTH).path()).0.is_empty(), "a part that is not looked at is not open");
+    assert!(public(deep(MAX_DEPTH).path()).0.is_empty(), "a part below the depth is not readable");
 }
 
 #[test]
 fn a_link_in_etc_is_judged_by_its_target() {
-    let root = settings(&[("hosts", 0o644), ("secret", 0o600)]);
+    let root = config_folder(&[("hosts", 0o644), ("secret", 0o600)]);
     std::os::unix::fs::symlink("secret", root.path().join("link")).unwrap();
-    let (whole, lists) = public(root.path());
-    assert_eq!((whole, lists), (vec!["hosts".to_owned()], vec![String::new()]));
+    let (readable, listable) = public(root.path());
+    assert_eq!((readable, listable), (vec!["hosts".to_owned()], vec![String::new()]));
 }
 
 #[test]
-fn the_own_folder_of_a_server_is_for_no_other_user() {
+fn a_servers_own_folder_is_closed_to_other_users() {
     let root = tempfile::tempdir().unwrap();
     let own = root.path().join("homes/server");
     create_own_folder(&own).unwrap();

@@ -6,19 +6,19 @@ use std::path::{Path, PathBuf};
 
 use super::*;
 
-/// An engine's client that does what a script says, and writes down what it was asked.
+/// A fake client of an engine: a shell script that records its command lines.
 struct Engine {
     folder: tempfile::TempDir,
 }
 
 impl Engine {
-    /// `listed` runs for `ps` and `removes` for `rm`, in the folder of the engine.
-    fn new(listed: &str, removes: &str) -> Self {
+    /// The client runs `on_ps` for `ps` and `on_rm` for `rm`, in the folder of the engine.
+    fn new(on_ps: &str, on_rm: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let engine = Self { folder };
         let at = engine.folder.path().display().to_string();
         let script = format!(
-            "#!/bin/sh\ncd {at} || exit 9\necho \"$@\" >> asked\ncase $1 in ps) {listed} ;; rm) {removes} ;; esac\n"
+            "#!/bin/sh\ncd {at} || exit 9\necho \"$@\" >> command-lines\ncase $1 in ps) {on_ps} ;; rm) {on_rm} ;; esac\n"
         );
         fs::write(engine.program(), script).unwrap();
         fs::set_permissions(engine.program(), fs::Permissions::from_mode(0o755)).unwrap();
@@ -37,31 +37,31 @@ impl Engine {
         Removal::new(self.program(), "toolrack-x-1")
     }
 
-    /// What it was asked, in order.
-    fn asked(&self) -> Vec<String> {
-        fs::read_to_string(self.at("asked")).unwrap_or_default().lines().map(str::to_owned).collect()
+    /// The recorded command lines, in order.
+    fn command_lines(&self) -> Vec<String> {
+        fs::read_to_string(self.at("command-lines")).unwrap_or_default().lines().map(str::to_owned).collect()
     }
 }
 
 const PS: &str = "ps --all --quiet --filter name=toolrack-x-1";
 const RM: &str = "rm --force --volumes toolrack-x-1";
 
-/// Lists a container as long as there is a file for it.
+/// Lists a container while the file `container` exists.
 const BY_FILE: &str = "[ -e container ] && echo 0123456789ab; true";
 
 #[test]
-fn a_container_that_the_engine_lists_is_removed_with_its_volumes_and_looked_for_again() {
+fn a_listed_container_is_removed_with_its_volumes_and_looked_for_again() {
     let engine = Engine::new(BY_FILE, "rm container");
     fs::write(engine.at("container"), "").unwrap();
     assert!(engine.removal().carry_out(ClientEnd::Exited));
-    assert_eq!(engine.asked(), [PS, RM, PS]);
+    assert_eq!(engine.command_lines(), [PS, RM, PS]);
 }
 
 #[test]
-fn a_container_that_is_gone_is_asked_about_once() {
+fn the_engine_is_asked_only_once_about_a_container_that_is_gone() {
     let engine = Engine::new(BY_FILE, "exit 1");
     assert!(engine.removal().carry_out(ClientEnd::Exited));
-    assert_eq!(engine.asked(), [PS]);
+    assert_eq!(engine.command_lines(), [PS]);
 }
 
 #[test]
@@ -69,19 +69,19 @@ fn a_container_that_removed_itself_counts_as_gone_even_if_its_removal_fails() {
     let engine = Engine::new(BY_FILE, "rm container; echo no such container >&2; exit 1");
     fs::write(engine.at("container"), "").unwrap();
     assert!(engine.removal().carry_out(ClientEnd::Exited));
-    assert_eq!(engine.asked(), [PS, RM, PS]);
+    assert_eq!(engine.command_lines(), [PS, RM, PS]);
 }
 
 #[test]
-fn the_last_request_of_a_killed_client_is_waited_for() {
-    // The first look comes before the container does.
+fn a_container_that_appears_after_its_client_was_killed_is_removed() {
+    // At the first look the container does not exist yet.
     let late = "if [ ! -e looked ]; then touch looked container; else [ -e container ] && echo 01; true; fi";
     let engine = Engine::new(late, "rm container");
     assert!(engine.removal().carry_out(ClientEnd::Killed));
-    assert_eq!(engine.asked(), [PS, PS, RM, PS]);
+    assert_eq!(engine.command_lines(), [PS, PS, RM, PS]);
     let engine = Engine::new(BY_FILE, "exit 1");
     assert!(engine.removal().carry_out(ClientEnd::Killed));
-    assert_eq!(engine.asked(), [PS, PS], "it never came");
+    assert_eq!(engine.command_lines(), [PS, PS], "no container appeared");
 }
 
 #[test]
@@ -89,7 +89,7 @@ fn a_removal_that_fails_is_tried_again() {
     let engine = Engine::new(BY_FILE, "if [ -e tried ]; then rm container; else touch tried; exit 1; fi");
     fs::write(engine.at("container"), "").unwrap();
     assert!(engine.removal().carry_out(ClientEnd::Exited));
-    assert_eq!(engine.asked(), [PS, RM, PS, PS, RM, PS]);
+    assert_eq!(engine.command_lines(), [PS, RM, PS, PS, RM, PS]);
 }
 
 #[test]
@@ -97,27 +97,27 @@ fn a_silent_engine_is_asked_again_unless_its_client_reported_a_failure() {
     let fails_once = "if [ -e failed ]; then true; else touch failed; echo cannot connect >&2; exit 1; fi";
     let engine = Engine::new(fails_once, "true");
     assert!(engine.removal().carry_out(ClientEnd::Exited));
-    assert_eq!(engine.asked(), [PS, PS]);
+    assert_eq!(engine.command_lines(), [PS, PS]);
     let engine = Engine::new("exit 1", "true");
     assert!(engine.removal().carry_out(ClientEnd::EngineFailed), "there is no engine, hence no container");
-    assert_eq!(engine.asked(), [PS]);
+    assert_eq!(engine.command_lines(), [PS]);
     let none = Removal::new(engine.at("no-such-program"), "x");
     assert!(none.carry_out(ClientEnd::EngineFailed));
 }
 
 #[test]
-fn a_client_that_failed_may_have_started_its_container_all_the_same() {
+fn the_container_of_a_client_that_failed_is_removed() {
     let engine = Engine::new(BY_FILE, "rm container");
     fs::write(engine.at("container"), "").unwrap();
     assert!(engine.removal().carry_out(ClientEnd::EngineFailed));
-    assert_eq!(engine.asked(), [PS, RM, PS]);
+    assert_eq!(engine.command_lines(), [PS, RM, PS]);
 }
 
 #[test]
 fn an_answer_that_is_only_a_new_line_lists_nothing() {
     let engine = Engine::new("echo; echo '  '", "exit 1");
     assert!(engine.removal().carry_out(ClientEnd::Exited));
-    assert_eq!(engine.asked(), [PS]);
+    assert_eq!(engine.command_lines(), [PS]);
 }
 
 #[test]
@@ -139,13 +139,14 @@ fn the_engine_s_client_gets_only_the_variables_of_the_server() {
     assert!(removal.carry_out(ClientEnd::Exited));
     let variables = fs::read_to_string(engine.at("variables")).unwrap();
     assert!(variables.contains("DOCKER_HOST=unix:///x\n"), "{variables}");
-    // Those that a shell makes itself are left.
-    let rest: Vec<_> = variables.lines().filter(|line| line.starts_with("CARGO") || line.starts_with("HOME")).collect();
-    assert!(std::env::var_os("CARGO_PKG_NAME").is_some() && rest.is_empty(), "{rest:?}");
+    // The shell adds variables of its own, so look only for inherited ones.
+    let inherited: Vec<_> =
+        variables.lines().filter(|line| line.starts_with("CARGO") || line.starts_with("HOME")).collect();
+    assert!(std::env::var_os("CARGO_PKG_NAME").is_some() && inherited.is_empty(), "{inherited:?}");
 }
 
 #[test]
-fn only_the_one_word_of_a_removal_is_a_removal_and_only_with_an_engine() {
+fn a_removal_is_read_from_exactly_one_word_and_needs_an_engine() {
     let engine = OsString::from("/usr/bin/podman");
     let removal = Removal::new(&engine, "toolrack=x\u{fc}");
     assert_eq!(Removal::of_words(&[removal.word()], Some(&engine)), Some(removal.clone()));

@@ -17,9 +17,9 @@ fn a_program_may_read_its_own_installation_but_never_the_home() {
         assert_eq!(installation_of(Path::new(program), &homes), [PathBuf::from(installed)], "{program}");
     }
     for program in ["/home/me/.cargo/bin/server", "/home/me/.local/bin/uvx", "/home/me/.pyenv/shims/python3"] {
-        let brought = installation_of(Path::new(program), &homes);
-        assert!(brought.contains(&Path::new(program).parent().unwrap().to_owned()), "{program}: {brought:?}");
-        assert!(brought.iter().all(|path| path.components().count() == 5), "{program}: {brought:?}");
+        let installation = installation_of(Path::new(program), &homes);
+        assert!(installation.contains(&Path::new(program).parent().unwrap().to_owned()), "{program}: {installation:?}");
+        assert!(installation.iter().all(|path| path.components().count() == 5), "{program}: {installation:?}");
     }
 }
 
@@ -76,7 +76,7 @@ fn a_link_of_a_project_leads_to_an_installation_and_nowhere_else() {
         ("home/.pyenv/shims/python", Some("home/.pyenv/versions/3/bin/python3")),
         ("project/python", Some("home/.pyenv/versions/3/bin/python3")),
         ("project/node_modules/.bin/pkg", Some("project/node_modules/pkg/cli")),
-        // A program that is installed made this one, and no server may change it.
+        // The link lies in an installation, which no server may change.
         ("home/.pyenv/secret", Some("home/keys")),
         ("project/tool", None),
         ("project/keys", None),
@@ -91,15 +91,15 @@ fn a_link_of_a_project_leads_to_an_installation_and_nowhere_else() {
         let reached = |is_inside| Installations::new(Some(&home), is_inside).reach(&at.join(path));
         match (reached(false), leads_to) {
             (Ok(reached), Some(leads_to)) => assert_eq!(reached.place, at.join(leads_to), "{path}"),
-            (Err(Lost::Link(_)), None) => {}
+            (Err(PathError::Link(_)), None) => {}
             (reached, _) => panic!("{path}: {:?}", reached.ok().map(|reached| reached.place)),
         }
-        assert!(reached(true).is_ok(), "{path}: in its namespaces there is only what was granted");
+        assert!(reached(true).is_ok(), "{path}: inside namespaces, only granted files exist");
     }
     assert!(Installations::new(Some(&home), false).reach(&at.join("project/system")).is_ok());
     let without_home = Installations::new(None, false);
-    assert!(matches!(without_home.reach(&at.join("project/python")), Err(Lost::Link(_))));
-    assert!(matches!(without_home.reach(&at.join("project/none")), Err(Lost::Error(_))));
+    assert!(matches!(without_home.reach(&at.join("project/python")), Err(PathError::Link(_))));
+    assert!(matches!(without_home.reach(&at.join("project/none")), Err(PathError::Error(_))));
 }
 
 #[test]
@@ -111,25 +111,25 @@ fn a_home_that_is_a_link_is_a_home_by_both_names() {
     assert!(installations.has(&at.join("disk/me/.cargo/bin/x")));
     assert!(!installations.has(&at.join("disk/me/code/x")));
     assert!(!installations.has(&at.join("disk/you/.cargo/bin/x")));
-    assert!(!installations.has(&at.join("disk/me/.cargo-of-mine/x")), "parts of a path, not letters");
+    assert!(!installations.has(&at.join("disk/me/.cargo-of-mine/x")), "a prefix of letters is not a parent folder");
 }
 
 #[test]
-fn a_virtual_environment_brings_the_python_that_it_was_made_with() {
+fn a_virtual_environment_includes_the_python_that_created_it() {
     let (_root, at) = tree(&[
         "home/.pyenv/versions/3/bin/python3.12*",
         "home/.pyenv/versions/3/lib/os.py",
         "project/.venv/bin/python -> ~/home/.pyenv/versions/3/bin/python3.12",
         "project/.venv/bin/server*",
     ]);
-    let brought = Installations::new(Some(&at.join("home")), false).of(&at.join("project/.venv/bin/server"));
-    assert!(brought.contains(&at.join("project/.venv")), "{brought:?}");
-    assert!(brought.contains(&at.join("home/.pyenv/versions/3")), "{brought:?}");
-    assert!(brought.iter().all(|path| !at.join("home/.pyenv/versions").starts_with(path)), "{brought:?}");
+    let granted = Installations::new(Some(&at.join("home")), false).of(&at.join("project/.venv/bin/server"));
+    assert!(granted.contains(&at.join("project/.venv")), "{granted:?}");
+    assert!(granted.contains(&at.join("home/.pyenv/versions/3")), "{granted:?}");
+    assert!(granted.iter().all(|path| !at.join("home/.pyenv/versions").starts_with(path)), "{granted:?}");
 }
 
 #[test]
-fn only_a_program_in_a_bin_that_is_named_as_pythons_are_is_a_python() {
+fn an_installed_python_is_a_program_in_bin_with_the_name_of_a_python() {
     let (_root, at) = tree(&[
         "x/bin/python*",
         "x/bin/python3.12*",

@@ -15,13 +15,13 @@ fn a_mark_is_read_from_the_limit_that_carries_it() {
 #[test]
 fn the_system_and_its_table_say_the_same_about_a_process() {
     let own = i32::try_from(std::process::id()).unwrap();
-    assert_eq!((asked(own).unwrap(), read(own)), (u64::MAX, None), "unlimited");
-    mark_this();
+    assert_eq!((hard_limit(own).unwrap(), hard_limit_in_proc(own)), (u64::MAX, None), "unlimited");
+    mark_this_process();
     let mark = Mark::of(std::process::id()).unwrap();
-    assert_eq!(Some(asked(own).unwrap()), read(own));
+    assert_eq!(Some(hard_limit(own).unwrap()), hard_limit_in_proc(own));
     assert_eq!(mark_of(own), Some(mark));
     let no_process = i32::MAX;
-    assert!(asked(no_process).is_err() && mark_of(no_process).is_none());
+    assert!(hard_limit(no_process).is_err() && mark_of(no_process).is_none());
 }
 
 #[test]
@@ -101,10 +101,10 @@ fn waiting_ends_at_once_when_no_marked_process_is_left() {
 
 #[test]
 fn descendants_of_a_marked_process_are_found_in_every_session_but_not_the_process_itself() {
-    mark_this();
+    mark_this_process();
     // A supervisor below this one: the marks are told from each other, because the limit goes down.
     let above = getrlimit(Resource::Rttime).maximum.unwrap();
-    mark_this();
+    mark_this_process();
     assert!(getrlimit(Resource::Rttime).maximum.unwrap() < above);
 
     let mark = Mark::of(std::process::id()).unwrap();
@@ -122,7 +122,7 @@ fn descendants_of_a_marked_process_are_found_in_every_session_but_not_the_proces
 fn a_supervisor_that_is_below_too_many_others_is_still_marked() {
     let mark = Mark::of(std::process::id()).unwrap();
     for _ in 0..=LEVEL_MASK + 2 {
-        mark_this();
+        mark_this_process();
         assert_eq!(mark_of(i32::try_from(std::process::id()).unwrap()), Some(mark));
     }
 }

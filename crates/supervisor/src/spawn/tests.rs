@@ -12,21 +12,21 @@ fn words(words: &[&str]) -> Vec<OsString> {
 }
 
 /// What a script that is started with `variables` prints.
-fn said(script: &str, variables: &[(&str, &str)]) -> String {
+fn output_of(script: &str, variables: &[(&str, &str)]) -> String {
     let variables: Vec<_> = variables.iter().map(|(name, value)| (name.into(), value.into())).collect();
-    let (mut heard, told) = pipe().unwrap();
-    let child = start(&words(&["/bin/sh", "-c", script]), &variables, &[(told.as_raw_fd(), 1)]).unwrap();
-    drop(told);
-    let mut said = String::new();
-    heard.read_to_string(&mut said).unwrap();
+    let (mut read_end, write_end) = pipe().unwrap();
+    let child = start(&words(&["/bin/sh", "-c", script]), &variables, &[(write_end.as_raw_fd(), 1)]).unwrap();
+    drop(write_end);
+    let mut output = String::new();
+    read_end.read_to_string(&mut output).unwrap();
     assert_eq!(waitpid(child, None).unwrap(), WaitStatus::Exited(child, 0));
-    said
+    output
 }
 
 #[test]
 fn a_server_gets_its_variables_and_none_of_this_process() {
     assert!(env::var_os("CARGO_PKG_NAME").is_some());
-    assert_eq!(said("echo \"$A|$B|$CARGO_PKG_NAME|$HOME\"", &[("A", "1=2"), ("B", "x y")]), "1=2|x y||\n");
+    assert_eq!(output_of("echo \"$A|$B|$CARGO_PKG_NAME|$HOME\"", &[("A", "1=2"), ("B", "x y")]), "1=2|x y||\n");
 }
 
 #[test]
@@ -36,21 +36,21 @@ fn a_server_begins_with_no_signal_blocked_or_ignored() {
     blocked.add(Signal::SIGCHLD);
     pthread_sigmask(SigmaskHow::SIG_BLOCK, Some(&blocked), None).unwrap();
     // Rust ignores SIGPIPE in every program.
-    let said = said(
+    let output = output_of(
         "while read -r name value; do case $name in SigBlk:|SigIgn:) echo $value;; esac; done < /proc/self/status",
         &[],
     );
     pthread_sigmask(SigmaskHow::SIG_UNBLOCK, Some(&blocked), None).unwrap();
     // 32 and 33 are the C library's own.
     let kept = 3 << 31;
-    let masks: Vec<u64> = said.lines().map(|mask| u64::from_str_radix(mask, 16).unwrap() & !kept).collect();
-    assert_eq!(masks, [0, 0], "{said}");
+    let masks: Vec<u64> = output.lines().map(|mask| u64::from_str_radix(mask, 16).unwrap() & !kept).collect();
+    assert_eq!(masks, [0, 0], "{output}");
 }
 
 #[test]
 fn a_server_leads_a_group_of_its_own() {
-    let said = said("read -r pid name state parent group rest < /proc/self/stat; echo $$ $group", &[]);
-    let (process, group) = said.trim().split_once(' ').unwrap();
+    let output = output_of("read -r pid name state parent group rest < /proc/self/stat; echo $$ $group", &[]);
+    let (process, group) = output.trim().split_once(' ').unwrap();
     assert_eq!(process, group);
     assert_ne!(group, getpgrp().to_string());
 }

@@ -36,7 +36,7 @@ fn the_command_of_a_confined_server_begins_after_the_first_separator() {
     let command = Command::of_words(&all).ok().unwrap();
     assert_eq!(command.program, Path::new("/bin/server"));
     assert_eq!(command.command, words("/bin/server run -- read=/"));
-    assert_eq!(command.confinement.read, [Path::new("/x")], "what the server is told is no permission");
+    assert_eq!(command.confinement.read, [Path::new("/x")], "the description for the server grants nothing");
     assert_eq!(command.words, all);
 }
 

@@ -58,7 +58,7 @@ impl Team {
     }
 }
 
-/// Waits for the end of a token for at most one second, the promised time.
+/// Waits for the end of a token, at most one second: the time that the documentation promises.
 async fn ends_within_a_second(proved: &ProvedToken) {
     timeout(Duration::from_secs(1), proved.ended()).await.unwrap();
 }
@@ -67,11 +67,11 @@ async fn ends_within_a_second(proved: &ProvedToken) {
 async fn a_revoked_token_ends_running_requests_and_opens_no_new_ones() {
     let team = Team::new().await;
     let ((one, id), (other, _)) = (team.token(None).await, team.token(None).await);
-    let (proved, stays) = (team.prove(&one).await.unwrap(), team.prove(&other).await.unwrap());
+    let (proved, kept) = (team.prove(&one).await.unwrap(), team.prove(&other).await.unwrap());
     assert_eq!(team.store.revoke_tokens(Tokens::Id(&id), &by()).await.unwrap(), 1);
     ends_within_a_second(&proved).await;
     assert!(team.prove(&one).await.is_none());
-    assert!(!stays.0.ended.is_cancelled() && team.prove(&other).await.is_some());
+    assert!(!kept.0.ended.is_cancelled() && team.prove(&other).await.is_some());
 }
 
 #[tokio::test]
@@ -111,7 +111,7 @@ async fn a_token_is_valid_until_it_expires() {
 }
 
 #[tokio::test]
-async fn a_known_token_needs_no_store_and_an_unknown_one_is_refused_without_it() {
+async fn a_known_token_needs_no_store_and_an_unknown_one_fails_without_it() {
     let team = Team::new().await;
     let (secret, _) = team.token(None).await;
     let proved = team.prove(&secret).await.unwrap();
@@ -143,7 +143,7 @@ async fn only_tokens_in_use_are_kept_beyond_the_bound() {
 async fn many_revoked_tokens_all_end_within_a_second() {
     let team = Team::new().await;
     let mut proved = Vec::new();
-    for _ in 0..PART + 10 {
+    for _ in 0..TOKENS_PER_QUERY + 10 {
         proved.push(team.prove(&team.token(None).await.0).await.unwrap());
     }
     team.store.revoke_tokens(Tokens::Of(ANN), &by()).await.unwrap();

@@ -17,7 +17,7 @@ use super::{
     request::{ClientError, ConsentRequest, PageError, ReplyTo, asked, reply_to},
 };
 use crate::{
-    browser::{is_from_here, way_of},
+    browser::{is_from_here, return_path},
     door::{FrontDoor, SignedIn, caller_of},
     page::{notice, see_other},
     parameters::Parameters,
@@ -91,9 +91,17 @@ async fn read(door: &FrontDoor, headers: &HeaderMap, query: &str) -> Result<(Con
     };
     let Some(to) = to else { return Err(wrong("invalid_client", "there is no such client")) };
     match asked(door, to, &parameters) {
-        Ok(asked) => Ok((asked, person)),
+        Ok(asked) if is_for(door, &asked, &person.member) => Ok((asked, person)),
+        Ok(asked) => {
+            let why = "this person is no member of the tenant whose endpoint the parameter resource names";
+            Err(Stop::ClientError(ClientError { to: asked.to, code: "invalid_target", why }, person.member))
+        }
         Err(client_error) => Err(Stop::ClientError(client_error, person.member)),
     }
+}
+
+fn is_for(door: &FrontDoor, asked: &ConsentRequest, member: &Principal) -> bool {
+    door.endpoint_of(&asked.resource).is_some_and(|endpoint| endpoint.is_for(member.tenant()))
 }
 
 async fn answered(door: &FrontDoor, headers: &HeaderMap, form: &Parameters) -> Result<Response, Stop> {
@@ -143,7 +151,7 @@ async fn allow(door: &FrontDoor, asked: &ConsentRequest, person: &SignedIn) -> R
 async fn stopped(door: &FrontDoor, stop: Stop, query: &str) -> Response {
     match stop {
         Stop::SignIn => {
-            let Some(way) = way_of(&door.team.url, &format!("/oauth/authorize?{query}")) else {
+            let Some(way) = return_path(&door.team.url, &format!("/oauth/authorize?{query}")) else {
                 let why = "the request of the client is too long, or has characters that no address has".to_owned();
                 return shown(door, PageError { code: "invalid_request", why, is_ours: false }).await;
             };

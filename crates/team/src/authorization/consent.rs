@@ -10,7 +10,7 @@ use sha2::Sha256;
 
 use super::request::ConsentRequest;
 use crate::{
-    clients::{Target, target},
+    clients::{Target, target_of},
     door::{FrontDoor, SignedIn},
     endpoint::Endpoint,
     page::page,
@@ -34,24 +34,24 @@ impl<'a> Form<'a> {
     }
 
     /// Whether the form is still valid, and `seal` is its seal for this client and this browser.
-    pub(super) fn is_sealed_by(&self, seal: &str, asked: &ConsentRequest, person: &SignedIn) -> bool {
+    pub(super) fn is_sealed_by(&self, seal: &str, request: &ConsentRequest, person: &SignedIn) -> bool {
         let Ok(seal) = HEXLOWER_PERMISSIVE.decode(seal.as_bytes()) else { return false };
         let in_time = self.ends >= Utc::now().timestamp();
-        in_time && self.mac(asked, person).is_some_and(|mac| mac.verify_slice(&seal).is_ok())
+        in_time && self.mac(request, person).is_some_and(|mac| mac.verify_slice(&seal).is_ok())
     }
 
-    fn seal(&self, asked: &ConsentRequest, person: &SignedIn) -> String {
-        let mac = self.mac(asked, person).map(|mac| mac.finalize().into_bytes());
+    fn seal(&self, request: &ConsentRequest, person: &SignedIn) -> String {
+        let mac = self.mac(request, person).map(|mac| mac.finalize().into_bytes());
         mac.map(|mac| HEXLOWER_PERMISSIVE.encode(&mac)).unwrap_or_default()
     }
 
     /// The seal over everything that the page shows. Its key is the secret in the browser's cookie, which no other page
     /// can read.
-    fn mac(&self, asked: &ConsentRequest, person: &SignedIn) -> Option<Hmac<Sha256>> {
+    fn mac(&self, request: &ConsentRequest, person: &SignedIn) -> Option<Hmac<Sha256>> {
         let mut mac = Hmac::<Sha256>::new_from_slice(person.cookie.as_bytes()).ok()?;
-        let client = &asked.to.client;
+        let client = &request.to.client;
         let ends = self.ends.to_string();
-        for part in ["consent", &ends, self.query, &client.id, &client.name, &asked.to.redirect_uri, &asked.scope] {
+        for part in ["consent", &ends, self.query, &client.id, &client.name, &request.to.redirect_uri, &request.scope] {
             mac.update(&(part.len() as u64).to_be_bytes());
             mac.update(part.as_bytes());
         }
@@ -60,9 +60,9 @@ impl<'a> Form<'a> {
 }
 
 /// Returns the page that asks the user whether the client may act in their name.
-pub(super) fn ask(door: &FrontDoor, asked: &ConsentRequest, person: &SignedIn, form: &Form<'_>) -> Response {
-    let client = &asked.to.client;
-    let (answer_to, warning) = destination(&asked.to.redirect_uri);
+pub(super) fn ask(door: &FrontDoor, request: &ConsentRequest, person: &SignedIn, form: &Form<'_>) -> Response {
+    let client = &request.to.client;
+    let (answer_to, warning) = destination(&request.to.redirect_uri);
     let body = html! {
         p { "A client that calls itself " strong { "“" (client.name) "”" } " wants to use the tools of this team in your name." }
         dl {
@@ -71,13 +71,13 @@ pub(super) fn ask(door: &FrontDoor, asked: &ConsentRequest, person: &SignedIn, f
             dt { "Team" } dd { (door.issuer()) }
             dt { "Answer goes to" } dd { (answer_to) }
             @if let Some(host) = client.published_by() { dt { "Described by" } dd { (host) } }
-            dt { "It may" } dd { (tools(door, asked)) ", until you end this (" (asked.scope) ")" }
+            dt { "It may" } dd { (tools(door, request)) ", until you end this (" (request.scope) ")" }
         }
         p { (warning) " The client chose its name itself. Allow this only if you began it just now." }
         form method="post" action="/oauth/authorize" {
             input type="hidden" name="request" value=(form.query);
             input type="hidden" name="ends" value=(form.ends);
-            input type="hidden" name="seal" value=(form.seal(asked, person));
+            input type="hidden" name="seal" value=(form.seal(request, person));
             div.buttons {
                 button.main type="submit" name="answer" value="allow" { "Allow" }
                 button type="submit" name="answer" value="deny" { "Deny" }
@@ -88,12 +88,12 @@ pub(super) fn ask(door: &FrontDoor, asked: &ConsentRequest, person: &SignedIn, f
             p.small { "Not " (person.member.name()) "? " button.plain type="submit" { "Sign in as another user" } }
         }
     };
-    page(StatusCode::OK, "Allow this client?", &body, &form_targets(door, &asked.to.redirect_uri))
+    page(StatusCode::OK, "Allow this client?", &body, &form_targets(door, &request.to.redirect_uri))
 }
 
 /// Describes the tools that the client may call.
-fn tools(door: &FrontDoor, asked: &ConsentRequest) -> String {
-    match door.endpoint_of(&asked.resource).and_then(Endpoint::profile) {
+fn tools(door: &FrontDoor, request: &ConsentRequest) -> String {
+    match door.endpoint_of(&request.resource).and_then(Endpoint::profile) {
         Some(profile) => format!("call the tools of the profile “{profile}” that you may call"),
         None => "call every tool that you may call".to_owned(),
     }
@@ -101,7 +101,7 @@ fn tools(door: &FrontDoor, asked: &ConsentRequest) -> String {
 
 /// Describes the destination of the answer, with a warning about it.
 fn destination(redirect_uri: &str) -> (String, &'static str) {
-    match target(redirect_uri) {
+    match target_of(redirect_uri) {
         Target::Site(host) => (host, "You are sent to that web site, which can then use your tools."),
         Target::ThisMachine => {
             let host = local_host(redirect_uri);
@@ -122,7 +122,7 @@ fn local_host(redirect_uri: &str) -> &str {
 /// Returns the sources for `form-action`, including redirects: the client, any https site to which the client redirects
 /// further, and the provider, where another user can sign in.
 fn form_targets(door: &FrontDoor, redirect_uri: &str) -> String {
-    let client = match target(redirect_uri) {
+    let client = match target_of(redirect_uri) {
         Target::Site(_) => String::new(),
         // Sources cannot name IPv6 addresses (CSP 3, 2.3.1).
         Target::ThisMachine if redirect_uri.contains('[') => " http:".to_owned(),
@@ -143,7 +143,7 @@ mod tests {
 
     use super::{super::request::ReplyTo, *};
 
-    fn asked(name: &str, redirect_uri: &str) -> ConsentRequest {
+    fn consent_request(name: &str, redirect_uri: &str) -> ConsentRequest {
         let (id, redirect_uris) = ("trc_1".to_owned(), vec![redirect_uri.to_owned()]);
         let client = RegisteredClient { id, name: name.to_owned(), redirect_uris };
         ConsentRequest {
@@ -161,14 +161,14 @@ mod tests {
 
     #[test]
     fn a_seal_is_for_one_page_one_client_and_one_browser_until_it_ends() {
-        let (request, person) = (asked("A client", "https://client.example/back"), ann("cookie"));
+        let (request, person) = (consent_request("A client", "https://client.example/back"), ann("cookie"));
         let form = Form::now("client_id=trc_1");
         let seal = form.seal(&request, &person);
         assert!(form.is_sealed_by(&seal, &request, &person));
         assert!(form.is_sealed_by(&seal.to_uppercase(), &request, &person), "hexadecimal digits have no case");
         assert!(!form.is_sealed_by(&seal, &request, &ann("another cookie")));
-        assert!(!form.is_sealed_by(&seal, &asked("Renamed", "https://client.example/back"), &person));
-        assert!(!form.is_sealed_by(&seal, &asked("A client", "https://evil.example/back"), &person));
+        assert!(!form.is_sealed_by(&seal, &consent_request("Renamed", "https://client.example/back"), &person));
+        assert!(!form.is_sealed_by(&seal, &consent_request("A client", "https://evil.example/back"), &person));
         assert!(!Form { query: "client_id=trc_2", ..form }.is_sealed_by(&seal, &request, &person));
         for other in ["", "0", &seal[2..], &format!("{seal}00"), "é"] {
             assert!(!form.is_sealed_by(other, &request, &person), "{other}");
@@ -181,8 +181,8 @@ mod tests {
 
     #[test]
     fn bytes_cannot_move_between_the_parts_of_a_seal() {
-        let (request, person) = (asked("A client", "https://client.example/back"), ann("cookie"));
-        let mut moved = asked("A client", "https://client.example/back");
+        let (request, person) = (consent_request("A client", "https://client.example/back"), ann("cookie"));
+        let mut moved = consent_request("A client", "https://client.example/back");
         moved.scope = "cp".to_owned();
         let shorter = moved.to.redirect_uri.clone() + "m";
         moved.to.redirect_uri = shorter;

@@ -24,7 +24,7 @@ use crate::{
 /// `GET /.well-known/oauth-protected-resource`, and the same with the path of an MCP endpoint behind it.
 pub(crate) async fn resource(State(door): State<Arc<FrontDoor>>, uri: Uri) -> Response {
     let path = uri.path().strip_prefix("/.well-known/oauth-protected-resource").filter(|path| !path.is_empty());
-    let Some(endpoint) = path.map_or(Some(Endpoint::All), Endpoint::at) else {
+    let Some(endpoint) = path.map_or(Some(Endpoint::ALL), Endpoint::at) else {
         return for_clients(StatusCode::NOT_FOUND.into_response());
     };
     for_clients(

@@ -44,11 +44,11 @@ async fn registered(door: &FrontDoor, body: &[u8]) -> Result<Response, Failure> 
     if body.len() > MAX_BYTES {
         return Err(wrong("the registration is longer than 16 KiB"));
     }
-    let asked: Registration =
+    let registration: Registration =
         serde_json::from_slice(body).map_err(|_| wrong("the registration is not JSON with the members of RFC 7591"))?;
-    let name = shown_name(asked.client_name.as_deref());
-    check(&asked).map_err(|failure| failure.of_client(Some(&name)))?;
-    let client = made(door, name, asked.redirect_uris).await?;
+    let name = shown_name(registration.client_name.as_deref());
+    check(&registration).map_err(|failure| failure.of_client(Some(&name)))?;
+    let client = made(door, name, registration.redirect_uris).await?;
     let body = json!({
         "client_id": client.id,
         "client_id_issued_at": chrono::Utc::now().timestamp(),
@@ -77,10 +77,10 @@ async fn made(door: &FrontDoor, name: String, redirect_uris: Vec<String>) -> Res
 fn check(asked: &Registration) -> Result<(), Failure> {
     let wrong_uri = |why: String| Err(Failure::new("invalid_redirect_uri", why));
     if asked.redirect_uris.is_empty() {
-        return wrong_uri("a client needs an address for answers in redirect_uris".to_owned());
+        return wrong_uri("a client needs a redirect URI in redirect_uris".to_owned());
     }
     if asked.redirect_uris.len() > MAX_REDIRECT_URIS {
-        return wrong_uri(format!("a client has at most {MAX_REDIRECT_URIS} addresses for answers"));
+        return wrong_uri(format!("a client has at most {MAX_REDIRECT_URIS} redirect URIs"));
     }
     if let Some(why) = asked.redirect_uris.iter().find_map(|uri| check_redirect_uri(uri).err()) {
         return wrong_uri(why.to_owned());

@@ -11,7 +11,7 @@ use crate::{
 /// The most bytes of `state`.
 const MAX_STATE: usize = 2 * 1024;
 /// Characters of a challenge of PKCE: 256 bits in base64url (RFC 7636, 4.2).
-const CHALLENGE: usize = 43;
+const CHALLENGE_LENGTH: usize = 43;
 
 /// The address for the answer, which this client has registered.
 #[derive(Clone, Debug)]
@@ -72,7 +72,7 @@ pub(super) async fn reply_to(
     may_fetch: bool,
 ) -> Result<Option<ReplyTo>, PageError> {
     if let Some(repeated @ ("client_id" | "redirect_uri" | "state")) = parameters.repeated() {
-        return Err(page_error("invalid_request", format!("the parameter {repeated} is there twice")));
+        return Err(page_error("invalid_request", format!("the parameter {repeated} occurs twice")));
     }
     let Some(id) = parameters.get("client_id") else {
         return Err(page_error("invalid_request", "the parameter client_id is missing"));
@@ -104,7 +104,7 @@ pub(super) fn asked(door: &FrontDoor, to: ReplyTo, parameters: &Parameters) -> R
 
 fn check(parameters: &Parameters) -> Result<(String, String), (&'static str, &'static str)> {
     if parameters.repeated().is_some() {
-        return Err(("invalid_request", "a parameter is there twice"));
+        return Err(("invalid_request", "a parameter occurs twice"));
     }
     for (name, code) in [("request", "request_not_supported"), ("request_uri", "request_uri_not_supported")] {
         if parameters.get(name).is_some() {
@@ -127,7 +127,7 @@ fn check(parameters: &Parameters) -> Result<(String, String), (&'static str, &'s
         return Err(("invalid_request", "the parameter code_challenge_method must be S256"));
     }
     let is_base64url = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
-    if challenge.len() != CHALLENGE || !challenge.bytes().all(is_base64url) {
+    if challenge.len() != CHALLENGE_LENGTH || !challenge.bytes().all(is_base64url) {
         return Err(("invalid_request", "the parameter code_challenge is not that of S256"));
     }
     Ok((scope(parameters.get("scope"))?, challenge.to_owned()))

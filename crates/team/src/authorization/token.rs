@@ -70,7 +70,7 @@ pub(super) fn form(headers: &HeaderMap, body: &[u8]) -> Result<Parameters, Failu
     let text = std::str::from_utf8(body).map_err(|_| wrong("the request is not UTF-8"))?;
     let form = Parameters::read(text).ok_or_else(|| wrong("the request is longer than 16 KiB"))?;
     if let Some(repeated) = form.repeated() {
-        return Err(wrong(&format!("the parameter {} is there twice", toolrack_host::text::for_line(repeated))));
+        return Err(wrong(&format!("the parameter {} occurs twice", toolrack_host::text::for_line(repeated))));
     }
     Ok(form)
 }

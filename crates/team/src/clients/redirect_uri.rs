@@ -1,11 +1,11 @@
-//! The addresses to which the browser may bring the answer for a client (OAuth 2.1, 2.3; RFC 8252, 7 and 8).
+//! Redirect URIs: the addresses to which the browser takes the answer for a client (OAuth 2.1, 2.3; RFC 8252, 7 and 8).
 
 use url::{Host, Url};
 
-/// The most bytes of an address.
+/// The most bytes of a redirect URI.
 const MAX_URI: usize = 1024;
 
-/// Schemes of common programs that are not reversed domain names, as RFC 8252 (7.1) asks for.
+/// Schemes of common programs. They are accepted although they are not reversed domain names, as RFC 8252 (7.1) demands.
 const KNOWN_SCHEMES: &[&str] = &[
     "claude",
     "cursor",
@@ -20,7 +20,7 @@ const KNOWN_SCHEMES: &[&str] = &[
     "zed",
 ];
 
-/// The target of an address, as a page describes it.
+/// What a redirect URI leads to, as the consent page describes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Target {
     /// A web site.
@@ -37,29 +37,29 @@ pub(crate) enum Target {
 /// The reason why not.
 pub(crate) fn check(uri: &str) -> Result<(), &'static str> {
     if uri.len() > MAX_URI {
-        return Err("an address for answers is longer than 1024 bytes");
+        return Err("a redirect URI is longer than 1024 bytes");
     }
     // Only characters that headers and pages need not escape.
     if !uri.bytes().all(|byte| byte.is_ascii_graphic() && !b"\"<>\\^`{|}".contains(&byte)) {
-        return Err("an address for answers has characters that must be percent-encoded");
+        return Err("a redirect URI has characters that must be percent-encoded");
     }
-    let Ok(url) = uri.parse::<Url>() else { return Err("an address for answers cannot be parsed") };
+    let Ok(url) = uri.parse::<Url>() else { return Err("a redirect URI cannot be parsed") };
     if uri.contains('#') {
-        return Err("an address for answers has a fragment");
+        return Err("a redirect URI has a fragment");
     }
     if !url.username().is_empty() || url.password().is_some() {
-        return Err("an address for answers has a user");
+        return Err("a redirect URI has a user name or a password");
     }
     match url.scheme() {
         // Without slashes, a browser reads the rest as a path of the server that sends it there.
         "https" | "http" if !uri.starts_with("https://") && !uri.starts_with("http://") => {
-            Err("an address for answers begins with neither https:// nor http://")
+            Err("a redirect URI begins with neither https:// nor http://")
         }
         "https" if url.has_host() => Ok(()),
         "http" if is_local(&url) => Ok(()),
-        "https" | "http" => Err("an address for answers is neither https nor on the user's own machine"),
+        "https" | "http" => Err("a redirect URI is neither https nor on the user's own machine"),
         scheme if scheme.contains('.') || KNOWN_SCHEMES.contains(&scheme) => Ok(()),
-        _ => Err("an address for answers has a scheme that is not a reversed domain name, as `com.example.app`"),
+        _ => Err("a redirect URI has a scheme that is not a reversed domain name, as `com.example.app`"),
     }
 }
 
@@ -72,23 +72,23 @@ fn is_local(url: &Url) -> bool {
     }
 }
 
-/// Returns whether `requested` is the address `registered` of a client, byte by byte. On the user's own machine the port
+/// Returns whether `requested` equals the registered redirect URI of a client, byte by byte. On the user's own machine the port
 /// may differ, because the system assigns it (RFC 8252, 7.3).
-pub(super) fn covers(registered: &str, requested: &str) -> bool {
+pub(super) fn is_registered_as(registered: &str, requested: &str) -> bool {
     if registered == requested {
         return true;
     }
-    let (Ok(mut one), Ok(mut other)) = (registered.parse::<Url>(), requested.parse::<Url>()) else { return false };
-    let are_local = one.scheme() == "http" && other.scheme() == "http" && is_local(&one) && is_local(&other);
+    let (Ok(mut known), Ok(mut other)) = (registered.parse::<Url>(), requested.parse::<Url>()) else { return false };
+    let are_local = known.scheme() == "http" && other.scheme() == "http" && is_local(&known) && is_local(&other);
     if !are_local || check(requested).is_err() {
         return false;
     }
-    let is_reset = one.set_port(None).is_ok() && other.set_port(None).is_ok();
-    is_reset && one == other
+    let are_without_port = known.set_port(None).is_ok() && other.set_port(None).is_ok();
+    are_without_port && known == other
 }
 
-/// Returns the target of an address.
-pub(crate) fn target(uri: &str) -> Target {
+/// Returns what a redirect URI leads to.
+pub(crate) fn target_of(uri: &str) -> Target {
     match uri.parse::<Url>() {
         Ok(url) if url.scheme() == "http" && is_local(&url) => Target::ThisMachine,
         Ok(url) if url.scheme() == "https" => {
@@ -152,9 +152,9 @@ mod tests {
 
     #[test]
     fn only_the_port_on_this_machine_may_differ() {
-        assert!(covers("http://127.0.0.1/back", "http://127.0.0.1:4000/back"));
-        assert!(covers("http://localhost:1/back?x=1", "http://localhost:2/back?x=1"));
-        assert!(covers("http://[::1]/", "http://[::1]:9/"));
+        assert!(is_registered_as("http://127.0.0.1/back", "http://127.0.0.1:4000/back"));
+        assert!(is_registered_as("http://localhost:1/back?x=1", "http://localhost:2/back?x=1"));
+        assert!(is_registered_as("http://[::1]/", "http://[::1]:9/"));
         for (registered, requested) in [
             ("https://client.example/back", "https://client.example:8443/back"),
             ("https://client.example/back", "https://client.example/back/"),
@@ -168,7 +168,7 @@ mod tests {
             ("http://127.0.0.1/back", "http://127.0.0.1.evil.example/back"),
             ("com.example.app:/back", "com.example.app:/other"),
         ] {
-            assert!(!covers(registered, requested), "{registered} {requested}");
+            assert!(!is_registered_as(registered, requested), "{registered} {requested}");
         }
     }
 }

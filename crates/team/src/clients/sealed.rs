@@ -24,7 +24,7 @@ pub(super) struct Sealer {
 }
 
 #[derive(Deserialize, Serialize)]
-struct Said {
+struct SealedRegistration {
     name: String,
     redirect_uris: Vec<String>,
     /// The time until which it is valid, in seconds since 1970.
@@ -40,26 +40,27 @@ impl Sealer {
 
     /// Returns the client with its id; `None` if its description does not fit into an id.
     pub(super) fn seal(&self, name: &str, redirect_uris: &[String]) -> Result<Option<RegisteredClient>, NoRandom> {
-        let said = Said {
+        let registration = SealedRegistration {
             name: name.to_owned(),
             redirect_uris: redirect_uris.to_vec(),
             ends: (Utc::now() + TIME).timestamp(),
             number: random_text::<8>("")?.to_string(),
         };
-        let Ok(text) = serde_json::to_vec(&said) else { return Ok(None) };
+        let Ok(text) = serde_json::to_vec(&registration) else { return Ok(None) };
         let text = URL_SAFE_NO_PAD.encode(text);
         let seal = self.mac(&text).map(|mac| URL_SAFE_NO_PAD.encode(mac.finalize().into_bytes()));
         let id = seal.map(|seal| format!("{PREFIX}{text}.{seal}")).filter(|id| id.len() <= MAX_ID);
-        Ok(id.map(|id| RegisteredClient { id, name: said.name, redirect_uris: said.redirect_uris }))
+        Ok(id.map(|id| RegisteredClient { id, name: registration.name, redirect_uris: registration.redirect_uris }))
     }
 
     /// The client with this id, if this program sealed it a short time ago.
     pub(super) fn open(&self, id: &str) -> Option<RegisteredClient> {
         let (text, seal) = id.strip_prefix(PREFIX)?.split_once('.')?;
         self.mac(text)?.verify_slice(&URL_SAFE_NO_PAD.decode(seal).ok()?).ok()?;
-        let said: Said = serde_json::from_slice(&URL_SAFE_NO_PAD.decode(text).ok()?).ok()?;
-        let client = RegisteredClient { id: id.to_owned(), name: said.name, redirect_uris: said.redirect_uris };
-        (said.ends > Utc::now().timestamp()).then_some(client)
+        let registration: SealedRegistration = serde_json::from_slice(&URL_SAFE_NO_PAD.decode(text).ok()?).ok()?;
+        let client =
+            RegisteredClient { id: id.to_owned(), name: registration.name, redirect_uris: registration.redirect_uris };
+        (registration.ends > Utc::now().timestamp()).then_some(client)
     }
 
     fn mac(&self, text: &str) -> Option<Hmac<Sha256>> {

@@ -7,7 +7,7 @@ use serde::{
     de::{Error as _, MapAccess, Visitor},
 };
 
-/// The database that has the rows of the team and of all its tenants. Without it, they are in a file of each folder.
+/// The database with the rows of the team and of all its tenants. Without it, each folder has a file with its rows.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct StoreTable {
@@ -15,7 +15,7 @@ pub struct StoreTable {
     pub url: StoreUrl,
     /// The most connections of this process.
     pub most_connections: Option<NonZeroU32>,
-    /// How long the first connection may take, and the command that prints the URL.
+    /// How long the first connection may take, and how long the command that prints the URL.
     #[serde(default, deserialize_with = "time")]
     pub connect_timeout: Option<Duration>,
     /// How long an operation waits for a free connection, or for the database to come back.
@@ -38,7 +38,7 @@ pub struct StoreTable {
 }
 
 impl StoreTable {
-    /// The database at `url`, with the usual times.
+    /// The database at `url`, with the default times.
     #[must_use]
     pub fn at(url: StoreUrl) -> Self {
         Self {
@@ -53,6 +53,18 @@ impl StoreTable {
             prepared_statements: None,
         }
     }
+}
+
+/// `[replicas]` of the team file.
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ReplicasTable {
+    /// How long a replica stays without a new heartbeat.
+    #[serde(default, deserialize_with = "time")]
+    pub heartbeat_timeout: Option<Duration>,
+    /// How long a request waits for a replica that serves its tenant.
+    #[serde(default, deserialize_with = "time")]
+    pub takeover_timeout: Option<Duration>,
 }
 
 /// The URL of a database, which may contain a password, or the place of the URL.
@@ -114,7 +126,7 @@ impl<'de> Visitor<'de> for ReadUrl {
     }
 }
 
-/// The kind of the place, and nothing of a URL.
+/// Shows the kind of the place, and no part of a URL.
 impl fmt::Debug for StoreUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -134,17 +146,26 @@ enum Time {
     Text(String),
 }
 
-/// The longest time: a day.
-const LONGEST: f64 = 86_400.0;
+/// A day, in seconds: the longest time of most settings.
+const DAY: f64 = 86_400.0;
 
-fn time<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Duration>, D::Error> {
-    let why = || D::Error::custom("write a time such as 5, \"5s\" or \"500ms\", from 1ms to a day");
+pub(super) fn time<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Duration>, D::Error> {
+    time_up_to(from, DAY, "write a time such as 5, \"5s\" or \"500ms\", from 1ms to a day")
+}
+
+/// A time of up to a year.
+pub(super) fn long_time<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Duration>, D::Error> {
+    time_up_to(from, 365.0 * DAY, "write a time such as \"7d\" or \"12h\", from 1ms to 365d")
+}
+
+fn time_up_to<'de, D: Deserializer<'de>>(from: D, longest: f64, why: &str) -> Result<Option<Duration>, D::Error> {
+    let why = || D::Error::custom(why);
     let seconds = match Time::deserialize(from).map_err(|_| why())? {
         Time::Whole(seconds) => f64::from(seconds),
         Time::Seconds(seconds) => seconds,
         Time::Text(text) => in_seconds(text.trim()).ok_or_else(why)?,
     };
-    if !(0.001..=LONGEST).contains(&seconds) {
+    if !(0.001..=longest).contains(&seconds) {
         return Err(why());
     }
     Ok(Some(Duration::from_secs_f64(seconds)))
@@ -158,6 +179,7 @@ fn in_seconds(text: &str) -> Option<f64> {
         "" | "s" => 1.0,
         "m" => 60.0,
         "h" => 3600.0,
+        "d" => DAY,
         _ => return None,
     };
     Some(number.trim().parse::<f64>().ok()? * each)

@@ -48,7 +48,7 @@ fn a_mistake_in_the_file_is_named() {
     assert!(replaced("tenants = [\"bolt\"]", "tenants = [\"bold\"]").contains("no tenant `bold`"));
     assert!(replaced("*@acme.example", "*@*").contains("is not an address"));
     assert!(replaced("\"acme\"", "\"../acme\"").contains("name of a tenant"));
-    assert!(replaced("\"acme\"", "\"local\"").contains("is not `local`"));
+    assert!(replaced("\"acme\"", "\"local\"").contains("must not be `local`"));
     let twice = |file: &str| format!("{file}\n[[issuers]]\nissuer = \"https://tokens.example\"\ntenants = []");
     assert!(refusal(twice).contains("have the issuer"));
 }
@@ -104,5 +104,29 @@ fn no_error_and_no_debug_text_has_the_password_of_the_database() {
         let error = of(wrong).unwrap_err();
         assert!(!format!("{error} {error:?}").contains("pa55"), "{error}");
         assert!(error.to_string().contains("cannot be understood: line "), "{error}");
+    }
+}
+
+#[test]
+fn the_export_of_audit_logs_has_bounded_settings() {
+    let read = |table: &str| TeamFile::parse(&format!("{FILE}\n[audit_export]\n{table}"), Path::new("/team"));
+    let table = "to = \"file:///srv/audit\"\nsigning_key = \"s3cret\"\n";
+    let export = read(table).unwrap().audit_export.unwrap();
+    assert_eq!(export.to, ExportTarget::Folder("/srv/audit".into()));
+    assert_eq!(export.every, std::time::Duration::from_secs(3600));
+    assert!(!format!("{export:?}").contains("s3cret"));
+    for (line, why) in [
+        ("every = \"500ms\"", "from 1s to a day"),
+        ("every = \"25h\"", "from 1ms to a day"),
+        ("hold = \"366d\"", "from 1ms to 365d"),
+        ("rows_per_object = 0", "nonzero"),
+        ("retry = 1", "unknown field `retry`"),
+    ] {
+        let refused = read(&format!("{table}{line}")).unwrap_err().to_string();
+        assert!(refused.contains(why), "{line}: {refused}");
+    }
+    for to in ["/srv/audit", "ftp://host/x", "file:///", "file://host/x", "file:///x?y"] {
+        let refused = read(&format!("to = \"{to}\"\nsigning_key = \"x\"")).unwrap_err().to_string();
+        assert!(refused.contains("such as \"file:///srv/audit\""), "{to}: {refused}");
     }
 }

@@ -1,17 +1,23 @@
-//! Stores what was used of quotas, so that a restart does not reset it.
+//! Stores how much of each quota was used, so that a restart does not reset it.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use chrono::{DateTime, Utc};
-use tokio::time::{MissedTickBehavior, interval};
+use tokio::time::{MissedTickBehavior, interval, sleep};
 use tokio_util::sync::CancellationToken;
 use toolrack_host::Principal;
 use toolrack_store::{QuotaUse, Store, StoreError};
 
-use super::{Counts, Meter, Meters, TenantQuotas};
+use super::{Counts, Inner, Meter, Meters, TenantQuotas};
 
-/// How often the use is written. A killed process loses what it counted since the last write.
-const ROUND: Duration = Duration::from_secs(10);
+/// How often the use is written at least. A killed process loses what it counted since the last write.
+const WRITE_INTERVAL: Duration = Duration::from_secs(10);
+
+/// The use is written sooner if more than this part of a quota was used since the last write.
+const WRITE_SHARE: f64 = 0.005;
+
+/// The pause between two writes.
+const WRITE_PAUSE: Duration = Duration::from_millis(500);
 
 /// The name in the store for all members of a tenant as one holder of quotas.
 pub(super) const TENANT: &str = "tenant";
@@ -62,6 +68,15 @@ impl Meters {
     }
 }
 
+impl Inner {
+    /// Makes [`TenantQuotas::keep`] write soon if much was used since the last write.
+    pub(super) fn notify_if_due(&self, meters: &Meters) {
+        if meters.unwritten > WRITE_SHARE {
+            self.due.notify_one();
+        }
+    }
+}
+
 impl Counts {
     /// Calls a function with each holder's meters, its name in the store, and its name for users.
     fn each(&mut self, mut with: impl FnMut(String, Option<&str>, &mut Meters)) {
@@ -99,7 +114,7 @@ impl TenantQuotas {
     pub async fn save(&self, store: &Store) -> Result<(), StoreError> {
         let mut uses = Vec::new();
         self.0.counts.lock().each(|holder, name, meters| {
-            if std::mem::take(&mut meters.is_changed) {
+            if std::mem::take(&mut meters.unwritten) > 0.0 {
                 uses.extend(meters.to_keep(&holder, name));
             }
         });
@@ -108,25 +123,30 @@ impl TenantQuotas {
         }
         let saved = store.put_quota_uses(&uses).await;
         if saved.is_err() {
-            self.0.counts.lock().each(|_, _, meters| meters.is_changed = true);
+            self.0.counts.lock().each(|_, _, meters| meters.unwritten = WRITE_SHARE);
         }
         saved
     }
 
     /// Writes the use into `store` in batches, until `ending`, and then the rest.
     pub async fn keep(self, store: Store, ending: CancellationToken) {
-        let mut rounds = interval(ROUND);
+        let mut rounds = interval(WRITE_INTERVAL);
         rounds.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             let is_last = tokio::select! {
                 _ = rounds.tick() => false,
+                () = self.0.due.notified() => false,
                 () = ending.cancelled() => true,
             };
             if let Err(error) = self.save(&store).await {
-                tracing::warn!("what was used of quotas was not written: {error}");
+                tracing::warn!("the use of quotas was not written: {error}");
             }
             if is_last {
                 return;
+            }
+            tokio::select! {
+                () = sleep(WRITE_PAUSE) => {}
+                () = ending.cancelled() => {}
             }
         }
     }

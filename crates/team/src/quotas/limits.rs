@@ -20,7 +20,7 @@ pub struct Limits {
 impl Limits {
     /// Returns whether any quota is of this quantity.
     #[must_use]
-    pub fn bound(&self, quantity: toolrack_host::Quantity) -> bool {
+    pub fn bounds(&self, quantity: toolrack_host::Quantity) -> bool {
         self.all.iter().chain(self.each_member.iter()).any(|quota| quota.quantity() == quantity)
     }
 }

@@ -7,7 +7,7 @@ use tokio::time::Instant;
 use toolrack_host::{Quantity, Quota, quota::Window};
 
 /// How soon work that found no free place may try again.
-const NO_PLACE: Duration = Duration::from_secs(1);
+const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// The tolerance for fractions that are not exact.
 const INEXACT: f64 = 1e-6;
@@ -66,14 +66,19 @@ impl Meter {
         (self.used, self.at)
     }
 
-    /// Returns whether the amount outlives the process, as it does for a window longer than a minute.
+    /// Returns whether the amount outlives the process. Work that is under way does not.
     #[must_use]
     pub fn is_lasting(&self) -> bool {
-        !matches!(self.quota.window(), Window::AtOnce | Window::Minute)
+        !self.is_at_once()
+    }
+
+    /// Returns what part of the quota this amount is.
+    pub(super) fn share(&self, amount: u64) -> f64 {
+        float(amount) / most(self.quota)
     }
 
     /// Counts the time until `now`.
-    pub fn look(&mut self, now: DateTime<Utc>) {
+    pub fn advance(&mut self, now: DateTime<Utc>) {
         if now <= self.at {
             return;
         }
@@ -85,7 +90,7 @@ impl Meter {
         self.at = now;
     }
 
-    /// Returns how long to wait before more can be used; `None` if more can be used now. Call [`Self::look`] first.
+    /// Returns how long to wait before more can be used; `None` if more can be used now. Call [`Self::advance`] first.
     #[must_use]
     pub fn wait(&self) -> Option<Duration> {
         let missing = self.used + 1.0 - most(self.quota);
@@ -93,9 +98,9 @@ impl Meter {
             return None;
         }
         Some(match self.quota.window() {
-            Window::AtOnce => NO_PLACE,
+            Window::AtOnce => RETRY_AFTER,
             Window::Minute => Duration::from_secs_f64(missing * 60.0 / most(self.quota)),
-            _ => self.renews_at().and_then(|end| (end - self.at).to_std().ok()).unwrap_or(NO_PLACE),
+            _ => self.renews_at().and_then(|end| (end - self.at).to_std().ok()).unwrap_or(RETRY_AFTER),
         })
     }
 
@@ -182,7 +187,7 @@ mod tests {
     fn a_minute_refills_bit_by_bit_and_longer_windows_begin_with_the_clock() {
         let mut minute = meter("calls_per_minute", 6.0, 6.0, "2100-01-01T10:00:00Z");
         assert_eq!(minute.wait(), Some(Duration::from_secs(10)));
-        minute.look(time("2100-01-01T10:00:10Z"));
+        minute.advance(time("2100-01-01T10:00:10Z"));
         assert_eq!((minute.used(), minute.wait()), (5, None));
         for (name, renews, before) in [
             ("calls_per_hour", "2100-01-31T23:00:00Z", "2100-01-31T22:59:59Z"),
@@ -191,9 +196,9 @@ mod tests {
         ] {
             let mut meter = meter(name, 6.0, 6.0, "2100-01-31T22:15:00Z");
             assert_eq!(meter.renews_at(), Some(time(renews)));
-            meter.look(time(before));
+            meter.advance(time(before));
             assert_eq!((meter.used(), meter.wait()), (6, Some(Duration::from_secs(1))), "{name}");
-            meter.look(time(renews));
+            meter.advance(time(renews));
             assert_eq!((meter.used(), meter.wait(), meter.renews_at()), (0, None, None), "{name}");
         }
     }
@@ -206,17 +211,17 @@ mod tests {
         let mut hour = meter("result_bytes_per_hour", 100.0, 0.0, "2100-01-01T10:59:00Z");
         hour.add(200);
         assert_eq!(hour.wait(), Some(Duration::from_secs(60)));
-        hour.look(time("2100-01-01T11:00:00Z"));
+        hour.advance(time("2100-01-01T11:00:00Z"));
         assert_eq!(hour.used(), 0);
     }
 
     #[test]
     fn a_clock_that_goes_back_frees_no_quota() {
         let mut minute = meter("calls_per_minute", 6.0, 6.0, "2100-01-01T10:00:00Z");
-        minute.look(time("2100-01-01T09:00:00Z"));
+        minute.advance(time("2100-01-01T09:00:00Z"));
         assert_eq!(minute.used(), 6);
         let mut day = meter("calls_per_day", 6.0, 6.0, "2100-01-02T00:00:01Z");
-        day.look(time("2100-01-01T23:00:00Z"));
+        day.advance(time("2100-01-01T23:00:00Z"));
         assert_eq!(day.used(), 6);
     }
 }

@@ -72,7 +72,7 @@ impl Usage {
     /// The use according to a meter of `holder` at this time.
     #[must_use]
     pub fn of(holder: Holder, mut meter: Meter, now: DateTime<Utc>) -> Self {
-        meter.look(now);
+        meter.advance(now);
         let free_at = meter.wait().and_then(|wait| Some(now + TimeDelta::from_std(wait).ok()?));
         Self { holder, quota: meter.quota(), used: meter.used(), free_at, renews_at: meter.renews_at() }
     }
@@ -116,12 +116,12 @@ impl TenantQuotas {
 }
 
 impl TenantQuotas {
-    /// Returns the stored use in windows of an hour or longer, including that of profiles whose quotas are not set
+    /// Returns the stored use, including that of profiles whose quotas are not set
     /// here. For a process that only shows it.
     #[must_use]
     pub fn kept_usage(&self) -> Vec<Usage> {
         let mut usage = self.usage();
-        usage.retain(|usage| !matches!(usage.quota.window(), Window::AtOnce | Window::Minute));
+        usage.retain(|usage| usage.quota.window() != Window::AtOnce);
         let (now, counts) = (self.0.clock.now(), self.0.counts.lock());
         let of_profile = |used: &QuotaUse| {
             let holder = Holder::Profile { name: used.holder.strip_prefix(PROFILE)?.into() };

@@ -14,13 +14,13 @@ use crate::{
 };
 
 /// Digits of the secret.
-const DIGITS: usize = 64;
+const SECRET_DIGITS: usize = 64;
 
 /// The secret of a browser.
 pub(super) struct Browser(Zeroizing<String>);
 
 /// A sign-in that came back to the browser in which it began.
-pub(super) struct Way {
+pub(super) struct Returned {
     pub(super) attempt: Attempt,
     /// The address to which the browser goes next.
     pub(super) to: String,
@@ -32,13 +32,13 @@ impl Browser {
     pub(super) fn of(cookie: Option<&str>) -> Result<Self, NoRandom> {
         match cookie.and_then(Self::read) {
             Some(browser) => Ok(browser),
-            None => random_text::<{ DIGITS / 2 }>("").map(Self),
+            None => random_text::<{ SECRET_DIGITS / 2 }>("").map(Self),
         }
     }
 
     pub(super) fn read(cookie: &str) -> Option<Self> {
         let is_hex = cookie.bytes().all(|byte| byte.is_ascii_digit() || matches!(byte, b'a'..=b'f'));
-        (cookie.len() == DIGITS && is_hex).then(|| Self(Zeroizing::new(cookie.to_owned())))
+        (cookie.len() == SECRET_DIGITS && is_hex).then(|| Self(Zeroizing::new(cookie.to_owned())))
     }
 
     /// The secret itself.
@@ -53,12 +53,12 @@ impl Browser {
     }
 
     /// The sign-in with this state, if it began in this browser.
-    pub(super) fn came_back(&self, state: &str) -> Option<Way> {
+    pub(super) fn returned(&self, state: &str) -> Option<Returned> {
         let mut parts = state.split('.');
         let (number, to, _) = (parts.next()?, parts.next()?, parts.next()?);
         let to = String::from_utf8(URL_SAFE_NO_PAD.decode(to).ok()?).ok()?;
         let attempt = self.attempt(number, &to);
-        bool::from(attempt.state.as_bytes().ct_eq(state.as_bytes())).then_some(Way { attempt, to })
+        bool::from(attempt.state.as_bytes().ct_eq(state.as_bytes())).then_some(Returned { attempt, to })
     }
 
     fn attempt(&self, number: &str, to: &str) -> Attempt {
@@ -91,28 +91,28 @@ mod tests {
     fn a_sign_in_comes_back_only_to_its_own_browser_and_unchanged() {
         let (browser, other) = (Browser::of(None).unwrap(), Browser::of(None).unwrap());
         let attempt = browser.begin("/servers?a=b").unwrap();
-        let way = browser.came_back(&attempt.state).unwrap();
-        assert_eq!((&*way.to, &way.attempt.nonce), ("/servers?a=b", &attempt.nonce));
-        assert_eq!(way.attempt.verifier, attempt.verifier);
+        let returned = browser.returned(&attempt.state).unwrap();
+        assert_eq!((&*returned.to, &returned.attempt.nonce), ("/servers?a=b", &attempt.nonce));
+        assert_eq!(returned.attempt.verifier, attempt.verifier);
         assert!((43..=128).contains(&attempt.verifier.len()));
-        assert!(other.came_back(&attempt.state).is_none());
+        assert!(other.returned(&attempt.state).is_none());
 
         let (number, rest) = attempt.state.split_once('.').unwrap();
         let (_, seal) = rest.split_once('.').unwrap();
         let elsewhere = format!("{number}.{}.{seal}", URL_SAFE_NO_PAD.encode("/elsewhere"));
         for state in ["", ".", "..", &elsewhere, &format!("{}.", attempt.state), &attempt.state.to_uppercase()] {
-            assert!(browser.came_back(state).is_none(), "{state}");
+            assert!(browser.returned(state).is_none(), "{state}");
         }
         // Two tabs of one browser.
         let second = Browser::of(Some(browser.reveal())).unwrap().begin("/").unwrap();
-        assert!(browser.came_back(&second.state).is_some() && second.nonce != attempt.nonce);
+        assert!(browser.returned(&second.state).is_some() && second.nonce != attempt.nonce);
     }
 
     #[test]
-    fn a_cookie_that_is_no_secret_is_replaced() {
+    fn a_cookie_that_is_not_a_secret_is_replaced() {
         let short = "ab".repeat(31);
         for cookie in [None, Some(""), Some(&*short), Some(&*"é".repeat(32))] {
-            assert_eq!(Browser::of(cookie).unwrap().reveal().len(), DIGITS);
+            assert_eq!(Browser::of(cookie).unwrap().reveal().len(), SECRET_DIGITS);
             assert_ne!(Some(Browser::of(cookie).unwrap().reveal()), cookie);
         }
     }

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use toolrack_store::TokenHash;
-use toolrack_team::Endpoint;
+use toolrack_team::{Authority, Endpoint};
 use url::Url;
 
 use crate::{
@@ -21,7 +21,7 @@ async fn a_client_finds_its_way_from_the_resource_to_the_tokens() {
         assert_eq!(answer.json()["resource"], stage.resource());
         assert_eq!(answer.json()["authorization_servers"], json!([origin]));
     }
-    let challenge = stage.door.challenge(Endpoint::All, true);
+    let challenge = stage.door.challenge(Endpoint::ALL, true);
     assert!(challenge.contains(&format!("resource_metadata=\"{origin}/.well-known/oauth-protected-resource/mcp\"")));
     assert!(challenge.starts_with("Bearer error=\"invalid_token\""));
 
@@ -43,7 +43,7 @@ async fn a_client_of_a_profile_gets_tokens_that_open_its_endpoint_alone() {
     let resource = format!("{origin}/p/review/mcp");
     let metadata = Browser::new().get(&stage.at("/.well-known/oauth-protected-resource/p/review/mcp")).await.json();
     assert_eq!(metadata["resource"], resource);
-    let challenge = stage.door.challenge(Endpoint::Profile("review"), false);
+    let challenge = stage.door.challenge(Endpoint::of(Some("review")), false);
     assert!(
         challenge.contains(&format!("\"{origin}/.well-known/oauth-protected-resource/p/review/mcp\"")),
         "{challenge}"
@@ -67,6 +67,27 @@ async fn a_client_of_a_profile_gets_tokens_that_open_its_endpoint_alone() {
     assert_eq!((wider.status.as_u16(), &*wider.error()), (400, "invalid_target"));
     let renewed = pair(&stage.refresh(&client, &refresh, &[]).await);
     assert_eq!(opens(&renewed.0).await.as_deref(), Some("review"));
+}
+
+#[tokio::test]
+async fn a_client_of_the_endpoint_of_a_tenant_gets_tokens_for_its_members_and_for_no_one_else() {
+    let stage = Stage::new().await;
+    let origin = stage.url.as_str().trim_end_matches('/');
+    let [own, other] = ["acme", "bolt"].map(|tenant| format!("{origin}/t/{tenant}/mcp"));
+    let metadata = Browser::new().get(&stage.at("/.well-known/oauth-protected-resource/t/acme/mcp")).await.json();
+    assert_eq!(metadata["resource"], own);
+
+    let client = stage.client().await;
+    let mut ann = stage.ann().await;
+    let refused = ann.get(&stage.authorize(&client, &[("resource", &other)])).await.location().unwrap();
+    assert_eq!(parameter(&refused, "error").as_deref(), Some("invalid_target"), "{refused}");
+    let page = ann.get(&stage.authorize(&client, &[("resource", &own)])).await;
+    let code = parameter(&stage.allow(&mut ann, &page).await.location().unwrap(), "code").unwrap();
+    let (access, _) = pair(&stage.exchange(&client, &code, &[("resource", &own)]).await);
+    let proved = Authority::new(stage.store.clone()).prove(&access).await.unwrap().unwrap();
+    let opens =
+        ["/mcp", "/t/acme/mcp", "/t/bolt/mcp", "/t/acme/p/few/mcp", "/api/v1/me"].map(|path| proved.opens(path));
+    assert_eq!(opens, [true, true, false, false, false]);
 }
 
 #[tokio::test]

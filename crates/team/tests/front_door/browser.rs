@@ -1,4 +1,4 @@
-//! A browser of the tests: it keeps cookies, and follows a redirect only when it is told to.
+//! A browser of the tests: it keeps cookies, and follows redirects only on request.
 
 use std::collections::BTreeMap;
 

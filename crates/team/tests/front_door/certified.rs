@@ -19,10 +19,10 @@ mod needs_provider {
     };
 
     /// Where the variable says, or where `cargo xtask install` puts it.
-    #[expect(clippy::disallowed_methods, reason = "how tests are told where programs are")]
-    fn installed(variable: &str, usual: &str) -> PathBuf {
+    #[expect(clippy::disallowed_methods, reason = "variables tell tests where programs are")]
+    fn installed(variable: &str, default: &str) -> PathBuf {
         let repository = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-        let place = std::env::var_os(variable).map_or_else(|| repository.join(usual), PathBuf::from);
+        let place = std::env::var_os(variable).map_or_else(|| repository.join(default), PathBuf::from);
         assert!(place.exists(), "{} is not there: run `cargo xtask install`", place.display());
         place
     }
@@ -92,9 +92,9 @@ mod needs_provider {
         assert!(member.is_in("eng"));
 
         let (renewed, _) = pair(&stage.refresh(&client, &refresh, &[]).await);
-        assert!(stage.counts(&renewed).await);
+        assert!(stage.is_valid(&renewed).await);
         assert_eq!(stage.refresh(&client, &refresh, &[]).await.error(), "invalid_grant");
-        assert!(!stage.counts(&renewed).await && !stage.counts(&access).await);
+        assert!(!stage.is_valid(&renewed).await && !stage.is_valid(&access).await);
 
         // A person whom no tenant takes.
         let mut other = Browser::new();

@@ -74,7 +74,7 @@ async fn the_code_goes_to_the_client_with_its_state_and_who_answers() {
     assert!(answer.status == 303 && to.as_str().starts_with(&format!("{BACK}&code=")), "{to}");
     assert_eq!(parameter(&to, "state").as_deref(), Some("the state"));
     assert_eq!(parameter(&to, "iss").as_deref(), Some(stage.url.as_str().trim_end_matches('/')));
-    assert!(!stage.keeps(&parameter(&to, "code").unwrap()));
+    assert!(!stage.has_in_a_file(&parameter(&to, "code").unwrap()));
     let kinds: Vec<_> = stage.audit().await.into_iter().map(|entry| entry.kind).collect();
     assert!(kinds.contains(&"client_allowed".to_owned()), "{kinds:?}");
 }

@@ -20,7 +20,7 @@ use crate::{
     stage::{BACK, Stage, listen, serve},
 };
 
-/// A site that publishes documents at `/good`, and others that are no good.
+/// A site that publishes documents at `/good`, and unusable ones at other paths.
 struct Site {
     url: Url,
     requests: Arc<AtomicUsize>,
@@ -96,7 +96,7 @@ async fn a_document_that_proves_nothing_is_refused_and_its_redirects_are_not_fol
 }
 
 #[tokio::test]
-async fn an_id_that_is_no_plain_address_is_no_document() {
+async fn an_id_that_is_not_a_plain_address_is_not_fetched() {
     let (stage, site) = (Stage::new().await, site().await);
     let mut ann = stage.ann().await;
     let good = site.url.join("/good").unwrap().to_string();

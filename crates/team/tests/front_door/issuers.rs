@@ -32,23 +32,23 @@ fn issuers(stage: &Stage) -> Issuers {
 }
 
 /// What a good token says, with something changed.
-fn said(provider: &Provider, stage: &Stage, changed: &Value) -> Value {
+fn claims(provider: &Provider, stage: &Stage, changed: &Value) -> Value {
     let now = Utc::now().timestamp();
-    let mut said = json!({
+    let mut claims = json!({
         "iss": provider.issuer(), "aud": stage.resource(), "exp": now + 300, "iat": now, "sub": "u-1",
         "client_id": "c-1", "jti": "1", "scope": "mcp", "email": "ann@acme.example", "email_verified": true,
         "groups": ["ops"],
     });
     for (name, value) in changed.as_object().unwrap() {
-        said[name] = value.clone();
+        claims[name] = value.clone();
     }
-    said
+    claims
 }
 
 #[tokio::test]
 async fn a_token_of_a_trusted_issuer_proves_a_user_or_a_service() {
     let (provider, stage, issuers) = stage().await;
-    let token = provider.signed(said(&provider, &stage, &json!({})), "at+jwt");
+    let token = provider.signed(claims(&provider, &stage, &json!({})), "at+jwt");
     let vouched = issuers.verify(&token).await.unwrap().unwrap();
     let principal = &vouched.principal;
     assert_eq!((principal.kind(), principal.tenant(), principal.subject()), (Kind::Person, "acme", "u-1"));
@@ -57,7 +57,7 @@ async fn a_token_of_a_trusted_issuer_proves_a_user_or_a_service() {
     let left = (vouched.ends_at - Utc::now()).num_seconds();
     assert!((350..=360).contains(&left), "{left}");
 
-    let own = provider.signed(said(&provider, &stage, &json!({ "sub": "c-1" })), "application/at+JWT");
+    let own = provider.signed(claims(&provider, &stage, &json!({ "sub": "c-1" })), "application/at+JWT");
     assert_eq!(issuers.verify(&own).await.unwrap().unwrap().principal.kind(), Kind::Service);
     assert_eq!(provider.plan.lock().keys_fetched, 1);
 }
@@ -72,10 +72,12 @@ async fn a_token_for_the_endpoint_of_a_profile_opens_that_alone() {
         (json!([few, "https://elsewhere.example"]), Some("/p/few/mcp")),
         (json!([few, all]), Some("/mcp")),
         (json!([few, stage.at("/p/other/mcp")]), None),
+        (json!(stage.at("/t/acme/mcp")), Some("/mcp")),
+        (json!(stage.at("/t/bolt/mcp")), None),
         (json!(stage.at("/p/../mcp/")), None),
         (json!("https://elsewhere.example/p/few/mcp"), None),
     ] {
-        let token = provider.signed(said(&provider, &stage, &json!({ "aud": audiences })), "at+jwt");
+        let token = provider.signed(claims(&provider, &stage, &json!({ "aud": audiences })), "at+jwt");
         let proved = authority.prove(&token).await.unwrap();
         let paths = ["/mcp", "/p/few/mcp", "/p/other/mcp", "/api/v1/me"];
         let open: Vec<_> =
@@ -96,7 +98,7 @@ async fn clocks_may_differ_by_a_minute() {
         (json!({ "iat": now + 50 }), true),
         (json!({ "iat": now + 70 }), false),
     ] {
-        let token = provider.signed(said(&provider, &stage, &changed), "at+jwt");
+        let token = provider.signed(claims(&provider, &stage, &changed), "at+jwt");
         assert_eq!(issuers.verify(&token).await.unwrap().is_some(), counts, "{changed}");
     }
 }
@@ -119,7 +121,7 @@ async fn forged_and_misused_tokens_prove_nothing() {
     ];
     for fault in faults {
         provider.set_fault(fault);
-        let token = provider.signed(said(&provider, &stage, &json!({})), "at+jwt");
+        let token = provider.signed(claims(&provider, &stage, &json!({})), "at+jwt");
         assert_eq!(issuers.verify(&token).await.unwrap(), None, "{fault:?}");
     }
     provider.clear_fault();
@@ -142,10 +144,10 @@ async fn forged_and_misused_tokens_prove_nothing() {
         ("at+jwt", json!({ "aud": null })),
         ("at+jwt", json!({ "aud": [] })),
     ] {
-        let token = provider.signed(said(&provider, &stage, &changed), kind);
+        let token = provider.signed(claims(&provider, &stage, &changed), kind);
         assert_eq!(issuers.verify(&token).await.unwrap(), None, "{kind} {changed}");
     }
-    let mut bare = said(&provider, &stage, &json!({}));
+    let mut bare = claims(&provider, &stage, &json!({}));
     for claim in ["scope", "client_id"] {
         bare.as_object_mut().unwrap().shift_remove(claim);
     }
@@ -157,15 +159,15 @@ async fn forged_and_misused_tokens_prove_nothing() {
     assert_eq!(stage.refusals().await.len(), faults.len() + 15);
     assert!(stage.refusals().await.iter().all(|(door, _)| door == "mcp"));
 
-    let known = provider.signed(said(&provider, &stage, &json!({})), "JWT");
+    let known = provider.signed(claims(&provider, &stage, &json!({})), "JWT");
     assert!(issuers.verify(&known).await.unwrap().is_some(), "what others than RFC 9068 write");
 }
 
 #[tokio::test]
-async fn a_token_that_is_no_signed_statement_is_unknown() {
+async fn a_token_that_is_not_a_signed_statement_is_unknown() {
     let (provider, stage, issuers) = stage().await;
-    let good = provider.signed(said(&provider, &stage, &json!({})), "at+jwt");
-    let large = provider.signed(said(&provider, &stage, &json!({ "more": "x".repeat(17_000) })), "at+jwt");
+    let good = provider.signed(claims(&provider, &stage, &json!({})), "at+jwt");
+    let large = provider.signed(claims(&provider, &stage, &json!({ "more": "x".repeat(17_000) })), "at+jwt");
     for token in ["", "tra_0", "a.b.c", &format!("{good}.x"), &large] {
         assert_eq!(issuers.verify(token).await.unwrap(), None);
     }
@@ -183,16 +185,16 @@ async fn one_issuer_cannot_speak_for_another() {
         .map(|provider| format!("[[issuers]]\nissuer = \"{}\"\ntenants = [\"acme\"]\n", provider.issuer()));
     let stage = Stage::with(&both.concat()).await;
     let issuers = issuers(&stage);
-    let token = other.signed(said(&one, &stage, &json!({})), "at+jwt");
+    let token = other.signed(claims(&one, &stage, &json!({})), "at+jwt");
     assert_eq!(issuers.verify(&token).await.unwrap(), None, "signed by the other");
-    let token = other.signed(said(&other, &stage, &json!({})), "at+jwt");
+    let token = other.signed(claims(&other, &stage, &json!({})), "at+jwt");
     assert_eq!(issuers.verify(&token).await.unwrap().unwrap().principal.issuer(), other.issuer());
 }
 
 #[tokio::test]
 async fn an_issuer_that_is_down_leaves_it_open_whether_a_token_counts() {
     let (provider, stage, issuers) = stage().await;
-    let token = provider.signed(said(&provider, &stage, &json!({})), "at+jwt");
+    let token = provider.signed(claims(&provider, &stage, &json!({})), "at+jwt");
     provider.set_fault(Fault::Down);
     let error = issuers.verify(&token).await.unwrap_err().to_string();
     assert!(error.contains("502"), "{error}");
@@ -209,11 +211,11 @@ async fn an_issuer_that_is_down_leaves_it_open_whether_a_token_counts() {
 async fn a_flood_of_unknown_keys_makes_no_flood_of_requests() {
     let (provider, stage, issuers) = stage().await;
     provider.plan.lock().keys.insert(0, Key::new("k-2"));
-    let token = provider.signed(said(&provider, &stage, &json!({})), "at+jwt");
+    let token = provider.signed(claims(&provider, &stage, &json!({})), "at+jwt");
     assert!(issuers.verify(&token).await.unwrap().is_some());
     provider.set_fault(Fault::UnknownKid);
     for _ in 0..20 {
-        let token = provider.signed(said(&provider, &stage, &json!({})), "at+jwt");
+        let token = provider.signed(claims(&provider, &stage, &json!({})), "at+jwt");
         assert_eq!(issuers.verify(&token).await.unwrap(), None);
     }
     assert_eq!(provider.plan.lock().keys_fetched, 1);
@@ -226,7 +228,7 @@ async fn a_removed_member_with_a_token_of_an_issuer_gets_a_new_membership() {
     let authority = Arc::new(Authority::new(store.clone()).trusting(issuers));
     let mut watching = tokio::task::JoinSet::new();
     watching.spawn(Arc::clone(&authority).watch(CancellationToken::new()));
-    let token = provider.signed(said(&provider, &stage, &json!({})), "at+jwt");
+    let token = provider.signed(claims(&provider, &stage, &json!({})), "at+jwt");
     let proved = authority.prove(&token).await.unwrap().unwrap();
     assert_eq!(proved.member().membership(), 0);
 

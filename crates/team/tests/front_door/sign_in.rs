@@ -39,7 +39,7 @@ async fn a_user_signs_in_and_returns_to_the_page_they_wanted() {
     let member = &token.member;
     assert_eq!((token.purpose, member.name(), member.tenant()), (Purpose::Browser, "Ann", "acme"));
     assert!(member.is_in("eng") && member.role() == Role::User);
-    assert!(!stage.keeps(browser.cookie(&stage.url, "toolrack").unwrap()));
+    assert!(!stage.has_in_a_file(browser.cookie(&stage.url, "toolrack").unwrap()));
 }
 
 #[tokio::test]
@@ -52,10 +52,10 @@ async fn each_sign_in_makes_a_new_session_and_ends_the_one_before() {
     browser.set_cookie(&stage.url, "toolrack", &planted);
     sign_in(&stage, &mut browser).await;
     let first = browser.cookie(&stage.url, "toolrack").unwrap().to_owned();
-    assert!(first != planted && !stage.counts(&planted).await);
+    assert!(first != planted && !stage.is_valid(&planted).await);
     sign_in(&stage, &mut browser).await;
     let second = browser.cookie(&stage.url, "toolrack").unwrap().to_owned();
-    assert!(second != first && stage.counts(&second).await && !stage.counts(&first).await);
+    assert!(second != first && stage.is_valid(&second).await && !stage.is_valid(&first).await);
 }
 
 #[tokio::test]
@@ -145,26 +145,26 @@ async fn a_provider_that_is_down_ends_no_session() {
     let session = browser.cookie(&stage.url, "toolrack").unwrap().to_owned();
     provider.set_fault(Fault::TokenDown);
     assert_eq!(sign_in(&stage, &mut browser).await.status, 503);
-    assert!(stage.counts(&session).await && browser.cookie(&stage.url, "toolrack") == Some(&*session));
-    assert!(stage.refusals().await.is_empty(), "a failing provider is no bad input");
+    assert!(stage.is_valid(&session).await && browser.cookie(&stage.url, "toolrack") == Some(&*session));
+    assert!(stage.refusals().await.is_empty(), "a failing provider does not count as bad input");
 }
 
 #[tokio::test]
 async fn a_sign_in_that_began_in_another_browser_is_refused() {
     let (_provider, stage) = stage().await;
-    // The attacker begins a sign-in and sends its last step to someone else.
+    // The attacker begins a sign-in, and sends the link of its last step to a victim.
     let mut attacker = Browser::new();
-    let way = attacker.follow(&stage.at("/sign-in"), stage.at("/sign-in/back").as_str()).await.location().unwrap();
+    let link = attacker.follow(&stage.at("/sign-in"), stage.at("/sign-in/back").as_str()).await.location().unwrap();
     for mut victim in [Browser::new(), stage.ann().await] {
-        let answer = victim.get(&way).await;
+        let answer = victim.get(&link).await;
         assert_eq!(answer.status, 400);
         assert!(answer.body.contains("did not begin in this browser"), "{}", answer.body);
         // The same, after the victim began a sign-in of their own.
         let own = victim.follow(&stage.at("/sign-in"), stage.at("/sign-in/back").as_str()).await.location().unwrap();
-        assert_eq!(victim.get(&way).await.status, 400);
+        assert_eq!(victim.get(&link).await.status, 400);
         let mut mixed = own.clone();
         mixed.set_query(Some(
-            &own.query().unwrap().replace(&parameter(&own, "code").unwrap(), &parameter(&way, "code").unwrap()),
+            &own.query().unwrap().replace(&parameter(&own, "code").unwrap(), &parameter(&link, "code").unwrap()),
         ));
         assert_eq!(victim.get(&mixed).await.status, 400, "a code of another sign-in");
         assert_eq!(victim.get(&own).await.status, 303, "their own sign-in goes on");
@@ -202,7 +202,7 @@ async fn a_sign_in_never_redirects_to_another_origin() {
 }
 
 #[tokio::test]
-async fn keys_that_the_provider_changes_are_fetched_again_and_a_flood_of_unknown_ones_is_not() {
+async fn changed_keys_of_the_provider_are_fetched_again_but_many_unknown_keys_cause_one_request() {
     let (provider, stage) = stage().await;
     sign_in(&stage, &mut Browser::new()).await;
     assert_eq!(provider.plan.lock().keys_fetched, 1);
@@ -210,7 +210,7 @@ async fn keys_that_the_provider_changes_are_fetched_again_and_a_flood_of_unknown
     for _ in 0..5 {
         assert_eq!(sign_in(&stage, &mut Browser::new()).await.status, 400);
     }
-    assert_eq!(provider.plan.lock().keys_fetched, 1, "fetched less than 30 s ago");
+    assert_eq!(provider.plan.lock().keys_fetched, 1, "the keys were fetched less than 30 s ago");
 
     // A new front door knows no keys yet; the provider changes its key after it has fetched them.
     provider.clear_fault();
@@ -227,13 +227,13 @@ async fn signing_out_ends_the_session_and_no_other_site_can_do_it() {
     let session = browser.cookie(&stage.url, "toolrack").unwrap().to_owned();
     browser.headers = vec![("origin", "https://evil.example".to_owned())];
     assert_eq!(browser.post(&stage.at("/sign-out"), &[]).await.status, 403);
-    assert_eq!(browser.get(&stage.at("/sign-out")).await.status, 405, "a link signs no one out");
-    assert!(stage.counts(&session).await);
+    assert_eq!(browser.get(&stage.at("/sign-out")).await.status, 405, "following a link does not sign out");
+    assert!(stage.is_valid(&session).await);
     browser.headers = vec![("origin", stage.url.origin().ascii_serialization())];
     let answer = browser.post(&stage.at("/sign-out"), &[("to", "/oauth/authorize?x=y")]).await;
     let to = answer.location().unwrap();
     assert_eq!((to.path(), parameter(&to, "to").as_deref()), ("/sign-in", Some("/oauth/authorize?x=y")));
-    assert!(!stage.counts(&session).await && browser.cookie(&stage.url, "toolrack").is_none());
+    assert!(!stage.is_valid(&session).await && browser.cookie(&stage.url, "toolrack").is_none());
     // Then the provider is asked to let the person choose another account.
     let page = browser.get(&to).await.location().unwrap();
     assert_eq!(parameter(&page, "prompt").as_deref(), Some("login"));

@@ -39,7 +39,7 @@ pub(crate) async fn listen() -> (TcpListener, Url) {
     (listener, url)
 }
 
-/// What a team file says of the provider that signs people in.
+/// The part of a team file about the provider that signs people in.
 pub(crate) fn sign_in(issuer: &Url) -> String {
     let issuer = issuer.as_str().trim_end_matches('/');
     format!("[sign_in]\nissuer = \"{issuer}\"\nclient_id = \"toolrack\"\n")
@@ -106,7 +106,7 @@ impl Stage {
         browser
     }
 
-    /// The id of a new client that has its answers at [`BACK`].
+    /// The id of a new client, which gets its answers at [`BACK`].
     pub(crate) async fn client(&self) -> String {
         self.client_called("A client", BACK).await
     }
@@ -118,7 +118,7 @@ impl Stage {
         answer.json()["client_id"].as_str().unwrap().to_owned()
     }
 
-    /// What a client asks for that does nothing wrong, with some parameters changed; an empty value leaves one out.
+    /// The request of a client that does nothing wrong, with some parameters changed; an empty value leaves one out.
     pub(crate) fn authorize(&self, client: &str, changed: &[(&str, &str)]) -> Url {
         let (challenge, resource) = (challenge(), self.resource());
         let right = [
@@ -195,7 +195,7 @@ impl Stage {
     }
 
     /// Whether a token proves a member.
-    pub(crate) async fn counts(&self, token: &str) -> bool {
+    pub(crate) async fn is_valid(&self, token: &str) -> bool {
         self.store.team_token(TokenHash::of(token)).await.unwrap().is_some()
     }
 
@@ -212,7 +212,7 @@ impl Stage {
 
     /// Whether a file of the store contains this text.
     #[expect(clippy::disallowed_methods, reason = "a test reads what the store wrote")]
-    pub(crate) fn keeps(&self, text: &str) -> bool {
+    pub(crate) fn has_in_a_file(&self, text: &str) -> bool {
         let files =
             std::fs::read_dir(self.folder.path()).unwrap().map(|file| std::fs::read(file.unwrap().path()).unwrap());
         files.into_iter().any(|bytes| bytes.windows(text.len()).any(|window| window == text.as_bytes()))

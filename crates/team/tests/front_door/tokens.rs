@@ -26,7 +26,7 @@ async fn a_code_becomes_tokens_for_the_person_who_allowed_it() {
     assert!(access.starts_with("tra_") && access.len() == 68 && refresh.starts_with("trr_"));
     let stored = stage.store.team_token(TokenHash::of(&access)).await.unwrap().unwrap();
     assert_eq!((stored.member.subject(), stored.client.as_deref()), ("ann", Some(&*client)));
-    assert!(!stage.keeps(&access[4..]) && !stage.keeps(&refresh[4..]) && !stage.keeps(&code));
+    assert!(!stage.has_in_a_file(&access[4..]) && !stage.has_in_a_file(&refresh[4..]) && !stage.has_in_a_file(&code));
 }
 
 #[tokio::test]
@@ -37,11 +37,11 @@ async fn a_refresh_token_counts_once_and_its_second_use_ends_everything() {
     let answer = stage.refresh(&client, &first, &[]).await;
     assert_eq!(answer.status, 200, "{}", answer.body);
     let (second_access, second) = pair(&answer);
-    assert!(stage.counts(&first_access).await && stage.counts(&second_access).await, "a renewal ends nothing");
+    assert!(stage.is_valid(&first_access).await && stage.is_valid(&second_access).await, "a renewal ends nothing");
 
     let reused = stage.refresh(&client, &first, &[]).await;
     assert_eq!((reused.status.as_u16(), &*reused.error()), (400, "invalid_grant"));
-    assert!(!stage.counts(&first_access).await && !stage.counts(&second_access).await);
+    assert!(!stage.is_valid(&first_access).await && !stage.is_valid(&second_access).await);
     assert_eq!(stage.refresh(&client, &second, &[]).await.error(), "invalid_grant");
     let refused = stage.audit().await.into_iter().find(|entry| entry.kind == "refused_at_the_door").unwrap();
     assert_eq!((refused.subject.as_deref(), refused.client.as_deref()), (Some("ann"), Some(&*client)));
@@ -56,9 +56,9 @@ async fn two_concurrent_renewals_with_one_token_revoke_the_grant() {
         let (one, other) = tokio::join!(stage.refresh(&client, &refresh, &[]), stage.refresh(&client, &refresh, &[]));
         let given: Vec<_> = [one, other].into_iter().filter(|answer| answer.status == 200).collect();
         assert!(given.len() <= 1);
-        assert!(!stage.counts(&access).await);
+        assert!(!stage.is_valid(&access).await);
         for answer in given {
-            assert!(!stage.counts(&pair(&answer).0).await, "the one who was faster may be the thief");
+            assert!(!stage.is_valid(&pair(&answer).0).await, "the one who was faster may be the thief");
         }
     }
 }
@@ -70,7 +70,7 @@ async fn a_code_that_is_used_twice_ends_all_that_came_of_it() {
     let code = stage.code(&client).await;
     let (access, refresh) = pair(&stage.exchange(&client, &code, &[]).await);
     assert_eq!(stage.exchange(&client, &code, &[]).await.error(), "invalid_grant");
-    assert!(!stage.counts(&access).await);
+    assert!(!stage.is_valid(&access).await);
     assert_eq!(stage.refresh(&client, &refresh, &[]).await.error(), "invalid_grant");
 }
 
@@ -102,7 +102,7 @@ async fn a_stolen_code_is_of_no_use_and_ends() {
 }
 
 #[tokio::test]
-async fn requests_that_are_no_good_get_exact_errors_and_cost_no_code() {
+async fn invalid_requests_get_exact_errors_and_use_up_no_code() {
     let stage = Stage::new().await;
     let client = stage.client().await;
     let code = stage.code(&client).await;
@@ -140,10 +140,10 @@ async fn a_refresh_token_of_one_client_is_of_no_use_to_another() {
     for changed in [("scope", "admin"), ("resource", "https://other.example/mcp"), ("refresh_token", "trr_x")] {
         assert_eq!(stage.refresh(&client, &refresh, &[changed]).await.status, 400, "{changed:?}");
     }
-    assert!(stage.counts(&access).await);
+    assert!(stage.is_valid(&access).await);
     assert_eq!(stage.refresh(&client, &access, &[]).await.error(), "invalid_grant", "an access token is none");
     assert_eq!(stage.refresh(&other, &refresh, &[]).await.error(), "invalid_grant");
-    assert!(!stage.counts(&access).await);
+    assert!(!stage.is_valid(&access).await);
 }
 
 #[tokio::test]
@@ -169,9 +169,9 @@ async fn a_token_that_a_client_revokes_ends_the_whole_grant() {
         let token = if which == 0 { &access } else { &refresh };
         let refused = revoke(&[("token", token), ("client_id", &other)]).await;
         assert_eq!((refused.status.as_u16(), &*refused.error()), (401, "invalid_client"));
-        assert!(stage.counts(&access).await);
+        assert!(stage.is_valid(&access).await);
         assert_eq!(revoke(&[("token", token), ("client_id", &client)]).await.status, 200);
-        assert!(!stage.counts(&access).await);
+        assert!(!stage.is_valid(&access).await);
         assert_eq!(stage.refresh(&client, &refresh, &[]).await.error(), "invalid_grant");
     }
     assert_eq!(revoke(&[("token", "unknown"), ("client_id", &client)]).await.status, 200);
@@ -180,7 +180,7 @@ async fn a_token_that_a_client_revokes_ends_the_whole_grant() {
     let ann = stage.ann().await;
     let session = ann.cookie(&stage.url, "toolrack").unwrap();
     assert_eq!(revoke(&[("token", session)]).await.status, 200);
-    assert!(stage.counts(session).await);
+    assert!(stage.is_valid(session).await);
 }
 
 #[tokio::test]
@@ -191,7 +191,7 @@ async fn removing_a_member_removes_their_clients() {
     let late = stage.code(&client).await;
     let ann = TokenOwner { issuer: "https://login.example", subject: "ann" };
     stage.store.remove_member(ann, &Caller::local(Way::Cli)).await.unwrap();
-    assert!(!stage.counts(&access).await);
+    assert!(!stage.is_valid(&access).await);
     assert_eq!(stage.refresh(&client, &refresh, &[]).await.error(), "invalid_grant");
     assert_eq!(stage.exchange(&client, &late, &[("code_verifier", VERIFIER)]).await.error(), "invalid_grant");
 }
@@ -215,7 +215,7 @@ async fn a_tenant_that_leaves_the_team_takes_the_clients_of_its_members_along() 
     let client = stage.client().await;
     let (access, refresh) = stage.tokens(&client).await;
     assert_eq!(renewed_after_a_change(&stage, stage.url.as_str(), "bolt", &client, &refresh).await, "invalid_grant");
-    assert!(!stage.counts(&access).await, "its access tokens end with the grant");
+    assert!(!stage.is_valid(&access).await, "its access tokens end with the grant");
     assert_eq!(stage.refresh(&client, &refresh, &[]).await.error(), "invalid_grant", "also when the tenant is back");
     let refusals = stage.audit().await.into_iter().filter(|entry| entry.kind == "refused_at_the_door");
     let whys: Vec<_> = refusals.filter_map(|entry| entry.why).collect();
@@ -229,7 +229,7 @@ async fn tokens_for_an_address_that_the_team_had_before_are_not_renewed() {
     let (access, refresh) = stage.tokens(&client).await;
     let moved = renewed_after_a_change(&stage, "https://tools.example", "acme", &client, &refresh).await;
     assert_eq!(moved, "invalid_grant");
-    assert!(stage.counts(&access).await, "what the client has goes on until its end");
+    assert!(stage.is_valid(&access).await, "what the client has goes on until its end");
 }
 
 #[tokio::test]
@@ -241,7 +241,7 @@ async fn two_clients_of_one_user_end_independently() {
     let third = stage.tokens(&one).await;
     let form = [("token", &*first.1), ("client_id", &*one)];
     assert_eq!(Browser::new().post(&stage.at("/oauth/revoke"), &form).await.status, 200);
-    assert!(!stage.counts(&first.0).await && stage.counts(&second.0).await && stage.counts(&third.0).await);
+    assert!(!stage.is_valid(&first.0).await && stage.is_valid(&second.0).await && stage.is_valid(&third.0).await);
     assert_eq!(stage.refresh(&other, &second.1, &[]).await.status, 200);
     assert_eq!(stage.refresh(&one, &third.1, &[]).await.status, 200);
 }

@@ -43,9 +43,9 @@ pub(super) struct Tokens {
     pub(super) scope: String,
 }
 
-/// The client that gets tokens, and the key that it has proved.
+/// The client that gets tokens, and the key that it has proved to own.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct To<'a> {
+pub(super) struct Recipient<'a> {
     pub(super) client: &'a str,
     pub(super) key: Option<&'a str>,
 }
@@ -59,32 +59,33 @@ pub(super) struct Grants {
     families: Vec<Family>,
     /// Used refresh tokens, with their families.
     spent: BTreeMap<String, usize>,
-    given: BTreeSet<String>,
+    /// All values that the server has generated.
+    issued: BTreeSet<String>,
 }
 
 /// The outcome of using a refresh token.
 #[derive(Debug)]
 pub(super) enum Refreshed {
     Fresh(Tokens),
-    /// A client had used it before.
+    /// The refresh token was used before.
     Reused,
     Unknown,
 }
 
 impl Grants {
-    /// An unguessable value.
+    /// Generates an unguessable value.
     fn random(&mut self, kind: &str) -> String {
         let mut bytes = [0; 24];
         rand::rng().fill_bytes(&mut bytes);
         let random = format!("{kind}-{}", URL_SAFE_NO_PAD.encode(bytes));
-        self.given.insert(random.clone());
+        self.issued.insert(random.clone());
         random
     }
 
     /// Registers a client. Returns its id and, `with_secret`, its secret.
     pub(super) fn register(&mut self, with_secret: bool) -> (String, Option<String>) {
         let id = self.random("client");
-        self.given.remove(&id);
+        self.issued.remove(&id);
         let secret = with_secret.then(|| self.random("secret"));
         self.clients.insert(id.clone(), secret.clone());
         (id, secret)
@@ -96,30 +97,36 @@ impl Grants {
     }
 
     /// Whether a client has authenticated itself with its secret.
-    pub(super) fn is(&self, client: &str, secret: Option<&str>) -> bool {
-        let wanted = match self.clients.get(client) {
+    pub(super) fn is_authenticated(&self, client: &str, secret: Option<&str>) -> bool {
+        let expected = match self.clients.get(client) {
             Some(registered) => registered.as_deref(),
             None if client == CLIENT => Some(CLIENT_SECRET),
             None => None,
         };
-        self.knows(client) && wanted.is_none_or(|wanted| secret == Some(wanted))
+        self.knows(client) && expected.is_none_or(|expected| secret == Some(expected))
     }
 
     /// Issues a code for an agreement.
-    pub(super) fn agree(&mut self, agreement: Agreement) -> String {
+    pub(super) fn issue_code(&mut self, agreement: Agreement) -> String {
         let code = self.random("code");
         self.codes.insert(code.clone(), agreement);
         code
     }
 
     /// Redeems a code for its agreement, once.
-    pub(super) fn take(&mut self, code: &str) -> Option<Agreement> {
+    pub(super) fn redeem(&mut self, code: &str) -> Option<Agreement> {
         self.codes.remove(code)
     }
 
     /// Issues tokens for a client.
-    pub(super) fn give(&mut self, to: To<'_>, resource: &str, scope: &str, with_refresh: bool) -> Tokens {
-        let To { client, key } = to;
+    pub(super) fn issue_tokens(
+        &mut self,
+        to: Recipient<'_>,
+        resource: &str,
+        scope: &str,
+        with_refresh: bool,
+    ) -> Tokens {
+        let Recipient { client, key } = to;
         let access = self.random("access");
         let refresh = with_refresh.then(|| self.random("refresh"));
         let is_bound = key.is_some();
@@ -137,16 +144,16 @@ impl Grants {
         Tokens { is_bound, access, refresh, scope: scope.to_owned() }
     }
 
-    /// Issues new tokens for a refresh token. A second use of one revokes its family.
-    pub(super) fn refresh(&mut self, to: To<'_>, token: &str, rotates: bool) -> Refreshed {
+    /// Issues new tokens for a refresh token. If the refresh token was used before, revokes its family.
+    pub(super) fn refresh(&mut self, to: Recipient<'_>, token: &str, rotates: bool) -> Refreshed {
         if let Some(family) = self.spent.get(token).copied() {
             self.families[family].is_revoked = true;
             return Refreshed::Reused;
         }
-        let is_of = |family: &Family| {
+        let belongs_to = |family: &Family| {
             family.refresh.as_deref() == Some(token) && family.client == to.client && family.key.as_deref() == to.key
         };
-        let Some(at) = self.families.iter().position(|family| is_of(family) && !family.is_revoked) else {
+        let Some(at) = self.families.iter().position(|family| belongs_to(family) && !family.is_revoked) else {
             return Refreshed::Unknown;
         };
         let access = self.random("access");
@@ -161,19 +168,19 @@ impl Grants {
         Refreshed::Fresh(Tokens { is_bound, access, refresh: Some(refresh), scope: family.scope.clone() })
     }
 
-    /// Admits a request if its token is valid for this resource, has been used fewer than `most` times, and is bound to
+    /// Admits a request if its token is valid for this resource, has been used fewer than `max_uses` times, and is bound to
     /// the key that the request proves, if any. Returns the token's scope.
     pub(super) fn admit(
         &mut self,
         token: &str,
         key: Option<&str>,
         resource: &str,
-        most: Option<u32>,
+        max_uses: Option<u32>,
     ) -> Option<String> {
-        let is_it = |family: &&mut Family| family.access == token && family.key.as_deref() == key;
-        let family = self.families.iter_mut().find(is_it)?;
-        let is_good = !family.is_revoked && !family.is_expired && family.resource == resource;
-        if !is_good || most.is_some_and(|most| family.used >= most) {
+        let matches = |family: &&mut Family| family.access == token && family.key.as_deref() == key;
+        let family = self.families.iter_mut().find(matches)?;
+        let is_valid = !family.is_revoked && !family.is_expired && family.resource == resource;
+        if !is_valid || max_uses.is_some_and(|max_uses| family.used >= max_uses) {
             return None;
         }
         family.used += 1;
@@ -182,8 +189,8 @@ impl Grants {
 
     /// Revokes a token with its family (RFC 7009, 2.1). Returns whether the token existed.
     pub(super) fn revoke(&mut self, token: &str) -> bool {
-        let is_of = |family: &&mut Family| family.access == token || family.refresh.as_deref() == Some(token);
-        match self.families.iter_mut().find(is_of) {
+        let has_token = |family: &&mut Family| family.access == token || family.refresh.as_deref() == Some(token);
+        match self.families.iter_mut().find(has_token) {
             Some(family) => !std::mem::replace(&mut family.is_revoked, true),
             None => false,
         }
@@ -197,8 +204,8 @@ impl Grants {
         self.families.iter_mut().for_each(|family| family.is_expired = true);
     }
 
-    pub(super) fn given(&self) -> Vec<String> {
-        self.given.iter().cloned().collect()
+    pub(super) fn issued(&self) -> Vec<String> {
+        self.issued.iter().cloned().collect()
     }
 }
 

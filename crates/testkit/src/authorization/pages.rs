@@ -17,7 +17,7 @@ use url::{Url, form_urlencoded};
 
 use super::{
     ASSERTION, AuthorizationFault, RecordedRequest, Shared,
-    grants::{Agreement, Refreshed, To, Tokens, verifies},
+    grants::{Agreement, Recipient, Refreshed, Tokens, verifies},
     merged,
     proofs::{About, NoProof},
 };
@@ -96,7 +96,7 @@ fn refused(server: &Server, status: u16, error: &str, why: &str) -> Response {
 }
 
 /// Serves metadata of either kind, with the configured faults.
-async fn told(server: &Server, mut document: Value) -> Response {
+async fn metadata_response(server: &Server, mut document: Value) -> Response {
     let slow = fault!(server, AuthorizationFault::SlowMetadata(time) => *time);
     if let Some(time) = slow {
         tokio::time::sleep(time).await;
@@ -121,7 +121,7 @@ async fn resource(Of(server): Of<Server>) -> Response {
         "bearer_methods_supported": ["header"],
     });
     let over = fault!(server, AuthorizationFault::ResourceMetadata(over) => over.clone());
-    told(&server, merged(document, &over.unwrap_or_default())).await
+    metadata_response(&server, merged(document, &over.unwrap_or_default())).await
 }
 
 async fn metadata(Of(server): Of<Server>) -> Response {
@@ -144,7 +144,7 @@ async fn metadata(Of(server): Of<Server>) -> Response {
         document = merged(document, &json!({ "registration_endpoint": null }));
     }
     let over = fault!(server, AuthorizationFault::Metadata(over) => over.clone());
-    told(&server, merged(document, &over.unwrap_or_default())).await
+    metadata_response(&server, merged(document, &over.unwrap_or_default())).await
 }
 
 async fn register(Of(server): Of<Server>, body: Bytes) -> Response {
@@ -213,7 +213,7 @@ fn agreed(server: &Server, asked: &Parameters) -> String {
     let of = |name: &str| asked.get(name).cloned().unwrap_or_default();
     let mut state = server.state.lock();
     state.counts.authorizations += 1;
-    state.grants.agree(Agreement {
+    state.grants.issue_code(Agreement {
         client: of("client_id"),
         redirect_uri: of("redirect_uri"),
         challenge: of("code_challenge"),
@@ -258,14 +258,14 @@ async fn token(Of(server): Of<Server>, headers: HeaderMap, body: Bytes) -> Respo
     };
     let (client, secret) = client_of(&headers, &form);
     let is_workload = form.get("grant_type").is_some_and(|grant| grant == JWT_BEARER) && client.is_empty();
-    if !is_workload && !server.state.lock().grants.is(&client, secret.as_deref()) {
+    if !is_workload && !server.state.lock().grants.is_authenticated(&client, secret.as_deref()) {
         return refused(&server, 401, "invalid_client", "no such client, or another secret");
     }
     let held = server.state.lock().statements.hold(&client, &server.issuer(), &form);
     if let Err(why) = held {
         return refused(&server, 401, "invalid_client", why);
     }
-    let to = To { client: &client, key: key.as_deref() };
+    let to = Recipient { client: &client, key: key.as_deref() };
     let of = |name: &str| form.get(name).map(String::as_str).unwrap_or_default();
     if of("resource") != server.mcp_url() {
         return refused(&server, 400, "invalid_target", "`resource` must be that of the MCP server");
@@ -275,10 +275,10 @@ async fn token(Of(server): Of<Server>, headers: HeaderMap, body: Bytes) -> Respo
         "refresh_token" => refreshed(&server, to, of("refresh_token")),
         "client_credentials" if secret.is_some() => {
             let scope = form.get("scope").map_or(SCOPE, String::as_str);
-            Ok(server.state.lock().grants.give(to, of("resource"), scope, false))
+            Ok(server.state.lock().grants.issue_tokens(to, of("resource"), scope, false))
         }
         JWT_BEARER if of("assertion") == ASSERTION => {
-            Ok(server.state.lock().grants.give(to, of("resource"), SCOPE, false))
+            Ok(server.state.lock().grants.issue_tokens(to, of("resource"), SCOPE, false))
         }
         JWT_BEARER => Err(("invalid_grant", "not this assertion")),
         _ => Err(("unsupported_grant_type", "not here")),
@@ -290,11 +290,11 @@ async fn token(Of(server): Of<Server>, headers: HeaderMap, body: Bytes) -> Respo
     }
 }
 
-fn exchanged(server: &Server, to: To<'_>, form: &Parameters) -> Result<Tokens, (&'static str, &'static str)> {
+fn exchanged(server: &Server, to: Recipient<'_>, form: &Parameters) -> Result<Tokens, (&'static str, &'static str)> {
     let of = |name: &str| form.get(name).map(String::as_str).unwrap_or_default();
     let with_refresh = fault!(server, AuthorizationFault::NoRefresh => ()).is_none();
     let mut state = server.state.lock();
-    let agreement = state.grants.take(of("code")).ok_or(("invalid_grant", "no such code"))?;
+    let agreement = state.grants.redeem(of("code")).ok_or(("invalid_grant", "no such code"))?;
     if agreement.client != to.client || agreement.redirect_uri != of("redirect_uri") {
         return Err(("invalid_grant", "the code is of another client or redirect_uri"));
     }
@@ -305,10 +305,10 @@ fn exchanged(server: &Server, to: To<'_>, form: &Parameters) -> Result<Tokens, (
         return Err(("invalid_target", "the code is for another resource"));
     }
     state.counts.exchanges += 1;
-    Ok(state.grants.give(to, &agreement.resource, &agreement.scope, with_refresh))
+    Ok(state.grants.issue_tokens(to, &agreement.resource, &agreement.scope, with_refresh))
 }
 
-fn refreshed(server: &Server, to: To<'_>, token: &str) -> Result<Tokens, (&'static str, &'static str)> {
+fn refreshed(server: &Server, to: Recipient<'_>, token: &str) -> Result<Tokens, (&'static str, &'static str)> {
     let rotates = fault!(server, AuthorizationFault::NoRotation => ()).is_none();
     let mut state = server.state.lock();
     match state.grants.refresh(to, token, rotates) {
@@ -342,7 +342,7 @@ fn written(server: &Server, tokens: &Tokens) -> Value {
 async fn revoke(Of(server): Of<Server>, headers: HeaderMap, body: Bytes) -> Response {
     let form: Parameters = pairs(&body).collect();
     let (client, secret) = client_of(&headers, &form);
-    if !server.state.lock().grants.is(&client, secret.as_deref()) {
+    if !server.state.lock().grants.is_authenticated(&client, secret.as_deref()) {
         return refused(&server, 401, "invalid_client", "no such client, or another secret");
     }
     let mut state = server.state.lock();

@@ -21,7 +21,7 @@ use serde_json::Value;
 const KIND: &str = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer";
 
 /// How far ahead the end of a statement may be, in seconds.
-const LIFE: u64 = 300;
+const MAX_LIFE_SECONDS: u64 = 300;
 
 /// The keys of clients, and the received statements.
 #[derive(Debug, Default)]
@@ -65,7 +65,7 @@ impl Statements {
             return Err("of another issuer, or to another audience");
         }
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-        if claims["exp"].as_u64().is_none_or(|end| end <= now || end > now + LIFE) {
+        if claims["exp"].as_u64().is_none_or(|end| end <= now || end > now + MAX_LIFE_SECONDS) {
             return Err("over, or for too long");
         }
         let name = claims["jti"].as_str().filter(|name| name.len() >= 16).ok_or("without a name")?;

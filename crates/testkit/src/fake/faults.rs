@@ -196,7 +196,7 @@ faults! {
     SseRefusesResume, "sse-refuses-resume", Arg::Number(405), CALL, "SSE: as sse-resume, but each GET gets this status";
     SseUnknownField, "sse-unknown-field", Arg::No, CALL, "SSE: fields that the standard ignores, comments, a bare CR, before the answer";
     SseNoise, "sse-noise", Arg::No, CALL, "SSE: events that are not messages, one of them not UTF-8, before the answer";
-    SseEndlessLine, "sse-endless-line", Arg::No, CALL, "SSE: a line that is no data and does not end, instead of the answer";
+    SseEndlessLine, "sse-endless-line", Arg::No, CALL, "SSE: a line that is not data and does not end, instead of the answer";
     SseBadJson, "sse-bad-json", Arg::No, CALL, "SSE: an event whose data is not JSON, instead of the answer";
     SseHugeEvent, "sse-huge-event", Arg::Number(9_437_184), CALL, "SSE: an event of this many bytes";
     SseEndless, "sse-endless", Arg::No, CALL, "SSE: data lines without an end of the event, forever";

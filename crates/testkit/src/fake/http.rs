@@ -122,7 +122,7 @@ impl Endpoint {
         match wire::parse(&asked.body) {
             Incoming::Request { id, method, params } => self.request(exchange, asked, (id, method, params)).await,
             Incoming::Notification { method, params } => {
-                let session = self.open.lock().sessions.of(&asked);
+                let session = self.open.lock().sessions.of_request(&asked);
                 if let Some(session) = session {
                     self.server.notice(&session.peer, &method, &params);
                 } else {
@@ -144,7 +144,7 @@ impl Endpoint {
         asked: HttpRequest,
         message: (serde_json::Value, String, serde_json::Value),
     ) -> io::Result<After> {
-        let session = self.open.lock().sessions.of(&asked);
+        let session = self.open.lock().sessions.of_request(&asked);
         let is_initialize = message.1 == "initialize";
         let peer = match &session {
             Some(session) => Arc::clone(&session.peer),
@@ -160,9 +160,9 @@ impl Endpoint {
                 return refuse(exchange, 400, &request.id, &refusal).await;
             }
         } else if !is_initialize {
-            let trouble = self.open.lock().sessions.trouble(&asked, session.as_deref());
-            if let Some(trouble) = trouble {
-                return trouble.tell(exchange, &request.id).await;
+            let error = self.open.lock().sessions.check(&asked, session.as_deref());
+            if let Some(error) = error {
+                return error.write_to(exchange, &request.id).await;
             }
         }
         let opened =
@@ -225,14 +225,14 @@ impl Endpoint {
             let status = u16::try_from(status).unwrap_or(405);
             return plain_text(exchange, status, "no standing stream here").await;
         }
-        let (session, trouble) = {
+        let (session, error) = {
             let sessions = &mut self.open.lock().sessions;
-            let session = sessions.of(asked);
-            let trouble = sessions.trouble(asked, session.as_deref());
-            (session, trouble)
+            let session = sessions.of_request(asked);
+            let error = sessions.check(asked, session.as_deref());
+            (session, error)
         };
-        if let Some(trouble) = trouble {
-            return trouble.tell(exchange, &serde_json::Value::Null).await;
+        if let Some(error) = error {
+            return error.write_to(exchange, &serde_json::Value::Null).await;
         }
         let (out, mut frames) = Outbox::new();
         let peer = session.map_or_else(|| Peer::new("no session"), |session| Arc::clone(&session.peer));

@@ -29,17 +29,17 @@ pub(super) async fn serve(server: Arc<Server>) -> io::Result<()> {
         let server = Arc::clone(&endpoint.server);
         server.spawn(async move {
             let mut exchange = Exchange::new(stream);
-            while let Ok(After::Keep) = endpoint.one(&mut exchange).await {}
+            while let Ok(After::Keep) = endpoint.serve_one(&mut exchange).await {}
         });
     }
 }
 
 impl Endpoint {
-    async fn one(&self, exchange: &mut Exchange) -> io::Result<After> {
-        let Some(asked) = exchange.next().await? else { return Ok(After::Close) };
-        match (asked.method.as_str(), asked.path.as_str()) {
+    async fn serve_one(&self, exchange: &mut Exchange) -> io::Result<After> {
+        let Some(request) = exchange.next().await? else { return Ok(After::Close) };
+        match (request.method.as_str(), request.path.as_str()) {
             ("GET", "/sse") => self.stream(exchange).await,
-            ("POST", "/messages") => self.post(exchange, &asked).await,
+            ("POST", "/messages") => self.post(exchange, &request).await,
             (_, "/sse" | "/messages") => plain_text(exchange, 405, "method not allowed").await,
             _ => plain_text(exchange, 404, "no such page").await,
         }
@@ -57,22 +57,22 @@ impl Endpoint {
             exchange.chunk(format!("event: endpoint\ndata: {endpoint}\n\n").as_bytes()).await?;
         }
         let outcome = pump(exchange, frames).await;
-        self.server.leaves(&id);
+        self.server.remove_listeners(&id);
         outcome.map(|()| After::Close)
     }
 
-    async fn post(&self, exchange: &mut Exchange, asked: &HttpRequest) -> io::Result<After> {
-        let id = asked.query.strip_prefix("session=").unwrap_or_default();
+    async fn post(&self, exchange: &mut Exchange, request: &HttpRequest) -> io::Result<After> {
+        let id = request.query.strip_prefix("session=").unwrap_or_default();
         let Some((peer, out)) = self.server.listening(id) else {
             return plain_text(exchange, 404, "no such session").await;
         };
-        match wire::parse(&asked.body) {
+        match wire::parse(&request.body) {
             Incoming::Request { id, method, params } => {
-                let request = self.server.admit((id, method, params), &peer, out, asked.headers.clone());
-                if let Some(after) = instead_of_mcp(exchange, &self.server, &request, &asked.path).await? {
+                let admitted = self.server.admit((id, method, params), &peer, out, request.headers.clone());
+                if let Some(after) = instead_of_mcp(exchange, &self.server, &admitted, &request.path).await? {
                     return Ok(after);
                 }
-                self.server.start(request);
+                self.server.start(admitted);
             }
             Incoming::Notification { method, params } => {
                 let wait = self.server.options.faults.number(Fault::SlowNotices).unwrap_or(0);

@@ -36,14 +36,14 @@ pub enum Answers {
     Sse,
 }
 
-/// Everything that a script may choose.
+/// What a script can configure.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// How the server is reached.
     pub transport: Transport,
-    /// Which eras it answers.
+    /// The eras that it answers.
     pub eras: Eras,
-    /// What it does wrong.
+    /// The faults of the server.
     pub faults: Faults,
     /// How many generated tools (`tool_0001`, …) follow the named ones.
     pub tools: usize,
@@ -93,7 +93,7 @@ impl Options {
         };
         let mut options = Self::new(transport);
         while let Some(flag) = args.next() {
-            options.take(&flag, &mut args)?;
+            options.read_option(&flag, &mut args)?;
         }
         Ok(options)
     }
@@ -117,7 +117,7 @@ impl Options {
         }
     }
 
-    fn take(&mut self, flag: &str, args: &mut impl Iterator<Item = String>) -> Result<(), String> {
+    fn read_option(&mut self, flag: &str, args: &mut impl Iterator<Item = String>) -> Result<(), String> {
         match flag {
             "--log-all" => {
                 self.log_all = true;

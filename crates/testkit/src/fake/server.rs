@@ -79,7 +79,7 @@ pub(crate) struct Server {
     pub(crate) options: Options,
     pub(crate) log: Log,
     pub(crate) inherited: Vec<Descriptor>,
-    /// Whether `elicit` has already sent a client to its links in mode `url-error`.
+    /// Whether `elicit`, in mode `url-error`, has already sent links to a client.
     pub(crate) visited: AtomicBool,
     state: Mutex<State>,
     next: AtomicU64,
@@ -91,9 +91,10 @@ struct State {
     /// Tools that `tools_changed` added.
     added: Vec<String>,
     tally: Tally,
-    /// Questions to clients without an answer yet, by id, and the count of all questions.
-    asked: HashMap<u64, oneshot::Sender<Result<Value, Value>>>,
-    asks: u64,
+    /// Questions to clients without an answer yet, by id.
+    open_questions: HashMap<u64, oneshot::Sender<Result<Value, Value>>>,
+    /// How many questions the server has sent.
+    questions: u64,
     /// Running requests, by peer and id.
     running: HashMap<String, AbortHandle>,
     listeners: Vec<Listener>,
@@ -193,7 +194,7 @@ impl Server {
         self.state.lock().running.contains_key(&run_key(peer, id))
     }
 
-    /// Takes a notification of the client.
+    /// Handles a notification of the client.
     pub(crate) fn notice(&self, peer: &Arc<Peer>, method: &str, params: &Value) {
         self.log.seen(json!({"method": method, "params": params}));
         if method == "notifications/initialized" {
@@ -210,19 +211,19 @@ impl Server {
         let id = {
             let state = &mut *self.state.lock();
             // Start at 0, as the TypeScript SDK does, to reveal a client that takes 0 for "no id".
-            let id = state.asks;
-            state.asks += 1;
-            state.asked.insert(id, answer);
+            let id = state.questions;
+            state.questions += 1;
+            state.open_questions.insert(id, answer);
             id
         };
         out.send(Frame::message(&wire::request(&json!(id), method, params))).await;
         answered.await.unwrap_or_else(|_| Err(json!("the client is gone")))
     }
 
-    /// Takes the client's answer to a request of the server.
+    /// Handles the client's answer to a request of the server.
     pub(crate) fn answered(&self, id: &Value, body: Result<Value, Value>) {
         self.log.seen(json!({"answer": id, "refused": body.is_err()}));
-        let waiting = id.as_u64().and_then(|id| self.state.lock().asked.remove(&id));
+        let waiting = id.as_u64().and_then(|id| self.state.lock().open_questions.remove(&id));
         if let Some(waiting) = waiting {
             let _gave_up = waiting.send(body);
         }
@@ -241,7 +242,7 @@ impl Server {
         self.state.lock().listeners.retain(|listener| !ended(listener));
     }
 
-    /// The listener of this key: the peer and its outbox.
+    /// The peer with this key and its outbox, if it listens.
     pub(crate) fn listening(&self, key: &str) -> Option<(Arc<Peer>, Outbox)> {
         let state = self.state.lock();
         let listener = state.listeners.iter().find(|listener| listener.peer.key == key)?;
@@ -249,7 +250,7 @@ impl Server {
     }
 
     /// Removes the listeners of the peer with this key, which has left.
-    pub(crate) fn leaves(&self, key: &str) {
+    pub(crate) fn remove_listeners(&self, key: &str) {
         self.state.lock().listeners.retain(|listener| listener.peer.key != key);
     }
 
@@ -276,45 +277,46 @@ impl Server {
 
     /// Notifies all listeners that the list of tools changed.
     pub(crate) async fn tools_changed(&self) {
-        let report = |listener: &Listener, _: &BTreeSet<_>| match &listener.subscription {
+        let wants = |listener: &Listener, _: &BTreeSet<_>| match &listener.subscription {
             None => true,
             Some((_, filter)) => filter["toolsListChanged"] == true,
         };
-        self.announce("notifications/tools/list_changed", &json!({}), report).await;
+        self.announce("notifications/tools/list_changed", &json!({}), wants).await;
     }
 
     /// Notifies all subscribers of a resource that it changed.
     pub(crate) async fn resource_updated(&self, uri: &str) {
-        let wanted = |filter: &Value| {
+        let includes_uri = |filter: &Value| {
             filter["resourceSubscriptions"].as_array().is_some_and(|uris| uris.iter().any(|own| own == uri))
         };
-        let report = |listener: &Listener, subscribed: &BTreeSet<_>| match &listener.subscription {
+        let wants = |listener: &Listener, subscribed: &BTreeSet<_>| match &listener.subscription {
             None => subscribed.contains(&(listener.peer.key.clone(), uri.to_owned())),
-            Some((_, filter)) => wanted(filter),
+            Some((_, filter)) => includes_uri(filter),
         };
-        self.announce("notifications/resources/updated", &json!({"uri": uri}), report).await;
+        self.announce("notifications/resources/updated", &json!({"uri": uri}), wants).await;
     }
 
     async fn announce(
         &self,
         method: &str,
         params: &Value,
-        told: impl Fn(&Listener, &BTreeSet<(String, String)>) -> bool,
+        wants: impl Fn(&Listener, &BTreeSet<(String, String)>) -> bool,
     ) {
-        let told: Vec<(Outbox, Value)> = {
+        let notifications: Vec<(Outbox, Value)> = {
             let State { listeners, subscribed, .. } = &mut *self.state.lock();
             listeners.retain(|listener| !listener.out.is_closed());
-            let told = listeners.iter().filter(|listener| told(listener, subscribed));
-            told.map(|listener| listener.notice(params)).collect()
+            let interested = listeners.iter().filter(|listener| wants(listener, subscribed));
+            interested.map(|listener| listener.notification(params)).collect()
         };
-        for (out, params) in told {
+        for (out, params) in notifications {
             out.send(Frame::message(&wire::notification(method, &params))).await;
         }
     }
 }
 
 impl Listener {
-    fn notice(&self, params: &Value) -> (Outbox, Value) {
+    /// The outbox for a notification, and the parameters of the notification.
+    fn notification(&self, params: &Value) -> (Outbox, Value) {
         let mut params = params.clone();
         if let Some((id, _)) = &self.subscription {
             params["_meta"] = json!({META_SUBSCRIPTION: id});

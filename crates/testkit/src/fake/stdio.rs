@@ -12,7 +12,7 @@ use super::process::Death;
 use super::server::{Peer, Server};
 use super::wire::{self, Frame, Incoming, Outbox};
 
-/// Lines that are not messages: text, JSON that is not JSON-RPC, a broken beginning.
+/// Lines that are not messages: text, JSON that is not JSON-RPC, broken JSON.
 const BANNER: &str = "Starting the fake server…\n\n{\"level\":30,\"msg\":\"ready\"}\n[info] { not JSON\n42\n";
 
 /// Serves until stdin ends, unless a fault changes that.
@@ -49,7 +49,7 @@ async fn read(server: &Arc<Server>, out: &Outbox) -> io::Result<()> {
             // Closed before the answer, so that whatever a client writes after it has read the answer is lost.
             nix::unistd::close(0)?;
         }
-        let method = take(server, &peer, out, &line);
+        let method = handle_line(server, &peer, out, &line);
         if method.is_some() && (method.as_deref() == stop || method.as_deref() == close) {
             silence::<()>().await;
         }
@@ -61,8 +61,8 @@ fn asks(line: &[u8], wanted: &str) -> bool {
     matches!(wire::parse(line), Incoming::Request { method, .. } if method == wanted)
 }
 
-/// Handles one line; the method of a request.
-fn take(server: &Arc<Server>, peer: &Arc<Peer>, out: &Outbox, line: &[u8]) -> Option<String> {
+/// Handles one line. Returns the method if it is a request.
+fn handle_line(server: &Arc<Server>, peer: &Arc<Peer>, out: &Outbox, line: &[u8]) -> Option<String> {
     match wire::parse(line) {
         Incoming::Request { id, method, params } => {
             let request = server.admit((id, method.clone(), params), peer, out.clone(), Vec::new());

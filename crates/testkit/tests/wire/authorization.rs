@@ -22,8 +22,8 @@ struct Client<'a> {
 type Fields<'a> = &'a [(&'a str, &'a str)];
 
 /// `usual` with what differs.
-fn with<'a>(usual: Fields<'a>, differs: Fields<'a>) -> BTreeMap<&'a str, &'a str> {
-    usual.iter().chain(differs).copied().collect()
+fn with<'a>(valid: Fields<'a>, differs: Fields<'a>) -> BTreeMap<&'a str, &'a str> {
+    valid.iter().chain(differs).copied().collect()
 }
 
 impl<'a> Client<'a> {
@@ -44,7 +44,7 @@ impl<'a> Client<'a> {
     /// Where a person is sent back to, with what; `None` for a page that says no.
     async fn authorize(&self, differs: Fields<'_>) -> Option<BTreeMap<String, String>> {
         let resource = self.server.mcp_url();
-        let usual = [
+        let valid = [
             ("response_type", "code"),
             ("client_id", &self.id),
             ("redirect_uri", BACK),
@@ -54,7 +54,7 @@ impl<'a> Client<'a> {
             ("resource", &resource),
         ];
         let mut url = url::Url::parse(&(self.server.issuer() + "/authorize")).unwrap();
-        url.query_pairs_mut().extend_pairs(with(&usual, differs));
+        url.query_pairs_mut().extend_pairs(with(&valid, differs));
         let answer = self.http.get(url).send().await.unwrap();
         let back = answer.headers().get("location")?.to_str().unwrap();
         Some(url::Url::parse(back).unwrap().query_pairs().into_owned().collect())
@@ -63,15 +63,15 @@ impl<'a> Client<'a> {
     async fn token(&self, form: BTreeMap<&str, &str>) -> Value {
         let mut body = url::form_urlencoded::Serializer::new(String::new());
         body.extend_pairs(form);
-        let asked = self.http.post(self.server.issuer() + "/token").body(body.finish());
-        let answer = asked.header("content-type", "application/x-www-form-urlencoded").send().await.unwrap();
+        let request = self.http.post(self.server.issuer() + "/token").body(body.finish());
+        let answer = request.header("content-type", "application/x-www-form-urlencoded").send().await.unwrap();
         serde_json::from_slice(&answer.bytes().await.unwrap()).unwrap()
     }
 
     async fn exchange(&self, differs: Fields<'_>) -> Value {
         let code = self.authorize(&[]).await.unwrap().remove("code").unwrap();
         let resource = self.server.mcp_url();
-        let usual = [
+        let valid = [
             ("grant_type", "authorization_code"),
             ("code", &code),
             ("redirect_uri", BACK),
@@ -79,7 +79,7 @@ impl<'a> Client<'a> {
             ("code_verifier", VERIFIER),
             ("resource", &resource),
         ];
-        self.token(with(&usual, differs)).await
+        self.token(with(&valid, differs)).await
     }
 
     async fn refresh(&self, token: &Value) -> Value {
@@ -96,10 +96,10 @@ impl<'a> Client<'a> {
 
     /// The status of a call of `echo`, and what it said.
     async fn echo(&self, token: &Value) -> (u16, String) {
-        let asked = self.http.post(self.server.mcp_url()).body(call(1, "echo", json!({ "text": "hi" })).to_string());
+        let request = self.http.post(self.server.mcp_url()).body(call(1, "echo", json!({ "text": "hi" })).to_string());
         let token = token["access_token"].as_str().unwrap_or_default();
-        let asked = asked.header("accept", "application/json, text/event-stream").bearer_auth(token);
-        let answer = asked.send().await.unwrap();
+        let request = request.header("accept", "application/json, text/event-stream").bearer_auth(token);
+        let answer = request.send().await.unwrap();
         let status = answer.status().as_u16();
         if status == 200 {
             return (status, text(&serde_json::from_slice(&answer.bytes().await.unwrap()).unwrap()).to_owned());

@@ -113,13 +113,13 @@ fn modern_refusals_have_the_status_of_the_specification() {
 #[test]
 fn mirrored_headers_must_equal_the_body() {
     let server = start(&["--era", "modern"]);
-    let asked = modern_call(1, "region", json!({"region": "Hello, 世界"}));
-    let base = mirrored(&asked);
+    let request = modern_call(1, "region", json!({"region": "Hello, 世界"}));
+    let base = mirrored(&request);
     let with = |field: &str, value: Option<&str>| {
         let mut headers: Vec<(&str, &str)> =
             base.iter().map(|(name, value)| (*name, value.as_str())).filter(|(name, _)| *name != field).collect();
         headers.extend(value.map(|value| (field, value)));
-        let answer = post(&server, &headers, &asked);
+        let answer = post(&server, &headers, &request);
         (answer.status, answer.json()["error"]["code"].as_i64())
     };
     let refused = (400, Some(-32020));

@@ -101,9 +101,9 @@ fn a_cut_stream_is_not_resumed_where_each_get_is_refused() {
 #[test]
 fn progress_comes_on_the_stream_while_the_call_runs() {
     let server = FakeHttp::start::<&str>(&[]);
-    let mut asked = call(1, "sleep", json!({"ms": 600_000, "progress": true}));
-    asked["params"]["_meta"] = json!({"progressToken": 1});
-    let mut stream = open_post(&server, &[], &asked);
+    let mut request = call(1, "sleep", json!({"ms": 600_000, "progress": true}));
+    request["params"]["_meta"] = json!({"progressToken": 1});
+    let mut stream = open_post(&server, &[], &request);
     assert_eq!(stream.event()["params"]["progress"], 100);
     assert_eq!(stream.event()["params"]["progress"], 200);
 }

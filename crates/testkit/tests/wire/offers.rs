@@ -212,42 +212,42 @@ fn links_can_be_asked_for_by_an_error_once() {
 fn a_modern_server_asks_by_results_and_wants_its_state_back_to_the_byte() {
     let effects = SideEffects::new();
     let mut server = Lines::start(&["--era", "modern", "--log", effects.path_str()]);
-    let mut asked = modern_call(1, "elicit", json!({"rounds": 2}));
+    let mut request = modern_call(1, "elicit", json!({"rounds": 2}));
     for id in [1, 2] {
-        asked["id"] = json!(id);
-        let result = server.ask(&asked)["result"].clone();
+        request["id"] = json!(id);
+        let result = server.ask(&request)["result"].clone();
         assert_eq!(result["inputRequests"]["the_answer"]["method"], "elicitation/create");
-        asked["params"]["requestState"] = result["requestState"].clone();
-        asked["params"]["inputResponses"] = json!({"the_answer": {"action": "accept", "content": {"name": "x"}}});
+        request["params"]["requestState"] = result["requestState"].clone();
+        request["params"]["inputResponses"] = json!({"the_answer": {"action": "accept", "content": {"name": "x"}}});
     }
-    let mut changed = asked.clone();
-    let state = asked["params"]["requestState"].as_str().unwrap().trim().to_owned();
+    let mut changed = request.clone();
+    let state = request["params"]["requestState"].as_str().unwrap().trim().to_owned();
     changed["params"]["requestState"] = json!(state);
     changed["id"] = json!(3);
     assert_eq!(server.ask(&changed)["error"]["code"], -32602);
     assert_eq!(effects.read().runs_of("elicit"), 0);
-    asked["id"] = json!(4);
-    assert!(text(&server.ask(&asked)).contains("accept"));
+    request["id"] = json!(4);
+    assert!(text(&server.ask(&request)).contains("accept"));
     assert_eq!(effects.read().runs_of("elicit"), 1);
 }
 
 #[test]
 fn a_modern_server_can_ask_for_nothing_but_another_try() {
     let mut server = Lines::start(&["--era", "modern"]);
-    let mut asked = modern_call(1, "elicit", json!({"mode": "state-only"}));
-    let result = server.ask(&asked)["result"].clone();
+    let mut request = modern_call(1, "elicit", json!({"mode": "state-only"}));
+    let result = server.ask(&request)["result"].clone();
     assert!(result.get("inputRequests").is_none());
-    asked["params"]["requestState"] = result["requestState"].clone();
-    asked["id"] = json!(2);
-    assert_eq!(text(&server.ask(&asked)), r#"{"rounds":1}"#);
+    request["params"]["requestState"] = result["requestState"].clone();
+    request["id"] = json!(2);
+    assert_eq!(text(&server.ask(&request)), r#"{"rounds":1}"#);
 }
 
 #[test]
 fn a_modern_server_refuses_when_a_capability_is_missing() {
     let mut server = Lines::start(&["--era", "modern"]);
-    let mut asked = modern_call(1, "sample", json!({}));
-    asked["params"]["_meta"]["io.modelcontextprotocol/clientCapabilities"] = json!({});
-    let error = server.ask(&asked)["error"].clone();
+    let mut request = modern_call(1, "sample", json!({}));
+    request["params"]["_meta"]["io.modelcontextprotocol/clientCapabilities"] = json!({});
+    let error = server.ask(&request)["error"].clone();
     assert_eq!((&error["code"], &error["data"]["requiredCapabilities"]), (&json!(-32021), &json!({"sampling": {}})));
 }
 

@@ -47,9 +47,9 @@ fn a_modern_server_wants_meta_on_every_request_and_no_handshake() {
     assert_eq!(refused["error"]["data"]["supported"], json!(["2026-07-28"]));
     assert_eq!(server.ask(&request(2, "tools/list", json!({})))["error"]["code"], -32602);
     for missing in ["protocolVersion", "clientCapabilities"] {
-        let mut asked = modern(7, "server/discover", json!({}));
-        asked["params"]["_meta"].as_object_mut().unwrap().shift_remove(&format!("io.modelcontextprotocol/{missing}"));
-        assert_eq!(server.ask(&asked)["error"]["code"], -32602, "{missing}");
+        let mut request = modern(7, "server/discover", json!({}));
+        request["params"]["_meta"].as_object_mut().unwrap().shift_remove(&format!("io.modelcontextprotocol/{missing}"));
+        assert_eq!(server.ask(&request)["error"]["code"], -32602, "{missing}");
     }
     let found = server.ask(&modern(3, "server/discover", json!({})));
     assert_eq!(found["result"]["supportedVersions"], json!(["2026-07-28"]));
@@ -64,9 +64,9 @@ fn a_modern_server_wants_meta_on_every_request_and_no_handshake() {
 #[test]
 fn a_modern_server_refuses_another_version_and_names_its_own() {
     let mut server = Lines::start(&["--era", "modern"]);
-    let mut asked = modern(1, "server/discover", json!({}));
-    asked["params"]["_meta"]["io.modelcontextprotocol/protocolVersion"] = json!("1900-01-01");
-    let error = &server.ask(&asked)["error"];
+    let mut request = modern(1, "server/discover", json!({}));
+    request["params"]["_meta"]["io.modelcontextprotocol/protocolVersion"] = json!("1900-01-01");
+    let error = &server.ask(&request)["error"];
     assert_eq!(error["code"], -32022);
     assert_eq!(error["data"], json!({"supported": ["2026-07-28"], "requested": "1900-01-01"}));
 }
@@ -258,9 +258,9 @@ fn a_server_that_ignores_a_cancellation_answers_all_the_same() {
 fn progress_comes_every_tenth_of_a_second_when_it_is_asked_for() {
     let mut server = Lines::start(&[]);
     server.handshake();
-    let mut asked = call(1, "sleep", json!({"ms": 250, "progress": true}));
-    asked["params"]["_meta"] = json!({"progressToken": "p"});
-    server.send(&asked);
+    let mut request = call(1, "sleep", json!({"ms": 250, "progress": true}));
+    request["params"]["_meta"] = json!({"progressToken": "p"});
+    server.send(&request);
     let values: Vec<Value> = (0..3).map(|_| server.message()["params"]["progress"].clone()).collect();
     assert_eq!(values, [100, 200, 250]);
     assert_eq!(server.message()["id"], 1);

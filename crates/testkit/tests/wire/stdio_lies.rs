@@ -83,12 +83,12 @@ fn a_fault_can_be_aimed_at_another_method_and_at_some_requests_only() {
 #[test]
 fn input_is_asked_for_without_an_end() {
     let mut server = Lines::with(&["endless-input"], &["--era", "modern"]);
-    let mut asked = modern_call(1, "elicit", json!({}));
+    let mut request = modern_call(1, "elicit", json!({}));
     for id in 1..20 {
-        asked["id"] = json!(id);
-        let result = server.ask(&asked)["result"].clone();
+        request["id"] = json!(id);
+        let result = server.ask(&request)["result"].clone();
         assert_eq!(result["resultType"], "input_required", "round {id}");
-        asked["params"]["requestState"] = result["requestState"].clone();
-        asked["params"]["inputResponses"] = json!({"the_answer": {"action": "decline"}});
+        request["params"]["requestState"] = result["requestState"].clone();
+        request["params"]["inputResponses"] = json!({"the_answer": {"action": "decline"}});
     }
 }

@@ -31,7 +31,7 @@ fn the_request_overrides_the_settings_and_the_settings_override_the_wire() {
         (json!({"a": 1}), json!({"a": null}), json!({"a": 4}), json!({"a": 4})),
         (json!({}), json!({"a": null}), json!({}), json!({})),
         (json!({"a": 1}), json!({"b": [1]}), json!({"c": {"d": 1}}), json!({"a": 1, "b": [1], "c": {"d": 1}})),
-        // Members one level down are merged as well.
+        // The members of an object in both are merged.
         (
             json!({"o": {"x": 1, "y": 2}}),
             json!({"o": {"x": 3}}),
@@ -58,7 +58,7 @@ fn the_request_overrides_the_settings_and_the_settings_override_the_wire() {
 
 #[test]
 fn the_conversation_the_tools_and_the_stream_cannot_be_set_from_outside() {
-    // The names of the four wires for them.
+    // The names that the four wires have for them.
     let names = "messages input contents tools stream system systemInstruction instructions";
     let members: Map<String, Value> = names.split(' ').map(|name| (name.to_owned(), json!("theirs"))).collect();
     for (settings, request) in [(members.clone(), Map::new()), (Map::new(), members)] {
@@ -120,7 +120,7 @@ fn only_an_empty_answer_is_left_out() {
 }
 
 #[test]
-fn arguments_that_are_no_object_are_sent_back_as_an_empty_object() {
+fn arguments_that_are_not_an_object_are_sent_back_as_an_empty_object() {
     for (written, sent) in
         [("{\"a\":1}", "{\"a\":1}"), ("", "{}"), ("null", "{}"), ("[1]", "{}"), ("{\"a\":", "{}"), ("7", "{}")]
     {
@@ -164,7 +164,7 @@ fn a_part_that_a_model_cannot_see_is_described() {
         ),
         (json!({"type": "resource_link", "uri": "x:y", "name": "n"}), "x:y"),
     ] {
-        assert_eq!(in_words(&media(&content(part.clone()))), words, "{part}");
+        assert_eq!(media_as_text(&media(&content(part.clone()))), words, "{part}");
     }
 }
 
@@ -189,7 +189,7 @@ fn a_described_result_has_one_line_for_each_part() {
     let picture = content(json!({"type": "image", "data": "", "mimeType": "image/png"}));
     let with = |text: &str, parts: usize| Message::tool_result("a", text).with_parts(vec![picture.clone(); parts]);
     let line = "[image/png: too large to be shown here]";
-    assert_eq!(result_in_words(&with("text", 0)), "text");
-    assert_eq!(result_in_words(&with("text", 2)), format!("text\n{line}\n{line}"));
-    assert_eq!(result_in_words(&with("", 1)), line);
+    assert_eq!(result_as_text(&with("text", 0)), "text");
+    assert_eq!(result_as_text(&with("text", 2)), format!("text\n{line}\n{line}"));
+    assert_eq!(result_as_text(&with("", 1)), line);
 }

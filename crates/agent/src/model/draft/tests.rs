@@ -44,14 +44,14 @@ fn hear(progress: &[Progress], draft: &mut Draft, deltas: &mut Deltas) -> Vec<St
             Progress::Signed(text) => {
                 let at = draft.begin_text().unwrap();
                 draft.text_at(at, text, deltas);
-                *draft.with_at(at).unwrap() = signature();
+                *draft.extra_at(at).unwrap() = signature();
                 expected.push(format!("text {text} signed"));
             }
             Progress::Call { id, name, arguments, is_signed } => {
                 let at = draft.begin_call(id, name, deltas).unwrap();
                 arguments.iter().for_each(|more| draft.arguments_at(at, more, deltas));
                 if *is_signed {
-                    *draft.with_at(at).unwrap() = signature();
+                    *draft.extra_at(at).unwrap() = signature();
                 }
                 let signed = if *is_signed { " signed" } else { "" };
                 expected.push(format!("call {name} {}{signed}", arguments.concat()));
@@ -67,13 +67,13 @@ fn hear(progress: &[Progress], draft: &mut Draft, deltas: &mut Deltas) -> Vec<St
 
 fn in_words(sent: &SentPiece<'_>) -> String {
     let signed =
-        |with: &Option<&Map<String, Value>>| if with.is_some_and(|with| !with.is_empty()) { " signed" } else { "" };
+        |extra: &Option<&Map<String, Value>>| if extra.is_some_and(|extra| !extra.is_empty()) { " signed" } else { "" };
     match sent {
         SentPiece::Raw(value) => format!("raw {}", value["raw"]),
-        SentPiece::Text(text, with) => format!("text {text}{}", signed(with)),
-        SentPiece::Call(call, with) => {
+        SentPiece::Text(text, extra) => format!("text {text}{}", signed(extra)),
+        SentPiece::Call(call, extra) => {
             let arguments = call.raw_arguments.clone().unwrap_or_else(|| "an object".into());
-            format!("call {} {arguments}{}", call.name, signed(with))
+            format!("call {} {arguments}{}", call.name, signed(extra))
         }
     }
 }
@@ -160,7 +160,7 @@ fn a_call_is_streamed_once_it_has_a_name_with_its_earlier_pieces() {
     draft.name_at(at, "weather", &mut deltas);
     draft.name_at(at, "another", &mut deltas);
     draft.arguments_at(at, "1}", &mut deltas);
-    draft.whole_arguments_at(at, "{\"a\":2}", &mut deltas);
+    draft.complete_arguments_at(at, "{\"a\":2}", &mut deltas);
     let argument = |fragment: &str| Delta::ToolCallArguments { index: 0, fragment: fragment.into() };
     let started = Delta::ToolCallBegin { index: 0, id: "call_3_0".into(), name: "weather".into() };
     assert_eq!(Vec::from(deltas), [started, argument("{\"a\":"), argument("1}")]);
@@ -173,8 +173,8 @@ fn a_call_is_streamed_once_it_has_a_name_with_its_earlier_pieces() {
 fn complete_arguments_are_used_if_no_piece_was_streamed() {
     let (mut draft, mut deltas) = (Draft::new(1), Deltas::new());
     let at = draft.begin_call("x", "f", &mut deltas).unwrap();
-    draft.whole_arguments_at(at, "{\"a\":2}", &mut deltas);
-    draft.whole_arguments_at(at, "{\"a\":3}", &mut deltas);
+    draft.complete_arguments_at(at, "{\"a\":2}", &mut deltas);
+    draft.complete_arguments_at(at, "{\"a\":3}", &mut deltas);
     assert_eq!(draft.finish(Wire::OpenAiChat, MODEL).message.calls()[0].input, json!({"a": 2}));
 }
 
@@ -207,7 +207,7 @@ fn consecutive_texts_are_merged_except_signed_ones() {
     draft.text("b", &mut deltas).unwrap();
     let signed = draft.begin_text().unwrap();
     draft.text_at(signed, "c", &mut deltas);
-    *draft.with_at(signed).unwrap() = signature();
+    *draft.extra_at(signed).unwrap() = signature();
     draft.text("d", &mut deltas).unwrap();
     draft.raw(Value::Null).unwrap();
     let message = draft.finish(Wire::Gemini, MODEL).message;
@@ -226,7 +226,7 @@ fn an_answer_has_so_many_pieces_and_no_more_of_any_kind() {
     let too_many = |result: Result<PieceIndex, ModelErrorKind>| {
         assert_eq!(
             result.unwrap_err().to_string(),
-            "the answer is not one of a model: it has more than 2048 pieces; is the base URL right?"
+            "the answer does not come from a model: it has more than 2048 pieces; check the base URL"
         );
     };
     too_many(draft.begin_text());

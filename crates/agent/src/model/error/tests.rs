@@ -19,7 +19,7 @@ fn all() -> Vec<(ModelErrorKind, &'static str, &'static str)> {
         (
             ModelErrorKind::ContextOverflow { status: None, message: String::new() },
             "MODEL_CONTEXT_OVERFLOW",
-            "the conversation is too long for the model; start a new one, or take a model with a larger context",
+            "the conversation is too long for the model; start a new one, or use a model with a larger context",
         ),
         (
             ModelErrorKind::RateLimited { retry_after: wait, message: message.clone() },
@@ -39,7 +39,7 @@ fn all() -> Vec<(ModelErrorKind, &'static str, &'static str)> {
         (
             ModelErrorKind::BrokenOff { code: Some("c".into()), message },
             "MODEL_BROKEN_OFF",
-            "the provider broke the answer off: m",
+            "the provider cut the answer off: m",
         ),
         (ModelErrorKind::Cut { why: why.clone() }, "MODEL_ANSWER_CUT", "the answer was cut off before its end: w"),
         (
@@ -59,7 +59,7 @@ fn all() -> Vec<(ModelErrorKind, &'static str, &'static str)> {
         (
             ModelErrorKind::Unreadable { why },
             "MODEL_UNREADABLE",
-            "the answer is not one of a model: w; is the base URL right?",
+            "the answer does not come from a model: w; check the base URL",
         ),
     ]
 }
@@ -79,14 +79,14 @@ fn every_model_error_names_model_failure_and_tries_and_has_its_own_code() {
 
 #[test]
 fn an_error_names_status_and_wait_if_there_are_any() {
-    let told: Vec<_> = all()
+    let messages: Vec<_> = all()
         .into_iter()
         .map(|(kind, ..)| ModelError::new("p/m", 1, kind))
         .filter(|error| error.status().is_some() || error.retry_after().is_some())
         .map(|error| (error.code(), error.status().unwrap(), error.retry_after()))
         .collect();
     assert_eq!(
-        told,
+        messages,
         [
             ("MODEL_AUTH", 403, None),
             ("MODEL_RATE_LIMITED", 429, Some(Duration::from_millis(2_900))),

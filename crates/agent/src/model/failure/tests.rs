@@ -9,7 +9,7 @@ fn headers(pairs: &[(&'static str, &str)]) -> HeaderMap {
 }
 
 /// The kind of an error with this status and body, for a client with a key.
-fn judged(status: u16, body: &str) -> ModelErrorKind {
+fn kind_of(status: u16, body: &str) -> ModelErrorKind {
     let key = Key::new("sk-secret-0123456789");
     let headers = HeaderMap::new();
     classify_response(&ErrorResponse {
@@ -21,8 +21,8 @@ fn judged(status: u16, body: &str) -> ModelErrorKind {
     })
 }
 
-fn retried(status: u16, body: &str, with: &[(&'static str, &str)]) -> bool {
-    let headers = headers(with);
+fn is_retried(status: u16, body: &str, pairs: &[(&'static str, &str)]) -> bool {
+    let headers = headers(pairs);
     let response =
         ErrorResponse { status: Some(status), headers: &headers, body: body.as_bytes(), key: None, key_advice: "" };
     let kind = classify_response(&response);
@@ -30,7 +30,7 @@ fn retried(status: u16, body: &str, with: &[(&'static str, &str)]) -> bool {
 }
 
 #[test]
-fn an_account_is_read_in_every_shape_that_providers_write() {
+fn an_error_is_read_in_every_form_that_providers_send() {
     for (body, code, message) in [
         (json!({"error": {"message": "m", "type": "t", "code": "c"}}), "c", "m"),
         // OpenAI writes null where it has no code.
@@ -83,25 +83,25 @@ fn the_kind_of_an_error_depends_on_the_status_alone() {
             (600, "MODEL_REFUSED"),
             (302, "MODEL_REFUSED"),
         ] {
-            let error = super::super::ModelError::new("p/m", 1, judged(status, body));
+            let error = super::super::ModelError::new("p/m", 1, kind_of(status, body));
             assert_eq!((error.code(), error.status()), (code, Some(status)), "{body:?}");
         }
     }
 }
 
 #[test]
-fn words_about_length_count_only_where_a_provider_says_them_of_the_request() {
+fn a_message_about_length_counts_only_with_a_status_about_the_request() {
     let long = r#"{"error": {"message": "maximum context length is 8192"}}"#;
     let coded = r#"{"error": {"message": "no", "code": "context_length_exceeded"}}"#;
     for status in [400, 413, 422, 500] {
         for body in [long, coded] {
-            assert!(matches!(judged(status, body), ModelErrorKind::ContextOverflow { .. }), "{status} {body}");
+            assert!(matches!(kind_of(status, body), ModelErrorKind::ContextOverflow { .. }), "{status} {body}");
         }
     }
-    // A limit of the account speaks of tokens as well.
+    // Messages about limits of the account mention tokens, too.
     for status in [401, 403, 404, 429, 503] {
         for body in [long, coded] {
-            assert!(!matches!(judged(status, body), ModelErrorKind::ContextOverflow { .. }), "{status} {body}");
+            assert!(!matches!(kind_of(status, body), ModelErrorKind::ContextOverflow { .. }), "{status} {body}");
         }
     }
     for message in [
@@ -116,25 +116,25 @@ fn words_about_length_count_only_where_a_provider_says_them_of_the_request() {
         "Prompt contains too many tokens",
     ] {
         let body = json!({"error": {"message": message}}).to_string();
-        assert!(matches!(judged(400, &body), ModelErrorKind::ContextOverflow { .. }), "{message}");
+        assert!(matches!(kind_of(400, &body), ModelErrorKind::ContextOverflow { .. }), "{message}");
     }
     for message in ["max_tokens is too large: 900000", "messages: at least one message is required", "unknown model"] {
         let body = json!({"error": {"message": message}}).to_string();
-        assert!(matches!(judged(400, &body), ModelErrorKind::Refused { .. }), "{message}");
+        assert!(matches!(kind_of(400, &body), ModelErrorKind::Refused { .. }), "{message}");
     }
 }
 
 #[test]
-fn a_wrong_key_of_google_is_a_wrong_key() {
+fn googles_answer_to_a_wrong_key_counts_as_a_wrong_key() {
     let body = r#"[{"error": {"code": 400, "message": "API key not valid. Please pass a valid API key.", "status": "INVALID_ARGUMENT"}}]"#;
-    let kind = judged(400, body);
+    let kind = kind_of(400, body);
     assert!(matches!(&kind, ModelErrorKind::Auth { status: 400, advice, .. } if advice == "set KEY"), "{kind}");
-    assert!(matches!(judged(404, body), ModelErrorKind::Refused { .. }));
+    assert!(matches!(kind_of(404, body), ModelErrorKind::Refused { .. }));
 }
 
 #[test]
 fn only_transient_errors_are_retried() {
-    for (status, is_retried) in [
+    for (status, expected) in [
         (400, false),
         (401, false),
         (404, false),
@@ -150,17 +150,17 @@ fn only_transient_errors_are_retried() {
         (505, false),
         (529, true),
     ] {
-        assert_eq!(retried(status, "", &[]), is_retried, "{status}");
-        assert!(retried(status, "", &[("x-should-retry", "true")]), "{status}: the provider knows better");
-        assert!(!retried(status, "", &[("x-should-retry", "false")]), "{status}");
-        assert_eq!(retried(status, "", &[("x-should-retry", "perhaps")]), is_retried, "{status}");
+        assert_eq!(is_retried(status, "", &[]), expected, "{status}");
+        assert!(is_retried(status, "", &[("x-should-retry", "true")]), "{status}: the provider knows better");
+        assert!(!is_retried(status, "", &[("x-should-retry", "false")]), "{status}");
+        assert_eq!(is_retried(status, "", &[("x-should-retry", "perhaps")]), expected, "{status}");
     }
     for message in ["You exceeded your current quota", "Insufficient Balance", "insufficient_quota"] {
         let body = json!({"error": {"message": message}}).to_string();
-        assert!(!retried(429, &body, &[]), "{message}: no credit comes of waiting");
+        assert!(!is_retried(429, &body, &[]), "{message}: waiting does not add credit");
     }
-    assert!(!retried(429, r#"{"error": {"message": "no", "code": "insufficient_quota"}}"#, &[]));
-    assert!(!retried(400, r#"{"error": {"message": "maximum context length"}}"#, &[]));
+    assert!(!is_retried(429, r#"{"error": {"message": "no", "code": "insufficient_quota"}}"#, &[]));
+    assert!(!is_retried(400, r#"{"error": {"message": "maximum context length"}}"#, &[]));
 }
 
 #[test]
@@ -171,10 +171,10 @@ fn the_wait_that_a_provider_asks_for_is_read_in_every_form() {
         (&[("retry-after", "0.25")], Some(250)),
         (&[("retry-after", "0")], Some(0)),
         (&[("retry-after-ms", "1500")], Some(1_500)),
-        // The finer one wins, if it can be read.
+        // The header in milliseconds takes precedence, if it can be read.
         (&[("retry-after-ms", "1500"), ("retry-after", "9")], Some(1_500)),
         (&[("retry-after-ms", "soon"), ("retry-after", "9")], Some(9_000)),
-        // A date that is over means now.
+        // A date in the past means now.
         (&[("retry-after", "Thu, 01 Jan 1970 00:00:00 GMT")], Some(0)),
         (&[("retry-after", "-1")], None),
         (&[("retry-after", "NaN")], None),
@@ -195,14 +195,14 @@ fn the_wait_that_a_provider_asks_for_is_read_in_every_form() {
 #[test]
 fn the_retry_after_header_overrides_the_body() {
     let body = r#"{"error": {"code": 429, "message": "x", "details": [{"@type": "Help"}, {"retryDelay": "3.5s"}]}}"#;
-    let asked = |pairs: &[(&'static str, &str)]| {
+    let wait = |pairs: &[(&'static str, &str)]| {
         let headers = headers(pairs);
         let response =
             ErrorResponse { status: Some(429), headers: &headers, body: body.as_bytes(), key: None, key_advice: "" };
         super::super::ModelError::new("p/m", 1, classify_response(&response)).retry_after()
     };
-    assert_eq!(asked(&[]), Some(Duration::from_millis(3_500)));
-    assert_eq!(asked(&[("retry-after", "1")]), Some(Duration::from_secs(1)));
+    assert_eq!(wait(&[]), Some(Duration::from_millis(3_500)));
+    assert_eq!(wait(&[("retry-after", "1")]), Some(Duration::from_secs(1)));
     for delay in ["3.5", "s", "-1s", "x", "3500ms"] {
         let body = json!({"error": {"details": [{"retryDelay": delay}]}});
         assert_eq!(ErrorBody::read(&body).unwrap().wait, None, "{delay}");
@@ -215,7 +215,7 @@ fn an_html_page_is_distinguished_from_a_text_about_html() {
         ["<!DOCTYPE html><p>", "\u{feff}<html>", "\n\t <HTML lang=en>", "<head><title>", "<!doctype HTML PUBLIC"]
     {
         assert!(is_html(page), "{page:?}");
-        assert!(judged(502, page).to_string().ends_with(": an HTML page"), "{page:?}");
+        assert!(kind_of(502, page).to_string().ends_with(": an HTML page"), "{page:?}");
     }
     for text in ["", "html", "<p>no", "see <html>", "{\"error\": \"<html>\"}", "<htm"] {
         assert!(!is_html(text), "{text:?}");
@@ -232,7 +232,7 @@ fn an_error_inside_of_a_stream_has_no_status() {
     assert_eq!(classify(&response, &body("overloaded")), coded);
     let overflow = ModelErrorKind::ContextOverflow { status: None, message: "m".into() };
     assert_eq!(classify(&response, &body("context_length_exceeded")), overflow);
-    assert!(!may_retry(&response, &coded), "what was streamed is never asked for again");
+    assert!(!may_retry(&response, &coded), "an answer that was streamed in part is not requested again");
 }
 
 #[test]
@@ -244,7 +244,7 @@ fn a_key_is_hidden_however_a_provider_quotes_it() {
         ("'sk-secret-0123456789', or sk-secre******6789", "'[key]', or [key]"),
         ("key=sk-secret-0123456789&x=1 failed", "key=[key] failed"),
         ("sk-secret-0123456789\nsk-secret-0123456789", "[key]\\n[key]"),
-        ("sk-secr is no part that tells", "sk-secr is no part that tells"),
+        ("sk-secr is too short a part", "sk-secr is too short a part"),
         ("", ""),
     ] {
         assert_eq!(quote(quoted, Some(&key)), shown);
@@ -264,7 +264,7 @@ fn short_and_unusual_keys_are_hidden_as_well() {
         let quoted = quote(&format!("the key {key} is wrong"), Some(&Key::new(key)));
         assert_eq!(quoted, "the key [key] is wrong", "{key}");
     }
-    // No key at all hides nothing, and a letter is none.
+    // Neither an empty key nor a single letter hides anything.
     for key in ["", "a"] {
         assert_eq!(quote("a banana", Some(&Key::new(key))), "a banana");
     }
@@ -287,7 +287,7 @@ proptest! {
         prop_assert!(!quoted.contains(&key) || before.contains(&key) || after.contains(&key), "{}", quoted);
         let acts = quoted.contains(['\n', '\r', '\u{1b}', '\u{0}']);
         prop_assert!(!acts);
-        // Escapes make a text longer, and not without bound.
+        // Escapes make a text longer, but only up to a bound.
         prop_assert!(quoted.len() <= 10 * (QUOTE_BYTES + 8));
         prop_assert_eq!(safe(&quoted), quoted);
     }

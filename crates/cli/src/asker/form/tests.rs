@@ -114,7 +114,7 @@ fn a_field_that_asks_for_a_secret_gets_a_warning() {
 }
 
 #[test]
-fn a_schema_that_is_no_form_is_refused() {
+fn a_schema_that_is_not_a_form_is_refused() {
     for schema in [
         json!(null),
         json!({ "type": "object" }),

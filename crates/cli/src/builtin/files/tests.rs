@@ -93,7 +93,7 @@ fn the_end_of_a_large_file_is_found_without_its_start() {
 fn files_that_are_not_text_are_not_shown() {
     let folder = folder(&[("image", b"\x89PNG\0\0"), ("latin", b"caf\xe9")]);
     let error = read(&folder.fence, "image", Part::Whole).unwrap_err();
-    assert_eq!(error.to_string(), "`image` is not text (6 B); file_info tells about it");
+    assert_eq!(error.to_string(), "`image` is not text (6 B); file_info describes it");
     assert_eq!(text(&folder, "latin", Part::Whole), "caf\u{fffd}");
 }
 

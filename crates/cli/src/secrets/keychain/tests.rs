@@ -77,9 +77,9 @@ async fn a_locked_a_silent_and_a_broken_keychain_have_errors_of_their_own() {
 #[tokio::test]
 async fn a_keychain_that_never_answers_is_given_up() {
     let (_folder, mut keychain) = behind("exec sleep 600");
-    keychain.patience = Duration::from_millis(300);
+    keychain.answer_timeout = Duration::from_millis(300);
     let asked = Instant::now();
-    assert_eq!(keychain.key(Uuid::now_v7()).await, Err(KeychainError::Slow(keychain.patience)));
+    assert_eq!(keychain.key(Uuid::now_v7()).await, Err(KeychainError::Slow(keychain.answer_timeout)));
     assert!(asked.elapsed() < Duration::from_secs(60));
 }
 

@@ -55,7 +55,7 @@ async fn a_new_key_takes_the_place_of_the_old_one_and_is_for_its_owner_only() {
     assert_eq!(stored.get("a").await.unwrap().as_deref(), Some("canary"));
     fs::write(&path, old).unwrap();
     let error = stored.get("a").await.unwrap_err().to_string();
-    assert!(error.contains("another key took the place") && error.contains(FILE), "{error}");
+    assert!(error.contains("another key has replaced") && error.contains(FILE), "{error}");
 }
 
 #[tokio::test]
@@ -107,8 +107,8 @@ async fn a_key_that_is_moved_while_another_waits_beside_it_is_the_one_in_use() {
 async fn a_secret_that_does_not_open_is_named_and_the_old_key_stays() {
     let folder = tempfile::tempdir().unwrap();
     let (stored, path, old) = filled(folder.path()).await;
-    let quarantined = self::stored(folder.path(), Some(&"0f".repeat(32))).await;
-    quarantined.set("theirs", "of another key").await.unwrap();
+    let of_another_key = self::stored(folder.path(), Some(&"0f".repeat(32))).await;
+    of_another_key.set("theirs", "of another key").await.unwrap();
     let error = stored.rotate(None).await.unwrap_err().to_string();
     assert!(error.contains("`theirs`") && !error.contains("canary"), "{error}");
     assert_eq!(fs::read_to_string(&path).unwrap(), old);
@@ -160,7 +160,7 @@ async fn the_key_of_the_variable_is_replaced_by_one_that_is_given() {
     assert_eq!(stored(folder.path(), Some(new)).await.get("a").await.unwrap().as_deref(), Some("one"));
     for error in [running.get("a").await.unwrap_err(), running.set("b", "two").await.unwrap_err()] {
         let error = error.to_string();
-        assert!(error.contains("use the new one") && error.contains("TOOLRACK_SECRET_KEY"), "{error}");
+        assert!(error.contains("use the new key") && error.contains("TOOLRACK_SECRET_KEY"), "{error}");
     }
     assert!(!folder.path().join(FILE).exists());
 }

@@ -182,7 +182,7 @@ fn in_words(target: Target, world: &World) -> Result<Target, Failure> {
     let Target::Command { command, arguments } = &target else { return Ok(target) };
     let shown = text::for_line(command);
     if args::looks_like_url(command) {
-        let message = format!("`{shown}` is an address, and no program");
+        let message = format!("`{shown}` is an address, not a program");
         return Err(
             Failure::usage(message).hint("write it directly after the name, without `--` and without `-t stdio`")
         );
@@ -198,7 +198,7 @@ fn in_words(target: Target, world: &World) -> Result<Target, Failure> {
             world.screen.note(&format!("`{shown}` was one word: the program is `{name}`, and the rest its arguments"));
             Ok(Target::Command { command: program.clone(), arguments: rest.to_vec() })
         }
-        _ => Err(Failure::usage(format!("`{shown}` is one word with spaces in it, and no program is called so")).hint(
+        _ => Err(Failure::usage(format!("`{shown}` is one word with spaces in it, and no program has that name")).hint(
             "write the program and each of its arguments as words of their own, and options of `add` before the name",
         )),
     }
@@ -209,12 +209,13 @@ fn runs_a_program(command: &str, world: &World) -> Result<(), Failure> {
     let shown = text::for_line(command);
     if command.contains("://") {
         let message = format!("`{shown}` is not an address of a server: it must begin with http:// or https://");
-        return Err(Failure::usage(message).hint("a command that looks so goes after `--`"));
+        return Err(Failure::usage(message).hint("a command that looks like an address goes after `--`"));
     }
     if looks_like_address(command) && !world.folder.join(command).exists() {
         let message = format!("`{shown}` looks like an address, and there is no such program");
-        return Err(Failure::usage(message)
-            .hint(format!("write https://{shown}, or http://{shown}; a command that looks so goes after `--`")));
+        return Err(Failure::usage(message).hint(format!(
+            "write https://{shown}, or http://{shown}; a command that looks like an address goes after `--`"
+        )));
     }
     Ok(())
 }
@@ -232,7 +233,7 @@ fn looks_like_address(word: &str) -> bool {
     is_host && (is_port || (has_path && port.is_none()))
 }
 
-/// The failure for words after a URL that are no options.
+/// The failure for words after a URL that are not options.
 fn misunderstood(error: &clap::Error) -> Failure {
     let rendered = error.render().to_string();
     let first = rendered.lines().next().unwrap_or_default();

@@ -25,7 +25,7 @@ use crate::{
   toolrack config show
   toolrack config validate")]
 pub(crate) enum ConfigVerb {
-    /// Print the files that count here, the weakest first
+    /// Print the files that apply here, the weakest first
     #[command(after_help = "Examples:
   toolrack config path
   $EDITOR \"$(toolrack config path --scope user)\"")]
@@ -46,7 +46,7 @@ With --strict, warnings are failures too.")]
 /// `config path`.
 #[derive(Debug, Args)]
 pub(crate) struct PathArgs {
-    /// Only the file that this scope writes to
+    /// Only the file of this scope
     #[arg(short, long, value_name = "SCOPE")]
     pub(crate) scope: Option<Scope>,
 }
@@ -54,7 +54,7 @@ pub(crate) struct PathArgs {
 /// `config validate`.
 #[derive(Debug, Args)]
 pub(crate) struct ValidateArgs {
-    /// These files; all that count here when none is named
+    /// These files; without one, all that apply here
     #[arg(value_name = "FILE")]
     pub(crate) files: Vec<PathBuf>,
 }
@@ -126,7 +126,7 @@ async fn show(world: &World) -> Result<Exit, Failure> {
     Ok(Exit::Ok)
 }
 
-async fn validate(named: Vec<std::path::PathBuf>, strict: bool, world: &World) -> Result<Exit, Failure> {
+async fn validate(named: Vec<PathBuf>, strict: bool, world: &World) -> Result<Exit, Failure> {
     let loaded = if named.is_empty() { world.read().await } else { world.read_only(&named).await };
     let mut problems = loaded.problems.clone();
     problems.extend(loaded.idle_rules());
@@ -144,12 +144,12 @@ async fn validate(named: Vec<std::path::PathBuf>, strict: bool, world: &World) -
     for name in &unset {
         world.screen.note(&format!("the secret `{name}` is not set: toolrack secret set {name}"));
     }
-    let found = format!("{} and {}", count(errors.len(), "error"), count(warnings.len(), "warning"));
+    let counts = format!("{} and {}", count(errors.len(), "error"), count(warnings.len(), "warning"));
     let read = loaded.files.iter().filter(|file| file.path.exists()).count();
     if !valid {
-        return Err(Failure::config(format!("{found} in {}", count(read, "file"))));
+        return Err(Failure::config(format!("{counts} in {}", count(read, "file"))));
     }
-    let page = format!("{} read, {} configured, {found}", count(read, "file"), count(loaded.entries.len(), "server"));
+    let page = format!("{} read, {} configured, {counts}", count(read, "file"), count(loaded.entries.len(), "server"));
     world.screen.page(page).await?;
     Ok(Exit::Ok)
 }

@@ -18,7 +18,7 @@ use render::Document;
 
 Nothing is started. Secrets are not shown; ${NAME} is shown as it is written.")]
 pub(crate) struct GetArgs {
-    /// Which server
+    /// The server
     #[arg(value_name = "SERVER")]
     pub(crate) server: String,
 }

@@ -31,7 +31,7 @@ use render::{Added, Document, Offered, Standing};
 
 What a project's file brings (.cursor/mcp.json, .vscode/mcp.json, ...) is added only when it is chosen by name.")]
 pub(crate) struct ImportArgs {
-    /// Only what these programs have
+    /// Only servers of these programs
     #[arg(value_name = "PROGRAM", value_parser = programs())]
     pub(crate) clients: Vec<Client>,
 
@@ -202,8 +202,8 @@ async fn ask<'a>(offered: &'a [Offered<'a>]) -> Result<Vec<Choice<'a>>, Failure>
 
 async fn add(choice: &Choice<'_>, args: &ImportArgs, world: &World) -> Result<Added, Failure> {
     // A server for one folder must not start to run in all other folders.
-    let usual = if choice.offer.private_to.is_some() { Scope::Local } else { Scope::default() };
-    let place = edits::place(args.write.scope.unwrap_or(usual), world);
+    let default = if choice.offer.private_to.is_some() { Scope::Local } else { Scope::default() };
+    let place = edits::place(args.write.scope.unwrap_or(default), world);
     let (mut entry, mut sealed) = (choice.offer.entry.clone(), Sealed::default());
     if !args.plain {
         sealed::seal(&mut sealed, &choice.name, &mut entry, world).await?;

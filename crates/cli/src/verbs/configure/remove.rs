@@ -19,7 +19,7 @@ use crate::{
   toolrack remove github
   toolrack remove github --scope project --dry-run")]
 pub(crate) struct RemoveArgs {
-    /// Which server
+    /// The server
     #[arg(value_name = "SERVER")]
     pub(crate) server: String,
 

@@ -23,7 +23,7 @@ use crate::{
 
 A project's server is switched for you alone, in a file of your own, unless you say `--scope project`.")]
 pub(crate) struct SwitchArgs {
-    /// Which server
+    /// The server
     #[arg(value_name = "SERVER")]
     pub(crate) server: String,
 

@@ -23,10 +23,10 @@ pub(crate) enum AboutItself {
   $PROFILE     toolrack completions powershell | Out-String | Invoke-Expression
   rc.elv       eval (toolrack completions elvish | slurp)
 
-Servers are those of the configuration as it is when TAB is pressed; nothing is started. Tools are those that a server \
-had when it was last connected.")]
+TAB completes the servers of the current configuration, and the tools that each server had when it was last \
+connected. It starts no server.")]
 pub(crate) struct CompletionsArgs {
-    /// Which shell
+    /// The shell
     #[arg(value_name = "SHELL")]
     pub(crate) shell: Shell,
 }

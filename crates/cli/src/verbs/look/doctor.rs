@@ -143,14 +143,14 @@ async fn secrets(world: &World) -> Option<Check> {
     let place = stored.place();
     // Without a database there is nothing to check; another check reports that.
     let names = stored.names().await.ok()?;
-    let mut shut = Vec::new();
+    let mut unreadable = Vec::new();
     for name in &names {
         if let Err(error) = stored.get(name).await {
-            shut.push((name, error));
+            unreadable.push((name, error));
         }
     }
     let many = count(names.len(), "secret");
-    Some(match shut.first() {
+    Some(match unreadable.first() {
         Some((name, error)) => Check::bad("secrets", &place, crate::error::with_causes(error), Exit::Other)
             .hint(format!("toolrack secret set {name}")),
         None if names.is_empty() => Check::good("secrets", &place, "none is stored"),
@@ -192,7 +192,7 @@ fn namespaces() -> Check {
         Err(why) => Check::good(
             "sandbox",
             "namespaces",
-            format!("none for this user ({why}): mode, times and attributes of files are not held back"),
+            format!("none for this user ({why}): a confined server can change mode, times and attributes of files"),
         ),
     }
 }
@@ -201,20 +201,20 @@ fn namespaces() -> Check {
 fn path(world: &World) -> Option<Check> {
     let path = world.environment.get("PATH")?;
     absolute_path(path)?;
-    let what = "it has a relative or empty folder, which means the working folder; servers get it without that";
-    Some(Check::doubtful("path", "PATH", what).hint("take `.` and empty folders out of PATH"))
+    let what = "it has a relative or empty folder, which means the working folder; servers get the others only";
+    Some(Check::doubtful("path", "PATH", what).hint("remove `.` and empty folders from PATH"))
 }
 
-/// If a daemon runs, whether commands that are typed here use it.
+/// If a daemon runs, whether commands in this folder use it.
 async fn daemon(world: &World) -> Vec<Check> {
-    let Some(misfits) = lending::misfits(world.places.data(), world.screen.terminal()).await else {
+    let Some(differences) = lending::differences(world.places.data(), world.screen.terminal()).await else {
         return Vec::new();
     };
-    if misfits.is_empty() {
-        return vec![Check::good("daemon", "commands", "those that are typed here use its servers")];
+    if differences.is_empty() {
+        return vec![Check::good("daemon", "commands", "commands here use its servers")];
     }
-    let check = |why| Check::good("daemon", "commands", format!("those that are typed here do without it: {why}"));
-    misfits.into_iter().map(check).collect()
+    let check = |why| Check::good("daemon", "commands", format!("commands here do not use it: {why}"));
+    differences.into_iter().map(check).collect()
 }
 
 /// The egress rules, if a setting changes them.
@@ -257,14 +257,17 @@ async fn entry_checks(entry: &Entry, loaded: &Loaded, named: &[String], world: &
     let real = |source: &Source| source.path.as_ref().and_then(|path| path.canonicalize().ok());
     let is_other = |shadow: &&Shadowed| real(&shadow.source).is_none_or(|path| real(&entry.source) != Some(path));
     for shadow in entry.shadows.iter().filter(|shadow| shadow.scope != Layer::BuiltIn).filter(is_other) {
-        let what = format!("configured twice: {} counts, {} is hidden", entry.source, shadow.source);
+        let what =
+            format!("configured twice: the entry in {} is used, the one in {} is not", entry.source, shadow.source);
         let hint = format!("toolrack remove {} --scope {}", entry.name, shadow.scope);
         checks.push(Check::doubtful("config", &entry.name, what).hint(hint));
     }
     if entry.trust == Trust::Pending {
         let what = match &entry.depends_on {
-            Some(word) => format!("`{word}` is something else in each folder, and it waits for you in this one"),
-            None => format!("{} brought it, and it waits for you", entry.source),
+            Some(word) => format!(
+                "`{word}` means another thing in each folder, so the entry waits for your agreement in this one"
+            ),
+            None => format!("the entry comes from {}, and waits for your agreement", entry.source),
         };
         let hint = format!("toolrack pending {0}, then toolrack trust {0}", entry.name);
         let waits = Check::doubtful("trust", &entry.name, what).hint(hint);
@@ -305,7 +308,7 @@ async fn resolved(name: &str, spec: &ServerSpec, world: &World) -> Option<Check>
     let path = plan.env.iter().find(|(name, _)| name == "PATH").map(|(_, value)| value.clone());
     let folder = plan.cwd.unwrap_or_else(|| world.folder.clone());
     if !folder.is_dir() {
-        let what = format!("the folder {} that it is to run in does not exist", folder.display());
+        let what = format!("the working folder {} of the server does not exist", folder.display());
         return Some(Check::bad("program", name, what, Exit::Unreachable).hint(hint));
     }
     match which::which_in(&plan.command, path, &folder) {
@@ -318,7 +321,7 @@ async fn resolved(name: &str, spec: &ServerSpec, world: &World) -> Option<Check>
     }
 }
 
-/// Connects each server, and reports how far the connection came. Servers that are known to fail are not tried.
+/// Connects each server, and reports how far the connection came. Skips servers that are known to fail.
 async fn connections(loaded: &Loaded, named: &[String], lost: &[String], world: &World) -> Result<Vec<Check>, Failure> {
     let mut desired = loaded.desired.clone();
     desired.retain(|name, spec| {

@@ -26,7 +26,7 @@ pub(crate) struct LogsArgs {
     #[command(flatten)]
     pub(crate) only: ServersArgs,
 
-    /// How many lines, the newest ones
+    /// Show at most this many of the newest lines
     #[arg(short = 'n', long, value_name = "COUNT", default_value_t = 50)]
     pub(crate) lines: usize,
 
@@ -39,7 +39,7 @@ pub(crate) struct LogsArgs {
 const PAUSE: Duration = Duration::from_millis(200);
 
 /// Lines that are shown at once while following.
-const BATCH: usize = 1_000;
+const MAX_BATCH_LINES: usize = 1_000;
 
 /// The output of `logs --json`. With `--follow`, each line of a log is one line of JSON instead.
 #[derive(Debug, Serialize)]
@@ -68,7 +68,7 @@ pub(crate) async fn run(args: LogsArgs, world: &World) -> Result<Exit, Failure> 
     if !args.follow {
         return Ok(Exit::Ok);
     }
-    query.limit = BATCH;
+    query.limit = MAX_BATCH_LINES;
     loop {
         tokio::time::sleep(PAUSE).await;
         let lines = world.log(&query).await?;

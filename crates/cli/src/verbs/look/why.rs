@@ -18,7 +18,7 @@ use crate::{
 #[command(after_help = "Example:
   toolrack why github/create_issue")]
 pub(crate) struct WhyArgs {
-    /// Which tool: server/tool
+    /// The tool: server/tool
     #[arg(value_name = "TOOL")]
     pub(crate) selector: String,
 }

@@ -38,7 +38,7 @@ use crate::{
   filter:='{\"a\": 1}'   JSON as it stands
   '{\"path\": \".\"}'      a JSON object has several at once
 
-Without configuration, the tool stands behind the server's address, or before `--` and its command.
+For a server that is not configured, write the tool after its address, or before `--` and its command.
 
 Examples:
   toolrack call fs/read_text_file path=README.md head=10
@@ -48,11 +48,11 @@ Examples:
   toolrack call browser/screenshot -o page.png
   echo '{\"path\": \".\"}' | toolrack call builtin/list_directory --args -")]
 pub(crate) struct CallArgs {
-    /// Which tool: server/tool, server.tool, or the name a model sees; or the address of its server, and then its name
+    /// The tool: server/tool, server.tool, or the name that a model sees; only its name after the address of a server
     #[arg(value_name = "TOOL")]
     pub(crate) selector: String,
 
-    /// Its arguments: NAME=VALUE or NAME:=JSON
+    /// The arguments of the tool: NAME=VALUE or NAME:=JSON
     #[arg(value_name = "NAME=VALUE")]
     pub(crate) arguments: Vec<String>,
 
@@ -231,7 +231,8 @@ fn set_aside(host: &Host, selector: &str, meant: &Target) -> Option<Failure> {
         let why = status.warnings.iter().find_map(|warning| warning.strip_prefix(&start))?;
         let message = format!("`{tool}` on the server {server} ({}) was set aside: {why}", status.source);
         let failure = Failure::new(Exit::Tool, "UNKNOWN_TOOL", message);
-        let failure = failure.hint(format!("`toolrack why {server}/{tool}` says more; the mistake is its server's"));
+        let failure =
+            failure.hint(format!("`toolrack why {server}/{tool}` says more; only its server can correct that"));
         Some(failure.server(server.as_str()).tool(&tool))
     })
 }

@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_gets_the_one_piece_that_is_no_text_or_all_text() {
+    fn a_file_gets_the_one_piece_that_is_not_text_or_all_text() {
         let text = |text: &'static str| Raw::Text(text.into());
         assert_eq!(content(&[text("a\u{1b}[m\r\n")]).unwrap(), b"a\x1b[m\r\n", "as it is");
         assert_eq!(content(&[text("a"), text("b")]).unwrap(), b"a\nb");

@@ -22,11 +22,11 @@ use render::{FilledDocument, Offer};
   toolrack prompt https://example.com/mcp greeting name=Ada
   toolrack prompt greeting name=Ada -- npx -y my-server")]
 pub(crate) struct PromptArgs {
-    /// Which prompt: server/prompt, or only its name where an address stands before it or a command behind `--`
+    /// The prompt: server/prompt; only its name after the address of a server, or before `--` and a command
     #[arg(value_name = "PROMPT")]
     pub(crate) selector: String,
 
-    /// Its arguments: NAME=VALUE
+    /// The arguments of the prompt: NAME=VALUE
     #[arg(value_name = "NAME=VALUE")]
     pub(crate) arguments: Vec<String>,
 

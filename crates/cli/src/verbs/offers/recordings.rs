@@ -22,11 +22,11 @@ use crate::{
   toolrack record all.jsonl --max-size 200MiB tools
   toolrack replay login.jsonl call github/get_me")]
 pub(crate) struct RecordArgs {
-    /// Where the messages go; an older file is replaced
+    /// The file for the messages; an older one is replaced
     #[arg(value_name = "FILE")]
     file: PathBuf,
 
-    /// The most bytes that the file may have
+    /// How large the file may become
     #[arg(long, value_name = "SIZE", default_value = "64MiB", value_parser = args::size)]
     max_size: usize,
 
@@ -42,7 +42,7 @@ pub(crate) struct RecordArgs {
   toolrack replay login.jsonl call github/get_me
   toolrack replay login.jsonl tools --json")]
 pub(crate) struct ReplayArgs {
-    /// What `toolrack record` wrote
+    /// A file that `toolrack record` wrote
     #[arg(value_name = "FILE")]
     file: PathBuf,
 

@@ -27,19 +27,19 @@ use render::{Offer, ReadDocument};
   toolrack read https://example.com/mcp file:///readme.md
   toolrack read file:///readme.md -- npx -y my-server")]
 pub(crate) struct ReadArgs {
-    /// Which server, by name or address; not where its command follows behind `--`
+    /// The server, by name or address; leave it out if its command follows after `--`
     #[arg(value_name = "SERVER")]
     pub(crate) server: String,
 
-    /// Which resource
+    /// The URI of the resource
     #[arg(value_name = "URI")]
     pub(crate) uri: Option<String>,
 
-    /// Write it into this file as it is, decoded if it is not text; - for stdout
+    /// Write the resource into this file as it is, decoded if it is not text; - for stdout
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
 
-    /// Print it again each time the server says that it has changed, until Ctrl-C
+    /// Print the resource again each time that the server reports a change, until Ctrl-C
     #[arg(short, long, visible_alias = "watch")]
     pub(crate) follow: bool,
 

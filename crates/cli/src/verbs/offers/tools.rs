@@ -27,7 +27,7 @@ use render::Shown;
   toolrack tools https://example.com/mcp
   toolrack tools -- npx -y my-server")]
 pub(crate) struct ToolsArgs {
-    /// Only these servers; the others are not started. Or one tool, to show all of it. Or the URL of a server, for this
+    /// Only these servers; the others are not started. Or one tool, to show it in full. Or the URL of a server, for this
     /// one time
     #[arg(value_name = "SERVER | TOOL")]
     pub(crate) servers: Vec<String>,
@@ -36,7 +36,7 @@ pub(crate) struct ToolsArgs {
     #[arg(long, value_name = "WORDS")]
     pub(crate) search: Option<String>,
 
-    /// Show at most this many of the tools that it finds
+    /// Show at most this many of the tools that `--search` finds
     #[arg(long, value_name = "COUNT", default_value_t = 10, requires = "search")]
     pub(crate) limit: usize,
 
@@ -44,7 +44,7 @@ pub(crate) struct ToolsArgs {
     #[arg(long)]
     pub(crate) schema: bool,
 
-    /// Show long descriptions of a tool, its arguments and its server whole
+    /// Do not shorten the descriptions of a tool, its arguments and its server
     #[arg(long)]
     pub(crate) full: bool,
 

@@ -1,13 +1,14 @@
-//! `toolrack audit list`, `verify` and `export`
+//! `toolrack audit list`, `verify`, `export` and `verify-export`
 
 pub(crate) mod args;
+mod exported;
 pub(crate) mod render;
 
 use std::time::SystemTime;
 
 use serde::Serialize;
 use toolrack_daemon::shown::audit::Row;
-use toolrack_store::audit::{AuditQuery, AuditRow, Break};
+use toolrack_store::audit::{AuditQuery, AuditRow, Break, ExportedRow};
 
 use crate::{
     database,
@@ -15,11 +16,10 @@ use crate::{
     render::count,
     wire::World,
 };
-use args::{AuditVerb, ExportAuditArgs, ListAuditArgs, NewestAudit, OnlyAudit, VerifyAuditArgs};
-use render::Exported;
+use args::{AuditFilter, AuditVerb, ExportAuditArgs, ListAuditArgs, NewestRows, VerifyAuditArgs};
 
 /// Rows that are read at once.
-const PAGE: usize = 1_000;
+const PAGE_ROWS: usize = 1_000;
 
 /// `audit list --json`.
 #[derive(Debug, Serialize)]
@@ -30,7 +30,7 @@ struct Listed {
 /// `audit export --json`.
 #[derive(Debug, Serialize)]
 struct Document<'a> {
-    rows: Vec<Exported<'a>>,
+    rows: Vec<ExportedRow<'a>>,
 }
 
 /// `audit verify --json`.
@@ -49,6 +49,7 @@ pub(crate) async fn run(verb: AuditVerb, world: &World) -> Result<Exit, Failure>
         AuditVerb::List(args) => list(args, world).await,
         AuditVerb::Verify(args) => verify(args, world).await,
         AuditVerb::Export(args) => export(args, world).await,
+        AuditVerb::VerifyExport(args) => exported::run(args, world).await,
     }
 }
 
@@ -60,7 +61,7 @@ async fn list(args: ListAuditArgs, world: &World) -> Result<Exit, Failure> {
         return Ok(Exit::Ok);
     }
     if rows.is_empty() {
-        world.screen.note("nothing like this is in the audit log");
+        world.screen.note("the audit log has no such rows");
     }
     world.screen.page(render::page(&rows)).await?;
     Ok(Exit::Ok)
@@ -88,7 +89,7 @@ async fn verify(args: VerifyAuditArgs, world: &World) -> Result<Exit, Failure> {
             Ok(Exit::Other)
         }
         Err(broken) => {
-            let message = format!("the audit log is not whole: {broken}");
+            let message = format!("the audit log is damaged: {broken}");
             let failure = Failure::new(Exit::Other, "AUDIT_BROKEN", message);
             Err(match broken {
                 Break::Forgotten { .. } => failure.hint("give an end that is newer"),
@@ -100,17 +101,17 @@ async fn verify(args: VerifyAuditArgs, world: &World) -> Result<Exit, Failure> {
 
 async fn export(args: ExportAuditArgs, world: &World) -> Result<Exit, Failure> {
     let store = world.store()?;
-    let mut query = AuditQuery { limit: PAGE, ..query(args.only, world) };
+    let mut query = AuditQuery { limit: PAGE_ROWS, ..query(args.filter, world) };
     let mut all: Vec<AuditRow> = Vec::new();
     loop {
         let rows = store.audit_from(&query).await.map_err(|error| database::unusable(&error))?;
-        let is_last = rows.len() < PAGE;
+        let is_last = rows.len() < PAGE_ROWS;
         query.after = rows.last().map_or(query.after, |row| row.seq);
         if world.screen.json() {
             all.extend(rows);
         } else {
             for row in &rows {
-                world.screen.record(&Exported::from(row)).await?;
+                world.screen.record(&ExportedRow::from(row)).await?;
             }
         }
         if is_last {
@@ -118,21 +119,21 @@ async fn export(args: ExportAuditArgs, world: &World) -> Result<Exit, Failure> {
         }
     }
     if world.screen.json() {
-        world.screen.document(&Document { rows: all.iter().map(Exported::from).collect() }).await?;
+        world.screen.document(&Document { rows: all.iter().map(ExportedRow::from).collect() }).await?;
     }
     Ok(Exit::Ok)
 }
 
 /// The filter for the newest rows.
-pub(super) fn newest(NewestAudit { only, denied, limit }: NewestAudit, world: &World) -> AuditQuery {
-    AuditQuery { denied, limit, ..query(only, world) }
+pub(super) fn newest(NewestRows { filter, denied, limit }: NewestRows, world: &World) -> AuditQuery {
+    AuditQuery { denied, limit, ..query(filter, world) }
 }
 
-fn query(only: OnlyAudit, world: &World) -> AuditQuery {
-    let since = only.since.and_then(|since| SystemTime::now().checked_sub(since));
+fn query(filter: AuditFilter, world: &World) -> AuditQuery {
+    let since = filter.since.and_then(|since| SystemTime::now().checked_sub(since));
     AuditQuery {
-        server: only.server,
-        tool: only.tool,
+        server: filter.server,
+        tool: filter.tool,
         agent: world.agent().map(str::to_owned),
         since: since.map(|since| chrono::DateTime::<chrono::Utc>::from(since).timestamp_millis()),
         ..AuditQuery::default()

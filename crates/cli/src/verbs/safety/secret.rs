@@ -9,7 +9,7 @@ use std::{collections::BTreeMap, io::IsTerminal};
 
 use chrono::{DateTime, SecondsFormat};
 use serde::Serialize;
-use toolrack_config::{Loaded, closest, given_in, is_secret_word, secrets_in};
+use toolrack_config::{Loaded, closest, is_secret_word, secrets_in, user_values_in};
 
 use crate::{
     error::{Exit, Failure, with_causes},
@@ -94,7 +94,7 @@ async fn set(args: SetSecretArgs, world: &World) -> Result<Exit, Failure> {
     Ok(Exit::Ok)
 }
 
-/// A note about a key that was just made: where it is, if that is not the usual file for the usual reason.
+/// A note about a key that was just made: where it is, if it is in a keychain or could not be stored in one.
 fn first_key(stored: &Stored) -> Option<String> {
     match (stored.source(), stored.refusal()) {
         (Source::Keychain, _) => Some(format!("the key to it is in {}", stored.place())),
@@ -230,7 +230,7 @@ fn used(loaded: &Loaded) -> BTreeMap<String, Vec<String>> {
     let mut used: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for (server, spec) in &loaded.desired {
         // For the only user of a machine, `${user:NAME}` is a secret, too.
-        for name in secrets_in(spec).into_iter().chain(given_in(spec)) {
+        for name in secrets_in(spec).into_iter().chain(user_values_in(spec)) {
             used.entry(name).or_default().push(server.to_string());
         }
     }

@@ -16,7 +16,7 @@ use toolrack_host::{
 use url::Url;
 
 use crate::{
-    browser::Person,
+    browser::TerminalBrowser,
     error::{Exit, Failure},
     verbs::reach,
     wire::World,
@@ -49,18 +49,19 @@ pub(crate) async fn login(args: LoginArgs, world: &World) -> Result<Exit, Failur
     let given = target.http.headers.keys().any(|name| name.eq_ignore_ascii_case("authorization"));
     if given {
         let message = format!("the entry of `{}` has an `Authorization` header, which is sent instead", target.name);
-        return Err(Failure::config(message).hint("take the header out of the entry").server(target.name.as_str()));
+        return Err(Failure::config(message).hint("remove the header from the entry").server(target.name.as_str()));
     }
-    let here = Loopback::bind(args.port.unwrap_or(0)).await.map_err(|error| failed(SIGN_IN, &error.into(), &target))?;
-    let person = Person {
+    let loopback =
+        Loopback::bind(args.port.unwrap_or(0)).await.map_err(|error| failed(SIGN_IN, &error.into(), &target))?;
+    let browser = TerminalBrowser {
         screen: Arc::clone(&world.screen),
         terminal: world.terminal(),
-        here,
-        opens: !args.no_browser && world.screen.interactive(),
-        reads: args.no_browser && !world.has_no_input(),
+        loopback,
+        opens_browser: !args.no_browser && world.screen.interactive(),
+        can_paste: args.no_browser && !world.has_no_input(),
     };
     let sign_in = world.sign_in();
-    let signed = Box::pin(sign_in.login(target.destination(), &args.scope, &person)).await;
+    let signed = Box::pin(sign_in.login(target.destination(), &args.scope, &browser)).await;
     let signed = signed.map_err(|error| failed(SIGN_IN, &error, &target))?;
     let chosen = args.account.account.as_deref();
     finish(target, &signed, chosen, world).await
@@ -132,7 +133,7 @@ pub(crate) async fn auth(verb: AuthVerb, world: &World) -> Result<Exit, Failure>
     Ok(Exit::Ok)
 }
 
-/// The configured servers that use a sign-in. Placeholders of entries that wait for approval are not filled in.
+/// The configured servers that use a sign-in. Placeholders of entries that wait for the user's agreement are not filled in.
 async fn servers_of(resource: &str, account: &str, loaded: &Loaded, world: &World) -> Vec<String> {
     let mut servers = Vec::new();
     for (name, spec) in loaded.desired.iter().filter(|(_, spec)| spec.trust == Trust::Trusted) {
@@ -164,9 +165,7 @@ async fn target(name: &str, account: &AccountArg, loaded: &Loaded, world: &World
     let mut spec = spec.clone();
     let (Transport::Http(http) | Transport::Sse(http)) = &mut spec.transport else {
         let message = format!("`{name}` runs on this machine and needs no sign-in");
-        return Err(
-            refused(message).hint("only servers with a URL are signed in to; give others what they need in `env`")
-        );
+        return Err(refused(message).hint("only servers with a URL have a sign-in; give others their secrets in `env`"));
     };
     if let Some(account) = &account.account {
         if !is_account(account) {

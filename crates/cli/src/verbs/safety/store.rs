@@ -12,7 +12,7 @@ use toolrack_team::{StoreTable, StoreUrl, TeamFile};
 
 use crate::{
     database::{
-        self, Server, Taken,
+        self, MovedRows, Server,
         link::{self, Link},
     },
     error::{Exit, Failure, in_words},
@@ -33,7 +33,7 @@ struct Source {
 
 impl Source {
     /// The source, if it has a file that was not moved yet.
-    fn waits(self) -> Result<Option<Self>, Failure> {
+    fn unless_moved(self) -> Result<Option<Self>, Failure> {
         let is_moved = link::read(&self.data)?.is_some();
         Ok((!is_moved && database::file_in(&self.data).exists()).then_some(self))
     }
@@ -67,7 +67,7 @@ struct Table {
 }
 
 impl Moved {
-    fn of(tenant: Option<String>, taken: Taken) -> Self {
+    fn of(tenant: Option<String>, taken: MovedRows) -> Self {
         let tables: Vec<_> = taken.tables.into_iter().map(|(table, rows)| Table { table, rows }).collect();
         Self {
             tenant,
@@ -94,7 +94,8 @@ async fn migrate(args: MigrateArgs, world: &World) -> Result<Exit, Failure> {
     let data = args.from.folder.unwrap_or_else(|| world.places.data().to_owned());
     let sources = sources(&file, data);
     sources.iter().try_for_each(|source| refuse_daemon(&source.data))?;
-    let sources = sources.into_iter().filter_map(|source| source.waits().transpose()).collect::<Result<Vec<_>, _>>()?;
+    let sources =
+        sources.into_iter().filter_map(|source| source.unless_moved().transpose()).collect::<Result<Vec<_>, _>>()?;
     let table = table(&file, args.to)?;
     let moved = match sources.is_empty() {
         true => Vec::new(),
@@ -136,7 +137,7 @@ fn table(file: &TeamFile, to: Option<String>) -> Result<StoreTable, Failure> {
         (Some(url), None) => Ok(StoreTable::at(url)),
         (None, Some(table)) => Ok(table.clone()),
         (None, None) => Err(Failure::usage("the team file names no database to move the rows to")
-            .hint("give it `[store]` with a `url`, or say `--to URL`")),
+            .hint("give it `[store]` with a `url`, or use `--to URL`")),
     }
 }
 
@@ -150,7 +151,7 @@ fn refuse_daemon(data: &Path) -> Result<(), Failure> {
 async fn moved(sources: &[Source], team: &Path, server: &Server, world: &World) -> Result<Vec<Moved>, Failure> {
     for source in sources {
         let store = source.open().await?;
-        let checked = server.has_taken(source.tenant.as_deref(), &store).await;
+        let checked = server.have_moved(source.tenant.as_deref(), &store).await;
         store.close().await;
         checked.map_err(|failure| of_source(failure, source))?;
     }
@@ -159,7 +160,7 @@ async fn moved(sources: &[Source], team: &Path, server: &Server, world: &World) 
         let name = source.tenant.as_deref().unwrap_or("the daemon");
         world.screen.progress(&format!("moving the rows of {name}"));
         let store = source.open().await?;
-        let taken = server.take(source.tenant.as_deref(), &store).await;
+        let taken = server.move_rows(source.tenant.as_deref(), &store).await;
         store.close().await;
         let taken = taken.map_err(|failure| of_source(failure, source))?;
         if let Err(broken) = &taken.audit {
@@ -193,7 +194,7 @@ fn page(migrated: &Migrated) -> String {
             || Cell::new(Tone::Bad, "the audit log is broken"),
             |rows| Cell::new(Tone::Good, format!("{rows} rows of the audit log verified")),
         );
-        let name = moved.tenant.as_deref().unwrap_or("(door)");
+        let name = moved.tenant.as_deref().unwrap_or("(team)");
         let earlier = if moved.earlier { "moved earlier" } else { "moved" };
         vec![Cell::new(Tone::Strong, name), Cell::new(Tone::Plain, earlier), Cell::new(Tone::Plain, rows), audit]
     };

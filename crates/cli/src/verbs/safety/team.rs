@@ -1,9 +1,10 @@
-//! `toolrack team token`, `members`, `tokens`, `revoke`, `remove`, `audit` and `quotas`
+//! `toolrack team token`, `members`, `tokens`, `revoke`, `remove`, `audit`, `quotas` and `replicas`
 
 pub(crate) mod args;
 mod audit;
 mod quotas;
 mod render;
+mod replicas;
 
 use chrono::{SecondsFormat, Utc};
 use serde::Serialize;
@@ -49,6 +50,7 @@ pub(crate) async fn run(verb: TeamVerb, world: &World) -> Result<Exit, Failure> 
         TeamVerb::Remove(args) => remove(&args, world).await,
         TeamVerb::Audit(args) => audit::run(&args, world).await,
         TeamVerb::Quotas(args) => quotas::run(&args, world).await,
+        TeamVerb::Replicas(args) => replicas::run(&args, world).await,
     }
 }
 
@@ -88,7 +90,7 @@ async fn token(args: &TokenArgs, world: &World) -> Result<Exit, Failure> {
     world.screen.verbatim(secret.reveal().to_owned()).await?;
     world.screen.note(&format!("for {member} ({}), until {ends_at}; it is not shown again", member.role().word()));
     if let Some(profile) = &args.profile {
-        world.screen.note(&format!("it opens {} and nothing else", Endpoint::Profile(profile)));
+        world.screen.note(&format!("it opens {} and nothing else", Endpoint::of(Some(profile))));
     }
     world.screen.note(&format!("`toolrack team revoke {id}` ends it"));
     Ok(Exit::Ok)

@@ -148,7 +148,7 @@ pub(crate) async fn untrust(args: UntrustArgs, world: &World) -> Result<Exit, Fa
     Ok(Exit::Ok)
 }
 
-/// The entries that wait for approval: the named ones, or all if none is named.
+/// The entries that wait for the user's agreement: the named ones, or all if none is named.
 ///
 /// # Errors
 /// When a named server does not exist, or its entry is broken.

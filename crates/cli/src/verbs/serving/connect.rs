@@ -26,11 +26,11 @@ use render::{Document, Done, Row};
 const PROGRAM: &str = "toolrack";
 
 /// The default address at which a daemon serves clients.
-const USUAL: &str = "http://127.0.0.1:7717/mcp";
+const DEFAULT_ADDRESS: &str = "http://127.0.0.1:7717/mcp";
 
 /// How often a change is computed again if the other program has written its file meanwhile and no user has seen the
 /// first change.
-const ATTEMPTS: usize = 3;
+const MAX_ATTEMPTS: usize = 3;
 
 pub(crate) async fn run(args: ConnectArgs, world: &World) -> Result<Exit, Failure> {
     let Some(client) = args.client else {
@@ -60,7 +60,7 @@ pub(crate) async fn run(args: ConnectArgs, world: &World) -> Result<Exit, Failur
                     change = written;
                     break;
                 }
-                (_, Err(ConnectError::Changed { .. })) if args.yes && attempt < ATTEMPTS => {
+                (_, Err(ConnectError::Changed { .. })) if args.yes && attempt < MAX_ATTEMPTS => {
                     change = worked_out().await?
                 }
                 (_, Err(error)) => return Err(failure(error, client, &args.name)),
@@ -129,13 +129,13 @@ async fn conclude(done: &Done<'_>, change: &Change, world: &World) -> Result<Exi
 /// How the client is to reach Toolrack.
 fn reach(client: Client, args: &ConnectArgs, world: &World) -> Result<Reach, Failure> {
     if let Some(url) = &args.http {
-        let usual = || Record::read(world.places.data()).filter(Record::is_alive);
-        let usual = || usual().map_or_else(|| USUAL.to_owned(), |daemon| daemon.mcp());
-        let url = if url.is_empty() { usual() } else { url.clone() };
+        let running = || Record::read(world.places.data()).filter(Record::is_alive);
+        let default = || running().map_or_else(|| DEFAULT_ADDRESS.to_owned(), |daemon| daemon.mcp());
+        let url = if url.is_empty() { default() } else { url.clone() };
         let is_address = Url::parse(&url).is_ok_and(|url| matches!(url.scheme(), "http" | "https") && url.has_host());
         if !is_address {
             let message = format!("`{url}` is not an address of a daemon: it must begin with http:// or https://");
-            return Err(Failure::usage(message).hint(format!("leave it out, or write {USUAL}")));
+            return Err(Failure::usage(message).hint(format!("leave it out, or write {DEFAULT_ADDRESS}")));
         }
         return Ok(Reach::Http { url });
     }

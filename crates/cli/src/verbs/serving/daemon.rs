@@ -22,9 +22,9 @@ use self::tail::Tail;
 use super::serve::{self, Up, args::ServeArgs, record::Record};
 use crate::{
     args::duration,
-    door,
     error::{Exit, Failure},
     lending::{self, About},
+    local_socket,
     render::count,
     wire::World,
 };
@@ -37,30 +37,31 @@ use crate::{
   toolrack daemon stop")]
 pub(crate) enum DaemonVerb {
     /// Start `toolrack serve` in the background, and print its address once it listens
-    #[command(after_help = "It takes the options of `toolrack serve`, and runs in the folder where it is started.
+    #[command(
+        after_help = "The daemon takes the options of `toolrack serve`, and runs in the folder in which you start it.
 
 Examples:
   toolrack daemon start
-  toolrack daemon start --yes-read-only --allow 'fs/*'")]
+  toolrack daemon start --yes-read-only --allow 'fs/*'"
+    )]
     Start(Box<ServeArgs>),
-    /// End the daemon, if there is one, and start another: when Toolrack was updated, or with other options
+    /// Stop the daemon if one runs, and start another: after an update of Toolrack, or with other options
     #[command(
-        after_help = "It takes the options of `toolrack serve`, as `toolrack daemon start` does; those of the daemon before are not
-kept, nor is its folder.
+        after_help = "Give the options as for `toolrack daemon start`: the new daemon keeps neither the options nor the folder of the old one.
 
 Examples:
   toolrack daemon restart
   toolrack daemon restart --yes-read-only --allow 'fs/*'"
     )]
     Restart(Box<ServeArgs>),
-    /// Show whether a daemon is up, where, and how its servers are; fails when there is none
+    /// Show whether a daemon runs, at which address, and the states of its servers; fails when none runs
     #[command(after_help = "Examples:
   toolrack daemon status
   toolrack daemon status --json")]
     Status,
-    /// End the daemon; calls in flight may finish first
+    /// Stop the daemon, after the calls under way
     Stop(StopArgs),
-    /// Show what a daemon in the background wrote
+    /// Show the output of the daemon in the background
     Logs(DaemonLogsArgs),
     /// Have systemd start the daemon, with your session or with the machine: writes a unit
     Install(Box<install::InstallArgs>),
@@ -80,7 +81,7 @@ pub(crate) struct StopArgs {
 
 /// `daemon logs`.
 #[derive(Debug, Args)]
-#[command(after_help = "What servers wrote is shown by `toolrack logs`.
+#[command(after_help = "For the output of servers, use `toolrack logs`.
 
 Examples:
   toolrack daemon logs --lines 20
@@ -99,13 +100,13 @@ pub(crate) struct DaemonLogsArgs {
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// How often to look for new lines of a log.
-const LOOK: Duration = Duration::from_millis(200);
+const LOG_POLL_INTERVAL: Duration = Duration::from_millis(200);
 
 /// How long to wait for the end of a process that was killed.
-const KILLED: Duration = Duration::from_secs(5);
+const KILL_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How long the previous daemon may take to end, as with `daemon stop`.
-const PATIENCE: Duration = Duration::from_secs(30);
+const STOP_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// `daemon status --json`.
 #[derive(Debug, Default, Serialize)]
@@ -121,7 +122,7 @@ struct Status {
     version: Option<String>,
     /// How many are in each state.
     servers: BTreeMap<String, usize>,
-    /// Why commands that are typed here do not use it: a line for each server that differs here, or one for all
+    /// Why commands in this folder do not use the daemon: a line for each server that differs here, or one for all
     /// servers.
     unused: Vec<String>,
     log: PathBuf,
@@ -210,7 +211,7 @@ async fn start(words: &[OsString], world: &World) -> Result<Exit, Failure> {
 
 /// Starts a daemon with the words behind `daemon VERB`.
 async fn started(verb: &str, words: &[OsString], world: &World) -> Result<Record, Failure> {
-    if door::is_in_a_server() {
+    if local_socket::is_in_a_server() {
         let message = "a daemon that is started by a server ends with that server, and refuses its processes";
         return Err(Failure::new(Exit::Other, "IN_A_SERVER", message).hint("start it from a terminal"));
     }
@@ -220,7 +221,7 @@ async fn started(verb: &str, words: &[OsString], world: &World) -> Result<Record
 }
 
 async fn restart(words: &[OsString], world: &World) -> Result<Exit, Failure> {
-    let before = stopped(PATIENCE, world).await?;
+    let before = stopped(STOP_TIMEOUT, world).await?;
     world.screen.note(&message_of(&before));
     let record = started("restart", words, world).await?;
     if world.screen.json() {
@@ -252,7 +253,7 @@ async fn status(world: &World) -> Result<Exit, Failure> {
         address: Some(record.address),
         version: about.as_ref().map(|about| about.version.clone()),
         servers: about.map(|about: About| about.servers).unwrap_or_default(),
-        unused: lending::misfits(world.places.data(), world.screen.terminal()).await.unwrap_or_default(),
+        unused: lending::differences(world.places.data(), world.screen.terminal()).await.unwrap_or_default(),
         log,
     };
     if world.screen.json() {
@@ -276,7 +277,7 @@ fn page(status: &Status) -> String {
     if status.answers {
         lines.push(format!("{}: {}", count(total, "server"), states.join(", ")));
     }
-    lines.extend(status.unused.iter().map(|why| format!("commands here do without it: {}", text::for_line(why))));
+    lines.extend(status.unused.iter().map(|why| format!("commands here do not use it: {}", text::for_line(why))));
     lines.join("\n")
 }
 
@@ -316,7 +317,7 @@ async fn stopped(patience: Duration, world: &World) -> Result<Stopped, Failure> 
     let killed = timeout(patience, wait_until_gone(&record)).await.is_err();
     if killed {
         record.send(Signal::SIGKILL);
-        if timeout(KILLED, wait_until_gone(&record)).await.is_err() {
+        if timeout(KILL_TIMEOUT, wait_until_gone(&record)).await.is_err() {
             let message = format!("the daemon (process {}) does not end", record.pid);
             return Err(Failure::new(Exit::Other, "NOT_STOPPED", message));
         }
@@ -371,7 +372,7 @@ async fn follow(args: &DaemonLogsArgs, world: &World) -> Result<Exit, Failure> {
         lines = loop {
             match tail.more().map_err(unusable)? {
                 Some(lines) => break lines,
-                None => sleep(LOOK).await,
+                None => sleep(LOG_POLL_INTERVAL).await,
             }
         };
     }

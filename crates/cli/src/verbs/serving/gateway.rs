@@ -19,8 +19,8 @@ use self::shared::share;
 use super::serve::record::Record;
 use crate::{
     args::PolicyArgs,
-    door::{self, Door},
     error::{Exit, Failure, with_causes},
+    local_socket::{self, LocalSocket},
     verbs::{
         reach,
         talk::ask::{code, every_tool_of, rules, unused_name, warn_of_idle},
@@ -31,9 +31,9 @@ use crate::{
 /// `gateway`.
 #[derive(Debug, Default, Args)]
 #[command(
-    after_help = "For the configuration of another MCP client, which then has every tool, under the rules given here. While
-`toolrack up` runs, its servers are shared, and its rules count. With --code a client has `run_code`, for scripts that call
-tools, and tools that search for tools, instead of every tool.
+    after_help = "Write this command into the configuration of another MCP client, which then has every tool, under the rules given here. \
+While `toolrack up` runs, the gateway shares its servers and obeys its rules. With --code, a client gets `run_code`, for \
+scripts that call tools, and tools that search for tools, instead of every tool.
 
 Examples:
   claude mcp add toolrack -- toolrack gateway
@@ -45,7 +45,7 @@ pub(crate) struct GatewayArgs {
     #[command(flatten)]
     pub(crate) policy: PolicyArgs,
 
-    /// Show the tools of this profile of toolrack.toml, as it shows them; with servers of its own
+    /// Offer the tools of this profile of toolrack.toml, under the names of the profile; does not share the daemon's servers
     #[arg(long, value_name = "PROFILE", conflicts_with = "code")]
     pub(crate) profile: Option<String>,
 
@@ -55,10 +55,10 @@ pub(crate) struct GatewayArgs {
 }
 
 /// How long the first list of tools for scripts waits for servers that are slow to start.
-const START: Duration = Duration::from_secs(5);
+const FIRST_LIST_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How long a daemon may take to let this process in.
-const GREETING: Duration = Duration::from_secs(2);
+const GREETING_TIMEOUT: Duration = Duration::from_secs(2);
 
 pub(crate) async fn run(args: GatewayArgs, world: &World) -> Result<Exit, Failure> {
     let is_plain = args.policy == PolicyArgs::default() && args.profile.is_none() && !args.alone;
@@ -72,7 +72,7 @@ pub(crate) async fn run(args: GatewayArgs, world: &World) -> Result<Exit, Failur
 async fn running(world: &World) -> Option<UnixStream> {
     let data = world.places.data();
     Record::read(data).filter(Record::is_alive)?;
-    timeout(GREETING, door::enter(data, Door::Clients)).await.ok()?.ok()
+    timeout(GREETING_TIMEOUT, local_socket::enter(data, LocalSocket::Clients)).await.ok()?.ok()
 }
 
 /// Runs the servers itself, for as long as its client is connected.
@@ -94,10 +94,10 @@ async fn alone(
     let scripts = wants_code.then(|| Scripts::beside(&desired)).transpose()?;
     let ours: Vec<_> = scripts.iter().flat_map(|scripts| [&scripts.discovery, &scripts.code]).collect();
     warn_of_idle(&policy.rules, &loaded, &ours, &world.screen);
-    world.guard(Arc::new(rules(&policy.rules, &loaded, &ours)));
+    world.set_gate(Arc::new(rules(&policy.rules, &loaded, &ours)));
     // The caller is the client and not the user at the terminal. Questions go to the client, if it can answer.
-    world.answers(Arc::new(AnyClient::new()));
-    world.stay();
+    world.set_asker(Arc::new(AnyClient::new()));
+    world.keep_reconnecting();
     world.quotas().set_profiles(&loaded.settings.profiles);
     let host = world.host();
     world.log_keeper()(&desired);
@@ -114,7 +114,7 @@ async fn alone(
             host.apply(desired.clone()).await;
             // Add this last, because it describes the tools of all other servers to the model. It announces servers
             // that come later.
-            let _ = timeout(START, host.settled()).await;
+            let _ = timeout(FIRST_LIST_TIMEOUT, host.settled()).await;
             scripts.added(desired, selection, &host).await
         }
     };

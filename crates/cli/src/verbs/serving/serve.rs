@@ -1,6 +1,7 @@
 //! `toolrack serve` and `toolrack up`
 
 pub(crate) mod args;
+mod audit_export;
 mod certificate;
 mod descriptors;
 mod lender;
@@ -16,7 +17,7 @@ use futures::future::BoxFuture;
 use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 use toolrack_auth::{AuthError, SignIn};
-use toolrack_config::{Interpolate, Loaded, Request, ServeSettings};
+use toolrack_config::{Interpolate, Loaded, Request, ServeSettings, Watcher};
 use toolrack_daemon::{
     ChosenModel, Daemon, MakeWorld, Models, NoModel, NoSignIn, Options, Parts, Questions, SignInPage, SignIns,
     StartError, Token, WorldOf, WorldParts, discovery_name, gateway::AnyClient,
@@ -28,14 +29,16 @@ use self::{
     certificate::CertificateFiles,
     record::{Record, listen, make_folder},
     sessions::{OfUser, for_sessions},
+    team::ServedTeam,
 };
 use crate::{
     args::{LimitArgs, ModelArgs, RulesArgs},
-    browser::Visitor,
+    browser::DashboardBrowser,
     credentials::OfMachine,
-    door::{Door, Doorkeeper, Key},
     error::{Exit, Failure, with_causes},
+    local_socket::{Key, LocalSocket, SocketGuard},
     log_keeper::LogKeeper,
+    metrics::MetricsSender,
     models::{Chosen, ModelContext, ModelOptions},
     rules::LiveRules,
     secrets::Stored,
@@ -73,17 +76,19 @@ impl From<&Record> for Up {
     }
 }
 
-/// The options of the command line for each world of the daemon.
+/// What each world of the daemon has: options of the command line, and what watches their files.
 #[derive(Clone)]
 struct ForAllWorlds {
     rules: RulesArgs,
     model: ModelArgs,
     patience: Duration,
+    watcher: Watcher,
 }
 
 impl ForAllWorlds {
     fn of(args: &ServeArgs) -> Self {
-        Self { rules: args.rules.clone(), model: args.model.clone(), patience: args.patience }
+        let (rules, model) = (args.rules.clone(), args.model.clone());
+        Self { rules, model, patience: args.patience, watcher: Watcher::new() }
     }
 }
 
@@ -104,9 +109,13 @@ pub(crate) async fn run(args: ServeArgs, world: &World) -> Result<Exit, Failure>
     warn_of_idle(&args.rules, &loaded, &[], &world.screen);
     let typed = ForAllWorlds::of(&args);
     let gate = Arc::new(LiveRules::new(rules(&args.rules, &loaded, &[])));
-    let team = match &args.team {
-        Some(file) => Some(team::read(file, &typed, world).await?),
-        None => None,
+    let (team, exporter) = match &args.team {
+        Some(file) => {
+            let ServedTeam { team, replica, exporter } = team::read(file, &args, &typed, world).await?;
+            options.replica = replica;
+            (Some(team), exporter)
+        }
+        None => (None, None),
     };
     let parts = parts(&typed, world, gate);
     let for_sessions = for_sessions(OfUser::of_machine(&typed, world, &parts));
@@ -122,19 +131,7 @@ pub(crate) async fn run(args: ServeArgs, world: &World) -> Result<Exit, Failure>
     let address = daemon.address().to_string();
     let record = Record::of_this(address, daemon.base().to_owned(), options.token.reveal().to_owned());
     let data = world.places.data().to_owned();
-    let mut commands = None;
-    match Record::read(&data).filter(Record::is_alive) {
-        Some(first) => {
-            let message = format!("another daemon is up at {}: it is the one that other commands find", first.address);
-            world.screen.warning(&message);
-        }
-        None => match found(&mut daemon, &record, world) {
-            Ok(socket) => commands = Some(socket),
-            Err(error) => {
-                world.screen.warning(&format!("other commands will not find the daemon: {}", with_causes(&error)));
-            }
-        },
-    }
+    let commands = publish(&mut daemon, &record, world);
     // In the background there is no user who could see it, and the log must not contain a key.
     if !args.detached {
         show(&record, args.no_open, world).await?;
@@ -142,61 +139,87 @@ pub(crate) async fn run(args: ServeArgs, world: &World) -> Result<Exit, Failure>
     if !args.with_parent && !args.detached {
         world.screen.note("Ctrl-C ends it");
     }
+    let (metrics, unsent) = MetricsSender::begin(&world.environment, &daemon.metrics());
+    if let Some(why) = unsent {
+        world.screen.warning(&why);
+    }
     let current = daemon.current();
     let commands = async {
-        if let Some((socket, doorkeeper)) = commands
-            && let Err(error) = lend((socket, &doorkeeper), world, &current, args.grace, Verb::run_lent).await
+        if let Some((socket, guard)) = commands
+            && let Err(error) = lend((socket, &guard), world, &current, args.grace, Verb::run_lent).await
         {
             tracing::warn!("other commands will not find the daemon: {error}");
         }
     };
-    let following = async {
+    let renewals = async {
         if let Some((files, tls)) = certificate.zip(options.tls) {
-            tokio::select! {
-                () = files.follow(tls) => {}
-                () = current.ending() => {}
-            }
+            files.follow_until(tls, &typed.watcher, current.ending()).await;
         }
     };
-    let beside = async { tokio::join!(commands, following) };
-    let exit = serve(daemon, beside, &mut stop, args.with_parent).await;
+    let exports = async {
+        if let Some(exporter) = exporter {
+            exporter.run_until(current.ending()).await;
+        }
+    };
+    let beside = async { tokio::join!(commands, renewals, exports) };
+    let exit = Box::pin(serve(daemon, beside, &mut stop, args.with_parent)).await;
+    metrics.close().await;
     record.forget(&data);
     Ok(exit)
 }
 
 /// The options of the command line and of `[serve]`, over the daemon's defaults.
 fn options(args: &ServeArgs, bounds: &ServeSettings, token: Token) -> Options {
-    let usual = Options::local(0, token);
+    let defaults = Options::local(0, token);
     Options {
         listen: args.listen,
         hosts: args.allow_host.clone(),
         remote: args.allow_remote,
         grace: args.grace,
+        drain: args.drain.unwrap_or(defaults.drain),
         agent_idle: args.agent_idle,
-        session_worlds: bounds.session_worlds.unwrap_or(usual.session_worlds),
-        connections: bounds.connections.unwrap_or(usual.connections),
-        member_connections: bounds.member_connections.or(usual.member_connections),
-        unauthenticated: bounds.unauthenticated_connections.unwrap_or(usual.unauthenticated),
-        head_timeout: bounds.head_timeout.unwrap_or(usual.head_timeout),
-        idle_timeout: bounds.idle_timeout.unwrap_or(usual.idle_timeout),
-        ..usual
+        session_worlds: bounds.session_worlds.unwrap_or(defaults.session_worlds),
+        connections: bounds.connections.unwrap_or(defaults.connections),
+        member_connections: bounds.member_connections.or(defaults.member_connections),
+        unauthenticated: bounds.unauthenticated_connections.unwrap_or(defaults.unauthenticated),
+        head_timeout: bounds.head_timeout.unwrap_or(defaults.head_timeout),
+        idle_timeout: bounds.idle_timeout.unwrap_or(defaults.idle_timeout),
+        ..defaults
     }
 }
 
-/// Lets other commands find the daemon; returns the socket for the commands that it does, and the doorkeeper.
-fn found(daemon: &mut Daemon, record: &Record, world: &World) -> io::Result<(UnixListener, Arc<Doorkeeper>)> {
+/// The socket for commands that other processes have the daemon do, and its guard.
+type CommandSocket = (UnixListener, Arc<SocketGuard>);
+
+/// Lets other commands find the daemon, unless they find another one already. Warns if they cannot find it.
+fn publish(daemon: &mut Daemon, record: &Record, world: &World) -> Option<CommandSocket> {
+    if let Some(first) = Record::read(world.places.data()).filter(Record::is_alive) {
+        let message = format!("another daemon is up at {}: it is the one that other commands find", first.address);
+        world.screen.warning(&message);
+        return None;
+    }
+    let opened = open_sockets(daemon, record, world);
+    opened
+        .inspect_err(|error| {
+            world.screen.warning(&format!("other commands will not find the daemon: {}", with_causes(error)));
+        })
+        .ok()
+}
+
+/// Opens the local sockets, and writes the record in which other commands look for the daemon.
+fn open_sockets(daemon: &mut Daemon, record: &Record, world: &World) -> io::Result<CommandSocket> {
     let data = world.places.data();
     make_folder(data)?;
-    let doorkeeper = Arc::new(Doorkeeper::new(Key::make(data)?, world.witness()));
-    let of_clients = Arc::clone(&doorkeeper);
+    let guard = Arc::new(SocketGuard::new(Key::make(data)?, world.witness()));
+    let of_clients = Arc::clone(&guard);
     let admit = move |stream| -> BoxFuture<'static, _> {
-        let doorkeeper = Arc::clone(&of_clients);
-        Box::pin(async move { doorkeeper.admit(Door::Clients, stream).await })
+        let guard = Arc::clone(&of_clients);
+        Box::pin(async move { guard.admit(LocalSocket::Clients, stream).await })
     };
-    daemon.also_on(listen(Door::Clients, data)?, Arc::new(admit))?;
-    let commands = listen(Door::Commands, data)?;
+    daemon.also_on(listen(LocalSocket::Clients, data)?, Arc::new(admit))?;
+    let commands = listen(LocalSocket::Commands, data)?;
     record.write(data)?;
-    Ok((commands, doorkeeper))
+    Ok((commands, guard))
 }
 
 /// Runs the daemon together with what goes on `beside` it, until it has ended or a second signal comes. Returns
@@ -227,14 +250,15 @@ async fn orphaned() {
 fn parts(typed: &ForAllWorlds, world: &World, gate: Arc<LiveRules>) -> Parts {
     let questions = Questions::new(typed.patience);
     let (live, typed_rules) = (Arc::clone(&gate), typed.rules.clone());
-    world.guard(gate);
-    world.answers(Arc::new(AnyClient::or(Arc::new(questions.clone()))));
+    world.set_gate(gate);
+    world.set_asker(Arc::new(AnyClient::or(Arc::new(questions.clone()))));
     let (keeper, audit, egress) = (world.log_keeper(), world.audit_settings(), world.egress().clone());
     let quotas = world.quotas().clone();
     let (host, named) = (world.host(), world.host());
     Parts {
         host,
         request: world.request(),
+        watcher: typed.watcher.clone(),
         environment: world.environment.clone(),
         store: world.store().ok().cloned(),
         secrets: world.secrets(),
@@ -277,6 +301,7 @@ fn for_agents(typed: &ForAllWorlds, world: &World, of: WorldOf) -> MakeWorld {
         let parts = Parts {
             host,
             request: Request { agent: Some(id), ..request.clone() },
+            watcher: typed.watcher.clone(),
             environment: environment.clone(),
             store: store.clone(),
             secrets: Arc::clone(&secrets),
@@ -297,12 +322,18 @@ fn for_agents(typed: &ForAllWorlds, world: &World, of: WorldOf) -> MakeWorld {
                 named.set_naming(loaded.settings.tools.naming.clone());
             }),
         };
-        let then = async move {
+        let after_end = async move {
             if let Some(log) = log {
                 log.close().await;
             }
         };
-        let parts = WorldParts { parts, for_agents: None, for_members: None, for_sessions: None, then: Box::pin(then) };
+        let parts = WorldParts {
+            parts,
+            for_agents: None,
+            for_members: None,
+            for_sessions: None,
+            after_end: Box::pin(after_end),
+        };
         Box::pin(async move { Ok(parts) })
     })
 }
@@ -320,7 +351,7 @@ fn sign_ins(sign_in: SignIn, secrets: Arc<Interpolate>) -> SignIns {
             let bad_url = |why: String| refused(&AuthError::Config { why });
             let url = secrets.url(&server, &http).await.map_err(|error| bad_url(error.to_string()))?;
             let url = Url::parse(url.trim()).map_err(|_| bad_url("its url is none".to_owned()))?;
-            let visitor = Visitor::bind(page).await.map_err(|error| refused(&error.into()))?;
+            let visitor = DashboardBrowser::bind(page).await.map_err(|error| refused(&error.into()))?;
             let to = Destination { server: &server, url: &url, spec: &http };
             sign_in.login(to, &[], &visitor).await.map(drop).map_err(|error| refused(&error))
         })

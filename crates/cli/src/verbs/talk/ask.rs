@@ -30,8 +30,9 @@ use crate::{
 
 /// `ask`.
 #[derive(Debug, Args)]
-#[command(after_help = "Without --model, `[model]` of toolrack.toml says which model answers.
-Without that, the first of ANTHROPIC_API_KEY, OPENAI_API_KEY, DEEPSEEK_API_KEY, … that is set decides.
+#[command(
+    after_help = "Without --model, the model that `[model]` of toolrack.toml names answers. Without that, the provider of the first of \
+ANTHROPIC_API_KEY, OPENAI_API_KEY, DEEPSEEK_API_KEY, … that is set.
 
 Examples:
   toolrack ask \"List the files here and tell me which is largest\"
@@ -39,7 +40,8 @@ Examples:
   git diff | toolrack ask \"Write a commit message\"
   toolrack ask \"What has changed since @docs:file:///notes.md?\"
   toolrack ask --session last \"And in German?\"
-  toolrack ask \"What can you do?\" -- npx -y my-server")]
+  toolrack ask \"What can you do?\" -- npx -y my-server"
+)]
 pub(crate) struct AskArgs {
     /// The question; input from a pipe or file on stdin is added
     #[arg(value_name = "WORDS")]
@@ -49,7 +51,7 @@ pub(crate) struct AskArgs {
     #[arg(short, long, value_name = "SESSION", visible_alias = "resume", visible_short_alias = 'r')]
     pub(crate) session: Option<String>,
 
-    /// Store nothing of this conversation
+    /// Do not store this conversation
     #[arg(long, conflicts_with = "session")]
     pub(crate) no_save: bool,
 
@@ -80,7 +82,7 @@ pub(crate) async fn run(args: Box<AskArgs>, world: &World) -> Result<Exit, Failu
         None => (Journal::new(store(), chosen.model.name(), world.conceal()), Opened::default()),
     };
     if prompt.is_none() && opened.open.is_none() {
-        return Err(Failure::usage("what to ask?").hint("toolrack ask \"…\""));
+        return Err(Failure::usage("there is no question").hint("toolrack ask \"…\""));
     }
     world.forget_old_sessions(&loaded, journal.id()).await;
     let tools = Tools::of(&args.talk, &loaded, world).await?;
@@ -89,8 +91,8 @@ pub(crate) async fn run(args: Box<AskArgs>, world: &World) -> Result<Exit, Failu
         None => None,
     };
     let mut turn = turn(opened, message, chosen.limits);
-    let (agent, at_hand) = tools.agent(&chosen, args.system.clone());
-    world.screen.detail(&at_hand);
+    let (agent, description) = tools.agent(&chosen, args.system.clone());
+    world.screen.detail(&description);
 
     let shown = match (world.screen.json(), args.stream_json) {
         (_, true) => Shown::AsRecords,
@@ -116,7 +118,7 @@ pub(crate) async fn run(args: Box<AskArgs>, world: &World) -> Result<Exit, Failu
 
 /// The question to the model.
 struct Prompt {
-    /// The user typed it, so it may name resources.
+    /// The words that the user typed, which may name resources.
     typed: String,
     /// The content of stdin, which may come from any source.
     piped: Option<String>,
@@ -182,7 +184,7 @@ impl Tools {
         }
     }
 
-    /// Connects to the servers whose tools may be used. One that fails is only reported.
+    /// Connects to the servers whose tools may be used. Warns of each server that fails.
     async fn connect(policy: &PolicyArgs, loaded: &Loaded, world: &World) -> Result<Self, Failure> {
         let mut desired = reach::only(loaded, &policy.server)?;
         let (discovery, artifacts_server) = (unused_name(&desired, "toolrack")?, unused_name(&desired, "artifacts")?);
@@ -198,7 +200,7 @@ impl Tools {
         let ours: Vec<_> = [&discovery, &artifacts_server].into_iter().chain(&code).collect();
         warn_of_idle(&policy.rules, loaded, &ours, &world.screen);
         let rules = Arc::new(LiveRules::new(rules(&policy.rules, loaded, &ours)));
-        world.guard(Arc::<LiveRules>::clone(&rules));
+        world.set_gate(Arc::<LiveRules>::clone(&rules));
         // Add it from the beginning, so that it can be used once the number of tools is known.
         desired.insert(discovery.clone(), world.host().discovery(&discovery, selection.clone()));
         let artifacts = world.artifacts();
@@ -248,13 +250,13 @@ impl Tools {
         })
     }
 
-    /// The rules that say which calls run without a question.
+    /// The rules that decide which calls run without a question.
     pub(crate) fn rules(&self) -> &LiveRules {
         &self.rules
     }
 
-    /// The user's message, with the resources that `typed` names and with `more` after them. Shows on `screen` what was
-    /// read.
+    /// The user's message, with the resources that `typed` names and with `more` after them. Shows on `screen` which
+    /// resources it read.
     ///
     /// # Errors
     /// When one of them cannot be read.
@@ -294,23 +296,23 @@ impl Tools {
     }
 
     /// The tools of the user's servers that may be used.
-    pub(crate) fn theirs(&self) -> Selection {
-        self.every().without_servers([self.artifacts_server.clone()])
+    pub(crate) fn of_user(&self) -> Selection {
+        self.usable().without_servers([self.artifacts_server.clone()])
     }
 
     /// All tools that may be used.
-    fn every(&self) -> Selection {
+    fn usable(&self) -> Selection {
         self.selection.clone().without_servers([self.discovery.clone()].into_iter().chain(self.code.clone()))
     }
 
     /// Returns the agent with these tools, and a description of its tools.
     pub(crate) fn agent(self, chosen: &Chosen, system: Option<String>) -> (Agent, String) {
         let (host, model) = (self.host.clone(), Arc::clone(&chosen.model));
-        let (findable, (selection, words)) = match self.role {
-            Role::Worker => (self.every(), self.clone().offered_to(&*model)),
+        let (findable, (selection, tools)) = match self.role {
+            Role::Worker => (self.usable(), self.clone().offered_to(&*model)),
             Role::Channel => (Selection::none(), (Selection::none(), "no tools: its role is \"channel\"".to_owned())),
         };
-        let words = format!("{}; {words}", model.name());
+        let description = format!("{}; {tools}", model.name());
         let mut agent = Agent::new(model, host);
         agent.selection = Arc::new(selection);
         agent.findable = Some(Arc::new(findable));
@@ -318,30 +320,30 @@ impl Tools {
         agent.renews_tools = self.renews_tools;
         agent.system = system;
         agent.max_tokens = chosen.max_tokens.map(Into::into);
-        (agent, words)
+        (agent, description)
     }
 
     /// Returns the tools that `model` sees, and a description of them. It sees all tools if they leave enough room for
     /// the conversation.
     fn offered_to(self, model: &dyn Model) -> (Selection, String) {
-        let every = self.every();
+        let usable = self.usable();
         let catalog = self.host.catalog();
-        let tools = catalog.tools().filter(|tool| every.has(tool)).count();
+        let tools = catalog.tools().filter(|tool| usable.has(tool)).count();
         let context_tokens = model.context_tokens().and_then(|tokens| usize::try_from(tokens).ok());
         let budget = Budget { context_tokens, max_tools: model.wire().max_tools(), ..Budget::default() };
         let is_connected = |server: &&ServerStatus| matches!(server.state, State::Connected { .. });
         let own = 2 + usize::from(self.code.is_some());
         let servers = self.host.status().iter().filter(is_connected).count().saturating_sub(own);
-        let words = format!("{}, {}", count(servers, "server"), count(tools.saturating_sub(1), "tool"));
+        let description = format!("{}, {}", count(servers, "server"), count(tools.saturating_sub(1), "tool"));
         if let Some(code) = self.code {
             let shown = Selection::all().of_servers([code, self.discovery, self.artifacts_server]);
-            return (shown, format!("{words}, called by scripts"));
+            return (shown, format!("{description}, called by scripts"));
         }
-        match catalog.offer(&budget, &every) {
-            Offer::All => (every, words),
+        match catalog.offer(&budget, &usable) {
+            Offer::All => (usable, description),
             Offer::Discovery => (
                 Selection::all().of_servers([self.discovery, self.artifacts_server]),
-                format!("{words}, found by searching"),
+                format!("{description}, found by searching"),
             ),
         }
     }
@@ -376,15 +378,15 @@ pub(crate) fn warn_of_idle(args: &RulesArgs, loaded: &Loaded, ours: &[&ServerNam
     for (option, patterns) in [("--allow", &args.allow), ("--deny", &args.deny)] {
         for pattern in patterns.iter().filter(|pattern| !servers.iter().any(|server| pattern.may_be_of(server))) {
             screen.warning(&format!(
-                "{option} {pattern} is about no server that is configured, and does nothing: write server/tool, with a \
-                 server that `toolrack list` shows"
+                "{option} {pattern} names no configured server, and does nothing: write server/tool, with a server \
+                 that `toolrack list` shows"
             ));
         }
     }
 }
 
-/// Warns of typed patterns that match no tool, although every server that they can be about is connected: most likely a
-/// tool's name is misspelt.
+/// Warns of typed patterns that match no tool, although every server that they may name is connected: most likely the
+/// name of a tool is misspelt.
 fn warn_of_unmatched(args: &PolicyArgs, host: &Host, screen: &Screen) {
     let (status, catalog) = (host.status(), host.catalog());
     let options = [("--tool", &args.tool), ("--allow", &args.rules.allow), ("--deny", &args.rules.deny)];
@@ -405,7 +407,7 @@ fn warn_of_unmatched(args: &PolicyArgs, host: &Host, screen: &Screen) {
     }
 }
 
-/// The failure for a turn that stopped short.
+/// The failure of a turn that an error ended.
 pub(crate) fn failed(error: &AgentError) -> Failure {
     match error {
         AgentError::Model { error, .. } => Failure::new(Exit::Model, error.code(), with_causes(&**error)),
@@ -421,12 +423,12 @@ pub(crate) fn exit_of(end: &End, unasked: &[String]) -> Result<Exit, Failure> {
     };
     match end {
         End::RoundLimit => {
-            limit("ROUND_LIMIT", "the model was not done after as many answers as it may give", "--max-rounds")
+            limit("ROUND_LIMIT", "the model gave all the answers that it may give, and was not done", "--max-rounds")
         }
-        End::TokenLimit => limit("BUDGET", "the turn used up the tokens that it may", "--max-total-tokens"),
-        End::CostLimit => limit("BUDGET", "the turn cost as much as it may", "--max-cost"),
+        End::TokenLimit => limit("BUDGET", "the turn used all the tokens that it may use", "--max-total-tokens"),
+        End::CostLimit => limit("BUDGET", "the turn cost all that it may cost", "--max-cost"),
         End::Repeating => Err(stopped("REPEATING", "the model made the same call again and again")
-            .hint("ask in another way, or take another model with --model")),
+            .hint("ask in another way, or choose another model with --model")),
         End::Refused => Err(Failure::new(Exit::Model, "REFUSED", "the model refused to answer")),
         _ => match unasked {
             [] => Ok(Exit::Ok),
@@ -434,7 +436,7 @@ pub(crate) fn exit_of(end: &End, unasked: &[String]) -> Result<Exit, Failure> {
                 Exit::Denied,
                 "APPROVAL_NEEDED",
                 format!(
-                    "{} needed a person to ask, and there is none: {}",
+                    "{} needed an approval, and there is no person to ask: {}",
                     count(unasked.len(), "call"),
                     unasked.join(", ")
                 ),

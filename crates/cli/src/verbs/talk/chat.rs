@@ -40,9 +40,11 @@ use typed::{Input, Typed};
 /// `chat`.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "At a terminal, Alt-Enter or a \\ at the end goes on in a new line, Ctrl-C cancels the calls under way, again
-the turn, and Ctrl-D leaves. Without one, each line of stdin is a turn, and the first that fails ends it.
-@server:uri in what is said adds a resource, /server:prompt says what a server has prepared, /help shows all commands.
+    after_help = "At a terminal, Alt-Enter or a \\ at the end of a line begins a new line. Ctrl-C cancels the calls under way, a second \
+Ctrl-C cancels the turn, and Ctrl-D ends the conversation. Without a terminal, each line of stdin is a turn, and the \
+first turn that fails ends the command.
+
+In a message, @server:uri adds a resource. /server:prompt sends a prompt of a server, and /help shows all commands.
 
 Examples:
   toolrack chat
@@ -67,7 +69,7 @@ pub(crate) struct ChatArgs {
 }
 
 /// Messages that are shown of a resumed conversation.
-const REPLAYED: usize = 6;
+const REPLAYED_MESSAGES: usize = 6;
 
 pub(crate) async fn run(args: Box<ChatArgs>, world: &World) -> Result<Exit, Failure> {
     let mut interrupts = Stop::new()?;
@@ -112,7 +114,7 @@ async fn begin(args: &ChatArgs, world: &World) -> Result<Begun, Failure> {
             messages: Vec::new(),
         },
     };
-    world.stay();
+    world.keep_reconnecting();
     world.forget_old_sessions(&loaded, conversation.journal.id()).await;
     let tools = ask::Tools::of(&args.talk, &loaded, world).await?;
     let (agent, at_hand) = tools.clone().agent(&chosen, args.system.clone());
@@ -249,7 +251,7 @@ impl Chat<'_> {
             return Ok(());
         };
         if self.world.screen.interactive() && !self.world.screen.json() {
-            let show = ShowSessionArgs { session: session.id.to_string(), limit: Some(REPLAYED), full: false };
+            let show = ShowSessionArgs { session: session.id.to_string(), limit: Some(REPLAYED_MESSAGES), full: false };
             sessions::run(SessionsVerb::Show(show), self.world).await?;
         }
         Ok(())
@@ -289,7 +291,7 @@ impl Chat<'_> {
             (_, Some(Err(error))) => Outcome::Ended(Err(ask::failed(&error))),
             (_, None) => Outcome::Cancelled,
             (_, Some(Ok(end))) => Outcome::Ended(ask::exit_of(&end, &report.unasked).map_err(|failure| match end {
-                End::RoundLimit | End::TokenLimit | End::CostLimit => failure.hint("say `go on` to let it"),
+                End::RoundLimit | End::TokenLimit | End::CostLimit => failure.hint("say `go on` to continue"),
                 _ => failure,
             })),
         };

@@ -23,7 +23,7 @@ use args::{
 use render::{Document, List, ShownSession, replay};
 
 /// How many sessions are searched for a similar one.
-const NEAR: usize = 500;
+const MAX_SEARCHED: usize = 500;
 
 /// `sessions rename --json`.
 #[derive(Debug, Serialize)]
@@ -96,7 +96,7 @@ pub(crate) fn failed(error: &StoreError) -> Failure {
 
 /// The failure for `typed`, with a suggestion: a session whose id or title is similar.
 async fn unknown(typed: &str, failure: Failure, world: &World) -> Failure {
-    let query = SessionQuery { limit: NEAR, ..SessionQuery::default() };
+    let query = SessionQuery { limit: MAX_SEARCHED, ..SessionQuery::default() };
     let newest = match world.store() {
         Ok(store) => store.sessions(&query).await.unwrap_or_default(),
         Err(failure) => return failure,

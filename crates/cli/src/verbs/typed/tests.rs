@@ -132,7 +132,7 @@ fn a_transport_that_is_named_decides() {
 }
 
 #[test]
-fn words_after_a_url_that_are_no_options_are_refused() {
+fn words_after_a_url_that_are_not_options_are_refused() {
     for line in ["toolrack add docs https://example.com/mcp extra", "toolrack add docs https://example.com/mcp --nope"]
     {
         let error = parse(line).unwrap_err().to_string();

@@ -25,8 +25,7 @@ mod needs_podman {
         fn new() -> Self {
             let rack = Rack::new();
             let root = rack.home.root().canonicalize().unwrap();
-            // Root in a sandbox of this system may not raise limits, which Podman would; and not every runtime works
-            // everywhere.
+            // Podman raises limits by default, which root in a sandbox may not do. `runc` works in more sandboxes than `crun`.
             let runtime = if is_on_path("runc") { "runtime = \"runc\"\n" } else { "" };
             let containers = format!(
                 "[containers]\ndefault_ulimits = [\"nofile=1024:1024\", \"nproc=1024:1024\"]\n\
@@ -43,7 +42,7 @@ mod needs_podman {
                 .env("CONTAINERS_STORAGE_CONF", storage.to_str().unwrap());
             let engine = Self { rack };
             let files = root.join("files");
-            for file in linked(fake_server_path()) {
+            for file in libraries_of(fake_server_path()) {
                 let target = files.join(file.strip_prefix("/").unwrap());
                 fs::create_dir_all(target.parent().unwrap()).unwrap();
                 fs::copy(&file, target).unwrap();
@@ -58,7 +57,7 @@ mod needs_podman {
 
         fn podman(&self, words: &[&str]) -> String {
             let mut command = Command::new("podman");
-            self.rack.dress(&mut command);
+            self.rack.set_environment(&mut command);
             let output = command.args(words).output().unwrap();
             assert!(output.status.success(), "podman {words:?}: {}", String::from_utf8_lossy(&output.stderr));
             String::from_utf8(output.stdout).unwrap()
@@ -68,8 +67,8 @@ mod needs_podman {
             self.podman(&["ps", "--all", "--format", "{{.Names}} {{.Status}}"])
         }
 
-        /// Waits until a container runs; its name.
-        fn running(&self) -> String {
+        /// Waits until a container runs. Returns its name.
+        fn wait_for_container(&self) -> String {
             let deadline = Instant::now() + Duration::from_secs(30);
             loop {
                 let name = self.podman(&["ps", "--filter", "status=running", "--format", "{{.Names}}"]);
@@ -81,20 +80,20 @@ mod needs_podman {
             }
         }
 
-        fn is_empty_in_time(&self) {
+        fn wait_until_empty(&self) {
             let deadline = Instant::now() + Duration::from_secs(20);
             while !self.containers().trim().is_empty() {
-                assert!(Instant::now() < deadline, "left behind: {}", self.containers());
+                assert!(Instant::now() < deadline, "containers remain: {}", self.containers());
                 std::thread::sleep(Duration::from_millis(20));
             }
         }
     }
 
-    /// Leave nothing behind if the test fails.
+    /// Removes the containers of a failed test.
     impl Drop for Engine {
         fn drop(&mut self) {
             let mut command = Command::new("podman");
-            self.rack.dress(&mut command);
+            self.rack.set_environment(&mut command);
             let _ = command.args(["rm", "--all", "--force"]).output();
         }
     }
@@ -105,14 +104,14 @@ mod needs_podman {
         std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
     }
 
-    /// The libraries of a program, its loader included, by their full paths.
-    fn linked(program: &Path) -> Vec<PathBuf> {
+    /// The full paths of the shared libraries of a program, including its loader.
+    fn libraries_of(program: &Path) -> Vec<PathBuf> {
         let output = Command::new("ldd").arg(program).output().unwrap();
         let text = String::from_utf8(output.stdout).unwrap();
         text.split_whitespace().filter(|word| word.starts_with('/')).map(PathBuf::from).collect()
     }
 
-    fn contained(options: &[&str], container: &Value) -> Value {
+    fn entry(options: &[&str], container: &Value) -> Value {
         let args = [&["stdio"], options].concat();
         json!({ "command": "/fake-server", "args": args, "container": container })
     }
@@ -124,7 +123,7 @@ mod needs_podman {
     #[test]
     fn a_server_in_a_container_works_with_the_bounds_that_were_asked_for() {
         let engine = Engine::new();
-        let mut entry = contained(&[], &podman());
+        let mut entry = entry(&[], &podman());
         entry["env"] = json!({ "MY_TOKEN": "canary-in-env", "LINES": "two\nlines" });
         engine.rack.configure(&[("box", entry)]);
         let names = engine.rack.run(&["call", "box/env"]).ends_with(0).stdout;
@@ -132,7 +131,7 @@ mod needs_podman {
         let lines = engine.rack.run(&["call", "box/env", "name=LINES"]).ends_with(0).stdout;
         assert!(lines.contains("two") && lines.contains("lines"), "{lines}");
         let mut host = endless(&engine.rack);
-        let inspected = engine.podman(&["inspect", &engine.running()]);
+        let inspected = engine.podman(&["inspect", &engine.wait_for_container()]);
         let inspected: Value = serde_json::from_str(&inspected).unwrap();
         let bounds = &inspected[0]["HostConfig"];
         assert_eq!(bounds["NetworkMode"], "none");
@@ -145,28 +144,28 @@ mod needs_podman {
         assert!(!inspected[0]["Config"]["CreateCommand"].to_string().contains("canary"), "{inspected}");
         host.kill().unwrap();
         host.wait().unwrap();
-        engine.is_empty_in_time();
+        engine.wait_until_empty();
     }
 
     #[test]
-    fn no_real_container_survives_a_killed_host() {
+    fn no_container_survives_a_killed_host() {
         let engine = Engine::new();
-        engine.rack.configure(&[("box", contained(STUBBORN, &podman()))]);
+        engine.rack.configure(&[("box", entry(STUBBORN, &podman()))]);
         let mut host = endless(&engine.rack);
-        let name = engine.running();
+        let name = engine.wait_for_container();
         let pid = engine.podman(&["inspect", "--format", "{{.State.Pid}}", &name]);
         host.kill().unwrap();
         host.wait().unwrap();
-        engine.is_empty_in_time();
+        engine.wait_until_empty();
         assert!(!Path::new(&format!("/proc/{}", pid.trim())).exists());
     }
 
     #[test]
-    fn no_real_container_is_there_when_the_command_has_ended() {
+    fn no_container_remains_when_the_command_has_ended() {
         let engine = Engine::new();
-        let mut stubborn = contained(STUBBORN, &podman());
+        let mut stubborn = entry(STUBBORN, &podman());
         stubborn["shutdown_timeout"] = json!("100ms");
-        engine.rack.configure(&[("box", contained(&[], &podman())), ("stubborn", stubborn)]);
+        engine.rack.configure(&[("box", entry(&[], &podman())), ("stubborn", stubborn)]);
         for server in ["box", "stubborn"] {
             let ran = engine.rack.run(&["call", &format!("{server}/echo"), "text=hello"]).ends_with(0);
             assert!(ran.stdout.contains("hello"), "{ran}");
@@ -178,10 +177,10 @@ mod needs_podman {
     fn a_missing_image_is_reported() {
         let engine = Engine::new();
         let no_image = json!({ "image": "localhost/none:1", "engine": "podman", "pull": "never" });
-        engine.rack.configure(&[("image", contained(&[], &no_image))]);
+        engine.rack.configure(&[("image", entry(&[], &no_image))]);
         let error = engine.rack.run(&["--json", "call", "image/echo", "text=x"]).ends_with(4).error();
         assert_eq!(error["code"], "CONTAINER_FAILED", "{error}");
-        assert!(error["message"].as_str().unwrap().contains("its image is not here"), "{error}");
+        assert!(error["message"].as_str().unwrap().contains("its image is not on this machine"), "{error}");
         let doctor = engine.rack.run(&["doctor", "image"]).ends_with(4);
         assert!(doctor.stdout.contains("podman pull localhost/none:1"), "{doctor}");
         assert_eq!(engine.containers().trim(), "");

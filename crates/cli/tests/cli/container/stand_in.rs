@@ -143,7 +143,7 @@ impl StandIn {
     }
 
     /// Waits until no container is there.
-    pub(super) fn is_empty_in_time(&self) {
+    pub(super) fn wait_until_empty(&self) {
         let deadline = Instant::now() + Duration::from_secs(20);
         while !self.containers().is_empty() {
             assert!(Instant::now() < deadline, "left behind: {:?}\n{}", self.containers(), self.calls());

@@ -66,7 +66,10 @@ const PROTOCOL: &[Row] = &[
         ],
     ),
     ("servers are started that no command needs", &[("call", "only_the_server_that_is_named_is_started")]),
-    ("a stream that ends is opened again without end", &[(FAULTS, "streams.rs::a_subscription_that_ends_over_http")]),
+    (
+        "a stream that ends is opened again without end",
+        &[(FAULTS, "streams.rs::an_ended_subscription_is_opened_again_over_http")],
+    ),
     ("a server that refuses the optional stream is lost", &[("field", "a_server_without_the_optional_stream_works")]),
     ("a stream that breaks during a call hangs it", &[(FAULTS, "streams.rs::cut_before_the_answer")]),
     (
@@ -101,12 +104,12 @@ const PROTOCOL: &[Row] = &[
         "bytes are printed, or kept under a wrong name",
         &[
             (STORY, "results.rs::large_pictures_sounds_and_embedded_files_are_set_aside"),
-            ("crates/store/src", "artifacts/tests.rs::a_media_type_decides_how_the_file_ends"),
+            ("crates/store/src", "artifacts/tests.rs::the_media_type_decides_the_extension_of_the_file"),
         ],
     ),
     (
         "a reconnection announces everything anew",
-        &[(STORY, "events.rs::a_connection_is_reported_once_and_a_change_of_tools_is_no_new_connection")],
+        &[(STORY, "events.rs::a_connection_is_reported_once_and_a_change_of_tools_does_not_count_as_a_new_one")],
     ),
     (
         "nothing is connected anew",
@@ -119,7 +122,7 @@ const PROTOCOL: &[Row] = &[
     ("a second server renames the tools of the first", &[(STORY, "catalogs.rs::a_new_server_renames_no_other_tool")]),
     (
         "a list that says the same spoils the prompt cache",
-        &[(STORY, "catalogs.rs::a_list_that_says_the_same_again_is_no_change")],
+        &[(STORY, "catalogs.rs::an_unchanged_list_does_not_count_as_a_change")],
     ),
     (
         "a call is sent twice",
@@ -133,7 +136,10 @@ const PROTOCOL: &[Row] = &[
 
 /// Configuration, trust and secrets.
 const CONFIGURATION: &[Row] = &[
-    ("a file that cannot be parsed is no servers", &[("config", "a_file_that_cannot_be_read_is_shown_with_the_place")]),
+    (
+        "a file that cannot be parsed does not count as a file without servers",
+        &[("config", "a_file_that_cannot_be_read_is_shown_with_the_place")],
+    ),
     ("one bad entry costs the others", &[("config", "one_bad_entry_costs_only_itself")]),
     (
         "`url` without `type` is refused",

@@ -37,11 +37,11 @@ use Ends::{Examined, Refused, With};
 pub(super) static LINES: LazyLock<Vec<Line>> = LazyLock::new(|| {
     let typed = TYPED.iter().map(|&(command, arguments, ends)| line(command, arguments, ends));
     let is_typed = |usage: &Usage| TYPED.iter().any(|(command, ..)| *command == usage.command);
-    typed.chain(usages().iter().filter(|usage| !is_typed(usage)).map(usual)).collect()
+    typed.chain(usages().iter().filter(|usage| !is_typed(usage)).map(line_of)).collect()
 });
 
 /// A command that has no line in [`TYPED`]. If it requires a server or a tool, it must be refused.
-fn usual(usage: &Usage) -> Line {
+fn line_of(usage: &Usage) -> Line {
     let arguments: Vec<&str> = usage
         .required
         .iter()
@@ -116,6 +116,7 @@ const TYPED: &[(&str, &[&str], Ends)] = &[
     ("audit list", &[], With(0)),
     ("audit list", &["--server", "@", "--since", "1h", "--denied"], With(0)),
     ("audit export", &["--server", "@"], With(0)),
+    ("audit verify-export", &["@"], With(1)),
     ("policy test", &["@/write", "path=${SECRET}"], With(0)),
     ("policy forget", &["@"], With(2)),
     ("policy forget", &["--all"], With(0)),
@@ -138,6 +139,7 @@ const TYPED: &[(&str, &[&str], Ends)] = &[
     ("team remove", &["@"], With(2)),
     ("team audit", &["--team", "@"], With(2)),
     ("team quotas", &["--team", "@"], With(2)),
+    ("team replicas", &["--team", "@"], With(2)),
     ("store migrate", &["--team", "@"], With(2)),
     ("doctor", &[], With(2)),
     ("doctor", &["--offline"], With(2)),
@@ -181,9 +183,9 @@ fn every_line_is_of_a_command_and_differs_from_the_usual_one() {
         let is_only = TYPED.iter().filter(|(other, ..)| other == command).count() == 1;
         let is_known = usage.required.iter().all(|name| ["SERVER", "TOOL", "PROMPT"].contains(&name.as_str()));
         if is_only && is_known {
-            let usual = usual(usage);
+            let line = line_of(usage);
             let is_usual =
-                usual.arguments == *arguments && std::mem::discriminant(&usual.ends) == std::mem::discriminant(ends);
+                line.arguments == *arguments && std::mem::discriminant(&line.ends) == std::mem::discriminant(ends);
             let is_usual = is_usual && !matches!(ends, With(code) if *code != 0);
             assert!(!is_usual, "`{command}` is typed like this without a line");
         }

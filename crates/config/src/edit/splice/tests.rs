@@ -42,7 +42,7 @@ fn a_member_is_added_in_the_style_of_the_file() {
 }
 
 #[test]
-fn wide_characters_in_front_of_a_member_are_no_obstacle() {
+fn wide_characters_in_front_of_a_member_do_not_disturb_an_edit() {
     // The line is indented by four bytes; four bytes before `b` is the middle of a character.
     let text = "{\n    \"a\": \"語\",\"b\": 2\n}";
     let root = parsed(text);

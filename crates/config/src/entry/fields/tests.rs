@@ -78,8 +78,8 @@ proptest! {
     #[test]
     fn a_time_in_milliseconds_is_a_thousandth_of_the_same_number_in_seconds(number in 1_u32..86_400_000) {
         let millis = Duration::from_millis(number.into());
-        let said = [format!("{number}ms"), format!("{number} ms"), format!("{}.{:03}s", number / 1000, number % 1000)];
-        for text in said {
+        let spellings = [format!("{number}ms"), format!("{number} ms"), format!("{}.{:03}s", number / 1000, number % 1000)];
+        for text in spellings {
             let read = parse_duration(&text, 1.0).unwrap();
             // Fractions of seconds are floating numbers.
             prop_assert!(read.abs_diff(millis) < Duration::from_micros(1), "{} {:?}", text, read);

@@ -1,4 +1,4 @@
-//! What the row of each field says, held against what the reader does.
+//! Compares what the row of each field says with what the reader does.
 
 use futures::FutureExt;
 use toolrack_host::Resolver;
@@ -13,7 +13,7 @@ use crate::{
     },
 };
 
-/// Each table, the entry that its fields are added to, and the place of the table in it.
+/// Each table, a valid entry, and the place in the entry where the fields of the table belong.
 fn tables() -> Vec<(&'static Table, Json, &'static str)> {
     let stdio = json!({ "command": "x" });
     let http = json!({ "url": "https://x" });
@@ -33,7 +33,7 @@ fn tables() -> Vec<(&'static Table, Json, &'static str)> {
     ]
 }
 
-/// What a field cannot be without.
+/// The other fields that an entry with this field requires.
 fn companions(table: &Table, row: &Row) -> Json {
     match (table.title, row.key) {
         ("oauth", "client_secret" | "private_key" | "private_key_file") => json!({ "client_id": "x" }),
@@ -73,12 +73,12 @@ impl Case {
         with(&self.base, self.place, &[(name, value)])
     }
 
-    fn about(&self) -> String {
+    fn path(&self) -> String {
         format!("{}/{}", self.place, self.row.key)
     }
 }
 
-/// All fields but those that are objects of others.
+/// All fields of all tables, each with an entry that lacks only that field.
 fn cases() -> Vec<Case> {
     let mut cases = Vec::new();
     for (table, base, place) in tables() {
@@ -105,16 +105,16 @@ fn server(entry: &Json) -> ServerSpec {
 fn each_field_changes_the_server_under_each_of_its_names() {
     for case in cases() {
         let Some(sample) = sample(case.row) else { continue };
-        let (base, about) = (server(&case.base), case.about());
+        let (base, path) = (server(&case.base), case.path());
         for name in case.row.names() {
-            // The transport of an entry that has only one field that tells it.
+            // The alias takes the place of `url`: an entry cannot have both.
             let mut entry = case.entry(name, sample.clone());
             if name != case.row.key && case.row.key == "url" {
                 entry.as_object_mut().expect("an object").shift_remove("url");
             }
             let spec = server(&entry);
-            assert_ne!(spec, base, "{about} as {name}");
-            assert_eq!(spec.fingerprint() != base.fingerprint(), case.row.is_identity, "{about} as {name}");
+            assert_ne!(spec, base, "{path} as {name}");
+            assert_eq!(spec.fingerprint() != base.fingerprint(), case.row.is_identity, "{path} as {name}");
         }
     }
 }
@@ -126,31 +126,31 @@ fn a_user_who_is_asked_to_agree_to_an_entry_sees_each_field() {
         let (base, spec) = (server(&case.base), server(&case.entry(case.row.key, sample)));
         let place = format!("{}/{}", case.place, case.row.shown_as.unwrap_or(case.row.key));
         let (before, shown) = (proposal(&base), proposal(&spec));
-        assert!(shown.pointer(&place).is_some(), "{}: {shown}", case.about());
-        assert_ne!(before.pointer(&place), shown.pointer(&place), "{}", case.about());
+        assert!(shown.pointer(&place).is_some(), "{}: {shown}", case.path());
+        assert_ne!(before.pointer(&place), shown.pointer(&place), "{}", case.path());
     }
 }
 
 #[test]
 fn an_absent_field_equals_its_documented_default() {
     for case in cases() {
-        let (Some(usual), Some(_)) = (case.row.usual(), sample(case.row)) else { continue };
-        assert_eq!(server(&case.entry(case.row.key, usual)), server(&case.base), "{}", case.about());
+        let (Some(default), Some(_)) = (case.row.default_value(), sample(case.row)) else { continue };
+        assert_eq!(server(&case.entry(case.row.key, default)), server(&case.base), "{}", case.path());
     }
 }
 
 #[test]
-fn placeholders_are_checked_where_they_are_filled_in_and_nowhere_else() {
+fn placeholders_are_checked_exactly_where_they_are_filled_in() {
     let malformed = placeholder::check("${").expect_err("an error").to_string();
     for case in cases() {
         let Some(value) = with_text(case.row, "${") else { continue };
         let (_, problems) = read(&case.entry(case.row.key, value));
         let is_checked = problems.iter().any(|problem| problem.message.contains(&malformed));
-        assert_eq!(is_checked, case.row.is_filled, "{}: {problems:?}", case.about());
+        assert_eq!(is_checked, case.row.is_filled, "{}: {problems:?}", case.path());
     }
 }
 
-/// What stands against connecting to the server, when all of its placeholders are looked up.
+/// The errors of looking up all placeholders of a server.
 fn unresolved(spec: &ServerSpec) -> Vec<String> {
     let environment = Environment::new([("PATH", "/bin"), ("HOME", "/home/me")]);
     let interpolate = Interpolate::new(environment, Unset::Error);
@@ -170,19 +170,19 @@ fn unresolved(spec: &ServerSpec) -> Vec<String> {
 }
 
 #[test]
-fn placeholders_are_looked_up_where_they_are_filled_in_and_nowhere_else() {
+fn placeholders_are_looked_up_exactly_where_they_are_filled_in() {
     let mut filled = 0;
     for case in cases() {
         let text = if case.row.key == "mounts" { "${NOT_SET}:/sample" } else { "${NOT_SET}" };
         let Some(value) = with_text(case.row, text) else { continue };
-        // Where something else must stand, nothing is looked up.
+        // The field does not accept a placeholder: there is nothing to look up.
         let (Decoded::Server(spec), _) = read(&case.entry(case.row.key, value)) else {
-            assert!(!case.row.is_filled, "{}", case.about());
+            assert!(!case.row.is_filled, "{}", case.path());
             continue;
         };
         let errors = unresolved(&spec);
         let is_looked_up = errors.iter().any(|error| error.contains("NOT_SET"));
-        assert_eq!(is_looked_up, case.row.is_filled, "{}: {errors:?}", case.about());
+        assert_eq!(is_looked_up, case.row.is_filled, "{}: {errors:?}", case.path());
         filled += usize::from(is_looked_up);
     }
     assert!(filled >= 20, "{filled}");
@@ -196,7 +196,7 @@ fn possible_secrets_are_hidden_except_from_a_user_who_is_asked_to_agree() {
                 let Some(sample) = sample(case.row) else { continue };
                 let spec = server(&case.entry(case.row.key, sample));
                 let place = format!("{}/{}", case.place, case.row.shown_as.unwrap_or(case.row.key));
-                assert_eq!(redact(&spec).pointer(&place), proposal(&spec).pointer(&place), "{}", case.about());
+                assert_eq!(redact(&spec).pointer(&place), proposal(&spec).pointer(&place), "{}", case.path());
                 continue;
             }
             // An address is not a program.
@@ -208,10 +208,10 @@ fn possible_secrets_are_hidden_except_from_a_user_who_is_asked_to_agree() {
         let entry = case.entry(case.row.key, value);
         let spec = server(&entry);
         let (shown, agreed) = (redact(&spec).to_string(), proposal(&spec).to_string());
-        assert!(!shown.contains("canary") && agreed.contains("canary"), "{}: {shown}", case.about());
+        assert!(!shown.contains("canary") && agreed.contains("canary"), "{}: {shown}", case.path());
         let file = json!({ "mcpServers": { "x": entry } }).to_string();
         let shown = crate::redact::file(&Document::new(None, &file));
-        assert!(!shown.contains("canary"), "{}: {shown}", case.about());
+        assert!(!shown.contains("canary"), "{}: {shown}", case.path());
     }
 }
 
@@ -238,12 +238,12 @@ fn each_setting_that_an_error_can_name_has_a_row() {
 }
 
 #[test]
-fn no_two_fields_have_one_name() {
+fn no_two_fields_of_a_table_share_a_name() {
     for (table, ..) in tables() {
         for row in table.rows {
             for name in row.names() {
-                let called = table.rows.iter().filter(|other| other.is_called(name));
-                assert_eq!(called.count(), 1, "{}.{name}", table.title);
+                let rows_with_the_name = table.rows.iter().filter(|other| other.is_called(name));
+                assert_eq!(rows_with_the_name.count(), 1, "{}.{name}", table.title);
                 assert_eq!(canonical(name), name, "{}.{name}", table.title);
             }
         }

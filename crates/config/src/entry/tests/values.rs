@@ -1,4 +1,4 @@
-//! Values that fields cannot have: each costs the entry, names its field, and shows nothing of what is written.
+//! Invalid values of fields: each makes its entry invalid, and the error names the field but does not show the value.
 
 use super::*;
 use crate::rows::{CONTAINER, CONTAINER_LIMITS, ENTRY, Kind, OAUTH, Row, SANDBOX_LIMITS, TOOL_LISTS, Table};

@@ -32,12 +32,13 @@ impl Stage {
         Self { _folder: folder, store }
     }
 
-    /// The membership of a member with a new token.
-    async fn with(&self, name: &str, purpose: Purpose) -> Membership {
-        self.until(name, purpose, None).await
+    /// The membership of the member `name`, proved by a new token.
+    async fn membership(&self, name: &str, purpose: Purpose) -> Membership {
+        self.membership_for(name, purpose, None).await
     }
 
-    async fn until(&self, name: &str, purpose: Purpose, days: Option<i64>) -> Membership {
+    /// As [`membership`](Self::membership), with a token that ends after `days`.
+    async fn membership_for(&self, name: &str, purpose: Purpose, days: Option<i64>) -> Membership {
         let secret = Secret::new(purpose).unwrap();
         let ends_at = days.map(|days| chrono::Utc::now() + chrono::Duration::days(days));
         let new = NewToken { ends_at, ..NewToken::new(secret.hash(), purpose) };
@@ -68,23 +69,24 @@ fn id(tenant: &str, name: &str) -> Path<String> {
     Path(person(tenant, name, Role::User).key())
 }
 
-/// The status and the code of a refusal; `None` when there is none.
+/// The status and the code of an error; `None` for a success.
 fn refusal<T>(result: Result<T, ApiError>) -> Option<(u16, String)> {
     let error = result.err()?;
     let shown = serde_json::to_value(&error).unwrap();
     Some((error.status().as_u16(), shown["error"]["code"].as_str().unwrap().to_owned()))
 }
 
+/// What [`refusal`] returns for an error with this status and this code.
 fn refused(status: u16, code: &str) -> Option<(u16, String)> {
     Some((status, code.to_owned()))
 }
 
-async fn changes(by_whom: &Membership, member: Path<String>, role: Role) -> Option<(u16, String)> {
-    refusal(change(Ok(by_whom.clone()), By(by()), member, Body(NewRole { role })).await)
+async fn change_role(membership: &Membership, member: Path<String>, role: Role) -> Option<(u16, String)> {
+    refusal(change(Ok(membership.clone()), By(by()), member, Body(NewRole { role })).await)
 }
 
-/// Makes a token; the answer as JSON.
-async fn makes(membership: &Membership, wanted: Value) -> Result<Value, ApiError> {
+/// Makes a token, and returns the answer as JSON.
+async fn make_token(membership: &Membership, wanted: Value) -> Result<Value, ApiError> {
     let wanted = Body(serde_json::from_value(wanted).unwrap());
     let made = access::make(Ok(membership.clone()), By(by()), wanted).await?;
     Ok(serde_json::to_value(&made.0).unwrap())
@@ -93,10 +95,10 @@ async fn makes(membership: &Membership, wanted: Value) -> Result<Value, ApiError
 #[tokio::test]
 async fn an_administrator_sees_only_members_of_their_own_tenant() {
     let stage = Stage::new().await;
-    let ada = stage.with("ada", Purpose::Browser).await;
-    stage.with("ann", Purpose::Personal).await;
-    stage.with("ann", Purpose::Personal).await;
-    stage.with("bob", Purpose::Personal).await;
+    let ada = stage.membership("ada", Purpose::Browser).await;
+    stage.membership("ann", Purpose::Personal).await;
+    stage.membership("ann", Purpose::Personal).await;
+    stage.membership("bob", Purpose::Personal).await;
     let Json(listed) = list(Ok(ada)).await.unwrap();
     let shown = serde_json::to_value(&listed).unwrap();
     let rows: Vec<_> = shown["members"]
@@ -113,12 +115,12 @@ async fn an_administrator_sees_only_members_of_their_own_tenant() {
 #[tokio::test]
 async fn a_member_of_another_tenant_looks_like_one_that_is_not_there() {
     let stage = Stage::new().await;
-    let ada = stage.with("ada", Purpose::Browser).await;
-    let bobs = stage.with("bob", Purpose::Personal).await.token.id;
+    let ada = stage.membership("ada", Purpose::Browser).await;
+    let bobs = stage.membership("bob", Purpose::Personal).await.token.id;
     let none = refused(404, "NOT_FOUND");
     for place in [id("bolt", "bob"), id("acme", "bob"), Path("nonsense".to_owned()), Path(String::new())] {
         let member = || Path(place.0.clone());
-        assert_eq!(changes(&ada, member(), Role::Viewer).await, none);
+        assert_eq!(change_role(&ada, member(), Role::Viewer).await, none);
         assert_eq!(refusal(remove(Ok(ada.clone()), By(by()), member()).await), none);
         assert_eq!(refusal(tokens(Ok(ada.clone()), member()).await), none);
         assert_eq!(refusal(clients(Ok(ada.clone()), member()).await), none);
@@ -136,19 +138,20 @@ async fn a_member_of_another_tenant_looks_like_one_that_is_not_there() {
 #[tokio::test]
 async fn a_tenant_keeps_one_administrator_and_no_role_gives_more_than_the_caller_has() {
     let stage = Stage::new().await;
-    let ada = stage.with("ada", Purpose::Browser).await;
-    assert_eq!(changes(&ada, id("acme", "ada"), Role::User).await, refused(409, "LAST_ADMIN"));
+    let ada = stage.membership("ada", Purpose::Browser).await;
+    assert_eq!(change_role(&ada, id("acme", "ada"), Role::User).await, refused(409, "LAST_ADMIN"));
     assert_eq!(refusal(remove(Ok(ada.clone()), By(by()), id("acme", "ada")).await), refused(409, "LAST_ADMIN"));
-    assert_eq!(changes(&ada, id("acme", "ann"), Role::Admin).await, None);
-    assert_eq!(changes(&ada, id("acme", "ada"), Role::Operator).await, None);
-    // Even if the routes allowed it, a member who is not an administrator could not give rights beyond their own.
-    let lowered = stage.with("ada", Purpose::Browser).await;
+    assert_eq!(change_role(&ada, id("acme", "ann"), Role::Admin).await, None);
+    assert_eq!(change_role(&ada, id("acme", "ada"), Role::Operator).await, None);
+    // Even if the routes let other members than administrators change roles, they could not give rights they do not
+    // have.
+    let lowered = stage.membership("ada", Purpose::Browser).await;
     for (role, expected) in [
         (Role::Admin, refused(403, "NO_RIGHT")),
         (Role::Auditor, refused(403, "NO_RIGHT")),
         (Role::Operator, refused(409, "LAST_ADMIN")),
     ] {
-        assert_eq!(changes(&lowered, id("acme", "ann"), role).await, expected, "{}", role.word());
+        assert_eq!(change_role(&lowered, id("acme", "ann"), role).await, expected, "{}", role.word());
     }
     assert_eq!(stage.role_of("ann").await, Some(Role::Admin));
 }
@@ -156,25 +159,26 @@ async fn a_tenant_keeps_one_administrator_and_no_role_gives_more_than_the_caller
 #[tokio::test]
 async fn a_removed_member_is_gone_with_all_tokens() {
     let stage = Stage::new().await;
-    let (ada, ann) = (stage.with("ada", Purpose::Browser).await, stage.with("ann", Purpose::Personal).await);
+    let (ada, ann) =
+        (stage.membership("ada", Purpose::Browser).await, stage.membership("ann", Purpose::Personal).await);
     assert_eq!(refusal(remove(Ok(ada.clone()), By(by()), id("acme", "ann")).await), None);
     assert_eq!((stage.role_of("ann").await, stage.tokens_of("ann").await), (None, 0));
-    // A request of hers that was proved a moment earlier can no longer make a token.
-    assert_eq!(refusal(makes(&ann, json!({})).await), refused(404, "NOT_FOUND"));
+    // A request of hers whose token was checked a moment earlier can no longer make a token.
+    assert_eq!(refusal(make_token(&ann, json!({})).await), refused(404, "NOT_FOUND"));
     assert_eq!(refusal(remove(Ok(ada), By(by()), id("acme", "ann")).await), refused(404, "NOT_FOUND"));
 }
 
 #[tokio::test]
 async fn a_token_has_a_label_of_one_line_and_an_end_within_a_year() {
     let stage = Stage::new().await;
-    let ann = stage.with("ann", Purpose::Browser).await;
+    let ann = stage.membership("ann", Purpose::Browser).await;
     for label in ["a\nb".to_owned(), "a\u{202e}b".to_owned(), "x".repeat(129)] {
-        assert_eq!(refusal(makes(&ann, json!({ "label": label })).await), refused(422, "BAD_LABEL"), "{label:?}");
+        assert_eq!(refusal(make_token(&ann, json!({ "label": label })).await), refused(422, "BAD_LABEL"), "{label:?}");
     }
     for days in [0, 366, u32::MAX] {
-        assert_eq!(refusal(makes(&ann, json!({ "days": days })).await), refused(422, "BAD_LIFETIME"), "{days}");
+        assert_eq!(refusal(make_token(&ann, json!({ "days": days })).await), refused(422, "BAD_LIFETIME"), "{days}");
     }
-    let made = makes(&ann, json!({ "label": "  my laptop ", "days": 365 })).await.unwrap();
+    let made = make_token(&ann, json!({ "label": "  my laptop ", "days": 365 })).await.unwrap();
     assert_eq!(made["label"], "my laptop");
     let secret = made["token"].as_str().unwrap();
     let stored = stage.store.team_token(TokenHash::of(secret)).await.unwrap().unwrap();
@@ -185,39 +189,39 @@ async fn a_token_has_a_label_of_one_line_and_an_end_within_a_year() {
 #[tokio::test]
 async fn a_token_that_is_made_with_a_token_ends_with_it_at_the_latest() {
     let stage = Stage::new().await;
-    let ann = stage.until("ann", Purpose::Personal, Some(10)).await;
-    assert_eq!(refusal(makes(&ann, json!({ "days": 11 })).await), refused(422, "BAD_LIFETIME"));
-    let made = makes(&ann, json!({})).await.unwrap();
+    let ann = stage.membership_for("ann", Purpose::Personal, Some(10)).await;
+    assert_eq!(refusal(make_token(&ann, json!({ "days": 11 })).await), refused(422, "BAD_LIFETIME"));
+    let made = make_token(&ann, json!({})).await.unwrap();
     assert_eq!(made["ends_at"], crate::shown::seconds(ann.token.ends_at.unwrap()), "not after 90 days");
-    makes(&ann, json!({ "days": 3 })).await.unwrap();
+    make_token(&ann, json!({ "days": 3 })).await.unwrap();
     let revoked = access::revoke(Ok(ann.clone()), By(by()), Path(ann.token.id.clone())).await;
     assert_eq!((refusal(revoked), stage.tokens_of("ann").await), (None, 0));
     // A token that is made in a browser outlives the session.
-    let browser = stage.until("ann", Purpose::Browser, Some(1)).await;
-    makes(&browser, json!({ "days": 30 })).await.unwrap();
+    let browser = stage.membership_for("ann", Purpose::Browser, Some(1)).await;
+    make_token(&browser, json!({ "days": 30 })).await.unwrap();
     access::revoke(Ok(browser.clone()), By(by()), Path(browser.token.id.clone())).await.unwrap();
     assert_eq!(stage.tokens_of("ann").await, 1);
 }
 
 #[tokio::test]
-async fn one_member_has_at_most_fifty_personal_tokens_whatever_browsers_they_use() {
+async fn a_member_has_at_most_fifty_personal_tokens() {
     let stage = Stage::new().await;
-    let ann = stage.with("ann", Purpose::Browser).await;
+    let ann = stage.membership("ann", Purpose::Browser).await;
     for _ in 0..50 {
-        makes(&ann, json!({})).await.unwrap();
+        make_token(&ann, json!({})).await.unwrap();
     }
-    assert_eq!(refusal(makes(&ann, json!({})).await), refused(409, "TOO_MANY_TOKENS"));
-    let bob = stage.with("bob", Purpose::Browser).await;
-    assert!(makes(&bob, json!({})).await.is_ok(), "another member has room");
+    assert_eq!(refusal(make_token(&ann, json!({})).await), refused(409, "TOO_MANY_TOKENS"));
+    let bob = stage.membership("bob", Purpose::Browser).await;
+    assert!(make_token(&bob, json!({})).await.is_ok(), "another member has room");
 }
 
 #[tokio::test]
-async fn signing_out_everywhere_ends_browsers_and_no_tokens() {
+async fn signing_out_everywhere_ends_the_sessions_of_browsers_and_keeps_tokens() {
     let stage = Stage::new().await;
-    let ann = stage.with("ann", Purpose::Browser).await;
-    stage.with("ann", Purpose::Browser).await;
-    let token = stage.with("ann", Purpose::Personal).await;
-    stage.with("ada", Purpose::Browser).await;
+    let ann = stage.membership("ann", Purpose::Browser).await;
+    stage.membership("ann", Purpose::Browser).await;
+    let token = stage.membership("ann", Purpose::Personal).await;
+    stage.membership("ada", Purpose::Browser).await;
     access::sign_out(Ok(ann), By(by())).await.unwrap();
     let Json(left) = access::list(Ok(token)).await.unwrap();
     let left = serde_json::to_value(&left).unwrap();
@@ -227,15 +231,20 @@ async fn signing_out_everywhere_ends_browsers_and_no_tokens() {
 }
 
 #[tokio::test]
-async fn a_member_revokes_only_their_own_tokens_and_those_of_clients_only_with_the_client() {
+async fn a_member_revokes_only_their_own_tokens_and_not_the_single_tokens_of_clients() {
     let stage = Stage::new().await;
-    let (ann, ada) = (stage.with("ann", Purpose::Browser).await, stage.with("ada", Purpose::Personal).await);
-    let access = stage.with("ann", Purpose::Access).await;
+    let (ann, ada) =
+        (stage.membership("ann", Purpose::Browser).await, stage.membership("ada", Purpose::Personal).await);
+    let access = stage.membership("ann", Purpose::Access).await;
     for token in [ada.token.id.clone(), access.token.id.clone(), "none".to_owned()] {
         let revoked = access::revoke(Ok(ann.clone()), By(by()), Path(token)).await;
         assert_eq!(refusal(revoked), refused(404, "NOT_FOUND"));
     }
     assert_eq!((stage.tokens_of("ada").await, stage.tokens_of("ann").await), (1, 2));
     let Json(shown) = access::list(Ok(ann)).await.unwrap();
-    assert_eq!(serde_json::to_value(&shown).unwrap()["tokens"].as_array().unwrap().len(), 1, "clients are shown apart");
+    assert_eq!(
+        serde_json::to_value(&shown).unwrap()["tokens"].as_array().unwrap().len(),
+        1,
+        "the tokens of clients are not in this list"
+    );
 }

@@ -31,10 +31,10 @@ pub(super) fn text<'h>(headers: &'h HeaderMap, name: &str) -> Result<Option<&'h 
     }
 }
 
-/// Refuses requests of foreign web pages, also under a name that points at this machine (DNS rebinding).
+/// Refuses requests of foreign web pages, even if they use a name that points at this machine (DNS rebinding).
 pub(super) fn guard(headers: &HeaderMap, hosts: &[String]) -> Result<(), Refusal> {
     let forbidden = |what: &str| {
-        Refusal::invalid_request(format!("{what} is none under which this endpoint may be reached"))
+        Refusal::invalid_request(format!("this endpoint does not accept {what} of this request"))
             .status(StatusCode::FORBIDDEN)
     };
     for name in [header::HOST, header::ORIGIN] {
@@ -61,16 +61,17 @@ pub(super) fn guard(headers: &HeaderMap, hosts: &[String]) -> Result<(), Refusal
 fn is_ours(url: &Url, hosts: &[String]) -> bool {
     let Some(host) = url.host_str() else { return false };
     let plain = host.trim_start_matches('[').trim_end_matches(']');
-    let loopback = host == "localhost" || plain.parse::<IpAddr>().is_ok_and(|address| address.is_loopback());
+    let is_loopback = host == "localhost" || plain.parse::<IpAddr>().is_ok_and(|address| address.is_loopback());
     let with_port = url.port().map(|port| format!("{host}:{port}"));
     let is_known = |known: &String| {
         let is = |name: &str| known.eq_ignore_ascii_case(name);
         is(host) || is(plain) || with_port.as_deref().is_some_and(is)
     };
-    loopback || hosts.iter().any(is_known)
+    is_loopback || hosts.iter().any(is_known)
 }
 
-pub(super) fn is_json(headers: &HeaderMap) -> Result<(), Refusal> {
+/// Refuses a body that is not JSON.
+pub(super) fn require_json(headers: &HeaderMap) -> Result<(), Refusal> {
     let kind = headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
     let kind = kind.split(';').next().unwrap_or_default().trim();
     if kind.eq_ignore_ascii_case("application/json") {
@@ -102,7 +103,7 @@ struct Params {
     uri: Value,
 }
 
-/// The facts in the body of a request, to compare with its headers.
+/// What the body of a request says, to compare with its headers.
 #[derive(Debug)]
 pub(super) struct Claims<'h> {
     params: Params,
@@ -132,18 +133,18 @@ impl<'h> Claims<'h> {
     /// Checks what every request of 2026-07-28 carries; returns what its client can do.
     pub(super) fn checked(&self, method: &str) -> Result<Abilities, Refusal> {
         let (version, abilities) = self.meta_of_request()?;
-        same(self.headers, VERSION, version)?;
+        require_same(self.headers, VERSION, version)?;
         if version != MODERN {
             return Err(Refusal::unsupported_version(version));
         }
-        same(self.headers, METHOD, method)?;
+        require_same(self.headers, METHOD, method)?;
         let name = match method {
             "tools/call" | "prompts/get" => &self.params.name,
             "resources/read" => &self.params.uri,
             _ => return Ok(abilities),
         };
         if let Some(name) = name.as_str() {
-            same(self.headers, NAME, name)?;
+            require_same(self.headers, NAME, name)?;
         }
         Ok(abilities)
     }
@@ -163,7 +164,7 @@ fn meta_of_request(meta: Option<&Map<String, Value>>) -> Result<(&str, Abilities
     Ok((version, relay::abilities(capabilities)))
 }
 
-/// The same for a connection without headers: `None` when the parameters are not of 2026-07-28.
+/// As [`Claims::checked`], for a connection without headers. `None` if the parameters are not those of 2026-07-28.
 pub(in super::super) fn modern(params: &str) -> Option<Result<Abilities, Refusal>> {
     let params: Params = serde_json::from_str(params).unwrap_or_default();
     let meta = params.meta.as_ref();
@@ -174,14 +175,14 @@ pub(in super::super) fn modern(params: &str) -> Option<Result<Abilities, Refusal
     })
 }
 
-/// Checks that a header agrees with the body.
-fn same(headers: &HeaderMap, name: &str, wanted: &str) -> Result<(), Refusal> {
+/// Refuses a header that differs from what the body says.
+fn require_same(headers: &HeaderMap, name: &str, wanted: &str) -> Result<(), Refusal> {
     let given = text(headers, name)?.ok_or_else(|| Refusal::header_mismatch(format!("{name} is missing")))?;
     if decoded(given).as_deref() == Some(wanted) {
         return Ok(());
     }
     let (given, wanted) = (words(given), words(wanted));
-    Err(Refusal::header_mismatch(format!("{name} is {given}, the body says {wanted}")))
+    Err(Refusal::header_mismatch(format!("{name} is {given}, but the body says {wanted}")))
 }
 
 /// Decodes a value with the Base64 sentinel; `None` if the sentinel contains no Base64 text.
@@ -192,8 +193,13 @@ fn decoded(value: &str) -> Option<String> {
     }
 }
 
-/// Checks the headers that mirror arguments of a tool.
-pub(super) fn mirrored(gateway: &Gateway, caller: &Caller, params: &str, headers: &HeaderMap) -> Result<(), Refusal> {
+/// Refuses headers that do not mirror the arguments of a tool as it demands.
+pub(super) fn require_mirrored(
+    gateway: &Gateway,
+    caller: &Caller,
+    params: &str,
+    headers: &HeaderMap,
+) -> Result<(), Refusal> {
     #[derive(Deserialize)]
     struct Named {
         name: String,
@@ -218,13 +224,13 @@ pub(super) fn mirrored(gateway: &Gateway, caller: &Caller, params: &str, headers
             (None, None) => {}
             (Some(given), Some(wanted)) if equal(given, wanted) => {}
             (None, Some(_)) => return Err(Refusal::header_mismatch(format!("{name} is missing"))),
-            _ => return Err(Refusal::header_mismatch(format!("{name} is not what the body says"))),
+            _ => return Err(Refusal::header_mismatch(format!("{name} does not match the body"))),
         }
     }
     Ok(())
 }
 
-/// Whether two values say the same: as text, or both as numbers.
+/// Whether two values are equal, as texts or as numbers.
 fn equal(given: &str, wanted: &str) -> bool {
     let (Some(given), Some(wanted)) = (decoded(given), decoded(wanted)) else { return false };
     let number = |text: &str| text.parse::<f64>().ok().filter(|number| number.is_finite());
@@ -246,9 +252,9 @@ mod tests {
     }
 
     #[test]
-    fn only_this_machine_may_be_meant_unless_more_is_allowed() {
+    fn only_names_of_this_machine_and_allowed_hosts_are_accepted() {
         let allowed = ["rack.example".to_owned(), "other.example:8080".to_owned()];
-        for (host, origin, fine) in [
+        for (host, origin, is_accepted) in [
             ("127.0.0.1:80", None, true),
             ("localhost", Some("http://localhost:3000"), true),
             ("[::1]:9", Some("http://[::1]"), true),
@@ -263,12 +269,12 @@ mod tests {
         ] {
             let mut all = vec![("host", host)];
             all.extend(origin.map(|origin| ("origin", origin)));
-            assert_eq!(guard(&headers(&all), &allowed).is_ok(), fine, "{host} {origin:?}");
+            assert_eq!(guard(&headers(&all), &allowed).is_ok(), is_accepted, "{host} {origin:?}");
         }
     }
 
     #[test]
-    fn a_host_or_an_origin_that_comes_twice_is_refused() {
+    fn a_request_with_two_hosts_or_two_origins_is_refused() {
         for (one, other) in [
             (("host", "localhost"), ("host", "evil.example")),
             (("origin", "http://localhost"), ("origin", "http://localhost")),
@@ -281,7 +287,7 @@ mod tests {
 
     #[test]
     fn media_types_are_accepted_by_name_and_by_star() {
-        for (accept, fine) in [
+        for (accept, is_accepted) in [
             ("application/json, text/event-stream", true),
             ("*/*", true),
             ("text/*;q=0.5, application/JSON", true),
@@ -289,7 +295,7 @@ mod tests {
         ] {
             let headers = headers(&[("accept", accept)]);
             let both = accepts(&headers, "application", "json") && accepts(&headers, "text", "event-stream");
-            assert_eq!(both, fine, "{accept}");
+            assert_eq!(both, is_accepted, "{accept}");
         }
         assert!(accepts(&HeaderMap::new(), "text", "event-stream"));
     }

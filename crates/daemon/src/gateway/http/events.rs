@@ -23,15 +23,15 @@ use super::super::{
 use crate::shares::Place;
 
 /// The silence after which a request is answered with a stream, so that no proxy on the way to the client times out.
-const FIRST_SILENCE: Duration = Duration::from_secs(10);
+const STREAM_AFTER: Duration = Duration::from_secs(10);
 /// The silence on a stream after which a comment keeps it alive.
-const SILENCE: Duration = Duration::from_secs(15);
+const COMMENT_AFTER: Duration = Duration::from_secs(15);
 
 const COMMENT: Bytes = Bytes::from_static(b": still here\n\n");
 
-/// Returns the first message for a request; `None` if none comes within [`FIRST_SILENCE`].
+/// Returns the first message for a request; `None` if none comes within [`STREAM_AFTER`].
 pub(super) async fn first(exchange: &mut Exchange) -> Option<Out> {
-    timeout(FIRST_SILENCE, exchange.next()).await.ok()
+    timeout(STREAM_AFTER, exchange.next()).await.ok()
 }
 
 /// Returns a message, which has no line breaks, as an event.
@@ -68,7 +68,7 @@ impl Answering {
         let next = async {
             match self.first.take() {
                 Some(first) => Some(first),
-                None => timeout(SILENCE, self.exchange.next()).await.ok(),
+                None => timeout(COMMENT_AFTER, self.exchange.next()).await.ok(),
             }
         };
         let out = match &self.running {
@@ -135,7 +135,7 @@ impl Standing {
                     uris = self.session.subscribed.updated() => StandingEvent::Updated(uris),
                 }
             };
-            let received = ends.run_until_cancelled(timeout(SILENCE, next)).await?;
+            let received = ends.run_until_cancelled(timeout(COMMENT_AFTER, next)).await?;
             let received = match received {
                 Ok(StandingEvent::News(received)) => received,
                 Ok(StandingEvent::Updated(uris)) => {

@@ -166,6 +166,7 @@ test("a_form_of_a_server_is_answered", async () => {
   await asked.getByLabel("Your name").fill("Ada");
   await asked.getByTestId("accept").click();
   assert.equal((await call).body.text, "Hello, Ada!");
+  await asked.waitFor({ state: "detached" });
   const again = both.stage.api("/api/v1/calls", { tool: "workshop/ask", arguments: {}, approved: true });
   await asked.getByTestId("decline").click();
   assert.equal((await again).body.text, "You said decline.");

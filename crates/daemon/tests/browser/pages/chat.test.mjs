@@ -123,7 +123,7 @@ test("what_needs_an_approval_is_asked_where_the_conversation_is", async () => {
   await question.getByTestId("once").click();
   await (await over(page)).getByText("It is gone.").waitFor();
   await page.locator('[data-testid="call"][data-status="ok"]').waitFor();
-  assert.equal(await question.count(), 0);
+  await question.waitFor({ state: "detached" });
 
   script(calls("erase", { path: "b.txt" }), { text: "I may not." });
   await say(page, "Erase b.txt");
@@ -173,6 +173,7 @@ test("what_failed_is_asked_again_with_the_same_words", async () => {
   await failed.getByRole("button", { name: "Try again" }).click();
   await (await over(page)).getByText("Now I can.").waitFor();
   assert.deepEqual(await page.getByTestId("asked").allInnerTexts(), ["Can you hear me?"]);
+  await page.waitForURL(/#\/chat\/[\w-]+$/);
   const id = page.url().split("/").at(-1);
   const { body } = await both.stage.api(`/api/v1/sessions/${id}`);
   assert.deepEqual(
@@ -194,6 +195,27 @@ test("what_fails_after_a_call_is_gone_on_with_and_the_call_is_not_made_twice", a
   await (await over(page)).getByText("It was said.").waitFor();
   assert.equal(await page.getByTestId("call").count(), 1);
   assert.deepEqual(await page.getByTestId("asked").allInnerTexts(), ["Echo once"]);
+  await leave(page);
+});
+
+test("what_the_daemon_says_late_of_an_earlier_turn_is_not_said_of_the_last", async () => {
+  const page = await chat();
+  const asked = Promise.withResolvers();
+  await page.route("**/api/v1/sessions/*?limit=1", async (route) => {
+    await asked.promise;
+    await route.fulfill({ json: { session: { open_turn: true }, messages: [], next: null } });
+  }, { times: 1 });
+  script(calls("echo", { text: "first" }));
+  await say(page, "First");
+  await over(page, "failed");
+  script({ text: "It is fine." });
+  await say(page, "Second");
+  await (await over(page)).getByText("It is fine.").waitFor();
+  const late = page.waitForResponse(/\/sessions\/[^/]+\?limit=1$/);
+  asked.resolve(null);
+  await (await late).finished();
+  await page.evaluate(() => new Promise(requestAnimationFrame));
+  assert.equal(await page.getByTestId("interrupted").count(), 0);
   await leave(page);
 });
 
@@ -233,6 +255,16 @@ const atEnd = (page) =>
     return scrollHeight - clientHeight - scrollTop < 4;
   });
 
+/** Waits until the page does not scroll any more: the browser moves it over several frames. @param {any} page */
+const atRest = (page) =>
+  page.evaluate(async () => {
+    for (let [last, frames] = [-1, 0]; frames < 10; ) {
+      await new Promise(requestAnimationFrame);
+      frames = scrollY === last ? frames + 1 : 0;
+      last = scrollY;
+    }
+  });
+
 test("the_page_follows_the_answer_unless_the_reader_scrolled_up", async () => {
   const page = await chat();
   const long = Array.from({ length: 60 }, (_, line) => `Paragraph ${line}.`).join("\n\n");
@@ -244,6 +276,7 @@ test("the_page_follows_the_answer_unless_the_reader_scrolled_up", async () => {
   await page.mouse.move(600, 300);
   await page.mouse.wheel(0, -900);
   await page.getByTestId("to-end").waitFor();
+  await atRest(page);
   const was = await page.evaluate(() => scrollY);
   await over(page);
   await page.getByText("The end.").waitFor();

@@ -6,11 +6,11 @@ import { leave, staged, workshop } from "../stage.mjs";
 const both = staged();
 
 test("a_person_gives_and_removes_what_their_servers_need_and_no_value_is_shown", async () => {
+  const page = await both.visitor.open(both.stage, "#/credentials/MY_TOKEN");
+  await page.getByTestId("no-credentials").waitFor();
   const before = JSON.parse(readFileSync(both.stage.config, "utf8"));
   const mine = workshop({ env: { TOKEN: "${user:MY_TOKEN}" } });
   writeFileSync(both.stage.config, JSON.stringify({ mcpServers: { ...before.mcpServers, mine } }));
-  const page = await both.visitor.open(both.stage, "#/credentials/MY_TOKEN");
-  await page.reload();
   const credential = page.locator('[data-testid="credential"][data-name="MY_TOKEN"]');
   await page.locator('[data-testid="credential"][data-status="missing"]').waitFor();
   assert.match(await credential.innerText(), /For mine/);

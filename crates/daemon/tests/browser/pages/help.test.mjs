@@ -89,6 +89,7 @@ test("code_can_be_read_and_copied", async () => {
   assert.doesNotMatch(await code.getByTestId("code").innerText(), /# async fn/);
   assert.match(await code.getByTestId("code").innerText(), /Host::builder\(\)/);
   await code.getByRole("button").click();
+  await page.getByTestId("said").getByText("Copied").waitFor();
   assert.match(await page.evaluate(() => navigator.clipboard.readText()), /Host::builder\(\)/);
   await leave(page);
 });

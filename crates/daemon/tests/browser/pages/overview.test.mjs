@@ -31,6 +31,7 @@ describe("a_machine_with_servers", () => {
     const page = await both.visitor.open(both.stage);
     await page.getByTestId("states").locator('[data-status="disabled"]').click();
     await page.getByTestId("filter").waitFor();
+    await page.getByTestId("server").first().waitFor();
     assert.deepEqual(await page.getByTestId("server").evaluateAll((rows) => rows.map((row) => row.dataset.name)), [
       "old",
     ]);

@@ -189,20 +189,20 @@ test("login_to_a_team_makes_its_gateway_a_server_of_the_user", async () => {
   const words = ["--no-daemon", "login", "--to", team.origin];
   const child = spawn(BINARY, words, { cwd: team.folder, env, stdio: ["ignore", "pipe", "pipe"] });
   const ended = new Promise((end) => child.on("exit", end));
-  let said = "";
+  let output = "";
   const place = await new Promise((found, failed) => {
     child.stderr.on("data", (piece) => {
-      said += piece;
-      const address = /Sign in here: (\S+)\n/.exec(said)?.[1];
+      output += piece;
+      const address = /Sign in here: (\S+)\n/.exec(output)?.[1];
       if (address) found(address);
     });
-    child.on("exit", (code) => failed(new Error(`it ended with ${code}: ${said}`)));
+    child.on("exit", (code) => failed(new Error(`it ended with ${code}: ${output}`)));
   });
   const page = await team.signedIn(visitor, "ann@acme.example");
   await page.goto(place);
   await page.locator('button[value="allow"]').click({ noWaitAfter: true });
-  assert.equal(await ended, 0, said);
-  assert.match(said, /added the http server team/);
+  assert.equal(await ended, 0, output);
+  assert.match(output, /added the http server team/);
   // The team is reached through this process, which must not block.
   const call = ["--no-daemon", "call", "team/mcp__acme-shop__echo", "text=from a terminal"];
   const called = spawn(BINARY, call, { cwd: team.folder, env, stdio: ["ignore", "pipe", "inherit"] });

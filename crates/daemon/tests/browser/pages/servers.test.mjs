@@ -46,14 +46,14 @@ test("a_server_is_switched_off_and_on_in_its_file", async () => {
 
 test("an_entry_is_copied_for_other_programs_without_what_is_hidden", async () => {
   const page = await both.visitor.open(both.stage, "#/servers");
-  for (const [format, part] of [
-    ["claude", /"mcpServers"/],
-    ["vscode", /"servers"/],
-    ["codex", /\[mcp_servers\.workshop\]/],
+  for (const [format, label, part] of [
+    ["claude", "Claude Code", /"mcpServers"/],
+    ["vscode", "VS Code", /"servers"/],
+    ["codex", "Codex", /\[mcp_servers\.workshop\]/],
   ]) {
     await menu(page, "workshop").click();
     await row(page, "workshop").getByTestId(`copy-${format}`).click();
-    await page.getByTestId("said").getByText("Copied for").waitFor();
+    await page.getByTestId("said").getByText(`Copied for ${label}`).waitFor();
     const copied = await page.evaluate(() => navigator.clipboard.readText());
     assert.match(copied, part);
     assert.doesNotMatch(copied, /sk-1234|\*\*\*/);

@@ -103,13 +103,33 @@ test("a_look_that_is_never_answered_is_not_the_last", async () => {
   const page = await visitor.open(stage, "#/servers");
   await page.clock.install();
   let hangs = true;
-  await page.route("**/api/v1/servers", (route) => (hangs ? new Promise(() => {}) : route.continue()));
-  const asked = page.waitForRequest("**/api/v1/servers");
-  await page.reload();
-  await asked;
+  let hung = Promise.withResolvers();
+  await page.route("**/api/v1/servers", (route) => {
+    if (!hangs) return route.continue();
+    hung.resolve(null);
+    return new Promise(() => {});
+  });
+  // The page before could still ask while another one is loaded in its place.
+  const place = page.url();
+  await page.goto("about:blank");
+  const first = [page.waitForRequest("**/api/v1/servers"), page.waitForResponse("**/api/v1/overview")];
+  await page.goto(place);
+  await Promise.all(first);
+  await hung.promise;
+  // What the page fetches after that says nothing about the servers: their error stays.
+  const other = page.waitForResponse("**/api/v1/overview");
+  await stage.api("/api/v1/calls", { tool: "workshop/echo", arguments: { text: "x" }, approved: true });
   await page.clock.runFor(20_000);
+  await (await other).finished();
+  await page.clock.runFor(200);
   const trouble = page.getByTestId("trouble").filter({ hasText: "did not answer in time" });
   await trouble.waitFor();
+  // The user does not wait for a request that hangs when they ask again.
+  hung = Promise.withResolvers();
+  const second = page.waitForRequest("**/api/v1/servers");
+  await stage.api("/api/v1/servers/broken/reconnect", {});
+  await second;
+  await hung.promise;
   hangs = false;
   await trouble.getByRole("button", { name: "Try again" }).click();
   await page.clock.runFor(200);

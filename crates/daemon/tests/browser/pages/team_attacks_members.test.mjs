@@ -73,7 +73,10 @@ test("a_tenant_that_a_request_names_is_not_the_one_that_answers", async () => {
     const named = await (await as("boss", `${path}?tenant=acme`)).text();
     assert.doesNotMatch(named, /acme-shop/, path);
   }
-  for (const path of ["/t/acme/mcp", "/acme/mcp", "/tenants/acme/mcp", "/mcp/acme", "/api/v1/tenants/acme/servers"]) {
+  for (const path of ["/t/acme/mcp", "/t/none/mcp", "/t/acme/p/few/mcp"]) {
+    await refused(await as("boss", path, { method: "POST" }), 403, { what: path });
+  }
+  for (const path of ["/acme/mcp", "/tenants/acme/mcp", "/mcp/acme", "/api/v1/tenants/acme/servers"]) {
     await refused(await as("boss", path, { method: "POST" }), [404, 405], { what: path });
   }
   // A profile is one of the tenant of the member, whatever its name.

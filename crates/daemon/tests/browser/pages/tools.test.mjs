@@ -64,6 +64,7 @@ test("a_tool_is_tried_through_its_form", async () => {
   await page.getByTestId("call").click();
   await result(page, "ok").getByText("HELLO HELLO").waitFor();
   await page.getByTestId("copy-command").click();
+  await page.getByTestId("said").getByText("Copied").waitFor();
   const copied = await page.evaluate(() => navigator.clipboard.readText());
   assert.equal(copied, `toolrack call workshop/echo --args '{"text":"hello","times":2,"loud":true}'`);
   await leave(page);

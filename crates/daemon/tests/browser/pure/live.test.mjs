@@ -5,7 +5,7 @@ import { test } from "node:test";
 import { LINGER, shownAfter } from "../../../assets/shown-questions.js";
 import { daemonNow, heardTime } from "../../../assets/clock.js";
 import { pause } from "../../../assets/events.js";
-import { historyOf, linesSince, LOG_LENGTH, merged } from "../../../assets/merge.js";
+import { historyOf, linesSince, LOG_LENGTH, merged, withEvent, withFetched } from "../../../assets/merge.js";
 import { reasonOf } from "../../../assets/reason.js";
 import { EventCutter } from "../../../assets/sse.js";
 
@@ -50,10 +50,23 @@ test("a_new_state_replaces_the_old_one_with_its_reason", () => {
   assert.deepEqual(stale, ["servers", "overview"]);
 });
 
+test("a_list_that_was_made_before_a_change_does_not_take_it_back", () => {
+  const opened = event("question_opened", { question: { id: "q2" } });
+  const closed = event("question_closed", { id: "q1" });
+  const since = [opened, closed].map((change) => (world) => withEvent(world, change));
+  const world = withFetched(WORLD, { questions: [{ id: "q1" }, { id: "q0" }] }, since);
+  assert.deepEqual(world.questions, [{ id: "q0" }, { id: "q2" }]);
+  assert.equal(world.servers, WORLD.servers, "what was not fetched is left as it is");
+});
+
+test("a_standing_answer_is_looked_for_when_its_call_begins_because_it_is_stored_after_its_question_is_closed", () => {
+  for (const name of ["tool_started", "tool_denied"]) assert.ok(merged(WORLD, event(name)).stale.includes("answers"), name);
+});
+
 test("a_question_comes_once_and_goes", () => {
   const opened = event("question_opened", { question: { id: "q1" } });
   const { world: once, stale } = merged(WORLD, opened);
-  assert.ok(stale.includes("questions"), "a list that is on its way may know nothing of it");
+  assert.ok(stale.includes("questions"), "the daemon may have made a list that is on its way before");
   const twice = merged(once, event("question_opened", { question: { id: "q1", why: "new" } })).world;
   assert.deepEqual(twice.questions, [{ id: "q1", why: "new" }]);
   assert.deepEqual(merged(twice, event("question_closed", { id: "q1" })).world.questions, []);
@@ -90,7 +103,7 @@ test("what_was_missed_is_asked_for_again", () => {
     "overview",
     "trust",
     "config",
-    "tools",
+    "tools", "answers",
   ]);
 });
 

@@ -8,7 +8,7 @@ use super::{BlockKind, ToolBlock};
 
 /// The most blocks that a catalog keeps; the oldest is removed first. With more kinds in use at the same time, results
 /// are slower but correct.
-const MOST: usize = 16;
+const MAX_BLOCKS: usize = 16;
 
 type Slot = Arc<OnceLock<Arc<ToolBlock>>>;
 
@@ -30,7 +30,7 @@ impl Blocks {
             let mut kept = Vec::clone(kept);
             if find(&kept, kind).is_none() {
                 kept.push((kind.clone(), fresh.clone()));
-                let over = kept.len().saturating_sub(MOST);
+                let over = kept.len().saturating_sub(MAX_BLOCKS);
                 kept.drain(..over);
             }
             kept

@@ -152,7 +152,7 @@ impl<'s> Writer<'s, '_> {
         self.nodes += 1;
         let spent = self.left == 0 && !self.open.is_empty();
         if spent || self.nodes > MAX_NODES || self.report.depth() > 2 * MAX_DEPTH || self.open.len() > MAX_DEPTH {
-            self.report.note("cut here, for the schema is too large");
+            self.report.note("cut here, because the schema is too large");
             return Value::Object(Map::new());
         }
         match schema {
@@ -225,7 +225,7 @@ impl<'s> Writer<'s, '_> {
     /// Returns the value of a keyword that has the same form in every dialect; otherwise `None`, and notes that.
     fn value(&mut self, keyword: &str, kind: Option<Kind>, value: &'s Value) -> Option<Value> {
         if kind == Some(Kind::Identifier) {
-            self.report.note("removed, for references are written out");
+            self.report.note("removed, because references are written out");
             return None;
         }
         let is_data = !matches!(kind, Some(Kind::Schema | Kind::Schemas | Kind::NamedSchemas));
@@ -249,9 +249,9 @@ impl<'s> Writer<'s, '_> {
             _ => None,
         };
         if written.is_none() {
-            self.report.note("removed, for its value makes no sense");
+            self.report.note("removed, because its value makes no sense");
         } else if is_data && written.as_ref() != Some(value) {
-            self.report.note("rid of members that are double or make no sense");
+            self.report.note("removed members that are double or make no sense");
         }
         written
     }
@@ -261,7 +261,7 @@ impl<'s> Writer<'s, '_> {
     fn affords(&mut self, name: &str, value: &Value) -> bool {
         let affords = self.open.is_empty() || (spend_bytes(name.len(), &mut self.left) && spend(value, &mut self.left));
         if !affords {
-            self.report.note("removed, for the definitions copy too much");
+            self.report.note("removed, because the definitions copy too much");
         }
         affords
     }
@@ -281,7 +281,7 @@ impl<'s> Writer<'s, '_> {
             ("exclusiveMinimum", Value::Bool(true)) => self.move_bound(out, keywords, "minimum", keyword),
             ("exclusiveMaximum", Value::Bool(true)) => self.move_bound(out, keywords, "maximum", keyword),
             ("items", Value::Array(places)) => {
-                self.report.note("written as `prefixItems`, as a list of schemas is called today");
+                self.report.note("written as `prefixItems`, the current name for a list of schemas");
                 if !places.is_empty() {
                     let places = self.list(places);
                     out.insert("prefixItems".into(), places);
@@ -297,7 +297,7 @@ impl<'s> Writer<'s, '_> {
             }
             ("dependencies", Value::Object(map)) => self.split_dependencies(out, map),
             ("additionalItems", _) if keywords.get("items").is_some_and(Value::is_array) => {}
-            _ => self.report.note("removed, for its value makes no sense"),
+            _ => self.report.note("removed, because its value makes no sense"),
         }
     }
 

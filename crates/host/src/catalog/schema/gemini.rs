@@ -21,7 +21,7 @@ const STRUCTURE: [&str; 4] = ["properties", "items", "prefixItems", "enum"];
 /// Converts a root that [`root::flatten`] made; it stays an object with `properties`, even empty ones.
 pub(super) fn convert_root(mut schema: Schema, report: &mut Report) -> Schema {
     if schema.shift_remove("nullable").is_some() {
-        report.within("nullable", |report| report.note("removed, for arguments are never null"));
+        report.within("nullable", |report| report.note("removed, because arguments are never null"));
     }
     typed("object", schema, false, report)
 }
@@ -105,7 +105,7 @@ fn take_alternatives(schema: &mut Schema, has_null: &mut bool, report: &mut Repo
         return Vec::new();
     }
     if has_structure(schema) {
-        report.within(keyword, |report| report.note("removed, for the schema is definite without"));
+        report.within(keyword, |report| report.note("removed, because the schema is definite without it"));
         return Vec::new();
     }
     rest.truncate(MAX_ALTERNATIVES);
@@ -260,7 +260,7 @@ fn typed(kind: &str, mut schema: Schema, nullable: bool, report: &mut Report) ->
         if keep {
             out.insert(keyword, value);
         } else {
-            report.within(&keyword, |report| report.note("removed, which this provider does not take here"));
+            report.within(&keyword, |report| report.note("removed, because this provider does not accept it here"));
         }
     }
     match kind {
@@ -280,7 +280,7 @@ fn fit_values(kind: &str, schema: &mut Schema, report: &mut Report) {
     if kind == "string" {
         values.retain(|value| value != "");
         if values.len() < before {
-            report.within("enum", |report| report.note("left with the texts in it that are not empty"));
+            report.within("enum", |report| report.note("reduced to its texts that are not empty"));
         }
         if !values.is_empty() {
             schema.insert("enum".into(), Value::Array(values));
@@ -292,7 +292,8 @@ fn fit_values(kind: &str, schema: &mut Schema, report: &mut Report) {
             list.push('…');
         }
         add_hint(schema, &format!("One of: {list}."));
-        report.within("enum", |report| report.note("replaced by a hint, for this provider takes it on strings only"));
+        report
+            .within("enum", |report| report.note("replaced by a hint, because this provider takes it on strings only"));
     }
 }
 
@@ -339,7 +340,7 @@ fn fit_properties(schema: &mut Schema, report: &mut Report) {
         for (name, property) in properties {
             report.within("properties", |report| {
                 report.within(&name, |report| match property {
-                    Value::Bool(false) => report.note("removed, for no value is allowed there"),
+                    Value::Bool(false) => report.note("removed, because no value is allowed there"),
                     property => {
                         let property = convert_value(property, report);
                         converted.insert(name.clone(), property);
@@ -351,7 +352,7 @@ fn fit_properties(schema: &mut Schema, report: &mut Report) {
         if is_root || !converted.is_empty() {
             schema.insert("properties".into(), Value::Object(converted));
         } else {
-            report.within("properties", |report| report.note("removed, for there are none"));
+            report.within("properties", |report| report.note("removed, because there are none"));
         }
     }
     keep_defined_required(schema, report);
@@ -359,7 +360,7 @@ fn fit_properties(schema: &mut Schema, report: &mut Report) {
 
 /// Returns a schema for any JSON value: Gemini has none, so the types that a model may want are listed.
 fn anything(mut schema: Schema, nullable: bool, report: &mut Report) -> Schema {
-    report.note("given alternatives of type, for this provider asks for one");
+    report.note("given alternatives of type, because this provider asks for one");
     let description = schema.shift_remove("description");
     let one = |kind: &str| {
         let mut one = Map::from_iter([("type".to_owned(), Value::from(kind))]);

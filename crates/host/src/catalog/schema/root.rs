@@ -12,7 +12,7 @@ const HINT_BYTES: usize = 400;
 /// Makes the root an object with `properties`, and without `allOf`, `anyOf`, `oneOf`, `not`, `enum`, `const`.
 pub(super) fn flatten(schema: Value, report: &mut Report) -> Map<String, Value> {
     let Value::Object(mut root) = schema else {
-        report.note("replaced by an object, as the arguments of a tool are one");
+        report.note("replaced by an object, because the arguments of a tool are an object");
         return empty_object();
     };
     merge_all_of(&mut root, report);
@@ -23,13 +23,13 @@ pub(super) fn flatten(schema: Value, report: &mut Report) -> Map<String, Value> 
     }
     for keyword in ["enum", "const", "not"] {
         if root.shift_remove(keyword).is_some() {
-            report.within(keyword, |report| report.note("removed, which providers do not take at the root"));
+            report.within(keyword, |report| report.note("removed, because providers do not accept it at the root"));
         }
     }
     if !root.contains_key("type") {
         report.note("added `type`: object");
     } else if !has_type(&root, "object") {
-        report.note("replaced by an object, as the arguments of a tool are one");
+        report.note("replaced by an object, because the arguments of a tool are an object");
         root.retain(|keyword, _| keyword == "description" || keyword == "title");
     } else if root.get("type").is_some_and(Value::is_array) {
         report.note("reduced `type` to object");

@@ -281,7 +281,7 @@ fn schema_and_exclusive_bounds_are_removed_and_reported() {
         assert_eq!(
             notes(&schema, provider),
             [
-                "/$schema: removed, for references are written out",
+                "/$schema: removed, because references are written out",
                 "/properties/count/exclusiveMinimum: replaced by `minimum`",
                 "/properties/count/exclusiveMaximum: replaced by `maximum`",
                 "/properties/ratio/exclusiveMinimum: replaced by `minimum` and a hint in the description",
@@ -451,7 +451,7 @@ fn parts_of_one_schema_are_merged_without_loss() {
 }
 
 #[test]
-fn a_root_that_is_no_object_becomes_an_empty_one() {
+fn a_root_that_is_not_an_object_becomes_an_empty_one() {
     for schema in [
         json!(null),
         json!(true),

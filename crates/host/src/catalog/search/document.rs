@@ -16,14 +16,14 @@ struct Field {
     length: f32,
     /// The usual length, in words. It is fixed, and not the mean of all tools, so that a server's part of the index,
     /// and the relative scores of its tools, do not depend on other servers.
-    usual: f32,
+    typical_length: f32,
 }
 
-const NAME: Field = Field { weight: 4.0, length: 0.3, usual: 2.0 };
-const TITLE: Field = Field { weight: 2.0, length: 0.4, usual: 2.0 };
-const DESCRIPTION: Field = Field { weight: 1.0, length: 0.6, usual: 18.0 };
-const ARGUMENTS: Field = Field { weight: 0.25, length: 0.5, usual: 5.0 };
-const ABOUT_ARGUMENTS: Field = Field { weight: 0.15, length: 0.4, usual: 35.0 };
+const NAME: Field = Field { weight: 4.0, length: 0.3, typical_length: 2.0 };
+const TITLE: Field = Field { weight: 2.0, length: 0.4, typical_length: 2.0 };
+const DESCRIPTION: Field = Field { weight: 1.0, length: 0.6, typical_length: 18.0 };
+const ARGUMENTS: Field = Field { weight: 0.25, length: 0.5, typical_length: 5.0 };
+const ABOUT_ARGUMENTS: Field = Field { weight: 0.15, length: 0.4, typical_length: 35.0 };
 
 /// How quickly repetitions of a word stop adding to the score (the `k1` of BM25).
 const SATURATION: f32 = 1.7;
@@ -40,7 +40,7 @@ const MOST_ARGUMENTS: usize = 128;
 /// The most values of one argument.
 const MOST_VALUES: usize = 16;
 /// The deepest level of a schema at which arguments are read.
-const DEEPEST: usize = 8;
+const MAX_DEPTH: usize = 8;
 
 /// Numbers the stems of all tools that it reads.
 #[derive(Debug, Default)]
@@ -138,7 +138,7 @@ impl Reader {
     /// Ends a field, and adds its words to the counts.
     fn count(&mut self, field: Field) {
         let length = self.field.len() as f32;
-        let each = field.weight / (1.0 - field.length + field.length * (length / field.usual));
+        let each = field.weight / (1.0 - field.length + field.length * (length / field.typical_length));
         for stem in self.field.drain(..) {
             *self.counts.entry(stem).or_default() += each;
         }
@@ -147,7 +147,7 @@ impl Reader {
 
 /// Collects all properties of a schema, including those of nested objects, with their names.
 fn gather<'a>(schema: &'a Value, depth: usize, found: &mut Vec<(&'a str, &'a Value)>) {
-    let (Value::Object(schema), true) = (schema, depth < DEEPEST) else { return };
+    let (Value::Object(schema), true) = (schema, depth < MAX_DEPTH) else { return };
     if let Some(Value::Object(properties)) = schema.get("properties") {
         for (name, property) in properties {
             if found.len() == MOST_ARGUMENTS {

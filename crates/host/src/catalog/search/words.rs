@@ -3,7 +3,7 @@
 use std::{collections::HashSet, sync::LazyLock};
 
 /// The longest word in bytes; a longer one is left out.
-const LONGEST: usize = 40;
+const MAX_WORD_BYTES: usize = 40;
 
 /// Noise words, and the remains of `what's` and `don't`.
 const EMPTY: &str = "\
@@ -25,7 +25,7 @@ pub(super) fn is_empty(word: &str) -> bool {
 /// Returns the words of a text: runs of letters and digits, unchanged. In a script without spaces, a word may be a
 /// whole sentence.
 pub(super) fn words(text: &str) -> impl Iterator<Item = &str> {
-    let is_word = |word: &&str| !word.is_empty() && (word.len() <= LONGEST || word.chars().any(is_unspaced));
+    let is_word = |word: &&str| !word.is_empty() && (word.len() <= MAX_WORD_BYTES || word.chars().any(is_unspaced));
     text.split(|c: char| !c.is_alphanumeric()).filter(is_word)
 }
 

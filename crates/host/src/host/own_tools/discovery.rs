@@ -33,12 +33,12 @@ const DETAILS: &str = "get_tool_details";
 const CALL: &str = "call_tool";
 
 /// The default number of tools that a search returns, and the maximum.
-const USUAL: usize = 5;
-const MOST: usize = 20;
+const DEFAULT_LIMIT: usize = 5;
+const MAX_LIMIT: usize = 20;
 /// The most bytes of a tool's description that a search shows.
 const DESCRIPTION_BYTES: usize = 300;
 /// The most arguments of a tool that a search names.
-const ARGUMENTS: usize = 12;
+const MAX_ARGUMENTS: usize = 12;
 
 /// The call that a call of `call_tool` names.
 pub(crate) struct InnerCall {
@@ -80,7 +80,7 @@ impl Discovery {
             return Err(format!("{SEARCH} needs `query`, the task in a few words"));
         }
         let limit = arguments.get("limit").and_then(Value::as_u64).and_then(|limit| usize::try_from(limit).ok());
-        let limit = limit.unwrap_or(USUAL).clamp(1, MOST);
+        let limit = limit.unwrap_or(DEFAULT_LIMIT).clamp(1, MAX_LIMIT);
         let catalog = self.catalog()?;
         let selection = match arguments.get("server").and_then(Value::as_str) {
             Some(server) => Arc::new(self.of_server(&catalog, server)?),
@@ -128,9 +128,9 @@ pub(crate) fn details(tool: &CatalogTool) -> String {
     serde_json::to_string(&Details::of(tool)).unwrap_or_default()
 }
 
-/// Returns the first `MOST` of `hits`, as a JSON array.
+/// Returns the first `MAX_LIMIT` of `hits`, as a JSON array.
 pub(crate) fn found(hits: &[Hit]) -> String {
-    let tools: Vec<_> = hits.iter().take(MOST).map(|hit| Found::of(&hit.tool)).collect();
+    let tools: Vec<_> = hits.iter().take(MAX_LIMIT).map(|hit| Found::of(&hit.tool)).collect();
     serde_json::to_string(&tools).unwrap_or_default()
 }
 
@@ -167,7 +167,7 @@ impl<'a> Found<'a> {
             name: &tool.name,
             server: tool.server.as_str(),
             description: text::clip(description, DESCRIPTION_BYTES),
-            arguments: arguments.into_iter().take(ARGUMENTS).map(mark).collect(),
+            arguments: arguments.into_iter().take(MAX_ARGUMENTS).map(mark).collect(),
         }
     }
 }

@@ -43,7 +43,7 @@ const SIGNATURE_BYTES: usize = 12_000;
 const DESCRIPTION_BYTES: usize = 120;
 /// How long the catalog must stay unchanged before the description is rewritten: servers that start together finish one
 /// after another.
-const REST: Duration = Duration::from_millis(100);
+const QUIET_TIME: Duration = Duration::from_millis(100);
 
 /// The tools that scripts can call, and the interpreter.
 pub(crate) struct Scripts {
@@ -89,17 +89,17 @@ impl Scripts {
     }
 
     /// Waits until the description differs from `last`; forever, if it will never change again.
-    async fn changed(&self, events: &mut Receiver<Event>, told: &mut String) {
+    async fn changed(&self, events: &mut Receiver<Event>, last: &mut String) {
         loop {
             match events.recv().await {
                 Ok(Event::McpToolsUpdated { .. }) | Err(RecvError::Lagged(_)) => {}
                 Ok(_) => continue,
                 Err(RecvError::Closed) => std::future::pending().await,
             }
-            sleep(REST).await;
+            sleep(QUIET_TIME).await;
             let now = self.description();
-            if now != *told {
-                *told = now;
+            if now != *last {
+                *last = now;
                 return;
             }
         }

@@ -46,7 +46,7 @@ pub(crate) const BOM: &[u8] = b"\xef\xbb\xbf";
 /// This host's requests carry numbers. Servers may use strings in theirs, which are sent back unchanged.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Id {
-    /// An integer. `7.0` and `7e0` are read as 7; fractions are no ids.
+    /// An integer. `7.0` and `7e0` are read as 7; fractions are not ids.
     Number(i64),
     /// Any string that the server chose.
     String(Box<str>),

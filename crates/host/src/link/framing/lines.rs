@@ -30,7 +30,7 @@ const MOST_READ: usize = 64 * 1024;
 const MOST_KEPT: usize = 64 * 1024;
 
 /// How many times the limit a line may reach before it is reported as [`Line::Endless`].
-const ENDLESS: u64 = 64;
+const ENDLESS_FACTOR: u64 = 64;
 
 /// An item of a stream of lines.
 #[derive(Clone, Debug, PartialEq)]
@@ -90,7 +90,8 @@ pub(crate) type Larger = Box<dyn Fn() -> Option<usize> + Send>;
 struct Overlong {
     bytes: u64,
     scanner: Scanner,
-    told: bool,
+    /// Whether [`Line::Endless`] has reported it.
+    is_reported: bool,
 }
 
 impl<R: AsyncRead + Unpin> Lines<R> {
@@ -197,9 +198,9 @@ impl<R: AsyncRead + Unpin> Lines<R> {
         let larger = self.larger_now().unwrap_or(0) as u64;
         let overlong = self.overlong.get_or_insert_default();
         overlong.take_in(&self.buffer);
-        let endless = overlong.bytes > ENDLESS.saturating_mul(self.limit as u64).max(larger.saturating_mul(2));
-        let endless = endless && !overlong.told;
-        overlong.told |= endless;
+        let endless = overlong.bytes > ENDLESS_FACTOR.saturating_mul(self.limit as u64).max(larger.saturating_mul(2));
+        let endless = endless && !overlong.is_reported;
+        overlong.is_reported |= endless;
         let line = endless.then(|| Line::Endless { bytes: overlong.bytes, salvaged: overlong.scanner.salvaged() });
         self.searched = 0;
         self.buffer.clear();

@@ -20,7 +20,7 @@ use crate::link::framing::envelope::BOM;
 /// The longest line other than a data line: a comment, an event name, an id, an unknown field.
 const LONGEST_FIELD: usize = 8 * 1024;
 
-/// The least length at which a line that is no data counts as endless; larger if events may be longer.
+/// A line that is not data counts as endless from this length on, or from a larger one if events may be longer.
 const LEAST_ENDLESS: usize = 1024 * 1024;
 
 /// One event of a stream.
@@ -54,7 +54,7 @@ pub enum SseError {
         /// The data, unchanged.
         data: Vec<u8>,
     },
-    /// A line that is no data has passed the limit for data, and has not ended. Reported once for each such line.
+    /// A line that is not data has passed the limit for data, and has not ended. Reported once for each such line.
     #[error("a line of an event stream does not end: at least {seen} bytes, the limit is {limit}")]
     EndlessLine {
         /// The limit, in bytes.
@@ -407,8 +407,8 @@ mod tests {
         let mut parser = SseParser::new(100_000);
         let piece = [b'x'; 1_000];
         assert_eq!(feed(&mut parser, &[b"data: ", &[b'x'; 100_000]]), []);
-        let told = feed(&mut parser, &[&piece]);
-        assert_eq!(told, [Err(SseError::EventTooLarge { limit: 100_000, seen: 101_000 })]);
+        let events = feed(&mut parser, &[&piece]);
+        assert_eq!(events, [Err(SseError::EventTooLarge { limit: 100_000, seen: 101_000 })]);
         for _ in 0..10_000 {
             assert_eq!(feed(&mut parser, &[&piece]), []);
         }
@@ -471,7 +471,7 @@ mod tests {
     }
 
     #[test]
-    fn a_byte_order_mark_after_a_long_first_line_is_no_such_mark() {
+    fn a_byte_order_mark_after_a_long_first_line_is_ordinary_text() {
         let first = [b'x'; LONGEST_FIELD + 1];
         assert_eq!(words(99, &[&first, b"\n\xef\xbb\xbfdata: x\n\n"]), [""; 0]);
     }

@@ -19,13 +19,13 @@ use crate::{
 };
 
 /// How often one request is sent again, each time with a token of more scopes.
-const STEP_UPS: u32 = 3;
+const MAX_STEP_UPS: u32 = 3;
 /// The header of a proof that the sender has the key of its token; in answers, `DPoP-Nonce` has the nonce for the next
 /// proof (RFC 9449).
 const PROOF: HeaderName = HeaderName::from_static("dpop");
 const NONCE: HeaderName = HeaderName::from_static("dpop-nonce");
 /// The most challenges of one answer that are read, and the longest of them.
-const CHALLENGES: usize = 8;
+const MAX_CHALLENGES: usize = 8;
 const CHALLENGE_BYTES: usize = 8 * 1024;
 
 /// The source of a request's authorization.
@@ -70,7 +70,7 @@ impl Endpoint {
         of: Option<&Outgoing>,
         finish: impl Fn(RequestBuilder) -> RequestBuilder,
     ) -> Result<Response, LinkError> {
-        let (mut renewals, mut nonces, mut step_ups) = (1, 1, STEP_UPS);
+        let (mut renewals, mut nonces, mut step_ups) = (1, 1, MAX_STEP_UPS);
         loop {
             let (request, signed) = self.request(method.clone(), of).await?;
             let response = finish(request).send().await.map_err(|error| self.unreachable(error))?;
@@ -111,10 +111,10 @@ impl Endpoint {
                 return Ok(response);
             }
             *left -= 1;
-            let said = text_header(&response, &header::WWW_AUTHENTICATE);
+            let www_authenticate = text_header(&response, &header::WWW_AUTHENTICATE);
             drop(response);
             let again = authorizer.challenged(self.destination(), challenge).await;
-            again.map_err(|error| refused(error, status, said))?;
+            again.map_err(|error| refused(error, status, www_authenticate))?;
         }
     }
 }
@@ -128,5 +128,5 @@ fn refused(error: NotAuthorized, status: u16, challenge: Option<String>) -> Link
 
 fn challenges(headers: &HeaderMap) -> Vec<String> {
     let values = headers.get_all(header::WWW_AUTHENTICATE).iter().filter_map(|value| value.to_str().ok());
-    values.filter(|value| value.len() <= CHALLENGE_BYTES).take(CHALLENGES).map(str::to_owned).collect()
+    values.filter(|value| value.len() <= CHALLENGE_BYTES).take(MAX_CHALLENGES).map(str::to_owned).collect()
 }

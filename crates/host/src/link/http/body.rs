@@ -37,7 +37,7 @@ impl HttpWire {
     }
 
     /// Returns the answer to `request` in these bytes, or the reason why it cannot be parsed; dispatches all other
-    /// messages in them. If more bytes follow (not `whole`), skips bytes that are no message and do not name the
+    /// messages in them. If more bytes follow (not `whole`), skips bytes that are not a message and do not name the
     /// request.
     pub(super) fn find_answer(&self, bytes: &Bytes, request: &Outgoing, whole: bool) -> Option<Answered> {
         let (id, mut found) = (request.id, None);

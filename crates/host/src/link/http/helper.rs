@@ -37,17 +37,17 @@ use crate::{
 
 /// The time-out of one run.
 const RUN_TIME: Duration = Duration::from_secs(10);
-/// The largest output.
+/// The largest output, in bytes.
 const OUTPUT_BYTES: usize = 64 * 1024;
-/// The most headers.
-const HEADERS: usize = 64;
+/// The most headers that a program may print.
+const MAX_HEADERS: usize = 64;
 /// The longest time for which headers are kept before the program runs again.
-const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
+const MAX_KEPT_TIME: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// The output of a program. Its `Debug` prints none of it.
 pub(super) struct HelperHeaders {
     pub(super) headers: Vec<(HeaderName, HeaderValue)>,
-    /// The expiry; `None`: until the server refuses them.
+    /// When the headers expire; `None` if they are valid until the server refuses them.
     until: Option<Instant>,
 }
 
@@ -150,12 +150,12 @@ impl Program {
     }
 
     async fn run(&self, url: &Url) -> Result<HelperHeaders, LinkError> {
-        let mut words = None;
-        let ran = timeout(RUN_TIME, self.output(url, &mut words)).await;
+        let mut process = None;
+        let ran = timeout(RUN_TIME, self.output(url, &mut process)).await;
         let why = match ran {
             Ok(Ok(output)) => match parse(&output) {
                 Ok((given, secrets)) => {
-                    self.resolver.given(&self.server, secrets);
+                    self.resolver.add_secrets(&self.server, secrets);
                     return Ok(given);
                 }
                 Err(why) => why,
@@ -164,15 +164,15 @@ impl Program {
             Ok(Err(Failed::Why(why))) => why,
             Err(_) => format!("it took longer than {}", Seconds(RUN_TIME)),
         };
-        let stderr = match &words {
+        let stderr = match &process {
             Some(process) => Process::last_stderr(process).await,
             None => String::new(),
         };
         Err(LinkError::Helper { why, stderr })
     }
 
-    /// Runs the program to its end; returns its output.
-    async fn output(&self, url: &Url, words: &mut Option<Process>) -> Result<Vec<u8>, Failed> {
+    /// Runs the program to its end, and returns its output. Stores the running process in `process`.
+    async fn output(&self, url: &Url, process: &mut Option<Process>) -> Result<Vec<u8>, Failed> {
         let plan = self.resolver.stdio(&self.server, &self.spec).await;
         let plan = plan.map_err(|error| Failed::Link(LinkError::Resolve(error)))?;
         let mut env = plan.env;
@@ -194,7 +194,7 @@ impl Program {
         let started = child::spawn(command, None, &self.tasks).await;
         // Dropping the handle ends the process and all its descendants.
         let child = started.map_err(|error| Failed::Why(format!("it cannot be started: {error}")))?;
-        *words = Some(Process::of(&child.handle, child.stderr));
+        *process = Some(Process::of(&child.handle, child.stderr));
         drop(child.stdin);
         let mut output = Vec::new();
         let mut stdout = child.stdout.take(OUTPUT_BYTES as u64 + 1);
@@ -215,7 +215,7 @@ enum Failed {
     Why(String),
 }
 
-/// Headers with their life in seconds.
+/// Headers, and after how many seconds they expire.
 #[derive(Deserialize)]
 struct Timed {
     headers: Map<String, Value>,
@@ -234,12 +234,12 @@ fn parse(output: &[u8]) -> Result<(HelperHeaders, Vec<String>), String> {
     } else {
         (printed, None)
     };
-    if named.len() > HEADERS {
-        return Err(format!("it printed more than {HEADERS} headers"));
+    if named.len() > MAX_HEADERS {
+        return Err(format!("it printed more than {MAX_HEADERS} headers"));
     }
     let (mut headers, mut secrets) = (Vec::with_capacity(named.len()), Vec::with_capacity(named.len()));
     for (name, value) in named {
-        let name = HeaderName::try_from(name).map_err(|_| "it printed a header with a name that is none".to_owned())?;
+        let name = HeaderName::try_from(name).map_err(|_| "it printed a header with an invalid name".to_owned())?;
         let text = value.as_str().ok_or_else(|| format!("it printed no text for the header `{name}`"))?;
         let value = HeaderValue::try_from(text)
             .map_err(|_| format!("the value that it printed for the header `{name}` is invalid"))?;
@@ -249,8 +249,9 @@ fn parse(output: &[u8]) -> Result<(HelperHeaders, Vec<String>), String> {
     let until = match expires_in {
         None => None,
         Some(seconds) => {
-            let life = Duration::try_from_secs_f64(seconds).map_err(|_| "`expires_in` can be no time".to_owned())?;
-            Some(Instant::now() + life.min(LONGEST))
+            let life =
+                Duration::try_from_secs_f64(seconds).map_err(|_| "`expires_in` is not a valid time".to_owned())?;
+            Some(Instant::now() + life.min(MAX_KEPT_TIME))
         }
     };
     Ok((HelperHeaders { headers, until }, secrets))
@@ -293,14 +294,14 @@ mod tests {
         runs.ended(&Ok(Arc::clone(&given)));
         assert!(matches!(source(), Source::Kept(kept) if Arc::ptr_eq(&kept, &given)));
         runs.ended(&Ok(Arc::new(HelperHeaders { headers: Vec::new(), until: Some(Instant::now()) })));
-        assert!(matches!(source(), Source::Begun(_)), "they are over");
+        assert!(matches!(source(), Source::Begun(_)), "they have expired");
         runs.ended(&Err(LinkError::Stopped));
         assert!(matches!(source(), Source::Begun(_)), "a failure is not kept");
     }
 
     #[test]
     fn unusable_output_of_a_helper_is_reported_without_repeating_it() {
-        let many: Map<String, Value> = (0..=HEADERS).map(|at| (format!("x-{at}"), "canary".into())).collect();
+        let many: Map<String, Value> = (0..=MAX_HEADERS).map(|at| (format!("x-{at}"), "canary".into())).collect();
         for wrong in [
             "",
             "canary",

@@ -18,11 +18,11 @@ use crate::link::{
 };
 
 /// The most concurrent POSTs.
-const POSTS: usize = 16;
+const MAX_POSTS: usize = 16;
 /// The time-out of one POST.
 const POST_TIME: Duration = Duration::from_secs(30);
 /// How long a notification waits for earlier messages, and later messages wait for it.
-const IN_ORDER: Duration = Duration::from_secs(2);
+const ORDER_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Opens the event stream and waits for the endpoint that the server names in it. The caller bounds the time.
 pub(crate) async fn open(
@@ -100,7 +100,7 @@ async fn read(down: &HttpWire, dispatcher: &Dispatcher, found: oneshot::Sender<S
 /// Posts the messages of the queue, many concurrently, so that they may overtake each other. The order of a
 /// notification is kept: a cancellation refers to an earlier request, and requests rely on `notifications/initialized`.
 async fn post_all_of(mut outgoing: mpsc::Receiver<Bytes>, poster: &Arc<Poster>) {
-    let posts = Arc::new(Semaphore::new(POSTS));
+    let posts = Arc::new(Semaphore::new(MAX_POSTS));
     let mut running = tokio::task::JoinSet::new();
     while let Some(message) = outgoing.recv().await {
         let Ok(permit) = posts.clone().acquire_owned().await else {
@@ -108,17 +108,17 @@ async fn post_all_of(mut outgoing: mpsc::Receiver<Bytes>, poster: &Arc<Poster>) 
         };
         let in_order = matches!(envelope::peek(&message), Ok(Envelope::Notification { .. }));
         if in_order {
-            let _ = timeout(IN_ORDER, async { while running.join_next().await.is_some() {} }).await;
+            let _ = timeout(ORDER_TIMEOUT, async { while running.join_next().await.is_some() {} }).await;
         }
         while running.try_join_next().is_some() {}
-        let (poster, (taken, told)) = (poster.clone(), oneshot::channel::<()>());
+        let (poster, (taken, was_taken)) = (poster.clone(), oneshot::channel::<()>());
         running.spawn(async move {
             let _permit = permit;
             poster.post(message).await;
             drop(taken);
         });
         if in_order {
-            let _ = timeout(IN_ORDER, told).await;
+            let _ = timeout(ORDER_TIMEOUT, was_taken).await;
         }
     }
 }

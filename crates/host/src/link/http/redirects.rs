@@ -6,12 +6,12 @@ use url::Url;
 use crate::{egress::place, link::error::LinkError};
 
 /// The most redirects to follow, all within one origin.
-const MOST: usize = 10;
+const MAX_REDIRECTS: usize = 10;
 
 /// Follows 307 and 308 within one origin. Any other redirect would lose the method, or leak headers.
 pub(super) fn follow(attempt: Attempt<'_>) -> Action {
     let same_origin = attempt.previous().first().is_some_and(|first| first.origin() == attempt.url().origin());
-    let follows = keeps_method(attempt.status().as_u16()) && same_origin && attempt.previous().len() <= MOST;
+    let follows = keeps_method(attempt.status().as_u16()) && same_origin && attempt.previous().len() <= MAX_REDIRECTS;
     if follows { attempt.follow() } else { attempt.stop() }
 }
 
@@ -73,6 +73,6 @@ mod tests {
         }
         // The number in the words is that of the code.
         let looped = refused(307, Some(&own), &own).to_string();
-        assert!(looped.contains(&format!("more than {MOST} one after the other")), "{looped}");
+        assert!(looped.contains(&format!("more than {MAX_REDIRECTS} one after the other")), "{looped}");
     }
 }

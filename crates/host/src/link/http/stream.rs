@@ -221,7 +221,7 @@ impl HttpWire {
 
     /// Handles the messages of the standing stream until it ends.
     async fn hear(&self, response: Response, position: &mut Position, outlet: &Arc<dyn Outlet>) {
-        let bound = self.0.bounds.usual();
+        let bound = self.0.bounds.message();
         let mut events = events(response, Arc::new(move || bound));
         loop {
             match events.next().await {

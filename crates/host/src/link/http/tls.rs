@@ -14,10 +14,10 @@ use tokio::time::Instant;
 
 /// How long the certificates count for new clients. Certificates that the machine trusts later are read after this
 /// time.
-const FRESH: Duration = Duration::from_secs(10 * 60);
+const CERTIFICATES_MAX_AGE: Duration = Duration::from_secs(10 * 60);
 
 /// The servers whose TLS sessions a client can resume.
-const RESUMED: usize = 16;
+const MAX_RESUMED_SERVERS: usize = 16;
 
 /// The versions of HTTP that a client offers, the best one first.
 const VERSIONS: &[&[u8]] = &[
@@ -36,7 +36,7 @@ static TRUSTED: Kept<ClientConfig> = Kept::nothing();
 pub(super) fn config() -> Result<ClientConfig, Error> {
     let mut config = TRUSTED.get(read)?;
     config.alpn_protocols = VERSIONS.iter().map(|version| version.to_vec()).collect();
-    config.resumption = Resumption::in_memory_sessions(RESUMED);
+    config.resumption = Resumption::in_memory_sessions(MAX_RESUMED_SERVERS);
     Ok(config)
 }
 
@@ -59,7 +59,7 @@ impl<T: Clone> Kept<T> {
     fn get<E>(&self, read: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
         let mut kept = self.0.lock();
         match &*kept {
-            Some((since, value)) if since.elapsed() < FRESH => Ok(value.clone()),
+            Some((since, value)) if since.elapsed() < CERTIFICATES_MAX_AGE => Ok(value.clone()),
             _ => {
                 let value = read()?;
                 *kept = Some((Instant::now(), value.clone()));
@@ -84,7 +84,7 @@ mod tests {
         };
         assert_eq!(kept.get(read), Err("no certificates"));
         assert_eq!(kept.get(read), Ok(2), "an error is not kept");
-        tokio::time::advance(FRESH - Duration::from_secs(1)).await;
+        tokio::time::advance(CERTIFICATES_MAX_AGE - Duration::from_secs(1)).await;
         assert_eq!(kept.get(read), Ok(2));
         tokio::time::advance(Duration::from_secs(1)).await;
         assert_eq!(kept.get(read), Ok(3));

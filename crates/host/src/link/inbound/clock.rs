@@ -26,6 +26,7 @@ pub(crate) struct Clock {
 
 #[derive(Debug)]
 struct State {
+    /// When the server last sent something.
     heard: Instant,
     /// The start of the request, moved forward by each pause.
     started: Instant,
@@ -33,18 +34,18 @@ struct State {
     /// The start of the current pause, or the time when it was last added to the total.
     paused_at: Instant,
     /// The total length of pauses so far.
-    stood_still: Duration,
+    paused_total: Duration,
 }
 
 impl State {
     /// Adds the current pause to the total, up to the limit.
     fn add_up_pause(&mut self) {
         let now = Instant::now();
-        let counts = (now - self.paused_at).min(LONGEST_PAUSE - self.stood_still);
+        let counts = (now - self.paused_at).min(LONGEST_PAUSE - self.paused_total);
         if !counts.is_zero() {
             self.heard = self.heard.max(self.paused_at + counts);
             self.started += counts;
-            self.stood_still += counts;
+            self.paused_total += counts;
         }
         self.paused_at = now;
     }
@@ -63,7 +64,7 @@ impl Clock {
                 started: now,
                 pauses: 0,
                 paused_at: now,
-                stood_still: Duration::ZERO,
+                paused_total: Duration::ZERO,
             }),
             resumed: Notify::new(),
         }
@@ -88,17 +89,17 @@ impl Clock {
     pub(crate) async fn expired(&self) -> LinkError {
         loop {
             let resumed = self.resumed.notified();
-            let (idle_end, total_end, rest) = {
+            let (idle_end, total_end, pause_left) = {
                 let mut state = self.state.lock();
                 let paused = state.pauses > 0;
                 if paused {
                     state.add_up_pause();
                 }
-                let rest = if paused { LONGEST_PAUSE - state.stood_still } else { Duration::ZERO };
-                (state.heard + self.idle, state.started + self.total, rest)
+                let pause_left = if paused { LONGEST_PAUSE - state.paused_total } else { Duration::ZERO };
+                (state.heard + self.idle, state.started + self.total, pause_left)
             };
-            if !rest.is_zero() {
-                let _resumed = timeout(rest, resumed).await;
+            if !pause_left.is_zero() {
+                let _resumed = timeout(pause_left, resumed).await;
                 continue;
             }
             let now = Instant::now();

@@ -29,7 +29,7 @@ pub(crate) struct Questioner<'a> {
     pub(crate) server: &'a ServerName,
     pub(crate) pages: Option<&'a Guard>,
     /// The abilities that the client declared to the server when it connected.
-    pub(crate) told: Abilities,
+    pub(crate) abilities: Abilities,
 }
 
 /// A request that was not answered, as a JSON-RPC error.
@@ -109,7 +109,7 @@ async fn ask(asker: &SharedAsker, from: Questioner<'_>, method: &str, params: &V
                 .map_err(|refused| Refusal::new(REJECTED, refused.to_string()))
         }
         // The client declared sampling when it connected, so the answer is a rejection instead of "method not found".
-        SAMPLING if from.told.sampling => Err(Refusal::new(
+        SAMPLING if from.abilities.sampling => Err(Refusal::new(
             REJECTED,
             "sampling was refused: the client whose call this is has no model to answer with",
         )),
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_is_no_nearer_than_the_server_that_asks_for_it() {
+    fn a_page_cannot_be_nearer_than_the_server_that_asks_for_it() {
         let egress = Egress::default();
         let far = egress.named_by(&Url::parse("https://mcp.example.com/mcp").unwrap());
         let near = egress.named_by(&Url::parse("http://localhost:9/mcp").unwrap());
@@ -221,7 +221,7 @@ mod tests {
             assert!(refused.message.contains("the egress rules refuse "), "{inside}: {refused:?}");
         }
         assert!(presentable("http://localhost:8080/admin", Some(&near)).is_ok());
-        assert!(presentable("http://localhost:8080/admin", Some(&egress.named_by_a_program())).is_ok());
+        assert!(presentable("http://localhost:8080/admin", Some(&egress.guard_for_local_programs())).is_ok());
         assert!(presentable("https://mcp.example.com/visit", Some(&far)).is_ok());
     }
 

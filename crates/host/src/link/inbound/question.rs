@@ -34,7 +34,7 @@ impl Question {
         self.ask().await
     }
 
-    /// Asks the asker of the call that caused it, with the clocks of waiting calls paused.
+    /// Asks the asker of the call that caused the request, with the clocks of waiting calls paused.
     async fn ask(self) -> Result<Value, input::Refusal> {
         // A request for roots belongs to no call, unless it arrives on a call's stream.
         let is_of_no_call = self.from.is_none() && self.method == "roots/list";
@@ -50,8 +50,8 @@ impl Question {
             // Without its own stream, the question may belong to the call of any of them.
             self.from.is_some() || self.inbound.open_requests().iter().all(|other| other.caller == request.caller)
         };
-        let body = request.as_ref().filter(is_known).and_then(|request| asker.on_behalf_of(&request.caller));
-        let asker = body.unwrap_or(asker);
+        let for_caller = request.as_ref().filter(is_known).and_then(|request| asker.on_behalf_of(&request.caller));
+        let asker = for_caller.unwrap_or(asker);
         let given_up = request.as_ref().map(|request| request.given_up.clone()).unwrap_or_default();
         // Without its own stream, it may belong to any call: pause the clocks of all of them.
         let waiting = match (self.from, request) {

@@ -24,10 +24,10 @@ impl Rate {
     pub(crate) fn allow(&self) -> Option<u64> {
         let now = u64::try_from(self.born.elapsed().as_millis()).unwrap_or(u64::MAX);
         let counted = self.second.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |second| {
-            let (began, said) = (second >> 16, second & u64::from(u16::MAX));
+            let (began, count) = (second >> 16, second & u64::from(u16::MAX));
             // Another thread may have begun a new second after this one read the clock.
-            let (began, said) = if now.saturating_sub(began) >= 1_000 { (now, 0) } else { (began, said) };
-            (said < u64::from(self.per_second)).then_some(began << 16 | (said + 1))
+            let (began, count) = if now.saturating_sub(began) >= 1_000 { (now, 0) } else { (began, count) };
+            (count < u64::from(self.per_second)).then_some(began << 16 | (count + 1))
         });
         if counted.is_err() {
             self.dropped.fetch_add(1, Ordering::Relaxed);
@@ -46,8 +46,8 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn messages_over_the_rate_are_counted_and_reported_with_the_next_one() {
         let rate = Rate::new(2);
-        let reported: Vec<_> = (0..5).map(|_| rate.allow()).collect();
-        assert_eq!(reported, [Some(0), Some(0), None, None, None]);
+        let counts: Vec<_> = (0..5).map(|_| rate.allow()).collect();
+        assert_eq!(counts, [Some(0), Some(0), None, None, None]);
         tokio::time::advance(Duration::from_secs(1)).await;
         assert_eq!((rate.allow(), rate.allow(), rate.allow()), (Some(3), Some(0), None));
     }

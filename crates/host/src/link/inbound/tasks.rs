@@ -13,14 +13,14 @@ use tokio_util::sync::CancellationToken;
 
 use crate::link::inbound::input::Refusal;
 
-/// The most tasks that are kept; the oldest finished one makes room.
-const MOST_TASKS: usize = 64;
+/// How many tasks of a server are kept. A further one replaces the oldest finished task.
+const MAX_TASKS: usize = 64;
 /// The poll interval that the server is asked to use.
-const POLL: Duration = Duration::from_millis(200);
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
 type Outcome = Option<Arc<Result<Value, Refusal>>>;
 
-/// The tasks that a server started at this client.
+/// The tasks that a server has this client run.
 #[derive(Debug, Default)]
 pub(super) struct ClientTasks(BTreeMap<u64, Task>);
 
@@ -41,7 +41,7 @@ pub(super) struct NewTask {
 
 /// The handle of a task for the code that runs it.
 pub(super) struct Work {
-    tell: watch::Sender<Outcome>,
+    outcome: watch::Sender<Outcome>,
     cancel: CancellationToken,
 }
 
@@ -49,7 +49,7 @@ impl Work {
     /// Runs the work, until the task is cancelled.
     pub(super) async fn run(self, work: impl Future<Output = Result<Value, Refusal>>) {
         if let Some(result) = self.cancel.run_until_cancelled(work).await {
-            self.tell.send_replace(Some(Arc::new(result)));
+            self.outcome.send_replace(Some(Arc::new(result)));
         }
     }
 }
@@ -83,7 +83,7 @@ impl Reply {
 impl ClientTasks {
     /// Adds a task that ends when `stop` is cancelled.
     pub(super) fn begin(&mut self, ttl: Option<u64>, stop: &CancellationToken) -> Result<NewTask, Refusal> {
-        if self.0.len() >= MOST_TASKS {
+        if self.0.len() >= MAX_TASKS {
             let done = self.0.iter().find(|(_, task)| task.outcome.borrow().is_some());
             let Some(done) = done.map(|(id, _)| *id) else {
                 return Err(Refusal::new(-32000, "too many tasks are waiting"));
@@ -91,15 +91,15 @@ impl ClientTasks {
             self.0.remove(&done);
         }
         let id = self.0.last_key_value().map_or(1, |(id, _)| id + 1);
-        let (tell, outcome) = watch::channel(None);
+        let (sender, outcome) = watch::channel(None);
         let cancel = stop.child_token();
         let task = Task { created: SystemTime::now(), ttl, outcome, cancel: cancel.clone() };
         let answer = json!({"task": task.describe(id)});
         self.0.insert(id, task);
-        Ok(NewTask { answer, work: Work { tell, cancel } })
+        Ok(NewTask { answer, work: Work { outcome: sender, cancel } })
     }
 
-    /// Serves `tasks/get`, `tasks/result`, `tasks/list` and `tasks/cancel`.
+    /// Answers `tasks/get`, `tasks/result`, `tasks/list` and `tasks/cancel`.
     pub(super) fn handle(&self, method: &str, params: &Value) -> Result<Reply, Refusal> {
         if method == "tasks/list" {
             let tasks: Vec<_> = self.0.iter().map(|(id, task)| task.describe(*id)).collect();
@@ -139,7 +139,7 @@ impl Task {
             "createdAt": rfc3339(self.created),
             "lastUpdatedAt": rfc3339(SystemTime::now()),
             "ttl": self.ttl,
-            "pollInterval": POLL.as_millis() as u64,
+            "pollInterval": POLL_INTERVAL.as_millis() as u64,
         })
     }
 }

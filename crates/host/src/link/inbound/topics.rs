@@ -16,46 +16,50 @@ use tokio::sync::{Notify, watch};
 
 use crate::{link::error::LinkError, spec::ServerName};
 
-/// The most resources of one server with listeners.
-pub(crate) const MOST_OF_A_SERVER: usize = 1_000;
+/// The most resources of one server that may have listeners at once.
+pub(crate) const MAX_RESOURCES_PER_SERVER: usize = 1_000;
 
 /// Whether a resource has changed since its listener last checked; any number of changes counts as one.
 #[derive(Debug)]
-struct Mark {
+struct ChangeFlag {
     is_set: AtomicBool,
-    /// The bell of the listener.
-    bell: Arc<Notify>,
+    /// Wakes the listener.
+    wake: Arc<Notify>,
 }
 
-impl Mark {
+impl ChangeFlag {
     fn set(&self) {
         if !self.is_set.swap(true, Ordering::AcqRel) {
-            self.bell.notify_one();
+            self.wake.notify_one();
         }
     }
 }
 
-/// A subscription of one listener, until it is dropped.
-pub(crate) struct Interest {
+/// The subscription of one listener to one resource. Dropping it ends it.
+pub(crate) struct Subscription {
     topics: Arc<Topics>,
     uri: String,
     number: u64,
-    changed: Arc<Mark>,
+    changed: Arc<ChangeFlag>,
 }
 
-impl fmt::Debug for Interest {
+impl fmt::Debug for Subscription {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Interest").field("uri", &self.uri).finish_non_exhaustive()
+        f.debug_struct("Subscription").field("uri", &self.uri).finish_non_exhaustive()
     }
 }
 
-impl Interest {
-    /// Creates an interest whose changes notify `bell`. `None` when the server has reached its limit of resources with
+impl Subscription {
+    /// Subscribes to a resource; its changes notify `wake`. `None` when the server has reached its limit of resources with
     /// listeners.
-    pub(crate) fn new(topics: Arc<Topics>, uri: &str, bell: &Arc<Notify>) -> Option<(Self, watch::Receiver<Standing>)> {
-        let changed = Arc::new(Mark { is_set: AtomicBool::new(false), bell: bell.clone() });
-        let (number, standing) = topics.add(uri, &changed)?;
-        Some((Self { topics, uri: uri.to_owned(), number, changed }, standing))
+    pub(crate) fn new(
+        topics: Arc<Topics>,
+        uri: &str,
+        wake: &Arc<Notify>,
+    ) -> Option<(Self, watch::Receiver<SubscriptionState>)> {
+        let changed = Arc::new(ChangeFlag { is_set: AtomicBool::new(false), wake: wake.clone() });
+        let (number, state) = topics.add(uri, &changed)?;
+        Some((Self { topics, uri: uri.to_owned(), number, changed }, state))
     }
 
     /// Returns whether the resource has changed since the last call.
@@ -64,19 +68,19 @@ impl Interest {
     }
 }
 
-impl Drop for Interest {
+impl Drop for Subscription {
     fn drop(&mut self) {
         self.topics.remove(&self.uri, self.number);
     }
 }
 
-/// The topics of all servers of a host. A server is added with its first listener, and stays.
+/// The topics of all servers of a host. The first listener adds a server, which is never removed.
 #[derive(Debug, Default)]
-pub(crate) struct Watched(ArcSwap<BTreeMap<ServerName, Arc<Topics>>>);
+pub(crate) struct WatchedResources(ArcSwap<BTreeMap<ServerName, Arc<Topics>>>);
 
-impl Watched {
+impl WatchedResources {
     /// Returns the topics of this server.
-    pub(crate) fn of(&self, server: &ServerName) -> Arc<Topics> {
+    pub(crate) fn of_server(&self, server: &ServerName) -> Arc<Topics> {
         if let Some(known) = self.0.load().get(server) {
             return known.clone();
         }
@@ -91,15 +95,16 @@ impl Watched {
     }
 
     /// Returns the topics of this server, if there are listeners.
-    pub(crate) fn now(&self, server: &ServerName) -> Option<Arc<Topics>> {
-        self.0.load().get(server).filter(|topics| !topics.state.lock().all.is_empty()).cloned()
+    pub(crate) fn with_listeners(&self, server: &ServerName) -> Option<Arc<Topics>> {
+        self.0.load().get(server).filter(|topics| !topics.state.lock().topics.is_empty()).cloned()
     }
 }
 
 /// The state of a subscription at the server, on the current connection.
 #[derive(Clone, Debug)]
-pub(crate) enum Standing {
-    Wanted,
+pub(crate) enum SubscriptionState {
+    /// The server has not answered yet.
+    Pending,
     Agreed,
     Refused(LinkError),
 }
@@ -108,74 +113,74 @@ pub(crate) enum Standing {
 #[derive(Debug, Default)]
 pub(crate) struct Topics {
     state: Mutex<State>,
-    /// Notified when the wanted resources may have changed. Only one connection at a time waits for it.
+    /// Notified when the wanted resources may have changed. At most one connection waits for it at a time.
     changed: Notify,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    all: BTreeMap<String, Topic>,
-    /// The last number that was given to a topic or listener.
-    numbers: u64,
+    topics: BTreeMap<String, Topic>,
+    /// The number of the newest topic or listener.
+    last_number: u64,
 }
 
 impl State {
-    fn number(&mut self) -> u64 {
-        self.numbers += 1;
-        self.numbers
+    fn next_number(&mut self) -> u64 {
+        self.last_number += 1;
+        self.last_number
     }
 }
 
 #[derive(Debug)]
 struct Topic {
     number: u64,
-    listeners: BTreeMap<u64, Arc<Mark>>,
-    standing: watch::Sender<Standing>,
-    /// Whether the server has agreed before.
-    was_heard: bool,
+    listeners: BTreeMap<u64, Arc<ChangeFlag>>,
+    state: watch::Sender<SubscriptionState>,
+    /// Whether the server has ever agreed.
+    has_agreed: bool,
 }
 
 impl Topic {
-    fn updated(&self) {
+    fn notify_listeners(&self) {
         self.listeners.values().for_each(|listener| listener.set());
     }
 }
 
 impl Topics {
-    fn add(&self, uri: &str, changed: &Arc<Mark>) -> Option<(u64, watch::Receiver<Standing>)> {
+    fn add(&self, uri: &str, changed: &Arc<ChangeFlag>) -> Option<(u64, watch::Receiver<SubscriptionState>)> {
         let mut state = self.state.lock();
-        if !state.all.contains_key(uri) {
-            if state.all.len() >= MOST_OF_A_SERVER {
+        if !state.topics.contains_key(uri) {
+            if state.topics.len() >= MAX_RESOURCES_PER_SERVER {
                 return None;
             }
             let topic = Topic {
-                number: state.number(),
+                number: state.next_number(),
                 listeners: BTreeMap::new(),
-                standing: watch::Sender::new(Standing::Wanted),
-                was_heard: false,
+                state: watch::Sender::new(SubscriptionState::Pending),
+                has_agreed: false,
             };
-            state.all.insert(uri.to_owned(), topic);
+            state.topics.insert(uri.to_owned(), topic);
             self.changed.notify_one();
         }
-        let number = state.number();
-        let topic = state.all.get_mut(uri)?;
+        let number = state.next_number();
+        let topic = state.topics.get_mut(uri)?;
         topic.listeners.insert(number, changed.clone());
-        Some((number, topic.standing.subscribe()))
+        Some((number, topic.state.subscribe()))
     }
 
     fn remove(&self, uri: &str, number: u64) {
-        let all = &mut self.state.lock().all;
-        let Some(topic) = all.get_mut(uri) else { return };
+        let topics = &mut self.state.lock().topics;
+        let Some(topic) = topics.get_mut(uri) else { return };
         topic.listeners.remove(&number);
         if topic.listeners.is_empty() {
-            all.remove(uri);
+            topics.remove(uri);
             self.changed.notify_one();
         }
     }
 
     /// Returns all wanted resources. The number distinguishes a subscription from an earlier one to the same resource.
     pub(crate) fn wanted(&self) -> BTreeSet<(String, u64)> {
-        self.state.lock().all.iter().map(|(uri, topic)| (uri.clone(), topic.number)).collect()
+        self.state.lock().topics.iter().map(|(uri, topic)| (uri.clone(), topic.number)).collect()
     }
 
     /// Waits until the wanted resources may differ from the last result of [`Self::wanted`].
@@ -185,25 +190,25 @@ impl Topics {
 
     /// Records that the server has lost all subscriptions.
     pub(crate) fn reset(&self) {
-        for topic in self.state.lock().all.values() {
-            topic.standing.send_replace(Standing::Wanted);
+        for topic in self.state.lock().topics.values() {
+            topic.state.send_replace(SubscriptionState::Pending);
         }
     }
 
     /// Records the server's answer to a subscription. A renewed subscription counts as an update, because updates may
     /// have been missed.
     pub(crate) fn record_answer(&self, uri: &str, answer: Result<(), LinkError>) {
-        if let Some(topic) = self.state.lock().all.get_mut(uri) {
-            let standing = match answer {
-                Ok(()) => Standing::Agreed,
-                Err(error) => Standing::Refused(error),
+        if let Some(topic) = self.state.lock().topics.get_mut(uri) {
+            let state = match answer {
+                Ok(()) => SubscriptionState::Agreed,
+                Err(error) => SubscriptionState::Refused(error),
             };
-            let agreed = matches!(standing, Standing::Agreed);
-            let before = topic.standing.send_replace(standing);
-            if agreed && topic.was_heard && !matches!(before, Standing::Agreed) {
-                topic.updated();
+            let agreed = matches!(state, SubscriptionState::Agreed);
+            let before = topic.state.send_replace(state);
+            if agreed && topic.has_agreed && !matches!(before, SubscriptionState::Agreed) {
+                topic.notify_listeners();
             }
-            topic.was_heard |= agreed;
+            topic.has_agreed |= agreed;
         }
     }
 
@@ -213,8 +218,8 @@ impl Topics {
             let below = uri.strip_prefix(topic);
             below.is_some_and(|rest| rest.is_empty() || topic.ends_with('/') || rest.starts_with(['/', '?', '#']))
         };
-        for (_, topic) in self.state.lock().all.iter().filter(|(topic, _)| is_above(topic)) {
-            topic.updated();
+        for (_, topic) in self.state.lock().topics.iter().filter(|(topic, _)| is_above(topic)) {
+            topic.notify_listeners();
         }
     }
 }

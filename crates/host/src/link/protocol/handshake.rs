@@ -27,7 +27,7 @@ const LEGACY: &str = "2025-11-25";
 const ALL_LEGACY: [&str; 4] = [LEGACY, "2025-06-18", "2025-03-26", "2024-11-05"];
 
 /// The silence on a stream after which `initialize` is sent too.
-const STREAM_PROBE: Duration = Duration::from_secs(2);
+const INITIALIZE_AFTER: Duration = Duration::from_secs(2);
 
 const UNSUPPORTED_VERSION: i64 = -32022;
 const HEADER_MISMATCH: i64 = -32020;
@@ -122,7 +122,7 @@ impl Greeting<'_> {
         }
         let mut discover = pin!(self.discover());
         let probed = match &self.channel.wire {
-            Wire::Duplex(_) => timeout(STREAM_PROBE, &mut discover).await,
+            Wire::Duplex(_) => timeout(INITIALIZE_AFTER, &mut discover).await,
             Wire::Http(http) => timeout(http.probe_timeout(), &mut discover).await,
             Wire::Recorded(_) => Ok(discover.as_mut().await),
         };
@@ -133,7 +133,7 @@ impl Greeting<'_> {
         tokio::select! {
             probe = &mut discover => match probe? {
                 Probe::Modern(session) => Ok(*session),
-                Probe::Legacy(why) => telling(why, initialize.await),
+                Probe::Legacy(why) => outcome_after_probe(why, initialize.await),
             },
             session = &mut initialize => match session {
                 // A modern server refuses `initialize`; its late answer to the probe decides.
@@ -147,7 +147,7 @@ impl Greeting<'_> {
     async fn after(&self, probe: Probe) -> Result<Session, LinkError> {
         match probe {
             Probe::Modern(session) => Ok(*session),
-            Probe::Legacy(why) => telling(why, self.initialize().await),
+            Probe::Legacy(why) => outcome_after_probe(why, self.initialize().await),
         }
     }
 
@@ -219,7 +219,7 @@ fn refuses(wire: &Wire, error: &LinkError) -> bool {
 
 /// Returns the outcome of `initialize` after a probe that failed with `why`. A server that does not know `initialize`
 /// is a modern one; then the result is `why`, its answer to the probe.
-fn telling(why: LinkError, initialized: Result<Session, LinkError>) -> Result<Session, LinkError> {
+fn outcome_after_probe(why: LinkError, initialized: Result<Session, LinkError>) -> Result<Session, LinkError> {
     let unknown = |error: &LinkError| match error {
         LinkError::Rpc(error) => NOT_KNOWN.contains(&error.code),
         LinkError::Http { status, .. } => matches!(status, 400..=499),
@@ -295,13 +295,14 @@ fn session(era: Era, version: &str, answer: &Value) -> Session {
 }
 
 /// Returns the capabilities that the server declares. If they cannot be parsed, the host still lists its tools.
-fn capabilities(said: &Value) -> Capabilities {
-    let readable = said.is_object().then(|| serde_json::from_value(said.clone()).ok()).flatten();
+fn capabilities(declared: &Value) -> Capabilities {
+    let readable = declared.is_object().then(|| serde_json::from_value(declared.clone()).ok()).flatten();
     readable.unwrap_or_else(|| Capabilities { tools: Some(json!({})), ..Capabilities::default() })
 }
 
-/// Returns whether to start a child process again that ended because of the probe, and to begin with `initialize`.
-pub(crate) fn died_of_the_probe(error: &LinkError, protocol: Protocol, first: Era) -> bool {
+/// Returns whether the era probe may have made a child process end, so that the caller should start it once more and
+/// begin with `initialize`.
+pub(crate) fn ended_by_probe(error: &LinkError, protocol: Protocol, first: Era) -> bool {
     protocol == Protocol::Auto
         && first == Era::Modern
         && matches!(error, LinkError::Exited { .. } | LinkError::Closed { .. })
@@ -310,8 +311,8 @@ pub(crate) fn died_of_the_probe(error: &LinkError, protocol: Protocol, first: Er
 /// Chooses the error to report for a server that ended because of the probe, and failed again after a second start.
 pub(crate) fn more_informative(on_the_probe: LinkError, on_initialize: LinkError) -> LinkError {
     match on_initialize {
-        // The server ends after any message.
+        // The server ends after any message, so the second error explains no more than the first.
         LinkError::Exited { .. } | LinkError::Closed { .. } => on_the_probe,
-        telling => telling,
+        other => other,
     }
 }

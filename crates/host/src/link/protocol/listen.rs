@@ -21,7 +21,7 @@ use crate::{
 pub(super) const FIRST_WAIT: Duration = Duration::from_secs(1);
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
 /// A subscription that lasted this long counts as stable.
-const PROVEN: Duration = Duration::from_secs(60);
+const STABLE_AFTER: Duration = Duration::from_secs(60);
 impl Link {
     /// Begins to listen, until the connection ends. The future ends when the standing stream of legacy HTTP is open or
     /// has failed, or when the subscription is acknowledged; immediately if there is neither.
@@ -79,5 +79,5 @@ impl Link {
 
 /// Returns the next wait, after `wait` and a subscription that lasted for `lived`.
 pub(super) fn longer(wait: Duration, lived: Duration) -> Duration {
-    if lived >= PROVEN { FIRST_WAIT } else { (wait * 2).min(LONGEST_WAIT) }
+    if lived >= STABLE_AFTER { FIRST_WAIT } else { (wait * 2).min(LONGEST_WAIT) }
 }

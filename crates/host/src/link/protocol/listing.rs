@@ -41,20 +41,21 @@ impl Listed {
         Some(listed)
     }
 
-    /// Adds tools; a tool that cannot be parsed is quarantined alone.
+    /// Adds tools; a tool that cannot be parsed is listed as unusable, and spoils no other.
     fn take(&mut self, items: &[&RawValue], (headers, limits): (bool, &Limits), seen: &mut HashSet<String>) {
         for raw in items {
             match not_too_deep(raw, limits).and_then(|()| one_tool(raw, headers)) {
                 Ok(tool) if seen.insert(tool.tool.name.clone()) => self.tools.push(tool),
-                Ok(tool) => self.quarantined.push((tool.tool.name, "its name comes twice".into())),
-                Err(why) => self.quarantined.push((name_of(raw), why)),
+                Ok(tool) => self.unusable.push((tool.tool.name, "its name comes twice".into())),
+                Err(why) => self.unusable.push((name_of(raw), why)),
             }
         }
     }
 }
 
 impl Link {
-    /// Lists all tools. A tool that cannot be parsed is quarantined alone. With `keep`, sets `Listed::kept`.
+    /// Lists all tools. A tool that cannot be parsed is listed as unusable, and spoils no
+    /// other. With `keep`, sets `Listed::kept`.
     pub(crate) async fn list_tools(&self, keep: bool) -> Result<Listed, LinkError> {
         let mut listed = Listed::default();
         let promised = self.session().capabilities.tools.is_some();

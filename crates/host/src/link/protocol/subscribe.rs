@@ -20,7 +20,7 @@ use crate::{
         Link,
         channel::Ask,
         error::{LinkError, METHOD_NOT_FOUND, RpcError},
-        inbound::topics::{Standing, Topics},
+        inbound::topics::{SubscriptionState, Topics},
         message::Answered,
         protocol::listen::{FIRST_WAIT, longer},
     },
@@ -31,18 +31,18 @@ type Subscriptions = BTreeSet<(String, u64)>;
 
 impl Link {
     /// Waits until the server has agreed to a subscription.
-    pub(crate) async fn subscribed(self, mut standing: watch::Receiver<Standing>) -> Result<(), LinkError> {
+    pub(crate) async fn subscribed(self, mut state: watch::Receiver<SubscriptionState>) -> Result<(), LinkError> {
         if !self.session().capabilities.resources_subscribe() {
             return Err(refusal("the server does not tell of changes of its resources"));
         }
         self.stay_subscribed();
         let after = self.timeouts().call;
-        let decided = standing.wait_for(|standing| !matches!(standing, Standing::Wanted));
+        let decided = state.wait_for(|state| !matches!(state, SubscriptionState::Pending));
         tokio::select! {
             why = self.closed() => Err(why),
             decided = timeout(after, decided) => match decided {
-                Ok(Ok(standing)) => match &*standing {
-                    Standing::Refused(error) => Err(error.clone()),
+                Ok(Ok(state)) => match &*state {
+                    SubscriptionState::Refused(error) => Err(error.clone()),
                     _ => Ok(()),
                 },
                 Ok(Err(_)) => Err(LinkError::Stopped),

@@ -15,7 +15,7 @@ use crate::{
 
 /// Records every message between a host and its servers, with secrets hidden, for [`Recording`](super::Recording): give
 /// it to [`HostBuilder::record`](crate::HostBuilder::record), and take the bytes when the host has shut down. HTTP
-/// headers are no part of messages.
+/// headers do not belong to messages.
 pub struct Recorder {
     buffer: Mutex<Buffer>,
     max_bytes: usize,

@@ -62,6 +62,15 @@ pub(super) struct Found<'a> {
     pub(super) is_first: bool,
 }
 
+/// Why a tape has no answer to a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Missing {
+    /// It has a request of this method and name, but with other parameters or without an answer.
+    Similar,
+    /// It has no request of this method and name.
+    Unknown,
+}
+
 impl Exchange {
     /// Returns whether it stays open as long as the connection, as a subscription does.
     pub(super) fn is_subscription(&self) -> bool {
@@ -138,10 +147,9 @@ impl Tape {
         if was_modern { Protocol::Modern } else { Protocol::Legacy }
     }
 
-    /// Returns the exchange that answers `request`; otherwise whether a request of this method and name was recorded
-    /// with other parameters, or this one without an answer.
-    pub(super) fn find(&self, request: &Bytes) -> Result<Found<'_>, bool> {
-        let Ok(Envelope::Request { method, params, .. }) = peek(request) else { return Err(false) };
+    /// Returns the exchange that answers `request`.
+    pub(super) fn find(&self, request: &Bytes) -> Result<Found<'_>, Missing> {
+        let Ok(Envelope::Request { method, params, .. }) = peek(request) else { return Err(Missing::Unknown) };
         let params = read_params(params);
         let is_usable = |exchange: &&Exchange| exchange.answer.is_some() || exchange.is_subscription();
         let mut last = None;
@@ -152,8 +160,12 @@ impl Tape {
             last = Some(exchange);
         }
         let name = name_in(&params);
-        let is_near = |exchange: &Exchange| exchange.method == *method && name_in(&exchange.params) == name;
-        last.map(|exchange| Found { exchange, is_first: false }).ok_or_else(|| self.exchanges.iter().any(is_near))
+        let is_similar = |exchange: &Exchange| exchange.method == *method && name_in(&exchange.params) == name;
+        match last {
+            Some(exchange) => Ok(Found { exchange, is_first: false }),
+            None if self.exchanges.iter().any(is_similar) => Err(Missing::Similar),
+            None => Err(Missing::Unknown),
+        }
     }
 }
 

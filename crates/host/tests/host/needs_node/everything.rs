@@ -33,7 +33,8 @@ fn cases() -> Vec<Case> {
         }),
         ("get-roots-list", json!({}), |it| it.text.contains(ROOT)),
         ("get-structured-content", json!({"location": "Chicago"}), |it| {
-            it.structured.as_ref().is_some_and(|said| said["temperature"].is_number()) && it.warnings.is_empty()
+            it.structured.as_ref().is_some_and(|structured| structured["temperature"].is_number())
+                && it.warnings.is_empty()
         }),
         ("get-sum", json!({"a": 2, "b": 3}), |it| it.text.contains('5')),
         ("get-tiny-image", json!({}), |it| {

@@ -134,19 +134,19 @@ async fn a_server_that_logs_a_lot_is_still_heard_when_its_lists_change() {
     let server = Scripted::calling(|_, _| {
         let say = |method: &str, params: Value| json!({"jsonrpc": "2.0", "method": method, "params": params});
         let log = say("notifications/message", json!({"level": "info", "data": "still here"}));
-        let mut reported = vec![log; 200];
+        let mut messages = vec![log; 200];
         // The first is reported at once, the last a moment later, together with those in between.
-        reported.extend(vec![say("notifications/prompts/list_changed", json!({})); 50]);
-        reported.push(say("notifications/resources/list_changed", json!({})));
-        Reaction::Tell(reported, text_result("done"))
+        messages.extend(vec![say("notifications/prompts/list_changed", json!({})); 50]);
+        messages.push(say("notifications/resources/list_changed", json!({})));
+        Reaction::Tell(messages, text_result("done"))
     });
     let host = Host::builder().build();
     up(&host, &server).await;
     let mut events = host.events();
     call(&host, "server/echo", json!({})).await.unwrap();
-    let prompts = |told: &Event| matches!(told, Event::McpPromptsChanged { .. }).then_some(());
+    let prompts = |event: &Event| matches!(event, Event::McpPromptsChanged { .. }).then_some(());
     event(&mut events, prompts).await;
-    event(&mut events, |told| matches!(told, Event::McpResourcesChanged { .. }).then_some(())).await;
+    event(&mut events, |event| matches!(event, Event::McpResourcesChanged { .. }).then_some(())).await;
     event(&mut events, prompts).await;
     host.shutdown().await;
 }

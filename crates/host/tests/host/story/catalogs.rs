@@ -213,14 +213,14 @@ fn aging() -> Scripted {
 
 /// A change of the tools costs their prompt cache.
 #[tokio::test(start_paused = true)]
-async fn a_list_that_says_the_same_again_is_no_change() {
+async fn an_unchanged_list_does_not_count_as_a_change() {
     let server = aging();
     let host = host_of([("server", server.spec())]).await;
     let (before, mut events) = (host.catalog(), host.events());
     tokio::time::sleep(Duration::from_secs(300)).await;
     assert!(server.count_of("tools/list") >= 9);
-    let told = events_so_far(&mut events, |event| matches!(event, Event::McpToolsUpdated { .. }).then_some(()));
-    assert_eq!((host.catalog().version(), told.len()), (before.version(), 0));
+    let updates = events_so_far(&mut events, |event| matches!(event, Event::McpToolsUpdated { .. }).then_some(()));
+    assert_eq!((host.catalog().version(), updates.len()), (before.version(), 0));
 }
 
 #[tokio::test(start_paused = true)]

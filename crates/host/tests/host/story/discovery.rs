@@ -84,13 +84,13 @@ async fn the_gate_and_the_events_know_only_the_tool_itself() {
     let feed = json!({"name": "farm/feed", "arguments": {}});
     let denied = call(&host, "mcp__discovery__call_tool", feed).await.unwrap_err();
     assert_eq!(denied.to_string(), "the call of farm/feed was not allowed: not farm/feed");
-    let told = events_so_far(&mut events, |event| match event {
+    let events_of_calls = events_so_far(&mut events, |event| match event {
         Event::ToolStarted { server, tool, .. } => Some(format!("started {server}/{tool}")),
         Event::ToolDenied { server, tool, .. } => Some(format!("denied {server}/{tool}")),
         Event::ToolCompleted { server, tool, outcome: CallEnd::Ok, .. } => Some(format!("done {server}/{tool}")),
         _ => None,
     });
-    assert_eq!(told, ["started farm/milk_cow", "done farm/milk_cow", "denied farm/feed"]);
+    assert_eq!(events_of_calls, ["started farm/milk_cow", "done farm/milk_cow", "denied farm/feed"]);
 }
 
 #[tokio::test(start_paused = true)]

@@ -114,7 +114,7 @@ fn sse(url: &str) -> ServerSpec {
 }
 
 #[tokio::test]
-async fn a_name_that_changes_its_mind_leads_nowhere_else() {
+async fn a_name_whose_address_changes_leads_nowhere_else() {
     let (trusted, other) = (Door::on("127.0.0.1").await, Door::on("127.0.0.2").await);
     let mut rules = hosted(&trusted, &["127.0.0.1"]);
     rules.ports.insert(other.address.port());

@@ -44,7 +44,7 @@ async fn requests_to_a_shut_down_host_fail_with_that_reason() {
         host.reconnect("native").unwrap_err(),
     ] {
         assert_eq!((error.code(), error.kind()), ("SHUT_DOWN", CallErrorKind::Unreachable));
-        assert_eq!(error.to_string(), "the host was shut down and runs no servers any more: make another one");
+        assert_eq!(error.to_string(), "the host was shut down: make another one");
     }
 }
 

@@ -25,7 +25,7 @@ impl Notebook {
         Arc::new(Self(Mutex::new([(spec.fingerprint(), era)].into())))
     }
 
-    fn says(&self, spec: &ServerSpec) -> Option<Era> {
+    fn remembered(&self, spec: &ServerSpec) -> Option<Era> {
         self.0.lock().unwrap().get(&spec.fingerprint()).copied()
     }
 }
@@ -42,8 +42,8 @@ impl Memory for Notebook {
     }
 }
 
-/// Connects with this memory, and shuts down.
-async fn visit(memory: &Arc<Notebook>, spec: &ServerSpec) -> Era {
+/// Connects with this memory, and shuts down. Returns the era of the connection.
+async fn connect_once(memory: &Arc<Notebook>, spec: &ServerSpec) -> Era {
     let host = Host::builder().memory(memory.clone()).build();
     settle(&host, world([("server", spec.clone())])).await;
     assert!(selectors(&host).contains(&"server/echo".to_owned()), "{:?}", host.status());
@@ -52,7 +52,7 @@ async fn visit(memory: &Arc<Notebook>, spec: &ServerSpec) -> Era {
     era
 }
 
-/// How often each era was tried.
+/// How often the host tried the modern era and the legacy era.
 fn tries(effects: &SideEffects) -> (usize, usize) {
     let effects = effects.read();
     (effects.count_of("server/discover"), effects.count_of("initialize"))
@@ -60,31 +60,31 @@ fn tries(effects: &SideEffects) -> (usize, usize) {
 
 #[tokio::test]
 async fn the_era_that_worked_is_remembered_per_server_and_tried_first() {
-    for (written, era, first_tries, then) in
+    for (option, era, first_tries, all_tries) in
         [("legacy", Era::Legacy, (1, 1), (1, 2)), ("modern", Era::Modern, (1, 0), (2, 0))]
     {
-        let (piped, served) = (SideEffects::new(), SideEffects::new());
-        let http = FakeHttp::start(&["--era", written, "--log-all", "--log", served.path_str()]);
-        let stdio = fake(&["--era", written, "--log-all", "--log", piped.path_str()]);
-        for (effects, spec) in [(&piped, stdio), (&served, ServerSpec::http(http.url()))] {
+        let (stdio_effects, http_effects) = (SideEffects::new(), SideEffects::new());
+        let http = FakeHttp::start(&["--era", option, "--log-all", "--log", http_effects.path_str()]);
+        let stdio = fake(&["--era", option, "--log-all", "--log", stdio_effects.path_str()]);
+        for (effects, spec) in [(&stdio_effects, stdio), (&http_effects, ServerSpec::http(http.url()))] {
             let memory = Arc::<Notebook>::default();
-            assert_eq!(visit(&memory, &spec).await, era);
-            assert_eq!(tries(effects), first_tries, "{written}, {}", spec.transport.kind());
-            assert_eq!(memory.says(&spec), Some(era));
-            assert_eq!(visit(&memory, &spec).await, era);
-            assert_eq!(tries(effects), then, "{written}, {}", spec.transport.kind());
+            assert_eq!(connect_once(&memory, &spec).await, era);
+            assert_eq!(tries(effects), first_tries, "{option}, {}", spec.transport.kind());
+            assert_eq!(memory.remembered(&spec), Some(era));
+            assert_eq!(connect_once(&memory, &spec).await, era);
+            assert_eq!(tries(effects), all_tries, "{option}, {}", spec.transport.kind());
         }
     }
 }
 
 #[tokio::test]
 async fn a_changed_era_of_a_server_is_detected_and_remembered() {
-    for (written, now, remembered) in [("modern", Era::Modern, Era::Legacy), ("legacy", Era::Legacy, Era::Modern)] {
-        let http = FakeHttp::start(&["--era", written]);
-        for spec in [fake(&["--era", written]), ServerSpec::http(http.url())] {
+    for (option, now, remembered) in [("modern", Era::Modern, Era::Legacy), ("legacy", Era::Legacy, Era::Modern)] {
+        let http = FakeHttp::start(&["--era", option]);
+        for spec in [fake(&["--era", option]), ServerSpec::http(http.url())] {
             let memory = Notebook::with(&spec, remembered);
-            assert_eq!(visit(&memory, &spec).await, now, "{}", spec.transport.kind());
-            assert_eq!(memory.says(&spec), Some(now));
+            assert_eq!(connect_once(&memory, &spec).await, now, "{}", spec.transport.kind());
+            assert_eq!(memory.remembered(&spec), Some(now));
         }
     }
 }
@@ -94,9 +94,9 @@ async fn a_server_that_dies_of_the_probe_is_started_once_more_and_then_never_pro
     let effects = SideEffects::new();
     let spec = fake(&["--fault", "exit-on-discover", "--log-all", "--log", effects.path_str()]);
     let memory = Arc::<Notebook>::default();
-    assert_eq!(visit(&memory, &spec).await, Era::Legacy);
+    assert_eq!(connect_once(&memory, &spec).await, Era::Legacy);
     assert_eq!(effects.read().pids().len(), 2);
-    assert_eq!(visit(&memory, &spec).await, Era::Legacy);
+    assert_eq!(connect_once(&memory, &spec).await, Era::Legacy);
     assert_eq!(effects.read().pids().len(), 3);
 }
 

@@ -63,8 +63,8 @@ async fn of_a_flood_of_progress_the_caller_hears_all_and_a_watcher_one_in_a_tent
     let host = host_of([("server", server.spec())]).await;
     let mut events = host.events();
     let (tell, heard) = std::sync::mpsc::channel();
-    let told = Arc::new(move |told: Progress| tell.send(told.progress).unwrap());
-    let flooded = host.call(to_call("server/slow", json!({})).on_progress(told));
+    let on_progress = Arc::new(move |progress: Progress| tell.send(progress.progress).unwrap());
+    let flooded = host.call(to_call("server/slow", json!({})).on_progress(on_progress));
     let talk = async {
         let called = server.hears_of("tools/call").await;
         (1..=5).for_each(|step| server.say(progress(&called["params"], step)));
@@ -134,7 +134,7 @@ async fn a_watcher_sees_a_server_connect_change_and_disappear() {
         Event::McpToolsUpdated { tools, .. } => Some(tools.clone()),
         _ => None,
     });
-    assert_eq!(updates, [["mcp__server__new"]], "one change is told once");
+    assert_eq!(updates, [["mcp__server__new"]], "one change is reported once");
 
     settle(&host, world([])).await;
     host.shutdown().await;
@@ -166,7 +166,7 @@ async fn qb_21_events_of_servers_are_written_with_the_names_and_fields_of_qbit()
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_connection_is_reported_once_and_a_change_of_tools_is_no_new_connection() {
+async fn a_connection_is_reported_once_and_a_change_of_tools_does_not_count_as_a_new_one() {
     let server = Scripted::plain();
     let host = Host::builder().build();
     let mut events = host.events();

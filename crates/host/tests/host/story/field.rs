@@ -94,8 +94,8 @@ async fn a_picture_beside_structured_content_is_kept() {
 #[tokio::test(start_paused = true)]
 async fn every_part_of_an_error_is_shown() {
     let part = |text: &str| json!({"type": "text", "text": text});
-    let said = json!({"content": [part("first"), part("second"), part("third")], "isError": true});
-    let server = Scripted::calling(move |_, _| Reaction::Answer(said.clone()));
+    let result = json!({"content": [part("first"), part("second"), part("third")], "isError": true});
+    let server = Scripted::calling(move |_, _| Reaction::Answer(result.clone()));
     let host = host_of([("server", server.spec())]).await;
     let outcome = call(&host, "server/echo", json!({})).await.unwrap();
     assert!(outcome.is_error);

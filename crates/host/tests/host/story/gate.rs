@@ -57,8 +57,8 @@ async fn a_denied_call_is_never_sent_and_the_error_names_the_rule() {
     call(&host, "fs/read", json!({})).await.unwrap();
     assert_eq!(server.count_of("tools/call"), 1);
     assert!(person.asked().is_empty());
-    let told = events_so_far(&mut events, |event| matches!(event, Event::ToolDenied { .. }).then_some(()));
-    assert_eq!(told.len(), 2);
+    let denials = events_so_far(&mut events, |event| matches!(event, Event::ToolDenied { .. }).then_some(()));
+    assert_eq!(denials.len(), 2);
 }
 
 #[tokio::test(start_paused = true)]
@@ -70,11 +70,11 @@ async fn the_user_sees_exactly_what_is_sent_and_decides() {
     call(&host, "fs/write", json!({"path": "a"})).await.unwrap();
     assert_eq!(person.asked(), [r#"confirm fs/write {"path":"a"}"#]);
     assert_eq!(server.seen_of("tools/call")[0]["params"]["arguments"], json!({"path": "a"}));
-    let asked = events_so_far(&mut events, |event| match event {
+    let requests = events_so_far(&mut events, |event| match event {
         Event::ToolApprovalRequest { why, .. } => Some(why.clone()),
         _ => None,
     });
-    assert_eq!(asked, ["the rule confirm `fs/write`"]);
+    assert_eq!(requests, ["the rule confirm `fs/write`"]);
 
     let no = Person { confirms: Confirmed::No { why: Some("not today".into()) }, ..Person::eager() };
     let error = host.call(to_call("fs/write", json!({})).asker(no.shared())).await.unwrap_err();
@@ -95,8 +95,8 @@ async fn a_call_approved_in_advance_asks_no_user_and_is_recorded_so() {
     assert_eq!(denied(&error), ("the rule deny `fs/wipe`", false));
     assert!(person.asked().is_empty());
     assert_eq!(server.count_of("tools/call"), 2);
-    let asked = events_so_far(&mut events, |event| matches!(event, Event::ToolApprovalRequest { .. }).then_some(()));
-    assert!(asked.is_empty());
+    let requests = events_so_far(&mut events, |event| matches!(event, Event::ToolApprovalRequest { .. }).then_some(()));
+    assert!(requests.is_empty());
 }
 
 #[tokio::test(start_paused = true)]
@@ -116,7 +116,7 @@ async fn without_a_user_to_ask_the_answer_is_no_with_a_reason() {
     let error = call(&host, "fs/write", json!({})).await.unwrap_err();
     let (why, unasked) = denied(&error);
     assert!(unasked);
-    assert!(why.contains("confirm `*`") && why.contains("no person can be asked"), "{why}");
+    assert!(why.contains("confirm `*`") && why.contains("no user can be asked"), "{why}");
     assert_eq!(error.code(), "APPROVAL_NEEDED");
 
     // An asker that can do everything but confirm counts as none.

@@ -69,8 +69,8 @@ async fn a_lazy_server_shows_its_tools_without_running_and_starts_with_the_first
     assert_eq!(effects.read().methods().len(), before, "it was started");
     let numbers: Vec<_> = (0..8).map(|n| n.to_string()).collect();
     let calls = numbers.iter().map(|n| text(&host, "fake/echo", json!({ "text": n })));
-    let said = soon("eight calls at once", join_all(calls)).await;
-    assert_eq!(said, numbers);
+    let texts = soon("eight calls at once", join_all(calls)).await;
+    assert_eq!(texts, numbers);
     assert_eq!(effects.read().pids().len(), starts + 1, "it was started more than once");
     state_is(&host, "fake", "connected").await;
     host.shutdown().await;

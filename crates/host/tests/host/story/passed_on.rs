@@ -1,11 +1,15 @@
 //! What a host passes on to clients of its own caller: results, lists and completions as their servers wrote them.
 
-use std::sync::{Arc, Mutex};
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
 use futures::future::BoxFuture;
 use serde_json::{Map, Value, json};
 use toolrack_host::{
-    Abilities, Asker, Event, Host, Listing, Naming, Relay, ServerName, SharedAsker,
+    Abilities, Admitted, Asker, CallError, Caller, Event, Host, Listing, Naming, OverQuota, Quota, Quotas, Relay,
+    ServerName, SharedAsker, Work,
     ask::{Elicitation, Elicited},
 };
 
@@ -37,7 +41,7 @@ async fn one_that_is_too_large_is_cut_as_ever() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_that_is_no_result_is_not_passed_on() {
+async fn an_answer_that_is_not_a_result_is_not_passed_on() {
     for result in [json!({}), json!({"content": 7}), json!([]), json!({"content": null})] {
         let server = Scripted::calling({
             let result = result.clone();
@@ -64,6 +68,33 @@ async fn lists_and_completions_come_with_all_that_they_have() {
         assert_eq!(completed["completion"]["values"], json!(["grace"]), "{era}");
         host.shutdown().await;
     }
+}
+
+/// Quotas of which all reading is used up.
+#[derive(Debug)]
+struct NoReads;
+
+impl Quotas for NoReads {
+    fn begin(&self, _: &Caller, work: Work) -> Result<Admitted, OverQuota> {
+        if work != Work::Read {
+            return Ok(Admitted::UNBOUNDED);
+        }
+        let quota = Quota::read("result_bytes_per_day", 1.0).unwrap();
+        let setting = "limits.result_bytes_per_day".to_owned();
+        Err(OverQuota::new("a member", setting, "the team file", (quota, 1), Duration::from_secs(9)))
+    }
+}
+
+#[tokio::test]
+async fn a_completion_brings_something_and_so_counts_as_a_read() {
+    let host = Host::builder().quotas(Arc::new(NoReads)).build();
+    settle(&host, world([("server", fake(&[]))])).await;
+    let completion = Relay::completion(Map::new());
+    for relay in [completion, Relay::prompt("greet", Map::new()), Relay::resource("fake://note")] {
+        let error = host.relay("server", relay).await.unwrap_err();
+        assert!(matches!(error, CallError::OverQuota { .. }), "{error}");
+    }
+    host.shutdown().await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -118,9 +149,9 @@ async fn changes_of_prompts_and_resources_are_reported() {
     for list in ["prompts", "resources"] {
         server.say(json!({"jsonrpc": "2.0", "method": format!("notifications/{list}/list_changed")}));
     }
-    let prompts = |told: &Event| matches!(told, Event::McpPromptsChanged { .. }).then_some(());
+    let prompts = |event: &Event| matches!(event, Event::McpPromptsChanged { .. }).then_some(());
     event(&mut events, prompts).await;
-    let resources = |told: &Event| matches!(told, Event::McpResourcesChanged { .. }).then_some(());
+    let resources = |event: &Event| matches!(event, Event::McpResourcesChanged { .. }).then_some(());
     event(&mut events, resources).await;
 }
 

@@ -285,7 +285,7 @@ async fn an_approval_covers_only_the_shown_tool() {
             Ok(_) => assert!(passes),
             Err(error) => {
                 assert!(!passes && error.code() == "DENIED", "{error}");
-                assert!(error.to_string().contains("changed while a person was asked"), "{error}");
+                assert!(error.to_string().contains("changed while a user was asked"), "{error}");
             }
         }
     }

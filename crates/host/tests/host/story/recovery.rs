@@ -156,6 +156,25 @@ async fn an_attempt_that_began_before_the_value_was_given_fails_no_call() {
     host.shutdown().await;
 }
 
+#[tokio::test]
+async fn a_call_and_a_list_right_after_a_requested_reconnection_wait_for_it() {
+    let late = Arc::new(Late::default());
+    late.go_on.notify_one();
+    let host = Host::builder().resolver(late.clone()).build();
+    let mut spec = ServerSpec::stdio(fake_server_path().to_str().unwrap(), ["stdio"]);
+    spec.retry.first = Duration::from_secs(50);
+    settle(&host, world([("fake", spec)])).await;
+    state_is(&host, "fake", "reconnecting").await;
+    assert!(host.catalog().select("fake/echo").is_err());
+    host.reconnect("fake").unwrap();
+    let (answer, ()) = tokio::join!(call(&host, "fake/echo", json!({ "text": "here" })), async {
+        host.settled_within(Duration::from_secs(50)).await;
+        assert!(host.catalog().select("fake/echo").is_ok(), "a list has its tools");
+    });
+    assert_eq!(answer.unwrap().text, "here");
+    host.shutdown().await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_caller_that_wakes_a_server_that_fails_at_once_hears_of_it_at_once() {
     let resolver = Arc::new(Unset::default());

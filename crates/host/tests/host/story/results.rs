@@ -97,8 +97,8 @@ async fn one_block_of_each_kind_is_stored_unchanged() {
 #[tokio::test(start_paused = true)]
 async fn structured_content_is_not_repeated_as_text() {
     let structured = json!({"value": 42, "label": "answer"});
-    let said = json!({"content": [{"type": "text", "text": "{\"label\": \"answer\", \"value\": 42}"}], "structuredContent": structured});
-    let outcome = outcome_of(said, None).await;
+    let result = json!({"content": [{"type": "text", "text": "{\"label\": \"answer\", \"value\": 42}"}], "structuredContent": structured});
+    let outcome = outcome_of(result, None).await;
     assert_eq!(outcome.text, "{\"label\": \"answer\", \"value\": 42}");
     assert_eq!(outcome.structured, Some(structured.clone()));
 
@@ -153,7 +153,7 @@ async fn a_result_that_breaks_its_promise_is_an_error_where_the_entry_says_rejec
     }
     assert_eq!(bad.content, [Content::Text { text: bad.text.clone() }], "nothing of the result is left");
 
-    // Results that a gateway passes on are no exception.
+    // Results that a gateway passes on are not an exception.
     let passed_on = |selector: &str| host.call(Call::from_map(selector, Map::new()).verbatim());
     assert!(passed_on("good/structured").await.unwrap().verbatim.is_some());
     let bad = passed_on("bad/structured").await.unwrap();
@@ -179,7 +179,7 @@ async fn a_text_over_the_limit_is_cut_between_characters_and_stored_in_full() {
     let outcome = outcome_of(text_result(&full), Some(shelf.clone())).await;
     assert!(outcome.truncated);
     assert!(outcome.text.len() <= 200_000 && outcome.text.len() > 199_000, "{}", outcome.text.len());
-    assert!(outcome.text.starts_with("éé") && outcome.text.contains("shelf:1"), "the model is told where the rest is");
+    assert!(outcome.text.starts_with("éé") && outcome.text.contains("shelf:1"), "the text says where the rest is");
     let Content::Text { text } = &outcome.content[0] else { panic!("{:?}", outcome.content.len()) };
     assert!(text.len() <= 200_000);
     let [artifact] = &outcome.artifacts[..] else { panic!("{:?}", outcome.artifacts) };
@@ -191,11 +191,11 @@ async fn a_text_over_the_limit_is_cut_between_characters_and_stored_in_full() {
 #[tokio::test(start_paused = true)]
 async fn without_a_place_for_the_full_text_the_cut_is_reported() {
     let full: Arc<dyn Artifacts> = Arc::new(Full);
-    for (artifacts, told) in [(None, "max_output_bytes"), (Some(full), "the disk is full")] {
+    for (artifacts, reason) in [(None, "max_output_bytes"), (Some(full), "the disk is full")] {
         let outcome = outcome_of(text_result(&"x".repeat(300_000)), artifacts).await;
         assert!(outcome.truncated && outcome.artifacts.is_empty());
         assert!(outcome.text.len() <= 200_000);
-        assert!(outcome.warnings.iter().any(|warning| warning.contains(told)), "{:?}", outcome.warnings);
+        assert!(outcome.warnings.iter().any(|warning| warning.contains(reason)), "{:?}", outcome.warnings);
     }
 }
 
@@ -306,11 +306,11 @@ async fn unfit_arguments_are_sent_reported_or_refused_as_the_entry_says() {
     let host = host_of([("off", with(None)), ("warn", warn), ("strict", strict)]).await;
     let wrong = || json!({"a": "one", "b": 2});
     let judged_by_the_server = call(&host, "off/add", wrong()).await;
-    let told = call(&host, "warn/add", wrong()).await;
-    assert_eq!(judged_by_the_server.is_ok(), told.is_ok(), "it is sent in either case");
-    if let (Ok(plain), Ok(told)) = (judged_by_the_server, told) {
-        assert_eq!((&plain.text, plain.warnings.len()), (&told.text, 0));
-        assert!(told.warnings[0].starts_with("the arguments do not match the input schema: "), "{told:?}");
+    let outcome = call(&host, "warn/add", wrong()).await;
+    assert_eq!(judged_by_the_server.is_ok(), outcome.is_ok(), "it is sent in either case");
+    if let (Ok(plain), Ok(outcome)) = (judged_by_the_server, outcome) {
+        assert_eq!((&plain.text, plain.warnings.len()), (&outcome.text, 0));
+        assert!(outcome.warnings[0].starts_with("the arguments do not match the input schema: "), "{outcome:?}");
     }
     let error = call(&host, "strict/add", wrong()).await.unwrap_err();
     assert_eq!((error.code(), error.kind()), ("BAD_ARGUMENTS", CallErrorKind::BadArguments));

@@ -3,7 +3,10 @@
 use std::time::Duration;
 
 use serde_json::json;
-use toolrack_host::{Era, Host, ServerSpec, ToolFilter, Why, spec::Trust};
+use toolrack_host::{
+    Call, Era, Host, ServerSpec, ToolFilter, Why,
+    spec::{Source, Trust},
+};
 
 use crate::{
     scripted::{Reaction, Scripted, tool},
@@ -59,7 +62,7 @@ async fn the_error_for_a_server_that_never_speaks_mcp_quotes_its_first_output() 
 #[tokio::test]
 async fn every_absence_has_a_first_cause_and_says_it() {
     let host = host().await;
-    for (selector, walked, told) in [
+    for (selector, walked, expected) in [
         ("good/present", "config trust start negotiation list filter name", "models see it as mcp__good__present"),
         ("good/hidden", "config trust start negotiation list !filter", "deny"),
         ("good/broken", "config trust start negotiation !list", "inputSchema is not an object"),
@@ -74,7 +77,7 @@ async fn every_absence_has_a_first_cause_and_says_it() {
         assert_eq!(stages(&why), walked, "{why}");
         assert_eq!(why.present, selector == "good/present", "{why}");
         let last = &why.steps.last().unwrap().what;
-        assert!(last.contains(told), "{selector}: {last}");
+        assert!(last.contains(expected), "{selector}: {last}");
     }
     host.shutdown().await;
 }
@@ -96,4 +99,35 @@ async fn a_tool_that_is_listed_twice_is_there() {
     let why = host.why("good/twice");
     assert!(why.present, "{why}");
     host.shutdown().await;
+}
+
+/// The errors of a call for a server that never starts, and for one that answers nothing, of a host with or without private
+/// output.
+async fn errors(is_private: bool) -> [String; 2] {
+    let silent = Scripted::new(Era::Legacy, |method, _| (method == "tools/call").then_some(Reaction::Silence));
+    let mut slow = silent.with_tools([tool("wait")]).spec();
+    slow.timeouts.call = Duration::from_secs(5);
+    let specs = [("missing", ServerSpec::stdio("/no/such/program", [""; 0])), ("slow", slow)];
+    let specs = specs.map(|(name, mut spec)| {
+        spec.source = Source::file("user", "/srv/team/acme/mcp.json");
+        (name, spec)
+    });
+    let host = Host::builder().private_output(is_private).build();
+    settle(&host, world(specs)).await;
+    let mut errors = Vec::new();
+    for address in ["missing/any", "slow/wait"] {
+        errors.push(host.call(Call::new(address, json!({})).unwrap()).await.unwrap_err().to_string());
+    }
+    host.shutdown().await;
+    errors.try_into().unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_error_names_the_file_of_the_server_s_entry_unless_callers_share_the_server() {
+    for error in errors(false).await {
+        assert!(error.contains("(/srv/team/acme/mcp.json)"), "{error}");
+    }
+    for error in errors(true).await {
+        assert!(error.contains("(the shared configuration)") && !error.contains("/srv"), "{error}");
+    }
 }

@@ -54,11 +54,11 @@ async fn the_witness_gets_caller_and_decision_of_each_call() {
     call(&host, "fs/wipe", json!({})).await.unwrap_err();
     call(&host, "fs/ask", json!({})).await.unwrap();
     let calls = book.calls();
-    let reported: Vec<_> =
+    let recorded: Vec<_> =
         calls.iter().map(|call| (call.tool.as_str(), call.decision, call.why.as_str(), call.end, call.code)).collect();
     let done = Some(CallEnd::Ok);
     assert_eq!(
-        reported,
+        recorded,
         [
             ("read", Decision::Allowed, "the rule allow `fs/read`", done, None),
             ("wipe", Decision::Denied, "the rule deny `fs/wipe`", None, Some("DENIED")),
@@ -95,9 +95,9 @@ async fn a_dropped_call_is_reported_too() {
 async fn connections_are_reported_in_order() {
     let (host, book) = witnessed(&files(), Person::eager().shared()).await;
     host.shutdown().await;
-    let told: Vec<_> = book.facts();
+    let facts: Vec<_> = book.facts();
     assert!(
-        matches!(told.as_slice(), [Fact::Connected { tools: 3, .. }, Fact::Closed { reason: None, .. }]),
-        "{told:?}"
+        matches!(facts.as_slice(), [Fact::Connected { tools: 3, .. }, Fact::Closed { reason: None, .. }]),
+        "{facts:?}"
     );
 }

@@ -9,12 +9,14 @@ use sqlx::{Connection as _, PgConnection};
 use tokio::time::timeout;
 
 use super::{DatabaseSettings, FRONT_DOOR};
-use crate::{StoreError, database::Place, error::DatabaseProblem};
+use crate::{StoreError, database::ErrorContext, error::DatabaseProblem};
 
 /// The migrations in the order of their numbers, which begin at one.
-const MIGRATIONS: [&str; 2] = [
+const MIGRATIONS: [&str; 4] = [
     include_str!("../../../postgres_migrations/0001_start.sql"),
     include_str!("../../../postgres_migrations/0002_team.sql"),
+    include_str!("../../../postgres_migrations/0003_replicas.sql"),
+    include_str!("../../../postgres_migrations/0004_audit_exports.sql"),
 ];
 
 /// The newest schema: the number of the last migration.
@@ -31,7 +33,7 @@ pub(super) async fn run(
     name: &Arc<str>,
     settings: &DatabaseSettings,
 ) -> Result<(), StoreError> {
-    let place = Place::of_server(name, DOING);
+    let place = ErrorContext::of_server(name, DOING);
     let found = found(connection).await.map_err(|error| place.error(error))?;
     if is_current(name, found)? {
         return Ok(());
@@ -63,7 +65,7 @@ async fn found(connection: &mut PgConnection) -> sqlx::Result<(i64, i64)> {
     }
 }
 
-async fn migrate(connection: &mut PgConnection, name: &Arc<str>, place: &Place) -> Result<(), StoreError> {
+async fn migrate(connection: &mut PgConnection, name: &Arc<str>, place: &ErrorContext) -> Result<(), StoreError> {
     let error = |error| place.error(error);
     let mut transaction = connection.begin().await.map_err(error)?;
     let begin = format!("SELECT pg_advisory_xact_lock({LOCK}); SET LOCAL toolrack.tenant = '{FRONT_DOOR}'");

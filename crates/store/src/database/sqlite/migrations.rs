@@ -12,7 +12,7 @@ use sqlx::{
 pub(crate) const SCHEMA: i64 = MIGRATIONS.len() as i64;
 
 /// The migrations, each with the description that sqlx records, in the order of their numbers, which begin at one.
-const MIGRATIONS: [(&str, &str); 14] = [
+const MIGRATIONS: [(&str, &str); 15] = [
     ("start", include_str!("../../../migrations/0001_start.sql")),
     ("server log", include_str!("../../../migrations/0002_server_log.sql")),
     ("sessions", include_str!("../../../migrations/0003_sessions.sql")),
@@ -27,6 +27,7 @@ const MIGRATIONS: [(&str, &str); 14] = [
     ("owners", include_str!("../../../migrations/0012_owners.sql")),
     ("quotas", include_str!("../../../migrations/0013_quotas.sql")),
     ("answers of members", include_str!("../../../migrations/0014_answers_of_members.sql")),
+    ("audit exports", include_str!("../../../migrations/0015_audit_exports.sql")),
 ];
 
 pub(crate) fn migrator() -> Migrator {

@@ -227,9 +227,9 @@ async fn a_file_without_sessions_is_refused_with_the_reason() {
     let reason = "holds no sessions that can be read:";
     assert_eq!(refused(&store, &file("none")).await, format!("…/none {reason} there is no such file"));
     fs::create_dir(file("folder")).unwrap();
-    assert_eq!(refused(&store, &file("folder")).await, format!("…/folder {reason} it is no file"));
+    assert_eq!(refused(&store, &file("folder")).await, format!("…/folder {reason} it is not a file"));
     assert!(std::process::Command::new("mkfifo").arg(file("pipe")).status().unwrap().success());
-    assert_eq!(refused(&store, &file("pipe")).await, format!("…/pipe {reason} it is no file"));
+    assert_eq!(refused(&store, &file("pipe")).await, format!("…/pipe {reason} it is not a file"));
     assert_eq!(refused(&store, &file("text")).await, format!("…/text {reason} it is damaged or no database"));
     let without = format!("{reason} it has no tables `sessions` and `messages` that are known here");
     assert_eq!(refused(&store, &file("empty")).await, format!("…/empty {without}"));

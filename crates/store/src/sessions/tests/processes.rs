@@ -7,40 +7,41 @@ use std::{
 
 use super::*;
 
-/// Starts this test program anew, as a test that does something only with a path of this kind behind its name.
-fn child(test: &str, path: &Path, teller: &str) -> Child {
+/// Starts this test program once more, to run only `test` as `writer` on the store at `path`, which ends in
+/// `.child.db`.
+fn child(test: &str, path: &Path, writer: &str) -> Child {
     Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "--nocapture", &format!("sessions::tests::processes::{test}")])
-        .arg(format!("{teller}={}", path.display()))
+        .arg(format!("{writer}={}", path.display()))
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
         .unwrap()
 }
 
-/// Who tells the story, and to which file, in a process that [`child`] started.
-fn told_to() -> Option<(String, String)> {
+/// The writer and the path of the store, in a process that [`child`] started. `None` in every other process, where the
+/// test does nothing.
+fn writer_and_path() -> Option<(String, String)> {
     let words = std::env::args().find(|word| word.ends_with(".child.db"))?;
-    let (teller, path) = words.split_once('=')?;
-    Some((teller.to_owned(), path.to_owned()))
+    let (writer, path) = words.split_once('=')?;
+    Some((writer.to_owned(), path.to_owned()))
 }
 
 const STEPS: usize = 15;
 
 #[tokio::test]
-async fn child_tells_a_story() {
-    let Some((teller, path)) = told_to() else {
+async fn child_appends_steps() {
+    let Some((writer, path)) = writer_and_path() else {
         return;
     };
     let store = Store::open(path).await.unwrap();
     let session = store.find_session("last", Whose::All).await.unwrap().id;
-    let mut reported = 0;
-    while reported < STEPS {
+    let mut done = 0;
+    while done < STEPS {
         let position = store.session(session).await.unwrap().messages;
-        let messages =
-            ["a", "b", "c"].map(|part| message_of(Role::User, &format!("{teller}{reported}{part}"))).to_vec();
+        let messages = ["a", "b", "c"].map(|part| message_of(Role::User, &format!("{writer}{done}{part}"))).to_vec();
         match store.append(session, &step(position, messages)).await {
-            Ok(_) => reported += 1,
+            Ok(_) => done += 1,
             Err(StoreError::SessionMoved { .. }) => {}
             Err(error) => panic!("{error:?}"),
         }
@@ -49,12 +50,12 @@ async fn child_tells_a_story() {
 }
 
 #[tokio::test]
-async fn processes_that_add_to_one_session_never_come_between_each_other() {
+async fn steps_that_processes_append_to_one_session_stay_together() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("t.child.db");
     let store = open(&path).await;
-    let session = begin(&store, "story").await;
-    let children: Vec<_> = ["u", "v", "w", "x"].map(|teller| child("child_tells_a_story", &path, teller)).into();
+    let session = begin(&store, "session").await;
+    let children: Vec<_> = ["u", "v", "w", "x"].map(|writer| child("child_appends_steps", &path, writer)).into();
     for child in children {
         let output = child.wait_with_output().unwrap();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -64,8 +65,8 @@ async fn processes_that_add_to_one_session_never_come_between_each_other() {
 }
 
 #[tokio::test]
-async fn child_adds_until_it_is_killed() {
-    let Some((_, path)) = told_to() else {
+async fn child_appends_until_it_is_killed() {
+    let Some((_, path)) = writer_and_path() else {
         return;
     };
     let store = Store::open(path).await.unwrap();
@@ -75,7 +76,7 @@ async fn child_adds_until_it_is_killed() {
         let open_turn = Some(format!("{{\"round\":{round}}}"));
         let step = Step { open_turn, ..step(round * 3, messages) };
         let stored = store.append(session.id, &step).await.unwrap();
-        println!("kept {stored}");
+        println!("stored {stored}");
     }
 }
 
@@ -84,21 +85,25 @@ async fn after_kill_9_every_stored_step_is_there_in_full() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("t.child.db");
     let store = open(&path).await;
-    let session = begin(&store, "story").await.id;
+    let session = begin(&store, "session").await.id;
     store.close().await;
     for life in 0..20 {
-        let mut child = child("child_adds_until_it_is_killed", &path, "x");
+        let mut child = child("child_appends_until_it_is_killed", &path, "x");
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
         // Each life ends at another moment.
-        let mut said = (&mut lines).filter_map(|line| Some(line.strip_prefix("kept ")?.parse::<u64>().unwrap()));
-        let seen = said.nth(life % 7);
+        let mut stored = (&mut lines).filter_map(|line| Some(line.strip_prefix("stored ")?.parse::<u64>().unwrap()));
+        let seen = stored.nth(life % 7);
         child.kill().unwrap();
         child.wait().unwrap();
-        let last = said.last().or(seen).expect("the child kept something");
+        let last = stored.last().or(seen).expect("the child stored something");
 
         let store = open(&path).await;
         let now = store.session(session).await.unwrap();
-        assert!(now.messages == last || now.messages == last + 3, "{last} were kept, {} are there", now.messages);
+        assert!(
+            now.messages == last || now.messages == last + 3,
+            "the child stored {last} messages, the store has {}",
+            now.messages
+        );
         assert_complete(&store, session, now.messages as usize).await;
         let turn = store.open_turn(session).await.unwrap().unwrap();
         assert_eq!(turn, format!("{{\"round\":{}}}", now.messages / 3 - 1), "the turn is the one of the last step");

@@ -105,7 +105,7 @@ async fn happens(number: usize, event: &Event, which: usize, store: &Store, mode
     }
 }
 
-async fn told(events: &[(Event, bool, usize)]) {
+async fn play(events: &[(Event, bool, usize)]) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("toolrack.db");
     let mut handles = [open(&path).await, open(&path).await];
@@ -128,6 +128,6 @@ proptest! {
     fn changes_through_one_handle_are_visible_through_the_other(
         events in prop::collection::vec((event(), any::<bool>(), 0..9_usize), 1..30),
     ) {
-        tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(told(&events));
+        tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(play(&events));
     }
 }

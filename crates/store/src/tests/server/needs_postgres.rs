@@ -178,7 +178,7 @@ async fn every_wait_ends_and_its_error_names_the_setting() {
     let error = store.begin("testing").await.err().unwrap();
     assert_eq!(problem(&error), DatabaseProblem::Busy);
     assert!(error.to_string().contains("`lock_timeout`"), "{error}");
-    // Another tenant does not wait, and what waited in vain holds nothing.
+    // Another tenant does not wait, and a wait that timed out leaves no lock.
     let other = database.store("other").await.unwrap();
     let beside = other.begin("testing").await.unwrap();
     let error = other.read("testing").await.err().unwrap();

@@ -1,4 +1,4 @@
-//! Sessions of the legacy era, and the ways to lose one.
+//! Sessions of the legacy era, and the faults that lose them.
 
 use std::collections::HashMap;
 use std::io;
@@ -26,32 +26,38 @@ pub(super) struct Session {
 #[derive(Debug)]
 pub(super) struct Sessions {
     open: HashMap<String, Arc<Session>>,
-    required: bool,
-    given: bool,
-    /// Requests after which the first session is lost.
+    /// Whether a request must name a session.
+    is_required: bool,
+    /// Whether the server opens sessions.
+    opens_sessions: bool,
+    /// The number of requests after which the first session is lost.
     lost_after: Option<u64>,
     /// Whether a lost session is reported as 400 instead of 404.
-    told_as_400: bool,
-    lost_one: bool,
+    is_reported_as_400: bool,
+    has_lost_one: bool,
 }
 
-/// Why a request is not served.
+/// The reason why a request is refused because of its session.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Trouble {
-    /// There must be a session.
+pub(super) enum SessionError {
+    /// The request must name a session.
     Missing,
-    /// There is no such session.
-    Unknown { told_as_400: bool },
+    /// The session does not exist.
+    Unknown { is_reported_as_400: bool },
 }
 
-impl Trouble {
-    /// Writes it to the client.
-    pub(super) async fn tell(self, exchange: &mut Exchange, id: &Value) -> io::Result<After> {
+impl SessionError {
+    /// Writes the refusal to the client.
+    pub(super) async fn write_to(self, exchange: &mut Exchange, id: &Value) -> io::Result<After> {
         match self {
             Self::Missing => refuse(exchange, 400, &Value::Null, &no_valid_session()).await,
-            Self::Unknown { told_as_400: true } => refuse(exchange, 400, &Value::Null, &no_valid_session()).await,
-            Self::Unknown { told_as_400: false } if id.is_null() => plain_text(exchange, 404, "no such session").await,
-            Self::Unknown { told_as_400: false } => {
+            Self::Unknown { is_reported_as_400: true } => {
+                refuse(exchange, 400, &Value::Null, &no_valid_session()).await
+            }
+            Self::Unknown { is_reported_as_400: false } if id.is_null() => {
+                plain_text(exchange, 404, "no such session").await
+            }
+            Self::Unknown { is_reported_as_400: false } => {
                 let mut refusal = no_valid_session();
                 refusal.message = "Session not found".to_owned();
                 refuse(exchange, 404, &Value::Null, &refusal).await
@@ -62,20 +68,20 @@ impl Trouble {
 
 impl Sessions {
     pub(super) fn new(faults: &Faults) -> Self {
-        let told_as_400 = faults.has(Fault::Http400Session);
+        let is_reported_as_400 = faults.has(Fault::Http400Session);
         Self {
             open: HashMap::new(),
-            required: faults.has(Fault::SessionRequired),
-            given: !faults.has(Fault::NoSession),
+            is_required: faults.has(Fault::SessionRequired),
+            opens_sessions: !faults.has(Fault::NoSession),
             lost_after: faults.number(Fault::Http404After).or(faults.number(Fault::Http400Session)),
-            told_as_400,
-            lost_one: false,
+            is_reported_as_400,
+            has_lost_one: false,
         }
     }
 
-    /// Opens a session for this peer, unless this server has none.
+    /// Opens a session for this peer, unless this server has no sessions.
     pub(super) fn open(&mut self, peer: Arc<Peer>) -> Option<Arc<Session>> {
-        if !self.given {
+        if !self.opens_sessions {
             return None;
         }
         let id = format!("session-{:032x}", rand::random::<u128>());
@@ -84,28 +90,28 @@ impl Sessions {
         Some(session)
     }
 
-    /// The open session that a request names.
-    pub(super) fn of(&self, asked: &HttpRequest) -> Option<Arc<Session>> {
-        self.open.get(asked.header(HEADER)?).cloned()
+    /// Returns the open session that a request names.
+    pub(super) fn of_request(&self, request: &HttpRequest) -> Option<Arc<Session>> {
+        self.open.get(request.header(HEADER)?).cloned()
     }
 
-    /// Closes the session that a request names; whether there was one.
-    pub(super) fn close(&mut self, asked: &HttpRequest) -> bool {
-        asked.header(HEADER).is_some_and(|id| self.open.remove(id).is_some())
+    /// Closes the session that a request names. Returns whether it was open.
+    pub(super) fn close(&mut self, request: &HttpRequest) -> bool {
+        request.header(HEADER).is_some_and(|id| self.open.remove(id).is_some())
     }
 
-    /// Why this request cannot be served; it counts as one of the session's.
-    pub(super) fn trouble(&mut self, asked: &HttpRequest, session: Option<&Session>) -> Option<Trouble> {
-        let unknown = Trouble::Unknown { told_as_400: self.told_as_400 };
+    /// Counts a request of a session. Returns the reason if the request is refused.
+    pub(super) fn check(&mut self, request: &HttpRequest, session: Option<&Session>) -> Option<SessionError> {
+        let unknown = SessionError::Unknown { is_reported_as_400: self.is_reported_as_400 };
         let Some(session) = session else {
-            let named = asked.header(HEADER).is_some();
-            return if named { Some(unknown) } else { self.required.then_some(Trouble::Missing) };
+            let names_one = request.header(HEADER).is_some();
+            return if names_one { Some(unknown) } else { self.is_required.then_some(SessionError::Missing) };
         };
         let limit = self.lost_after?;
-        if asked.method == "GET" || session.requests.fetch_add(1, Ordering::Relaxed) < limit {
+        if request.method == "GET" || session.requests.fetch_add(1, Ordering::Relaxed) < limit {
             return None;
         }
-        if std::mem::replace(&mut self.lost_one, true) {
+        if std::mem::replace(&mut self.has_lost_one, true) {
             return None;
         }
         self.open.remove(&session.id);

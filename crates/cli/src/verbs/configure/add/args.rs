@@ -23,8 +23,8 @@ use crate::{
     docker run -i --rm -e GITHUB_TOKEN ghcr.io/github/github-mcp-server
   toolrack add docs https://example.com/mcp -H 'X-Api-Key: ${DOCS_KEY}'
 
-${NAME} is stored as it is typed and filled in from the environment when the server is connected,
-${secret:NAME} from what `toolrack secret set NAME` keeps."
+The file keeps ${NAME} as you type it; its value comes from the environment when Toolrack connects to the server. The \
+value of ${secret:NAME} is the secret that `toolrack secret set NAME` has stored."
 )]
 pub(crate) struct AddArgs {
     /// The name of the server: how you will call its tools
@@ -42,7 +42,7 @@ pub(crate) struct AddArgs {
 /// Options of `add`, before or after the name and after a URL.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct AddOptions {
-    /// Where to write it: for you in every folder, for all users of this project, or for you in this project [default:
+    /// The file to write: for you in every folder, for all users of this project, or for you in this project [default:
     /// user]
     #[arg(short, long, value_name = "SCOPE")]
     pub(crate) scope: Option<Scope>,
@@ -80,7 +80,7 @@ pub(crate) struct AddOptions {
     #[arg(long)]
     pub(crate) plain: bool,
 
-    /// Only write it, without trying to connect
+    /// Only write the entry, and do not try to connect
     #[arg(long)]
     pub(crate) no_test: bool,
 
@@ -100,7 +100,7 @@ pub(crate) struct AddOptions {
   toolrack add-json fs @server.json
   pbpaste | toolrack add-json github -
 
-A whole file with `mcpServers` or `servers` in it does as well: its entry NAME is taken, or its only one.")]
+JSON may also be a whole file with `mcpServers` or `servers`: its entry NAME is added, or its only entry.")]
 pub(crate) struct AddJsonArgs {
     /// The name of the server: how you will call its tools
     #[arg(value_name = "NAME")]
@@ -117,7 +117,7 @@ pub(crate) struct AddJsonArgs {
     #[arg(long)]
     pub(crate) replace: bool,
 
-    /// Only write it, without trying to connect
+    /// Only write the entry, and do not try to connect
     #[arg(long)]
     pub(crate) no_test: bool,
 

@@ -17,7 +17,7 @@ use crate::{
 };
 
 /// How long each step may take.
-const PATIENCE: Duration = Duration::from_secs(5);
+const STEP_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Looks the name up and opens a connection, as the host did for the server. Sends nothing.
 ///
@@ -42,7 +42,7 @@ async fn endpoint(name: &ServerName, http: &Http, world: &World) -> Option<(Stri
 
 async fn reach(name: &str, host: &str, port: u16) -> Vec<Check> {
     let bare = host.trim_start_matches('[').trim_end_matches(']');
-    let addresses = match tokio::time::timeout(PATIENCE, lookup_host((bare, port))).await {
+    let addresses = match tokio::time::timeout(STEP_TIMEOUT, lookup_host((bare, port))).await {
         Ok(Ok(addresses)) => addresses.collect::<Vec<_>>(),
         Ok(Err(_)) => Vec::new(),
         Err(_) => {
@@ -56,7 +56,7 @@ async fn reach(name: &str, host: &str, port: u16) -> Vec<Check> {
     };
     let mut checks = vec![Check::good("dns", name, format!("{host} is {}", first.ip()))];
     let begin = Instant::now();
-    checks.push(match tokio::time::timeout(PATIENCE, TcpStream::connect(&addresses[..])).await {
+    checks.push(match tokio::time::timeout(STEP_TIMEOUT, TcpStream::connect(&addresses[..])).await {
         Ok(Ok(_)) => {
             let took = begin.elapsed().as_millis();
             Check::good("tcp", name, format!("port {port} answers in {took} ms: the problem is TLS or HTTP"))

@@ -5,7 +5,7 @@ use toolrack_host::{Host, findings::Finding};
 use super::render::Check;
 
 /// The most findings that are shown; further ones are counted.
-const MOST: usize = 30;
+const MAX_FINDINGS: usize = 30;
 
 /// Returns the checks of tools in quarantine, and of the findings in all definitions.
 pub(super) fn checks(host: &Host) -> Vec<Check> {
@@ -21,7 +21,7 @@ pub(super) fn checks(host: &Host) -> Vec<Check> {
     let mut more = 0_usize;
     for ((server, tool), findings) in host.catalog().findings() {
         for Finding { place, what, .. } in findings {
-            if checks.len() >= MOST {
+            if checks.len() >= MAX_FINDINGS {
                 more += 1;
                 continue;
             }

@@ -11,9 +11,9 @@ use crate::{
 };
 
 /// How many arguments are shown, unless the user wants all.
-const ARGUMENTS: usize = 50;
+const MAX_ARGUMENTS: usize = 50;
 /// How many bytes of an argument's default or description are shown, unless the user wants all.
-const FIELD: usize = 300;
+const MAX_FIELD_BYTES: usize = 300;
 
 /// Everything that the server says about the tool, and the verdict on a model's call.
 ///
@@ -39,7 +39,7 @@ pub(crate) fn page(entry: &CatalogTool, judged: &Judged, (with_schema, is_full):
     if arguments.is_empty() {
         lines.push(paint(Tone::Faint, "it names no arguments"));
     } else {
-        let shown = if is_full { arguments.len() } else { arguments.len().min(ARGUMENTS) };
+        let shown = if is_full { arguments.len() } else { arguments.len().min(MAX_ARGUMENTS) };
         let rows: Vec<_> = arguments[..shown].iter().map(|argument| row(argument, is_full)).collect();
         lines.extend(columns(&rows));
         if shown < arguments.len() {
@@ -60,7 +60,7 @@ pub(crate) fn page(entry: &CatalogTool, judged: &Judged, (with_schema, is_full):
 
 /// Its name, its type, whether it may be left out, and what it is for.
 fn row(argument: &Listed, is_full: bool) -> Vec<Cell> {
-    let safe = |foreign: &str| excerpt::line(foreign, if is_full { usize::MAX } else { FIELD });
+    let safe = |foreign: &str| excerpt::line(foreign, if is_full { usize::MAX } else { MAX_FIELD_BYTES });
     let need = match (&argument.default, argument.required) {
         (None, true) => "needed".to_owned(),
         (None, false) => String::new(),

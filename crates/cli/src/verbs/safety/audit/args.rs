@@ -1,6 +1,6 @@
 //! The verbs that read the audit log.
 
-use std::time::Duration;
+use std::{path::PathBuf, time::Duration};
 
 use clap::{Args, Subcommand};
 use toolrack_store::audit::ChainEnd;
@@ -16,15 +16,17 @@ use crate::args::seconds;
 pub(crate) enum AuditVerb {
     /// Show what was called, connected, trusted and answered
     List(ListAuditArgs),
-    /// Check that no row was changed, removed or put in between; exit code 1 names the first that was
+    /// Check that no row was changed, removed or inserted; if one was, name the first and exit with 1
     Verify(VerifyAuditArgs),
     /// Print all rows with their hashes, one line of JSON each
     Export(ExportAuditArgs),
+    /// Check a copy of what `[audit_export]` of a team file wrote; if something is not as it was signed, exit with 1
+    VerifyExport(VerifyExportArgs),
 }
 
 /// `audit list`.
 #[derive(Debug, Args)]
-#[command(after_help = "With `--agent AGENT` only what happened in the name of that agent.
+#[command(after_help = "With `--agent AGENT`, only the rows of that agent.
 
 Examples:
   toolrack audit list
@@ -33,36 +35,36 @@ Examples:
   toolrack audit list --server github --tool create_issue --limit 200 --json")]
 pub(crate) struct ListAuditArgs {
     #[command(flatten)]
-    pub(crate) newest: NewestAudit,
+    pub(crate) newest: NewestRows,
 }
 
-/// The newest rows, of some or all kinds.
+/// Which rows to show, and how many of the newest.
 #[derive(Clone, Debug, Args)]
-pub(crate) struct NewestAudit {
+pub(crate) struct NewestRows {
     #[command(flatten)]
-    pub(crate) only: OnlyAudit,
+    pub(crate) filter: AuditFilter,
 
     /// Only calls that were not allowed
     #[arg(long)]
     pub(crate) denied: bool,
 
-    /// How many, the newest ones
+    /// The number of rows: the newest ones
     #[arg(short = 'n', long, value_name = "COUNT", default_value_t = 50)]
     pub(crate) limit: usize,
 }
 
-/// Which rows.
+/// The filter that all commands share.
 #[derive(Clone, Debug, Default, Args)]
-pub(crate) struct OnlyAudit {
-    /// Only of this server
+pub(crate) struct AuditFilter {
+    /// Only rows about this server
     #[arg(long, value_name = "SERVER")]
     pub(crate) server: Option<String>,
 
-    /// Only of this tool, by its own name
+    /// Only rows about this tool, by the name that its server gives it
     #[arg(long, value_name = "NAME")]
     pub(crate) tool: Option<String>,
 
-    /// Only what happened since then, such as 15m, 1h or 7d ago
+    /// Only rows that are not older than this, such as 15m, 1h or 7d
     #[arg(long, value_name = "TIME", value_parser = age)]
     pub(crate) since: Option<Duration>,
 }
@@ -81,17 +83,34 @@ pub(crate) struct VerifyAuditArgs {
 
 /// `audit export`.
 #[derive(Debug, Args)]
-#[command(after_help = "With `--agent AGENT` only what happened in the name of that agent.
+#[command(after_help = "With `--agent AGENT`, only the rows of that agent.
 
 Examples:
   toolrack audit export > audit.jsonl
   toolrack audit export --since 24h --server github")]
 pub(crate) struct ExportAuditArgs {
     #[command(flatten)]
-    pub(crate) only: OnlyAudit,
+    pub(crate) filter: AuditFilter,
 }
 
-/// How long ago, at most a hundred years, which includes everything.
+/// `audit verify-export`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  toolrack audit verify-export /srv/audit --key audit.pub
+  toolrack audit verify-export bucket --key old.pub --key new.pub --json
+
+It needs no database and no daemon. Take the public key from a place that the writer of the folder cannot change.")]
+pub(crate) struct VerifyExportArgs {
+    /// The folder, or a copy of the bucket
+    #[arg(value_name = "FOLDER", value_hint = clap::ValueHint::DirPath)]
+    pub(crate) folder: PathBuf,
+
+    /// A public key that signs, in PEM or as JWK; may be given more than once. Without it, those in the folder
+    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
+    pub(crate) key: Vec<PathBuf>,
+}
+
+/// Reads an age. An age of more than a hundred years counts as a hundred years.
 fn age(word: &str) -> Result<Duration, String> {
     const LONGEST: f64 = 36_500.0 * 86_400.0;
     let seconds = seconds(word).filter(|seconds| *seconds > 0.0);

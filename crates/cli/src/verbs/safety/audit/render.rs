@@ -1,46 +1,10 @@
 //! Rows of the audit log.
 
-use chrono::{DateTime, Local, SecondsFormat};
-use serde::Serialize;
-use serde_json::value::RawValue;
+use chrono::{DateTime, Local};
 use toolrack_host::text;
-use toolrack_store::audit::{AuditRow, Entry, hex};
+use toolrack_store::audit::{AuditRow, Entry};
 
 use crate::render::{Cell, Tone, columns, count};
-
-/// A row as it is stored, so that other programs can check its hash.
-#[derive(Debug, Serialize)]
-pub(crate) struct Exported<'a> {
-    seq: u64,
-    /// In RFC 3339, UTC.
-    at: String,
-    /// The same in milliseconds since 1970.
-    at_ms: i64,
-    /// The body of the row, byte by byte; text where it was changed into something that is not JSON.
-    body: Body<'a>,
-    hash: String,
-}
-
-#[derive(Debug, Serialize)]
-#[serde(untagged)]
-enum Body<'a> {
-    Json(&'a RawValue),
-    Text(&'a str),
-}
-
-impl<'a> From<&'a AuditRow> for Exported<'a> {
-    fn from(row: &'a AuditRow) -> Self {
-        let json = serde_json::from_str::<&RawValue>(&row.body).ok();
-        // Line breaks between members would break the row into several lines.
-        let json = json.filter(|json| !json.get().contains(char::is_control));
-        let body = json.map_or(Body::Text(&row.body), Body::Json);
-        Self { seq: row.seq, at: at(row), at_ms: row.at, body, hash: hex(&row.hash) }
-    }
-}
-
-fn at(row: &AuditRow) -> String {
-    DateTime::from_timestamp_millis(row.at).unwrap_or_default().to_rfc3339_opts(SecondsFormat::Millis, true)
-}
 
 /// A line for each row: time, caller, event, outcome, reason.
 pub(crate) fn page(rows: &[AuditRow]) -> String {

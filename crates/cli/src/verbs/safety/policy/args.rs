@@ -9,19 +9,19 @@ use clap::{Args, Subcommand};
   toolrack policy list
   toolrack policy answers")]
 pub(crate) enum PolicyVerb {
-    /// Say whether a call would run, which rule decides that, and why other rules do not; calls and starts nothing
+    /// Show whether a call would run, which rule decides that, and why other rules do not; calls and starts nothing
     Test(TestPolicyArgs),
-    /// Show every rule, with where it is written
+    /// Show every rule, and the place where it is written
     #[command(after_help = "Examples:
   toolrack policy list
   toolrack policy list --agent reviewer --json")]
     List,
-    /// Show the tools that always run because you said so when asked
+    /// Show your standing answers: the tools that always run without a question
     #[command(after_help = "Examples:
   toolrack policy answers
   toolrack policy answers --json")]
     Answers,
-    /// Take such answers back: you are asked again
+    /// Delete standing answers, so that you are asked again
     Forget(ForgetAnswersArgs),
 }
 
@@ -32,7 +32,7 @@ pub(crate) enum PolicyVerb {
   toolrack policy test fs/write_file path=notes.md --client gateway/claude-code
   toolrack policy test github/create_issue --client cli --json")]
 pub(crate) struct TestPolicyArgs {
-    /// Which tool: server/tool
+    /// The tool: server/tool
     #[arg(value_name = "TOOL")]
     pub(crate) selector: String,
 
@@ -56,7 +56,7 @@ pub(crate) struct ForgetAnswersArgs {
     #[arg(value_name = "TOOL", required_unless_present = "all")]
     pub(crate) about: Option<String>,
 
-    /// All of them
+    /// Delete all standing answers
     #[arg(long, conflicts_with = "about")]
     pub(crate) all: bool,
 }

@@ -169,7 +169,7 @@ pub(crate) fn claimed(annotations: Option<&Annotations>) -> String {
             ];
             let claims: Vec<_> = claims.into_iter().flatten().collect();
             if claims.is_empty() {
-                "the server claims nothing of it".to_owned()
+                "the server claims nothing about it".to_owned()
             } else {
                 format!("the server claims {}", claims.join(", "))
             }

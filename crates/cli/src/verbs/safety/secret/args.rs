@@ -20,7 +20,7 @@ pub(crate) enum SecretVerb {
     /// Delete a secret
     #[command(visible_alias = "remove")]
     Rm(RemoveSecretArgs),
-    /// Show where the key to them is, move it, or change it
+    /// Show where the key that seals the secrets is, move it, or replace it
     Key(KeyArgs),
 }
 
@@ -31,10 +31,10 @@ pub(crate) enum SecretVerb {
   pass show github | toolrack secret set github
   toolrack add gh https://example.com/mcp -H 'X-Key: ${secret:github}'
 
-A value never stands on a command line, where other programs can see it. One line break at its end is no part of it.
-It is used from the next connection on, in headers from the next request.")]
+The command line takes no value, because other programs can read command lines. One line break at the end of the value \
+is removed. Servers get a new value with their next connection, and in headers with the next request.")]
 pub(crate) struct SetSecretArgs {
-    /// Its name: letters, digits and `_.-`
+    /// The name of the secret: letters, digits and `_.-`
     #[arg(value_name = "SECRET")]
     pub(crate) name: String,
 }
@@ -44,7 +44,7 @@ pub(crate) struct SetSecretArgs {
 #[command(after_help = "Example:
   toolrack secret rm github")]
 pub(crate) struct RemoveSecretArgs {
-    /// Which one
+    /// The name of the secret
     #[arg(value_name = "SECRET")]
     pub(crate) name: String,
 }
@@ -57,21 +57,19 @@ pub(crate) struct RemoveSecretArgs {
   toolrack secret key --rotate
   toolrack secret key --rotate < new.key
 
-The key is TOOLRACK_SECRET_KEY when that is set. DefaultEffect it was made with the first secret: in the
-system's keychain (`secret-tool` on Linux, macOS's own) where that took it, and else in the file
-secret.key beside the database. It stays there until it is moved: a keychain that is locked is an
-error, never a reason for a new key.
+The key is TOOLRACK_SECRET_KEY if that is set. Otherwise Toolrack made the key with the first secret, and put it into \
+the keychain of the system (`secret-tool` on Linux, macOS's own) or, without one, into the file secret.key beside the \
+database. It stays there until you move it: a locked keychain is an error, never a reason for a new key.
 
---rotate seals all secrets and tokens with a new random key, which takes the place of the old one;
-running daemons and gateways go on with it. The key of TOOLRACK_SECRET_KEY cannot be changed there:
-the new one is then typed unseen or read from stdin (as in the last example), and what runs with the
-old one has to be started again with the new one. Copies of the database that were made before open
-with the old key alone.")]
+--rotate seals all secrets and tokens with a new random key, which running daemons and gateways then use. It cannot \
+change the variable TOOLRACK_SECRET_KEY: if that is set, type the new key, or pass it on stdin as in the last example, \
+and start the programs that have the old key again with the new one. Copies of the database that you made earlier can \
+be opened only with the old key.")]
 pub(crate) struct KeyArgs {
-    /// Move it there; what it sealed stays as it is
+    /// Move the key there; the secrets stay as they are
     #[arg(long = "move", value_name = "WHERE", value_enum)]
     pub(crate) to: Option<KeyPlace>,
-    /// Seal everything with a new key, which replaces the old one
+    /// Seal all secrets and tokens with a new key, which replaces the old one
     #[arg(long, conflicts_with = "to")]
     pub(crate) rotate: bool,
 }

@@ -10,10 +10,10 @@ use clap::{Args, Subcommand};
   toolrack login github --scope repo --scope read:org
   toolrack login --to https://tools.example
 
-Nothing has to be set up first: a server says where to sign in. Where you were given a client, write it into the entry:
+Most servers need no preparation: they say where to sign in. If you were given an OAuth client, write it into the entry:
 \"oauth\": { \"client_id\": \"...\" }.")]
 pub(crate) struct LoginArgs {
-    /// Which server; with --to, how the new one is called
+    /// The server; with --to, the name for the new one
     #[arg(value_name = "SERVER", required_unless_present = "to")]
     pub(crate) server: Option<String>,
 
@@ -42,7 +42,7 @@ pub(crate) struct LoginArgs {
 #[command(after_help = "Example:
   toolrack logout sentry")]
 pub(crate) struct LogoutArgs {
-    /// Which server
+    /// The server
     #[arg(value_name = "SERVER")]
     pub(crate) server: String,
 

@@ -20,14 +20,15 @@ pub(crate) enum StoreVerb {
   toolrack store migrate --team team.toml --to '${DATABASE}'
   toolrack store migrate --team team.toml --from sqlite:/srv/tools --json
 
-End the daemon first. The database must have no rows of the team and of its tenants. Each tenant is moved as a whole or not at all: after a
-failure, the same command goes on. The files stay as they are, and are no longer used; keys to secrets stay in their folders.")]
+Stop the daemon first. The database must have no rows of the team and of its tenants. Each tenant is moved completely or \
+not at all: after a failure, the same command moves the rest. The files stay as they are, but the daemon no longer uses \
+them; the keys to secrets stay in their folders.")]
 pub(crate) struct MigrateArgs {
     /// The team file, as `serve --team` reads it
     #[arg(long, value_name = "FILE")]
     pub(crate) team: PathBuf,
 
-    /// Where the rows are: files; with a folder, those of the daemon are in toolrack.db there
+    /// The files to move: `sqlite`, or `sqlite:FOLDER` if the daemon's toolrack.db is in another folder
     #[arg(long, value_name = "sqlite[:FOLDER]", default_value = "sqlite", value_parser = source)]
     pub(crate) from: Source,
 

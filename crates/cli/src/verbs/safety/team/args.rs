@@ -8,7 +8,7 @@ use std::{
 use clap::{Args, Subcommand, ValueEnum};
 use toolrack_host::{ToolProfile, principal::Role};
 
-use crate::{args::seconds, verbs::safety::audit::args::NewestAudit};
+use crate::{args::seconds, verbs::safety::audit::args::NewestRows};
 
 /// `team …`.
 #[derive(Debug, Subcommand)]
@@ -21,8 +21,9 @@ use crate::{args::seconds, verbs::safety::audit::args::NewestAudit};
   toolrack team remove ann
   toolrack team audit --team team.toml --since 1h
   toolrack team quotas --team team.toml
+  toolrack team replicas --team team.toml
 
-They change the database of `toolrack serve --team`, which lets changed members and revoked tokens count within a second.")]
+These commands change the database of `toolrack serve --team`, which applies changes of members and tokens within a second.")]
 pub(crate) enum TeamVerb {
     /// Make a personal token for a member, and print it once
     Token(TokenArgs),
@@ -32,13 +33,15 @@ pub(crate) enum TeamVerb {
     Tokens(TenantArgs),
     /// Revoke a token, or all tokens of a member
     Revoke(RevokeArgs),
-    /// Remove a member with all its tokens
+    /// Remove a member with all their tokens
     #[command(visible_alias = "rm")]
     Remove(RemoveMemberArgs),
-    /// Show what happened in the team: at its door, and in the audit logs of its tenants
+    /// Show the audit log of the team: sign-ins, refused requests, members, and what its tenants did
     Audit(TeamAuditArgs),
-    /// Show how much of the quotas of tenants, their members and profiles is used
+    /// Show how much of their quotas the tenants, members and profiles have used
     Quotas(TeamQuotasArgs),
+    /// Show the daemons that serve the team together, and how many tenants each serves
+    Replicas(ReplicasArgs),
 }
 
 impl TeamVerb {
@@ -47,6 +50,7 @@ impl TeamVerb {
         match self {
             Self::Audit(args) => Some(&args.team),
             Self::Quotas(args) => Some(&args.team),
+            Self::Replicas(args) => Some(&args.team),
             _ => None,
         }
     }
@@ -60,8 +64,8 @@ impl TeamVerb {
   toolrack team token nightly --service --tenant acme --lasts 30d
   toolrack team token review-bot --service --tenant acme --profile review
 
-It makes the member, if the team has none of this name, and changes a member that it has as the options say. The token is
-shown once; only its hash is kept.")]
+It adds the member if the team has none of this name. Otherwise the options change the member. It shows the token once, \
+because it stores only the hash.")]
 pub(crate) struct TokenArgs {
     /// The name of the member, unique in the team
     #[arg(value_name = "MEMBER")]
@@ -75,10 +79,10 @@ pub(crate) struct TokenArgs {
     /// A group of the member, which replaces the earlier groups; may be given more than once
     #[arg(long, value_name = "GROUP")]
     pub(crate) group: Vec<String>,
-    /// It is a program, and no person
+    /// The member is a program, not a person
     #[arg(long)]
     pub(crate) service: bool,
-    /// What the token is for, in your words
+    /// What the token is for, as a note for you
     #[arg(long, value_name = "TEXT", default_value = "")]
     pub(crate) label: String,
     /// Make the token valid only for the MCP endpoint of this profile of the tenant
@@ -119,7 +123,7 @@ impl From<RoleWord> for Role {
   toolrack team members
   toolrack team tokens --tenant acme --json")]
 pub(crate) struct TenantArgs {
-    /// Of this tenant alone
+    /// Only those of this tenant
     #[arg(long, value_name = "TENANT")]
     pub(crate) tenant: Option<String>,
 }
@@ -172,12 +176,12 @@ pub(crate) struct TeamAuditArgs {
     #[arg(long, value_name = "FILE")]
     pub(crate) team: PathBuf,
 
-    /// Only of this tenant, and of what was done to its members
+    /// Only rows about this tenant, including changes of its members
     #[arg(long, value_name = "TENANT")]
     pub(crate) tenant: Option<String>,
 
     #[command(flatten)]
-    pub(crate) newest: NewestAudit,
+    pub(crate) newest: NewestRows,
 }
 
 /// `team quotas`.
@@ -186,16 +190,29 @@ pub(crate) struct TeamAuditArgs {
   toolrack team quotas --team team.toml
   toolrack team quotas --team team.toml --tenant acme --json
 
-It shows quotas of an hour, a day and a month, as the daemon has written them within the last ten seconds. What is used of
-quotas of a minute, and at once, only the daemon knows: `GET /api/v1/quotas`.")]
+The daemon writes the use down at least every ten seconds. Only the daemon itself knows how many calls are under way \
+(`calls_at_once`): `GET /api/v1/quotas`.")]
 pub(crate) struct TeamQuotasArgs {
     /// The team file, as `serve --team` reads it
     #[arg(long, value_name = "FILE")]
     pub(crate) team: PathBuf,
 
-    /// Only of this tenant
+    /// Only quotas of this tenant
     #[arg(long, value_name = "TENANT")]
     pub(crate) tenant: Option<String>,
+}
+
+/// `team replicas`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  toolrack team replicas --team team.toml
+  toolrack team replicas --team team.toml --json
+
+The list has a replica until another one removes it, `heartbeat_timeout` after its last heartbeat.")]
+pub(crate) struct ReplicasArgs {
+    /// The team file, as `serve --team` reads it
+    #[arg(long, value_name = "FILE")]
+    pub(crate) team: PathBuf,
 }
 
 /// A time of up to ten years.

@@ -19,8 +19,8 @@ use crate::{
     wire::World,
 };
 
-/// The most rows of the daemon's log that are read to find those about one tenant.
-const OF_THE_DOOR: usize = 10_000;
+/// How many rows of the daemon's log are searched for those about one tenant.
+const MAX_SEARCHED: usize = 10_000;
 
 /// A row, and the tenant in whose audit log it is.
 struct Found {
@@ -46,7 +46,7 @@ pub(super) async fn run(args: &TeamAuditArgs, world: &World) -> Result<Exit, Fai
     let file = team_file::read(&args.team)?;
     let tenants = chosen(&file, args.tenant.as_deref())?;
     let query = newest(args.newest.clone(), world);
-    let mut found = of_the_door(args.tenant.as_deref(), &query, world).await?;
+    let mut found = of_daemon_log(args.tenant.as_deref(), &query, world).await?;
     for tenant in tenants {
         found.extend(of_tenant(tenant, &query, world).await?);
     }
@@ -59,13 +59,13 @@ pub(super) async fn run(args: &TeamAuditArgs, world: &World) -> Result<Exit, Fai
         return Ok(Exit::Ok);
     }
     if newest.is_empty() {
-        world.screen.note("nothing like this is in the audit logs of the team");
+        world.screen.note("the audit logs of the team have no such rows");
     }
     world.screen.page(page(&newest)).await?;
     Ok(Exit::Ok)
 }
 
-/// The tenants of the team file; only the named one, if there is one.
+/// The tenants of the team file, or only the tenant `named`.
 pub(super) fn chosen<'a>(file: &'a TeamFile, named: Option<&str>) -> Result<Vec<&'a Tenant>, Failure> {
     let Some(named) = named else { return Ok(file.tenants.iter().collect()) };
     let tenant = file.tenants.iter().find(|tenant| tenant.id == named);
@@ -76,9 +76,9 @@ pub(super) fn chosen<'a>(file: &'a TeamFile, named: Option<&str>) -> Result<Vec<
     })
 }
 
-/// The rows of the daemon's own log; with a tenant, only those about its members.
-async fn of_the_door(tenant: Option<&str>, query: &AuditQuery, world: &World) -> Result<Vec<Found>, Failure> {
-    let query = AuditQuery { limit: if tenant.is_some() { OF_THE_DOOR } else { query.limit }, ..query.clone() };
+/// The rows of the daemon's own log, or only those about the members of a tenant.
+async fn of_daemon_log(tenant: Option<&str>, query: &AuditQuery, world: &World) -> Result<Vec<Found>, Failure> {
+    let query = AuditQuery { limit: if tenant.is_some() { MAX_SEARCHED } else { query.limit }, ..query.clone() };
     let rows = world.store()?.audit(&query).await.map_err(|error| database::unusable(&error))?;
     let is_about = |row: &AuditRow| {
         let Some(tenant) = tenant else { return true };
@@ -92,7 +92,7 @@ async fn of_the_door(tenant: Option<&str>, query: &AuditQuery, world: &World) ->
 async fn of_tenant(tenant: &Tenant, query: &AuditQuery, world: &World) -> Result<Vec<Found>, Failure> {
     let Some(store) = store_of(tenant, world.server()).await? else { return Ok(Vec::new()) };
     let rows = store.audit(query).await;
-    store.leave().await;
+    store.close_at_exit().await;
     let rows = rows.map_err(|error| database::unusable(&error))?;
     Ok(rows.into_iter().map(|row| Found { tenant: Some(tenant.id.clone()), row }).collect())
 }
@@ -100,7 +100,7 @@ async fn of_tenant(tenant: &Tenant, query: &AuditQuery, world: &World) -> Result
 /// A line for each row, which begins with the log that has the row, and ends with the member who acted.
 fn page(found: &[Found]) -> String {
     let line = |Found { tenant, row }: &Found| {
-        let mut line = vec![Cell::new(Tone::Plain, tenant.as_deref().unwrap_or("(door)"))];
+        let mut line = vec![Cell::new(Tone::Plain, tenant.as_deref().unwrap_or("(team)"))];
         line.extend(cells(row));
         line.push(Cell::new(Tone::Faint, text::for_line(row.entry.name.as_deref().unwrap_or_default())));
         line

@@ -42,7 +42,7 @@ pub(super) async fn run(args: &TeamQuotasArgs, world: &World) -> Result<Exit, Fa
         return Ok(Exit::Ok);
     }
     if found.is_empty() {
-        world.screen.note("the team has no quotas of an hour or longer; `[tenants.limits]` of the team file sets them");
+        world.screen.note("the team has no quota of a minute or longer; `[tenants.limits]` of the team file sets them");
     }
     world.screen.page(page(&found)).await?;
     Ok(Exit::Ok)
@@ -53,7 +53,7 @@ async fn of_tenant(tenant: &Tenant, world: &World) -> Result<Vec<Usage>, Failure
     let quotas = TenantQuotas::new(&tenant.id, tenant.limits.clone());
     if let Some(store) = store_of(tenant, world.server()).await? {
         let resumed = quotas.resume(&store).await;
-        store.leave().await;
+        store.close_at_exit().await;
         resumed.map_err(|error| database::unusable(&error))?;
     }
     Ok(quotas.kept_usage())

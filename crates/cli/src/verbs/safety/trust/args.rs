@@ -26,16 +26,15 @@ pub(crate) struct PendingArgs {
   toolrack trust diff
   toolrack trust approve github/create_issue
 
-An agreement is for exactly what was shown: when the entry changes, it waits again. You are asked
-first; where no one can be asked, --yes agrees. A server that you refuse waits no more until its
-entry changes. Tools are pinned as they are when a server first
-lists them; one that changes is in quarantine until you approve it.")]
+You agree to exactly what is shown: an entry that changes waits for you again. Toolrack asks you first; without a \
+terminal, use --yes. A server that you refuse does not wait again until its entry changes. Toolrack pins each tool as \
+the server first lists it; a tool that changes is in quarantine until you approve it.")]
 #[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct TrustArgs {
     #[command(subcommand)]
     pub(crate) tools: Option<TrustVerb>,
 
-    /// Only these servers; all that are pending here when none is named
+    /// Only these servers; without any, all that are pending here
     #[arg(value_name = "SERVER")]
     pub(crate) servers: Vec<String>,
 
@@ -51,7 +50,7 @@ pub(crate) struct TrustArgs {
 /// `trust …`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum TrustVerb {
-    /// Show how tools in quarantine differ from what was pinned
+    /// Show how tools in quarantine differ from their pins
     Diff(TrustDiffArgs),
     /// Use tools in quarantine as they are now
     Approve(TrustApproveArgs),
@@ -64,10 +63,10 @@ pub(crate) enum TrustVerb {
   toolrack trust diff github/create_issue
   toolrack trust diff github --json
 
-No server is started: it shows what was found when they last listed their tools. Characters that are not seen are spelled
-out, such as \\u{200b}.")]
+It starts no server: it shows the tools as the servers last listed them. It spells out invisible characters, such as \
+\\u{200b}.")]
 pub(crate) struct TrustDiffArgs {
-    /// Only these servers or tools; all in quarantine here when none is named
+    /// Only these servers or tools; without any, all tools in quarantine
     #[arg(value_name = "SERVER[/TOOL]")]
     pub(crate) targets: Vec<String>,
 
@@ -82,14 +81,14 @@ pub(crate) struct TrustDiffArgs {
   toolrack trust approve github/create_issue
   toolrack trust approve github --yes
 
-What is approved is the definition that is shown: if the tool changes meanwhile, it stays in
-quarantine. You are asked first; where no user can be asked, --yes or --hash approves.")]
+You approve the definition that is shown: if the tool changes meanwhile, it stays in quarantine. Toolrack asks you \
+first; without a terminal, use --yes or --hash.")]
 pub(crate) struct TrustApproveArgs {
-    /// Which servers or tools
+    /// The servers or tools
     #[arg(value_name = "SERVER[/TOOL]", required = true)]
     pub(crate) targets: Vec<String>,
 
-    /// Only if this is its definition: `hash` of `trust diff --json`
+    /// Approve the tool only if its definition has this hash: `hash` in `trust diff --json`
     #[arg(long, value_name = "HASH")]
     pub(crate) hash: Option<String>,
 
@@ -104,11 +103,11 @@ pub(crate) struct TrustApproveArgs {
   toolrack untrust github
   toolrack untrust --all")]
 pub(crate) struct UntrustArgs {
-    /// Which servers of this project
+    /// The servers of this project
     #[arg(value_name = "SERVER", required_unless_present = "all")]
     pub(crate) servers: Vec<String>,
 
-    /// All of this project's servers
+    /// All servers of this project
     #[arg(long, conflicts_with = "servers")]
     pub(crate) all: bool,
 }

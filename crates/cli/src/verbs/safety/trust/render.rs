@@ -21,7 +21,7 @@ pub(crate) struct Document<'a> {
     pub(crate) refused: &'a [Pending<'a>],
 }
 
-/// An entry that waits for approval.
+/// An entry that waits for the user's agreement.
 #[derive(Debug, Serialize)]
 pub(crate) struct Pending<'a> {
     name: &'a str,

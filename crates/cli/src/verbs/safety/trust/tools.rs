@@ -40,7 +40,8 @@ pub(super) async fn approve(args: TrustApproveArgs, world: &World) -> Result<Exi
     let mut quarantined_tools = wanted(&loaded, &args.targets, world).await?;
     if let Some(hash) = &args.hash {
         let hash = DefinitionHash::parse(hash).ok_or_else(|| {
-            Failure::usage("--hash is no hash").hint("give `hash` of `toolrack trust diff --json`, 64 digits")
+            Failure::usage("the value of --hash is not a hash")
+                .hint("give `hash` of `toolrack trust diff --json`, 64 digits")
         })?;
         let before = quarantined_tools.len();
         quarantined_tools.retain(|quarantined| quarantined.mismatch.definition.hash == hash);

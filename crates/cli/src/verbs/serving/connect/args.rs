@@ -8,19 +8,17 @@ use crate::args::programs;
 /// `connect`.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
-  toolrack connect                          which programs there are, and which
-                                            of them are connected
+  toolrack connect                          show which programs are connected
   toolrack connect claude-code
   toolrack connect cursor --project
   toolrack connect codex -- --server github --yes-read-only
   toolrack connect vscode --http            at the endpoint of `toolrack up`
   toolrack connect cursor --undo
 
-The program's own file is changed, and nothing else in it; the change is shown
-first. An undo gives the file its bytes back, or takes out the one entry if the
-file has changed since.")]
+Toolrack changes one entry of the program's own file, and shows the change first. --undo restores the bytes of the file, \
+or takes out the entry if the file has changed since.")]
 pub(crate) struct ConnectArgs {
-    /// Which program is to have the tools of all servers; without one, all are shown
+    /// The program that gets the tools of all servers; without one, show the programs
     #[arg(value_name = "PROGRAM", value_parser = programs())]
     pub(crate) client: Option<Client>,
 
@@ -39,7 +37,7 @@ pub(crate) struct ConnectArgs {
     #[arg(long, value_name = "NAME", default_value = "toolrack", requires = "client")]
     pub(crate) name: String,
 
-    /// Take it out again
+    /// Take Toolrack out of the program's configuration again
     #[arg(long, conflicts_with_all = ["http", "gateway"], requires = "client")]
     pub(crate) undo: bool,
 

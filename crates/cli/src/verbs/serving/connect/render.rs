@@ -69,7 +69,7 @@ pub(super) struct Clients<'a> {
 pub(super) struct Row {
     pub(super) client: Client,
     title: &'static str,
-    /// Whether something of it is on this machine.
+    /// Whether this machine has the program or its files.
     found: bool,
     /// Its file, whether it is there or not.
     path: Option<PathBuf>,

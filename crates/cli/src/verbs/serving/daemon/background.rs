@@ -21,7 +21,7 @@ use crate::{
 };
 
 /// How long a daemon may take to listen. It starts servers only then.
-const START: Duration = Duration::from_secs(30);
+const START_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The size in bytes at which the log is rotated, and the most bytes of it that are shown.
 pub(super) const MAX_LOG: u64 = 1024 * 1024;
@@ -41,7 +41,7 @@ pub(super) async fn start(verb: &str, words: &[OsString], data: &Path) -> Result
     let mut child = spawned(&as_serve(verb, words), file).map_err(|error| {
         Failure::new(Exit::Other, "NOT_STARTED", format!("the daemon cannot be started: {}", in_words(&error)))
     })?;
-    let end = Instant::now() + START;
+    let end = Instant::now() + START_TIMEOUT;
     loop {
         if let Some(record) = Record::read(data).filter(|record| record.pid == child.id() && record.is_alive())
             && lending::about(data).await.is_some()
@@ -56,7 +56,7 @@ pub(super) async fn start(verb: &str, words: &[OsString], data: &Path) -> Result
             // No command would find it.
             let _ = child.kill();
             let _ = child.wait();
-            let message = format!("the daemon did not listen within {} s", START.as_secs());
+            let message = format!("the daemon did not listen within {} s", START_TIMEOUT.as_secs());
             return Err(Failure::new(Exit::Other, "NOT_STARTED", message).hint("`toolrack daemon logs` shows more"));
         }
         sleep(PAUSE).await;

@@ -19,8 +19,8 @@ use crate::{
 /// `daemon install`.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "It takes the options of `toolrack serve`; files that they name are looked for in your home. The unit starts with your
-session, runs with the PATH of now, and is changed with `systemctl --user edit toolrack`.
+    after_help = "The daemon takes the options of `toolrack serve`; relative paths in them start at your home folder. The unit starts with \
+your session, and has the PATH of this moment; change it with `systemctl --user edit toolrack`.
 
 Examples:
   toolrack daemon install

@@ -8,7 +8,7 @@ use std::{
 };
 
 /// Bytes that are read at once.
-const CHUNK: usize = 64 * 1024;
+const CHUNK_BYTES: usize = 64 * 1024;
 
 /// The most bytes of a line. The rest of a longer line is the next line.
 const MAX_LINE: usize = 64 * 1024;
@@ -57,7 +57,7 @@ impl Tail {
             return Ok(Some(lines));
         }
         file.seek(SeekFrom::Start(self.at))?;
-        let mut chunk = vec![0; CHUNK];
+        let mut chunk = vec![0; CHUNK_BYTES];
         let read = file.read(&mut chunk)?;
         if read > 0 {
             self.at += read as u64;

@@ -22,23 +22,23 @@ use crate::{
 };
 
 /// How long responses may take to come once the client asks nothing any more.
-const LAST_WORDS: Duration = Duration::from_secs(5);
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How long to wait for the next daemon before this process does the work itself: longer than `daemon restart` usually
 /// takes.
-const NEXT: Duration = Duration::from_secs(5);
+const NEXT_DAEMON_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How often to look for the next daemon.
-const LOOK: Duration = Duration::from_millis(100);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// How long the next backend may take to begin a conversation.
-const BEGINNING: Duration = Duration::from_secs(10);
+const BACKEND_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Bytes of one message, in either direction.
 const MAX_LINE: usize = 128 * 1024 * 1024;
 
 /// The most bytes that are buffered between the client and the gateway in this process.
-const PIPE: usize = 64 * 1024;
+const PIPE_BYTES: usize = 64 * 1024;
 
 /// The backend that answers the client.
 struct Behind<'a> {
@@ -56,7 +56,7 @@ impl<'a> Behind<'a> {
     }
 
     fn this_process(args: &'a GatewayArgs, world: &'a World) -> Self {
-        let (here, there) = tokio::io::duplex(PIPE);
+        let (here, there) = tokio::io::duplex(PIPE_BYTES);
         let (answers, asks) = tokio::io::split(here);
         let (reader, writer) = tokio::io::split(there);
         let work = Box::pin(alone(args, world, (reader, writer)));
@@ -124,7 +124,7 @@ impl Front {
 
     /// Returns the next daemon that continues the conversation, or this process if none does in time.
     async fn next<'a>(&mut self, args: &'a GatewayArgs, world: &'a World) -> Result<Behind<'a>, Failure> {
-        let end = Instant::now() + NEXT;
+        let end = Instant::now() + NEXT_DAEMON_TIMEOUT;
         while Instant::now() < end {
             if let Some(stream) = running(world).await {
                 let mut daemon = Behind::daemon(stream);
@@ -133,13 +133,13 @@ impl Front {
                     return Ok(daemon);
                 }
             }
-            sleep(LOOK).await;
+            sleep(POLL_INTERVAL).await;
         }
         world.screen.note("no toolrack daemon is up: the servers are started here");
         let mut here = Behind::this_process(args, world);
         let Behind { answers, asks, work } = &mut here;
         let started = tokio::select! {
-            started = timeout(BEGINNING, self.restart_conversation(answers, asks)) => started,
+            started = timeout(BACKEND_TIMEOUT, self.restart_conversation(answers, asks)) => started,
             ended = work.as_mut() => return Err(ended.err().unwrap_or_else(not_begun)),
         };
         match started {
@@ -149,7 +149,10 @@ impl Front {
     }
 
     async fn begin(&mut self, behind: &mut Behind<'_>) -> bool {
-        matches!(timeout(BEGINNING, self.restart_conversation(&mut behind.answers, &mut behind.asks)).await, Ok(Ok(())))
+        matches!(
+            timeout(BACKEND_TIMEOUT, self.restart_conversation(&mut behind.answers, &mut behind.asks)).await,
+            Ok(Ok(()))
+        )
     }
 
     /// Restarts the conversation with the next backend, which then has the state that the client expects.
@@ -223,7 +226,7 @@ impl Front {
                         _ = work.as_mut() => {}
                     }
                 };
-                let _ = timeout(LAST_WORDS, last).await;
+                let _ = timeout(RESPONSE_TIMEOUT, last).await;
                 Ok(Ended::Client)
             }
         }

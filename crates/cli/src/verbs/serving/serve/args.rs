@@ -9,8 +9,9 @@ use crate::args::{ModelArgs, RulesArgs, duration};
 /// `serve`, `up`.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "It prints one address, which opens the dashboard; the part behind # is the key to it, and new each time, unless --token-file keeps it. Other MCP
-clients reach every tool at /mcp of that address. Changed configuration files count at once.
+    after_help = "It prints one address, which opens the dashboard. The part after # is the token, which is new at each start unless \
+--token-file keeps it. Other MCP clients reach every tool at /mcp of that address. Changes of configuration files apply \
+at once.
 
 Examples:
   toolrack up
@@ -26,7 +27,7 @@ pub(crate) struct ServeArgs {
     #[arg(long)]
     pub(crate) no_open: bool,
 
-    /// End when stdin is closed: for programs that start it and want it to end with them
+    /// End when stdin is closed: for programs that start the daemon and want it to end with them
     #[arg(long)]
     pub(crate) with_parent: bool,
 
@@ -38,11 +39,11 @@ pub(crate) struct ServeArgs {
     #[arg(long)]
     pub(crate) allow_remote: bool,
 
-    /// Also accept requests to this name, such as tools.example:8443 ; may be given more than once
+    /// Also accept requests to this host name, such as tools.example:8443 ; may be given more than once
     #[arg(long, value_name = "HOST")]
     pub(crate) allow_host: Vec<String>,
 
-    /// Speak TLS at the address, with the certificate in this PEM file; a new one counts once the file is replaced
+    /// Speak TLS, with the certificate in this PEM file; the daemon notices when the file is replaced
     #[arg(long, value_name = "FILE", requires = "tls_key")]
     pub(crate) tls_cert: Option<PathBuf>,
 
@@ -50,17 +51,21 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     pub(crate) tls_key: Option<PathBuf>,
 
-    /// Keep the token in this file, and use it again at the next start, so that clients and open pages can continue
+    /// Store the token in this file, and use it again at the next start, so that clients and open pages can continue
     #[arg(long, value_name = "FILE")]
     pub(crate) token_file: Option<PathBuf>,
 
-    /// Make a new token for --token-file, as with `toolrack daemon restart`; the old one is no longer valid
+    /// Make a new token for --token-file, so that the old one is no longer valid
     #[arg(long, requires = "token_file")]
     pub(crate) new_token: bool,
 
     /// Also serve the tenants of this file: their members reach the servers of their own tenant, and nothing else
     #[arg(long, value_name = "FILE")]
     pub(crate) team: Option<PathBuf>,
+
+    /// Run as one of several replicas of the team, which reach this one at this address and share the database of the team file
+    #[arg(long, value_name = "ADDRESS", requires = "team", value_parser = address_of_replica)]
+    pub(crate) replica: Option<Box<SocketAddr>>,
 
     #[command(flatten)]
     pub(crate) rules: RulesArgs,
@@ -72,11 +77,28 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "TIME", default_value = "10m", value_parser = duration)]
     pub(crate) patience: Duration,
 
-    /// How long calls in flight may take at the end
+    /// How long calls under way may still take when the daemon ends
     #[arg(long, value_name = "TIME", default_value = "3s", value_parser = duration)]
     pub(crate) grace: Duration,
 
-    /// How long the servers of an agent, a tenant, a member or a session run without a request
+    /// How long the daemon serves on when it is to end, while `/health` answers 404, so that load balancers send nothing more
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub(crate) drain: Option<Duration>,
+
+    /// How long the servers of an agent, a tenant, a member or a session keep running without a request
     #[arg(long, value_name = "TIME", default_value = "10m", value_parser = duration)]
     pub(crate) agent_idle: Duration,
+}
+
+/// Parses the address of a replica, boxed because few daemons have one.
+///
+/// # Errors
+/// When `text` is not an address, or the address leads to no machine.
+fn address_of_replica(text: &str) -> Result<Box<SocketAddr>, String> {
+    let address: SocketAddr =
+        text.parse().map_err(|_| "write an IP address and a port, such as 10.0.0.3:7718".to_owned())?;
+    match address.ip().is_unspecified() {
+        true => Err("the other replicas need an address that leads here".to_owned()),
+        false => Ok(address.into()),
+    }
 }

@@ -11,14 +11,14 @@ use tokio::{
     sync::Notify,
     time::{MissedTickBehavior, interval},
 };
-use toolrack_config::Watch;
+use toolrack_config::Watcher;
 use toolrack_daemon::Tls;
 
 use super::args::ServeArgs;
 use crate::error::{Failure, in_words, with_causes};
 
 /// How often the files are read although no change was seen: a change behind a link of a mounted folder is not seen.
-const READ_EVERY: Duration = Duration::from_mins(1);
+const READ_INTERVAL: Duration = Duration::from_mins(1);
 
 /// The certificate and its key, each in a file.
 #[derive(Clone, Debug)]
@@ -42,28 +42,34 @@ impl CertificateFiles {
         read.map_err(|message| Failure::config(message).hint(hint))
     }
 
-    /// Gives `tls` what is in the files when they change; never ends. Files that cannot be used change nothing: the log
-    /// says why, and the old certificate stays.
-    pub(super) async fn follow(self, tls: Tls) {
-        let changed = Arc::new(Notify::new());
-        let tells = Arc::clone(&changed);
-        let mut watch = Watch::new(move || tells.notify_one()).ok();
-        if let Some(watch) = &mut watch {
-            watch.follow([&*self.certificate, &*self.key]);
+    /// Gives `tls` the new contents of the files whenever they change, until `end`. If they cannot be used, the log says
+    /// why, and the old certificate stays.
+    pub(super) async fn follow_until(self, tls: Tls, watcher: &Watcher, end: impl Future<Output = ()>) {
+        tokio::select! {
+            () = self.follow(tls, watcher) => {}
+            () = end => {}
         }
-        let mut ticks = interval(READ_EVERY);
+    }
+
+    /// Follows the files for ever.
+    async fn follow(self, tls: Tls, watcher: &Watcher) {
+        let changed = Arc::new(Notify::new());
+        let notify = Arc::clone(&changed);
+        let mut watch = watcher.watch(move || notify.notify_one());
+        watch.follow([&*self.certificate, &*self.key]);
+        let mut ticks = interval(READ_INTERVAL);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut told = None;
+        let mut last_problem = None;
         loop {
             tokio::select! {
                 () = changed.notified() => {}
                 _ = ticks.tick() => {}
             }
             let problem = self.read_again(&tls).await.err();
-            if let Some(problem) = problem.as_ref().filter(|_| problem != told) {
+            if let Some(problem) = problem.as_ref().filter(|_| problem != last_problem) {
                 tracing::warn!("the certificate stays as it was: {problem}");
             }
-            told = problem;
+            last_problem = problem;
         }
     }
 

@@ -6,16 +6,16 @@ use toolrack_daemon::Options;
 use crate::screen::Screen;
 
 /// The open files that a daemon can use: one for each connection, and as many again for its servers.
-const ENOUGH: u64 = 16 * 1024;
+const MAX_OPEN_FILES: u64 = 16 * 1024;
 
 /// The open files that are reserved for servers, the database and everything else.
-const KEPT: u64 = 1_024;
+const RESERVED_FILES: u64 = 1_024;
 
 /// Limits the connections in `options` to the available descriptors. Raises the limit of this process as far as needed
 /// and allowed; child processes inherit the limit.
 pub(super) fn fitted(options: Options, screen: &Screen) -> Options {
     let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE) else { return options };
-    let wanted = hard.min(ENOUGH);
+    let wanted = hard.min(MAX_OPEN_FILES);
     let limit = match soft < wanted && setrlimit(Resource::RLIMIT_NOFILE, wanted, hard).is_ok() {
         true => wanted,
         false => soft,
@@ -31,7 +31,7 @@ pub(super) fn fitted(options: Options, screen: &Screen) -> Options {
 
 /// How many connections `limit` open files allow.
 fn most(limit: u64) -> usize {
-    usize::try_from(limit.saturating_sub(KEPT).max(limit / 2)).unwrap_or(usize::MAX).max(2)
+    usize::try_from(limit.saturating_sub(RESERVED_FILES).max(limit / 2)).unwrap_or(usize::MAX).max(2)
 }
 
 #[cfg(test)]

@@ -19,11 +19,11 @@ use toolrack_config::Environment;
 use toolrack_daemon::Current;
 
 use crate::{
-    door::{Door, Doorkeeper},
     error::{Exit, Failure},
     lending::{About, Build, FarLines, Hello, Outbox, ToCommand, ToDaemon, receive, send},
+    local_socket::{LocalSocket, SocketGuard},
     screen::Screen,
-    verbs::{Cli, Verb, Way},
+    verbs::{Cli, RunMode, Verb},
     wire::{Borrower, World},
 };
 
@@ -31,10 +31,10 @@ use crate::{
 const MAX_COMMANDS: usize = 64;
 
 /// How long a command may take to send its greeting.
-const GREETING: Duration = Duration::from_secs(2);
+const GREETING_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The pause after a failed accept, which is most likely caused by a lack of file descriptors.
-const REFUSED: Duration = Duration::from_millis(100);
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// The parts of a daemon that it lends.
 struct Lender<'a, R> {
@@ -42,14 +42,14 @@ struct Lender<'a, R> {
     build: Option<Build>,
     world: &'a World,
     current: &'a Current,
-    doorkeeper: &'a Doorkeeper,
+    guard: &'a SocketGuard,
     /// Runs a verb that can be lent.
     run: R,
 }
 
 /// Runs commands with `run`, each in its own future, until the daemon ends. Running commands then have `grace` to end.
 pub(super) async fn lend(
-    (socket, doorkeeper): (Bound, &Doorkeeper),
+    (socket, guard): (Bound, &SocketGuard),
     world: &World,
     current: &Current,
     grace: Duration,
@@ -57,7 +57,7 @@ pub(super) async fn lend(
 ) -> io::Result<()> {
     socket.set_nonblocking(true)?;
     let socket = UnixListener::from_std(socket)?;
-    let lender = Lender { build: Build::this(), world, current, doorkeeper, run };
+    let lender = Lender { build: Build::this(), world, current, guard, run };
     let mut commands = FuturesUnordered::new();
     loop {
         tokio::select! {
@@ -71,7 +71,7 @@ pub(super) async fn lend(
                 Ok(_) => {}
                 Err(error) => {
                     tracing::warn!("a command could not be served: {error}");
-                    sleep(REFUSED).await;
+                    sleep(ACCEPT_PAUSE).await;
                 }
             },
         }
@@ -83,7 +83,7 @@ pub(super) async fn lend(
 
 /// Handles one command, from its greeting to its end. The connection reports the outcome.
 async fn one(stream: UnixStream, lender: &Lender<'_, impl AsyncFn(Verb, &World) -> Result<Exit, Failure>>) {
-    let Some(stream) = lender.doorkeeper.admit(Door::Commands, stream).await else { return };
+    let Some(stream) = lender.guard.admit(LocalSocket::Commands, stream).await else { return };
     let (from, to) = stream.into_split();
     let mut command = Command { from: BufReader::new(from), to, outbox: Outbox::default() };
     if let Err(error) = command.run(lender).await {
@@ -103,7 +103,7 @@ impl Command {
         &mut self,
         lender: &Lender<'_, impl AsyncFn(Verb, &World) -> Result<Exit, Failure>>,
     ) -> io::Result<()> {
-        let (hello, asks_alone) = match timeout(GREETING, receive(&mut self.from)).await?? {
+        let (hello, asks_alone) = match timeout(GREETING_TIMEOUT, receive(&mut self.from)).await?? {
             Some(ToDaemon::Hello(hello)) => (hello, false),
             Some(ToDaemon::Fit(hello)) => (hello, true),
             Some(ToDaemon::Status) => return send(&mut self.to, &ToCommand::Status(lender.about())).await,
@@ -115,11 +115,11 @@ impl Command {
             Err(why) => return send(&mut self.to, &ToCommand::Elsewhere(why)).await,
         };
         if asks_alone {
-            return send(&mut self.to, &ToCommand::Misfits(lent.misfits().await)).await;
+            return send(&mut self.to, &ToCommand::Misfits(lent.differences().await)).await;
         }
         send(&mut self.to, &ToCommand::Ready).await?;
         // The command may have given up by now and be doing the work itself, so nothing begins without its `Go`.
-        let Ok(Some(ToDaemon::Go)) = timeout(GREETING, receive(&mut self.from)).await? else {
+        let Ok(Some(ToDaemon::Go)) = timeout(GREETING_TIMEOUT, receive(&mut self.from)).await? else {
             return Ok(());
         };
         let working = work((lender.run)(verb, &lent), &lent, read_until_stop(&mut self.from, &lines));
@@ -167,7 +167,7 @@ impl<R> Lender<'_, R> {
         if self.build.as_ref() != Some(&build) {
             return Err("the daemon is another build of Toolrack: `toolrack daemon restart` starts this one".to_owned());
         }
-        let cli = Cli::try_parse_from(words).ok().filter(|cli| cli.verb.way() == Way::Lent);
+        let cli = Cli::try_parse_from(words).ok().filter(|cli| cli.verb.run_mode() == RunMode::Lent);
         let cli = cli.ok_or("it does not do this command")?;
         let screen = Arc::new(Screen::far(&cli.global, terminal, outbox.clone()));
         let environment = Environment::new::<OsString, OsString>(by_name(variables));

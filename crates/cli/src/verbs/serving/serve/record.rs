@@ -14,7 +14,7 @@ use nix::{
 use serde::{Deserialize, Serialize};
 
 use super::process_start::ProcessStart;
-use crate::door::{Door, Key, folder};
+use crate::local_socket::{Key, LocalSocket, folder};
 
 /// A running daemon. Only its owner may read the record: it has the token.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -74,8 +74,8 @@ impl Record {
         if Self::read(data).as_ref() == Some(self) {
             // A stale record names a process that no longer runs.
             let _ = fs::remove_file(file(data));
-            for door in [Door::Commands, Door::Clients] {
-                let _ = fs::remove_file(door.socket(data));
+            for socket in [LocalSocket::Commands, LocalSocket::Clients] {
+                let _ = fs::remove_file(socket.path(data));
             }
             let _ = fs::remove_file(Key::file(data));
         }
@@ -105,14 +105,14 @@ pub(crate) fn make_folder(data: &Path) -> io::Result<()> {
     fs::set_permissions(folder, Permissions::from_mode(0o700))
 }
 
-/// The socket of `door`. Removes what a killed daemon has left.
-pub(crate) fn listen(door: Door, data: &Path) -> io::Result<UnixListener> {
-    let socket = door.socket(data);
-    match fs::remove_file(&socket) {
+/// Listens on `socket`. Removes the file of a killed daemon first.
+pub(crate) fn listen(socket: LocalSocket, data: &Path) -> io::Result<UnixListener> {
+    let path = socket.path(data);
+    match fs::remove_file(&path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}
     }
-    UnixListener::bind(socket)
+    UnixListener::bind(path)
 }
 
 fn file(data: &Path) -> PathBuf {

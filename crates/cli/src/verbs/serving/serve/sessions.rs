@@ -64,7 +64,7 @@ impl OfUser {
     }
 
     fn world(&self) -> WorldParts {
-        // The rules of its files are known before anything of it runs.
+        // `before_applying` replaces these rules by those of the files, before any server of the world starts.
         let gate = Arc::new(LiveRules::new(Policy::default()));
         let asker = Arc::new(AnyClient::or(Arc::new(self.questions.clone())));
         let host = self.hosts.make(Arc::<LiveRules>::clone(&gate), asker, None);
@@ -75,6 +75,7 @@ impl OfUser {
         let parts = Parts {
             host,
             request: self.request.clone(),
+            watcher: self.typed.watcher.clone(),
             environment: self.environment.clone(),
             store: self.store.clone(),
             secrets: Arc::clone(&self.secrets),
@@ -94,12 +95,12 @@ impl OfUser {
                 named.set_naming(loaded.settings.tools.naming.clone());
             }),
         };
-        let then = async move {
+        let after_end = async move {
             if let Some(log) = log {
                 log.close().await;
             }
         };
-        WorldParts { parts, for_agents: None, for_members: None, for_sessions: None, then: Box::pin(then) }
+        WorldParts { parts, for_agents: None, for_members: None, for_sessions: None, after_end: Box::pin(after_end) }
     }
 }
 

@@ -3,30 +3,36 @@
 use std::{
     collections::BTreeMap,
     error::Error,
-    ffi::OsString,
+    ffi::{OsStr, OsString},
     fs,
     io::ErrorKind,
+    net::SocketAddr,
+    num::NonZeroU32,
     os::unix::fs::DirBuilderExt as _,
     path::{Path, PathBuf},
     sync::Arc,
+    time::Duration,
 };
 
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use toolrack_auth::TokenKey;
 use toolrack_config::{Environment, Loaded, Places, Request};
 use toolrack_daemon::{
-    Forget, MakeWorld, NoWorld, OwnServers, Parts, Questions, Team, Vault, WorldOf, WorldParts, discovery_name,
-    gateway::AnyClient,
+    Forget, MakeWorld, NoWorld, OwnServers, Parts, Questions, ReplicaOptions, Team, Vault, WorldOf, WorldParts,
+    discovery_name, gateway::AnyClient,
 };
 use toolrack_host::{
     Caller, Policy, Principal, Way,
     egress::{Egress, SystemLookup},
 };
 use toolrack_store::{Space, Store, StoreError};
-use toolrack_team::{Authority, FrontDoor, Issuers, TeamFile, Tenant, TenantQuotas, holder_of_member};
+use toolrack_team::{
+    Authority, FrontDoor, Issuers, StoreTable, TeamFile, Tenant, TenantQuotas, audit_export::AuditExporter,
+    holder_of_member,
+};
 
 use super::{
-    ForAllWorlds, for_agents, models, parts,
+    ForAllWorlds, ServeArgs, audit_export, for_agents, models, parts,
     sessions::{OfUser, for_sessions},
     sign_ins,
 };
@@ -41,9 +47,9 @@ use crate::{
     models::ModelContext,
     rules::LiveRules,
     screen::Screen,
-    team_file,
+    secrets, team_file,
     verbs::talk::ask::rules,
-    wire::{Person, Rows, World},
+    wire::{MemberParts, Rows, World},
 };
 
 /// Makes the team of the file at `path`. Its members are in the database of `world`.
@@ -51,14 +57,23 @@ use crate::{
 /// # Errors
 /// When the file cannot be used, there is no database, rows were not moved into it yet, or the secret of the sign-in has
 /// no value.
-pub(super) async fn read(path: &Path, typed: &ForAllWorlds, world: &World) -> Result<Team, Failure> {
+pub(super) async fn read(
+    path: &Path,
+    args: &ServeArgs,
+    typed: &ForAllWorlds,
+    world: &World,
+) -> Result<ServedTeam, Failure> {
     let file = Arc::new(team_file::read(path)?);
-    let place = Place::of(path, world)?;
+    let replica = match args.replica.as_deref() {
+        Some(&address) => Some(replica_at(address, args.grace, &file, world).await?),
+        None => None,
+    };
+    let place = TenantDatabase::of(path, world)?;
     place.take(&file, world).await?;
     let client_secret = client_secret(&file, world).await?;
     let store = world.store()?.with_team().await.map_err(|error| database::unusable(&error))?;
     let no_client = |error: &dyn Error| Failure::new(Exit::Other, "NO_CLIENT", with_causes(error));
-    let door = FrontDoor::within(Arc::clone(&file), client_secret, store.clone(), world.egress());
+    let door = FrontDoor::with_egress(Arc::clone(&file), client_secret, store.clone(), world.egress());
     let door = door.map_err(|error| no_client(&error))?;
     let mut authority = Authority::new(store).recording(Arc::clone(door.refusals()));
     if !file.issuers.is_empty() {
@@ -67,18 +82,57 @@ pub(super) async fn read(path: &Path, typed: &ForAllWorlds, world: &World) -> Re
     }
     let tenants: BTreeMap<_, _> = file.tenants.iter().map(|tenant| (tenant.id.clone(), tenant.clone())).collect();
     let ids = tenants.keys().cloned().collect();
+    let exporter = audit_export::exporter(&file, place.server.clone(), world).await?;
+    let audit_export = exporter.as_ref().map(AuditExporter::status);
     let forget = forget(tenants.clone(), place.clone());
-    Ok(Team { tenants: ids, authority, door, for_tenants: for_tenants(tenants, place, typed, world), forget })
+    let (authority, for_tenants) = (Arc::new(authority), for_tenants(tenants, place, typed, world));
+    let team = Team { tenants: ids, authority, door, for_tenants, forget, audit_export };
+    Ok(ServedTeam { team, replica, exporter })
+}
+
+/// A team, and what runs beside it.
+pub(super) struct ServedTeam {
+    pub(super) team: Team,
+    pub(super) replica: Option<ReplicaOptions>,
+    pub(super) exporter: Option<AuditExporter>,
+}
+
+/// The daemon as the replica at `address`, with the times of the team file.
+async fn replica_at(
+    address: SocketAddr,
+    grace: Duration,
+    file: &TeamFile,
+    world: &World,
+) -> Result<ReplicaOptions, Failure> {
+    let Some(table) = &file.store else {
+        return Err(Failure::usage("--replica needs a database that the replicas share: [store] of the team file")
+            .hint("docs/guide/teams.md has an example"));
+    };
+    if world.stored().variable().is_none() {
+        let message = "TOOLRACK_SECRET_KEY is not set, so the keys to the secrets of tenants are in the folders of the tenants: \
+            all replicas must share these folders";
+        world.screen.warning(message);
+    }
+    let one = StoreTable { most_connections: Some(NonZeroU32::MIN), ..table.clone() };
+    let heartbeats = Server::connect(&one, &world.environment).await?.own_store().await?;
+    let heartbeats = heartbeats.with_team().await.map_err(|error| database::unusable(&error))?;
+    let defaults = ReplicaOptions::at(address, heartbeats);
+    let times = file.replicas;
+    let heartbeat_timeout = times.heartbeat_timeout.unwrap_or(defaults.heartbeat_timeout);
+    // A home becomes free when a replica that ends has finished its calls, or when its siblings remove one that died.
+    let default_takeover = defaults.takeover_timeout.max(grace + 2 * heartbeat_timeout);
+    let takeover_timeout = times.takeover_timeout.unwrap_or(default_takeover);
+    Ok(ReplicaOptions { heartbeat_timeout, takeover_timeout, ..defaults })
 }
 
 /// The database of the rows of tenants: a server, or a file in the folder of each.
 #[derive(Clone)]
-struct Place {
+struct TenantDatabase {
     team: PathBuf,
     server: Option<Server>,
 }
 
-impl Place {
+impl TenantDatabase {
     fn of(team: &Path, world: &World) -> Result<Self, Failure> {
         let server = world.server().cloned();
         let team = team.canonicalize().map_err(|error| {
@@ -125,7 +179,7 @@ pub(crate) async fn store_of(tenant: &Tenant, server: Option<&Server>) -> Result
 }
 
 /// Deletes the values that removed members gave, in the database of their tenant.
-fn forget(tenants: BTreeMap<String, Tenant>, place: Place) -> Forget {
+fn forget(tenants: BTreeMap<String, Tenant>, place: TenantDatabase) -> Forget {
     Box::new(move |tenant, member| {
         let (tenant, place) = (tenants.get(&tenant).cloned(), place.clone());
         Box::pin(async move {
@@ -137,7 +191,7 @@ fn forget(tenants: BTreeMap<String, Tenant>, place: Place) -> Forget {
     })
 }
 
-async fn forget_in(tenant: &Tenant, place: &Place, member: &str) -> Result<(), String> {
+async fn forget_in(tenant: &Tenant, place: &TenantDatabase, member: &str) -> Result<(), String> {
     if let Some(store) = store_of(tenant, place.server.as_ref()).await.map_err(|failure| failure.message)? {
         let forgotten = forget_from(&store, member).await;
         store.close().await;
@@ -174,11 +228,17 @@ async fn client_secret(file: &TeamFile, world: &World) -> Result<Option<String>,
 }
 
 /// Makes the parts of the worlds of tenants from their own folders, without anything of `world`.
-fn for_tenants(tenants: BTreeMap<String, Tenant>, place: Place, typed: &ForAllWorlds, world: &World) -> MakeWorld {
+fn for_tenants(
+    tenants: BTreeMap<String, Tenant>,
+    place: TenantDatabase,
+    typed: &ForAllWorlds,
+    world: &World,
+) -> MakeWorld {
     let (environment, typed) = (world.environment.clone(), typed.clone());
+    let key = world.stored().variable().map(OsStr::to_owned);
     Box::new(move |id, _| {
         let (tenant, typed, place) = (tenants.get(&id).cloned(), typed.clone(), place.clone());
-        let environment = tenant.as_ref().map(|tenant| environment_of(tenant, &environment));
+        let environment = tenant.as_ref().map(|tenant| environment_of(tenant, &environment, key.as_deref()));
         Box::pin(async move {
             let (Some(tenant), Some(environment)) = (tenant, environment) else {
                 return Err(NoWorld { message: format!("the team has no tenant `{id}`"), hint: None });
@@ -197,7 +257,7 @@ async fn begin(
     tenant: Tenant,
     environment: Environment,
     typed: ForAllWorlds,
-    place: &Place,
+    place: &TenantDatabase,
 ) -> Result<WorldParts, Failure> {
     let home = &tenant.home;
     let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(home);
@@ -220,17 +280,17 @@ async fn begin(
     parts.own_servers = own_servers(&tenant, &world).await?;
     let for_agents = Some(for_agents(&typed, &world, WorldOf::AgentOfTenant));
     let for_members = Some(for_members(&typed, &world, &parts));
-    let then = async move {
+    let after_end = async move {
         keeping.end().await;
         world.close().await;
         if let Ok(store) = world.store() {
             store.close().await;
         }
     };
-    Ok(WorldParts { parts, for_agents, for_members, for_sessions: None, then: Box::pin(then) })
+    Ok(WorldParts { parts, for_agents, for_members, for_sessions: None, after_end: Box::pin(after_end) })
 }
 
-/// The task that writes what is used of quotas.
+/// The task that writes how much of each quota was used.
 struct KeepingQuotas {
     ending: CancellationToken,
     task: TaskTracker,
@@ -282,12 +342,12 @@ fn for_members(typed: &ForAllWorlds, world: &World, of_tenant: &Parts) -> MakeWo
             let Some(member) = member else {
                 return Err(NoWorld { message: "only a member has servers of their own".to_owned(), hint: None });
             };
-            let person = people.person(&member).map_err(|error| {
+            let person = people.parts_of(&member).map_err(|error| {
                 tracing::error!("the folder of a member cannot be made: {}", in_words(&error));
                 let message = "your own servers cannot be started now".to_owned();
                 NoWorld { message, hint: Some("the operator of the daemon finds the reason in its log".to_owned()) }
             })?;
-            Ok(of_person(person, member, &typed, model_context, of_tenant))
+            Ok(world_of_member(person, member, &typed, model_context, of_tenant))
         })
     })
 }
@@ -303,15 +363,15 @@ struct OfTenant {
     own_servers: Option<Arc<OwnServers>>,
 }
 
-fn of_person(
-    person: Person,
+fn world_of_member(
+    parts: MemberParts,
     member: Principal,
     typed: &ForAllWorlds,
     model_context: ModelContext,
     of_tenant: OfTenant,
 ) -> WorldParts {
     let OfTenant { request, store, questions, quotas, vault, own_servers } = of_tenant;
-    let Person { environment, secrets, sign_in, hosts, credentials } = person;
+    let MemberParts { environment, secrets, sign_in, hosts, credentials } = parts;
     let questions = questions.concealing(Arc::clone(&secrets));
     // The rules of its files are known before anything of it runs.
     let gate = Arc::new(LiveRules::new(Policy::default()));
@@ -339,6 +399,7 @@ fn of_person(
     let parts = Parts {
         host,
         request,
+        watcher: typed.watcher.clone(),
         environment,
         store,
         secrets: Arc::clone(&secrets),
@@ -355,19 +416,20 @@ fn of_person(
             named.set_naming(loaded.settings.tools.naming.clone());
         }),
     };
-    let then = async move { sign_in.settled().await };
+    let after_end = async move { sign_in.settled().await };
     let for_sessions = Some(for_sessions);
-    WorldParts { parts, for_agents: None, for_members: None, for_sessions, then: Box::pin(then) }
+    WorldParts { parts, for_agents: None, for_members: None, for_sessions, after_end: Box::pin(after_end) }
 }
 
 /// The environment of a tenant: the variables that say nothing about the user of the daemon, those that the team file
-/// names, and the tenant's folder as home.
-fn environment_of(tenant: &Tenant, of_daemon: &Environment) -> Environment {
+/// names, the tenant's folder as home, and the key to secrets, which [`World::open`] takes out of it.
+fn environment_of(tenant: &Tenant, of_daemon: &Environment, key: Option<&OsStr>) -> Environment {
     let is_harmless =
         |name: &str| matches!(name, "PATH" | "LANG" | "LANGUAGE" | "TZ" | "TMPDIR") || name.starts_with("LC_");
     let passes = |name: &str| is_harmless(name) || tenant.environment.iter().any(|named| named == name);
     let kept = of_daemon.iter().filter(|(name, _)| name.to_str().is_some_and(passes));
     let kept = kept.map(|(name, value)| (name.to_owned(), value.to_owned()));
     let home = ["HOME", "TOOLRACK_HOME"].map(|name| (OsString::from(name), tenant.home.clone().into_os_string()));
-    Environment::new(kept.chain(home))
+    let key = key.map(|key| (OsString::from(secrets::VARIABLE), key.to_owned()));
+    Environment::new(kept.chain(home).chain(key))
 }

@@ -25,7 +25,7 @@ use crate::{
 };
 
 /// The most tools that a search shows, and the most conversations that are listed.
-const SHOWN: usize = 20;
+const MAX_SHOWN: usize = 20;
 
 /// The next step after a command.
 #[derive(Debug)]
@@ -74,7 +74,7 @@ impl Chat<'_> {
             }
             Command::System(system) => self.agent.system = system,
             Command::Sessions => {
-                let list = ListSessionsArgs { limit: SHOWN, search: None, after: None };
+                let list = ListSessionsArgs { limit: MAX_SHOWN, search: None, after: None };
                 sessions::run(SessionsVerb::List(list), self.world).await?;
             }
             Command::Resume(typed) => *now = self.opened(&typed).await?,
@@ -107,12 +107,12 @@ impl Chat<'_> {
     }
 
     async fn show_tools(&self, search: Option<String>) -> Result<(), Failure> {
-        let theirs = self.tools.theirs();
+        let selection = self.tools.of_user();
         let found = match &search {
-            Some(words) => tools::search(&self.agent.host, words, SHOWN, &theirs).await,
+            Some(words) => tools::search(&self.agent.host, words, MAX_SHOWN, &selection).await,
             None => {
                 let mut found = tools::all(&self.agent.host.catalog());
-                found.retain(|shown| theirs.has(&shown.tool));
+                found.retain(|shown| selection.has(&shown.tool));
                 found
             }
         };

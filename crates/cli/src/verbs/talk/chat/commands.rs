@@ -28,7 +28,7 @@ pub(super) const COMMANDS: &[KnownItems] = &[
     known("prompts", "", "Show the prompts of the servers"),
     known("allow", "GLOB", "Run tools that match without asking, until this ends"),
     known("deny", "GLOB", "Never run tools that match, until this ends"),
-    known("model", "[MODEL]", "Show which model answers, or take another one"),
+    known("model", "[MODEL]", "Show which model answers, or choose another one"),
     known("system", "[TEXT]", "Show the system prompt, or change it"),
     known("sessions", "", "Show the stored conversations"),
     known("resume", "SESSION", "Continue another conversation"),

@@ -31,10 +31,10 @@ use crate::{
 };
 
 /// The most lines that are remembered from one conversation to the next.
-const REMEMBERED: usize = 1_000;
+const MAX_HISTORY_LINES: usize = 1_000;
 
 /// The most lines that wait to be shown above the edited text.
-const NEWS: usize = 64;
+const MAX_WAITING_LINES: usize = 64;
 
 /// The name of the menu of completions.
 const MENU: &str = "completions";
@@ -66,7 +66,7 @@ impl Editor {
             world.screen.warning(&format!("the input history is not stored: {file}: {}", in_words(&error)));
         });
         let (is_coloured, unicode) = (world.screen.is_coloured(), world.screen.look().unicode);
-        let printer = ExternalPrinter::new(NEWS);
+        let printer = ExternalPrinter::new(MAX_WAITING_LINES);
         let above = printer.sender();
         let (to_thread, requests) = mpsc::channel();
         let signal = Arc::clone(&leave);
@@ -156,7 +156,7 @@ fn history(file: &Path) -> Result<FileBackedHistory, (PathBuf, io::Error)> {
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
     let created = options.open(file).map_err(|error| (file.to_owned(), error))?;
     drop(created);
-    let history = FileBackedHistory::with_file(REMEMBERED, file.to_owned());
+    let history = FileBackedHistory::with_file(MAX_HISTORY_LINES, file.to_owned());
     history.map_err(|error| (file.to_owned(), io::Error::other(error)))
 }
 

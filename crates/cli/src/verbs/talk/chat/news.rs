@@ -8,7 +8,7 @@ use toolrack_host::{Event, Host, ServerName, State, text};
 use crate::render::{Look, Sign, Tone, count, paint};
 
 /// Bytes of a line.
-const LINE: usize = 240;
+const MAX_LINE_BYTES: usize = 240;
 
 /// News about the servers for the user, one line each.
 #[derive(Debug)]
@@ -54,7 +54,7 @@ impl News {
                 let sign = paint(Tone::Waiting, self.look.sign(Sign::Paused));
                 let tool = format!("`{server}/{}`", quarantined.tool);
                 let line = format!("{tool}: {}; `toolrack trust diff` shows it", quarantined.cause);
-                Some(format!("{sign} {}", text::clip(&text::for_line(&line), LINE)))
+                Some(format!("{sign} {}", text::clip(&text::for_line(&line), MAX_LINE_BYTES)))
             }
             _ => None,
         }
@@ -80,7 +80,7 @@ impl News {
             State::Disconnected => (Sign::Off, Tone::Faint, format!("`{server}` is disconnected")),
             _ => return None,
         };
-        Some(format!("{} {}", paint(tone, self.look.sign(sign)), text::for_line(&text::clip(&words, LINE))))
+        Some(format!("{} {}", paint(tone, self.look.sign(sign)), text::for_line(&text::clip(&words, MAX_LINE_BYTES))))
     }
 
     fn tools(&mut self, server: ServerName, mut tools: Vec<String>) -> Option<String> {

@@ -7,7 +7,7 @@ use reedline::{Completer, CompletionResult, Span, Suggestion};
 use super::{commands::COMMANDS, known::KnownItems};
 
 /// The most candidates that are offered at once: users do not look through more.
-const SHOWN: usize = 100;
+const MAX_CANDIDATES: usize = 100;
 
 /// The characters that may precede the `@` of a resource in the same word.
 const BEFORE: &[char] = &['(', '[', '{', '<', '"', '\''];
@@ -44,7 +44,7 @@ fn offered(text: &str, at: usize, known: &KnownItems) -> Vec<Suggestion> {
     } else {
         Vec::new()
     };
-    offered.truncate(SHOWN);
+    offered.truncate(MAX_CANDIDATES);
     offered
 }
 

@@ -19,7 +19,7 @@ use crate::{
 };
 
 /// The most bytes of a server's description of an argument, in the question for it.
-const ABOUT: usize = 200;
+const MAX_DESCRIPTION_BYTES: usize = 200;
 
 /// A prompt that the user typed, and its arguments.
 #[derive(Debug, PartialEq, Eq)]
@@ -83,7 +83,7 @@ impl Chat<'_> {
         let terminal = self.world.terminal();
         for argument in &missing {
             let name = text::for_line(&argument.name);
-            let about = argument.description.as_deref().map(|about| text::clip(about, ABOUT));
+            let about = argument.description.as_deref().map(|about| text::clip(about, MAX_DESCRIPTION_BYTES));
             let about = about.map_or_else(String::new, |about| format!(" ({})", text::for_line(&about)));
             let value = match self.world.screen.interactive() {
                 true => terminal.value(&format!("  {name}{about}: ")).await,

@@ -32,15 +32,15 @@ pub(crate) enum SessionsVerb {
   toolrack sessions list --search invoice
   toolrack sessions list -n 100 --json")]
 pub(crate) struct ListSessionsArgs {
-    /// How many
+    /// Show at most this many
     #[arg(short = 'n', long, value_name = "COUNT", default_value_t = 20)]
     pub(crate) limit: usize,
 
-    /// Only those whose title holds this text
+    /// Only conversations whose title contains this text
     #[arg(long, value_name = "TEXT")]
     pub(crate) search: Option<String>,
 
-    /// Go on behind this one
+    /// Continue the list after this conversation
     #[arg(long, value_name = "SESSION")]
     pub(crate) after: Option<String>,
 }
@@ -52,7 +52,7 @@ pub(crate) struct ListSessionsArgs {
   toolrack sessions show 0193f2aa --full
   toolrack sessions show 0193f2aa -n 4")]
 pub(crate) struct ShowSessionArgs {
-    /// Which one: its id, the beginning of its id, or `last`
+    /// The conversation: its id, the beginning of its id, or `last`
     #[arg(value_name = "SESSION", default_value = "last")]
     pub(crate) session: String,
 
@@ -60,7 +60,7 @@ pub(crate) struct ShowSessionArgs {
     #[arg(short = 'n', long, value_name = "COUNT")]
     pub(crate) limit: Option<usize>,
 
-    /// Show arguments and results as a whole
+    /// Show arguments and results in full
     #[arg(long)]
     pub(crate) full: bool,
 }
@@ -71,15 +71,15 @@ pub(crate) struct ShowSessionArgs {
   toolrack sessions export last
   toolrack sessions export 0193f2aa --format json -o session.json")]
 pub(crate) struct ExportSessionArgs {
-    /// Which one: its id, the beginning of its id, or `last`
+    /// The conversation: its id, the beginning of its id, or `last`
     #[arg(value_name = "SESSION")]
     pub(crate) session: String,
 
-    /// As what
+    /// The format: Markdown or JSON
     #[arg(short, long, value_name = "FORMAT", default_value = "md")]
     pub(crate) format: Format,
 
-    /// Write it to this file, and replace what is there
+    /// Write the conversation to this file, which is replaced if it exists
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
 }
@@ -99,11 +99,11 @@ pub(crate) enum Format {
 #[command(after_help = "Example:
   toolrack sessions rename 0193f2aa 'Invoices of November'")]
 pub(crate) struct RenameSessionArgs {
-    /// Which one: its id, the beginning of its id, or `last`
+    /// The conversation: its id, the beginning of its id, or `last`
     #[arg(value_name = "SESSION")]
     pub(crate) session: String,
 
-    /// What to call it
+    /// The new title
     #[arg(value_name = "TITLE")]
     pub(crate) title: String,
 }
@@ -114,7 +114,7 @@ pub(crate) struct RenameSessionArgs {
   toolrack sessions delete 0193f2aa
   toolrack sessions delete 0193f2aa 0193f0b1 --yes")]
 pub(crate) struct DeleteSessionsArgs {
-    /// Which ones: the id of each, the beginning of its id, or `last`
+    /// The conversations: the id of each, the beginning of its id, or `last`
     #[arg(value_name = "SESSION", required = true)]
     pub(crate) sessions: Vec<String>,
 
@@ -128,7 +128,7 @@ pub(crate) struct DeleteSessionsArgs {
 #[command(after_help = "Example:
   toolrack sessions import ~/.config/synapse/sessions.db
 
-The file is only read. What is here already is not taken twice.")]
+It only reads the file, and skips conversations that it has imported before.")]
 pub(crate) struct ImportSessionsArgs {
     /// The database of Synapse, or of another Toolrack
     #[arg(value_name = "FILE")]

@@ -84,7 +84,7 @@ pub(super) fn id(value: &[u8]) -> Option<Id> {
 /// members to note.
 #[derive(Debug, Default)]
 pub(crate) struct Scanner {
-    place: Place,
+    place: Position,
     depth: usize,
     /// Whether the outermost bracket has been closed; all further bytes are ignored.
     closed: bool,
@@ -101,7 +101,7 @@ pub(crate) struct Scanner {
 }
 
 #[derive(Debug, Default, Clone, Copy, PartialEq)]
-enum Place {
+enum Position {
     #[default]
     Between,
     InString,
@@ -116,10 +116,10 @@ impl Scanner {
     pub(crate) fn feed(&mut self, mut bytes: &[u8]) {
         while !self.closed && !bytes.is_empty() {
             bytes = match self.place {
-                Place::Between => self.between(bytes),
-                Place::InString => self.in_string(bytes),
-                Place::InEscape => self.in_escape(bytes),
-                Place::InNumber => self.in_number(bytes),
+                Position::Between => self.between(bytes),
+                Position::InString => self.in_string(bytes),
+                Position::InEscape => self.in_escape(bytes),
+                Position::InNumber => self.in_number(bytes),
             };
         }
     }
@@ -139,7 +139,7 @@ impl Scanner {
             b' ' | b'\t' | b'\r' | b'\n' => return rest,
             b'"' => {
                 self.token.clear();
-                self.place = Place::InString;
+                self.place = Position::InString;
                 return rest;
             }
             b':' if self.maybe_name => {
@@ -149,7 +149,7 @@ impl Scanner {
             }
             b'-' | b'0'..=b'9' if self.at_id => {
                 self.token.clear();
-                self.place = Place::InNumber;
+                self.place = Position::InNumber;
                 return bytes;
             }
             b'{' | b'[' => self.depth += 1,
@@ -182,10 +182,10 @@ impl Scanner {
         let [byte, rest @ ..] = rest else { return rest };
         if *byte == b'\\' {
             self.token.push(b"\\");
-            self.place = Place::InEscape;
+            self.place = Position::InEscape;
             return rest;
         }
-        self.place = Place::Between;
+        self.place = Position::Between;
         if self.at_id {
             self.at_id = false;
             self.note_id(self.token.bytes().and_then(string_id));
@@ -198,7 +198,7 @@ impl Scanner {
     fn in_escape<'a>(&mut self, bytes: &'a [u8]) -> &'a [u8] {
         let (escaped, rest) = bytes.split_at(bytes.len().min(1));
         self.token.push(escaped);
-        self.place = Place::InString;
+        self.place = Position::InString;
         rest
     }
 
@@ -209,7 +209,7 @@ impl Scanner {
         let (piece, rest) = bytes.split_at(at.unwrap_or(bytes.len()));
         self.token.push(piece);
         if at.is_some() {
-            self.place = Place::Between;
+            self.place = Position::Between;
             self.at_id = false;
             self.note_id(self.token.bytes().and_then(number_id));
         }
@@ -274,41 +274,54 @@ mod tests {
 
     use super::*;
 
-    fn found(id: impl Into<Option<i64>>, certain: bool, answer: bool) -> Salvaged {
-        Salvaged { id: id.into().map(Id::Number), certain, answer }
+    /// What is left of a broken answer with this id.
+    fn answer(id: i64) -> Salvaged {
+        Salvaged { id: Some(Id::Number(id)), certain: true, answer: true }
     }
+
+    /// What is left of a broken answer whose id may be another one.
+    fn doubtful_answer(id: impl Into<Option<i64>>) -> Salvaged {
+        Salvaged { id: id.into().map(Id::Number), certain: false, answer: true }
+    }
+
+    /// What is left of a broken message with this id that may not be an answer.
+    fn message(id: i64) -> Salvaged {
+        Salvaged { id: Some(Id::Number(id)), certain: true, answer: false }
+    }
+
+    const NOTHING: Salvaged = Salvaged { id: None, certain: false, answer: false };
 
     #[test]
     fn the_id_of_a_broken_answer_is_found_wherever_it_stands() {
         let table: &[(&str, Salvaged)] = &[
             // damage inside of one value
-            (r#"{"jsonrpc":"2.0","id":7,"result":{"text":"\uZZZZ"}}"#, found(7, true, true)),
-            (r#"{"result":{"text":"\uZZZZ","id":3},"jsonrpc":"2.0","id":7}"#, found(7, true, true)),
-            (r#"{"result": tru, "id" : -7 , "jsonrpc":"2.0"}"#, found(-7, true, true)),
-            (r#"{"error":{"code":01,"message":'x'},"id":7}"#, found(7, true, true)),
-            (r#"{"id":7e0,"result":1e400}"#, found(7, true, true)),
+            (r#"{"jsonrpc":"2.0","id":7,"result":{"text":"\uZZZZ"}}"#, answer(7)),
+            (r#"{"result":{"text":"\uZZZZ","id":3},"jsonrpc":"2.0","id":7}"#, answer(7)),
+            (r#"{"result": tru, "id" : -7 , "jsonrpc":"2.0"}"#, answer(-7)),
+            (r#"{"error":{"code":01,"message":'x'},"id":7}"#, answer(7)),
+            (r#"{"id":7e0,"result":1e400}"#, answer(7)),
             // members that contradict each other
-            (r#"{"id":7,"id":7,"result":{}}"#, found(7, true, true)),
-            (r#"{"id":7,"id":8,"result":{}}"#, found(8, false, true)),
-            (r#"{"id":7,"method":"x","result":{}}"#, found(7, true, false)),
+            (r#"{"id":7,"id":7,"result":{}}"#, answer(7)),
+            (r#"{"id":7,"id":8,"result":{}}"#, doubtful_answer(8)),
+            (r#"{"id":7,"method":"x","result":{}}"#, message(7)),
             // a cut
-            (r#"{"jsonrpc":"2.0","id":7,"result":{"content":[{"ty"#, found(7, true, true)),
-            (r#"{"jsonrpc":"2.0","id":7,"#, found(7, true, false)),
-            (r#"{"jsonrpc":"2.0","result":{},"id":7"#, found(None, false, true)),
+            (r#"{"jsonrpc":"2.0","id":7,"result":{"content":[{"ty"#, answer(7)),
+            (r#"{"jsonrpc":"2.0","id":7,"#, message(7)),
+            (r#"{"jsonrpc":"2.0","result":{},"id":7"#, doubtful_answer(None)),
             // what disturbs the scanner: a stray quote, a missing bracket, a batch
-            (r#"{"result":{"text":"say "hi"},"id":7}"#, found(7, false, true)),
-            (r#"{"result":[[1],"id":7}"#, found(7, false, true)),
-            (r#"[{"id":6,"result":{}},{"id":7,"result":{]"#, found(7, false, true)),
+            (r#"{"result":{"text":"say "hi"},"id":7}"#, doubtful_answer(7)),
+            (r#"{"result":[[1],"id":7}"#, doubtful_answer(7)),
+            (r#"[{"id":6,"result":{}},{"id":7,"result":{]"#, doubtful_answer(7)),
             // nothing to find, so nothing is taken from the values
-            (r#"{"jsonrpc":"2.0","method":"x","params":{"id":7},}"#, found(None, false, false)),
-            (r#"{"result":{"id":7},"error":{"id":8}}"#, found(None, false, true)),
-            (r#"{"id":null,"error":{"id":8},}"#, found(None, false, true)),
-            (r#"{"id":1.5,"result":{}}"#, found(None, false, true)),
-            (r#"{"x":"id","result":{}}"#, found(None, false, true)),
-            ("listening", found(None, false, false)),
-            ("", found(None, false, false)),
+            (r#"{"jsonrpc":"2.0","method":"x","params":{"id":7},}"#, NOTHING),
+            (r#"{"result":{"id":7},"error":{"id":8}}"#, doubtful_answer(None)),
+            (r#"{"id":null,"error":{"id":8},}"#, doubtful_answer(None)),
+            (r#"{"id":1.5,"result":{}}"#, doubtful_answer(None)),
+            (r#"{"x":"id","result":{}}"#, doubtful_answer(None)),
+            ("listening", NOTHING),
+            ("", NOTHING),
             // two messages on one line: the first one counts
-            (r#"{"id":7,"result":{}}{"id":8,"result":{}}"#, found(7, true, true)),
+            (r#"{"id":7,"result":{}}{"id":8,"result":{}}"#, answer(7)),
         ];
         for (message, expected) in table {
             assert_eq!(&salvage(message.as_bytes()), expected, "{message}");
@@ -326,9 +339,9 @@ mod tests {
 
     #[test]
     fn only_an_answer_names_a_call() {
-        assert_eq!(found(7, true, true).call(), Some(7));
-        assert_eq!(found(7, true, false).call(), None);
-        assert_eq!(found(None, false, true).call(), None);
+        assert_eq!(answer(7).call(), Some(7));
+        assert_eq!(message(7).call(), None);
+        assert_eq!(doubtful_answer(None).call(), None);
     }
 
     proptest! {

@@ -16,7 +16,7 @@ use crate::{
 };
 
 /// How long an engine may take to answer.
-const PATIENCE: Duration = Duration::from_secs(5);
+const ENGINE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The result of a look at an engine and an image.
 #[derive(Clone, Debug)]
@@ -70,8 +70,8 @@ pub async fn look(server: &ServerName, plan: &ChildPlan) -> Option<Result<Engine
 }
 
 /// Parses `VERSION|true` or `VERSION|[name=seccomp,profile=builtin name=rootless]`.
-fn facts(said: &str) -> Result<EngineFacts, String> {
-    let (version, security) = said.trim().split_once('|').ok_or_else(|| format!("it answers {}", quote(said)))?;
+fn facts(output: &str) -> Result<EngineFacts, String> {
+    let (version, security) = output.trim().split_once('|').ok_or_else(|| format!("it answers {}", quote(output)))?;
     if version.is_empty() {
         return Err("its daemon does not answer".to_owned());
     }
@@ -84,9 +84,9 @@ async fn ask(program: &PathBuf, words: &[&str], env: &[(OsString, OsString)]) ->
     let mut command = Command::new(program);
     command.args(words.iter().map(OsStr::new)).env_clear().envs(env.iter().map(|(name, value)| (name, value)));
     command.stdin(Stdio::null()).kill_on_drop(true);
-    let output = match timeout(PATIENCE, command.output()).await {
+    let output = match timeout(ENGINE_TIMEOUT, command.output()).await {
         Ok(output) => output.map_err(|error| error.to_string())?,
-        Err(_) => return Err(format!("it says nothing within {} s", PATIENCE.as_secs())),
+        Err(_) => return Err(format!("it says nothing within {} s", ENGINE_TIMEOUT.as_secs())),
     };
     if output.status.success() {
         return Ok(String::from_utf8_lossy(&output.stdout).into_owned());

@@ -15,7 +15,7 @@ pub(super) const SWEEP_LIMIT: Duration = Duration::from_secs(4);
 
 /// How long that may take: to kill the processes of a lost supervisor (2 s at most), to collect them (1 s), and some
 /// reserve.
-const LAST_WAIT: Duration = Duration::from_millis(3500);
+const LOST_SUPERVISOR_TIMEOUT: Duration = Duration::from_millis(3500);
 
 /// How long a server may take for each step of an orderly end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -131,7 +131,7 @@ impl Handle {
         let gone = |life| {
             if let Life::Gone(exit) = life { Some(exit) } else { None }
         };
-        let last = timeout(self.sweep + LAST_WAIT, wait(&mut self.life, gone)).await;
+        let last = timeout(self.sweep + LOST_SUPERVISOR_TIMEOUT, wait(&mut self.life, gone)).await;
         last.ok().or_else(|| self.exit()).unwrap_or(Exit::Unknown)
     }
 }

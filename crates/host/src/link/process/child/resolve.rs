@@ -93,14 +93,14 @@ pub enum SpawnError {
     },
     /// The program of the supervisor ran, but did not act as a supervisor.
     #[error(
-        "{} does not act as a supervisor{said}; call run_if_asked() first thing in its main function",
+        "{} does not act as a supervisor{stderr}; call run_if_asked() first thing in its main function",
         program.display()
     )]
     NotASupervisor {
         /// The program of the supervisor.
         program: PathBuf,
         /// The last line that it wrote to stderr, quoted and in brackets; or nothing.
-        said: String,
+        stderr: String,
     },
     /// The program of the supervisor runs, but did not start the server within 10 s.
     #[error(

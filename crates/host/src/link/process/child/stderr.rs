@@ -12,14 +12,14 @@ use tokio::time::timeout;
 use crate::link::process::child::handle::{Life, gone};
 
 /// The number of bytes that are kept.
-const KEPT: usize = 64 * 1024;
+const MAX_KEPT_BYTES: usize = 64 * 1024;
 
 /// The most bytes of one line that a hook gets.
-const LINE: usize = 4 * 1024;
+const MAX_LINE_BYTES: usize = 4 * 1024;
 
 /// How long the pipe is read after the process and all its descendants have ended. It is then at its end, unless a
 /// process that could not be ended holds it open.
-const LAST_WORDS: Duration = Duration::from_millis(250);
+const DRAIN_TIMEOUT: Duration = Duration::from_millis(250);
 
 /// Gets each line, without its end, as text: bytes that are not UTF-8 are replaced, and a line over 4 KiB is cut. It
 /// runs on the draining task and must neither block nor panic. The text comes from the program and may contain control
@@ -106,8 +106,8 @@ struct Ring {
 impl Ring {
     fn push(&mut self, bytes: &[u8]) {
         self.total += bytes.len() as u64;
-        let bytes = &bytes[bytes.len().saturating_sub(KEPT)..];
-        let excess = (self.bytes.len() + bytes.len()).saturating_sub(KEPT);
+        let bytes = &bytes[bytes.len().saturating_sub(MAX_KEPT_BYTES)..];
+        let excess = (self.bytes.len() + bytes.len()).saturating_sub(MAX_KEPT_BYTES);
         self.bytes.drain(..excess);
         self.bytes.extend(bytes);
     }
@@ -126,7 +126,7 @@ pub(super) async fn drain(
         tokio::select! {
             () = &mut reading => {}
             () = gone(&mut life) => {
-                let _ = timeout(LAST_WORDS, reading).await;
+                let _ = timeout(DRAIN_TIMEOUT, reading).await;
             }
         }
     }
@@ -144,7 +144,7 @@ async fn read_to_end(stderr: &mut (impl AsyncRead + Unpin), written: &Written, l
 /// Splits a stream of bytes into lines for the hook.
 struct Lines {
     hook: Option<LineHook>,
-    /// The current line so far, [`LINE`] bytes at most.
+    /// The current line so far, [`MAX_LINE_BYTES`] bytes at most.
     line: Vec<u8>,
 }
 
@@ -158,7 +158,7 @@ impl Lines {
                 Some(text) => (text, true),
                 None => (piece, false),
             };
-            let room = LINE - self.line.len();
+            let room = MAX_LINE_BYTES - self.line.len();
             self.line.extend_from_slice(&text[..text.len().min(room)]);
             if ends {
                 self.emit();
@@ -214,7 +214,7 @@ mod tests {
         }
         let lines = tail.tail(usize::MAX);
         assert_eq!(tail.total(), 120_000);
-        assert_eq!(tail.ring.borrow().bytes.len(), KEPT);
+        assert_eq!(tail.ring.borrow().bytes.len(), MAX_KEPT_BYTES);
         assert_eq!(lines.last().unwrap(), "line 009999");
         assert!(lines.iter().all(|line| line.len() == 11), "{:?}", lines.first());
     }
@@ -222,8 +222,8 @@ mod tests {
     #[test]
     fn an_endless_line_is_stored_in_part() {
         let (written, tail) = StderrTail::new();
-        written.push(&vec![b'x'; KEPT * 3]);
-        assert_eq!(tail.tail(5), ["x".repeat(KEPT)]);
+        written.push(&vec![b'x'; MAX_KEPT_BYTES * 3]);
+        assert_eq!(tail.tail(5), ["x".repeat(MAX_KEPT_BYTES)]);
     }
 
     #[test]
@@ -236,10 +236,13 @@ mod tests {
     #[tokio::test]
     async fn the_hook_gets_each_line_once_and_no_more_than_4_kib_of_it() {
         let (hook, seen) = collector();
-        let text = format!("first\r\n{}\n\nlast", "x".repeat(LINE * 3));
+        let text = format!("first\r\n{}\n\nlast", "x".repeat(MAX_LINE_BYTES * 3));
         let (_life, watched) = watch::channel(Life::Running);
         drain(text.as_bytes(), StderrTail::new().0, Some(hook), watched).await;
-        assert_eq!(*seen.lock().unwrap(), ["first".to_owned(), "x".repeat(LINE), String::new(), "last".to_owned()]);
+        assert_eq!(
+            *seen.lock().unwrap(),
+            ["first".to_owned(), "x".repeat(MAX_LINE_BYTES), String::new(), "last".to_owned()]
+        );
     }
 
     #[tokio::test(start_paused = true)]

@@ -56,13 +56,13 @@ pub(super) async fn spawn(
     if toolrack_supervisor::is_asked() {
         // This process was started as a supervisor but runs its ordinary program: without this check it would start
         // itself again and again.
-        return Err(SpawnError::NotASupervisor { program: supervisor.program().to_owned(), said: String::new() });
+        return Err(SpawnError::NotASupervisor { program: supervisor.program().to_owned(), stderr: String::new() });
     }
-    let (tell, told) = oneshot::channel();
+    let (report, outcome) = oneshot::channel();
     let start = Start { command, supervisor, on_stderr, tasks: tasks.clone() };
-    tasks.spawn(start.own(tell));
+    tasks.spawn(start.own(report));
     // The task always answers, unless the runtime is shutting down.
-    told.await.unwrap_or(Err(SpawnError::ShuttingDown))
+    outcome.await.unwrap_or(Err(SpawnError::ShuttingDown))
 }
 
 /// The inputs of the start of a server.
@@ -114,7 +114,7 @@ impl Start {
             let child = Child { stdin: streams.stdin, stdout: streams.stdout, stderr, handle };
             // If the caller no longer waits, the child is dropped here, which is the order to kill it.
             drop(tell.send(Ok(child)));
-            end_what_was_left(&tasks);
+            kill_leftovers(&tasks);
             return watch.run().await;
         }
         if let Some(Ok(Some(_))) = first {
@@ -169,15 +169,15 @@ fn not_started(
     match first {
         Ok(Some(Report::SpawnFailed(errno))) => refused(&resolved.program, errno),
         Ok(Some(Report::ConfineFailed)) => {
-            SpawnError::NotConfined { why: stderr.tail(1).pop().unwrap_or_else(|| "it does not say why".to_owned()) }
+            SpawnError::NotConfined { why: stderr.tail(1).pop().unwrap_or_else(|| "it gives no reason".to_owned()) }
         }
         Ok(Some(Report::FolderFailed(errno))) => {
             SpawnError::BadCwd { cwd: resolved.cwd, source: io::Error::from_raw_os_error(errno) }
         }
         Ok(_) => {
             let last = stderr.tail(1).pop();
-            let said = last.map(|line| format!(" (it said {line:?})")).unwrap_or_default();
-            SpawnError::NotASupervisor { program: supervisor, said }
+            let stderr = last.map(|line| format!(" (its last line was {line:?})")).unwrap_or_default();
+            SpawnError::NotASupervisor { program: supervisor, stderr }
         }
         Err(_) => SpawnError::SilentSupervisor { program: supervisor },
     }
@@ -292,11 +292,11 @@ impl Watch {
 }
 
 /// Ends the processes of earlier hosts that were killed together with their supervisors. Runs once, in the background.
-fn end_what_was_left(tasks: &TaskTracker) {
+fn kill_leftovers(tasks: &TaskTracker) {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         drop(tasks.spawn_blocking(|| {
-            let count = mark::end_what_was_left();
+            let count = mark::kill_leftovers();
             if count > 0 {
                 tracing::warn!(count, "ended processes of servers that were left behind when their host was killed");
             }

@@ -30,7 +30,7 @@ const LEFTOVER_GRACE: Duration = Duration::from_millis(500);
 const KILL_LIMIT: Duration = Duration::from_secs(3);
 
 /// The pause between two checks of the group.
-const LOOK: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Starts the program as the leader of a process group.
 pub(super) async fn spawn(
@@ -115,7 +115,7 @@ impl Group {
             if Instant::now() >= deadline {
                 return false;
             }
-            sleep(LOOK).await;
+            sleep(POLL_INTERVAL).await;
         }
         true
     }

@@ -18,14 +18,14 @@ pub(crate) struct ForMembers {
     /// The working folders of the tenant's servers, which the configuration names.
     own_folders: PathBuf,
     /// The folder that has a folder for each member.
-    people: PathBuf,
+    member_folders: PathBuf,
     hosts: Hosts,
     lender: Host,
 }
 
 /// The parts that only one member of a tenant has.
 #[derive(Debug)]
-pub(crate) struct Person {
+pub(crate) struct MemberParts {
     pub(crate) environment: Environment,
     /// Fills in the placeholders of the member's servers.
     pub(crate) secrets: Arc<Interpolate>,
@@ -42,7 +42,7 @@ impl World {
             secrets: Arc::clone(&self.secrets),
             environment: self.environment.clone(),
             own_folders: self.places.own_folders(),
-            people: self.places.data().join("people"),
+            member_folders: self.places.data().join("people"),
             hosts: self.hosts(),
             lender: self.host(),
         }
@@ -55,9 +55,9 @@ impl ForMembers {
     ///
     /// # Errors
     /// When that folder cannot be made.
-    pub(crate) fn person(&self, member: &Principal) -> io::Result<Person> {
+    pub(crate) fn parts_of(&self, member: &Principal) -> io::Result<MemberParts> {
         let key = &*member.key();
-        let home = self.people.join(key);
+        let home = self.member_folders.join(key);
         fs::DirBuilder::new().recursive(true).mode(0o700).create(&home)?;
         let rest = self.environment.iter().filter(|(name, _)| *name != "HOME");
         let rest = rest.map(|(name, value)| (name.to_owned(), value.to_owned()));
@@ -67,7 +67,7 @@ impl ForMembers {
             .with_secrets(Arc::<OfMember>::clone(&credentials))
             .with_homes(home.join("sandbox"))
             .with_own_folders_in(home.join("cwd"), self.own_folders.clone())
-            .beside(Arc::clone(&self.secrets));
+            .also_concealing(Arc::clone(&self.secrets));
         let secrets = Arc::new(secrets);
         let audit = Arc::new(self.hosts.audit.of_member(Arc::clone(&secrets)));
         let sign_in = sign_in((&self.stored, &secrets), &self.hosts.egress, &audit, None, Some(key));
@@ -79,6 +79,6 @@ impl ForMembers {
             loan: Some(Loan { lender: self.lender.clone(), principal: member.clone() }),
             ..self.hosts.clone()
         };
-        Ok(Person { environment, secrets, sign_in, hosts, credentials })
+        Ok(MemberParts { environment, secrets, sign_in, hosts, credentials })
     }
 }

@@ -71,13 +71,13 @@ fn connecting_to_a_socket_of_the_daemon_is_not_enough() {
         // As long as a proof, but not a valid one.
         stream.write_all(&message).unwrap();
         stream.write_all(&[0; 64]).unwrap();
-        let mut reported = Vec::new();
-        let _ = stream.read_to_end(&mut reported);
+        let mut received = Vec::new();
+        let _ = stream.read_to_end(&mut received);
         assert_eq!(
-            reported.len(),
+            received.len(),
             32,
-            "{socket}: only a random number is said: {}",
-            String::from_utf8_lossy(&reported)
+            "{socket}: the daemon sends only a random number: {}",
+            String::from_utf8_lossy(&received)
         );
     }
     let end = Instant::now() + LIMIT;

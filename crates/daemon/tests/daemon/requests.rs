@@ -14,7 +14,7 @@ use toolrack_testkit::Home;
 use crate::up::{DaemonOptions, LONG, Up, fake, servers};
 
 #[tokio::test]
-async fn no_client_is_answered_without_the_token_the_right_host_and_the_right_origin() {
+async fn a_request_needs_the_token_the_right_host_and_the_right_origin() {
     let up = Up::with(&[]).await;
     let plain = |path: &str| up.client.get(format!("{}{path}", up.url));
     assert_eq!(plain("/api/v1/servers").send().await.unwrap().status(), 401);
@@ -27,38 +27,39 @@ async fn no_client_is_answered_without_the_token_the_right_host_and_the_right_or
     up.down().await;
 }
 
-/// How many connections without a token a test holds, with a descriptor at either end.
-const MANY: usize = 400;
+/// How many connections without a token a test opens. Each takes a descriptor at either end.
+const UNAUTHENTICATED_CONNECTIONS: usize = 400;
 
 #[tokio::test]
-async fn a_client_with_the_token_is_served_while_strangers_hold_their_most_connections() {
+async fn a_client_with_the_token_is_served_while_others_hold_all_unauthenticated_connections() {
     let home = Home::new();
     home.write("toolrack/mcp.json", servers(&[("fake", fake(&[]))]));
     let up = Up::started(home, DaemonOptions { connections: (48, 32, LONG), ..DaemonOptions::default() }).await;
     let address = up.url.strip_prefix("http://").unwrap();
-    // Earlier connections stay.
+    // A connection that was opened before the others stays open.
     let mut events = up.events(None).await;
     let mut held = Vec::new();
-    for number in 0..MANY {
+    for number in 0..UNAUTHENTICATED_CONNECTIONS {
         let mut stream = TcpStream::connect(address).await.unwrap();
-        let begin_count: &[u8] = match number % 3 {
+        let first_bytes: &[u8] = match number % 3 {
             0 => b"",
             1 => b"GET /health HTTP/1.1\r\nHost: ",
             _ => b"POST /api/v1/calls HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 9\r\n\r\n",
         };
-        // The daemon may have ended it by now.
-        let _ = stream.write_all(begin_count).await;
+        // Fails if the daemon has closed the connection already.
+        let _ = stream.write_all(first_bytes).await;
         held.push(stream);
         if number % 50 == 0 {
-            let asked = up.client.get(format!("{}/api/v1/overview", up.url)).bearer_auth("key");
-            let answer = timeout(Duration::from_secs(5), asked.send()).await.expect("it is answered at once").unwrap();
+            let request = up.client.get(format!("{}/api/v1/overview", up.url)).bearer_auth("key");
+            let answer =
+                timeout(Duration::from_secs(5), request.send()).await.expect("it is answered at once").unwrap();
             assert_eq!(answer.status(), 200, "with {number} others");
         }
     }
     // A separate client, with a new connection.
     let client = reqwest::Client::builder().no_proxy().build().unwrap();
-    let asked = client.get(format!("{}/api/v1/overview", up.url)).bearer_auth("key").send();
-    assert_eq!(timeout(Duration::from_secs(5), asked).await.expect("it is answered at once").unwrap().status(), 200);
+    let request = client.get(format!("{}/api/v1/overview", up.url)).bearer_auth("key").send();
+    assert_eq!(timeout(Duration::from_secs(5), request).await.expect("it is answered at once").unwrap().status(), 200);
     assert_eq!(up.call("fake/echo", json!({ "text": "x" })).await.0, 200);
     events.wait("tool_completed").await;
     drop(held);
@@ -67,29 +68,30 @@ async fn a_client_with_the_token_is_served_while_strangers_hold_their_most_conne
 
 #[tokio::test]
 async fn a_client_without_a_token_must_send_its_headers_in_time() {
-    let heads = Duration::from_millis(500);
-    let up = Up::begun(Home::new(), DaemonOptions { connections: (16, 8, heads), ..DaemonOptions::default() }).await;
+    let header_timeout = Duration::from_millis(500);
+    let up = Up::begun(Home::new(), DaemonOptions { connections: (16, 8, header_timeout), ..DaemonOptions::default() })
+        .await;
     let address = up.url.strip_prefix("http://").unwrap();
     let mut known = TcpStream::connect(address).await.unwrap();
     let request = format!("GET /api/v1/overview HTTP/1.1\r\nHost: {address}\r\nAuthorization: Bearer key\r\n\r\n");
-    let mut answered = async || {
+    let mut request_with_token = async || {
         known.write_all(request.as_bytes()).await.unwrap();
-        let mut said = [0; 15];
-        timeout(LONG, known.read_exact(&mut said)).await.expect("it is answered").unwrap();
-        assert_eq!(&said, b"HTTP/1.1 200 OK");
+        let mut status_line = [0; 15];
+        timeout(LONG, known.read_exact(&mut status_line)).await.expect("it is answered").unwrap();
+        assert_eq!(&status_line, b"HTTP/1.1 200 OK");
         let mut rest = vec![0; 64 * 1024];
         let _ = known.read(&mut rest).await.unwrap();
     };
-    answered().await;
+    request_with_token().await;
     let (mut silent, mut begun) =
         (TcpStream::connect(address).await.unwrap(), TcpStream::connect(address).await.unwrap());
     begun.write_all(b"GET /health HTTP/1.1\r\nHost: ").await.unwrap();
     for stream in [&mut silent, &mut begun] {
-        let mut said = Vec::new();
-        let _ = timeout(LONG, stream.read_to_end(&mut said)).await.expect("it is ended");
+        let mut rest = Vec::new();
+        let _ = timeout(LONG, stream.read_to_end(&mut rest)).await.expect("the daemon closes it");
     }
-    // It has been silent for as long, and stays.
-    answered().await;
+    // The connection with the token has been silent for as long, and stays open.
+    request_with_token().await;
     up.down().await;
 }
 
@@ -117,11 +119,11 @@ async fn a_request_with_two_hosts_origins_or_lengths_is_refused() {
 
 /// The status line and the headers of the next answer.
 async fn next_head(stream: &mut TcpStream) -> String {
-    let mut reported = Vec::new();
-    while !reported.ends_with(b"\r\n\r\n") {
-        reported.push(timeout(LONG, stream.read_u8()).await.expect("it is answered").expect("the connection goes on"));
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        head.push(timeout(LONG, stream.read_u8()).await.expect("it is answered").expect("the connection stays open"));
     }
-    let head = String::from_utf8(reported).unwrap();
+    let head = String::from_utf8(head).unwrap();
     let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")).unwrap().parse().unwrap();
     let mut body = vec![0; length];
     let _ = stream.read_exact(&mut body).await.unwrap();
@@ -158,7 +160,7 @@ async fn a_request_refused_before_its_body_leaves_the_connection_open() {
 }
 
 #[tokio::test]
-async fn nonsense_is_answered_with_an_error_in_json() {
+async fn a_malformed_request_gets_an_error_in_json() {
     let up = Up::with(&[("fake", fake(&[]))]).await;
     let body = |body: &str| {
         up.request(Method::POST, "/api/v1/calls").header("content-type", "application/json").body(body.to_owned())
@@ -187,7 +189,7 @@ async fn nonsense_is_answered_with_an_error_in_json() {
 }
 
 #[tokio::test]
-async fn a_client_that_was_away_reads_on_where_it_stopped() {
+async fn a_client_continues_the_events_where_it_stopped() {
     let up = Up::with(&[("fake", fake(&[]))]).await;
     let mut events = up.events(None).await;
     up.call("fake/echo", json!({ "text": "1" })).await;
@@ -206,19 +208,19 @@ async fn a_client_with_an_event_id_of_another_run_gets_a_missed_event_at_once() 
     let up = Up::with(&[("fake", fake(&[]))]).await;
     let mut events = up.events(Some("0")).await;
     let (first, name, _) = events.next().await.unwrap();
-    assert_ne!(name, "missed", "all that is kept was asked for");
+    assert_ne!(name, "missed", "the client asked for all stored events");
     let up = Up::of(up.down().await).await;
     up.until("fake", "connected").await;
     let mut events = up.events(first.as_deref()).await;
     assert_eq!(events.next().await.unwrap().1, "missed");
     let (now, _, _) = events.next().await.unwrap();
-    assert_ne!(now, first, "the events of this run follow, from the first");
+    assert_ne!(now, first, "the events of this run follow, beginning with the first");
     up.down().await;
 }
 
 #[tokio::test]
 #[expect(clippy::disallowed_methods, reason = "the test renews a file of the repository")]
-async fn the_description_is_the_one_that_is_published() {
+async fn the_served_description_is_the_published_one() {
     let up = Up::with(&[]).await;
     let served = up.client.get(format!("{}/openapi.json", up.url)).send().await.unwrap().text().await.unwrap();
     let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/openapi.json");
@@ -226,6 +228,6 @@ async fn the_description_is_the_one_that_is_published() {
         std::fs::write(file, format!("{}\n", served.trim())).unwrap();
     }
     let published = std::fs::read_to_string(file).unwrap();
-    assert_eq!(served.trim(), published.trim(), "docs/openapi.json is old: TOOLRACK_RENEW=1 writes it");
+    assert_eq!(served.trim(), published.trim(), "docs/openapi.json is outdated: TOOLRACK_RENEW=1 renews it");
     up.down().await;
 }

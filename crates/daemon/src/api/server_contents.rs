@@ -1,4 +1,4 @@
-//! The resources, the prompts and the log of a server.
+//! What a server has to show: its resources, its prompts and its log.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use utoipa::{IntoParams, ToSchema};
 use super::{Answer, ApiError, Body, By, Path, Query, State};
 use crate::shown;
 
-/// The most lines of one answer.
+/// The most log lines of one answer.
 const MAX_LINES: usize = 5_000;
 
 #[derive(Debug, Deserialize, IntoParams)]
@@ -71,7 +71,7 @@ pub(super) struct Resources {
     templates: Vec<mcp::ResourceTemplate>,
 }
 
-/// The resources of a server, and the templates of more.
+/// The resources and the resource templates of a server.
 #[utoipa::path(get, path = "/api/v1/servers/{name}/resources", tag = "servers", params(("name" = String, Path)),
     responses((status = 200, body = Resources), (status = 404, body = ApiError), (status = 409, body = ApiError),
         (status = 422, body = ApiError), (status = 424, body = ApiError), (status = 502, body = ApiError)))]
@@ -132,7 +132,7 @@ pub(super) struct GetPrompt {
     arguments: BTreeMap<String, String>,
 }
 
-/// Gets a prompt, filled in.
+/// Gets a prompt, filled in with arguments.
 #[utoipa::path(post, path = "/api/v1/servers/{name}/prompts/get", tag = "servers", request_body = GetPrompt,
     params(("name" = String, Path)),
     responses((status = 200, body = Object), (status = 404, body = ApiError), (status = 409, body = ApiError),
@@ -141,8 +141,8 @@ pub(super) async fn prompt(
     Extension(world): State,
     By(caller): By,
     Path(name): Path<String>,
-    Body(wanted): Body<GetPrompt>,
+    Body(prompt): Body<GetPrompt>,
 ) -> Answer<mcp::PromptResult> {
-    let prompt = world.host.get_prompt_for(&caller, &name, (&wanted.name, &wanted.arguments)).await?;
-    Ok(Json(prompt))
+    let result = world.host.get_prompt_for(&caller, &name, (&prompt.name, &prompt.arguments)).await?;
+    Ok(Json(result))
 }

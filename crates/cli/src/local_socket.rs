@@ -1,14 +1,14 @@
-//! The two Unix sockets of a daemon ("doors"): one for commands, one for MCP clients.
+//! The two local (Unix) sockets of a daemon: one for commands, one for MCP clients.
 //!
 //! A sandboxed server cannot open its user's files, but Landlock does not stop it from connecting to a socket with a
 //! path. A connection alone therefore proves nothing. Instead, both ends prove that they can read a key file of mode
 //! 0600, which no sandbox may read. Neither end sends the key:
 //!
 //! ```text
-//! who connects                                        daemon
+//! the process that connects                           daemon
 //!                                    ◄── a number (32 random bytes)
 //!   a number, and an HMAC of both ──►
-//!                                    ◄── another HMAC of both, and then what the door is for
+//!                                    ◄── another HMAC of both, and then the messages of the socket
 //! ```
 //!
 //! A server without a sandbox can read the key. If the system identifies the peer, the daemon refuses every process
@@ -45,16 +45,16 @@ const WINDOW: Duration = Duration::from_mins(1);
 
 type Bytes = [u8; 32];
 
-/// Which door.
+/// One of the two sockets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Door {
+pub(crate) enum LocalSocket {
     /// Commands of the same user.
     Commands,
     /// MCP clients of the same user.
     Clients,
 }
 
-impl Door {
+impl LocalSocket {
     fn name(self) -> &'static str {
         match self {
             Self::Commands => "cli.sock",
@@ -62,8 +62,8 @@ impl Door {
         }
     }
 
-    /// Its socket.
-    pub(crate) fn socket(self, data: &Path) -> PathBuf {
+    /// The path of the socket of the daemon whose data are in `data`.
+    pub(crate) fn path(self, data: &Path) -> PathBuf {
         folder(data).join(self.name())
     }
 }
@@ -73,7 +73,7 @@ pub(crate) fn folder(data: &Path) -> PathBuf {
     data.join("run")
 }
 
-/// The key to the doors of one running daemon.
+/// The key to the sockets of one running daemon.
 pub(crate) struct Key(Bytes);
 
 impl fmt::Debug for Key {
@@ -109,10 +109,10 @@ impl Key {
         folder(data).join("key")
     }
 
-    /// The HMAC with which `side` of `door` proves that it knows the key. `numbers` are the daemon's and the visitor's.
-    fn proof(&self, side: Side, door: Door, numbers: &[Bytes; 2]) -> io::Result<Hmac<Sha256>> {
+    /// The HMAC with which `side` of `socket` proves that it knows the key. `numbers` are the daemon's and its peer's.
+    fn proof(&self, side: Side, socket: LocalSocket, numbers: &[Bytes; 2]) -> io::Result<Hmac<Sha256>> {
         let mut proof = Hmac::new_from_slice(&self.0).map_err(io::Error::other)?;
-        for part in [side.name().as_bytes(), b"\0", door.name().as_bytes(), b"\0", &numbers[0], &numbers[1]] {
+        for part in [side.name().as_bytes(), b"\0", socket.name().as_bytes(), b"\0", &numbers[0], &numbers[1]] {
             proof.update(part);
         }
         Ok(proof)
@@ -123,14 +123,14 @@ impl Key {
 #[derive(Clone, Copy)]
 enum Side {
     Daemon,
-    Visitor,
+    Peer,
 }
 
 impl Side {
     fn name(self) -> &'static str {
         match self {
             Self::Daemon => "toolrack door 1: daemon",
-            Self::Visitor => "toolrack door 1: visitor",
+            Self::Peer => "toolrack door 1: visitor",
         }
     }
 }
@@ -145,29 +145,29 @@ fn bad_proof() -> io::Error {
     io::Error::new(io::ErrorKind::PermissionDenied, "the other end does not know the key")
 }
 
-/// Enters `door` of the daemon whose data are in `data`.
+/// Connects to `socket` of the daemon whose data are in `data`.
 ///
 /// # Errors
-/// When no daemon listens, it does not let this process in, or what listens is not the daemon.
-pub(crate) async fn enter(data: &Path, door: Door) -> io::Result<UnixStream> {
-    let mut stream = UnixStream::connect(door.socket(data)).await?;
+/// When no daemon listens, when it refuses this process, or when another program listens there.
+pub(crate) async fn enter(data: &Path, socket: LocalSocket) -> io::Result<UnixStream> {
+    let mut stream = UnixStream::connect(socket.path(data)).await?;
     // A daemon writes its key before it listens.
     let key = Key::read(data)?;
     let mut numbers = [[0; 32], random()?];
     stream.read_exact(&mut numbers[0]).await?;
-    let proof = key.proof(Side::Visitor, door, &numbers)?.finalize().into_bytes();
+    let proof = key.proof(Side::Peer, socket, &numbers)?.finalize().into_bytes();
     stream.write_all(&[&numbers[1][..], &proof].concat()).await?;
     let mut proof = [0; 32];
     stream.read_exact(&mut proof).await?;
-    key.proof(Side::Daemon, door, &numbers)?.verify_slice(&proof).map_err(|_| bad_proof())?;
+    key.proof(Side::Daemon, socket, &numbers)?.verify_slice(&proof).map_err(|_| bad_proof())?;
     Ok(stream)
 }
 
-/// Decides which processes may use the doors.
+/// Decides which processes may use the sockets.
 #[derive(Debug)]
-pub(crate) struct Doorkeeper {
+pub(crate) struct SocketGuard {
     key: Key,
-    /// Records the processes that were turned away.
+    /// Records the refused processes.
     witness: Option<Arc<dyn Witness>>,
     reports: Mutex<Reports>,
 }
@@ -178,54 +178,54 @@ struct Reports {
     /// Since when rows are counted.
     since: Instant,
     rows: u32,
-    /// How many more there were than rows.
+    /// The number of refusals beyond the limit, which have no row.
     unreported: usize,
 }
 
-impl Doorkeeper {
+impl SocketGuard {
     pub(crate) fn new(key: Key, witness: Option<Arc<dyn Witness>>) -> Self {
         Self { key, witness, reports: Mutex::new(Reports { since: Instant::now(), rows: 0, unreported: 0 }) }
     }
 
-    /// The connection, once its peer has proved that it may use the door; otherwise `None`.
-    pub(crate) async fn admit(&self, door: Door, mut stream: UnixStream) -> Option<UnixStream> {
+    /// Returns the connection once its peer has proved that it may use the socket, otherwise `None`.
+    pub(crate) async fn admit(&self, socket: LocalSocket, mut stream: UnixStream) -> Option<UnixStream> {
         let peer = stream.peer_cred().ok()?;
         let pid = peer.pid().unwrap_or_default();
         if peer.uid() != nix::unistd::geteuid().as_raw() {
-            self.turned_away(door, pid, "it belongs to another user");
+            self.refuse(socket, pid, "it belongs to another user");
             return None;
         }
         // Check the process before reading anything, so that a server cannot block other processes even for a moment.
         if let Some(why) = refusal_for(pid) {
-            self.turned_away(door, pid, &why);
+            self.refuse(socket, pid, &why);
             return None;
         }
-        match timeout(PROOF_TIMEOUT, self.verify_peer(door, &mut stream)).await {
+        match timeout(PROOF_TIMEOUT, self.verify_peer(socket, &mut stream)).await {
             Ok(Ok(())) => Some(stream),
             Ok(Err(error)) if error.kind() == io::ErrorKind::PermissionDenied => {
-                self.turned_away(door, pid, "it did not prove that it can read the key");
+                self.refuse(socket, pid, "it did not prove that it can read the key");
                 None
             }
             _ => {
-                tracing::debug!("a process at {} went away before it said who it is", door.name());
+                tracing::debug!("a process at {} closed its connection before it proved anything", socket.name());
                 None
             }
         }
     }
 
-    async fn verify_peer(&self, door: Door, stream: &mut UnixStream) -> io::Result<()> {
+    async fn verify_peer(&self, socket: LocalSocket, stream: &mut UnixStream) -> io::Result<()> {
         let mut numbers = [random()?, [0; 32]];
         stream.write_all(&numbers[0]).await?;
         stream.read_exact(&mut numbers[1]).await?;
         let mut proof = [0; 32];
         stream.read_exact(&mut proof).await?;
         // `verify_slice` compares in constant time.
-        self.key.proof(Side::Visitor, door, &numbers)?.verify_slice(&proof).map_err(|_| bad_proof())?;
-        let proof = self.key.proof(Side::Daemon, door, &numbers)?.finalize().into_bytes();
+        self.key.proof(Side::Peer, socket, &numbers)?.verify_slice(&proof).map_err(|_| bad_proof())?;
+        let proof = self.key.proof(Side::Daemon, socket, &numbers)?.finalize().into_bytes();
         stream.write_all(&proof).await
     }
 
-    fn turned_away(&self, door: Door, pid: i32, why: &str) {
+    fn refuse(&self, socket: LocalSocket, pid: i32, why: &str) {
         let unreported = {
             let mut reports = self.reports.lock();
             if reports.since.elapsed() >= WINDOW {
@@ -239,10 +239,10 @@ impl Doorkeeper {
             std::mem::take(&mut reports.unreported)
         };
         let process = describe_process(pid);
-        let (door, why) = (door.name(), why.to_owned());
-        tracing::warn!("{process} was turned away at {door}: {why}");
+        let (socket, why) = (socket.name(), why.to_owned());
+        tracing::warn!("{process} was refused at {socket}: {why}");
         if let Some(witness) = &self.witness {
-            witness.saw(Fact::TurnedAway { door, process, why, untold: unreported });
+            witness.saw(Fact::TurnedAway { socket, process, why, untold: unreported });
         }
     }
 }
@@ -260,14 +260,14 @@ pub(crate) fn is_in_a_server() -> bool {
     i32::try_from(std::process::id()).is_ok_and(|pid| refusal_for(pid).is_some())
 }
 
-/// Why the process `pid` may not use a door, even with a proof.
+/// The reason why the process `pid` may not use a socket, even with a proof.
 #[cfg(target_os = "linux")]
 fn refusal_for(pid: i32) -> Option<String> {
     use toolrack_supervisor::lineage::Lineage;
     match Lineage::of(pid) {
         Lineage::Free => None,
         Lineage::Supervised(supervisor) => Some(format!("a server started it (supervisor process {supervisor})")),
-        Lineage::Unknown => Some("it cannot be seen which process started it".to_owned()),
+        Lineage::Unknown => Some("the system does not show which process started it".to_owned()),
     }
 }
 
@@ -298,25 +298,25 @@ mod tests {
         data
     }
 
-    fn keeper(key: Key) -> (Doorkeeper, Arc<Facts>) {
+    fn guard(key: Key) -> (SocketGuard, Arc<Facts>) {
         let facts = Arc::new(Facts::default());
-        (Doorkeeper::new(key, Some(Arc::<Facts>::clone(&facts))), facts)
+        (SocketGuard::new(key, Some(Arc::<Facts>::clone(&facts))), facts)
     }
 
     #[tokio::test]
-    async fn a_process_that_can_read_the_key_enters_the_door_that_it_asked_for() {
+    async fn a_process_that_can_read_the_key_may_use_the_socket_that_it_asked_for() {
         let data = data();
-        let (keeper, facts) = keeper(Key::make(data.path()).unwrap());
-        let listener = UnixListener::bind(Door::Commands.socket(data.path())).unwrap();
-        let admitted = async { keeper.admit(Door::Commands, listener.accept().await.unwrap().0).await.unwrap() };
-        let (mut inside, visitor) = tokio::join!(admitted, enter(data.path(), Door::Commands));
+        let (guard, facts) = guard(Key::make(data.path()).unwrap());
+        let listener = UnixListener::bind(LocalSocket::Commands.path(data.path())).unwrap();
+        let admitted = async { guard.admit(LocalSocket::Commands, listener.accept().await.unwrap().0).await.unwrap() };
+        let (mut inside, visitor) = tokio::join!(admitted, enter(data.path(), LocalSocket::Commands));
         visitor.unwrap().write_all(b"hello").await.unwrap();
         let mut received = String::new();
         inside.read_to_string(&mut received).await.unwrap();
         assert_eq!(received, "hello");
-        // A proof for one door is not valid for the other.
-        let other = async { keeper.admit(Door::Clients, listener.accept().await.unwrap().0).await };
-        let (admitted, visitor) = tokio::join!(other, enter(data.path(), Door::Commands));
+        // A proof for one socket is not valid for the other.
+        let other = async { guard.admit(LocalSocket::Clients, listener.accept().await.unwrap().0).await };
+        let (admitted, visitor) = tokio::join!(other, enter(data.path(), LocalSocket::Commands));
         assert!(admitted.is_none() && visitor.is_err());
         assert_eq!(facts.0.lock().len(), 1);
     }
@@ -324,18 +324,18 @@ mod tests {
     #[tokio::test]
     async fn a_process_that_cannot_read_the_key_is_refused_and_the_refusal_is_recorded() {
         let data = data();
-        let (keeper, facts) = keeper(Key(random().unwrap()));
+        let (guard, facts) = guard(Key(random().unwrap()));
         Key::make(data.path()).unwrap();
-        let listener = UnixListener::bind(Door::Clients.socket(data.path())).unwrap();
+        let listener = UnixListener::bind(LocalSocket::Clients.path(data.path())).unwrap();
         for _ in 0..MAX_ROWS + 5 {
-            let admitted = async { keeper.admit(Door::Clients, listener.accept().await.unwrap().0).await };
-            let (admitted, visitor) = tokio::join!(admitted, enter(data.path(), Door::Clients));
+            let admitted = async { guard.admit(LocalSocket::Clients, listener.accept().await.unwrap().0).await };
+            let (admitted, visitor) = tokio::join!(admitted, enter(data.path(), LocalSocket::Clients));
             assert!(admitted.is_none() && visitor.is_err());
         }
         let facts = facts.0.lock();
         assert_eq!(facts.len(), MAX_ROWS as usize, "the audit log cannot be flooded");
-        let Fact::TurnedAway { door, process, why, untold: 0 } = &facts[0] else { panic!("{facts:?}") };
-        assert_eq!(*door, "mcp.sock");
+        let Fact::TurnedAway { socket, process, why, untold: 0 } = &facts[0] else { panic!("{facts:?}") };
+        assert_eq!(*socket, "mcp.sock");
         assert!(process.contains(&std::process::id().to_string()), "{process}");
         assert!(why.contains("the key"), "{why}");
     }
@@ -344,8 +344,8 @@ mod tests {
     async fn an_impostor_learns_nothing_that_lets_it_enter() {
         let data = data();
         let key = Key::make(data.path()).unwrap();
-        let (real, _) = keeper(Key(key.0));
-        let listener = UnixListener::bind(Door::Commands.socket(data.path())).unwrap();
+        let (real, _) = guard(Key(key.0));
+        let listener = UnixListener::bind(LocalSocket::Commands.path(data.path())).unwrap();
         let impostor = async {
             let mut visitor = listener.accept().await.unwrap().0;
             let number = [7; 32];
@@ -357,7 +357,7 @@ mod tests {
             visitor.write_all(&received[32..]).await.unwrap();
             received
         };
-        let (received, visitor) = tokio::join!(impostor, enter(data.path(), Door::Commands));
+        let (received, visitor) = tokio::join!(impostor, enter(data.path(), LocalSocket::Commands));
         assert_eq!(visitor.unwrap_err().kind(), io::ErrorKind::PermissionDenied);
         let (mut again, here) = UnixStream::pair().unwrap();
         let replayed = async {
@@ -365,8 +365,8 @@ mod tests {
             again.read_exact(&mut number).await.unwrap();
             again.write_all(&received).await.unwrap();
         };
-        let (admitted, ()) = tokio::join!(real.admit(Door::Commands, here), replayed);
-        assert!(admitted.is_none(), "an old proof was taken");
+        let (admitted, ()) = tokio::join!(real.admit(LocalSocket::Commands, here), replayed);
+        assert!(admitted.is_none(), "an old proof was accepted");
     }
 
     #[test]

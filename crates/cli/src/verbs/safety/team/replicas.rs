@@ -1,0 +1,65 @@
+//! `toolrack team replicas`: the daemons that serve the team together, and how many tenants each serves.
+
+use serde::Serialize;
+use toolrack_host::text;
+use toolrack_store::ReplicaHomes;
+
+use super::{args::ReplicasArgs, store};
+use crate::{
+    database,
+    error::{Exit, Failure},
+    render::{Cell, Tone, columns, count},
+    team_file,
+    wire::World,
+};
+
+/// `team replicas --json`.
+#[derive(Debug, Serialize)]
+struct Listed {
+    replicas: Vec<Shown>,
+}
+
+#[derive(Debug, Serialize)]
+struct Shown {
+    /// A new one for each time that the replica joined the others.
+    id: String,
+    /// The address at which the other replicas reach it.
+    address: String,
+    /// How many heartbeats it has written.
+    heartbeats: i64,
+    /// How many tenants have their home there.
+    tenants: i64,
+}
+
+impl From<ReplicaHomes> for Shown {
+    fn from(ReplicaHomes { last, tenants }: ReplicaHomes) -> Self {
+        Self { id: last.replica.id, address: last.replica.address, heartbeats: last.number, tenants }
+    }
+}
+
+pub(super) async fn run(args: &ReplicasArgs, world: &World) -> Result<Exit, Failure> {
+    team_file::read(&args.team)?;
+    let found = store(world).await?.replica_homes().await.map_err(|error| database::unusable(&error))?;
+    let replicas: Vec<Shown> = found.into_iter().map(Shown::from).collect();
+    if world.screen.json() {
+        world.screen.document(&Listed { replicas }).await?;
+        return Ok(Exit::Ok);
+    }
+    if replicas.is_empty() {
+        world.screen.note("no replica serves this team; `toolrack serve --team FILE --replica ADDRESS` starts one");
+    }
+    world.screen.page(page(&replicas)).await?;
+    Ok(Exit::Ok)
+}
+
+/// A line per replica.
+fn page(replicas: &[Shown]) -> String {
+    let line = |shown: &Shown| {
+        vec![
+            Cell::new(Tone::Strong, text::for_line(&shown.address).into_owned()),
+            Cell::new(Tone::Plain, count(usize::try_from(shown.tenants).unwrap_or_default(), "tenant")),
+            Cell::new(Tone::Faint, format!("heartbeat {}", shown.heartbeats)),
+        ]
+    };
+    columns(&replicas.iter().map(line).collect::<Vec<_>>()).join("\n")
+}

@@ -1,0 +1,136 @@
+//! Where the audit logs of a team are written to: `[audit_export]` of the team file.
+
+use std::{
+    fs::{self, File, OpenOptions},
+    io::{self, ErrorKind, Write as _},
+    os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _},
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use bytes::Bytes;
+use futures::future::BoxFuture;
+use toolrack_team::{
+    AuditExportTable, ExportTarget, TeamFile,
+    audit_export::{AuditExporter, LogName, OpenLog, OpenLogs, Place, PlaceError, SigningKey},
+};
+
+use super::team::store_of;
+use crate::{
+    database::Server,
+    error::{Failure, in_words, with_causes},
+    wire::World,
+};
+
+/// The exporter of the team file; `None` if it names no place.
+///
+/// # Errors
+/// When the place or the key cannot be used.
+pub(super) async fn exporter(
+    file: &Arc<TeamFile>,
+    server: Option<Server>,
+    world: &World,
+) -> Result<Option<AuditExporter>, Failure> {
+    let Some(table) = &file.audit_export else { return Ok(None) };
+    let key = signing_key(table, world).await?;
+    tracing::info!("audit logs are exported to {}, signed with the key {}", table.to, key.public().id());
+    let tenants = file.tenants.iter().map(|tenant| LogName::Tenant(tenant.id.clone()));
+    let logs = std::iter::once(LogName::Team).chain(tenants).collect();
+    let open = open_logs(Arc::clone(file), server, world)?;
+    Ok(Some(AuditExporter::new(table, key, place(&table.to)?, logs, open)))
+}
+
+fn refused(why: impl std::fmt::Display) -> Failure {
+    Failure::config(format!("`[audit_export]` of the team file: {why}")).hint("docs/guide/teams.md has an example")
+}
+
+/// The value of the placeholder `signing_key`.
+async fn signing_key(table: &AuditExportTable, world: &World) -> Result<SigningKey, Failure> {
+    let field = "audit_export.signing_key of the team file";
+    let pem = world.secrets().setting(field, &table.signing_key, true).await;
+    let pem = pem.map_err(|error| refused(with_causes(&error)))?;
+    SigningKey::from_pem(&pem).map_err(|error| refused(format!("`signing_key` {error}")))
+}
+
+fn place(target: &ExportTarget) -> Result<Arc<dyn Place>, Failure> {
+    match target {
+        ExportTarget::Folder(path) => {
+            make_folder(path)
+                .map_err(|error| refused(format!("{} cannot be used: {}", path.display(), in_words(&error))))?;
+            Ok(Arc::new(Folder(path.clone())))
+        }
+        other => Err(refused(format!("this program cannot write to {other}"))),
+    }
+}
+
+/// Opens the log of the daemon itself, and those of tenants that were used.
+fn open_logs(file: Arc<TeamFile>, server: Option<Server>, world: &World) -> Result<OpenLogs, Failure> {
+    let own = world.store()?.clone();
+    Ok(Box::new(move |log| {
+        let (file, server, own) = (Arc::clone(&file), server.clone(), own.clone());
+        Box::pin(async move {
+            let LogName::Tenant(id) = log else { return Ok(Some(OpenLog { store: own, closes: false })) };
+            let Some(tenant) = file.tenant(&id) else { return Ok(None) };
+            let store = store_of(tenant, server.as_ref()).await.map_err(|failure| failure.message)?;
+            Ok(store.map(|store| OpenLog { store, closes: true }))
+        })
+    }))
+}
+
+/// A folder of this machine, for example of another file system that is mounted there.
+#[derive(Debug)]
+struct Folder(PathBuf);
+
+impl Place for Folder {
+    fn put<'a>(&'a self, name: &'a str, content: Bytes) -> BoxFuture<'a, Result<(), PlaceError>> {
+        let (path, name) = (self.0.join(name), name.to_owned());
+        Box::pin(async move {
+            let failed = |why: String| PlaceError::Failed { why };
+            let written = tokio::task::spawn_blocking(move || write(&path, &content)).await;
+            match written.map_err(|error| failed(error.to_string()))? {
+                Ok(true) => Ok(()),
+                Ok(false) => Err(PlaceError::Occupied { name }),
+                Err(error) => Err(failed(format!("{name} cannot be written: {}", in_words(&error)))),
+            }
+        })
+    }
+}
+
+/// Writes a file that is there as a whole or not at all. Returns `false` if there is one with other content.
+fn write(path: &Path, content: &[u8]) -> io::Result<bool> {
+    let folder = path.parent().unwrap_or(path);
+    make_folder(folder)?;
+    let unfinished = path.with_extension(format!("{}.part", std::process::id()));
+    let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o440).open(&unfinished)?;
+    let linked = file.write_all(content).and_then(|()| file.sync_all()).and_then(|()| fs::hard_link(&unfinished, path));
+    fs::remove_file(&unfinished)?;
+    match linked {
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => return Ok(fs::read(path)? == content),
+        linked => linked?,
+    }
+    File::open(folder)?.sync_all()?;
+    Ok(true)
+}
+
+fn make_folder(path: &Path) -> io::Result<()> {
+    fs::DirBuilder::new().recursive(true).mode(0o750).create(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_file_is_written_once_and_never_with_other_content() {
+        let home = tempfile::tempdir().unwrap();
+        let folder = Folder(home.path().join("out"));
+        let put = |content: &'static str| folder.put("team/heads/1.jws", content.into());
+        assert_eq!((put("one").await, put("one").await), (Ok(()), Ok(())));
+        assert_eq!(put("two").await, Err(PlaceError::Occupied { name: "team/heads/1.jws".to_owned() }));
+        let files: Vec<_> = fs::read_dir(home.path().join("out/team/heads")).unwrap().collect();
+        assert_eq!(files.len(), 1, "nothing unfinished stays: {files:?}");
+        fs::write(home.path().join("file"), "").unwrap();
+        let failed = Folder(home.path().join("file")).put("team/x", Bytes::new()).await;
+        assert!(matches!(failed, Err(PlaceError::Failed { .. })), "{failed:?}");
+    }
+}

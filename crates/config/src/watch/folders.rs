@@ -1,0 +1,127 @@
+//! The folders that the system watches, each once for all readers of files below it.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::{Path, PathBuf},
+};
+
+use notify::{Event, RecommendedWatcher, RecursiveMode, Watcher as _};
+
+use super::{ReaderId, fingerprint::Fingerprint};
+
+/// The watch of the system.
+pub(super) struct Native {
+    /// `None` if the system has none left.
+    watcher: Option<RecommendedWatcher>,
+    /// Whether it watches all folders that it should.
+    is_complete: bool,
+}
+
+impl Native {
+    pub(super) fn new(received: impl Fn(notify::Result<Event>) + Send + 'static) -> Self {
+        match notify::recommended_watcher(received) {
+            Ok(watcher) => Self { watcher: Some(watcher), is_complete: true },
+            Err(error) => {
+                warn(&error);
+                Self::none()
+            }
+        }
+    }
+
+    pub(super) fn none() -> Self {
+        Self { watcher: None, is_complete: false }
+    }
+
+    fn watch(&mut self, folder: &Path) {
+        let Some(watcher) = &mut self.watcher else { return };
+        if let Err(error) = watcher.watch(folder, RecursiveMode::NonRecursive) {
+            // Other errors, such as a folder without access, cannot be fixed.
+            if matches!(error.kind, notify::ErrorKind::MaxFilesWatch) && self.is_complete {
+                self.is_complete = false;
+                warn(&error);
+            }
+        }
+    }
+
+    fn unwatch(&mut self, folder: &Path) {
+        // An error means that the folder no longer exists.
+        let _ = self.watcher.as_mut().map(|watcher| watcher.unwatch(folder));
+    }
+}
+
+fn warn(error: &notify::Error) {
+    tracing::warn!("the system cannot watch all configuration files: {error}; they are checked regularly");
+}
+
+/// A watched folder.
+struct Folder {
+    /// Its fingerprint from the moment that watching began.
+    print: Fingerprint,
+    readers: BTreeSet<ReaderId>,
+}
+
+/// All watched folders.
+pub(super) struct Folders {
+    native: Native,
+    all: BTreeMap<PathBuf, Folder>,
+}
+
+impl Folders {
+    pub(super) fn new(native: Native) -> Self {
+        Self { native, all: BTreeMap::new() }
+    }
+
+    #[cfg(test)]
+    pub(super) fn has(&self, folder: &Path) -> bool {
+        self.all.contains_key(folder)
+    }
+
+    /// Whether the system reports all changes.
+    pub(super) fn is_complete(&self) -> bool {
+        self.native.is_complete
+    }
+
+    /// Watches `folder` for `reader`.
+    pub(super) fn add(&mut self, folder: &Path, reader: ReaderId) {
+        if let Some(known) = self.all.get_mut(folder) {
+            known.readers.insert(reader);
+            return;
+        }
+        // Take the fingerprint first: if the folder is replaced before it is watched, the next check finds a
+        // difference.
+        let print = Fingerprint::of(folder);
+        self.native.watch(folder);
+        self.all.insert(folder.to_owned(), Folder { print, readers: BTreeSet::from([reader]) });
+    }
+
+    /// Ends what `reader` has of `folder`.
+    pub(super) fn remove(&mut self, folder: &Path, reader: ReaderId) {
+        let Some(known) = self.all.get_mut(folder) else { return };
+        known.readers.remove(&reader);
+        if known.readers.is_empty() {
+            self.all.remove(folder);
+            self.native.unwatch(folder);
+        }
+    }
+
+    /// Takes note that something has happened to `folder` itself: another one may be in its place.
+    pub(super) fn doubt(&mut self, folder: &Path) {
+        if let Some(known) = self.all.get_mut(folder) {
+            known.print = Fingerprint::default();
+        }
+    }
+
+    /// Whether another folder is in the place of the one that is watched.
+    pub(super) fn is_replaced(&self, folder: &Path) -> bool {
+        self.all.get(folder).is_some_and(|known| !Fingerprint::of(folder).is_same_file(&known.print))
+    }
+
+    /// Watches the folder that is in the place of another one. Returns the readers that may have missed a change.
+    pub(super) fn watch_again(&mut self, folder: &Path) -> BTreeSet<ReaderId> {
+        let Some(known) = self.all.get_mut(folder) else { return BTreeSet::new() };
+        self.native.unwatch(folder);
+        known.print = Fingerprint::of(folder);
+        self.native.watch(folder);
+        known.readers.clone()
+    }
+}

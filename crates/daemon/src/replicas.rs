@@ -1,0 +1,349 @@
+//! Replicas: several daemons that serve one team together, on one database, behind any load balancer.
+//!
+//! Each tenant has a *home*: the one replica that runs its [world](crate::worlds). So its servers, sessions, questions,
+//! quotas and calls that wait are in one place. A replica that gets a request for another home forwards it there; the
+//! home checks again who sent it, and never forwards it on. A replica takes the home of a tenant that has none.
+//!
+//! A replica removes a sibling that has written no heartbeat for [`ReplicaOptions::heartbeat_timeout`], which the
+//! replica measures with its own clock. Then other replicas may take the sibling's homes. A replica whose own heartbeat
+//! is late serves no tenant: it ends the worlds of all tenants, and joins anew. It does so before its siblings remove
+//! it, because it counts from the moment when it began to write its last heartbeat, and they count from when they saw
+//! it.
+//!
+//! A replica sends a request again only if the request changes nothing, or if certainly no sibling has read it.
+
+mod connection;
+mod forward;
+mod identity;
+mod listener;
+mod term;
+
+use std::{net::SocketAddr, sync::Arc, time::Duration};
+
+use axum::{
+    body::{Body, to_bytes},
+    extract::Request,
+    http::{HeaderValue, StatusCode},
+    response::{IntoResponse as _, Response},
+};
+use bytes::Bytes;
+use futures::future::BoxFuture;
+use tokio::{
+    sync::watch,
+    time::{Instant, sleep, sleep_until, timeout, timeout_at},
+};
+use tokio_util::sync::CancellationToken;
+use toolrack_store::{Replica, TeamStore};
+use toolrack_team::random_text;
+
+pub use self::identity::NoIdentity;
+pub(crate) use self::listener::SiblingListener;
+use self::{
+    forward::Forwarded,
+    identity::Identity,
+    term::{Home, Term},
+};
+use crate::error::ApiError;
+
+/// How many heartbeats a replica writes within [`ReplicaOptions::heartbeat_timeout`].
+const HEARTBEATS_PER_TIMEOUT: u32 = 5;
+
+/// The pause before this replica looks for the home of a tenant again, and sends the request there.
+const RETRY_PAUSE: Duration = Duration::from_millis(200);
+
+/// How long a replica that ends waits for the database to remove its row. If that fails, its siblings remove the row
+/// after [`ReplicaOptions::heartbeat_timeout`].
+const LEAVE_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// A daemon as one of several replicas.
+#[derive(Clone, Debug)]
+pub struct ReplicaOptions {
+    /// The database of the team, over a connection of its own, so that no heartbeat waits for a free one.
+    pub heartbeats: TeamStore,
+    /// The address at which its siblings, and only they, reach it.
+    pub listen: SocketAddr,
+    /// How long a replica stays without a new heartbeat. After this time, the tenants of a replica that has died get
+    /// another home, and a replica that cannot reach the database ends all worlds. 5 seconds by default.
+    pub heartbeat_timeout: Duration,
+    /// How long a request waits until its tenant has a home that answers. 15 seconds by default.
+    pub takeover_timeout: Duration,
+}
+
+impl ReplicaOptions {
+    /// The replica at `listen`, with the default times.
+    #[must_use]
+    pub fn at(listen: SocketAddr, heartbeats: TeamStore) -> Self {
+        Self {
+            heartbeats,
+            listen,
+            heartbeat_timeout: Duration::from_secs(5),
+            takeover_timeout: Duration::from_secs(15),
+        }
+    }
+}
+
+/// This daemon among the replicas.
+pub(crate) struct Replicas {
+    store: TeamStore,
+    options: ReplicaOptions,
+    identity: Identity,
+    /// The largest body of a request, in bytes.
+    max_body_bytes: usize,
+    /// The `Host` of forwarded requests: that of the URL of the team, which every replica accepts.
+    host: HeaderValue,
+    /// Cancelled when the daemon begins to end.
+    ending: CancellationToken,
+    /// The term of this replica, while it serves tenants.
+    term: watch::Sender<Option<Arc<Term>>>,
+}
+
+/// Ends the worlds of all tenants, and waits until their servers have ended.
+pub(crate) type EndWorlds = Box<dyn Fn() -> BoxFuture<'static, ()> + Send + Sync>;
+
+/// Where a replica answers the request of a member.
+pub(crate) enum Routed {
+    /// This replica is the home of the tenant.
+    Here(Request),
+    /// The answer of the home, or the reason why there is none.
+    Answered(Response),
+}
+
+impl Replicas {
+    /// # Errors
+    /// [`NoIdentity`]
+    pub(crate) fn new(
+        store: TeamStore,
+        options: ReplicaOptions,
+        host: HeaderValue,
+        max_body_bytes: usize,
+        ending: CancellationToken,
+    ) -> Result<Arc<Self>, NoIdentity> {
+        let identity = Identity::new()?;
+        Ok(Arc::new(Self { store, options, identity, max_body_bytes, host, ending, term: watch::Sender::new(None) }))
+    }
+
+    /// Joins the other replicas, and writes heartbeats. After a late heartbeat, ends the worlds of all tenants with
+    /// `end_worlds`, and joins anew. When `leaving` is cancelled, gives up all homes; the caller has ended their
+    /// worlds.
+    pub(crate) async fn run(self: Arc<Self>, end_worlds: EndWorlds, leaving: CancellationToken) {
+        while !leaving.is_cancelled() {
+            let joined = tokio::select! {
+                joined = self.join() => joined,
+                () = leaving.cancelled() => return,
+            };
+            let Some(term) = joined else { continue };
+            self.term.send_replace(Some(Arc::clone(&term)));
+            tokio::select! {
+                () = self.write_heartbeats(&term) => {}
+                () = leaving.cancelled() => {}
+            }
+            self.term.send_replace(None);
+            if leaving.is_cancelled() {
+                self.leave(&term).await;
+                return;
+            }
+            tracing::warn!(
+                "this replica could not write its heartbeat in time (heartbeat_timeout): it ends the servers of all tenants \
+                 and joins anew"
+            );
+            end_worlds().await;
+        }
+    }
+
+    /// Adds the row of this replica. `None` if that fails: the caller tries again.
+    async fn join(&self) -> Option<Arc<Term>> {
+        let begun = Instant::now();
+        let replica = Replica {
+            id: random_text::<16>("").ok()?.to_string(),
+            address: self.options.listen.to_string(),
+            public_key: self.identity.public_key().to_vec(),
+        };
+        match timeout(self.options.heartbeat_timeout, self.options.heartbeats.join_replicas(&replica)).await {
+            Ok(Ok(true)) => Some(Arc::new(Term::new(replica.id, self.end_of_term(begun)))),
+            Ok(Err(error)) => {
+                tracing::warn!("this replica cannot join the others: {error}");
+                sleep(self.options.heartbeat_timeout / HEARTBEATS_PER_TIMEOUT).await;
+                None
+            }
+            Ok(Ok(false)) | Err(_) => None,
+        }
+    }
+
+    /// When a term ends whose last heartbeat began at `begun`: a tenth of the timeout early, because the clocks of two
+    /// machines may run at different speeds.
+    fn end_of_term(&self, begun: Instant) -> Instant {
+        begun + self.options.heartbeat_timeout * 9 / 10
+    }
+
+    /// Writes heartbeats until one is late.
+    async fn write_heartbeats(&self, term: &Term) {
+        loop {
+            let begun = Instant::now();
+            match timeout_at(term.end(), self.options.heartbeats.beat(&term.id)).await {
+                Ok(Ok(true)) => term.extend_to(self.end_of_term(begun)),
+                // A sibling has removed this replica.
+                Ok(Ok(false)) => return,
+                Ok(Err(error)) => tracing::warn!("the heartbeat of this replica was not written: {error}"),
+                Err(_) => {}
+            }
+            // A heartbeat that hangs must not keep this replica from ending its worlds in time.
+            let _ = timeout_at(term.end(), self.look_at_siblings(term)).await;
+            if !term.is_held() {
+                return;
+            }
+            sleep_until((begun + self.options.heartbeat_timeout / HEARTBEATS_PER_TIMEOUT).min(term.end())).await;
+        }
+    }
+
+    /// Learns which replicas there are, and removes those that are silent.
+    async fn look_at_siblings(&self, term: &Term) {
+        let before = term.sibling_ids();
+        let heartbeats = match self.options.heartbeats.heartbeats().await {
+            Ok(heartbeats) => heartbeats,
+            Err(error) => return tracing::debug!("this replica cannot read the heartbeats of the others: {error}"),
+        };
+        for silent in term.update_siblings(&heartbeats, &before, &self.identity, self.options.heartbeat_timeout) {
+            match self.options.heartbeats.remove_silent(&silent).await {
+                Ok(true) => tracing::warn!("removed the replica at {}: its heartbeat is late", silent.replica.address),
+                Ok(false) => {}
+                Err(error) => tracing::warn!("a replica whose heartbeat is late could not be removed: {error}"),
+            }
+        }
+    }
+
+    async fn leave(&self, term: &Term) {
+        match timeout(LEAVE_TIMEOUT, self.options.heartbeats.leave_replicas(&term.id)).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => tracing::warn!("the other replicas learn late that this one has ended: {error}"),
+            Err(_) => tracing::warn!("the other replicas learn late that this one has ended: the database is slow"),
+        }
+    }
+
+    /// Gives up the home of `tenant`, whose world has ended because this daemon ends.
+    pub(crate) async fn leave_home(&self, tenant: &str) {
+        let Some(term) = self.held_term() else { return };
+        // If this fails, the home becomes free when the row of this replica is removed.
+        let _ = timeout(LEAVE_TIMEOUT, self.store.leave_home(tenant, &term.id)).await;
+    }
+
+    /// Whether a sibling has this public key, as far as this replica knows.
+    fn has_key(&self, public_key: &[u8]) -> bool {
+        self.term.borrow().as_ref().is_some_and(|term| term.has_key(public_key))
+    }
+
+    /// Whether this replica may serve tenants.
+    pub(crate) fn has_joined(&self) -> bool {
+        self.held_term().is_some()
+    }
+
+    fn held_term(&self) -> Option<Arc<Term>> {
+        self.term.borrow().clone().filter(|term| term.is_held())
+    }
+
+    /// The term of this replica. Waits until `deadline` for it to join.
+    async fn term_by(&self, deadline: Instant) -> Option<Arc<Term>> {
+        if let Some(term) = self.held_term() {
+            return Some(term);
+        }
+        let mut terms = self.term.subscribe();
+        let joined = terms.wait_for(|term| term.as_ref().is_some_and(|term| term.is_held()));
+        timeout_at(deadline, joined).await.ok()?.ok()?.clone()
+    }
+
+    /// Whether this replica is the home of `tenant`, which it takes if the tenant has none.
+    pub(crate) async fn is_home_of(&self, tenant: &str) -> bool {
+        match self.held_term() {
+            Some(term) => matches!(self.home_of(tenant, &term).await, Ok(Home::Here)),
+            None => false,
+        }
+    }
+
+    async fn home_of(&self, tenant: &str, term: &Term) -> Result<Home, ApiError> {
+        if let Some(home) = term.known_home(tenant) {
+            return Ok(home);
+        }
+        match self.store.home_or_take(tenant, &term.id).await {
+            Ok(home) => Ok(term.remember_home(tenant, &home.replica, &self.identity)),
+            Err(error) => {
+                // At the level `debug`, because many requests can fail like this, and `run` reports the late heartbeat.
+                tracing::debug!("the home of the tenant `{tenant}` cannot be read: {error}");
+                Err(no_home(tenant))
+            }
+        }
+    }
+
+    /// Sends a request of a member of `tenant` to the home of the tenant, unless that is here.
+    pub(crate) async fn route(&self, tenant: &str, request: Request) -> Routed {
+        if let Some(term) = self.held_term()
+            && let Some(Home::Here) = term.known_home(tenant)
+        {
+            return Routed::Here(request);
+        }
+        let deadline = Instant::now() + self.options.takeover_timeout;
+        let routed = match request.extensions().get::<FromSibling>() {
+            Some(FromSibling) => self.accept(tenant, request).await,
+            None => self.forward(tenant, request, deadline).await,
+        };
+        routed.unwrap_or_else(|refused| Routed::Answered(refused.into_response()))
+    }
+
+    /// Takes a request that a sibling has forwarded, and never forwards it again.
+    async fn accept(&self, tenant: &str, request: Request) -> Result<Routed, ApiError> {
+        let Some(term) = self.held_term() else { return Ok(Routed::Answered(not_here())) };
+        match self.home_of(tenant, &term).await? {
+            Home::Here => Ok(Routed::Here(request)),
+            Home::At(_) => Ok(Routed::Answered(not_here())),
+        }
+    }
+
+    async fn forward(&self, tenant: &str, request: Request, deadline: Instant) -> Result<Routed, ApiError> {
+        let (head, body) = request.into_parts();
+        let body = to_bytes(body, self.max_body_bytes).await.map_err(|_| ApiError::too_large(self.max_body_bytes))?;
+        loop {
+            let term = self.term_by(deadline).await.ok_or_else(|| no_home(tenant))?;
+            let sibling = match self.home_of(tenant, &term).await {
+                Ok(Home::Here) => return Ok(Routed::Here(Request::from_parts(head, Body::from(body)))),
+                Ok(Home::At(sibling)) => sibling,
+                Err(refused) if Instant::now() >= deadline => return Err(refused),
+                Err(_) => {
+                    sleep(RETRY_PAUSE).await;
+                    continue;
+                }
+            };
+            match sibling.forward(&head, Bytes::clone(&body), &self.host, &self.ending).await {
+                Forwarded::Answered(response) => return Ok(Routed::Answered(response)),
+                Forwarded::Lost => return Err(outcome_unknown()),
+                Forwarded::NotSent => term.forget_home(tenant, &sibling),
+            }
+            if Instant::now() >= deadline {
+                return Err(no_home(tenant));
+            }
+            sleep(RETRY_PAUSE).await;
+        }
+    }
+}
+
+/// Marks a request that a sibling has forwarded. The sibling has checked its `Host` and its `Origin`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FromSibling;
+
+/// The answer that tells a sibling that this replica is not the home of the tenant, and has not read the request.
+pub(crate) fn not_here() -> Response {
+    StatusCode::MISDIRECTED_REQUEST.into_response()
+}
+
+fn no_home(tenant: &str) -> ApiError {
+    let message = format!("no replica serves the tenant `{tenant}` now");
+    ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "NO_HOME", message)
+        .hint("the request was not carried out: send it again in a few seconds")
+        .retry_after(Duration::from_secs(1))
+}
+
+fn outcome_unknown() -> ApiError {
+    let message = "the replica that had this request has died: it is not known whether the request was carried out";
+    ApiError::new(StatusCode::BAD_GATEWAY, "OUTCOME_UNKNOWN", message)
+        .hint("check whether it took effect before you send it again")
+}
+
+#[cfg(test)]
+mod tests;

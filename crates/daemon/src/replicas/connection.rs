@@ -1,0 +1,133 @@
+//! The connection to another replica: HTTP/2 over TLS 1.3, with the keys of both.
+//!
+//! A replica opens it with the first request. Whether a request was sent is thus always known: it was not while there is
+//! no connection.
+
+use std::{error::Error, io, net::SocketAddr, sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use futures::{
+    FutureExt as _,
+    future::{BoxFuture, Shared},
+};
+use http_body_util::Full;
+use hyper::client::conn::http2::{Builder, SendRequest};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use rustls::ClientConfig;
+use tokio::{net::TcpStream, sync::watch, time::timeout};
+use tokio_rustls::{TlsConnector, client::TlsStream};
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+
+/// How long connecting to a sibling may take, with the TLS handshake.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// After this time without a byte, HTTP/2 pings the sibling; without an answer for as long again, the connection is
+/// lost.
+const PING_AFTER: Duration = Duration::from_secs(2);
+
+/// How much of one request or answer may be under way between two replicas and not yet passed on. Their connection itself
+/// has no such bound: a client that reads its answer slowly holds up no other one.
+pub(super) const STREAM_WINDOW: u32 = 256 * 1024;
+
+/// The largest window of a connection (RFC 9113, section 6.9.1).
+pub(super) const CONNECTION_WINDOW: u32 = (1 << 31) - 1;
+
+/// How many requests that were given up are remembered, so that what still comes of their answers is ignored.
+const MAX_REMEMBERED: usize = 1_000;
+
+/// Sends requests over a connection.
+pub(super) type Requests = SendRequest<Full<Bytes>>;
+
+/// A connection that is being opened, or was. `None` if that failed.
+type Opening = Shared<BoxFuture<'static, Option<Requests>>>;
+
+/// Opens the connection to one sibling, and opens another one when it has ended.
+pub(super) struct Connector {
+    address: String,
+    /// `None` if this replica cannot use the key of the sibling: it does not connect then.
+    tls: Option<TlsConnector>,
+    last: watch::Sender<Option<Opening>>,
+    /// Cancelled when the sibling is gone: ends the connection.
+    gone: CancellationToken,
+    tasks: TaskTracker,
+}
+
+impl Connector {
+    pub(super) fn new(address: String, tls: Option<ClientConfig>, gone: CancellationToken) -> Self {
+        let tls = tls.map(|tls| TlsConnector::from(Arc::new(tls)));
+        Self { address, tls, last: watch::Sender::new(None), gone, tasks: TaskTracker::new() }
+    }
+
+    /// The connection, which this opens if there is none. All that wait for it share one attempt. `None` if the attempt
+    /// fails, or takes longer than [`CONNECT_TIMEOUT`].
+    pub(super) async fn requests(&self) -> Option<Requests> {
+        let mut opening = None;
+        self.last.send_if_modified(|last| {
+            let is_over = last.as_ref().is_none_or(|last| {
+                last.peek().is_some_and(|opened| opened.as_ref().is_none_or(SendRequest::is_closed))
+            });
+            if is_over {
+                *last = Some(self.open());
+            }
+            opening.clone_from(last);
+            is_over
+        });
+        opening?.await
+    }
+
+    fn open(&self) -> Opening {
+        let (address, tls) = (self.address.clone(), self.tls.clone());
+        let (gone, tasks) = (self.gone.clone(), self.tasks.clone());
+        async move {
+            let connected = timeout(CONNECT_TIMEOUT, connect(&address, tls?)).await;
+            let stream = match connected.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())) {
+                Ok(stream) => stream,
+                Err(error) => {
+                    tracing::debug!("the replica at {address} cannot be reached: {error}");
+                    return None;
+                }
+            };
+            serve(stream, gone, &tasks).await
+        }
+        .boxed()
+        .shared()
+    }
+}
+
+async fn connect(address: &str, tls: TlsConnector) -> io::Result<TlsStream<TcpStream>> {
+    let address: SocketAddr = address.parse().map_err(io::Error::other)?;
+    let stream = TcpStream::connect(address).await?;
+    stream.set_nodelay(true)?;
+    tls.connect(address.ip().into(), stream).await
+}
+
+/// Serves a connection in a task of its own, until it ends or `gone` is cancelled.
+async fn serve(stream: TlsStream<TcpStream>, gone: CancellationToken, tasks: &TaskTracker) -> Option<Requests> {
+    let mut builder = Builder::new(TokioExecutor::new());
+    builder
+        .timer(TokioTimer::new())
+        .initial_stream_window_size(STREAM_WINDOW)
+        .initial_connection_window_size(CONNECTION_WINDOW)
+        .keep_alive_interval(PING_AFTER)
+        .keep_alive_timeout(PING_AFTER)
+        .max_concurrent_reset_streams(MAX_REMEMBERED)
+        // Members give up requests as often as they like, and that must not end the connection for all others.
+        .max_local_error_reset_streams(None);
+    let (requests, connection) = builder.handshake(TokioIo::new(stream)).await.ok()?;
+    tasks.spawn(async move {
+        if let Some(Err(error)) = gone.run_until_cancelled(connection).await {
+            tracing::debug!("the connection to another replica has ended: {error}");
+        }
+    });
+    Some(requests)
+}
+
+/// Whether `error` of a request says that the sibling has not processed it (RFC 9113, sections 6.8 and 8.7).
+pub(super) fn was_not_processed(error: &hyper::Error) -> bool {
+    let cause = error.source().and_then(|cause| cause.downcast_ref::<h2::Error>());
+    cause.is_some_and(|cause| {
+        let is_ended = cause.is_go_away() && cause.reason() == Some(h2::Reason::NO_ERROR);
+        let is_refused = cause.is_reset() && cause.reason() == Some(h2::Reason::REFUSED_STREAM);
+        cause.is_remote() && (is_ended || is_refused)
+    })
+}

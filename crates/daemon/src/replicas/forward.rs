@@ -1,0 +1,228 @@
+//! Forwards a request to another replica, and its answer back.
+
+use std::io;
+
+use axum::{body::Body, response::Response};
+use bytes::Bytes;
+use futures::{StreamExt as _, stream};
+use http::{
+    HeaderMap, HeaderName, HeaderValue, Request, StatusCode, Uri,
+    header::{
+        CONNECTION, CONTENT_LENGTH, EXPECT, HOST, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, TE, TRAILER,
+        TRANSFER_ENCODING, UPGRADE,
+    },
+    request::Parts,
+    uri::{Authority, PathAndQuery, Scheme},
+};
+use http_body_util::{BodyDataStream, BodyExt as _, Full};
+use hyper::body::Incoming;
+use tokio::{sync::watch, time::Instant};
+use tokio_util::sync::CancellationToken;
+use toolrack_store::Replica;
+
+use super::{
+    connection::{Connector, was_not_processed},
+    identity::Identity,
+};
+
+/// Headers about one connection (RFC 9110, section 7.6.1).
+const OF_CONNECTION: [HeaderName; 8] = [
+    CONNECTION,
+    HeaderName::from_static("keep-alive"),
+    PROXY_AUTHENTICATE,
+    PROXY_AUTHORIZATION,
+    TE,
+    TRAILER,
+    TRANSFER_ENCODING,
+    UPGRADE,
+];
+
+/// Another replica.
+pub(super) struct Sibling {
+    replica: Replica,
+    connector: Connector,
+    /// The number of its last heartbeat, and when this replica first saw it.
+    last_heartbeat: watch::Sender<(i64, Instant)>,
+    /// Cancelled when its row is gone.
+    gone: CancellationToken,
+}
+
+/// The outcome of forwarding a request.
+pub(super) enum Forwarded {
+    Answered(Response),
+    /// The sibling has not read it, or is not the home.
+    NotSent,
+    /// The sibling may have read it, and does not answer.
+    Lost,
+}
+
+impl Sibling {
+    pub(super) fn new(replica: Replica, identity: &Identity) -> Self {
+        let (tls, gone) = (identity.client(replica.public_key.clone()).ok(), CancellationToken::new());
+        let connector = Connector::new(replica.address.clone(), tls, gone.clone());
+        Self { replica, connector, last_heartbeat: watch::Sender::new((-1, Instant::now())), gone }
+    }
+
+    pub(super) fn id(&self) -> &str {
+        &self.replica.id
+    }
+
+    pub(super) fn public_key(&self) -> &[u8] {
+        &self.replica.public_key
+    }
+
+    /// Takes the `number` of its last heartbeat. Returns when this replica first saw that number.
+    pub(super) fn silent_since(&self, number: i64) -> Instant {
+        self.last_heartbeat.send_if_modified(|last| {
+            let is_new = last.0 != number;
+            if is_new {
+                *last = (number, Instant::now());
+            }
+            is_new
+        });
+        self.last_heartbeat.borrow().1
+    }
+
+    /// Gives up all requests to it, and their answers.
+    pub(super) fn give_up(&self) {
+        self.gone.cancel();
+    }
+
+    /// Sends a request, once. Dropping the future, or the body of the answer, cancels it. The answer to a request that
+    /// changes nothing may be an endless stream of events, and ends when the daemon is `ending`.
+    pub(super) async fn forward(
+        &self,
+        head: &Parts,
+        body: Bytes,
+        host: &HeaderValue,
+        ending: &CancellationToken,
+    ) -> Forwarded {
+        let Some(request) = forwarded(head, body, host) else { return Forwarded::NotSent };
+        let connected = self.gone.run_until_cancelled(self.connector.requests()).await;
+        let Some(mut requests) = connected.flatten() else { return Forwarded::NotSent };
+        match self.gone.run_until_cancelled(requests.try_send_request(request)).await {
+            Some(Ok(response)) if response.status() == StatusCode::MISDIRECTED_REQUEST => Forwarded::NotSent,
+            Some(Ok(response)) => Forwarded::Answered(self.answer(response, head.method.is_safe().then_some(ending))),
+            Some(Err(failed)) if failed.message().is_some() || was_not_processed(failed.error()) => Forwarded::NotSent,
+            Some(Err(failed)) => {
+                tracing::debug!("a request to another replica was lost: {}", failed.error());
+                self.lost(head)
+            }
+            None => self.lost(head),
+        }
+    }
+
+    /// The outcome of a request that got no answer: one that changes nothing can be sent again.
+    fn lost(&self, head: &Parts) -> Forwarded {
+        match head.method.is_safe() {
+            true => Forwarded::NotSent,
+            false => Forwarded::Lost,
+        }
+    }
+
+    /// The answer of the sibling, whose body comes as the sibling sends it. Cancelling `until` ends the body as if it
+    /// were complete. A body that the sibling does not finish ends with an error, so that the client does not take it
+    /// for complete.
+    fn answer(&self, response: Response<Incoming>, until: Option<&CancellationToken>) -> Response {
+        let (status, headers) = (response.status(), passed_on(response.headers()));
+        let body = ForwardedBody {
+            is_sized: response.headers().contains_key(CONTENT_LENGTH),
+            held: None,
+            received: response.into_body().into_data_stream(),
+            gone: self.gone.clone(),
+            until: until.cloned().unwrap_or_default(),
+        };
+        let pieces = stream::unfold(body, async |mut body| Some((body.next().await?, body)));
+        let mut answer = Response::new(Body::from_stream(pieces));
+        (*answer.status_mut(), *answer.headers_mut()) = (status, headers);
+        answer
+    }
+}
+
+/// The body of a sibling's answer, on its way to the member.
+struct ForwardedBody {
+    /// Whether the answer has a `Content-Length`. Then this daemon's server stops reading after the last piece and never
+    /// reads the end of the body, which the sibling would take for a cancelled request. So each piece is held back until
+    /// the next one, or the end, has arrived.
+    is_sized: bool,
+    held: Option<Bytes>,
+    received: BodyDataStream<Incoming>,
+    gone: CancellationToken,
+    until: CancellationToken,
+}
+
+impl ForwardedBody {
+    async fn next(&mut self) -> Option<io::Result<Bytes>> {
+        loop {
+            match self.receive().await {
+                Some(Ok(piece)) if self.is_sized => {
+                    if let Some(before) = self.held.replace(piece) {
+                        return Some(Ok(before));
+                    }
+                }
+                None => return self.held.take().map(Ok),
+                received => return received,
+            }
+        }
+    }
+
+    async fn receive(&mut self) -> Option<io::Result<Bytes>> {
+        tokio::select! {
+            piece = self.received.next() => piece.map(|piece| piece.map_err(io::Error::other)),
+            () = self.gone.cancelled() => Some(Err(io::Error::other("the replica that answers is gone"))),
+            () = self.until.cancelled() => None,
+        }
+    }
+}
+
+/// The request to the home: that of the client, with the `host` of the team.
+fn forwarded(head: &Parts, body: Bytes, host: &HeaderValue) -> Option<Request<Full<Bytes>>> {
+    let mut uri = http::uri::Parts::default();
+    uri.scheme = Some(Scheme::HTTPS);
+    uri.authority = Some(Authority::try_from(host.as_bytes()).ok()?);
+    uri.path_and_query = Some(head.uri.path_and_query().cloned().unwrap_or_else(|| PathAndQuery::from_static("/")));
+    let mut request = Request::new(Full::new(body));
+    (*request.method_mut(), *request.uri_mut()) = (head.method.clone(), Uri::from_parts(uri).ok()?);
+    let mut headers = passed_on(&head.headers);
+    // The length is that of `body`, all of which is here; `Expect` asks whether to send it.
+    headers.remove(CONTENT_LENGTH);
+    headers.remove(EXPECT);
+    headers.insert(HOST, host.clone());
+    *request.headers_mut() = headers;
+    Some(request)
+}
+
+fn passed_on(headers: &HeaderMap) -> HeaderMap {
+    let mut headers = headers.clone();
+    let named: Vec<_> = headers
+        .get_all(CONNECTION)
+        .iter()
+        .filter_map(|names| names.to_str().ok())
+        .flat_map(|names| names.split(','))
+        .filter_map(|name| name.trim().parse::<HeaderName>().ok())
+        .collect();
+    for name in named.iter().chain(&OF_CONNECTION) {
+        headers.remove(name);
+    }
+    headers
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn headers_of_the_connection_are_not_passed_on() {
+        let headers = [
+            ("connection", "close, X-Hop"),
+            ("x-hop", "1"),
+            ("transfer-encoding", "chunked"),
+            ("authorization", "Bearer t"),
+            ("mcp-session-id", "s"),
+        ];
+        let headers = headers.map(|(name, value)| (name.parse::<HeaderName>().unwrap(), value.parse().unwrap()));
+        let kept = passed_on(&headers.into_iter().collect());
+        let names: Vec<_> = kept.keys().map(HeaderName::as_str).collect();
+        assert_eq!(names, ["authorization", "mcp-session-id"]);
+    }
+}

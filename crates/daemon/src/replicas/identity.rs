@@ -1,0 +1,244 @@
+//! The key with which a replica proves itself to its siblings, made anew for each start.
+//!
+//! They speak TLS 1.3 with raw public keys (RFC 7250): each side accepts only keys that stand in the rows of replicas.
+//! Thus no certificate has to be issued or renewed, and a program that listens at the address of a dead replica gets no
+//! request.
+
+use std::{fmt, sync::Arc};
+
+use aws_lc_rs::{
+    rand::SystemRandom,
+    signature::{ECDSA_P256_SHA256_ASN1_SIGNING, EcdsaKeyPair},
+};
+use rustls::{
+    CertificateError, ClientConfig, DigitallySignedStruct, DistinguishedName, Error, ServerConfig, SignatureScheme,
+    client::{
+        AlwaysResolvesClientRawPublicKeys,
+        danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
+    },
+    crypto::{CryptoProvider, aws_lc_rs::default_provider, verify_tls13_signature_with_raw_key},
+    pki_types::{CertificateDer, PrivatePkcs8KeyDer, ServerName, SubjectPublicKeyInfoDer, UnixTime},
+    server::{
+        AlwaysResolvesServerRawPublicKeys,
+        danger::{ClientCertVerified, ClientCertVerifier},
+    },
+    sign::CertifiedKey,
+    version::TLS13,
+};
+
+/// The protocol between replicas.
+const HTTP_2: &[u8] = b"h2";
+
+/// Why a replica has no key.
+#[derive(Debug, thiserror::Error)]
+#[error("the key with which a replica proves itself cannot be made")]
+pub struct NoIdentity(#[source] Option<Error>);
+
+/// The key of this replica.
+pub(crate) struct Identity {
+    key: Arc<CertifiedKey>,
+    provider: Arc<CryptoProvider>,
+}
+
+impl Identity {
+    /// Makes a key.
+    ///
+    /// # Errors
+    /// [`NoIdentity`]
+    pub(crate) fn new() -> Result<Self, NoIdentity> {
+        let provider = Arc::new(default_provider());
+        let pkcs8 = EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_ASN1_SIGNING, &SystemRandom::new());
+        let pkcs8 = PrivatePkcs8KeyDer::from(pkcs8.map_err(|_| NoIdentity(None))?.as_ref().to_vec());
+        let key = provider.key_provider.load_private_key(pkcs8.into()).map_err(|error| NoIdentity(Some(error)))?;
+        let public = key.public_key().ok_or(NoIdentity(None))?.as_ref().to_vec();
+        Ok(Self { key: Arc::new(CertifiedKey::new(vec![CertificateDer::from(public)], key)), provider })
+    }
+
+    /// The public key in DER (`SubjectPublicKeyInfo`).
+    pub(crate) fn public_key(&self) -> &[u8] {
+        self.key.cert.first().map(AsRef::as_ref).unwrap_or_default()
+    }
+
+    /// The settings of connections to the replica with this public key.
+    ///
+    /// # Errors
+    /// [`NoIdentity`]
+    pub(crate) fn client(&self, public_key: Vec<u8>) -> Result<ClientConfig, NoIdentity> {
+        let verifier = Verifier { expected: Some(public_key), provider: Arc::clone(&self.provider) };
+        let config = ClientConfig::builder_with_provider(Arc::clone(&self.provider)).with_protocol_versions(&[&TLS13]);
+        let config = config.map_err(|error| NoIdentity(Some(error)))?.dangerous();
+        let own = AlwaysResolvesClientRawPublicKeys::new(Arc::clone(&self.key));
+        let config = config.with_custom_certificate_verifier(Arc::new(verifier));
+        let mut config = config.with_client_cert_resolver(Arc::new(own));
+        config.alpn_protocols = vec![HTTP_2.to_vec()];
+        Ok(config)
+    }
+
+    /// The settings of connections from other replicas. They accept every public key; the listener looks it up.
+    ///
+    /// # Errors
+    /// [`NoIdentity`]
+    pub(crate) fn server(&self) -> Result<ServerConfig, NoIdentity> {
+        let verifier = Verifier { expected: None, provider: Arc::clone(&self.provider) };
+        let config = ServerConfig::builder_with_provider(Arc::clone(&self.provider)).with_protocol_versions(&[&TLS13]);
+        let config = config.map_err(|error| NoIdentity(Some(error)))?;
+        let own = AlwaysResolvesServerRawPublicKeys::new(Arc::clone(&self.key));
+        let mut config = config.with_client_cert_verifier(Arc::new(verifier)).with_cert_resolver(Arc::new(own));
+        config.alpn_protocols = vec![HTTP_2.to_vec()];
+        Ok(config)
+    }
+}
+
+/// Has the other side of a connection prove that it has the private key of its public key.
+struct Verifier {
+    /// The only key that counts; `None` for any.
+    expected: Option<Vec<u8>>,
+    provider: Arc<CryptoProvider>,
+}
+
+impl fmt::Debug for Verifier {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Verifier").finish_non_exhaustive()
+    }
+}
+
+impl Verifier {
+    fn check(&self, public_key: &CertificateDer<'_>) -> Result<(), Error> {
+        match self.expected.as_deref().is_none_or(|expected| expected == &**public_key) {
+            true => Ok(()),
+            false => Err(CertificateError::ApplicationVerificationFailure.into()),
+        }
+    }
+
+    fn check_signature(
+        &self,
+        message: &[u8],
+        public_key: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        let public_key = SubjectPublicKeyInfoDer::from(public_key.as_ref());
+        let algorithms = &self.provider.signature_verification_algorithms;
+        verify_tls13_signature_with_raw_key(message, &public_key, signed, algorithms)
+    }
+}
+
+/// Raw public keys exist in TLS 1.3 alone, and no connection offers TLS 1.2.
+fn no_tls12() -> Error {
+    Error::General("only TLS 1.3".to_owned())
+}
+
+impl ServerCertVerifier for Verifier {
+    fn verify_server_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        self.check(end_entity).map(|()| ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        Err(no_tls12())
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.check_signature(message, cert, dss)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.provider.signature_verification_algorithms.supported_schemes()
+    }
+
+    fn requires_raw_public_keys(&self) -> bool {
+        true
+    }
+}
+
+impl ClientCertVerifier for Verifier {
+    fn root_hint_subjects(&self) -> &[DistinguishedName] {
+        &[]
+    }
+
+    fn verify_client_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: UnixTime,
+    ) -> Result<ClientCertVerified, Error> {
+        self.check(end_entity).map(|()| ClientCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        Err(no_tls12())
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.check_signature(message, cert, dss)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.provider.signature_verification_algorithms.supported_schemes()
+    }
+
+    fn requires_raw_public_keys(&self) -> bool {
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, duplex};
+    use tokio_rustls::{TlsAcceptor, TlsConnector};
+
+    use super::*;
+
+    /// The key that `server` sees when `client`, which expects the key `expected`, greets it.
+    async fn greet(server: &Identity, client: &Identity, expected: &[u8]) -> Option<Vec<u8>> {
+        let (one, other) = duplex(64 * 1024);
+        let acceptor = TlsAcceptor::from(Arc::new(server.server().unwrap()));
+        let connector = TlsConnector::from(Arc::new(client.client(expected.to_vec()).unwrap()));
+        let greeting = async {
+            let mut stream = acceptor.accept(one).await.ok()?;
+            stream.write_all(b"hello").await.ok()?;
+            stream.shutdown().await.ok()?;
+            Some(stream.get_ref().1.peer_certificates()?.first()?.to_vec())
+        };
+        let reading = async {
+            let mut stream = connector.connect("sibling".try_into().unwrap(), other).await.ok()?;
+            let mut text = String::new();
+            stream.read_to_string(&mut text).await.ok()?;
+            (text == "hello").then_some(())
+        };
+        let (key, read) = tokio::join!(greeting, reading);
+        read.and(key)
+    }
+
+    #[tokio::test]
+    async fn a_replica_connects_only_to_the_expected_key_and_presents_its_own() {
+        let [one, other, stranger] = [(); 3].map(|()| Identity::new().unwrap());
+        assert_eq!(greet(&one, &other, one.public_key()).await.as_deref(), Some(other.public_key()));
+        assert_eq!(greet(&stranger, &other, one.public_key()).await, None, "the server is a stranger");
+    }
+}

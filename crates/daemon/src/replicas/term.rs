@@ -1,0 +1,129 @@
+//! A term of a replica: the time from joining the others until its heartbeat is late.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    sync::Arc,
+    time::Duration,
+};
+
+use parking_lot::RwLock;
+use tokio::{sync::watch, time::Instant};
+use toolrack_store::{Heartbeat, Replica};
+
+use super::{forward::Sibling, identity::Identity};
+
+pub(super) struct Term {
+    /// The id of this replica, which gets a new one in each term.
+    pub(super) id: String,
+    /// When the term ends, unless another heartbeat is written.
+    end: watch::Sender<Instant>,
+    known: RwLock<Known>,
+}
+
+/// What this replica knows of the others.
+#[derive(Default)]
+struct Known {
+    siblings: BTreeMap<String, Arc<Sibling>>,
+    homes: HashMap<String, Home>,
+}
+
+/// The home of a tenant.
+#[derive(Clone)]
+pub(super) enum Home {
+    /// This replica.
+    Here,
+    /// Another replica.
+    At(Arc<Sibling>),
+}
+
+impl Term {
+    pub(super) fn new(id: String, end: Instant) -> Self {
+        Self { id, end: watch::Sender::new(end), known: RwLock::default() }
+    }
+
+    pub(super) fn end(&self) -> Instant {
+        *self.end.borrow()
+    }
+
+    /// Whether this replica may serve tenants.
+    pub(super) fn is_held(&self) -> bool {
+        Instant::now() < self.end()
+    }
+
+    /// Moves the end of the term to `end`.
+    pub(super) fn extend_to(&self, end: Instant) {
+        self.end.send_replace(end);
+    }
+
+    /// The ids of the siblings that are known now.
+    pub(super) fn sibling_ids(&self) -> BTreeSet<String> {
+        self.known.read().siblings.keys().cloned().collect()
+    }
+
+    /// Adds the siblings that are new in `heartbeats`, and returns the last heartbeats of those that have been silent
+    /// for `timeout`. Forgets the siblings that have no heartbeat any more, and gives up the requests to them: only those
+    /// of `before`, which were known before the heartbeats were read, because a newer sibling may have joined since.
+    pub(super) fn update_siblings(
+        &self,
+        heartbeats: &[Heartbeat],
+        before: &BTreeSet<String>,
+        identity: &Identity,
+        timeout: Duration,
+    ) -> Vec<Heartbeat> {
+        let mut known = self.known.write();
+        let mut silent = Vec::new();
+        for heartbeat in heartbeats.iter().filter(|heartbeat| heartbeat.replica.id != self.id) {
+            if known.sibling(&heartbeat.replica, identity).silent_since(heartbeat.number).elapsed() >= timeout {
+                silent.push(heartbeat.clone());
+            }
+        }
+        let is_gone = |id: &String| before.contains(id) && !heartbeats.iter().any(|last| last.replica.id == *id);
+        for (_, gone) in known.siblings.extract_if(.., |id, _| is_gone(id)) {
+            gone.give_up();
+        }
+        let Known { siblings, homes } = &mut *known;
+        homes.retain(|_, home| match home {
+            Home::Here => true,
+            Home::At(sibling) => siblings.contains_key(sibling.id()),
+        });
+        silent
+    }
+
+    /// Whether a sibling has this public key.
+    pub(super) fn has_key(&self, public_key: &[u8]) -> bool {
+        self.known.read().siblings.values().any(|sibling| sibling.public_key() == public_key)
+    }
+
+    pub(super) fn known_home(&self, tenant: &str) -> Option<Home> {
+        self.known.read().homes.get(tenant).cloned()
+    }
+
+    /// Remembers that `replica` is the home of `tenant`.
+    pub(super) fn remember_home(&self, tenant: &str, replica: &Replica, identity: &Identity) -> Home {
+        let mut known = self.known.write();
+        let home = match replica.id == self.id {
+            true => Home::Here,
+            false => Home::At(known.sibling(replica, identity)),
+        };
+        known.homes.insert(tenant.to_owned(), home.clone());
+        home
+    }
+
+    /// Forgets that `sibling` is the home of `tenant`.
+    pub(super) fn forget_home(&self, tenant: &str, sibling: &Sibling) {
+        let mut known = self.known.write();
+        if let Some(Home::At(known_sibling)) = known.homes.get(tenant)
+            && known_sibling.id() == sibling.id()
+        {
+            known.homes.remove(tenant);
+        }
+    }
+}
+
+impl Known {
+    /// The sibling that is `replica`; adds it if it is new.
+    fn sibling(&mut self, replica: &Replica, identity: &Identity) -> Arc<Sibling> {
+        let new = || Arc::new(Sibling::new(replica.clone(), identity));
+        Arc::clone(self.siblings.entry(replica.id.clone()).or_insert_with(new))
+    }
+}

@@ -1,0 +1,136 @@
+//! The team that a daemon serves, alone or as one of several replicas.
+
+use std::{collections::BTreeSet, fmt, sync::Arc};
+
+use axum::{Extension, Router, http::HeaderValue, middleware};
+use futures::future::BoxFuture;
+use tokio::{net::TcpListener, task::JoinSet};
+use tokio_util::sync::{CancellationToken, DropGuard};
+use toolrack_team::{Authority, FrontDoor, audit_export::AuditExportStatus};
+
+use super::{
+    around, host_of,
+    services::{TeamDaemon, tenants_of},
+};
+use crate::{
+    gateway::Bounds,
+    guard::{Guard, Members},
+    removals::{Forget, Removals},
+    replicas::{EndWorlds, NoIdentity, ReplicaOptions, Replicas, SiblingListener},
+    tenants::{self, Tenants},
+    worlds::MakeWorld,
+};
+
+/// The team that a daemon serves.
+pub struct Team {
+    /// The ids of its tenants.
+    pub tenants: BTreeSet<String>,
+    /// Finds the member to whom a token belongs. The daemon runs [`Authority::watch`].
+    pub authority: Arc<Authority>,
+    /// Signs members in, and gives tokens to OAuth clients.
+    pub door: Arc<FrontDoor>,
+    /// Makes the parts of a tenant's world at the first request of one of its members.
+    pub for_tenants: MakeWorld,
+    /// Deletes the values that a removed member gave.
+    pub forget: Forget,
+    /// How the export of the audit logs goes on, which the caller runs. `/metrics` of the daemon has it.
+    pub audit_export: Option<Arc<AuditExportStatus>>,
+}
+
+impl fmt::Debug for Team {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Team").field("tenants", &self.tenants).finish_non_exhaustive()
+    }
+}
+
+impl Team {
+    /// Lets the requests of members reach the worlds of their tenants, and adds the front door. With `replica`, this
+    /// daemon is one of several, and forwards a request to the home of its tenant.
+    pub(super) fn serve(
+        self,
+        router: Router,
+        guard: Guard,
+        daemon: &TeamDaemon<'_>,
+        replica: Option<(ReplicaOptions, TcpListener)>,
+    ) -> Result<Served, NoIdentity> {
+        let Self { tenants, authority, door, for_tenants, forget, audit_export } = self;
+        let &TeamDaemon { world, tasks, .. } = daemon;
+        let store = authority.store();
+        let ending = &world.ending;
+        let replica = match replica {
+            Some((options, listener)) => {
+                let host = HeaderValue::from_str(&host_of(door.url())).unwrap_or(HeaderValue::from_static("localhost"));
+                let max_body_bytes = Bounds::default().body_bytes;
+                let replicas = Replicas::new(store.clone(), options, host, max_body_bytes, ending.clone())?;
+                let siblings = SiblingListener::new(listener, &replicas)?;
+                Some((replicas, siblings))
+            }
+            None => None,
+        };
+        let replicas = replica.as_ref().map(|(replicas, _)| Arc::clone(replicas));
+        let router = match &replicas {
+            Some(replicas) => around(router, Extension(Arc::clone(replicas))),
+            None => router,
+        };
+        if let Some(status) = audit_export {
+            // Set once: a daemon serves one team.
+            let _ = world.audit_export.set(status);
+        }
+        let tenants = tenants_of(daemon, tenants, for_tenants, replicas);
+        let removals = Removals { store: store.clone(), tenants: Arc::clone(&tenants), forget };
+        tasks.spawn(removals.run(authority.changes(), ending.clone()));
+        tasks.spawn(Arc::clone(&authority).watch(ending.clone()));
+        let of_member = middleware::from_fn_with_state(Arc::clone(&tenants), tenants::of_member);
+        let router = around(router, of_member).merge(door.router());
+        let of_replica = Arc::clone(&tenants);
+        let replica = replica.map(|(replicas, siblings)| ThisReplica { replicas, siblings, tenants: of_replica });
+        Ok(Served { router, guard: guard.with_team(Members::new(authority, door)), replica, tenants: Some(tenants) })
+    }
+}
+
+/// What serves the team, in front of the daemon's own world.
+pub(super) struct Served {
+    pub(super) router: Router,
+    pub(super) guard: Guard,
+    pub(super) replica: Option<ThisReplica>,
+    pub(super) tenants: Option<Arc<Tenants>>,
+}
+
+/// This daemon as one of several replicas.
+pub(super) struct ThisReplica {
+    replicas: Arc<Replicas>,
+    siblings: SiblingListener,
+    tenants: Arc<Tenants>,
+}
+
+/// The task that joins the other replicas, and writes heartbeats.
+pub(super) struct HeartbeatTask {
+    task: JoinSet<()>,
+    leaving: DropGuard,
+}
+
+impl ThisReplica {
+    /// Starts the task that joins the others. The future answers the requests that they forward, until the daemon is
+    /// `ending`.
+    pub(super) fn join(self, router: &Router, ending: &CancellationToken) -> (BoxFuture<'static, ()>, HeartbeatTask) {
+        let Self { replicas, siblings, tenants } = self;
+        let leaving = CancellationToken::new();
+        let end_worlds: EndWorlds = Box::new(move || {
+            let tenants = Arc::clone(&tenants);
+            Box::pin(async move { tenants.end_all().await })
+        });
+        let mut task = JoinSet::new();
+        task.spawn(replicas.run(end_worlds, leaving.clone()));
+        let serving = Box::pin(siblings.serve(router.clone(), ending.clone()));
+        (serving, HeartbeatTask { task, leaving: leaving.drop_guard() })
+    }
+}
+
+impl HeartbeatTask {
+    /// Gives up all homes. The caller has ended their worlds.
+    pub(super) async fn leave(mut self) {
+        drop(self.leaving);
+        // The task has no result, and a panic in it is in the log.
+        let _ = self.task.join_next().await;
+    }
+}

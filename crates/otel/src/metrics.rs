@@ -1,0 +1,202 @@
+//! Metrics that another part of the program counts: read at an interval, and sent to a collector.
+
+use std::{fmt, time::Duration};
+
+use opentelemetry::{
+    KeyValue,
+    metrics::{AsyncInstrument, MeterProvider as _},
+};
+use opentelemetry_otlp::{MetricExporter, WithExportConfig as _};
+use opentelemetry_sdk::{
+    metrics::{Instrument, SdkMeterProvider, Stream, periodic_reader_with_async_runtime::PeriodicReader},
+    runtime::TokioCurrentThread,
+};
+
+use crate::{CLOSE_TIMEOUT, ExporterError, OURS, resource};
+
+/// The most series of one metric. What is beyond has the label `otel.metric.overflow` in place of its own.
+const MOST_SERIES: usize = 20_000;
+
+/// A metric, and how its values are read.
+pub struct Measure {
+    /// Its name.
+    pub name: &'static str,
+    /// What it counts.
+    pub help: &'static str,
+    /// Whether its values only grow.
+    pub is_counter: bool,
+    /// Reads the values that there are now: all since the program began, if it is a counter.
+    pub read: Box<dyn Fn() -> Vec<Reading> + Send + Sync>,
+}
+
+impl fmt::Debug for Measure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Measure").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+/// A value of a metric.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Reading {
+    /// Names and values of labels.
+    pub labels: Vec<(&'static str, String)>,
+    /// The value.
+    pub value: f64,
+}
+
+/// How often metrics are sent, and how long that may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pace {
+    /// The pause between two readings (`OTEL_METRIC_EXPORT_INTERVAL`, a minute by default).
+    pub interval: Duration,
+    /// How long one reading with its sending may take (`OTEL_METRIC_EXPORT_TIMEOUT`, 30 seconds by default).
+    pub timeout: Duration,
+}
+
+impl Default for Pace {
+    fn default() -> Self {
+        Self { interval: Duration::from_mins(1), timeout: Duration::from_secs(30) }
+    }
+}
+
+/// A variable that holds what it may not.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("metrics are not sent: `{name}` is `{value}`, and should be {needs}")]
+pub struct BadVariable {
+    name: &'static str,
+    value: String,
+    needs: &'static str,
+}
+
+impl Pace {
+    /// What the environment says: `None` if no metrics are to be sent, because it names no collector, or because
+    /// `OTEL_METRICS_EXPORTER` is `none` or `OTEL_SDK_DISABLED` is `true`.
+    ///
+    /// # Errors
+    /// [`BadVariable`]
+    pub fn of(variable: impl Fn(&str) -> Option<String>) -> Result<Option<Self>, BadVariable> {
+        let set = |name: &str| variable(name).filter(|value| !value.is_empty());
+        let is_off = set("OTEL_SDK_DISABLED").is_some_and(|value| value.eq_ignore_ascii_case("true"));
+        let places = ["OTEL_EXPORTER_OTLP_METRICS_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"];
+        if is_off || !places.iter().any(|name| set(name).is_some()) {
+            return Ok(None);
+        }
+        match set("OTEL_METRICS_EXPORTER").as_deref() {
+            None | Some("otlp") => {}
+            Some("none") => return Ok(None),
+            Some(other) => {
+                let (name, value) = ("OTEL_METRICS_EXPORTER", other.to_owned());
+                return Err(BadVariable { name, value, needs: "`otlp` or `none`" });
+            }
+        }
+        let time = |name: &'static str, default| match set(name) {
+            None => Ok(default),
+            Some(value) => match value.parse::<u64>() {
+                Ok(milliseconds @ 1..) => Ok(Duration::from_millis(milliseconds)),
+                _ => Err(BadVariable { name, value, needs: "a number of milliseconds" }),
+            },
+        };
+        let Self { interval, timeout } = Self::default();
+        let interval = time("OTEL_METRIC_EXPORT_INTERVAL", interval)?;
+        Ok(Some(Self { interval, timeout: time("OTEL_METRIC_EXPORT_TIMEOUT", timeout)? }))
+    }
+}
+
+/// Reads metrics at an interval and sends them, from its own thread. What a collector refuses, or cannot be sent, is
+/// dropped; the next reading has the newer values.
+#[derive(Debug)]
+pub struct MetricsExporter {
+    provider: SdkMeterProvider,
+}
+
+impl MetricsExporter {
+    /// Creates an exporter that sends `measures` as `service` to `endpoint`, the full URL with its path. Without one, it
+    /// sends them to the endpoint that the environment names.
+    ///
+    /// # Errors
+    /// If `endpoint` or a variable of the environment is invalid. Whether a collector listens is not checked.
+    pub fn new(
+        service: &str,
+        endpoint: Option<&str>,
+        pace: Pace,
+        measures: Vec<Measure>,
+    ) -> Result<Self, ExporterError> {
+        let exporter = MetricExporter::builder().with_http();
+        let exporter = match endpoint {
+            Some(endpoint) => exporter.with_endpoint(endpoint),
+            None => exporter,
+        };
+        let exporter = exporter.build().map_err(ExporterError)?;
+        let reader = PeriodicReader::builder(exporter, TokioCurrentThread);
+        let reader = reader.with_interval(pace.interval).with_timeout(pace.timeout).build();
+        let bounded = |_: &Instrument| Stream::builder().with_cardinality_limit(MOST_SERIES).build().ok();
+        let provider = SdkMeterProvider::builder().with_resource(resource(service)).with_reader(reader);
+        let provider = provider.with_view(bounded).build();
+        let meter = provider.meter(OURS);
+        for Measure { name, help, is_counter, read } in measures {
+            let observe = move |observer: &dyn AsyncInstrument<f64>| {
+                for Reading { labels, value } in read() {
+                    let labels: Vec<_> = labels.into_iter().map(|(name, text)| KeyValue::new(name, text)).collect();
+                    observer.observe(value, &labels);
+                }
+            };
+            // The provider keeps what reads; the instrument itself is not needed.
+            if is_counter {
+                let _ = meter.f64_observable_counter(name).with_description(help).with_callback(observe).build();
+            } else {
+                let _ = meter.f64_observable_gauge(name).with_description(help).with_callback(observe).build();
+            }
+        }
+        Ok(Self { provider })
+    }
+
+    /// Reads and sends once more. Blocks until that is done, for three seconds at most.
+    pub fn close(self) {
+        if let Err(error) = self.provider.shutdown_with_timeout(CLOSE_TIMEOUT) {
+            tracing::warn!(%error, "the last metrics were not sent");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pace(variables: &[(&str, &str)]) -> Result<Option<Pace>, BadVariable> {
+        Pace::of(|wanted| {
+            let found = variables.iter().find(|(name, _)| *name == wanted);
+            found.map(|(_, value)| (*value).to_owned())
+        })
+    }
+
+    const HERE: (&str, &str) = ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:4318");
+
+    #[test]
+    fn metrics_are_sent_where_a_collector_is_named_and_nothing_says_no() {
+        assert_eq!(pace(&[]), Ok(None));
+        assert_eq!(pace(&[("OTEL_EXPORTER_OTLP_ENDPOINT", "")]), Ok(None));
+        assert_eq!(pace(&[("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "http://127.0.0.1:4318")]), Ok(None));
+        assert_eq!(pace(&[HERE]), Ok(Some(Pace::default())));
+        assert_eq!(pace(&[("OTEL_EXPORTER_OTLP_METRICS_ENDPOINT", HERE.1)]), Ok(Some(Pace::default())));
+        assert_eq!(pace(&[HERE, ("OTEL_METRICS_EXPORTER", "otlp")]), Ok(Some(Pace::default())));
+        for off in [("OTEL_METRICS_EXPORTER", "none"), ("OTEL_SDK_DISABLED", "true")] {
+            assert_eq!(pace(&[HERE, off]), Ok(None));
+        }
+    }
+
+    #[test]
+    fn the_times_are_those_of_the_variables_and_a_mistake_is_named() {
+        let times = [("OTEL_METRIC_EXPORT_INTERVAL", "500"), ("OTEL_METRIC_EXPORT_TIMEOUT", "2000")];
+        let wanted = Pace { interval: Duration::from_millis(500), timeout: Duration::from_secs(2) };
+        assert_eq!(pace(&[HERE, times[0], times[1]]), Ok(Some(wanted)));
+        for (name, value) in [
+            ("OTEL_METRIC_EXPORT_INTERVAL", "0"),
+            ("OTEL_METRIC_EXPORT_INTERVAL", "1m"),
+            ("OTEL_METRIC_EXPORT_TIMEOUT", "-1"),
+            ("OTEL_METRICS_EXPORTER", "prometheus"),
+        ] {
+            let error = pace(&[HERE, (name, value)]).unwrap_err().to_string();
+            assert!(error.contains(name) && error.contains(&format!("`{value}`")), "{error}");
+        }
+    }
+}

@@ -1,0 +1,70 @@
+//! Rows as they leave the database, so that other programs can check them.
+
+use chrono::{DateTime, SecondsFormat};
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+use super::{
+    AuditRow,
+    chain::{ChainEnd, hex, seal, unhex},
+};
+
+/// A row as it is stored, with its hash. As JSON, it is one line.
+#[derive(Debug, Serialize)]
+pub struct ExportedRow<'a> {
+    seq: u64,
+    /// In RFC 3339, UTC.
+    at: String,
+    /// The same in milliseconds since 1970.
+    at_ms: i64,
+    /// The body of the row, byte by byte; text where it was changed into something that is not JSON.
+    body: Body<'a>,
+    hash: String,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(untagged)]
+enum Body<'a> {
+    Json(&'a RawValue),
+    Text(&'a str),
+}
+
+impl<'a> From<&'a AuditRow> for ExportedRow<'a> {
+    fn from(row: &'a AuditRow) -> Self {
+        let json = serde_json::from_str::<&RawValue>(&row.body).ok();
+        // Line breaks between members would break the row into several lines.
+        let json = json.filter(|json| !json.get().contains(char::is_control));
+        let body = json.map_or(Body::Text(&row.body), Body::Json);
+        let at = DateTime::from_timestamp_millis(row.at).unwrap_or_default();
+        let at = at.to_rfc3339_opts(SecondsFormat::Millis, true);
+        Self { seq: row.seq, at, at_ms: row.at, body, hash: hex(&row.hash) }
+    }
+}
+
+/// What the hash of an exported row is made of.
+#[derive(Deserialize)]
+struct ReadRow<'a> {
+    seq: u64,
+    at_ms: i64,
+    #[serde(borrow)]
+    body: &'a RawValue,
+    hash: &'a str,
+}
+
+impl ChainEnd {
+    /// Returns the end of the chain after the row that `line` of an export is, if that row follows this one.
+    #[must_use]
+    pub fn followed_by(&self, line: &str) -> Option<Self> {
+        let row: ReadRow<'_> = serde_json::from_str(line).ok()?;
+        let (seq, hash) = (i64::try_from(row.seq).ok()?, unhex(row.hash)?);
+        let follows = row.seq == self.seq + 1 && seal(&self.hash, seq, row.at_ms, row.body.get().as_bytes()) == hash;
+        follows.then_some(Self { seq: row.seq, hash })
+    }
+
+    /// Returns the end of the chain after the row that `line` of an export is, as that line says.
+    #[must_use]
+    pub fn stated_by(line: &str) -> Option<Self> {
+        let row: ReadRow<'_> = serde_json::from_str(line).ok()?;
+        Some(Self { seq: row.seq, hash: unhex(row.hash)? })
+    }
+}

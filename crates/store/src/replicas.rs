@@ -1,0 +1,283 @@
+//! The replicas that serve a team together, and the home of each tenant: the one replica that serves it.
+//!
+//! A replica counts its heartbeats in its row, and its siblings watch the number. A replica is silent once its number
+//! has not changed for a time that the sibling measures with its own clock; then the sibling removes it. So no two
+//! clocks are ever compared: neither those of two machines, nor those of a database before and after a failover. A home
+//! counts as long as its replica has a row.
+//!
+//! A sibling may remove a replica that long after the replica began its last [heartbeat](TeamStore::beat), and not
+//! earlier. So the replica knows until when it may serve tenants.
+
+use crate::{
+    StoreError, TeamStore,
+    database::{Transaction, query, query_scalar},
+    rows::from_row,
+};
+
+/// A replica as its siblings see it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Replica {
+    /// Its id: random, and a new one for each time that it joins.
+    pub id: String,
+    /// The address at which its siblings reach it.
+    pub address: String,
+    /// The public key with which it proves itself to them, in DER (`SubjectPublicKeyInfo`, RFC 5280).
+    pub public_key: Vec<u8>,
+}
+
+/// The last heartbeat of a replica.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Heartbeat {
+    /// The replica.
+    pub replica: Replica,
+    /// How many heartbeats it has written.
+    pub number: i64,
+}
+
+/// A replica, and how many tenants it serves.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReplicaHomes {
+    /// The replica and its last heartbeat.
+    pub last: Heartbeat,
+    /// How many tenants have their home there.
+    pub tenants: i64,
+}
+
+/// The replica that serves a tenant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Home {
+    /// The replica.
+    pub replica: Replica,
+    /// How many times the home of this tenant was taken. A later home has a higher number.
+    pub epoch: i64,
+}
+
+struct ReplicaRow {
+    id: String,
+    address: String,
+    public_key: Vec<u8>,
+}
+
+from_row!(ReplicaRow { id, address, public_key });
+
+struct HeartbeatRow {
+    beats: i64,
+    replica: ReplicaRow,
+}
+
+from_row!(HeartbeatRow { beats } flatten replica);
+
+impl HeartbeatRow {
+    fn into_heartbeat(self) -> Heartbeat {
+        Heartbeat { replica: self.replica.into_replica(), number: self.beats }
+    }
+}
+
+struct HomesRow {
+    tenants: i64,
+    last: HeartbeatRow,
+}
+
+from_row!(HomesRow { tenants } flatten last);
+
+struct HomeRow {
+    epoch: i64,
+    replica: ReplicaRow,
+}
+
+from_row!(HomeRow { epoch } flatten replica);
+
+impl ReplicaRow {
+    fn into_replica(self) -> Replica {
+        Replica { id: self.id, address: self.address, public_key: self.public_key }
+    }
+}
+
+impl HomeRow {
+    fn into_home(self) -> Home {
+        Home { replica: self.replica.into_replica(), epoch: self.epoch }
+    }
+}
+
+impl TeamStore {
+    /// Adds this replica. Removes one that had the same address: its process has ended, because two cannot listen there.
+    /// Returns `false`, and changes nothing, if a replica has this id already.
+    ///
+    /// # Errors
+    /// [`StoreError`] when the database fails.
+    pub async fn join_replicas(&self, replica: &Replica) -> Result<bool, StoreError> {
+        let mut transaction = self.begin_beside("adding a replica").await?;
+        let added = query(
+            "INSERT INTO team_replicas (id, address, public_key, beats) VALUES ($1, $2, $3, 0) ON CONFLICT (id) DO NOTHING",
+        )
+        .bind(&replica.id)
+        .bind(&replica.address)
+        .bind(&replica.public_key[..])
+        .execute(&mut transaction)
+        .await?;
+        if added == 0 {
+            return Ok(false);
+        }
+        query("DELETE FROM team_replicas WHERE address = $1 AND id <> $2")
+            .bind(&replica.address)
+            .bind(&replica.id)
+            .execute(&mut transaction)
+            .await?;
+        transaction.commit().await?;
+        Ok(true)
+    }
+
+    /// Writes a heartbeat of the replica `id`, without waiting for other writers. Returns `false` if a sibling has
+    /// removed the replica: it must serve no tenant from now on, and join anew with another id.
+    ///
+    /// # Errors
+    /// [`StoreError`] when the database fails. Whether the heartbeat was written is then unknown.
+    pub async fn beat(&self, id: &str) -> Result<bool, StoreError> {
+        let mut transaction = self.begin_beside("writing a heartbeat").await?;
+        let beat = query("UPDATE team_replicas SET beats = beats + 1 WHERE id = $1").bind(id);
+        let written = beat.execute(&mut transaction).await?;
+        transaction.commit().await?;
+        Ok(written > 0)
+    }
+
+    /// The last heartbeats of all replicas, by id.
+    ///
+    /// # Errors
+    /// [`StoreError`] when the database fails.
+    pub async fn heartbeats(&self) -> Result<Vec<Heartbeat>, StoreError> {
+        let mut transaction = self.read("reading the replicas").await?;
+        let rows: Vec<HeartbeatRow> = query("SELECT beats, id, address, public_key FROM team_replicas ORDER BY id")
+            .fetch_all(&mut transaction)
+            .await?;
+        Ok(rows.into_iter().map(HeartbeatRow::into_heartbeat).collect())
+    }
+
+    /// How many tenants have their home at each replica, by its address.
+    ///
+    /// # Errors
+    /// [`StoreError`] when the database fails.
+    pub async fn replica_homes(&self) -> Result<Vec<ReplicaHomes>, StoreError> {
+        let mut transaction = self.read("reading the homes of the replicas").await?;
+        let rows: Vec<HomesRow> = query(
+            "SELECT (SELECT count(*) FROM team_homes h WHERE h.replica = r.id) AS tenants, \
+             r.beats, r.id, r.address, r.public_key FROM team_replicas r ORDER BY r.address, r.id",
+        )
+        .fetch_all(&mut transaction)
+        .await?;
+        let homes = |row: HomesRow| ReplicaHomes { last: row.last.into_heartbeat(), tenants: row.tenants };
+        Ok(rows.into_iter().map(homes).collect())
+    }
+
+    /// Removes a replica that has been silent since this heartbeat, which makes all its homes free. Returns `false`,
+    /// and changes nothing, if it has written another heartbeat meanwhile, or was removed before.
+    ///
+    /// # Errors
+    /// [`StoreError`] when the database fails.
+    pub async fn remove_silent(&self, last: &Heartbeat) -> Result<bool, StoreError> {
+        let mut transaction = self.begin_beside("removing a silent replica").await?;
+        let removed = query("DELETE FROM team_replicas WHERE id = $1 AND beats = $2")
+            .bind(&last.replica.id)
+            .bind(last.number)
+            .execute(&mut transaction)
+            .await?;
+        transaction.commit().await?;
+        Ok(removed > 0)
+    }
+
+    /// The home of `tenant`, if it has one.
+    ///
+    /// # Errors
+    /// [`StoreError`] when the database fails.
+    pub async fn home(&self, tenant: &str) -> Result<Option<Home>, StoreError> {
+        let mut transaction = self.read("reading the home of a tenant").await?;
+        Ok(find_home(&mut transaction, tenant).await?.map(HomeRow::into_home))
+    }
+
+    /// The home of `tenant`. If it has none, the replica `id` becomes its home, with an epoch that is higher by one. If
+    /// several replicas call this at once, one becomes the home, and all of them get that one.
+    ///
+    /// # Errors
+    /// [`StoreError::RemovedReplica`] when the tenant has no home and the replica `id` has been removed; others when
+    /// the database fails.
+    pub async fn home_or_take(&self, tenant: &str, id: &str) -> Result<Home, StoreError> {
+        // Most tenants have a home, and reading it waits for no lock.
+        if let Some(home) = self.home(tenant).await? {
+            return Ok(home);
+        }
+        let mut transaction = self.begin_beside("taking the home of a tenant").await?;
+        let home = take(&mut transaction, tenant, id).await?;
+        transaction.commit().await?;
+        Ok(home)
+    }
+
+    /// Gives up the home of `tenant`, if that is the replica `id`. The next home has a higher epoch nevertheless.
+    ///
+    /// # Errors
+    /// [`StoreError`] when the database fails.
+    pub async fn leave_home(&self, tenant: &str, id: &str) -> Result<(), StoreError> {
+        let mut transaction = self.begin_beside("giving up the home of a tenant").await?;
+        query("UPDATE team_homes SET replica = NULL WHERE tenant = $1 AND replica = $2")
+            .bind(tenant)
+            .bind(id)
+            .execute(&mut transaction)
+            .await?;
+        transaction.commit().await
+    }
+
+    /// Removes the replica `id`, which makes all its homes free.
+    ///
+    /// # Errors
+    /// [`StoreError`] when the database fails.
+    pub async fn leave_replicas(&self, id: &str) -> Result<(), StoreError> {
+        let mut transaction = self.begin_beside("removing a replica").await?;
+        query("DELETE FROM team_replicas WHERE id = $1").bind(id).execute(&mut transaction).await?;
+        transaction.commit().await
+    }
+}
+
+/// Makes the replica `id` the home of `tenant`, unless another one is.
+async fn take(transaction: &mut Transaction, tenant: &str, id: &str) -> Result<Home, StoreError> {
+    // From here on the row exists and is locked: replicas that want this home wait for each other.
+    query(
+        "INSERT INTO team_homes (tenant, epoch) VALUES ($1, 0) \
+         ON CONFLICT (tenant) DO UPDATE SET epoch = team_homes.epoch",
+    )
+    .bind(tenant)
+    .execute(transaction)
+    .await?;
+    if let Some(row) = find_home(transaction, tenant).await? {
+        return Ok(row.into_home());
+    }
+    let has_joined: bool = query_scalar("SELECT EXISTS (SELECT 1 FROM team_replicas WHERE id = $1)")
+        .bind(id)
+        .fetch_one(transaction)
+        .await?;
+    if has_joined {
+        query("UPDATE team_homes SET replica = $2, epoch = epoch + 1 WHERE tenant = $1")
+            .bind(tenant)
+            .bind(id)
+            .execute(transaction)
+            .await?;
+        // A sibling may have removed this replica meanwhile.
+        if let Some(row) = find_home(transaction, tenant).await? {
+            return Ok(row.into_home());
+        }
+    }
+    Err(StoreError::RemovedReplica { id: id.to_owned() })
+}
+
+async fn find_home(transaction: &mut Transaction, tenant: &str) -> Result<Option<HomeRow>, StoreError> {
+    query(
+        "SELECT h.epoch, r.id, r.address, r.public_key FROM team_homes h \
+         JOIN team_replicas r ON r.id = h.replica WHERE h.tenant = $1",
+    )
+    .bind(tenant)
+    .fetch_optional(transaction)
+    .await
+}
+
+#[cfg(test)]
+#[cfg(feature = "postgres")]
+mod needs_postgres;
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,37 @@
+//! Writes audit logs to a place that an operator of the database cannot change, so that others can verify them.
+//!
+//! Each log has a chain of hashes in the database. What is new of it goes into objects: rows as lines of JSON, as
+//! `toolrack audit export` prints them. Then a [`Head`] follows: it names the log, the row and the hash at which its chain
+//! now ends, the hash of each object since the head before it, and the hash of that head. It is signed, as a JWS in compact
+//! form, with a key that only the daemon has; the public half is beside the objects.
+//!
+//! No object is written twice with other content. A head is stored in the database before anything of it is written, so that
+//! a process that takes over after a crash writes exactly the same, which does no harm.
+//!
+//! ```text
+//!   rounds ──► exporter      when each log is written, and what becomes of failures; one log
+//!                 │
+//!       ┌─────────┼──────────┐
+//!       ▼         ▼          ▼
+//!    reading    place     head ──► key     rows as objects; where objects go; what is signed, and with what
+//!                            ▲
+//!                 verify ────┘              checks what was written, without the database
+//! ```
+
+mod exporter;
+mod head;
+mod key;
+mod place;
+mod reading;
+mod rounds;
+mod verify;
+
+pub use exporter::ExportError;
+pub use head::{Head, LogName, NamedObject};
+pub use key::{BadKey, PublicKey, SigningKey};
+pub use place::{Place, PlaceError};
+pub use rounds::{AuditExportStatus, AuditExporter, OpenLog, OpenLogs};
+pub use verify::{ExportedFiles, LogReport, Problem, verify};
+
+#[cfg(test)]
+mod tests;

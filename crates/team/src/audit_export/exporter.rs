@@ -1,0 +1,220 @@
+//! Writes one log.
+
+use std::{sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use chrono::Utc;
+use tokio::time::{sleep, timeout};
+use toolrack_store::{
+    Store, StoreError,
+    audit::{AuditExport, Break},
+};
+
+use super::{
+    head::{Head, LogName, head_name, sha256},
+    key::SigningKey,
+    place::{Place, PlaceError},
+    reading::{ObjectBounds, Rows},
+};
+
+/// The most objects of one head. What is beyond follows in the next one at once.
+const MAX_OBJECTS: usize = 100;
+
+/// The first pause before an object is tried again, and the longest: each is twice as long as the one before.
+const PAUSES: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(15));
+
+/// Why a log was not written.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ExportError {
+    /// The database fails.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The log is not what was written, and no head is signed for it.
+    #[error("it is damaged: {0}")]
+    Broken(#[from] Break),
+    /// The place did not take an object.
+    #[error(transparent)]
+    Place(#[from] PlaceError),
+    /// A row or a head cannot be written as JSON, or not be signed.
+    #[error("its rows cannot be written")]
+    Unwritable,
+    /// The program that opens the log fails.
+    #[error("{0}")]
+    Closed(String),
+}
+
+/// How logs are written.
+pub(super) struct LogExporter {
+    /// The place, as the database knows it.
+    pub(super) name: String,
+    pub(super) place: Arc<dyn Place>,
+    pub(super) key: SigningKey,
+    pub(super) most: ObjectBounds,
+    pub(super) every: Duration,
+    pub(super) idle_every: Duration,
+    pub(super) timeout: Duration,
+    pub(super) retries: u32,
+    pub(super) hold: Duration,
+}
+
+/// How often writing may still be tried again.
+pub(super) struct Retries(pub(super) u32);
+
+impl LogExporter {
+    /// Writes what is new of a log, if that is due. `found` is then how far it is written, also after an error.
+    pub(super) async fn export(
+        &self,
+        log: &LogName,
+        store: &Store,
+        found: &mut AuditExport,
+        retries: &mut Retries,
+    ) -> Result<(), ExportError> {
+        // If this process dies, another one begins after that time, and writes the same.
+        *found = store.begin_audit_export(&self.name, 2 * self.timeout).await?;
+        if !found.is_due {
+            return Ok(());
+        }
+        let written = self.write_all(log, store, found, retries).await;
+        // A little less than the time between two rounds, which are not equally long.
+        let pause = if written.is_ok() { self.every * 9 / 10 } else { Duration::ZERO };
+        let ended = store.end_audit_export(&self.name, pause).await;
+        written?;
+        Ok(ended?)
+    }
+
+    async fn write_all(
+        &self,
+        log: &LogName,
+        store: &Store,
+        found: &mut AuditExport,
+        retries: &mut Retries,
+    ) -> Result<(), ExportError> {
+        loop {
+            let (pending, is_new) = match self.left_behind(log, found) {
+                Some(pending) => (pending, false),
+                None => match self.plan(log, store, found).await? {
+                    Some(planned) => (planned, true),
+                    None => return Ok(()),
+                },
+            };
+            if !self.write(log, store, &pending, retries).await? {
+                // The store has forgotten rows of it: what is left gets a head of its own.
+                store.plan_audit_export(&self.name, found.head.as_deref(), None).await?;
+                found.pending = None;
+                continue;
+            }
+            let end = pending.head.end().map_or(0, |end| end.seq);
+            let is_last = is_new && pending.head.objects.len() < MAX_OBJECTS;
+            store.finish_audit_export(&self.name, &pending.text, end, self.hold).await?;
+            (found.head, found.pending, found.through) = (Some(pending.text), None, end);
+            if is_last {
+                found.newest = found.newest.max(end);
+                return Ok(());
+            }
+        }
+    }
+
+    /// The head that an earlier process began to write, if this key signed it.
+    fn left_behind(&self, log: &LogName, found: &AuditExport) -> Option<Signed> {
+        let text = found.pending.clone()?;
+        let head = Head::read(&text, &[self.key.public()]).ok()?;
+        let previous = found.head.as_deref().map(|head| sha256(head.as_bytes()));
+        (head.log == log.to_string() && head.previous == previous).then_some(Signed { head, text })
+    }
+
+    /// Makes and stores the next head; `None` if there is nothing to say.
+    async fn plan(&self, log: &LogName, store: &Store, found: &AuditExport) -> Result<Option<Signed>, ExportError> {
+        let last = found.head.as_deref().and_then(Head::unverified);
+        let mut rows = Rows::after(store, last.as_ref().and_then(Head::end)).await?;
+        let (mut objects, mut end) = (Vec::new(), rows.after);
+        while objects.len() < MAX_OBJECTS
+            && let Some(part) = rows.object(log, self.most).await?
+        {
+            end = part.end;
+            objects.push(part.object);
+        }
+        let now = Utc::now();
+        let age = last.as_ref().map(|last| (now - last.at).to_std().unwrap_or_default());
+        if objects.is_empty() && age.is_some_and(|age| age < self.idle_every) {
+            return Ok(None);
+        }
+        let head = Head {
+            log: log.to_string(),
+            number: last.map_or(1, |last| last.number + 1),
+            at: now,
+            previous: found.head.as_deref().map(|head| sha256(head.as_bytes())),
+            after: rows.after.to_string(),
+            end: end.to_string(),
+            objects,
+        };
+        let text = head.sign(&self.key).ok_or(ExportError::Unwritable)?;
+        let is_ours = store.plan_audit_export(&self.name, found.head.as_deref(), Some(&text)).await?;
+        Ok(is_ours.then_some(Signed { head, text }))
+    }
+
+    /// Writes the objects of a head, and the head. Returns `false` when the store has forgotten rows of it.
+    async fn write(
+        &self,
+        log: &LogName,
+        store: &Store,
+        Signed { head, text }: &Signed,
+        retries: &mut Retries,
+    ) -> Result<bool, ExportError> {
+        let after = head.after().ok_or(ExportError::Unwritable)?;
+        if !head.objects.is_empty() {
+            let mut rows = Rows::after(store, Some(after)).await?;
+            for object in &head.objects {
+                let length = object.last.saturating_sub(object.first).saturating_add(1);
+                let most = ObjectBounds { rows: usize::try_from(length).unwrap_or(usize::MAX), bytes: usize::MAX };
+                let part = rows.object(log, most).await?;
+                let Some(part) = part.filter(|part| rows.after == after && part.object == *object) else {
+                    return Ok(false);
+                };
+                self.put(&object.name, part.content.into(), retries).await?;
+            }
+        }
+        let public = self.key.public();
+        self.put(&format!("keys/{}.json", public.id()), public.to_jwk().into(), retries).await?;
+        self.put(&head_name(log, head.number), text.clone().into(), retries).await?;
+        Ok(true)
+    }
+
+    /// Writes an object, and tries again within bounds.
+    async fn put(&self, name: &str, content: Bytes, retries: &mut Retries) -> Result<(), PlaceError> {
+        let (mut pause, longest) = PAUSES;
+        loop {
+            let limit = self.timeout;
+            let put = timeout(limit, self.place.put(name, content.clone())).await.unwrap_or_else(|_| {
+                let why = format!("{name} was not written within {limit:?} (`timeout` of `[audit_export]`)");
+                Err(PlaceError::Failed { why })
+            });
+            match put {
+                Err(PlaceError::Failed { why }) if retries.0 == 0 => {
+                    let tried = match self.retries {
+                        0 => String::new(),
+                        many => format!(", also when tried again {many} times (`retries` of `[audit_export]`)"),
+                    };
+                    return Err(PlaceError::Failed { why: why + &tried });
+                }
+                Err(PlaceError::Failed { .. }) => {
+                    retries.0 -= 1;
+                    sleep(pause).await;
+                    pause = longest.min(2 * pause);
+                }
+                put => return put,
+            }
+        }
+    }
+}
+
+/// A head, and its signed text.
+struct Signed {
+    head: Head,
+    text: String,
+}
+
+/// How many rows of a log are not written yet.
+pub(super) fn behind(found: &AuditExport) -> u64 {
+    found.newest.saturating_sub(found.through)
+}

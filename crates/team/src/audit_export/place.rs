@@ -1,0 +1,37 @@
+//! Where objects go.
+
+use bytes::Bytes;
+use futures::future::BoxFuture;
+
+/// A place that takes objects and never changes one.
+pub trait Place: Send + Sync {
+    /// Writes an object, if there is none of this name. One with the same content is as good as written.
+    fn put<'a>(&'a self, name: &'a str, content: Bytes) -> BoxFuture<'a, Result<(), PlaceError>>;
+}
+
+/// Why an object was not written.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum PlaceError {
+    /// The place has an object of this name with other content.
+    #[error(
+        "{name} is there already, with other content: the database was set back, or another daemon writes to the same \
+         place. Verify what is there, and name a new place in `to` of `[audit_export]`"
+    )]
+    Occupied {
+        /// The name.
+        name: String,
+    },
+    /// It failed, and may work later.
+    #[error("{why}")]
+    Failed {
+        /// The reason.
+        why: String,
+    },
+    /// It will fail again until a setting is changed.
+    #[error("{why}")]
+    Refused {
+        /// The reason.
+        why: String,
+    },
+}

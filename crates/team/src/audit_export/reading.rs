@@ -1,0 +1,98 @@
+//! Rows of a log, as objects.
+
+use std::collections::VecDeque;
+
+use toolrack_store::{
+    Store,
+    audit::{AuditRow, ChainEnd, ExportedRow},
+};
+
+use super::{
+    exporter::ExportError,
+    head::{LogName, NamedObject},
+};
+
+/// Rows that are read at once.
+const PAGE_ROWS: usize = 500;
+
+/// How large an object may be.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ObjectBounds {
+    pub(super) rows: usize,
+    pub(super) bytes: usize,
+}
+
+/// Reads the rows of a log in their order, each with its hash checked.
+pub(super) struct Rows<'a> {
+    store: &'a Store,
+    /// The end of the chain before the first row.
+    pub(super) after: ChainEnd,
+    /// The end of the chain after the last row that was read from the database.
+    read: ChainEnd,
+    page: VecDeque<AuditRow>,
+}
+
+impl<'a> Rows<'a> {
+    /// The rows after `end`, or all.
+    pub(super) async fn after(store: &'a Store, end: Option<ChainEnd>) -> Result<Self, ExportError> {
+        let found = store.audit_after(end, PAGE_ROWS).await??;
+        let mut rows = Self { store, after: found.after, read: found.after, page: VecDeque::new() };
+        rows.take(found.rows);
+        Ok(rows)
+    }
+
+    fn take(&mut self, rows: Vec<AuditRow>) {
+        self.read = rows.last().and_then(AuditRow::end).unwrap_or(self.read);
+        self.page.extend(rows);
+    }
+
+    /// Reads more rows, if all that were read are used up. Where the store has forgotten the next ones, these rows end.
+    async fn fill(&mut self) -> Result<(), ExportError> {
+        if self.page.is_empty() {
+            let found = self.store.audit_after(Some(self.read), PAGE_ROWS).await??;
+            if found.after == self.read {
+                self.take(found.rows);
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes the next object of at most that size; `None` if there are no more rows.
+    pub(super) async fn object(&mut self, log: &LogName, most: ObjectBounds) -> Result<Option<Part>, ExportError> {
+        let (mut content, mut rows, mut first, mut end) = (Vec::new(), 0, 0, None);
+        loop {
+            self.fill().await?;
+            let Some(row) = self.page.front() else { break };
+            let line = line(row)?;
+            if rows == most.rows || (rows > 0 && content.len() + line.len() > most.bytes) {
+                break;
+            }
+            if rows == 0 {
+                first = row.seq;
+            }
+            end = row.end();
+            content.extend_from_slice(&line);
+            rows += 1;
+            self.page.pop_front();
+        }
+        let object = |end: ChainEnd| {
+            let object = NamedObject::new(log, (first, end.seq), &content);
+            Part { object, content, end }
+        };
+        Ok(end.map(object))
+    }
+}
+
+/// An object with its content.
+pub(super) struct Part {
+    pub(super) object: NamedObject,
+    pub(super) content: Vec<u8>,
+    /// The end of the chain after its last row.
+    pub(super) end: ChainEnd,
+}
+
+fn line(row: &AuditRow) -> Result<Vec<u8>, ExportError> {
+    let mut line = serde_json::to_vec(&ExportedRow::from(row)).map_err(|_| ExportError::Unwritable)?;
+    line.push(b'\n');
+    Ok(line)
+}

@@ -1,0 +1,219 @@
+//! Verifies what was exported, without the database.
+
+use std::collections::BTreeSet;
+
+use chrono::{DateTime, Utc};
+use toolrack_host::{principal::check_tenant, text};
+use toolrack_store::audit::ChainEnd;
+
+use super::{
+    head::{Head, LogName, NamedObject, head_name, sha256},
+    key::PublicKey,
+};
+
+/// A copy of what was exported. Names are as in the place: `tenants/acme/heads/0000000001.jws`.
+pub trait ExportedFiles {
+    /// The names below `folder`, in their order; none if there is no such folder.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    fn names(&self, folder: &str) -> Result<Vec<String>, String>;
+
+    /// The content of a file; `None` if there is none.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    fn read(&self, name: &str) -> Result<Option<Vec<u8>>, String>;
+}
+
+/// Something that is not as it was signed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// The object, the head or the log.
+    pub name: String,
+    /// What is wrong with it.
+    pub why: String,
+}
+
+/// What one log consists of.
+#[derive(Clone, Debug)]
+pub struct LogReport {
+    /// The log.
+    pub log: LogName,
+    /// How many heads have a right signature.
+    pub heads: u64,
+    /// How many rows the right ones of their objects have.
+    pub rows: u64,
+    /// The first of these rows.
+    pub first: Option<u64>,
+    /// Where the last head says that the chain ends, and when.
+    pub end: Option<(ChainEnd, DateTime<Utc>)>,
+    /// Objects that no head names. Nothing proves them. The newest ones may belong to a head that is still to come.
+    pub unnamed: Vec<String>,
+    /// What is wrong.
+    pub problems: Vec<Problem>,
+}
+
+/// Verifies each log that is there: signatures of heads, that none is missing, hashes of objects, the chain of rows.
+///
+/// # Errors
+/// When a file cannot be read, or no log is there.
+pub fn verify(files: &dyn ExportedFiles, keys: &[PublicKey]) -> Result<Vec<LogReport>, String> {
+    let mut logs = Vec::new();
+    if !files.names("team")?.is_empty() {
+        logs.push(LogName::Team);
+    }
+    let tenants = files.names("tenants")?.into_iter().filter(|id| check_tenant(id).is_ok());
+    logs.extend(tenants.map(LogName::Tenant));
+    if logs.is_empty() {
+        return Err("it has no exported audit logs: neither `team` nor `tenants` is in it".to_owned());
+    }
+    logs.into_iter().map(|log| Walk::new(files, keys, log).run()).collect()
+}
+
+/// The way through the heads of one log.
+struct Walk<'a> {
+    files: &'a dyn ExportedFiles,
+    keys: &'a [PublicKey],
+    report: LogReport,
+    named: BTreeSet<String>,
+    /// The number of the head before, and its SHA-256.
+    previous: Option<(u64, String)>,
+    /// Where the chain ends according to that head.
+    end: Option<ChainEnd>,
+}
+
+impl<'a> Walk<'a> {
+    fn new(files: &'a dyn ExportedFiles, keys: &'a [PublicKey], log: LogName) -> Self {
+        let report =
+            LogReport { log, heads: 0, rows: 0, first: None, end: None, unnamed: Vec::new(), problems: Vec::new() };
+        Self { files, keys, report, named: BTreeSet::new(), previous: None, end: None }
+    }
+
+    fn run(mut self) -> Result<LogReport, String> {
+        let folder = format!("{}/heads", self.report.log);
+        for file in self.files.names(&folder)? {
+            self.head(&format!("{folder}/{file}"))?;
+        }
+        if self.report.heads == 0 {
+            self.problem(&folder, "has no head with a right signature, so that nothing is proved");
+        }
+        let folder = format!("{}/rows", self.report.log);
+        for file in self.files.names(&folder)? {
+            let name = format!("{folder}/{file}");
+            if !self.named.contains(&name) {
+                self.report.unnamed.push(text::for_line(&name).into_owned());
+            }
+        }
+        Ok(self.report)
+    }
+
+    fn problem(&mut self, name: &str, why: impl Into<String>) {
+        self.report.problems.push(Problem { name: text::for_line(name).into_owned(), why: why.into() });
+    }
+
+    fn head(&mut self, name: &str) -> Result<(), String> {
+        let content = self.files.read(name)?.unwrap_or_default();
+        let read = std::str::from_utf8(&content).map_err(|_| "is no signed head".to_owned());
+        let head = match read.and_then(|text| Head::read(text, self.keys)) {
+            Ok(head) => head,
+            Err(why) => {
+                self.problem(name, why);
+                return Ok(());
+            }
+        };
+        let (Some(after), Some(end)) = (head.after(), head.end()) else {
+            self.problem(name, "names no end of a chain");
+            return Ok(());
+        };
+        if head.log != self.report.log.to_string() || head_name(&self.report.log, head.number) != name {
+            let log = text::for_line(&head.log).into_owned();
+            self.problem(name, format!("is head {} of `{log}`, and not in its place", head.number));
+            return Ok(());
+        }
+        self.report.heads += 1;
+        self.compare_with_previous(name, &head, after);
+        self.objects(&head, after, end)?;
+        self.previous = Some((head.number, sha256(&content)));
+        self.end = Some(end);
+        self.report.end = Some((end, head.at));
+        Ok(())
+    }
+
+    /// Finds missing heads and rows between a head and the one before it.
+    fn compare_with_previous(&mut self, name: &str, head: &Head, after: ChainEnd) {
+        let before = self.previous.as_ref().map_or(0, |(number, _)| *number);
+        if head.number != before + 1 {
+            let (log, last) = (self.report.log.to_string(), head.number.saturating_sub(1));
+            let missing = match before + 1 == last {
+                true => format!("has no right head {last}"),
+                false => format!("has no right heads {} to {last}", before + 1),
+            };
+            self.problem(&log, missing);
+            return;
+        }
+        let previous = self.previous.as_ref().map(|(_, hash)| hash.clone());
+        if head.previous != previous {
+            self.problem(name, "was signed after another head than the one before it");
+        }
+        match self.end {
+            Some(end) if after.seq > end.seq => {
+                let (from, to) = (end.seq + 1, after.seq);
+                self.problem(name, format!("rows {from} to {to} were deleted before they were exported"));
+            }
+            Some(end) if after != end => self.problem(name, "does not go on where the head before it ended"),
+            _ => {}
+        }
+    }
+
+    fn objects(&mut self, head: &Head, after: ChainEnd, end: ChainEnd) -> Result<(), String> {
+        let (mut at, mut is_whole) = (Some(after), true);
+        for object in &head.objects {
+            if !object.name.starts_with(&format!("{}/rows/", self.report.log)) || object.name.contains("..") {
+                self.problem(&object.name, "is not a name of this log");
+                (at, is_whole) = (None, false);
+                continue;
+            }
+            self.named.insert(object.name.clone());
+            match self.object(object, at)? {
+                Ok(next) => {
+                    self.report.first = self.report.first.or(Some(object.first));
+                    self.report.rows += object.last.saturating_sub(object.first) + 1;
+                    at = Some(next);
+                }
+                Err(why) => {
+                    self.problem(&object.name, why);
+                    (at, is_whole) = (None, false);
+                }
+            }
+        }
+        if is_whole && at != Some(end) {
+            let name = head_name(&self.report.log, head.number);
+            self.problem(&name, "its objects do not end where it says");
+        }
+        Ok(())
+    }
+
+    /// Returns the end of the chain after the rows of an object. Without `after`, its first row is taken as it is.
+    fn object(&self, object: &NamedObject, after: Option<ChainEnd>) -> Result<Result<ChainEnd, String>, String> {
+        let Some(content) = self.files.read(&object.name)? else {
+            return Ok(Err("is missing".to_owned()));
+        };
+        if sha256(&content) != object.sha256 {
+            return Ok(Err("is not what was signed".to_owned()));
+        }
+        Ok(rows(&content, after, object))
+    }
+}
+
+/// Walks along the rows of an object that is what was signed.
+fn rows(content: &[u8], after: Option<ChainEnd>, object: &NamedObject) -> Result<ChainEnd, String> {
+    let mut end = after;
+    for line in content.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
+        let line = std::str::from_utf8(line).unwrap_or_default();
+        let next = end.map_or_else(|| ChainEnd::stated_by(line), |end| end.followed_by(line));
+        let row = end.map_or(object.first, |end| end.seq + 1);
+        end = Some(next.ok_or_else(|| format!("row {row} does not follow from the one before it"))?);
+    }
+    end.filter(|end| end.seq == object.last).ok_or_else(|| format!("does not end with row {}", object.last))
+}
