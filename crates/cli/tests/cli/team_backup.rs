@@ -3,7 +3,6 @@
 mod needs_postgres {
     use std::{
         fs,
-        path::Path,
         time::{Duration, Instant},
     };
 
@@ -39,6 +38,8 @@ mod needs_postgres {
     struct Used {
         team: Team,
         members: [(String, &'static str); 2],
+        /// How many rows of the audit log of each tenant the database has.
+        audited: [(&'static str, u64); 2],
         key: String,
         settings: String,
         _script: TempDir,
@@ -61,7 +62,8 @@ mod needs_postgres {
                 let turn = json!({ "text": format!("the plan of {value}") }).to_string();
                 assert_eq!(team.ask("POST", "/api/v1/turns", token, &turn).0, 200);
             }
-            Self { team, members, key, settings, _script: script }
+            let audited = ["acme", "bolt"].map(|tenant| (tenant, written(&team, tenant)));
+            Self { team, members, audited, key, settings, _script: script }
         }
 
         fn team(server: &Postgres, key: &str, settings: &str) -> Team {
@@ -70,7 +72,7 @@ mod needs_postgres {
 
         /// The same team in other folders, on a database that was restored, where what the members had must be.
         fn restored_on(self, server: &Postgres) -> Team {
-            let Self { team, members, key, settings, _script: script } = self;
+            let Self { team, members, audited, key, settings, _script: script } = self;
             drop(team);
             let team = Self::team(server, &key, &settings);
             for (token, value) in &members {
@@ -87,9 +89,9 @@ mod needs_postgres {
                 assert_eq!(team.ask("POST", "/api/v1/turns", token, &turn).0, 200);
             }
             drop(script);
-            for tenant in ["acme", "bolt"] {
-                let home = team.rack.home.root().join("team/tenants").join(tenant);
-                assert!(verifies(&team, &home) > 2, "the rows from before the backup are there");
+            for (tenant, rows) in audited {
+                let verified = verifies(&team, tenant);
+                assert!(verified >= rows, "of {tenant} {verified} of the {rows} rows from before the backup are there");
             }
             assert_eq!(
                 server.rows("toolrack", Some("bolt"), "SELECT count(*) FROM vault WHERE of_tenant = 'acme'"),
@@ -116,8 +118,22 @@ mod needs_postgres {
         }
     }
 
+    /// Waits until the daemon, which collects rows before it writes them, has written those about a tenant's server,
+    /// secret and call. Returns how many there are.
+    fn written(team: &Team, tenant: &str) -> u64 {
+        let started = Instant::now();
+        loop {
+            let rows = verifies(team, tenant);
+            if rows > 2 {
+                return rows;
+            }
+            assert!(started.elapsed() < LIMIT, "{rows} rows about {tenant}");
+        }
+    }
+
     /// How many rows of the audit log of a tenant were verified.
-    fn verifies(team: &Team, home: &Path) -> u64 {
+    fn verifies(team: &Team, tenant: &str) -> u64 {
+        let home = team.rack.home.root().join("team/tenants").join(tenant);
         let output = team.rack.command(&["audit", "verify", "--json"]).env("TOOLRACK_HOME", home).output().unwrap();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         serde_json::from_slice::<Value>(&output.stdout).unwrap()["rows"].as_u64().unwrap()
