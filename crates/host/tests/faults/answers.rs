@@ -32,7 +32,7 @@ rows! { over_stdio: Stdio, over_http: Http in [legacy modern] {
 
 rows! { over_stdio_only: Stdio in [legacy modern] {
     a_line_over_the_limit: "huge-line" => fails("STDIO_LINE_TOO_LARGE").at_once().saying("1048576");
-    a_line_far_over_the_limit: "huge-line=40000000" => fails("STDIO_LINE_TOO_LARGE");
+    a_line_far_over_the_limit: "huge-line=16000000" => fails("STDIO_LINE_TOO_LARGE");
     another_id_only: "wrong-id" => fails("TIMED_OUT").warning("answer to no waiting request");
     another_id_first: "forged-first" => answers("written").at_once().warning("answer to no waiting request");
 }}
