@@ -23,8 +23,8 @@ use crate::{
 
 /// The flooding server is a test program that was not made for speed.
 fn patient(spec: &mut ServerSpec) {
-    spec.timeouts.call = Duration::from_secs(15);
-    spec.timeouts.call_total = Duration::from_secs(20);
+    spec.timeouts.call = Duration::from_secs(60);
+    spec.timeouts.call_total = Duration::from_secs(60);
 }
 
 rows! { over_stdio: Stdio in [legacy modern] {
