@@ -162,12 +162,12 @@ fn hidden(place: &str, found: &str) -> Option<Finding> {
         return None;
     }
     // The characters that the sanitiser escapes, other than plain line ends.
-    let unseen: Vec<char> = found.chars().filter(|c| is_unseen(*c)).collect();
-    if unseen.is_empty() {
+    let invisible: Vec<char> = found.chars().filter(|c| is_invisible(*c)).collect();
+    if invisible.is_empty() {
         return None;
     }
-    let kinds: BTreeSet<char> = unseen.iter().copied().collect();
-    let mut what = match unseen.len() {
+    let kinds: BTreeSet<char> = invisible.iter().copied().collect();
+    let mut what = match invisible.len() {
         1 => "it holds a character that is not seen:".to_owned(),
         many => format!("it holds {many} characters that are not seen:"),
     };
@@ -179,7 +179,7 @@ fn hidden(place: &str, found: &str) -> Option<Finding> {
         what += " …";
     }
     // Tag characters are an invisible copy of ASCII (Unicode, section 23.9): decode the hidden text.
-    let tags = unseen.iter().filter_map(|c| char::from_u32(u32::from(*c).checked_sub(0xe0000)?));
+    let tags = invisible.iter().filter_map(|c| char::from_u32(u32::from(*c).checked_sub(0xe0000)?));
     let spelled: String = tags.filter(|c| (' '..='~').contains(c)).take(200).collect();
     if !spelled.is_empty() {
         let _ = write!(what, "; they spell “{spelled}”");
@@ -188,7 +188,7 @@ fn hidden(place: &str, found: &str) -> Option<Finding> {
 }
 
 /// Returns whether the sanitiser escapes this character, other than line ends and tabs.
-fn is_unseen(c: char) -> bool {
+fn is_invisible(c: char) -> bool {
     let mut bytes = [0; 4];
     let alone: &str = c.encode_utf8(&mut bytes);
     !matches!(c, '\n' | '\r' | '\t') && matches!(text::for_terminal(alone), Cow::Owned(_))

@@ -50,13 +50,13 @@ use crate::{
     call::{Call, CallContext, CallError, Script, Shaped, Target, ToolOutcome, gate::Gate, shaped},
     catalog::{Catalog, CatalogTool, Hit, Naming, Selection},
     event::Event,
+    invisible::Offered,
     link::{Link, LinkError, decode, inbound::topics::WatchedResources},
     mcp::{Content, Prompt, PromptResult, Resource, ResourceContents, ResourceTemplate},
     server::Server,
     spec::{BadServerName, Desired, Invisible, ServerName, ServerSpec, Transport},
     state::State,
     text,
-    unseen::Offered,
     witness::Caller,
 };
 

@@ -38,7 +38,7 @@
 //!    │              └──► validate     suspicious texts; all tools; their pins; one tool; bounded schemas
 //!    ▼
 //!   spec, mcp, state, native, glob, quota, principal, who, trace, page, canonical    plain data
-//!   text, unseen, task                                                               safe text; work that goes on
+//!   text, invisible, task                                                            safe text; work that goes on
 //! ```
 //!
 //! All features are on by default. A program that only starts servers on its machine can do with `default-features =
@@ -66,6 +66,7 @@ mod event;
 pub mod findings;
 mod glob;
 mod host;
+mod invisible;
 mod link;
 pub mod mcp;
 mod native;
@@ -83,7 +84,6 @@ mod state;
 mod task;
 pub mod text;
 mod trace;
-mod unseen;
 mod validate;
 mod who;
 mod witness;

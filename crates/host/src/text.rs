@@ -3,7 +3,7 @@
 //! All text of a server (names, descriptions, results, error texts, its stderr) can contain terminal escapes that hide
 //! or fake lines, bidi controls that reorder them, and invisible characters. Text goes through one of these functions
 //! before it is shown: [`for_terminal`] and [`for_line`] for users at a terminal, [`for_log`] for logs, [`for_html`]
-//! for pages, [`Safe`] inside a `format!`. Models and programs get text [without invisible characters](without_unseen).
+//! for pages, [`Safe`] inside a `format!`. Models and programs get text [without invisible characters](without_invisible).
 //!
 //! A character that would act on the display becomes a visible escape such as `\u{1b}`; no character is silently
 //! dropped, except the carriage return of a CRLF line end. Text without such characters is returned borrowed. Escaping
@@ -78,7 +78,7 @@ pub fn for_html(text: &str) -> Cow<'_, str> {
 /// scripts that are spelled with joiners, and inside an emoji, and a selector that turns a character into an emoji or
 /// back. Other ends of lines and paragraphs (U+0085, U+2028, U+2029, vertical tab, form feed) become line feeds.
 /// Idempotent.
-pub fn without_unseen(text: &str) -> Cow<'_, str> {
+pub fn without_invisible(text: &str) -> Cow<'_, str> {
     escape(text, Sink { kind: Kind::Model, html: false })
 }
 
@@ -357,9 +357,9 @@ mod tests {
 
         #[test]
         fn text_for_models_loses_only_invisible_characters(text in nasty()) {
-            let plain = without_unseen(&text);
+            let plain = without_invisible(&text);
             prop_assert!(is_clean(&plain.replace('\r', ""), true), "{:?}", plain);
-            prop_assert_eq!(without_unseen(&plain), &*plain);
+            prop_assert_eq!(without_invisible(&plain), &*plain);
             let seen = |text: &str| text.chars().filter(|c| !is_unsafe(*c)).collect::<String>();
             prop_assert_eq!(seen(&plain), seen(&text));
         }
@@ -462,7 +462,7 @@ mod tests {
             "two\r\nlines\tand more",
             "漢字 ß é \u{301}",
         ] {
-            assert!(matches!(without_unseen(text), Cow::Borrowed(same) if same == text), "{text}");
+            assert!(matches!(without_invisible(text), Cow::Borrowed(same) if same == text), "{text}");
         }
         for (text, seen) in [
             ("Reads.\u{e0049}\u{e0067}\u{e007f}", "Reads."),
@@ -474,7 +474,7 @@ mod tests {
             ("one\u{2028}two\u{85}three", "one\ntwo\nthree"),
             ("❤\u{fe0f}\u{fe0f}\u{fe0e}", "❤\u{fe0f}"),
         ] {
-            assert_eq!(without_unseen(text), seen);
+            assert_eq!(without_invisible(text), seen);
         }
     }
 
@@ -490,7 +490,7 @@ mod tests {
         for c in '\0'..=char::MAX {
             if ignorable.contains(c) || bidi.contains(c) {
                 assert!(is_unsafe(c), "U+{:04X}", u32::from(c));
-                assert_eq!(without_unseen(&format!("a{c}b")), "ab");
+                assert_eq!(without_invisible(&format!("a{c}b")), "ab");
             }
         }
     }

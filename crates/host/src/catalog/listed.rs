@@ -8,9 +8,9 @@ use serde_json::{Value, value::RawValue};
 use super::{cleaned::CleanedSchemas, param_headers::ParamHeaders, tokens};
 use crate::{
     definition::{DefinitionHash, canonical},
+    invisible,
     mcp::Tool,
     spec::Invisible,
-    unseen,
     validate::{Mismatches, Unfit, Validator, plainly_fits},
 };
 
@@ -75,7 +75,7 @@ impl ListedTool {
     /// Applies the entry's setting for invisible characters to the shown form of the tool.
     pub(crate) fn shown_as(mut self, invisible: Invisible) -> Self {
         self.shown = match invisible {
-            Invisible::Remove => unseen::without(&self.tool).map(Box::new),
+            Invisible::Remove => invisible::without(&self.tool).map(Box::new),
             Invisible::Keep => None,
         };
         self

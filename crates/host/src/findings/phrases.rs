@@ -34,8 +34,8 @@ const MAX_GAP_WORDS: usize = 3;
 
 /// Returns the first phrase in `text`, in lower case and without invisible characters.
 pub(super) fn first_in(text: &str) -> Option<String> {
-    let seen: String = text.chars().filter(|c| !super::is_unseen(*c)).collect();
-    let lower = seen.to_lowercase().replace('’', "'");
+    let visible: String = text.chars().filter(|c| !super::is_invisible(*c)).collect();
+    let lower = visible.to_lowercase().replace('’', "'");
     if let Some(mark) = MARKS.iter().find(|mark| lower.contains(**mark)) {
         return Some((*mark).to_owned());
     }

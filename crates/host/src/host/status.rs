@@ -78,7 +78,7 @@ impl ServerStatus {
             quarantined: tools.mismatched.iter().map(MismatchedTool::report).collect(),
             instructions: session.and_then(|session| session.instructions.clone()).map(
                 |instructions| match invisible {
-                    Invisible::Remove => text::without_unseen(&instructions).into_owned(),
+                    Invisible::Remove => text::without_invisible(&instructions).into_owned(),
                     Invisible::Keep => instructions,
                 },
             ),

@@ -25,16 +25,16 @@ pub(crate) struct Judged {
 /// Compares `listed` with `pins`; `hidden` are listed names that the entry's filter hides.
 pub(crate) fn judge(listed: &[(&Tool, DefinitionHash)], hidden: &[String], pins: &BTreeMap<String, Pin>) -> Judged {
     let mut judged = Judged::default();
-    let mut unseen = Vec::new();
+    let mut unpinned = Vec::new();
     for (tool, hash) in listed {
         match pins.get(&tool.name) {
             Some(pin) if pin.definition.hash == *hash => {}
             Some(_) => judged.mismatches.push(mismatch(tool, *hash, Cause::Changed)),
-            None => unseen.push((*tool, *hash)),
+            None => unpinned.push((*tool, *hash)),
         }
     }
-    let mut missing = MissingPins::new(listed, hidden, pins, unseen.len());
-    for (tool, hash) in unseen {
+    let mut missing = MissingPins::new(listed, hidden, pins, unpinned.len());
+    for (tool, hash) in unpinned {
         match missing.take_similar(tool) {
             Some(was) => judged.mismatches.push(mismatch(tool, hash, Cause::Renamed { was })),
             None if pins.len() + judged.new.len() >= MAX_PINS => {
@@ -66,9 +66,9 @@ impl<'a> MissingPins<'a> {
         listed: &[(&Tool, DefinitionHash)],
         hidden: &[String],
         pins: &'a BTreeMap<String, Pin>,
-        unseen: usize,
+        unpinned: usize,
     ) -> Self {
-        if unseen == 0 {
+        if unpinned == 0 {
             return Self { tools: Vec::new(), by_definition: HashMap::new(), compares_words: false };
         }
         let here: BTreeSet<&str> =
@@ -80,7 +80,7 @@ impl<'a> MissingPins<'a> {
             by_definition.entry(body).or_default().push_back(tools.len());
             tools.push(Some((name.as_str(), words)));
         }
-        let compares_words = tools.len().saturating_mul(unseen) <= MAX_PAIRS;
+        let compares_words = tools.len().saturating_mul(unpinned) <= MAX_PAIRS;
         Self { tools, by_definition, compares_words }
     }
 

@@ -24,7 +24,7 @@ words! {
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
     #[serde(rename_all = "snake_case")]
     pub enum Invisible {
-        /// Remove them; see [`text::without_unseen`](crate::text::without_unseen).
+        /// Remove them; see [`text::without_invisible`](crate::text::without_invisible).
         #[default]
         Remove "remove",
         /// Keep them.

@@ -5,7 +5,7 @@
 //! - An event whose data is over a limit is reported and dropped, as soon as it passes the limit; the events after it
 //!   are read as if nothing had been.
 //! - Data that is not UTF-8 is reported instead of being patched with U+FFFD: it is JSON, and must not be changed
-//!   unseen.
+//!   silently.
 //! - Any line but one of data is at most 8 KiB long; a longer one is ignored, as an unknown field is.
 //!
 //! This module knows nothing of HTTP, JSON or MCP. It is public because the answers of models are such streams too, and

@@ -1,4 +1,4 @@
-//! Removes invisible characters from the texts of servers ([`text::without_unseen`]).
+//! Removes invisible characters from the texts of servers ([`text::without_invisible`]).
 //!
 //! A user approves a description as it is displayed, but a model also reads the characters hidden in it. So both get
 //! the same text. Names stay unchanged, and so do all parts that a call has to send back or match exactly: members of
@@ -14,7 +14,7 @@ use serde_json::{
 
 use crate::{
     mcp::{Prompt, Resource, ResourceTemplate, Tool},
-    text::without_unseen,
+    text::without_invisible,
 };
 
 /// Members of a schema whose members are the tool's own names, each with a schema.
@@ -62,7 +62,7 @@ pub(crate) fn without(tool: &Tool) -> Option<Tool> {
 
 /// Returns the text without invisible characters; `None` when it has none.
 fn changed(text: Option<&str>) -> Option<String> {
-    match without_unseen(text?) {
+    match without_invisible(text?) {
         Cow::Owned(text) => Some(text),
         Cow::Borrowed(_) => None,
     }
@@ -79,7 +79,7 @@ fn schema(raw: &RawValue) -> Option<Box<RawValue>> {
     let written = raw.get();
     // Most schemas contain no invisible character, and no escape that could mean one: they need not be parsed.
     let is_plain = !["\\u", "\\b", "\\f"].iter().any(|escape| written.contains(escape));
-    if is_plain && matches!(without_unseen(written), Cow::Borrowed(_)) {
+    if is_plain && matches!(without_invisible(written), Cow::Borrowed(_)) {
         return None;
     }
     let mut schema: Value = serde_json::from_str(written).ok()?;
