@@ -33,9 +33,9 @@ pub struct Given {
     pub at: DateTime<Utc>,
 }
 
-/// Decides which of the configured servers a world runs.
+/// Whose world it is, which decides which of the configured servers it runs.
 #[derive(Clone, Debug, Default)]
-pub enum WorldOf {
+pub enum WorldKind {
     /// The only user of a machine: all servers.
     #[default]
     Machine,
@@ -51,7 +51,7 @@ pub enum WorldOf {
     Session(Option<Principal>),
 }
 
-impl WorldOf {
+impl WorldKind {
     /// Whether a server with this spec is started here.
     pub(crate) fn runs(&self, spec: &ServerSpec) -> bool {
         match self {

@@ -71,7 +71,7 @@ mod world;
 mod worlds;
 
 pub use api::{Metric, MetricKind, MetricValue, Metrics, openapi};
-pub use credentials::{Credentials, CredentialsOf, Given, WorldOf};
+pub use credentials::{Credentials, CredentialsOf, Given, WorldKind};
 pub use guard::Token;
 pub use own_servers::{AddedServers, OwnServers};
 pub use questions::Questions;

@@ -25,14 +25,14 @@ impl fmt::Debug for Missing {
 impl Missing {
     /// The missing values of the member whose world is `world`; `None` for another world.
     pub(crate) fn of_member(world: &Arc<World>, dashboard: Option<&Url>) -> Option<Self> {
-        let dashboard = dashboard.filter(|_| world.of.member().is_some())?.clone();
+        let dashboard = dashboard.filter(|_| world.kind.member().is_some())?.clone();
         Some(Self { world: Arc::clone(world), dashboard })
     }
 
     /// The values that `member` has not yet given for `server`.
     pub(crate) async fn of(&self, member: &Principal, server: &str) -> BTreeSet<String> {
         let loaded = self.world.loaded();
-        let spec = loaded.desired.get(server).filter(|spec| spec.enabled && self.world.of.runs(spec));
+        let spec = loaded.desired.get(server).filter(|spec| spec.enabled && self.world.kind.runs(spec));
         // Most servers need none, which saves reading the store.
         let mut needed = spec.map(user_values_in).unwrap_or_default();
         needed.retain(|name| is_secret_word(name));

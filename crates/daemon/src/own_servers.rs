@@ -12,7 +12,7 @@ use tokio::sync::watch;
 use toolrack_config::{OwnServer, Request};
 use toolrack_host::{Caller, Desired, Principal, ServerName, egress::Egress};
 
-use crate::credentials::WorldOf;
+use crate::credentials::WorldKind;
 
 /// Stores the servers that the members of a tenant add, by the [key](Principal::key) of the member. Errors are messages
 /// for users.
@@ -126,10 +126,10 @@ impl OwnServers {
         });
     }
 
-    /// Returns the servers of the member whose world is `of`. Servers that cannot be read do not run, and the log has
-    /// the reason.
-    async fn desired(&self, of: &WorldOf) -> Desired {
-        let WorldOf::Member(member) = of else { return Desired::new() };
+    /// Returns the servers that the member of this world has added; none for a world of another kind. Servers that
+    /// cannot be read do not run, and the log has the reason.
+    async fn desired(&self, kind: &WorldKind) -> Desired {
+        let WorldKind::Member(member) = kind else { return Desired::new() };
         if !self.has(member) {
             return Desired::new();
         }
@@ -146,9 +146,9 @@ impl OwnServers {
 }
 
 /// The request for the configuration of a world, with the servers that its member has added.
-pub(crate) async fn with_own(request: &Request, own: Option<&OwnServers>, of: &WorldOf) -> Request {
+pub(crate) async fn with_own(request: &Request, own: Option<&OwnServers>, kind: &WorldKind) -> Request {
     let of_member = match own {
-        Some(own) => own.desired(of).await,
+        Some(own) => own.desired(kind).await,
         None => Desired::new(),
     };
     Request { of_member, ..request.clone() }

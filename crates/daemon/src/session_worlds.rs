@@ -120,7 +120,7 @@ impl SessionWorlds {
     /// Whether a server of the user runs once for each session.
     fn are_needed(&self) -> bool {
         let loaded = self.user.loaded();
-        let is_needed = |spec: &_| share_of(spec) == Share::Session && self.user.of.runs(spec);
+        let is_needed = |spec: &_| share_of(spec) == Share::Session && self.user.kind.runs(spec);
         loaded.desired.values().any(|spec| spec.enabled && is_needed(spec))
     }
 

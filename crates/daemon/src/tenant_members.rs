@@ -68,7 +68,7 @@ impl TenantMembers {
             return false;
         }
         let loaded = self.tenant.loaded();
-        let is_own = |spec: &ServerSpec| !self.tenant.of.runs(spec);
+        let is_own = |spec: &ServerSpec| !self.tenant.kind.runs(spec);
         let is_of_some = |spec: &ServerSpec| is_own(spec) || !spec.members.is_empty();
         let has_added = || self.tenant.own_servers.as_ref().is_some_and(|own| own.has(member));
         if !loaded.desired.values().any(is_of_some) && !has_added() {

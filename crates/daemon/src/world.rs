@@ -41,7 +41,7 @@ use self::{
     keeper::{Base, Keeper, Order},
 };
 use crate::{
-    credentials::{CredentialsOf, WorldOf},
+    credentials::{CredentialsOf, WorldKind},
     event_log::EventLog,
     own_servers::{OwnServers, with_own},
     profiles::Profiles,
@@ -73,8 +73,8 @@ pub struct Parts {
     pub models: Models,
     /// Signs in to servers.
     pub sign_ins: SignIns,
-    /// Decides which of the configured servers run.
-    pub of: WorldOf,
+    /// Whose world it is, which decides which of the configured servers run.
+    pub kind: WorldKind,
     /// Finds the values that users give to their own servers.
     pub credentials: CredentialsOf,
     /// The servers that members of a tenant add for themselves; `None` in other worlds.
@@ -165,7 +165,7 @@ pub(crate) struct World {
     pub(crate) quotas: TenantQuotas,
     pub(crate) models: Models,
     sign_ins: SignIns,
-    pub(crate) of: WorldOf,
+    pub(crate) kind: WorldKind,
     pub(crate) credentials: CredentialsOf,
     /// The worlds of members, if this is the world of a tenant.
     pub(crate) members: OnceLock<MemberWorlds>,
@@ -236,18 +236,18 @@ impl World {
             quotas,
             models,
             sign_ins,
-            of,
+            kind,
             credentials,
             own_servers,
             before_applying,
         } = parts;
-        let log = Arc::new(EventLog::new(Arc::clone(&secrets), of.event_log_capacity()));
+        let log = Arc::new(EventLog::new(Arc::clone(&secrets), kind.event_log_capacity()));
         questions.set_log(Arc::clone(&log));
         let (orders, inbox) = mpsc::channel(16);
         let (events, counts) = (host.events(), tally::Counts::default());
         // Subscribe before taking the configuration over, so that no change goes unnoticed.
         let base = base.map(|base| Base { applied: base.applied(), world: Arc::clone(base) });
-        let wanted = with_own(&request, own_servers.as_deref(), &of).await;
+        let wanted = with_own(&request, own_servers.as_deref(), &kind).await;
         let loaded = match &base {
             Some(base) if wanted.of_member.is_empty() => base.world.loaded(),
             _ => Arc::new(load_first(&wanted, store.as_ref()).await),
@@ -266,7 +266,7 @@ impl World {
             quotas,
             models,
             sign_ins,
-            of,
+            kind,
             credentials,
             members: OnceLock::new(),
             sessions: OnceLock::new(),
@@ -319,13 +319,13 @@ impl World {
     /// Returns whether this world has the entry of this name: a member of a tenant has their own servers and the
     /// servers that are lent to them. A name without an entry counts as present in every world.
     pub(crate) fn has(&self, server: &str) -> bool {
-        self.loaded.load().desired.get(server).is_none_or(|spec| self.of.has(spec))
+        self.loaded.load().desired.get(server).is_none_or(|spec| self.kind.has(spec))
     }
 
     /// Returns whether this is the world of one member, and the server of this name runs in it.
     pub(crate) fn runs_for_one_member(&self, server: &str) -> bool {
-        let runs = || self.loaded.load().desired.get(server).is_some_and(|spec| self.of.runs(spec));
-        self.of.member().is_some() && runs()
+        let runs = || self.loaded.load().desired.get(server).is_some_and(|spec| self.kind.runs(spec));
+        self.kind.member().is_some() && runs()
     }
 
     /// Returns whether `principal` may read what is stored about the server of this name. A server without an entry may
@@ -337,7 +337,7 @@ impl World {
 
     /// Whether the server of this name runs for one user alone, so that what it writes is about no other user.
     pub(crate) fn is_of_one(&self, server: &str) -> bool {
-        matches!(self.of, WorldOf::Machine | WorldOf::Session(None)) || self.runs_for_one_member(server)
+        matches!(self.kind, WorldKind::Machine | WorldKind::Session(None)) || self.runs_for_one_member(server)
     }
 
     /// Returns the problems of the running configuration, and the reason why the current files are rejected.
@@ -408,7 +408,7 @@ impl World {
     /// The part of the configuration that is to run.
     fn desired(&self) -> Desired {
         let mut desired = self.loaded.load().desired.clone();
-        desired.retain(|_, spec| self.of.runs(spec));
+        desired.retain(|_, spec| self.kind.runs(spec));
         let stopped = self.stopped.load();
         for (_, spec) in desired.iter_mut().filter(|(name, _)| stopped.contains(name.as_str())) {
             spec.enabled = false;

@@ -14,7 +14,7 @@ use toolrack_host::Principal;
 
 use super::State;
 use crate::{
-    credentials::WorldOf,
+    credentials::WorldKind,
     event_log::{Audience, EventLog, LoggedEvent, RecentEvents, Unseen},
     rights::Right,
     world::World,
@@ -84,7 +84,7 @@ async fn other_world(world: &World, member: &Principal) {
     applied.mark_unchanged();
     let added = async {
         match &world.own_servers {
-            Some(own) if matches!(world.of, WorldOf::Tenant) => own.added_by(member).await,
+            Some(own) if matches!(world.kind, WorldKind::Tenant) => own.added_by(member).await,
             _ => std::future::pending().await,
         }
     };

@@ -13,7 +13,7 @@ use utoipa::ToSchema;
 
 use super::{Answer, ApiError, Body, By, Path, State, done};
 use crate::{
-    credentials::{Credentials, WorldOf},
+    credentials::{Credentials, WorldKind},
     shown,
     world::World,
 };
@@ -52,7 +52,7 @@ pub(super) struct NewCredential {
 /// The servers that need each name.
 fn needed(world: &World) -> BTreeMap<String, BTreeSet<String>> {
     let mut needed: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
-    for (server, spec) in world.loaded().desired.iter().filter(|(_, spec)| world.of.runs(spec)) {
+    for (server, spec) in world.loaded().desired.iter().filter(|(_, spec)| world.kind.runs(spec)) {
         for name in user_values_in(spec) {
             needed.entry(name).or_default().insert(server.to_string());
         }
@@ -79,7 +79,7 @@ pub(super) async fn list(Extension(world): State, By(caller): By) -> Answer<MyCr
     };
     // The secrets of a machine are listed elsewhere.
     let is_listed =
-        |name: &str, needed: &BTreeMap<_, _>| !matches!(world.of, WorldOf::Machine) || needed.contains_key(name);
+        |name: &str, needed: &BTreeMap<_, _>| !matches!(world.kind, WorldKind::Machine) || needed.contains_key(name);
     let mut credentials: Vec<_> = given
         .into_iter()
         .filter(|given| is_listed(&given.name, &needed))
@@ -131,7 +131,7 @@ pub(super) async fn take_back(
 ) -> Result<Response, ApiError> {
     let credentials = own(&world, &caller)?;
     let servers = needed(&world).remove(&name).unwrap_or_default();
-    if matches!(world.of, WorldOf::Machine) && servers.is_empty() {
+    if matches!(world.kind, WorldKind::Machine) && servers.is_empty() {
         return Err(unknown(&name));
     }
     if !credentials.take_back(&name, &caller).await.map_err(ApiError::values_unavailable)? {

@@ -16,7 +16,7 @@ use toolrack_config::{Loaded, Problem, Rejected, Request, Watch, Watcher, reload
 use toolrack_store::Approval;
 
 use super::{NotReloaded, World};
-use crate::{credentials::WorldOf, event_log::Audience, own_servers::with_own, shown};
+use crate::{credentials::WorldKind, event_log::Audience, own_servers::with_own, shown};
 
 /// How long a missing file may take to reappear: some editors delete a file and write it again.
 const GRACE: Duration = Duration::from_secs(1);
@@ -98,7 +98,7 @@ impl Keeper {
 
     /// Makes the host run what should run.
     async fn apply(&self) {
-        if let (WorldOf::Session(_), Some(base)) = (&self.world.of, &self.base) {
+        if let (WorldKind::Session(_), Some(base)) = (&self.world.kind, &self.base) {
             // A server that the user stops also stops in the user's sessions.
             self.world.stopped.store(base.world.stopped_names());
         }
@@ -149,7 +149,7 @@ impl Keeper {
     /// Reads the files and the servers that the member has added. If the member has added none, takes over the
     /// configuration of the base.
     async fn load(&self, before: &Arc<Loaded>) -> Result<Arc<Loaded>, Vec<Problem>> {
-        let request = with_own(&self.world.request, self.world.own_servers.as_deref(), &self.world.of).await;
+        let request = with_own(&self.world.request, self.world.own_servers.as_deref(), &self.world.kind).await;
         if let Some(base) = self.base.as_ref().filter(|_| request.of_member.is_empty()) {
             return Ok(base.world.loaded());
         }

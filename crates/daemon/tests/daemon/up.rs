@@ -19,7 +19,7 @@ use toolrack_agent::{Limits, model::Scripted};
 use toolrack_config::{Environment, Interpolate, Places, Request, Secrets, Unset, Watcher};
 use toolrack_daemon::{
     ChosenModel, Daemon, MakeWorld, Metrics, NoModel, NoSignIn, Options, Parts, Questions, SignInPage, SignIns, Token,
-    Vault, WorldOf, WorldParts,
+    Vault, WorldKind, WorldParts,
 };
 use toolrack_host::{Host, Policy};
 use toolrack_store::Store;
@@ -220,7 +220,7 @@ impl Up {
                 quotas: TenantQuotas::of_machine(),
                 models: Box::new(|name, _| Box::pin(async move { scripted(name) })),
                 sign_ins: sign_ins_of(&sign_ins),
-                of: WorldOf::Machine,
+                kind: WorldKind::Machine,
                 credentials: Box::new(|_| None),
                 own_servers: None,
                 before_applying: Box::new({

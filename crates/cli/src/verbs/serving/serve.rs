@@ -20,7 +20,7 @@ use toolrack_auth::{AuthError, SignIn};
 use toolrack_config::{Interpolate, Loaded, Request, ServeSettings, Watcher};
 use toolrack_daemon::{
     ChosenModel, Daemon, MakeWorld, Models, NoModel, NoSignIn, Options, Parts, Questions, SignInPage, SignIns,
-    StartError, Token, WorldOf, WorldParts, discovery_name, gateway::AnyClient,
+    StartError, Token, WorldKind, WorldParts, discovery_name, gateway::AnyClient,
 };
 use toolrack_host::{Destination, Policy, Resolver as _};
 use url::Url;
@@ -119,7 +119,7 @@ pub(crate) async fn run(args: ServeArgs, world: &World) -> Result<Exit, Failure>
     };
     let parts = parts(&typed, world, gate);
     let for_sessions = for_sessions(OfUser::of_machine(&typed, world, &parts));
-    let for_agents = for_agents(&typed, world, WorldOf::Machine);
+    let for_agents = for_agents(&typed, world, WorldKind::Machine);
     let mut daemon = match Daemon::start(parts, for_agents, Some(for_sessions), team, options.clone()).await {
         Ok(daemon) => daemon,
         Err(StartError::InUse(address)) => return in_use(&address.to_string(), &args, world).await,
@@ -267,7 +267,7 @@ fn parts(typed: &ForAllWorlds, world: &World, gate: Arc<LiveRules>) -> Parts {
         quotas: world.quotas().clone(),
         models: models(typed.model.clone(), world.model_context()),
         sign_ins: sign_ins(world.sign_in().clone(), world.secrets()),
-        of: WorldOf::Machine,
+        kind: WorldKind::Machine,
         credentials: OfMachine::of(Arc::clone(world.stored())),
         own_servers: None,
         before_applying: Box::new(move |loaded: &Loaded| {
@@ -281,9 +281,9 @@ fn parts(typed: &ForAllWorlds, world: &World, gate: Arc<LiveRules>) -> Parts {
     }
 }
 
-/// The parts of the worlds of agents: a host of their own, and parts of `world`. `of` says whose shared servers they
+/// The parts of the worlds of agents: a host of their own, and parts of `world`. `kind` says whose shared servers they
 /// also run: those of the machine or of a tenant.
-fn for_agents(typed: &ForAllWorlds, world: &World, of: WorldOf) -> MakeWorld {
+fn for_agents(typed: &ForAllWorlds, world: &World, kind: WorldKind) -> MakeWorld {
     let (hosts, model_context, audit) = (world.hosts(), world.model_context(), Arc::new(world.audit_settings()));
     let (request, environment, sign_in) = (world.request(), world.environment.clone(), world.sign_in().clone());
     let (store, secrets, typed) = (world.store().ok().cloned(), world.secrets(), typed.clone());
@@ -310,7 +310,7 @@ fn for_agents(typed: &ForAllWorlds, world: &World, of: WorldOf) -> MakeWorld {
             quotas: quotas.clone(),
             models: models(typed.model.clone(), model_context.clone()),
             sign_ins: sign_ins(sign_in.clone(), Arc::clone(&secrets)),
-            of: of.clone(),
+            kind: kind.clone(),
             credentials: Box::new(|_| None),
             own_servers: None,
             before_applying: Box::new(move |loaded: &Loaded| {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use toolrack_auth::SignIn;
 use toolrack_config::{Environment, Interpolate, Loaded, Request};
 use toolrack_daemon::{
-    CredentialsOf, MakeWorld, Parts, Questions, Vault, WorldOf, WorldParts, discovery_name, gateway::AnyClient,
+    CredentialsOf, MakeWorld, Parts, Questions, Vault, WorldKind, WorldParts, discovery_name, gateway::AnyClient,
 };
 use toolrack_host::{Policy, Principal};
 use toolrack_store::Store;
@@ -84,7 +84,7 @@ impl OfUser {
             quotas: self.quotas.clone(),
             models: models(self.typed.model.clone(), self.model_context.clone()),
             sign_ins: sign_ins(self.sign_in.clone(), Arc::clone(&self.secrets)),
-            of: WorldOf::Session(self.member.clone()),
+            kind: WorldKind::Session(self.member.clone()),
             credentials: (self.credentials)(),
             own_servers: None,
             before_applying: Box::new(move |loaded: &Loaded| {

@@ -18,7 +18,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use toolrack_auth::TokenKey;
 use toolrack_config::{Environment, Loaded, Places, Request};
 use toolrack_daemon::{
-    Forget, MakeWorld, NoWorld, OwnServers, Parts, Questions, ReplicaOptions, Team, Vault, WorldOf, WorldParts,
+    Forget, MakeWorld, NoWorld, OwnServers, Parts, Questions, ReplicaOptions, Team, Vault, WorldKind, WorldParts,
     discovery_name, gateway::AnyClient,
 };
 use toolrack_host::{
@@ -276,9 +276,9 @@ async fn begin(
     let mut parts = parts(&typed, &world, Arc::new(LiveRules::new(Policy::default())));
     // Leave the program's own servers out: they could read the folder, which has the tenant's database and key.
     parts.request.built_in.clear();
-    (parts.of, parts.credentials) = (WorldOf::Tenant, OfMember::of_all(Arc::clone(world.stored())));
+    (parts.kind, parts.credentials) = (WorldKind::Tenant, OfMember::of_all(Arc::clone(world.stored())));
     parts.own_servers = own_servers(&tenant, &world).await?;
-    let for_agents = Some(for_agents(&typed, &world, WorldOf::AgentOfTenant));
+    let for_agents = Some(for_agents(&typed, &world, WorldKind::AgentOfTenant));
     let for_members = Some(for_members(&typed, &world, &parts));
     let after_end = async move {
         keeping.end().await;
@@ -408,7 +408,7 @@ fn world_of_member(
         quotas,
         models: models(typed.model.clone(), model_context),
         sign_ins: sign_ins(sign_in.clone(), secrets),
-        of: WorldOf::Member(member),
+        kind: WorldKind::Member(member),
         credentials: credentials.of_this_one(),
         own_servers,
         before_applying: Box::new(move |loaded: &Loaded| {
