@@ -217,10 +217,10 @@ impl Agent {
     /// # Errors
     /// [`AgentError`]. Failed and refused calls are not errors: the model gets them as results.
     pub async fn run(&self, turn: &mut Turn, front: &mut dyn Front) -> Result<End, AgentError> {
-        self.rounds(turn, front).instrument(info_span!("turn")).await
+        self.run_rounds(turn, front).instrument(info_span!("turn")).await
     }
 
-    async fn rounds(&self, turn: &mut Turn, front: &mut dyn Front) -> Result<End, AgentError> {
+    async fn run_rounds(&self, turn: &mut Turn, front: &mut dyn Front) -> Result<End, AgentError> {
         let kind = BlockKind::new(self.model.wire()).selection(Arc::clone(&self.selection));
         let block = |catalog: &Catalog| Some(catalog.block(&kind)).filter(|tools| !tools.is_empty());
         let mut catalog = self.host.catalog();

@@ -69,7 +69,7 @@ use crate::shares::Shares;
 pub(crate) use self::http::{SESSION as SESSION_HEADER, begins_session, has_sessions};
 
 /// How long a client that lists waits for a server that has just started: many clients list once and never again.
-pub(crate) const FIRST_LIST_TIMEOUT: Duration = Duration::from_secs(5);
+pub const FIRST_LIST_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How long [`Gateway::shutdown`] waits for running work to end.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);

@@ -12,7 +12,7 @@ use tokio::{
     time::timeout,
 };
 use toolrack_config::{Loaded, Role};
-use toolrack_daemon::gateway::{AnyClient, Gateway, GatewayOptions};
+use toolrack_daemon::gateway::{AnyClient, FIRST_LIST_TIMEOUT, Gateway, GatewayOptions};
 use toolrack_host::{Desired, Host, Interpreter, Selection, ServerName};
 
 use self::shared::share;
@@ -53,9 +53,6 @@ pub(crate) struct GatewayArgs {
     #[arg(long)]
     pub(crate) alone: bool,
 }
-
-/// How long the first list of tools for scripts waits for servers that are slow to start.
-const FIRST_LIST_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How long a daemon may take to let this process in.
 const GREETING_TIMEOUT: Duration = Duration::from_secs(2);

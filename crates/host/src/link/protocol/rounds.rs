@@ -68,12 +68,12 @@ impl Link {
         let clock = Arc::new(Clock::start(request.what, request.idle, request.total));
         tokio::select! {
             biased;
-            answer = self.rounds(request, &clock) => answer,
+            answer = self.run_rounds(request, &clock) => answer,
             expired = clock.expired() => Err(expired),
         }
     }
 
-    async fn rounds(&self, mut request: Request, clock: &Arc<Clock>) -> Result<Bytes, LinkError> {
+    async fn run_rounds(&self, mut request: Request, clock: &Arc<Clock>) -> Result<Bytes, LinkError> {
         let _slot = self.slot().await?;
         let mut meta = self.meta_with(request.asker.abilities_in_own_calls());
         if let Some(trace) = &request.trace {
