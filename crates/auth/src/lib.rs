@@ -55,7 +55,7 @@ mod wire;
 
 pub use browser::{Browser, BrowserError};
 pub use error::AuthError;
-pub use login::Signed;
+pub use login::{Signed, SignedOut};
 pub use loopback::Loopback;
 pub use sign_in::{Account, SignIn, SignInBuilder};
 pub use store::{MemoryTokens, TokenKey, TokenLease, TokenStore, TokenStoreError};

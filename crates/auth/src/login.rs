@@ -40,6 +40,33 @@ impl Signed {
     }
 }
 
+/// What became of the tokens when a user signed out. They are deleted here in any case.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SignedOut {
+    /// There were none: the user was not signed in.
+    WasNotSignedIn,
+    /// The authorization server revoked them.
+    Revoked,
+    /// The authorization server cannot revoke tokens: copies of them are valid until they expire.
+    CannotRevoke,
+    /// The authorization server did not revoke them, for this reason: copies of them may be valid until they expire.
+    NotRevoked(AuthError),
+}
+
+impl SignedOut {
+    /// The outcome, as the audit log has it; `None` if there was nothing to sign out of.
+    fn outcome(&self) -> Option<String> {
+        match self {
+            Self::WasNotSignedIn => None,
+            Self::Revoked => Some("the tokens were revoked".to_owned()),
+            Self::CannotRevoke => {
+                Some("the tokens were deleted here; the authorization server cannot revoke tokens".to_owned())
+            }
+            Self::NotRevoked(error) => Some(format!("the tokens were deleted here, but not revoked: {error}")),
+        }
+    }
+}
+
 impl SignIn {
     /// Signs in to a server, whether or not the user is signed in already. Requests `scopes`, or, if there are none,
     /// the scopes of the entry or of the server. A grant that needs no user shows no page.
@@ -71,27 +98,19 @@ impl SignIn {
     }
 
     /// Revokes the tokens for a server, if its authorization server supports that, and deletes them in any case.
-    /// Returns `None` if there were no tokens, otherwise whether they were revoked.
     ///
     /// # Errors
     /// [`AuthError::Store`] when they cannot be deleted.
-    pub async fn logout(&self, to: Destination<'_>) -> Result<Option<Result<bool, AuthError>>, AuthError> {
+    pub async fn logout(&self, to: Destination<'_>) -> Result<SignedOut, AuthError> {
         let inner = &self.0;
         let (context, name) = (inner.context(to).await?, to.server.clone());
         let work = Arc::clone(inner);
         let signed_out = inner.to_completion(async move {
-            let result = work.revoke_and_delete(&context).await;
-            if let Ok(Some(revoked)) = &result {
-                let outcome = match revoked {
-                    Ok(true) => "the tokens were revoked".to_owned(),
-                    Ok(false) => {
-                        "the tokens were deleted here; the authorization server cannot revoke tokens".to_owned()
-                    }
-                    Err(error) => format!("the tokens were deleted here, but not revoked: {error}"),
-                };
+            let signed_out = work.revoke_and_delete(&context).await?;
+            if let Some(outcome) = signed_out.outcome() {
                 work.report(Fact::SignedOut { server: name, outcome });
             }
-            result
+            Ok(signed_out)
         });
         signed_out.await
     }
@@ -204,13 +223,13 @@ impl Inner {
     }
 
     /// Deletes the tokens, and revokes them if the server supports that.
-    async fn revoke_and_delete(&self, context: &AuthContext) -> Result<Option<Result<bool, AuthError>>, AuthError> {
+    async fn revoke_and_delete(&self, context: &AuthContext) -> Result<SignedOut, AuthError> {
         let AuthContext { oauth, slot, server, .. } = context;
         // The lease keeps another process from renewing and storing the tokens meanwhile.
         let lease = self.lease(&slot.key).await?;
         let outcome = async {
             let Some(stored) = self.load(&slot.key).await? else {
-                return Ok(None);
+                return Ok(SignedOut::WasNotSignedIn);
             };
             slot.set_known(None);
             lease.delete().await?;
@@ -218,7 +237,11 @@ impl Inner {
                 Ok(wire) => within(revoke(wire, server, &stored, oauth)).await,
                 Err(error) => Err(error),
             };
-            Ok(Some(revoked))
+            Ok(match revoked {
+                Ok(true) => SignedOut::Revoked,
+                Ok(false) => SignedOut::CannotRevoke,
+                Err(error) => SignedOut::NotRevoked(error),
+            })
         }
         .await;
         lease.release().await;

@@ -1,7 +1,8 @@
 use std::sync::{Arc, Mutex};
 
 use futures::future::join_all;
-use toolrack_auth::{SignIn, TokenStore as _};
+use serde_json::json;
+use toolrack_auth::{SignIn, SignedOut, TokenStore as _};
 use toolrack_host::{
     Fact, State, Witness,
     spec::{Grant, OAuth, TextOrFile, Transport},
@@ -109,13 +110,40 @@ async fn an_authorization_server_that_fails_costs_the_call_and_not_the_sign_in()
 async fn signing_out_revokes_and_forgets() {
     let stage = Stage::of(FakeAuthorization::start([]));
     stage.login().await.unwrap();
-    assert_eq!(stage.sign_in.logout(stage.destination()).await.unwrap(), Some(Ok(true)));
+    assert_eq!(stage.sign_in.logout(stage.destination()).await.unwrap(), SignedOut::Revoked);
     assert!(stage.server.counts().revocations > 0);
     assert!(stage.store.keys().await.unwrap().is_empty());
-    assert_eq!(stage.sign_in.logout(stage.destination()).await.unwrap(), None);
+    assert_eq!(stage.sign_in.logout(stage.destination()).await.unwrap(), SignedOut::WasNotSignedIn);
     let host = stage.host().await;
     assert!(matches!(state(&host), State::NeedsAuth { .. }));
     host.shutdown().await;
+}
+
+#[tokio::test]
+async fn signing_out_of_a_server_that_cannot_revoke_deletes_the_tokens_and_says_so() {
+    let book = Arc::new(Book::default());
+    let mut stage = Stage::of(FakeAuthorization::start([]));
+    let witness: Arc<dyn Witness> = Arc::<Book>::clone(&book);
+    stage.sign_in = SignIn::builder(Arc::<toolrack_auth::MemoryTokens>::clone(&stage.store)).witness(witness).build();
+    let elsewhere = format!("{}/nowhere", stage.server.issuer());
+    for (endpoint, outcome) in [
+        (json!(null), "the tokens were deleted here; the authorization server cannot revoke tokens"),
+        (json!(elsewhere), "the tokens were deleted here, but not revoked: "),
+    ] {
+        let is_offered = endpoint.is_string();
+        stage.server.set_faults([AuthorizationFault::Metadata(json!({ "revocation_endpoint": endpoint }))]);
+        stage.login().await.unwrap();
+        let signed_out = stage.sign_in.logout(stage.destination()).await.unwrap();
+        match &signed_out {
+            SignedOut::NotRevoked(error) => assert!(is_offered && error.to_string().contains("HTTP 404"), "{error}"),
+            other => assert!(!is_offered && *other == SignedOut::CannotRevoke, "{other:?}"),
+        }
+        assert!(stage.store.keys().await.unwrap().is_empty());
+        let facts = std::mem::take(&mut *book.0.lock().unwrap());
+        let Some(Fact::SignedOut { outcome: told, .. }) = facts.last() else { panic!("{facts:?}") };
+        assert!(told.starts_with(outcome), "{told}");
+    }
+    assert_eq!(stage.server.counts().revocations, 0);
 }
 
 #[tokio::test]
@@ -172,12 +200,12 @@ async fn accounts_of_one_server_are_separate() {
     let mut http = stage.destination().spec.clone();
     http.oauth = other;
     let to = toolrack_host::Destination { spec: &http, ..stage.destination() };
-    assert_eq!(stage.sign_in.logout(to).await.unwrap(), None);
+    assert_eq!(stage.sign_in.logout(to).await.unwrap(), SignedOut::WasNotSignedIn);
     stage.sign_in.login(to, &[], &stage.browser).await.unwrap();
     let accounts = stage.sign_in.accounts().await.unwrap();
     let names: Vec<_> = accounts.iter().map(|account| account.key.account.as_str()).collect();
     assert_eq!(names, ["", "work"]);
-    assert_eq!(stage.sign_in.logout(to).await.unwrap(), Some(Ok(true)));
+    assert_eq!(stage.sign_in.logout(to).await.unwrap(), SignedOut::Revoked);
     let host = stage.host().await;
     echo(&host).await.unwrap();
     host.shutdown().await;
@@ -243,7 +271,7 @@ async fn sign_ins_sign_outs_and_failures_are_reported_and_a_repeated_failure_onc
 
     let _ = stage.sign_in.logout(stage.destination()).await.unwrap();
     assert!(matches!(&*facts(), [Fact::SignedOut { outcome, .. }] if outcome.contains("were revoked")));
-    assert_eq!(stage.sign_in.logout(stage.destination()).await.unwrap(), None);
+    assert_eq!(stage.sign_in.logout(stage.destination()).await.unwrap(), SignedOut::WasNotSignedIn);
     assert_eq!(facts(), [], "no user was signed in");
     stage.server.set_faults([AuthorizationFault::no_pkce()]);
     assert!(stage.login().await.is_err());

@@ -6,7 +6,7 @@ mod team;
 
 use std::sync::Arc;
 
-use toolrack_auth::{AuthError, Loopback, Signed};
+use toolrack_auth::{AuthError, Loopback, Signed, SignedOut};
 use toolrack_config::{Loaded, is_account};
 use toolrack_host::{
     Desired, Destination, ServerName, ServerSpec,
@@ -97,13 +97,18 @@ async fn finish(target: Target, signed: &Signed, chosen: Option<&str>, world: &W
 pub(crate) async fn logout(args: LogoutArgs, world: &World) -> Result<Exit, Failure> {
     let loaded = world.load().await?;
     let target = target(&args.server, &args.account, &loaded, world).await?;
-    let left =
+    let signed_out =
         world.sign_in().logout(target.destination()).await.map_err(|error| failed("sign out of", &error, &target))?;
-    let revoked = left.as_ref().map(|revoked| matches!(revoked, Ok(true)));
-    if let Some(Err(error)) = &left {
-        world.screen.warning(&error.to_string());
-    }
-    let logged_out = LoggedOut { server: target.name.as_str(), was_signed_in: left.is_some(), revoked };
+    let revoked = match &signed_out {
+        SignedOut::WasNotSignedIn => None,
+        SignedOut::Revoked => Some(true),
+        SignedOut::CannotRevoke => Some(false),
+        SignedOut::NotRevoked(error) => {
+            world.screen.warning(&error.to_string());
+            Some(false)
+        }
+    };
+    let logged_out = LoggedOut { server: target.name.as_str(), was_signed_in: revoked.is_some(), revoked };
     if world.screen.json() {
         world.screen.document(&logged_out).await?;
     } else {
