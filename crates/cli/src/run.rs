@@ -17,7 +17,7 @@ use crate::{
     stop::Stop,
     traces::Traces,
     verbs::{self, Cli, Verb},
-    wire::{Rows, World, working_folder},
+    wire::{CommandLine, Rows, Surroundings, World, working_folder},
 };
 
 /// Runs the command that `words` (with the program's name in front) ask for.
@@ -147,8 +147,9 @@ async fn run_verb(
         read = asker::read_answers(&mut cli.global) => read?,
     }
     let rows = cli.verb.team_file().map_or(Rows::OfFolder, Rows::OfTeam);
-    let world = World::open((cli.global, typed), environment, working_folder()?, (Arc::clone(screen), rows)).await?;
-    let world = world.traced(tracer).with_args_text(args_text).with_tape().await?;
+    let command_line = CommandLine { global: cli.global, typed, args_text };
+    let surroundings = Surroundings { environment, folder: working_folder()?, screen: Arc::clone(screen), tracer };
+    let world = World::open(command_line, surroundings, rows).await?;
     let result = tokio::select! {
         biased;
         exit = stopped(&mut stop, own_signals) => Ok(exit),

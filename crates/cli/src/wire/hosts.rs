@@ -55,19 +55,9 @@ impl fmt::Debug for Hosts {
 }
 
 impl World {
-    /// Lets the hosts that are made from now on count with `quotas`.
-    pub(crate) fn with_quotas(self, quotas: TenantQuotas) -> Self {
-        Self { quotas, ..self }
-    }
-
-    /// Lets the members of a tenant share the servers of the hosts that are made from now on.
-    pub(crate) fn shared(self) -> Self {
-        Self { is_shared: true, ..self }
-    }
-
     /// Counts what each caller uses.
     pub(crate) fn quotas(&self) -> &TenantQuotas {
-        &self.quotas
+        &self.hosts.quotas
     }
 }
 

@@ -5,7 +5,7 @@ use std::{
     collections::BTreeMap,
     ffi::{OsStr, OsString},
     path::PathBuf,
-    sync::{Arc, OnceLock, atomic::AtomicBool},
+    sync::{Arc, OnceLock},
     time::Duration,
 };
 
@@ -21,7 +21,10 @@ use toolrack_host::{
 };
 use toolrack_team::TenantQuotas;
 
-use super::{HostSettings, PROXIES, World};
+use super::{
+    CommandLine, HostSettings, Hosts, World,
+    opening::{PROXIES, on_message},
+};
 use crate::{
     args::Global,
     asker::Terminal,
@@ -86,24 +89,24 @@ impl World {
     pub(crate) async fn lend(&self, borrower: Borrower, current: &Current) -> Result<Self, String> {
         let Borrower { global, folder, mut environment, screen, lines, args_text } = borrower;
         let key = environment.take(secrets::VARIABLE);
-        let same = &self.global;
+        let same = &self.command_line.global;
         let is_at_home = || Places::from_env(&environment).is_ok_and(|places| places == self.places);
         let has_files = global.mcp_config == same.mcp_config && global.strict_mcp_config == same.strict_mcp_config;
         let why = match () {
             () if folder != self.folder => format!("it was started in another folder, {}", self.folder.display()),
-            () if !has_files || !self.typed.is_empty() => "it has other `--mcp-config` files".to_owned(),
+            () if !has_files || !self.command_line.typed.is_empty() => "it has other `--mcp-config` files".to_owned(),
             () if global.agent != same.agent => "it is for another `--agent`".to_owned(),
             () if !global.root.is_empty() => "its servers have no `--root`".to_owned(),
             () if !is_at_home() => "its configuration or its data are elsewhere".to_owned(),
             () if !self.stored.is_opened_with(key) => "another key opens its secrets".to_owned(),
-            () if self.store.is_none() => "it has no database".to_owned(),
+            () if !self.has_store() => "it has no database".to_owned(),
             () => String::new(),
         };
         if !why.is_empty() {
             return Err(why);
         }
         let loaded = current.loaded().await.ok_or("it is ending")?;
-        screen.conceal(Arc::clone(&self.secrets));
+        screen.conceal(self.secrets());
         let (policy, naming) = (loaded.settings.policy.clone(), loaded.settings.tools.naming.clone());
         let settings = HostSettings { policy, naming, configured: Vec::new() };
         let terminal = Arc::new(Terminal::far(Arc::clone(&screen), lines));
@@ -115,32 +118,27 @@ impl World {
             elsewhere: OnceLock::new(),
             server_output: OnceLock::new(),
         };
-        Ok(Self {
+        let hosts = Hosts {
+            keeps_answers: global.once.is_none(),
+            tape: None,
+            on_message: on_message(&global, &screen, &self.hosts.secrets),
             quotas: TenantQuotas::of_machine(),
             is_shared: false,
+            tracer: None,
+            ..self.hosts()
+        };
+        Ok(Self {
             screen,
             places: self.places.clone(),
             folder,
             environment,
-            global,
-            typed: Vec::new(),
-            has_proxy: self.has_proxy,
-            store: self.store.clone(),
-            server: None,
-            tracer: None,
-            stored: Arc::clone(&self.stored),
-            secrets: Arc::clone(&self.secrets),
-            egress: self.egress.clone(),
-            sign_in: self.sign_in.clone(),
+            command_line: CommandLine { global, typed: Vec::new(), args_text: args_text.map(Ok) },
             terminal,
-            gate: OnceLock::new(),
-            asker: OnceLock::new(),
-            keeps_reconnecting: AtomicBool::new(false),
-            audit: Arc::clone(&self.audit),
+            stored: Arc::clone(&self.stored),
+            server: None,
+            hosts,
             host_settings: ArcSwap::from_pointee(settings),
             running: OnceLock::new(),
-            tape: None,
-            args_text: args_text.map(Ok),
             lent: Some(Box::new(lent)),
         })
     }
@@ -182,11 +180,11 @@ impl World {
             let _ = lent.elsewhere.set(why);
             return Err(Failure::new(Exit::Other, "ELSEWHERE", "the daemon has other servers"));
         }
-        if self.global.verbose > 0 {
+        if self.command_line.global.verbose > 0 {
             let shown: Vec<_> = desired.keys().cloned().collect();
             lent.server_output.get_or_init(|| self.server_output(&lent.host, move |server| shown.contains(server)));
         }
-        let gate = Arc::new(SecretGate::new(self.gate_for_typed_calls(), Arc::clone(&self.secrets)));
+        let gate = Arc::new(SecretGate::new(self.gate_for_typed_calls(), self.secrets()));
         Ok(lent.host.excerpt(|name| desired.contains_key(name), self.terminal(), gate).await)
     }
 
@@ -204,13 +202,14 @@ impl World {
         if !spec.enabled || spec.trust == Trust::Pending {
             return None;
         }
-        let theirs = self.secrets.with_environment(lent.environment.clone());
-        let why = match join(StartValues::to(name, spec, &self.secrets), StartValues::to(name, spec, &theirs)).await {
-            (Ok(ours), Ok(theirs)) => ours.difference(&theirs)?,
-            // A variable that the daemon does not have either makes no difference.
-            (Err(ours), Err(theirs)) if need == Need::Status && ours == theirs => return None,
-            _ => "needs a variable that is not set in both places".to_owned(),
-        };
+        let theirs = self.hosts.secrets.with_environment(lent.environment.clone());
+        let why =
+            match join(StartValues::to(name, spec, &self.hosts.secrets), StartValues::to(name, spec, &theirs)).await {
+                (Ok(ours), Ok(theirs)) => ours.difference(&theirs)?,
+                // A variable that the daemon does not have either makes no difference.
+                (Err(ours), Err(theirs)) if need == Need::Status && ours == theirs => return None,
+                _ => "needs a variable that is not set in both places".to_owned(),
+            };
         Some(format!("`{name}` {why}"))
     }
 }

@@ -6,7 +6,7 @@ use toolrack_auth::SignIn;
 use toolrack_config::{Environment, Interpolate, Unset};
 use toolrack_host::{Host, Principal};
 
-use super::{Hosts, World, hosts::Loan, sign_in};
+use super::{Hosts, World, hosts::Loan, opening::sign_in};
 use crate::{credentials::OfMember, secrets::Stored};
 
 /// The parts that the members of a tenant share.
@@ -39,7 +39,7 @@ impl World {
     pub(crate) fn for_members(&self) -> ForMembers {
         ForMembers {
             stored: Arc::clone(&self.stored),
-            secrets: Arc::clone(&self.secrets),
+            secrets: self.secrets(),
             environment: self.environment.clone(),
             own_folders: self.places.own_folders(),
             member_folders: self.places.data().join("people"),
@@ -70,7 +70,7 @@ impl ForMembers {
             .also_concealing(Arc::clone(&self.secrets));
         let secrets = Arc::new(secrets);
         let audit = Arc::new(self.hosts.audit.of_member(Arc::clone(&secrets)));
-        let sign_in = sign_in((&self.stored, &secrets), &self.hosts.egress, &audit, None, Some(key));
+        let sign_in = sign_in(&self.stored, &secrets, &self.hosts.egress, &audit, None).owner("", key).build();
         let hosts = Hosts {
             secrets: Arc::clone(&secrets),
             sign_in: sign_in.clone(),

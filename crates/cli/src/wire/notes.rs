@@ -18,7 +18,7 @@ pub(super) fn noted(loaded: &Loaded) -> impl Iterator<Item = Configured> {
 impl World {
     /// Writes the tools of the connected servers into the notebook.
     pub(super) async fn note_tools(&self, host: &Host) {
-        if Tape::is_replay(self.tape.as_ref()) {
+        if Tape::is_replay(self.hosts.tape.as_ref()) {
             return;
         }
         let status = host.status();
@@ -30,7 +30,7 @@ impl World {
         let configured: Vec<_> =
             self.host_settings.load().configured.iter().filter(|server| is_connected(&server.name)).cloned().collect();
         let notebook = Notebook::below(self.places.data());
-        let secrets = Arc::clone(&self.secrets);
+        let secrets = Arc::clone(&self.hosts.secrets);
         let written = tokio::task::spawn_blocking(move || {
             let conceal = |text: &str| secrets.conceal(text).into_owned();
             for server in configured {
@@ -48,7 +48,7 @@ impl World {
 
     /// Writes lists of prompts or resources into the notebook, each with the name of its server.
     pub(crate) async fn note_offers(&self, loaded: &Loaded, lists: Vec<(String, OfferList)>) {
-        if Tape::is_replay(self.tape.as_ref()) {
+        if Tape::is_replay(self.hosts.tape.as_ref()) {
             return;
         }
         let configured: Vec<_> = noted(loaded).collect();

@@ -25,8 +25,8 @@ impl World {
     pub(crate) async fn load(&self) -> Result<Loaded, Failure> {
         let loaded = self.read().await;
         let is_named = |path: &PathBuf| {
-            let mut typed = self.typed.iter();
-            self.global.mcp_config.iter().any(|named| self.folder.join(named) == *path)
+            let mut typed = self.command_line.typed.iter();
+            self.command_line.global.mcp_config.iter().any(|named| self.folder.join(named) == *path)
                 || typed.any(|typed| *path == Path::new(&typed.place))
         };
         let lost =
@@ -34,7 +34,7 @@ impl World {
         if let Some(problem) = lost {
             return Err(unusable_file(problem));
         }
-        if let Some(problem) = self.global.agent.as_deref().and_then(|agent| loaded.unknown_agent(agent)) {
+        if let Some(problem) = self.command_line.global.agent.as_deref().and_then(|agent| loaded.unknown_agent(agent)) {
             return Err(Failure { hint: problem.hint, ..Failure::config(problem.message) });
         }
         for problem in loaded.problems.iter().filter(|problem| !problem.is_minor) {
@@ -48,7 +48,7 @@ impl World {
     /// # Errors
     /// When something is broken; names the first problem.
     pub(crate) async fn refuse_broken(&self) -> Result<(), Failure> {
-        if !self.global.strict {
+        if !self.command_line.global.strict {
             return Ok(());
         }
         let loaded = self.read().await;
@@ -60,19 +60,19 @@ impl World {
 
     /// Whether `--strict` was given.
     pub(crate) fn is_strict(&self) -> bool {
-        self.global.strict
+        self.command_line.global.strict
     }
 
     /// Which files to read, and for which agent.
     pub(crate) fn request(&self) -> Request {
         let mut request = Request::new(self.places.clone(), &self.folder);
-        request.mcp_config.clone_from(&self.global.mcp_config);
-        request.strict = self.global.strict_mcp_config;
-        request.agent.clone_from(&self.global.agent);
+        request.mcp_config.clone_from(&self.command_line.global.mcp_config);
+        request.strict = self.command_line.global.strict_mcp_config;
+        request.agent.clone_from(&self.command_line.global.agent);
         request.check_model = Some(models::check_name);
         request.built_in = builtin::configured(&self.folder);
-        request.typed.clone_from(&self.typed);
-        if self.global.once.is_some() {
+        request.typed.clone_from(&self.command_line.typed);
+        if self.command_line.global.once.is_some() {
             // Keep only that server: no other server is started or can interfere.
             request.strict = true;
             request.built_in.clear();
@@ -94,15 +94,15 @@ impl World {
             approvals.iter().any(|approval| approval.covers(candidate.project, candidate.name, candidate.hash))
         })
         .await;
-        let loaded = if self.global.once.is_some() { alone(loaded) } else { loaded };
+        let loaded = if self.command_line.global.once.is_some() { alone(loaded) } else { loaded };
         let loaded = self.as_recorded(loaded).await;
-        self.secrets.set_unset(loaded.settings.unset);
+        self.hosts.secrets.set_unset(loaded.settings.unset);
         match self.running.get() {
-            Some(running) => running.host.set_naming(loaded.settings.tools.naming.clone()),
+            Some(running) => running.host().set_naming(loaded.settings.tools.naming.clone()),
             None => self.host_settings.store(Arc::new(host_settings(&loaded))),
         }
-        self.egress.set(loaded.settings.egress.clone());
-        self.audit.set(loaded.settings.audit);
+        self.hosts.egress.set(loaded.settings.egress.clone());
+        self.hosts.audit.set(loaded.settings.audit);
         loaded
     }
 
@@ -120,7 +120,7 @@ impl World {
     /// # Errors
     /// When the database cannot be read.
     pub(crate) async fn approvals(&self) -> Result<Vec<Approval>, Failure> {
-        match &self.store {
+        match &self.hosts.store {
             Some(store) => store.approvals().await.map_err(|error| database::unusable(&error)),
             None => Ok(Vec::new()),
         }
@@ -131,7 +131,7 @@ impl World {
     /// # Errors
     /// When the database cannot be read.
     pub(crate) async fn refusals(&self) -> Result<Vec<Refusal>, Failure> {
-        match &self.store {
+        match &self.hosts.store {
             Some(store) => store.refusals().await.map_err(|error| database::unusable(&error)),
             None => Ok(Vec::new()),
         }

@@ -7,8 +7,8 @@ use std::{
     sync::Arc,
 };
 
-use toolrack_config::Loaded;
-use toolrack_host::{HostBuilder, Recorder, Recording, ServerSpec, spec::Trust};
+use toolrack_config::{Interpolate, Loaded};
+use toolrack_host::{Conceal, HostBuilder, Recorder, Recording, ServerSpec, spec::Trust};
 
 use super::World;
 use crate::{
@@ -30,6 +30,30 @@ pub(super) enum Tape {
 }
 
 impl Tape {
+    /// The tape of `record` or `replay`; `None` for other commands. Hides what `secrets` knows as a secret.
+    ///
+    /// # Errors
+    /// When the file cannot be written, or is not a recording.
+    pub(super) async fn of(words: Option<&TapeWords>, secrets: &Arc<Interpolate>) -> Result<Option<Self>, Failure> {
+        let conceal = || -> Conceal {
+            let secrets = Arc::clone(secrets);
+            Arc::new(move |text| secrets.conceal(text).into_owned())
+        };
+        Ok(match words {
+            None => None,
+            Some(TapeWords::Record { file, max_bytes }) => {
+                output::check(file)?;
+                Some(Self::Record(Arc::new(Recorder::new(*max_bytes, conceal()))))
+            }
+            Some(TapeWords::Replay { file }) => {
+                let path = file.clone();
+                let read = tokio::task::spawn_blocking(move || read(&path)).await;
+                let recording = read.map_err(|error| unusable(file, &error.to_string()))??;
+                Some(Self::Replay(Arc::new(recording.concealing(conceal()))))
+            }
+        })
+    }
+
     /// Whether a recording takes the place of all servers.
     pub(super) fn is_replay(tape: Option<&Self>) -> bool {
         matches!(tape, Some(Self::Replay(_)))
@@ -44,34 +68,13 @@ impl Tape {
 }
 
 impl World {
-    /// Prepares this world for `record` or `replay`.
-    ///
-    /// # Errors
-    /// When the file cannot be written, or is not a recording.
-    pub(crate) async fn with_tape(mut self) -> Result<Self, Failure> {
-        self.tape = match &self.global.tape {
-            None => None,
-            Some(TapeWords::Record { file, max_bytes }) => {
-                output::check(file)?;
-                Some(Tape::Record(Arc::new(Recorder::new(*max_bytes, self.conceal()))))
-            }
-            Some(TapeWords::Replay { file }) => {
-                let path = file.clone();
-                let read = tokio::task::spawn_blocking(move || read(&path)).await;
-                let recording = read.map_err(|error| unusable(file, &error.to_string()))??;
-                Some(Tape::Replay(Arc::new(recording.concealing(self.conceal()))))
-            }
-        };
-        Ok(self)
-    }
-
     /// Writes the recording, if there is one.
     ///
     /// # Errors
     /// When it is too large, or cannot be written.
     pub(crate) async fn write_recording(&self) -> Result<(), Failure> {
-        let (Some(Tape::Record(recorder)), Some(TapeWords::Record { file, .. })) = (&self.tape, &self.global.tape)
-        else {
+        let words = &self.command_line.global.tape;
+        let (Some(Tape::Record(recorder)), Some(TapeWords::Record { file, .. })) = (&self.hosts.tape, words) else {
             return Ok(());
         };
         let bytes = recorder.bytes().map_err(|error| {
@@ -84,7 +87,7 @@ impl World {
     /// Replaces the loaded servers by those of the recording. A configured server keeps its entry, even if it is not
     /// trusted here, because it does not run; any other server gets an entry of its own.
     pub(super) async fn as_recorded(&self, mut loaded: Loaded) -> Loaded {
-        let Some(Tape::Replay(recording)) = &self.tape else { return loaded };
+        let Some(Tape::Replay(recording)) = &self.hosts.tape else { return loaded };
         // Values that are hidden in the recording match only if they are hidden in the requests, too.
         drop(self.known_secrets(&loaded).await);
         for server in recording.servers() {

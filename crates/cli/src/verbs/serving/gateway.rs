@@ -25,7 +25,7 @@ use crate::{
         reach,
         talk::ask::{code, every_tool_of, rules, unused_name, warn_of_idle},
     },
-    wire::World,
+    wire::{HostOptions, OnFailure, World},
 };
 
 /// `gateway`.
@@ -91,13 +91,15 @@ async fn alone(
     let scripts = wants_code.then(|| Scripts::beside(&desired)).transpose()?;
     let ours: Vec<_> = scripts.iter().flat_map(|scripts| [&scripts.discovery, &scripts.code]).collect();
     warn_of_idle(&policy.rules, &loaded, &ours, &world.screen);
-    world.set_gate(Arc::new(rules(&policy.rules, &loaded, &ours)));
-    // The caller is the client and not the user at the terminal. Questions go to the client, if it can answer.
-    world.set_asker(Arc::new(AnyClient::new()));
-    world.keep_reconnecting();
     world.quotas().set_profiles(&loaded.settings.profiles);
-    let host = world.host();
-    world.log_keeper()(&desired);
+    let running = world.start(HostOptions {
+        gate: Arc::new(rules(&policy.rules, &loaded, &ours)),
+        // The caller is the client and not the user at the terminal. Questions go to the client, if it can answer.
+        asker: Arc::new(AnyClient::new()),
+        on_failure: OnFailure::Reconnect,
+    })?;
+    running.log_keeper()(&desired);
+    let host = running.host().clone();
     let mut options = GatewayOptions::default();
     options.profiles.set(loaded.settings.profiles.clone());
     options.profile = profile.as_deref().map(Arc::from);

@@ -47,7 +47,7 @@ use crate::{
         Verb,
         talk::ask::{rules, warn_of_idle},
     },
-    wire::World,
+    wire::{HostOptions, OnFailure, World},
 };
 use args::ServeArgs;
 use lender::lend;
@@ -117,7 +117,7 @@ pub(crate) async fn run(args: ServeArgs, world: &World) -> Result<Exit, Failure>
         }
         None => (None, None),
     };
-    let parts = parts(&typed, world, gate);
+    let parts = parts(&typed, world, gate)?;
     let for_sessions = for_sessions(OfUser::of_machine(&typed, world, &parts));
     let for_agents = for_agents(&typed, world, WorldKind::Machine);
     let mut daemon = match Daemon::start(parts, for_agents, Some(for_sessions), team, options.clone()).await {
@@ -247,15 +247,19 @@ async fn orphaned() {
     let _ = tokio::io::copy(&mut tokio::io::stdin(), &mut ignored).await;
 }
 
-fn parts(typed: &ForAllWorlds, world: &World, gate: Arc<LiveRules>) -> Parts {
+/// The parts of the daemon's own world, whose host it starts.
+///
+/// # Errors
+/// When the host has been started already.
+fn parts(typed: &ForAllWorlds, world: &World, gate: Arc<LiveRules>) -> Result<Parts, Failure> {
     let questions = Questions::new(typed.patience);
     let (live, typed_rules) = (Arc::clone(&gate), typed.rules.clone());
-    world.set_gate(gate);
-    world.set_asker(Arc::new(AnyClient::or(Arc::new(questions.clone()))));
-    let (keeper, audit, egress) = (world.log_keeper(), world.audit_settings(), world.egress().clone());
+    let asker = Arc::new(AnyClient::or(Arc::new(questions.clone())));
+    let running = world.start(HostOptions { gate, asker, on_failure: OnFailure::Reconnect })?;
+    let (keeper, audit, egress) = (running.log_keeper(), world.audit_settings(), world.egress().clone());
     let quotas = world.quotas().clone();
-    let (host, named) = (world.host(), world.host());
-    Parts {
+    let (host, named) = (running.host().clone(), running.host().clone());
+    Ok(Parts {
         host,
         request: world.request(),
         watcher: typed.watcher.clone(),
@@ -278,7 +282,7 @@ fn parts(typed: &ForAllWorlds, world: &World, gate: Arc<LiveRules>) -> Parts {
             egress.set(loaded.settings.egress.clone());
             quotas.set_profiles(&loaded.settings.profiles);
         }),
-    }
+    })
 }
 
 /// The parts of the worlds of agents: a host of their own, and parts of `world`. `kind` says whose shared servers they

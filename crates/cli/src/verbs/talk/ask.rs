@@ -25,7 +25,7 @@ use crate::{
     rules::LiveRules,
     screen::Screen,
     verbs::{input, reach},
-    wire::World,
+    wire::{HostOptions, OnFailure, World},
 };
 
 /// `ask`.
@@ -85,7 +85,7 @@ pub(crate) async fn run(args: Box<AskArgs>, world: &World) -> Result<Exit, Failu
         return Err(Failure::usage("there is no question").hint("toolrack ask \"…\""));
     }
     world.forget_old_sessions(&loaded, journal.id()).await;
-    let tools = Tools::of(&args.talk, &loaded, world).await?;
+    let tools = Tools::of(&args.talk, &loaded, OnFailure::Report, world).await?;
     let message = match prompt {
         Some(prompt) => Some(tools.compose(&prompt.typed, prompt.piped.as_deref(), &world.screen).await?),
         None => None,
@@ -177,15 +177,25 @@ impl fmt::Debug for Tools {
 
 impl Tools {
     /// The tools that the model gets.
-    pub(crate) async fn of(args: &TalkArgs, loaded: &Loaded, world: &World) -> Result<Self, Failure> {
+    pub(crate) async fn of(
+        args: &TalkArgs,
+        loaded: &Loaded,
+        on_failure: OnFailure,
+        world: &World,
+    ) -> Result<Self, Failure> {
         match args.no_tools {
             true => Self::none(world).await,
-            false => Self::connect(&args.policy, loaded, world).await,
+            false => Self::connect(&args.policy, loaded, on_failure, world).await,
         }
     }
 
     /// Connects to the servers whose tools may be used. Warns of each server that fails.
-    async fn connect(policy: &PolicyArgs, loaded: &Loaded, world: &World) -> Result<Self, Failure> {
+    async fn connect(
+        policy: &PolicyArgs,
+        loaded: &Loaded,
+        on_failure: OnFailure,
+        world: &World,
+    ) -> Result<Self, Failure> {
         let mut desired = reach::only(loaded, &policy.server)?;
         let (discovery, artifacts_server) = (unused_name(&desired, "toolrack")?, unused_name(&desired, "artifacts")?);
         let selection = match &*policy.tool {
@@ -200,19 +210,20 @@ impl Tools {
         let ours: Vec<_> = [&discovery, &artifacts_server].into_iter().chain(&code).collect();
         warn_of_idle(&policy.rules, loaded, &ours, &world.screen);
         let rules = Arc::new(LiveRules::new(rules(&policy.rules, loaded, &ours)));
-        world.set_gate(Arc::<LiveRules>::clone(&rules));
+        let gate = Arc::<LiveRules>::clone(&rules);
+        let running = world.start(HostOptions { gate, asker: world.terminal(), on_failure })?;
         // Add it from the beginning, so that it can be used once the number of tools is known.
-        desired.insert(discovery.clone(), world.host().discovery(&discovery, selection.clone()));
+        desired.insert(discovery.clone(), running.host().discovery(&discovery, selection.clone()));
         let artifacts = world.artifacts();
         let server = native("artifacts", move || ArtifactServer::new(artifacts.clone()));
         desired.insert(artifacts_server.clone(), ServerSpec::native(server));
-        let mut host = world.connect(desired.clone()).await?;
+        let mut host = running.connect(desired.clone()).await;
         if let (Some(name), Some(interpreter)) = (&code, interpreter) {
             // Add it last, because it describes the tools of all other servers to the model. It can find and call tools
             // itself.
             let callable = selection.clone().without_servers([discovery.clone()]);
             desired.insert(name.clone(), host.scripts(name, callable, interpreter));
-            host = world.connect(desired).await?;
+            host = running.connect(desired).await;
         }
         for failure in reach::complaints(&host, &policy.server) {
             world.screen.warning(&failure.message);

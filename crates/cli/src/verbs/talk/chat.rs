@@ -30,7 +30,7 @@ use crate::{
     render::{Tone, paint},
     screen::Screen,
     stop::Stop,
-    wire::World,
+    wire::{OnFailure, World},
 };
 use actions::After;
 use known::{ItemCollector, KnownItems};
@@ -114,9 +114,8 @@ async fn begin(args: &ChatArgs, world: &World) -> Result<Begun, Failure> {
             messages: Vec::new(),
         },
     };
-    world.keep_reconnecting();
     world.forget_old_sessions(&loaded, conversation.journal.id()).await;
-    let tools = ask::Tools::of(&args.talk, &loaded, world).await?;
+    let tools = ask::Tools::of(&args.talk, &loaded, OnFailure::Reconnect, world).await?;
     let (agent, at_hand) = tools.clone().agent(&chosen, args.system.clone());
     if world.screen.interactive() {
         world.screen.note(&at_hand);

@@ -49,7 +49,7 @@ use crate::{
     screen::Screen,
     secrets, team_file,
     verbs::talk::ask::rules,
-    wire::{MemberParts, Rows, World},
+    wire::{CommandLine, MemberParts, Rows, Surroundings, World},
 };
 
 /// Makes the team of the file at `path`. Its members are in the database of `world`.
@@ -268,12 +268,13 @@ async fn begin(
     let global = Global { no_input: true, ..Global::default() };
     let screen = Arc::new(Screen::new(&global, &environment));
     let rows = place.rows(&tenant).await?;
-    let world = World::open((global, Vec::new()), environment, home.clone(), (screen, rows)).await?;
-    let world = Arc::new(world.shared().with_quotas(TenantQuotas::new(&tenant.id, tenant.limits.clone())));
+    let surroundings = Surroundings { environment, folder: home.clone(), screen, tracer: None };
+    let world = World::open(CommandLine { global, ..CommandLine::default() }, surroundings, rows).await?;
+    let world = Arc::new(world.of_tenant(TenantQuotas::new(&tenant.id, tenant.limits.clone())));
     // Without a database there would be no audit log.
     let keeping = keep_quotas(world.quotas(), world.store()?).await?;
     // The rules of its files are known before anything of it runs.
-    let mut parts = parts(&typed, &world, Arc::new(LiveRules::new(Policy::default())));
+    let mut parts = parts(&typed, &world, Arc::new(LiveRules::new(Policy::default())))?;
     // Leave the program's own servers out: they could read the folder, which has the tenant's database and key.
     parts.request.built_in.clear();
     (parts.kind, parts.credentials) = (WorldKind::Tenant, OfMember::of_all(Arc::clone(world.stored())));

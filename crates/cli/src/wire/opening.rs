@@ -1,0 +1,192 @@
+//! Opens a world from what the user typed and from where the program runs.
+
+use std::{
+    path::{Path, PathBuf},
+    sync::{Arc, OnceLock},
+};
+
+use arc_swap::ArcSwap;
+use toolrack_auth::{SignIn, SignInBuilder};
+use toolrack_config::{Environment, Interpolate, Places, Typed, Unset};
+use toolrack_host::{Egress, OnMessage, ServerName, Tracer, ask::Root};
+use toolrack_store::{ArtifactBounds, ArtifactFolder};
+use toolrack_team::TenantQuotas;
+use url::Url;
+
+use super::{Hosts, Rows, World, tape::Tape};
+use crate::{
+    args::{Global, ONCE, Once},
+    asker::Terminal,
+    audit::Audited,
+    database::Opened,
+    editor::Editor,
+    error::{Exit, Failure, in_words},
+    frames,
+    screen::Screen,
+    secrets::{self, Stored},
+    tokens::Tokens,
+};
+
+/// The variables that send HTTP through a proxy.
+pub(super) const PROXIES: &[&str] =
+    &["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy"];
+
+/// What the user gave on the command line for any verb.
+#[derive(Debug, Default)]
+pub(crate) struct CommandLine {
+    pub(crate) global: Global,
+    /// The configurations that are given as text instead of a file.
+    pub(crate) typed: Vec<Typed>,
+    /// The text of `--args`, if another process has read it already: stdin can be read only once.
+    pub(crate) args_text: Option<ArgsText>,
+}
+
+/// The text of `--args`, or why it cannot be read.
+pub(crate) type ArgsText = Result<String, Failure>;
+
+/// Where a command runs, and where it shows what it does.
+pub(crate) struct Surroundings {
+    pub(crate) environment: Environment,
+    /// The working folder.
+    pub(crate) folder: PathBuf,
+    pub(crate) screen: Arc<Screen>,
+    /// Adds calls to OpenTelemetry traces.
+    pub(crate) tracer: Option<Arc<dyn Tracer>>,
+}
+
+/// The working folder of this process.
+///
+/// # Errors
+/// When there is none, or it cannot be used.
+pub(crate) fn working_folder() -> Result<PathBuf, Failure> {
+    std::env::current_dir().map_err(|error| {
+        let message = format!("the working folder cannot be used: {}", in_words(&error));
+        Failure::new(Exit::Other, "NO_WORKING_FOLDER", message)
+    })
+}
+
+impl World {
+    /// The world of a command.
+    ///
+    /// # Errors
+    /// When the place of the configuration is unknown, a `--root` is not a folder, the database of a team cannot be
+    /// opened, or the recording of `record` or `replay` cannot be used.
+    pub(crate) async fn open(
+        command_line: CommandLine,
+        surroundings: Surroundings,
+        rows: Rows<'_>,
+    ) -> Result<Self, Failure> {
+        let Surroundings { mut environment, folder, screen, tracer } = surroundings;
+        let global = &command_line.global;
+        // Removes the variable, so that no server and no placeholder gets it.
+        let key = environment.take(secrets::VARIABLE);
+        let places = Places::from_env(&environment).map_err(|error| Failure::config(error.to_string()))?;
+        let roots = global.root.iter().map(|folder| root(folder)).collect::<Result<_, _>>()?;
+        let (store, server) = match rows.open(&places, &environment).await? {
+            Ok(Opened { store, server }) => (Some(store), server),
+            Err(failure) => {
+                screen.warning(&failure.message);
+                (None, None)
+            }
+        };
+        let keychain = secrets::Keychain::of(&environment);
+        let stored = Arc::new(Stored::new(store.clone(), key, places.data(), keychain));
+        let secrets = Interpolate::new(environment.clone(), Unset::Error)
+            .with_secrets(Arc::<Stored>::clone(&stored))
+            .with_homes(places.data().join("sandbox"))
+            .with_own_folders(places.own_folders());
+        let secrets = Arc::new(secrets);
+        screen.conceal(Arc::clone(&secrets));
+        let egress = Egress::default().with_proxies_of_environment(proxies_in(&environment));
+        let audit = Arc::new(Audited::new(store.clone(), Arc::clone(&secrets), global.agent.clone()));
+        let sign_in = sign_in(&stored, &secrets, &egress, &audit, global.once.clone()).build();
+        let terminal = Terminal::new(Arc::clone(&screen), roots, Editor::of(&environment)).answering(global)?;
+        let hosts = Hosts {
+            artifacts: ArtifactFolder::new(places.data().join("artifacts"), ArtifactBounds::default()),
+            keeps_answers: global.once.is_none(),
+            tape: Tape::of(global.tape.as_ref(), &secrets).await?,
+            on_message: on_message(global, &screen, &secrets),
+            quotas: TenantQuotas::of_machine(),
+            is_shared: false,
+            loan: None,
+            store,
+            secrets,
+            sign_in,
+            egress,
+            tracer,
+            audit,
+        };
+        Ok(Self {
+            screen,
+            places,
+            folder,
+            environment,
+            command_line,
+            terminal: Arc::new(terminal),
+            stored,
+            server,
+            hosts,
+            host_settings: ArcSwap::default(),
+            running: OnceLock::new(),
+            lent: None,
+        })
+    }
+
+    /// This world as that of a tenant: its members share the servers, and `quotas` counts what they use.
+    pub(crate) fn of_tenant(mut self, quotas: TenantQuotas) -> Self {
+        (self.hosts.quotas, self.hosts.is_shared) = (quotas, true);
+        self
+    }
+}
+
+/// The proxies that the variables name.
+pub(super) fn proxies_in(environment: &Environment) -> impl Iterator<Item = &str> {
+    PROXIES.iter().filter_map(|name| environment.get(name)?.to_str()).filter(|value| !value.is_empty())
+}
+
+/// Shows the messages of servers, if the user asked for everything (`-vv`).
+pub(super) fn on_message(global: &Global, screen: &Arc<Screen>, secrets: &Arc<Interpolate>) -> Option<OnMessage> {
+    (global.verbose > 1).then(|| frames::on(Arc::clone(screen), Arc::clone(secrets)))
+}
+
+/// Signs in the requests to servers, with the tokens that are stored.
+pub(super) fn sign_in(
+    stored: &Arc<Stored>,
+    secrets: &Arc<Interpolate>,
+    egress: &Egress,
+    audit: &Audited,
+    once: Option<Once>,
+) -> SignInBuilder {
+    let kept = Arc::clone(secrets);
+    let builder = SignIn::builder(Arc::new(Tokens(Arc::clone(stored))))
+        .resolver(Arc::<Interpolate>::clone(secrets))
+        .how(move |server, scopes| how_to_sign_in(server, scopes, once.as_ref()))
+        .egress(egress.clone())
+        .secrets(move |secret| kept.add_secret(secret));
+    match audit.witness(None) {
+        Some(witness) => builder.witness(witness),
+        None => builder,
+    }
+}
+
+/// The command that signs in to `server`, with these scopes if there are any.
+fn how_to_sign_in(server: &ServerName, scopes: &[String], once: Option<&Once>) -> String {
+    if let (Some(Once::Url(url)), ONCE) = (once, server.as_str()) {
+        // A server for one command has no name that `login` could use.
+        return format!("toolrack add NAME {}", shell_words::quote(url));
+    }
+    let words = ["toolrack", "login", server.as_str()].into_iter();
+    shell_words::join(words.chain(scopes.iter().flat_map(|scope| ["--scope", scope])))
+}
+
+/// A folder that servers may ask for as an MCP root.
+fn root(folder: &Path) -> Result<Root, Failure> {
+    let refused =
+        |why: &str| Failure::usage(format!("--root {}: {why}", folder.display())).hint("give a folder that exists");
+    let real = folder.canonicalize().map_err(|error| refused(&in_words(&error)))?;
+    if !real.is_dir() {
+        return Err(refused("it is not a folder"));
+    }
+    let uri = Url::from_directory_path(&real).map_err(|()| refused("it has no URL"))?;
+    Ok(Root { uri: uri.to_string(), name: real.file_name().map(|name| name.to_string_lossy().into_owned()) })
+}

@@ -1,0 +1,180 @@
+//! The host of a command: how it is started, connected and closed.
+
+use std::{sync::Arc, time::Duration};
+
+use toolrack_host::{AllowAll, Desired, Gate, Host, ServerName, SharedAsker, State};
+
+use super::{World, lent::Need};
+use crate::{
+    error::{Exit, Failure},
+    log_keeper::LogKeeper,
+    screen::Screen,
+    server_output::ServerOutput,
+};
+
+/// How long to wait for servers before the screen shows which ones, and how often it updates that.
+const WAITING_NOTICE_INTERVAL: Duration = Duration::from_millis(500);
+
+/// What decides about the calls of a host, and who answers its questions.
+pub(crate) struct HostOptions {
+    /// Decides which calls may run.
+    pub(crate) gate: Arc<dyn Gate>,
+    /// Answers the questions of servers and rules.
+    pub(crate) asker: SharedAsker,
+    pub(crate) on_failure: OnFailure,
+}
+
+/// What a host does when a server cannot be connected, or its connection ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum OnFailure {
+    /// It tells the command, which reports the first failure.
+    Report,
+    /// It connects again, as often as the entry says: for a command that runs for long.
+    Reconnect,
+}
+
+/// A host, and what runs beside it once it has been started.
+#[derive(Debug)]
+pub(crate) struct Running {
+    host: Host,
+    on_failure: OnFailure,
+    /// Stores the logs of its servers; `None` without a database.
+    log: Option<LogKeeper>,
+    /// Shows the logs of its servers, if the user asked for that (`-v`).
+    server_output: Option<ServerOutput>,
+    screen: Arc<Screen>,
+}
+
+impl Running {
+    /// The host. It runs no server before it is connected.
+    pub(crate) fn host(&self) -> &Host {
+        &self.host
+    }
+
+    /// Returns a function that tells the log keeper where servers are configured. Does nothing without a database.
+    pub(crate) fn log_keeper(&self) -> impl Fn(&Desired) + Send + Sync + use<> {
+        let sources = self.log.as_ref().map(LogKeeper::sources);
+        move |desired| {
+            if let Some(sources) = &sources {
+                sources.expect(desired);
+            }
+        }
+    }
+
+    /// Connects to the servers of `desired`, in place of those of an earlier call, and waits until each has succeeded or
+    /// failed once.
+    pub(crate) async fn connect(&self, mut desired: Desired) -> Host {
+        if self.on_failure == OnFailure::Report {
+            for spec in desired.values_mut() {
+                spec.retry.attempts = 0;
+            }
+        }
+        if let Some(log) = &self.log {
+            log.sources().expect(&desired);
+        }
+        self.host.apply(desired).await;
+        tokio::select! {
+            () = self.host.settled() => {}
+            () = self.show_who_connects() => {}
+        }
+        self.host.clone()
+    }
+
+    /// Shows the servers that are still connecting. Never returns.
+    async fn show_who_connects(&self) {
+        loop {
+            tokio::time::sleep(WAITING_NOTICE_INTERVAL).await;
+            let servers = self.host.status().into_iter();
+            let waiting: Vec<_> = servers.filter(|server| server.state == State::Connecting).collect();
+            let names: Vec<_> = waiting.iter().map(|server| server.name.as_str()).collect();
+            self.screen.progress(&format!("connecting to {}", names.join(", ")));
+        }
+    }
+
+    /// Shows and stores the rest of the logs, after the host has ended.
+    pub(super) async fn close_output(&self) {
+        if let Some(server_output) = &self.server_output {
+            server_output.close().await;
+        }
+        if let Some(log) = &self.log {
+            log.close().await;
+        }
+    }
+}
+
+impl World {
+    /// Starts the host of this command with `options`, for a command that needs other ones than [`Self::connect`] has.
+    ///
+    /// # Errors
+    /// When the host has been started already: it keeps the options that it has.
+    pub(crate) fn start(&self, options: HostOptions) -> Result<&Running, Failure> {
+        if self.running.get().is_some() {
+            return Err(Failure::new(Exit::Other, "INTERNAL", "the host of this command has been started already"));
+        }
+        Ok(self.running.get_or_init(|| self.started(options)))
+    }
+
+    /// The host that has been started, or else one for calls that the user types.
+    fn running(&self) -> &Running {
+        self.running.get_or_init(|| {
+            self.started(HostOptions {
+                gate: self.gate_for_typed_calls(),
+                asker: self.terminal(),
+                on_failure: OnFailure::Report,
+            })
+        })
+    }
+
+    fn started(&self, options: HostOptions) -> Running {
+        let HostOptions { gate, asker, on_failure } = options;
+        let host = self.hosts.make(gate, asker, None);
+        host.set_naming(self.host_settings.load().naming.clone());
+        let log = self.hosts.log_of(&host);
+        let server_output = (self.command_line.global.verbose > 0).then(|| self.server_output(&host, |_| true));
+        Running { host, on_failure, log, server_output, screen: Arc::clone(&self.screen) }
+    }
+
+    /// The gate for calls that the user types: they run unless a rule denies them or wants a confirmation.
+    pub(super) fn gate_for_typed_calls(&self) -> Arc<dyn Gate> {
+        let policy = &self.host_settings.load().policy;
+        if policy.is_empty() { Arc::new(AllowAll) } else { Arc::new(policy.clone()) }
+    }
+
+    /// Starts to show the logs of those servers of `host` for which `shows` returns true.
+    pub(super) fn server_output(
+        &self,
+        host: &Host,
+        shows: impl Fn(&ServerName) -> bool + Send + 'static,
+    ) -> ServerOutput {
+        ServerOutput::start(host.events(), Arc::clone(&self.screen), shows)
+    }
+
+    /// The host. It runs no server before it is connected.
+    pub(crate) fn host(&self) -> Host {
+        self.running().host.clone()
+    }
+
+    /// Connects to the servers of `desired`, for calls that the user types, and waits until each has succeeded or failed
+    /// once.
+    ///
+    /// # Errors
+    /// When a daemon runs the command and cannot lend it these servers.
+    pub(crate) async fn connect(&self, desired: Desired) -> Result<Host, Failure> {
+        match &self.lent {
+            Some(lent) => self.borrow(lent, &desired, Need::Connections).await,
+            None => Ok(self.running().connect(desired).await),
+        }
+    }
+
+    /// As [`Self::connect`], for commands that only show servers and their tools. If a daemon lends its servers, the
+    /// command shows the failed ones as the daemon knows them, and starts none.
+    ///
+    /// # Errors
+    /// As [`Self::connect`].
+    pub(crate) async fn connect_to_show(&self, desired: Desired) -> Result<Host, Failure> {
+        match &self.lent {
+            Some(lent) => self.borrow(lent, &desired, Need::Status).await,
+            None => Ok(self.running().connect(desired).await),
+        }
+    }
+}
