@@ -242,7 +242,7 @@ impl Agent {
                     let spending = Spending::new(admitted.map_err(AgentError::OverQuota)?, &*self.model);
                     front.on_event(TurnEvent::Asked { round: turn.rounds() + 1 });
                     let span = info_span!("model", round = turn.rounds() + 1);
-                    match self.ask(turn.messages(), tools.as_deref(), (front, spending)).instrument(span).await {
+                    match self.ask(turn.messages(), tools.as_deref(), front, spending).instrument(span).await {
                         Ok(reply) => {
                             front.on_event(TurnEvent::Answered(&reply));
                             turn.model_answered(reply);
@@ -279,7 +279,8 @@ impl Agent {
         &self,
         messages: &[Message],
         tools: Option<&ToolBlock>,
-        (front, mut spending): (&mut dyn Front, Spending<'_>),
+        front: &mut dyn Front,
+        mut spending: Spending<'_>,
     ) -> Result<Reply, AgentError> {
         let system = self.system_prompt(tools);
         let mut request = Request::new(messages);

@@ -52,7 +52,7 @@ pub(crate) fn answer_if_asked(words: &[OsString], environment: &Environment) -> 
     let shell = name.to_str().and_then(|name| Shell::from_str(name, false).ok());
     if let (Some(shell), Ok(folder)) = (shell, std::env::current_dir()) {
         // After an error there are no completions: the reason has no place on the line.
-        let _ = answer_to(shell, words, (environment, &folder), &mut answer);
+        let _ = answer_to(shell, words, environment, &folder, &mut answer);
     }
     let mut stdout = io::stdout().lock();
     let _ = stdout.write_all(&answer).and_then(|()| stdout.flush());
@@ -63,7 +63,8 @@ pub(crate) fn answer_if_asked(words: &[OsString], environment: &Environment) -> 
 fn answer_to(
     shell: Shell,
     words: &[OsString],
-    (environment, folder): (&Environment, &Path),
+    environment: &Environment,
+    folder: &Path,
     answer: &mut Vec<u8>,
 ) -> io::Result<()> {
     let words = words.iter().skip_while(|word| *word != "--").skip(1);

@@ -30,12 +30,18 @@ pub(crate) use self::{
 };
 use crate::{error::ApiError, membership::Membership, replicas::FromSibling, shares::Full};
 
-/// The rate limit of requests with a valid token: per second, and as a burst. It is far more than the clients of one
-/// gateway can send.
-const RATE: (u32, u32) = (50_000, 100_000);
+/// How many requests are let through.
+struct Rate {
+    each_second: u32,
+    /// As a burst.
+    at_once: u32,
+}
+
+/// The rate limit of requests with a valid token. It is far more than the clients of one gateway can send.
+const RATE: Rate = Rate { each_second: 50_000, at_once: 100_000 };
 
 /// The separate rate limit of requests without a valid token, so that they cannot use up the first one.
-const RATE_UNAUTHENTICATED: (u32, u32) = (5_000, 10_000);
+const RATE_UNAUTHENTICATED: Rate = Rate { each_second: 5_000, at_once: 10_000 };
 
 /// How long a client should wait that the guard refuses because it is busy.
 const BUSY_RETRY_AFTER: Duration = Duration::from_secs(1);
@@ -154,7 +160,9 @@ impl Guard {
     /// Returns who sends a request, or why it is refused.
     async fn judge(
         &self,
-        (method, uri, headers): (&Method, &Uri, &HeaderMap),
+        method: &Method,
+        uri: &Uri,
+        headers: &HeaderMap,
         from_sibling: Option<FromSibling>,
     ) -> (Option<Proved>, Option<ApiError>) {
         let proved = match (self.local(uri.path(), headers), &self.members) {
@@ -283,7 +291,7 @@ fn ambiguous(message: String) -> ApiError {
     ApiError::new(StatusCode::BAD_REQUEST, "AMBIGUOUS_REQUEST", message).hint("send each of them once")
 }
 
-fn limiter((each_second, at_once): (u32, u32)) -> DefaultDirectRateLimiter {
+fn limiter(Rate { each_second, at_once }: Rate) -> DefaultDirectRateLimiter {
     let some = |number| NonZeroU32::new(number).unwrap_or(NonZeroU32::MIN);
     RateLimiter::direct(Quota::per_second(some(each_second)).allow_burst(some(at_once)))
 }
@@ -306,8 +314,7 @@ pub(crate) async fn check(State(guard): State<Arc<Guard>>, mut request: Request,
     let connection = request.extensions().get::<Arc<Connection>>().cloned();
     let _busy = connection.as_ref().map(Connection::asks);
     let from_sibling = request.extensions().get().copied();
-    let head = (request.method(), request.uri(), request.headers());
-    let (proved, refusal) = guard.judge(head, from_sibling).await;
+    let (proved, refusal) = guard.judge(request.method(), request.uri(), request.headers(), from_sibling).await;
     let has_room = match (&proved, &connection) {
         (Some(proved), Some(connection)) => connection.is_of(&proved.principal()),
         _ => Ok(()),
@@ -323,11 +330,11 @@ pub(crate) async fn check(State(guard): State<Arc<Guard>>, mut request: Request,
     }
     match proved {
         Some(Proved::Member(proved)) => {
-            let refusal = (guard.ended(), guard.challenge(request.uri().path(), request.headers()));
+            let challenge = guard.challenge(request.uri().path(), request.headers());
             if let Some(uri) = for_all_tenants(request.uri()) {
                 *request.uri_mut() = uri;
             }
-            until_the_token_ends(proved, refusal, next.run(request)).await
+            until_the_token_ends(proved, guard.ended(), challenge, next.run(request)).await
         }
         _ => next.run(request).await,
     }
@@ -344,7 +351,8 @@ fn for_all_tenants(uri: &Uri) -> Option<Uri> {
 /// The answer to a request of a member, or `refusal` as soon as its token has ended. A stream of events ends with it.
 async fn until_the_token_ends(
     proved: ProvedToken,
-    (refusal, challenge): (ApiError, HeaderValue),
+    refusal: ApiError,
+    challenge: HeaderValue,
     answer: impl Future<Output = Response>,
 ) -> Response {
     let response = tokio::select! {
@@ -469,7 +477,7 @@ mod tests {
     fn requests_without_the_token_take_nothing_from_those_with_it() {
         let guard = guard();
         let wrong = [("host", OWN), ("authorization", "Bearer guess")];
-        let answers = (0..RATE_UNAUTHENTICATED.1 * 2).map(|_| status(&guard, "/api/v1/servers", &wrong));
+        let answers = (0..RATE_UNAUTHENTICATED.at_once * 2).map(|_| status(&guard, "/api/v1/servers", &wrong));
         assert!(answers.into_iter().any(|status| status == 429));
         assert_eq!(status(&guard, "/api/v1/servers", &[("host", OWN), ("authorization", "Bearer t0ken")]), 200);
     }

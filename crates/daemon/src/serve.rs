@@ -371,12 +371,12 @@ impl Daemon {
             listener, tls, router, gateway, sessions, local, world, tasks, replica, bounds, grace, drain, ..
         } = self;
         let ending = world.ending.clone();
-        if let Some(local) = local {
+        if let Some((socket, admit)) = local {
             let (clients, within) = (Clients { gateway: gateway.clone(), sessions }, tasks.clone());
             let (world, ending) = (Arc::clone(&world), ending.clone());
             tasks.spawn(async move {
                 world.once_applied().await;
-                local::serve(local, clients, within, ending).await;
+                local::serve(socket, admit, clients, within, ending).await;
             });
         }
         let acceptor = tls.as_ref().map(Tls::acceptor);

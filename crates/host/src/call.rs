@@ -48,6 +48,7 @@ pub use typed::TypedError;
 
 use self::{
     answered::Answered,
+    approve::ToConfirm,
     counting::{Quotas, Work},
     gate::{Gate, GateRequest, Verdict},
     running::Running,
@@ -348,7 +349,7 @@ impl CallContext {
             running.record_arguments(&call.arguments);
             return Err(running.quarantined(cause));
         }
-        let arguments = self.check_gate(&mut running, (&mut call, server), &asker).await?;
+        let arguments = self.check_gate(&mut running, &mut call, server, &asker).await?;
         if call.send_if.as_ref().is_some_and(|send_if| !send_if()) {
             let why = "the caller abandoned the call before it was sent, so it did not run".to_owned();
             return Err(running.refused(Decision::Denied, why));
@@ -375,7 +376,8 @@ impl CallContext {
     async fn check_gate(
         &self,
         running: &mut Running<'_>,
-        (call, server): (&mut Call, &Server),
+        call: &mut Call,
+        server: &Server,
         asker: &SharedAsker,
     ) -> Result<Map<String, Value>, CallError> {
         running.record_arguments(&call.arguments);
@@ -388,7 +390,7 @@ impl CallContext {
             Verdict::Deny { why } => Err(running.refused(Decision::Denied, why)),
             // Boxed, because this future is large and most calls do not need it.
             Verdict::Confirm { why, lasting } => {
-                Box::pin(self.confirm(running, (call, server), asker, (why, lasting))).await
+                Box::pin(self.confirm(running, ToConfirm { call, server, asker, why, lasting })).await
             }
         }
     }

@@ -333,7 +333,7 @@ impl Catalog {
     }
 
     fn of_pair(&self, server: &ServerName, tool: &str) -> Option<&CatalogTool> {
-        self.places.paired(&self.tools, (server.as_str(), tool))
+        self.places.paired(&self.tools, server.as_str(), tool)
     }
 
     /// Returns the only tool that models see as `name` under any of the [usual styles](NameStyle::PRESETS), whatever

@@ -248,8 +248,10 @@ impl Host {
             return None;
         };
         let scripts = native.extension::<Scripts>().filter(|_| Scripts::is_run(&tool.tool().name))?;
-        let within = (self.clone(), call.catalog().unwrap_or_else(|| self.catalog()));
-        Some(Box::new(move |arguments, context| async move { scripts.run(&arguments, within, context).await }.boxed()))
+        let (host, catalog) = (self.clone(), call.catalog().unwrap_or_else(|| self.catalog()));
+        Some(Box::new(move |arguments, context| {
+            async move { scripts.run(&arguments, host, catalog, context).await }.boxed()
+        }))
     }
 
     /// Returns the result of [`ScriptTools::search`](crate::ScriptTools::search).
@@ -349,7 +351,7 @@ impl Host {
         name: &str,
         arguments: &BTreeMap<String, String>,
     ) -> Result<PromptResult, CallError> {
-        self.get_prompt_for(&Caller::default(), server, (name, arguments)).await
+        self.get_prompt_for(&Caller::default(), server, name, arguments).await
     }
 
     /// Fills in a prompt for `caller`, whose quotas then bound it.
@@ -360,7 +362,8 @@ impl Host {
         &self,
         caller: &Caller,
         server: &str,
-        (name, arguments): (&str, &BTreeMap<String, String>),
+        name: &str,
+        arguments: &BTreeMap<String, String>,
     ) -> Result<PromptResult, CallError> {
         let arguments = arguments.iter().map(|(name, value)| (name.clone(), Value::from(value.as_str()))).collect();
         let result = self.relay(server, Relay::prompt(name, arguments).caller(caller.clone())).await?;
@@ -391,7 +394,7 @@ impl Host {
     /// name is parsed; `selector` only names the tool in the result.
     #[must_use]
     pub fn why_of(&self, server: &ServerName, tool: &str, selector: &str) -> Why {
-        status::why_of((server.as_str(), tool), selector, &self.servers.load(), &self.catalog.load())
+        status::why_of(server.as_str(), tool, selector, &self.servers.load(), &self.catalog.load())
     }
 
     /// Reconnects a server, in any state.

@@ -69,7 +69,8 @@ impl Store {
         &self,
         server: Option<&str>,
         tool: Option<&str>,
-        (whose, caller): (Whose<'_>, &Caller),
+        whose: Whose<'_>,
+        caller: &Caller,
     ) -> Result<usize, StoreError> {
         let doing = "taking answers back";
         let mut transaction = self.begin(doing).await?;

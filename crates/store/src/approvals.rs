@@ -69,7 +69,7 @@ impl Store {
             .bind(&approval.name)
             .execute(&mut transaction)
             .await?;
-        let entry = Entry::of_trust("trusted", caller, (project, &approval.name), Some(&approval.hash));
+        let entry = Entry::of_trust("trusted", caller, project, &approval.name, Some(&approval.hash));
         append(&mut transaction, &[(Utc::now().timestamp_millis(), entry)]).await?;
         transaction.commit().await
     }
@@ -90,7 +90,7 @@ impl Store {
             .await?;
         let was_there = deleted > 0;
         if was_there {
-            let entry = Entry::of_trust("untrusted", caller, (project, name), None);
+            let entry = Entry::of_trust("untrusted", caller, project, name, None);
             append(&mut transaction, &[(Utc::now().timestamp_millis(), entry)]).await?;
         }
         transaction.commit().await?;

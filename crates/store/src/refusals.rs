@@ -52,7 +52,7 @@ impl Store {
         .bind(now.timestamp())
         .execute(&mut transaction)
         .await?;
-        let entry = Entry::of_trust("refused", caller, (project, &refusal.name), Some(&refusal.hash));
+        let entry = Entry::of_trust("refused", caller, project, &refusal.name, Some(&refusal.hash));
         append(&mut transaction, &[(now.timestamp_millis(), entry)]).await?;
         transaction.commit().await
     }

@@ -442,7 +442,7 @@ impl TeamStore {
         .bind(token.ends_at.map(|at| at.timestamp()))
         .execute(&mut transaction)
         .await?;
-        let entry = Entry::of_token("token_made", caller, (&member, &id), &token.label);
+        let entry = Entry::of_token("token_made", caller, &member, &id, &token.label);
         append(&mut transaction, &[(Utc::now().timestamp_millis(), entry)]).await?;
         transaction.commit().await?;
         Ok(Some(id))
@@ -485,7 +485,7 @@ impl TeamStore {
         for token in &tokens {
             let gone = query("DELETE FROM team_tokens WHERE id = $1").bind(&token.id).execute(&mut transaction).await?;
             if gone > 0 {
-                let entry = Entry::of_token("token_revoked", caller, (&token.member, &token.id), &token.label);
+                let entry = Entry::of_token("token_revoked", caller, &token.member, &token.id, &token.label);
                 rows.push((Utc::now().timestamp_millis(), entry));
             }
         }

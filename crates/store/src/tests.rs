@@ -79,9 +79,9 @@ async fn an_answer_of_a_member_covers_only_their_calls_and_is_deleted_with_them(
     let seen = async |principal| store.answers(Whose::Of(principal)).await.unwrap().len();
     assert_eq!((seen(&ann).await, seen(&bob).await, store.answers(Whose::All).await.unwrap().len()), (2, 1, 2));
     // A member takes back no answer that covers the calls of others, too.
-    assert_eq!(store.forget_answers(None, None, (Whose::Of(&bob), &by)).await.unwrap(), 0);
+    assert_eq!(store.forget_answers(None, None, Whose::Of(&bob), &by).await.unwrap(), 0);
     assert!(store.recall(about(&bob)).await.is_some());
-    assert_eq!(store.forget_answers(None, None, (Whose::Of(&ann), &by)).await.unwrap(), 1);
+    assert_eq!(store.forget_answers(None, None, Whose::Of(&ann), &by).await.unwrap(), 1);
     assert!(store.remember(answer(Some(&bob))).await);
     store.forget_answers_of(&bob.key()).await.unwrap();
     store.forget_answers_of("").await.unwrap();
@@ -124,12 +124,9 @@ async fn an_answer_covers_one_definition_of_one_server_until_it_is_taken_back(st
     assert!(store.recall(about("a", "write", two)).await.unwrap().ends_with("for this tool"));
     assert_eq!(store.answers(Whose::All).await.unwrap().len(), 2);
 
-    assert_eq!(
-        store.forget_answers(Some("fs"), Some("write"), (Whose::All, &Caller::local(Way::Cli))).await.unwrap(),
-        1
-    );
-    assert_eq!(store.forget_answers(Some("git"), None, (Whose::All, &Caller::local(Way::Cli))).await.unwrap(), 0);
-    assert_eq!(store.forget_answers(None, None, (Whose::All, &Caller::local(Way::Daemon))).await.unwrap(), 1);
+    assert_eq!(store.forget_answers(Some("fs"), Some("write"), Whose::All, &Caller::local(Way::Cli)).await.unwrap(), 1);
+    assert_eq!(store.forget_answers(Some("git"), None, Whose::All, &Caller::local(Way::Cli)).await.unwrap(), 0);
+    assert_eq!(store.forget_answers(None, None, Whose::All, &Caller::local(Way::Daemon)).await.unwrap(), 1);
     assert_eq!(store.recall(about("a", "read", one)).await, None);
     let rows = store.audit(&audit::AuditQuery { limit: 9, ..audit::AuditQuery::default() }).await.unwrap();
     let decisions: Vec<_> =

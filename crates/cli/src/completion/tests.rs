@@ -34,7 +34,7 @@ impl Desk {
         let environment = Environment::new([("HOME", home), ("TOOLRACK_HOME", home), (INDEX, index.as_str())]);
         let words: Vec<OsString> = ["toolrack", "--", "toolrack"].iter().chain(words).map(Into::into).collect();
         let mut answer = Vec::new();
-        answer_to(shell, &words, (&environment, &self.work()), &mut answer).unwrap();
+        answer_to(shell, &words, &environment, &self.work(), &mut answer).unwrap();
         String::from_utf8(answer).unwrap().lines().map(str::to_owned).collect()
     }
 
@@ -266,7 +266,7 @@ fn nonsense_offers_nothing_and_fails_nothing() {
     }
     let words: Vec<OsString> = vec!["toolrack".into()];
     let environment = Environment::new([("TOOLRACK_HOME", desk.folder.path())]);
-    let _ = answer_to(Shell::Bash, &words, (&environment, &desk.work()), &mut Vec::new());
+    let _ = answer_to(Shell::Bash, &words, &environment, &desk.work(), &mut Vec::new());
 }
 
 #[test]

@@ -83,10 +83,10 @@ impl Returned<'_> {
         if changed.is_empty() {
             return Ok(Json::Object(base));
         }
-        if !file.is_ours_in(self.name) {
-            return self.translated(file, base, (&current, &wanted), &changed);
-        }
         let merge = Merge { name: self.name, current: &current, wanted: &wanted, changed: &changed };
+        if !file.is_ours_in(self.name) {
+            return merge.translated(file, base);
+        }
         let attempts = [merge.in_place(base.clone()), merge.in_own_format(base.clone())];
         let fits = |merged: &Fields| fields_in(self.name, &Json::Object(merged.clone())).as_ref() == Some(&wanted);
         Ok(Json::Object(attempts.into_iter().find(fits).unwrap_or_else(|| self.rewritten(base, &wanted))))
@@ -122,15 +122,29 @@ impl Returned<'_> {
         }
     }
 
+    /// Returns all fields in Toolrack's format, without the members that are not fields of Toolrack.
+    fn rewritten(&self, mut base: Fields, wanted: &Fields) -> Fields {
+        let unknown = read(self.name, Node::from_json(&Json::Object(base.clone()))).map(|(_, unknown)| unknown);
+        let unknown = unknown.unwrap_or_default();
+        base.retain(|name, _| unknown.contains(name));
+        base.extend(wanted.clone());
+        base
+    }
+}
+
+/// A change of an entry in Toolrack's format.
+struct Merge<'a> {
+    name: &'a str,
+    current: &'a Fields,
+    wanted: &'a Fields,
+    changed: &'a BTreeSet<String>,
+}
+
+impl Merge<'_> {
     /// Merges for the file of another program: applies the members in which the old and the new entry differ in its
     /// format.
-    fn translated(
-        &self,
-        file: &dyn File,
-        mut base: Fields,
-        (current, wanted): (&Fields, &Fields),
-        changed: &BTreeSet<String>,
-    ) -> Result<Json, EditError> {
+    fn translated(&self, file: &dyn File, mut base: Fields) -> Result<Json, EditError> {
+        let Self { current, wanted, changed, .. } = *self;
         let is_affected = |field: &str| {
             let group = FIELD_GROUPS.iter().enumerate().filter(|(_, group)| group.contains(&field));
             let mut group = group.map(|(at, group)| at == 0 || group.iter().any(|field| changed.contains(*field)));
@@ -156,25 +170,6 @@ impl Returned<'_> {
         }
     }
 
-    /// Returns all fields in Toolrack's format, without the members that are not fields of Toolrack.
-    fn rewritten(&self, mut base: Fields, wanted: &Fields) -> Fields {
-        let unknown = read(self.name, Node::from_json(&Json::Object(base.clone()))).map(|(_, unknown)| unknown);
-        let unknown = unknown.unwrap_or_default();
-        base.retain(|name, _| unknown.contains(name));
-        base.extend(wanted.clone());
-        base
-    }
-}
-
-/// A change of an entry in Toolrack's format.
-struct Merge<'a> {
-    name: &'a str,
-    current: &'a Fields,
-    wanted: &'a Fields,
-    changed: &'a BTreeSet<String>,
-}
-
-impl Merge<'_> {
     /// Writes every changed field under its name in the file.
     fn in_place(&self, mut base: Fields) -> Fields {
         for field in self.changed {

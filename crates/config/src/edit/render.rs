@@ -52,7 +52,7 @@ pub(super) fn value(value: &Json, style: &Style, layout: &Layout) -> String {
         Json::Object(members) if !members.is_empty() => {
             let mut members: Vec<(&String, &Json)> = members.iter().collect();
             members.sort_by_key(|(name, _)| rank(name));
-            enclosed(('{', '}'), style, layout, |layout| {
+            enclosed('{', '}', style, layout, |layout| {
                 members.iter().map(|(name, value)| property(name, value, style, layout)).collect()
             })
         }
@@ -60,7 +60,7 @@ pub(super) fn value(value: &Json, style: &Style, layout: &Layout) -> String {
             let is_short = value.to_string().chars().count() <= LIST_WIDTH
                 && values.iter().all(|value| !value.is_object() && !value.is_array());
             let layout = if is_short { &Layout::OneLine } else { layout };
-            enclosed(('[', ']'), style, layout, |layout| {
+            enclosed('[', ']', style, layout, |layout| {
                 values.iter().map(|item| self::value(item, style, layout)).collect()
             })
         }
@@ -68,12 +68,7 @@ pub(super) fn value(value: &Json, style: &Style, layout: &Layout) -> String {
     }
 }
 
-fn enclosed(
-    (open, close): (char, char),
-    style: &Style,
-    layout: &Layout,
-    items: impl Fn(&Layout) -> Vec<String>,
-) -> String {
+fn enclosed(open: char, close: char, style: &Style, layout: &Layout, items: impl Fn(&Layout) -> Vec<String>) -> String {
     match layout {
         Layout::OneLine => {
             // Objects have inner spaces, lists do not: `{ "a": [1, 2] }`.

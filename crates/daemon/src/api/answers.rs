@@ -72,7 +72,7 @@ pub(super) async fn list(Extension(world): State, By(caller): By) -> Answer<Stan
 pub(super) async fn forget(Extension(world): State, By(caller): By, Query(which): Query<Which>) -> Answer<Forgotten> {
     let store = world.store.as_ref().ok_or_else(ApiError::no_store)?;
     let forgotten =
-        store.forget_answers(which.server.as_deref(), which.tool.as_deref(), (whose(&caller), &caller)).await?;
+        store.forget_answers(which.server.as_deref(), which.tool.as_deref(), whose(&caller), &caller).await?;
     let is_meant = |answer: &SessionAnswer| {
         which.server.as_deref().is_none_or(|server| server == answer.server.as_str())
             && which.tool.as_deref().is_none_or(|tool| tool == answer.tool)

@@ -143,6 +143,6 @@ pub(super) async fn prompt(
     Path(name): Path<String>,
     Body(prompt): Body<GetPrompt>,
 ) -> Answer<mcp::PromptResult> {
-    let result = world.host.get_prompt_for(&caller, &name, (&prompt.name, &prompt.arguments)).await?;
+    let result = world.host.get_prompt_for(&caller, &name, &prompt.name, &prompt.arguments).await?;
     Ok(Json(result))
 }

@@ -17,7 +17,8 @@ const MAX_LOCAL: usize = 256;
 
 /// Serves local programs, one connection each, until the daemon ends.
 pub(super) async fn serve(
-    (socket, admit): (UnixListener, Admit),
+    socket: UnixListener,
+    admit: Admit,
     clients: Clients,
     tasks: TaskTracker,
     ending: CancellationToken,

@@ -65,7 +65,8 @@ impl Answered {
     /// The answers that cover calls of `tool` of the entry with this fingerprint by `principal`.
     pub(super) fn find(
         &self,
-        (tool, fingerprint): (&CatalogTool, &str),
+        tool: &CatalogTool,
+        fingerprint: &str,
         principal: &Principal,
     ) -> impl Iterator<Item = Since> {
         let all = self.0.load();

@@ -53,7 +53,7 @@ impl UnderReview {
 
 impl Review for UnderReview {
     fn is_answered(&self) -> bool {
-        let mut answers = self.answered.find((&self.tool, &self.fingerprint), self.caller.principal());
+        let mut answers = self.answered.find(&self.tool, &self.fingerprint, self.caller.principal());
         answers.any(|since| since.is_kept_here || since.at >= self.asked)
     }
 
@@ -96,32 +96,41 @@ async fn fits(tool: &CatalogTool, arguments: Map<String, Value>) -> Result<(), S
     }
 }
 
+/// A call that the gate lets run only when a user agrees.
+pub(super) struct ToConfirm<'a> {
+    pub(super) call: &'a Call,
+    pub(super) server: &'a Server,
+    pub(super) asker: &'a SharedAsker,
+    /// Why a user must agree.
+    pub(super) why: String,
+    /// Whether an answer may cover later calls.
+    pub(super) lasting: bool,
+}
+
 impl CallContext {
     /// Uses a remembered answer or asks the user. Returns the arguments to send. Sends an event only if it asks a
     /// question.
     pub(super) async fn confirm(
         &self,
         running: &mut Running<'_>,
-        (call, server): (&Call, &Server),
-        asker: &SharedAsker,
-        (why, lasting): (String, bool),
+        to_confirm: ToConfirm<'_>,
     ) -> Result<Map<String, Value>, CallError> {
+        let ToConfirm { call, server, asker, ref why, lasting } = to_confirm;
         let fingerprint = server.spec.fingerprint();
-        let entry = (running.tool, &*fingerprint);
-        if lasting && let Some(answer) = self.recall(entry, call.caller.principal()).await {
+        if lasting && let Some(answer) = self.recall(running.tool, &fingerprint, call.caller.principal()).await {
             running.decided(Decision::Remembered, answer);
             return Ok(call.arguments.clone());
         }
         if call.is_approved {
-            running.report_answer(Decision::Confirmed, &why, None);
-            running.decided(Decision::Confirmed, why);
+            running.report_answer(Decision::Confirmed, why, None);
+            running.decided(Decision::Confirmed, why.clone());
             return Ok(call.arguments.clone());
         }
         if !asker.abilities().confirm {
             let why = format!("it needs the approval of a user ({why}), and no user can be asked");
             return Err(running.refused(Decision::Unasked, why));
         }
-        let arguments = self.ask(running, (call, server, fingerprint), asker, (why, lasting)).await?;
+        let arguments = self.ask(running, to_confirm, fingerprint).await?;
         if server.still_has(running.tool) {
             return Ok(arguments);
         }
@@ -130,8 +139,8 @@ impl CallContext {
     }
 
     /// Returns the remembered answer that covers this call.
-    async fn recall(&self, (tool, fingerprint): (&CatalogTool, &str), principal: &Principal) -> Option<String> {
-        if self.answered.find((tool, fingerprint), principal).any(|since| since.is_kept_here) {
+    async fn recall(&self, tool: &CatalogTool, fingerprint: &str, principal: &Principal) -> Option<String> {
+        if self.answered.find(tool, fingerprint, principal).any(|since| since.is_kept_here) {
             return Some("a user allowed it until the program ends".to_owned());
         }
         let answers = self.answers.as_ref()?;
@@ -149,9 +158,8 @@ impl CallContext {
     async fn ask(
         &self,
         running: &mut Running<'_>,
-        (call, server, fingerprint): (&Call, &Server, String),
-        asker: &SharedAsker,
-        (why, lasting): (String, bool),
+        ToConfirm { call, server, asker, why, lasting }: ToConfirm<'_>,
+        fingerprint: String,
     ) -> Result<Map<String, Value>, CallError> {
         let tool = running.tool;
         (self.events)(Event::ToolApprovalRequest {
@@ -165,10 +173,10 @@ impl CallContext {
         let question = question.under(Arc::<UnderReview>::clone(&review));
         // The caller may abandon the call before the user answers.
         running.decided(Decision::Unanswered, why.clone());
-        let ((keep, callers), arguments) = match asker.confirm(question).await {
-            Confirmed::Yes => ((Keep::Once, Callers::Same), None),
-            Confirmed::Edited(arguments) => ((Keep::Once, Callers::Same), Some(arguments)),
-            Confirmed::Kept { keep, callers, arguments } => ((keep, callers), arguments),
+        let (keep, callers, arguments) = match asker.confirm(question).await {
+            Confirmed::Yes => (Keep::Once, Callers::Same, None),
+            Confirmed::Edited(arguments) => (Keep::Once, Callers::Same, Some(arguments)),
+            Confirmed::Kept { keep, callers, arguments } => (keep, callers, arguments),
             Confirmed::No { why: reason } => {
                 running.report_answer(Decision::Declined, &why, review.by.get());
                 return Err(running.refused(Decision::Declined, reason.unwrap_or_else(|| "it was declined".into())));
@@ -177,7 +185,7 @@ impl CallContext {
         let decision = if arguments.is_some() { Decision::Edited } else { Decision::Confirmed };
         let why = match keep {
             Keep::Once => why,
-            keep if lasting => format!("{why}; {}", self.keep((keep, callers), &review, server).await),
+            keep if lasting => format!("{why}; {}", self.keep(keep, callers, &review, server).await),
             _ => why,
         };
         running.report_answer(decision, &why, review.by.get());
@@ -234,7 +242,7 @@ impl CallContext {
     }
 
     /// Remembers that calls like this one may run, and returns for how long, as text.
-    async fn keep(&self, (keep, callers): (Keep, Callers), review: &UnderReview, server: &Server) -> &'static str {
+    async fn keep(&self, keep: Keep, callers: Callers, review: &UnderReview, server: &Server) -> &'static str {
         let UnderReview { tool, fingerprint, caller, .. } = review;
         let principal = (callers == Callers::Same).then(|| caller.principal());
         let of_server = keep == Keep::Server;

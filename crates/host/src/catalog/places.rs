@@ -39,7 +39,8 @@ impl Places {
     }
 
     /// Returns the tool of this server with this name.
-    pub(super) fn paired<'a>(&self, tools: &'a [CatalogTool], wanted: (&str, &str)) -> Option<&'a CatalogTool> {
+    pub(super) fn paired<'a>(&self, tools: &'a [CatalogTool], server: &str, tool: &str) -> Option<&'a CatalogTool> {
+        let wanted = (server, tool);
         let is_it = |place: &u32| at(tools, *place).is_some_and(|tool| pair(tool) == wanted);
         at(tools, *self.by_pair.find(self.hashes.hash_one(wanted), is_it)?)
     }

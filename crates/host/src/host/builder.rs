@@ -305,7 +305,7 @@ impl HostBuilder {
         let changed = context.changed.clone();
         let servers_changed = watch::Sender::new(());
         let lender = self.lender.map(|(lender, principal)| Lender::of(&lender, principal, sender.clone()));
-        let keeper = Keeper::new(context, (servers.clone(), servers_changed.clone()), catalog.clone(), naming.clone())
+        let keeper = Keeper::new(context, servers.clone(), servers_changed.clone(), catalog.clone(), naming.clone())
             .lent_by(lender);
         tasks.spawn(keeper.run(messages));
         Host {

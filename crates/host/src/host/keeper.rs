@@ -148,7 +148,8 @@ pub(super) struct Keeper {
 impl Keeper {
     pub(super) fn new(
         context: ServerContext,
-        (servers, servers_changed): (Arc<ArcSwap<Servers>>, watch::Sender<()>),
+        servers: Arc<ArcSwap<Servers>>,
+        servers_changed: watch::Sender<()>,
         catalog: Arc<ArcSwap<Catalog>>,
         naming: Arc<ArcSwap<Naming>>,
     ) -> Self {

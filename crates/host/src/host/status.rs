@@ -142,20 +142,21 @@ pub(super) fn why(selector: &str, servers: &Servers, catalog: &Catalog) -> Why {
     let known = catalog.select(selector).ok();
     let known = known.or_else(|| catalog.by_usual_name(selector)).or_else(|| catalog.in_quarantine(selector));
     match &known {
-        Some(tool) => why_of((tool.server.as_str(), &tool.tool().name), selector, servers, catalog),
+        Some(tool) => why_of(tool.server.as_str(), &tool.tool().name, selector, servers, catalog),
         None => {
             let split_at_dot = || {
                 // The longest name of a server wins, because names may contain dots.
                 let at = selector.rmatch_indices('.').find(|(at, _)| servers.contains_key(&selector[..*at]))?.0;
                 (!servers.contains_key(selector)).then(|| (&selector[..at], &selector[at + 1..]))
             };
-            why_of(selector.split_once('/').or_else(split_at_dot).unwrap_or((selector, "")), selector, servers, catalog)
+            let (server, tool) = selector.split_once('/').or_else(split_at_dot).unwrap_or((selector, ""));
+            why_of(server, tool, selector, servers, catalog)
         }
     }
 }
 
 /// Explains as [`why`] does, for a known server and tool.
-pub(super) fn why_of((server, tool): (&str, &str), selector: &str, servers: &Servers, catalog: &Catalog) -> Why {
+pub(super) fn why_of(server: &str, tool: &str, selector: &str, servers: &Servers, catalog: &Catalog) -> Why {
     let mut trail = Trail { steps: Vec::new(), is_unknown: false };
     let present = trail.follow(server, tool, servers, catalog).is_some();
     Why { selector: text::for_line(selector).into_owned(), present, known: !trail.is_unknown, steps: trail.steps }

@@ -89,8 +89,7 @@ pub(crate) struct OpenRequest {
 }
 
 impl OpenRequest {
-    pub(crate) fn new(clock: Arc<Clock>, by: (SharedAsker, Caller), on_progress: Option<OnProgress>) -> Self {
-        let (asker, caller) = by;
+    pub(crate) fn new(clock: Arc<Clock>, asker: SharedAsker, caller: Caller, on_progress: Option<OnProgress>) -> Self {
         Self { clock, asker, caller, on_progress, given_up: CancellationToken::new() }
     }
 }

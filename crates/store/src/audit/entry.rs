@@ -155,7 +155,7 @@ impl Entry {
     }
 
     /// A user agreed to run the entry `name` of `project` with content of this hash, or took that back.
-    pub(crate) fn of_trust(kind: &str, by: &Caller, (project, name): (&str, &str), content: Option<&str>) -> Self {
+    pub(crate) fn of_trust(kind: &str, by: &Caller, project: &str, name: &str, content: Option<&str>) -> Self {
         Self {
             server: line(name, MAX_NAME),
             project: line(project, MAX_WHY),
@@ -192,7 +192,7 @@ impl Entry {
     }
 
     /// The token `id` of `member` was made or revoked.
-    pub(crate) fn of_token(kind: &str, by: &Caller, (member, id): (&Principal, &str), label: &str) -> Self {
+    pub(crate) fn of_token(kind: &str, by: &Caller, member: &Principal, id: &str, label: &str) -> Self {
         Self { token: line(id, MAX_NAME), why: line(label, MAX_WHY), ..Self::of_member(kind, by, member) }
     }
 
@@ -504,7 +504,7 @@ mod tests {
         let forgotten = Entry::of_credential(&by, "GITHUB_TOKEN", false).because_of_removal();
         assert_eq!(forgotten.kind, "credential_removed");
         assert_eq!(forgotten.why.as_deref(), Some("the member was removed"));
-        let token = Entry::of_token("token_made", &by, (&ann(), "t-1"), "my laptop");
+        let token = Entry::of_token("token_made", &by, &ann(), "t-1", "my laptop");
         assert_eq!((token.token.as_deref(), token.why.as_deref()), (Some("t-1"), Some("my laptop")));
         assert_eq!(token.member.as_deref(), Some("Ann of acme (u-17 of https://login.example, user)"));
     }

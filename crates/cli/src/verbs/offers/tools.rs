@@ -14,7 +14,7 @@ use crate::{
     verbs::{reach, safety::policy},
     wire::World,
 };
-use render::Shown;
+use render::{Detail, Shown};
 
 /// `tools`.
 #[derive(Debug, Args)]
@@ -84,7 +84,7 @@ pub(crate) async fn run(args: ToolsArgs, world: &World) -> Result<Exit, Failure>
         let telling = if named.is_empty() { &[] } else { servers.as_slice() };
         let page = match args.search {
             Some(_) => render::ranked(&found, args.schema),
-            None => render::page(&found, telling, (args.schema, args.full)),
+            None => render::page(&found, telling, args.detail()),
         };
         world.screen.page(page).await?;
         for server in &servers {
@@ -103,6 +103,12 @@ pub(crate) async fn run(args: ToolsArgs, world: &World) -> Result<Exit, Failure>
         }
     }
     reach::conclude(world, complaints, named)
+}
+
+impl ToolsArgs {
+    fn detail(&self) -> Detail {
+        Detail { with_schema: self.schema, is_full: self.full }
+    }
 }
 
 /// How many tools of these servers are not shown, and why; `None` if all are shown.
@@ -150,7 +156,7 @@ async fn one(word: &str, args: &ToolsArgs, loaded: &Loaded, world: &World) -> Re
         let warnings: Vec<_> = servers.iter().flat_map(|server| server.warnings.clone()).collect();
         world.screen.document(&render::one(&found, &judged, &servers, &warnings)).await?;
     } else {
-        world.screen.page(one::page(&found, &judged, (args.schema, args.full))).await?;
+        world.screen.page(one::page(&found, &judged, args.detail())).await?;
     }
     Ok(Exit::Ok)
 }

@@ -168,7 +168,7 @@ async fn forget(args: ForgetAnswersArgs, world: &World) -> Result<Exit, Failure>
         Some(Ok((server, tool))) => (Some(server), Some(tool)),
         Some(Err(server)) => (Some(server), None),
     };
-    let forgotten = world.store()?.forget_answers(server, tool, (Whose::All, &Caller::local(Way::Cli))).await;
+    let forgotten = world.store()?.forget_answers(server, tool, Whose::All, &Caller::local(Way::Cli)).await;
     let forgotten = forgotten.map_err(|error| database::unusable(&error))?;
     if forgotten == 0 && !args.all {
         let failure = Failure::new(Exit::Usage, "NO_ANSWER", "there is no standing answer about this");

@@ -62,7 +62,7 @@ pub(crate) async fn run(args: GatewayArgs, world: &World) -> Result<Exit, Failur
     if is_plain && let Some(daemon) = running(world).await {
         return Box::pin(share(daemon, world)).await;
     }
-    alone(&args, world, (stdin(), stdout())).await
+    alone(&args, world, stdin(), stdout()).await
 }
 
 /// A connection to the daemon of the same user, if one runs.
@@ -76,7 +76,8 @@ async fn running(world: &World) -> Option<UnixStream> {
 async fn alone(
     GatewayArgs { policy, profile, .. }: &GatewayArgs,
     world: &World,
-    (reader, writer): (impl AsyncRead + Send + Unpin, impl AsyncWrite + Send + Unpin),
+    reader: impl AsyncRead + Send + Unpin,
+    writer: impl AsyncWrite + Send + Unpin,
 ) -> Result<Exit, Failure> {
     let loaded = world.load().await?;
     if let Some(name) = profile {

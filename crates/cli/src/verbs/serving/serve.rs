@@ -11,7 +11,7 @@ mod sessions;
 pub(crate) mod team;
 mod token_file;
 
-use std::{borrow::Cow, io, os::unix::net::UnixListener, sync::Arc, time::Duration};
+use std::{borrow::Cow, io, sync::Arc, time::Duration};
 
 use futures::future::BoxFuture;
 use serde::Serialize;
@@ -50,7 +50,7 @@ use crate::{
     wire::{HostOptions, OnFailure, World},
 };
 use args::ServeArgs;
-use lender::lend;
+use lender::{CommandSocket, lend};
 
 /// `serve --json`: printed once the daemon listens.
 #[derive(Debug, Serialize)]
@@ -145,8 +145,8 @@ pub(crate) async fn run(args: ServeArgs, world: &World) -> Result<Exit, Failure>
     }
     let current = daemon.current();
     let commands = async {
-        if let Some((socket, guard)) = commands
-            && let Err(error) = lend((socket, &guard), world, &current, args.grace, Verb::run_lent).await
+        if let Some(commands) = commands
+            && let Err(error) = lend(commands, world, &current, args.grace, Verb::run_lent).await
         {
             tracing::warn!("other commands will not find the daemon: {error}");
         }
@@ -188,9 +188,6 @@ fn options(args: &ServeArgs, bounds: &ServeSettings, token: Token) -> Options {
     }
 }
 
-/// The socket for commands that other processes have the daemon do, and its guard.
-type CommandSocket = (UnixListener, Arc<SocketGuard>);
-
 /// Lets other commands find the daemon, unless they find another one already. Warns if they cannot find it.
 fn publish(daemon: &mut Daemon, record: &Record, world: &World) -> Option<CommandSocket> {
     if let Some(first) = Record::read(world.places.data()).filter(Record::is_alive) {
@@ -217,9 +214,9 @@ fn open_sockets(daemon: &mut Daemon, record: &Record, world: &World) -> io::Resu
         Box::pin(async move { guard.admit(LocalSocket::Clients, stream).await })
     };
     daemon.also_on(listen(LocalSocket::Clients, data)?, Arc::new(admit))?;
-    let commands = listen(LocalSocket::Commands, data)?;
+    let socket = listen(LocalSocket::Commands, data)?;
     record.write(data)?;
-    Ok((commands, guard))
+    Ok(CommandSocket { socket, guard })
 }
 
 /// Runs the daemon together with what goes on `beside` it, until it has ended or a second signal comes. Returns

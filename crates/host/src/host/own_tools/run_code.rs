@@ -76,14 +76,15 @@ impl Scripts {
     pub(crate) async fn run(
         &self,
         arguments: &JsonObject,
-        (host, catalog): (Host, Arc<Catalog>),
+        host: Host,
+        catalog: Arc<Catalog>,
         context: ScriptContext,
     ) -> (CallResult, Vec<ScriptCall>) {
         let Some(code) = arguments.get("code").and_then(Value::as_str) else {
             let error = Some(format!("{RUN} needs `code`, a script"));
             return (result(Printed { text: String::new(), error }), Vec::new());
         };
-        let tools = ScriptTools::new((host, catalog), context, Arc::clone(&self.selection));
+        let tools = ScriptTools::new(host, catalog, context, Arc::clone(&self.selection));
         let printed = self.interpreter.run(code.to_owned(), tools.clone()).await;
         (result(printed), tools.made())
     }

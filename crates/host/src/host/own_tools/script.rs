@@ -76,11 +76,7 @@ impl fmt::Debug for ScriptTools {
 }
 
 impl ScriptTools {
-    pub(crate) fn new(
-        (host, catalog): (Host, Arc<Catalog>),
-        context: ScriptContext,
-        selection: Arc<Selection>,
-    ) -> Self {
+    pub(crate) fn new(host: Host, catalog: Arc<Catalog>, context: ScriptContext, selection: Arc<Selection>) -> Self {
         Self(Arc::new(Run { host, catalog, context, selection, made: Mutex::default() }))
     }
 

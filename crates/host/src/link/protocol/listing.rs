@@ -37,12 +37,12 @@ impl Listed {
     pub(crate) fn of_kept(stored: &[u8], limits: &Limits) -> Option<Self> {
         let stored: StoredList<'_> = serde_json::from_slice(stored).ok()?;
         let mut listed = Self::default();
-        listed.take(&stored.tools, (stored.headers, limits), &mut HashSet::new());
+        listed.take(&stored.tools, stored.headers, limits, &mut HashSet::new());
         Some(listed)
     }
 
     /// Adds tools; a tool that cannot be parsed is listed as unusable, and spoils no other.
-    fn take(&mut self, items: &[&RawValue], (headers, limits): (bool, &Limits), seen: &mut HashSet<String>) {
+    fn take(&mut self, items: &[&RawValue], headers: bool, limits: &Limits, seen: &mut HashSet<String>) {
         for raw in items {
             match not_too_deep(raw, limits).and_then(|()| one_tool(raw, headers)) {
                 Ok(tool) if seen.insert(tool.tool.name.clone()) => self.tools.push(tool),
@@ -69,7 +69,7 @@ impl Link {
         let pages = self.pages(TOOLS, "tools", |page, items| {
             let ttl = ttl(page);
             fresh_for = Some(fresh_for.map_or(ttl, |fresh: Duration| fresh.min(ttl)));
-            listed.take(items, (headers, self.limits()), &mut seen);
+            listed.take(items, headers, self.limits(), &mut seen);
             if keep {
                 all.extend(items.iter().map(|raw| (*raw).to_owned()));
             }

@@ -95,8 +95,8 @@ impl Link {
                 cancellable: true,
             };
             let open = || {
-                let by = (request.asker.clone(), request.caller.clone());
-                OpenRequest::new(clock.clone(), by, request.on_progress.clone())
+                let (asker, caller) = (request.asker.clone(), request.caller.clone());
+                OpenRequest::new(clock.clone(), asker, caller, request.on_progress.clone())
             };
             let mut registered = self.channel().register(open());
             let result = match self.channel().send_registered(ask, &mut registered).await {

@@ -3,7 +3,7 @@
 use serde_json::Value;
 use toolrack_host::{CatalogTool, text};
 
-use super::render::badge;
+use super::render::{Detail, badge};
 use crate::{
     arguments::{Listed, listed},
     render::{Cell, Tone, columns, count, excerpt, one_line, paint},
@@ -18,7 +18,8 @@ const MAX_FIELD_BYTES: usize = 300;
 /// Everything that the server says about the tool, and the verdict on a model's call.
 ///
 /// Unless `is_full`, long descriptions are cut, so that the lines above them do not scroll away.
-pub(crate) fn page(entry: &CatalogTool, judged: &Judged, (with_schema, is_full): (bool, bool)) -> String {
+pub(crate) fn page(entry: &CatalogTool, judged: &Judged, detail: Detail) -> String {
+    let Detail { with_schema, is_full } = detail;
     let tool = entry.tool();
     let schema: Value = serde_json::from_str(tool.input_schema.get()).unwrap_or_default();
     let badge = badge(&tool.annotations)

@@ -87,10 +87,19 @@ fn as_json<'a>(entry: &'a CatalogTool, score: Option<f32>, policy: Option<&'a Ju
     }
 }
 
+/// How much a page says of each tool.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Detail {
+    pub(crate) with_schema: bool,
+    /// Whether long texts are shown to their end.
+    pub(crate) is_full: bool,
+}
+
 /// The tools of each server below its name: signature, badges, the first line of the description.
 ///
 /// `tools` are in the order of their servers. The instructions of each of `servers` follow its name.
-pub(crate) fn page(tools: &[Shown], servers: &[ServerStatus], (with_schema, is_full): (bool, bool)) -> String {
+pub(crate) fn page(tools: &[Shown], servers: &[ServerStatus], detail: Detail) -> String {
+    let Detail { with_schema, is_full } = detail;
     let mut lines = Vec::new();
     for of_server in tools.chunk_by(|a, b| a.tool.server == b.tool.server) {
         if !lines.is_empty() {

@@ -59,7 +59,7 @@ impl<'a> Behind<'a> {
         let (here, there) = tokio::io::duplex(PIPE_BYTES);
         let (answers, asks) = tokio::io::split(here);
         let (reader, writer) = tokio::io::split(there);
-        let work = Box::pin(alone(args, world, (reader, writer)));
+        let work = Box::pin(alone(args, world, reader, writer));
         Self { answers: BufReader::new(Box::pin(answers)), asks: Box::pin(asks), work }
     }
 }

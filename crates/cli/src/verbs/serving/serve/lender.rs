@@ -47,17 +47,24 @@ struct Lender<'a, R> {
     run: R,
 }
 
+/// The socket for commands that other processes have the daemon do.
+pub(super) struct CommandSocket {
+    pub(super) socket: Bound,
+    pub(super) guard: Arc<SocketGuard>,
+}
+
 /// Runs commands with `run`, each in its own future, until the daemon ends. Running commands then have `grace` to end.
 pub(super) async fn lend(
-    (socket, guard): (Bound, &SocketGuard),
+    commands: CommandSocket,
     world: &World,
     current: &Current,
     grace: Duration,
     run: impl AsyncFn(Verb, &World) -> Result<Exit, Failure>,
 ) -> io::Result<()> {
+    let CommandSocket { socket, guard } = commands;
     socket.set_nonblocking(true)?;
     let socket = UnixListener::from_std(socket)?;
-    let lender = Lender { build: Build::this(), world, current, guard, run };
+    let lender = Lender { build: Build::this(), world, current, guard: &guard, run };
     let mut commands = FuturesUnordered::new();
     loop {
         tokio::select! {

@@ -15,7 +15,10 @@ use crate::{
     render::{Cell, Tone, columns},
     verbs::{
         look::list,
-        offers::{prompts, resources, tools},
+        offers::{
+            prompts, resources,
+            tools::{self, render::Detail},
+        },
         talk::sessions::{
             self,
             args::{ExportSessionArgs, Format, ListSessionsArgs, SessionsVerb},
@@ -122,7 +125,7 @@ impl Chat<'_> {
         self.show(if search.is_some() {
             tools::render::ranked(&found, false)
         } else {
-            tools::render::page(&found, &[], (false, false))
+            tools::render::page(&found, &[], Detail::default())
         })
         .await
     }
