@@ -208,7 +208,7 @@ async fn show(
                         biased;
                         // Stdout may be blocked. Exit anyway; the daemon notices that this process has ended.
                         exit = stop.requested() => return Ok(Ended::Done(exit)),
-                        exit = patience_after(stopped) => return Ok(Ended::Done(exit)),
+                        exit = give_up_after(stopped) => return Ok(Ended::Done(exit)),
                         taken = shown.take(message) => if let Some(end) = taken? {
                             return Ok(end);
                         },
@@ -230,7 +230,7 @@ async fn show(
 
 /// Resolves when output has taken too long after a signal; never without a signal. The signal may have come before
 /// stdout was blocked.
-async fn patience_after(stopped: Option<Exit>) -> Exit {
+async fn give_up_after(stopped: Option<Exit>) -> Exit {
     match stopped {
         Some(exit) => {
             sleep(EXIT_TIMEOUT).await;

@@ -46,7 +46,7 @@ pub(crate) struct Up {
 /// The options of a test's daemon.
 pub(crate) struct DaemonOptions {
     /// How long a question waits.
-    pub(crate) patience: Duration,
+    pub(crate) answer_timeout: Duration,
     /// How long the world of an agent runs without a request.
     pub(crate) agent_idle: Duration,
     /// How long requests that are under way at the end may continue.
@@ -114,8 +114,18 @@ impl Default for DaemonOptions {
         let (hosts, before_applying) = (Vec::new(), Arc::new(|| {}));
         let sign_ins = Arc::new(|_| Box::pin(async { Err(no_sign_in()) }) as BoxFuture<'static, _>);
         let drain = Duration::ZERO;
-        let (patience, agent_idle) = (LONG, LONG);
-        Self { patience, agent_idle, grace, drain, connections, hosts, before_applying, has_store: true, sign_ins }
+        let (answer_timeout, agent_idle) = (LONG, LONG);
+        Self {
+            answer_timeout,
+            agent_idle,
+            grace,
+            drain,
+            connections,
+            hosts,
+            before_applying,
+            has_store: true,
+            sign_ins,
+        }
     }
 }
 
@@ -153,9 +163,9 @@ impl Up {
         Self::patient(home, LONG).await
     }
 
-    /// The same, where questions wait at most `patience`.
-    pub(crate) async fn patient(home: Home, patience: Duration) -> Self {
-        Self::started(home, DaemonOptions { patience, ..DaemonOptions::default() }).await
+    /// The same, where questions wait at most `answer_timeout`.
+    pub(crate) async fn patient(home: Home, answer_timeout: Duration) -> Self {
+        Self::started(home, DaemonOptions { answer_timeout, ..DaemonOptions::default() }).await
     }
 
     /// The same, where the worlds of agents end after `idle` without a request.
@@ -175,7 +185,7 @@ impl Up {
     /// A daemon that listens already, while it still applies the configuration.
     pub(crate) async fn begun(home: Home, daemon_options: DaemonOptions) -> Self {
         let DaemonOptions {
-            patience,
+            answer_timeout,
             agent_idle,
             grace,
             drain,
@@ -199,7 +209,7 @@ impl Up {
         let secrets = Arc::new(secrets);
         let (request, watcher) = (Request::new(places, home.work()), Watcher::new());
         let parts = move |agent: Option<String>| {
-            let questions = Questions::new(patience);
+            let questions = Questions::new(answer_timeout);
             let host = Host::builder()
                 .resolver(Arc::<Interpolate>::clone(&secrets))
                 .memory(Arc::new(store.clone()))

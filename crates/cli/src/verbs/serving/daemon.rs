@@ -75,8 +75,8 @@ Examples:
   toolrack daemon stop")]
 pub(crate) struct StopArgs {
     /// How long it may take to end before it is killed
-    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = duration)]
-    pub(crate) patience: Duration,
+    #[arg(long = "patience", value_name = "TIME", default_value = "30s", value_parser = duration)]
+    pub(crate) kill_after: Duration,
 }
 
 /// `daemon logs`.
@@ -170,7 +170,7 @@ pub(crate) async fn run(verb: DaemonVerb, words: &[OsString], world: &World) -> 
             restart(words, world).await
         }
         DaemonVerb::Status => status(world).await,
-        DaemonVerb::Stop(args) => stop(args.patience, world).await,
+        DaemonVerb::Stop(args) => stop(args.kill_after, world).await,
         DaemonVerb::Logs(args) if args.follow => follow(&args, world).await,
         DaemonVerb::Logs(args) => logs(&args, world).await,
         DaemonVerb::Install(args) => install::install(&args, words, world).await,
@@ -286,8 +286,8 @@ fn words(state: &str) -> String {
     text::for_line(state).replace('_', " ")
 }
 
-async fn stop(patience: Duration, world: &World) -> Result<Exit, Failure> {
-    let stopped = stopped(patience, world).await?;
+async fn stop(kill_after: Duration, world: &World) -> Result<Exit, Failure> {
+    let stopped = stopped(kill_after, world).await?;
     if world.screen.json() {
         world.screen.document(&stopped).await?;
     } else {
@@ -303,8 +303,8 @@ fn message_of(stopped: &Stopped) -> String {
     }
 }
 
-/// Ends the daemon that runs, and waits until it is gone; kills it after `patience`.
-async fn stopped(patience: Duration, world: &World) -> Result<Stopped, Failure> {
+/// Ends the daemon that runs, and waits until it is gone; kills it after `kill_after`.
+async fn stopped(kill_after: Duration, world: &World) -> Result<Stopped, Failure> {
     let Some(record) = running(world) else {
         return Ok(Stopped::default());
     };
@@ -314,7 +314,7 @@ async fn stopped(patience: Duration, world: &World) -> Result<Stopped, Failure> 
         return Err(Failure::new(Exit::Other, "NOT_SURE", message).hint("end it yourself if it is the daemon"));
     }
     record.send(Signal::SIGTERM);
-    let killed = timeout(patience, wait_until_gone(&record)).await.is_err();
+    let killed = timeout(kill_after, wait_until_gone(&record)).await.is_err();
     if killed {
         record.send(Signal::SIGKILL);
         if timeout(KILL_TIMEOUT, wait_until_gone(&record)).await.is_err() {

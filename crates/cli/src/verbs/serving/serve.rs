@@ -81,14 +81,14 @@ impl From<&Record> for Up {
 struct ForAllWorlds {
     rules: RulesArgs,
     model: ModelArgs,
-    patience: Duration,
+    answer_timeout: Duration,
     watcher: Watcher,
 }
 
 impl ForAllWorlds {
     fn of(args: &ServeArgs) -> Self {
         let (rules, model) = (args.rules.clone(), args.model.clone());
-        Self { rules, model, patience: args.patience, watcher: Watcher::new() }
+        Self { rules, model, answer_timeout: args.answer_timeout, watcher: Watcher::new() }
     }
 }
 
@@ -249,7 +249,7 @@ async fn orphaned() {
 /// # Errors
 /// When the host has been started already.
 fn parts(typed: &ForAllWorlds, world: &World, gate: Arc<LiveRules>) -> Result<Parts, Failure> {
-    let questions = Questions::new(typed.patience);
+    let questions = Questions::new(typed.answer_timeout);
     let (live, typed_rules) = (Arc::clone(&gate), typed.rules.clone());
     let asker = Arc::new(AnyClient::or(Arc::new(questions.clone())));
     let running = world.start(HostOptions { gate, asker, on_failure: OnFailure::Reconnect })?;
@@ -290,7 +290,7 @@ fn for_agents(typed: &ForAllWorlds, world: &World, kind: WorldKind) -> MakeWorld
     let (store, secrets, typed) = (world.store().ok().cloned(), world.secrets(), typed.clone());
     let (vault, quotas) = (Arc::clone(world.stored()), world.quotas().clone());
     Box::new(move |id, _| {
-        let questions = Questions::new(typed.patience);
+        let questions = Questions::new(typed.answer_timeout);
         // Load the rules of its files before any of its servers runs.
         let gate = Arc::new(LiveRules::new(Policy::default()));
         let asker = Arc::new(AnyClient::or(Arc::new(questions.clone())));

@@ -74,8 +74,8 @@ pub(crate) struct ServeArgs {
     pub(crate) model: ModelArgs,
 
     /// How long a question waits for an answer before it is declined
-    #[arg(long, value_name = "TIME", default_value = "10m", value_parser = duration)]
-    pub(crate) patience: Duration,
+    #[arg(long = "patience", value_name = "TIME", default_value = "10m", value_parser = duration)]
+    pub(crate) answer_timeout: Duration,
 
     /// How long calls under way may still take when the daemon ends
     #[arg(long, value_name = "TIME", default_value = "3s", value_parser = duration)]
