@@ -14,8 +14,8 @@
 //!       ┌─────────┼──────────┐
 //!       ▼         ▼          ▼
 //!    reading    place     head ──► key     rows as objects; where objects go; what is signed, and with what
-//!                            ▲
-//!                 verify ────┘              checks what was written, without the database
+//!                 ▲          ▲
+//!                 s3  verify ┘              a bucket; checks what was written, without the database
 //! ```
 
 mod exporter;
@@ -24,13 +24,15 @@ mod key;
 mod place;
 mod reading;
 mod rounds;
+mod s3;
 mod verify;
 
 pub use exporter::ExportError;
 pub use head::{Head, LogName, NamedObject};
 pub use key::{BadKey, PublicKey, SigningKey};
 pub use place::{Place, PlaceError};
-pub use rounds::{AuditExportStatus, AuditExporter, OpenLog, OpenLogs};
+pub use rounds::{AuditExportStatus, AuditExporter, OpenLog, OpenLogs, ReadSigningKey};
+pub use s3::{ReadS3Credentials, S3Credentials, S3Place};
 pub use verify::{ExportedFiles, LogReport, Problem, verify};
 
 #[cfg(test)]

@@ -16,7 +16,7 @@ use toolrack_host::{
 };
 use url::Url;
 
-pub use self::audit_export::{AuditExportTable, ExportTarget};
+pub use self::audit_export::{AuditExportTable, ExportTarget, S3Table};
 pub use self::store::{ReplicasTable, StoreTable, StoreUrl, UrlCommand, UrlFile};
 use crate::quotas::Limits;
 
@@ -233,6 +233,12 @@ pub enum BadTeamFile {
         /// The rule.
         rule: String,
     },
+    /// The settings of `[audit_export]` do not belong together.
+    #[error("`[audit_export]` of the team file: {why}")]
+    AuditExport {
+        /// The reason, with the setting.
+        why: &'static str,
+    },
 }
 
 impl TeamFile {
@@ -270,6 +276,7 @@ impl TeamFile {
         if let Some(sign_in) = &self.sign_in {
             check_url("sign_in.issuer", &sign_in.issuer)?;
         }
+        self.audit_export.iter().try_for_each(AuditExportTable::check)?;
         let (mut ids, mut homes) = (BTreeSet::new(), BTreeSet::new());
         for tenant in &self.tenants {
             if !ids.insert(&tenant.id) {

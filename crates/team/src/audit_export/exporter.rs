@@ -12,7 +12,7 @@ use toolrack_store::{
 
 use super::{
     head::{Head, LogName, head_name, sha256},
-    key::SigningKey,
+    key::{PublicKey, SigningKey},
     place::{Place, PlaceError},
     reading::{ObjectBounds, Rows},
 };
@@ -22,6 +22,9 @@ const MAX_OBJECTS: usize = 100;
 
 /// The first pause before an object is tried again, and the longest: each is twice as long as the one before.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(15));
+
+/// The most keys that a process remembers having signed with.
+const MAX_OWN_KEYS: usize = 16;
 
 /// Why a log was not written.
 #[derive(Debug, thiserror::Error)]
@@ -50,6 +53,8 @@ pub(super) struct LogExporter {
     pub(super) name: String,
     pub(super) place: Arc<dyn Place>,
     pub(super) key: SigningKey,
+    /// The keys with which this process has signed, the present one last.
+    pub(super) own_keys: Vec<PublicKey>,
     pub(super) most: ObjectBounds,
     pub(super) every: Duration,
     pub(super) idle_every: Duration,
@@ -62,6 +67,20 @@ pub(super) struct LogExporter {
 pub(super) struct Retries(pub(super) u32);
 
 impl LogExporter {
+    /// Signs with `key` from now on. Returns whether it is another one.
+    pub(super) fn take_key(&mut self, key: SigningKey) -> bool {
+        let public = key.public();
+        let is_other = public != self.key.public();
+        if is_other {
+            self.own_keys.retain(|own| *own != public);
+            self.own_keys.push(public);
+            let excess = self.own_keys.len().saturating_sub(MAX_OWN_KEYS);
+            self.own_keys.drain(..excess);
+        }
+        self.key = key;
+        is_other
+    }
+
     /// Writes what is new of a log, if that is due. `found` is then how far it is written, also after an error.
     pub(super) async fn export(
         &self,
@@ -115,12 +134,13 @@ impl LogExporter {
         }
     }
 
-    /// The head that an earlier process began to write, if this key signed it.
+    /// The head that an earlier round or process began to write, if a key of this process signed it. It may be in the
+    /// place already, so it is written as it is, also when another key signs by now.
     fn left_behind(&self, log: &LogName, found: &AuditExport) -> Option<Signed> {
         let text = found.pending.clone()?;
-        let head = Head::read(&text, &[self.key.public()]).ok()?;
+        let (head, key) = Head::read(&text, &self.own_keys).ok()?;
         let previous = found.head.as_deref().map(|head| sha256(head.as_bytes()));
-        (head.log == log.to_string() && head.previous == previous).then_some(Signed { head, text })
+        (head.log == log.to_string() && head.previous == previous).then_some(Signed { head, key, text })
     }
 
     /// Makes and stores the next head; `None` if there is nothing to say.
@@ -150,7 +170,7 @@ impl LogExporter {
         };
         let text = head.sign(&self.key).ok_or(ExportError::Unwritable)?;
         let is_ours = store.plan_audit_export(&self.name, found.head.as_deref(), Some(&text)).await?;
-        Ok(is_ours.then_some(Signed { head, text }))
+        Ok(is_ours.then_some(Signed { head, key: self.key.public(), text }))
     }
 
     /// Writes the objects of a head, and the head. Returns `false` when the store has forgotten rows of it.
@@ -158,10 +178,12 @@ impl LogExporter {
         &self,
         log: &LogName,
         store: &Store,
-        Signed { head, text }: &Signed,
+        Signed { head, key, text }: &Signed,
         retries: &mut Retries,
     ) -> Result<bool, ExportError> {
         let after = head.after().ok_or(ExportError::Unwritable)?;
+        // First what has this content under every circumstance: a place may try with it whether it overwrites.
+        self.put(&format!("keys/{}.json", key.id()), key.to_jwk().into(), retries).await?;
         if !head.objects.is_empty() {
             let mut rows = Rows::after(store, Some(after)).await?;
             for object in &head.objects {
@@ -174,8 +196,6 @@ impl LogExporter {
                 self.put(&object.name, part.content.into(), retries).await?;
             }
         }
-        let public = self.key.public();
-        self.put(&format!("keys/{}.json", public.id()), public.to_jwk().into(), retries).await?;
         self.put(&head_name(log, head.number), text.clone().into(), retries).await?;
         Ok(true)
     }
@@ -211,6 +231,8 @@ impl LogExporter {
 /// A head, and its signed text.
 struct Signed {
     head: Head,
+    /// Whose signature it has.
+    key: PublicKey,
     text: String,
 }
 

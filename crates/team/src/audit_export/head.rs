@@ -104,8 +104,8 @@ impl Head {
         encode(&header, self, &key.encoding).ok()
     }
 
-    /// Reads the head that one of `keys` has signed.
-    pub(super) fn read(text: &str, keys: &[PublicKey]) -> Result<Self, String> {
+    /// Reads the head that one of `keys` has signed, and says which one.
+    pub(super) fn read(text: &str, keys: &[PublicKey]) -> Result<(Self, PublicKey), String> {
         let header = decode_header(text).map_err(|_| "is no signed head".to_owned())?;
         if header.typ.as_deref() != Some(TYPE) || header.alg != Algorithm::EdDSA || header.crit.is_some() {
             return Err("is no signed head".to_owned());
@@ -116,7 +116,7 @@ impl Head {
             return Err(format!("is signed with another key: `{kid}`"));
         };
         let read = decode::<Self>(text, &key.decoding(), &rules());
-        Ok(read.map_err(|_| "has a wrong signature".to_owned())?.claims)
+        Ok((read.map_err(|_| "has a wrong signature".to_owned())?.claims, *key))
     }
 
     /// Reads a head without a look at its signature.

@@ -5,6 +5,11 @@ use futures::future::BoxFuture;
 
 /// A place that takes objects and never changes one.
 pub trait Place: Send + Sync {
+    /// Prepares for a round, for example reads credentials again, which may have changed.
+    fn begin_round(&self) -> BoxFuture<'_, Result<(), PlaceError>> {
+        Box::pin(async { Ok(()) })
+    }
+
     /// Writes an object, if there is none of this name. One with the same content is as good as written.
     fn put<'a>(&'a self, name: &'a str, content: Bytes) -> BoxFuture<'a, Result<(), PlaceError>>;
 }

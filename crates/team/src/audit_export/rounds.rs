@@ -29,7 +29,8 @@ use crate::file::AuditExportTable;
 const ROWS_PER_OBJECT: usize = 10_000;
 const BYTES_PER_OBJECT: usize = 16 * 1024 * 1024;
 const IDLE_EVERY: Duration = Duration::from_hours(24);
-const TIMEOUT: Duration = Duration::from_secs(30);
+/// How long writing one object may take.
+pub(super) const TIMEOUT: Duration = Duration::from_secs(30);
 const RETRIES: u32 = 5;
 const RETRY_AFTER: Duration = Duration::from_mins(1);
 const HOLD: Duration = Duration::from_hours(7 * 24);
@@ -48,6 +49,9 @@ pub struct OpenLog {
 
 /// Opens a log; `None` if there is none yet.
 pub type OpenLogs = Box<dyn Fn(LogName) -> BoxFuture<'static, Result<Option<OpenLog>, String>> + Send + Sync>;
+
+/// Reads the key that signs, again for each round. The error says why that fails, without a secret.
+pub type ReadSigningKey = Box<dyn Fn() -> BoxFuture<'static, Result<SigningKey, String>> + Send + Sync>;
 
 /// What programs that monitor the daemon see of the export.
 #[derive(Debug)]
@@ -87,6 +91,7 @@ pub struct AuditExporter {
     logs: Vec<LogName>,
     open: OpenLogs,
     one: LogExporter,
+    read_key: Option<ReadSigningKey>,
     retry_after: Duration,
     status: Arc<AuditExportStatus>,
     failing: BTreeSet<Option<LogName>>,
@@ -112,8 +117,9 @@ impl AuditExporter {
             set.map_or(default, |set| usize::try_from(set.get()).unwrap_or(usize::MAX))
         };
         let one = LogExporter {
-            name: table.to.to_string(),
+            name: table.place_name(),
             place,
+            own_keys: vec![key.public()],
             key,
             most: ObjectBounds {
                 rows: size(table.rows_per_object, ROWS_PER_OBJECT),
@@ -130,9 +136,18 @@ impl AuditExporter {
             open,
             retry_after: table.retry_after.unwrap_or(RETRY_AFTER).min(one.every),
             one,
+            read_key: None,
             status: Arc::new(AuditExportStatus::new()),
             failing: BTreeSet::new(),
         }
+    }
+
+    /// Has `read` read the key before each round, so that another key signs from then on. While that fails, nothing is
+    /// written.
+    #[must_use]
+    pub fn with_changing_key(mut self, read: ReadSigningKey) -> Self {
+        self.read_key = Some(read);
+        self
     }
 
     /// What programs that monitor the daemon see.
@@ -159,6 +174,10 @@ impl AuditExporter {
 
     /// Writes what is due. Returns when the next round begins, counted from the beginning of this one.
     pub(super) async fn round(&mut self) -> Duration {
+        if let Err(why) = self.begin_round().await {
+            self.fails(None, "audit logs are", &why);
+            return self.retry_after;
+        }
         let (mut next, mut rows_behind, mut is_complete) = (self.one.every, 0, true);
         let mut retries = Retries(self.one.retries);
         for log in self.logs.clone() {
@@ -173,9 +192,10 @@ impl AuditExporter {
                 Err(error) => {
                     (next, is_complete) = (next.min(self.retry_after), false);
                     let is_of_place = matches!(error, ExportError::Place(_));
-                    self.fails((!is_of_place).then_some(&log), &log, &error);
-                    // What is of one log harms no other one. A place that is away is away for all.
-                    if matches!(error, ExportError::Place(PlaceError::Failed { .. })) {
+                    let subject = format!("the audit log `{log}` is");
+                    self.fails((!is_of_place).then_some(&log), &subject, &error.to_string());
+                    // What is of one log harms no other one. A place that is away, or takes nothing, is so for all.
+                    if matches!(error, ExportError::Place(PlaceError::Failed { .. } | PlaceError::Refused { .. })) {
                         // The others have at least as many rows as before.
                         rows_behind = rows_behind.max(self.status.rows_behind());
                         break;
@@ -191,6 +211,17 @@ impl AuditExporter {
         next
     }
 
+    /// Reads what may have changed since the last round.
+    async fn begin_round(&mut self) -> Result<(), String> {
+        if let Some(read) = &self.read_key {
+            let key = read().await?;
+            if self.one.take_key(key) {
+                tracing::info!("audit logs are signed with the key {} from now on", self.one.key.public().id());
+            }
+        }
+        self.one.place.begin_round().await.map_err(|error| error.to_string())
+    }
+
     /// Writes one log.
     async fn export(&self, log: &LogName, found: &mut AuditExport, retries: &mut Retries) -> Result<(), ExportError> {
         let opened = (self.open)(log.clone()).await.map_err(ExportError::Closed)?;
@@ -203,11 +234,11 @@ impl AuditExporter {
     }
 
     /// The log says it once.
-    fn fails(&mut self, what: Option<&LogName>, log: &LogName, error: &ExportError) {
+    fn fails(&mut self, what: Option<&LogName>, subject: &str, why: &str) {
         self.status.failures.fetch_add(1, Ordering::Relaxed);
         if self.failing.insert(what.cloned()) {
             let to = &self.one.name;
-            tracing::warn!("the audit log `{log}` is not exported to {to}: {error}");
+            tracing::warn!("{subject} not exported to {to}: {why}");
         }
     }
 

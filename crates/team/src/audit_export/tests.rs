@@ -301,6 +301,42 @@ async fn a_database_that_was_set_back_is_noticed_and_overwrites_nothing() {
 }
 
 #[tokio::test]
+async fn a_key_that_changes_while_the_process_runs_signs_the_next_head() {
+    let stage = Stage::new().await;
+    let keys = Arc::new(Mutex::new(Ok(PRIVATE)));
+    let given = Arc::clone(&keys);
+    let read: ReadSigningKey = Box::new(move || {
+        let key = given.lock().map(|pem| SigningKey::from_pem(pem).unwrap()).map_err(str::to_owned);
+        Box::pin(async move { key })
+    });
+    let mut exporter = stage.exporter(PRIVATE, "retries = 0").with_changing_key(read);
+    let mut round = async |rows| {
+        stage.rows(rows).await;
+        stage.store.end_audit_export("file:///out", Duration::ZERO).await.unwrap();
+        exporter.round().await;
+        exporter.status().failures()
+    };
+    assert_eq!(round(1).await, 0);
+    // The second head is begun with the first key.
+    *stage.place.room.lock() = Some(1);
+    assert_eq!(round(1).await, 1);
+    *stage.place.room.lock() = None;
+    *keys.lock() = Ok(OTHER);
+    assert_eq!(round(1).await, 1);
+    *keys.lock() = Err("the key is away");
+    assert_eq!(round(1).await, 2, "without a key, nothing is signed");
+
+    let [one, other] = [PRIVATE, OTHER].map(|key| SigningKey::from_pem(key).unwrap().public());
+    let report = verify(&*stage.place, &[one, other]).unwrap().remove(0);
+    assert_eq!((report.heads, report.rows, report.problems), (3, 3, Vec::new()));
+    let why = format!("is signed with another key: `{}`", other.id());
+    let found = verify(&*stage.place, &[one]).unwrap().remove(0);
+    let found: Vec<_> = found.problems.into_iter().map(|problem| (problem.name, problem.why)).collect();
+    assert_eq!(found, [(head(3), why)], "the head that was begun with the old key is signed with it");
+    stage.store.close().await;
+}
+
+#[tokio::test]
 async fn two_processes_write_one_head() {
     let stage = Stage::new().await;
     stage.rows(4).await;

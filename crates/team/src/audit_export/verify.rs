@@ -116,7 +116,7 @@ impl<'a> Walk<'a> {
         let content = self.files.read(name)?.unwrap_or_default();
         let read = std::str::from_utf8(&content).map_err(|_| "is no signed head".to_owned());
         let head = match read.and_then(|text| Head::read(text, self.keys)) {
-            Ok(head) => head,
+            Ok((head, _)) => head,
             Err(why) => {
                 self.problem(name, why);
                 return Ok(());

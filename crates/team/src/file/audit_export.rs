@@ -5,7 +5,10 @@ use std::{fmt, num::NonZeroU32, path::PathBuf, time::Duration};
 use serde::{Deserialize, Deserializer, de::Error as _};
 use url::Url;
 
-use super::store::{long_time, time};
+use super::{
+    BadTeamFile, check_url,
+    store::{long_time, time},
+};
 
 /// The place to which the daemon writes all audit logs of the team, and how.
 #[derive(Clone, Deserialize)]
@@ -13,6 +16,8 @@ use super::store::{long_time, time};
 pub struct AuditExportTable {
     /// The place.
     pub to: ExportTarget,
+    /// How the bucket is reached, if the place is one.
+    pub s3: Option<S3Table>,
     /// The private key that signs, Ed25519 in PEM: a placeholder such as `${secret:audit-key}`.
     pub signing_key: String,
     /// How often rows are written, and a head that signs them. An hour by default.
@@ -45,6 +50,80 @@ impl fmt::Debug for AuditExportTable {
     }
 }
 
+impl AuditExportTable {
+    /// The name of the place: what the database remembers the heads of a log under. The same bucket at another endpoint is
+    /// another place.
+    #[must_use]
+    pub fn place_name(&self) -> String {
+        match self.s3.as_ref().and_then(|s3| s3.endpoint.as_ref()) {
+            Some(endpoint) => format!("{} at {}", self.to, endpoint.origin().ascii_serialization()),
+            None => self.to.to_string(),
+        }
+    }
+
+    /// What is wrong with the table as a whole.
+    pub(super) fn check(&self) -> Result<(), BadTeamFile> {
+        let refused = |why: &'static str| Err(BadTeamFile::AuditExport { why });
+        let s3 = match (&self.to, &self.s3) {
+            (ExportTarget::Folder(_), None) => return Ok(()),
+            (ExportTarget::Folder(_), Some(_)) => return refused("`s3` is only for a `to` such as \"s3://bucket/prefix\""),
+            (ExportTarget::Bucket { .. }, None) => {
+                return refused("a bucket needs the table `[audit_export.s3]` with its region and credentials");
+            }
+            (ExportTarget::Bucket { .. }, Some(s3)) => s3,
+        };
+        match (&s3.endpoint, &s3.region) {
+            (None, None) => refused("`s3.region` is missing: the region of the bucket, such as \"eu-central-1\""),
+            (_, Some(region)) if !is_region(region) => {
+                refused("`s3.region` is no region: write one such as \"eu-central-1\"")
+            }
+            (Some(endpoint), _) => {
+                check_url("audit_export.s3.endpoint", endpoint)?;
+                match endpoint.path() {
+                    "/" => Ok(()),
+                    _ => refused("`s3.endpoint` has a path: write only the scheme, the host and the port"),
+                }
+            }
+            (None, Some(_)) => Ok(()),
+        }
+    }
+}
+
+/// A region is a part of the host of AWS.
+fn is_region(text: &str) -> bool {
+    let is_plain = |c: u8| c.is_ascii_lowercase() || c.is_ascii_digit() || c == b'-';
+    (1..=63).contains(&text.len()) && text.bytes().all(is_plain) && !text.starts_with('-') && !text.ends_with('-')
+}
+
+/// `[audit_export.s3]`: how a bucket is reached.
+#[derive(Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct S3Table {
+    /// The address of a service that speaks S3, to which the name of the bucket is added as a path. AWS by default.
+    pub endpoint: Option<Url>,
+    /// The region of the bucket. AWS needs it; for other services, [`Self::DEFAULT_REGION`] by default.
+    pub region: Option<String>,
+    /// The id of the access key: a placeholder such as `${secret:audit-s3-id}`.
+    pub access_key_id: String,
+    /// The access key itself: a placeholder such as `${secret:audit-s3-key}`.
+    pub secret_access_key: String,
+    /// The token of temporary credentials: a placeholder.
+    pub session_token: Option<String>,
+}
+
+impl S3Table {
+    /// The region of services that have none.
+    pub const DEFAULT_REGION: &str = "us-east-1";
+}
+
+/// Everything but the credentials, which may be there in the clear.
+impl fmt::Debug for S3Table {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let endpoint = self.endpoint.as_ref().map(Url::as_str);
+        f.debug_struct("S3Table").field("endpoint", &endpoint).field("region", &self.region).finish_non_exhaustive()
+    }
+}
+
 fn every() -> Duration {
     Duration::from_hours(1)
 }
@@ -66,24 +145,54 @@ fn round<'de, D: Deserializer<'de>>(from: D) -> Result<Duration, D::Error> {
 pub enum ExportTarget {
     /// A folder of this machine: `file:///srv/audit`.
     Folder(PathBuf),
+    /// A bucket of S3: `s3://bucket/prefix`.
+    Bucket {
+        /// Its name.
+        bucket: String,
+        /// What the names of objects begin with, without a `/` at its end; empty for the whole bucket.
+        prefix: String,
+    },
 }
 
 impl fmt::Display for ExportTarget {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Folder(path) => write!(f, "file://{}", path.display()),
+            Self::Bucket { bucket, prefix } if prefix.is_empty() => write!(f, "s3://{bucket}"),
+            Self::Bucket { bucket, prefix } => write!(f, "s3://{bucket}/{prefix}"),
         }
     }
 }
 
 impl<'de> Deserialize<'de> for ExportTarget {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        let why = || D::Error::custom("`to` is a folder of this machine, such as \"file:///srv/audit\"");
-        let url = Url::parse(&String::deserialize(from)?).map_err(|_| why())?;
-        let is_plain = url.host().is_none() && url.query().is_none() && url.fragment().is_none();
-        match url.scheme() {
-            "file" if is_plain && url.path() != "/" => url.to_file_path().map(Self::Folder).map_err(|()| why()),
-            _ => Err(why()),
-        }
+        let text = String::deserialize(from)?;
+        let why = "`to` is a folder of this machine, such as \"file:///srv/audit\", or a bucket, such as \"s3://bucket/prefix\"";
+        let target = text.strip_prefix("s3://").map_or_else(|| folder(&text), bucket);
+        target.ok_or_else(|| D::Error::custom(why))
     }
+}
+
+fn folder(text: &str) -> Option<ExportTarget> {
+    let url = Url::parse(text).ok()?;
+    let is_plain = url.host().is_none() && url.query().is_none() && url.fragment().is_none();
+    let is_folder = url.scheme() == "file" && is_plain && url.path() != "/";
+    is_folder.then(|| url.to_file_path().ok())?.map(ExportTarget::Folder)
+}
+
+/// Names that S3 takes and that look the same in an address.
+fn bucket(text: &str) -> Option<ExportTarget> {
+    let (bucket, prefix) = text.split_once('/').unwrap_or((text, ""));
+    let prefix = prefix.strip_suffix('/').unwrap_or(prefix);
+    let is_of_name = |c: u8| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, b'-' | b'.');
+    let is_name = (3..=63).contains(&bucket.len())
+        && bucket.bytes().all(is_of_name)
+        && !bucket.contains("..")
+        && !bucket.starts_with(['-', '.'])
+        && !bucket.ends_with(['-', '.']);
+    let is_of_part = |c: u8| c.is_ascii_alphanumeric() || matches!(c, b'-' | b'.' | b'_' | b'=');
+    let is_part = |part: &str| !part.is_empty() && !matches!(part, "." | "..") && part.bytes().all(is_of_part);
+    // A key of S3 has at most 1,024 bytes.
+    let is_prefix = prefix.is_empty() || (prefix.len() <= 512 && prefix.split('/').all(is_part));
+    (is_name && is_prefix).then(|| ExportTarget::Bucket { bucket: bucket.to_owned(), prefix: prefix.to_owned() })
 }

@@ -130,3 +130,39 @@ fn the_export_of_audit_logs_has_bounded_settings() {
         assert!(refused.contains("such as \"file:///srv/audit\""), "{to}: {refused}");
     }
 }
+
+#[test]
+fn a_bucket_for_audit_logs_has_a_name_that_s3_takes_and_its_own_table() {
+    let read = |to: &str, s3: &str| {
+        let table = format!("[audit_export]\nto = \"{to}\"\nsigning_key = \"x\"\n{s3}");
+        TeamFile::parse(&format!("{FILE}\n{table}"), Path::new("/team")).map(|file| file.audit_export.unwrap())
+    };
+    let s3 = |more: &str| format!("[audit_export.s3]\naccess_key_id = \"x\"\nsecret_access_key = \"s3cret\"\n{more}");
+    let aws = s3("region = \"eu-central-1\"");
+    for (to, shown) in [
+        ("s3://acme-audit", "s3://acme-audit"),
+        ("s3://acme.audit/", "s3://acme.audit"),
+        ("s3://acme-audit/of/tools/", "s3://acme-audit/of/tools"),
+    ] {
+        let export = read(to, &aws).unwrap();
+        assert_eq!((export.to.to_string(), export.place_name()), (shown.to_owned(), shown.to_owned()));
+        assert!(!format!("{export:?}").contains("s3cret"));
+    }
+    for to in ["s3://", "s3://ab", "s3://Acme", "s3://a..b", "s3://-ab", "s3://acme//x", "s3://acme/../x", "s3://acme/x y"] {
+        let refused = read(to, &aws).unwrap_err().to_string();
+        assert!(refused.contains("such as \"s3://bucket/prefix\""), "{to}: {refused}");
+    }
+    let here = read("s3://acme-audit", &s3("endpoint = \"http://127.0.0.1:9000\"")).unwrap();
+    assert_eq!(here.place_name(), "s3://acme-audit at http://127.0.0.1:9000", "another place than that of AWS");
+    for (to, table, why) in [
+        ("s3://acme-audit", String::new(), "needs the table `[audit_export.s3]`"),
+        ("file:///srv/audit", aws.clone(), "`s3` is only for"),
+        ("s3://acme-audit", s3(""), "`s3.region` is missing"),
+        ("s3://acme-audit", s3("region = \"eu.example\""), "`s3.region` is no region"),
+        ("s3://acme-audit", s3("endpoint = \"http://s3.example\""), "no secret goes over the net in the clear"),
+        ("s3://acme-audit", s3("endpoint = \"https://s3.example/x\""), "`s3.endpoint` has a path"),
+    ] {
+        let refused = read(to, &table).unwrap_err().to_string();
+        assert!(refused.contains(why) && !refused.contains("s3cret"), "{refused}");
+    }
+}

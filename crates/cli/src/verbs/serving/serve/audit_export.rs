@@ -10,9 +10,13 @@ use std::{
 
 use bytes::Bytes;
 use futures::future::BoxFuture;
+use toolrack_config::Interpolate;
 use toolrack_team::{
-    AuditExportTable, ExportTarget, TeamFile,
-    audit_export::{AuditExporter, LogName, OpenLog, OpenLogs, Place, PlaceError, SigningKey},
+    AuditExportTable, ExportTarget, S3Table, TeamFile,
+    audit_export::{
+        AuditExporter, LogName, OpenLog, OpenLogs, Place, PlaceError, ReadS3Credentials, ReadSigningKey, S3Credentials,
+        S3Place, SigningKey,
+    },
 };
 
 use super::team::store_of;
@@ -32,35 +36,72 @@ pub(super) async fn exporter(
     world: &World,
 ) -> Result<Option<AuditExporter>, Failure> {
     let Some(table) = &file.audit_export else { return Ok(None) };
-    let key = signing_key(table, world).await?;
+    let read_key = signing_key(table, world);
+    let key = read_key().await.map_err(refused)?;
+    let place = place(table, world).await?;
     tracing::info!("audit logs are exported to {}, signed with the key {}", table.to, key.public().id());
     let tenants = file.tenants.iter().map(|tenant| LogName::Tenant(tenant.id.clone()));
     let logs = std::iter::once(LogName::Team).chain(tenants).collect();
     let open = open_logs(Arc::clone(file), server, world)?;
-    Ok(Some(AuditExporter::new(table, key, place(&table.to)?, logs, open)))
+    Ok(Some(AuditExporter::new(table, key, place, logs, open).with_changing_key(read_key)))
 }
 
 fn refused(why: impl std::fmt::Display) -> Failure {
     Failure::config(format!("`[audit_export]` of the team file: {why}")).hint("docs/guide/teams.md has an example")
 }
 
-/// The value of the placeholder `signing_key`.
-async fn signing_key(table: &AuditExportTable, world: &World) -> Result<SigningKey, Failure> {
-    let field = "audit_export.signing_key of the team file";
-    let pem = world.secrets().setting(field, &table.signing_key, true).await;
-    let pem = pem.map_err(|error| refused(with_causes(&error)))?;
-    SigningKey::from_pem(&pem).map_err(|error| refused(format!("`signing_key` {error}")))
+/// Reads the value of the placeholder `signing_key`, which may change while the daemon runs.
+fn signing_key(table: &AuditExportTable, world: &World) -> ReadSigningKey {
+    let (secrets, text) = (world.secrets(), table.signing_key.clone());
+    Box::new(move || {
+        let (secrets, text) = (Arc::clone(&secrets), text.clone());
+        Box::pin(async move {
+            let pem = value(&secrets, "signing_key", &text).await?;
+            SigningKey::from_pem(&pem).map_err(|error| format!("`signing_key` {error}"))
+        })
+    })
 }
 
-fn place(target: &ExportTarget) -> Result<Arc<dyn Place>, Failure> {
-    match target {
-        ExportTarget::Folder(path) => {
+/// The value of a placeholder of the table.
+async fn value(secrets: &Interpolate, field: &str, text: &str) -> Result<String, String> {
+    let field = format!("audit_export.{field} of the team file");
+    secrets.setting(&field, text, true).await.map_err(|error| with_causes(&error))
+}
+
+async fn place(table: &AuditExportTable, world: &World) -> Result<Arc<dyn Place>, Failure> {
+    match (&table.to, &table.s3) {
+        (ExportTarget::Folder(path), _) => {
             make_folder(path)
                 .map_err(|error| refused(format!("{} cannot be used: {}", path.display(), in_words(&error))))?;
             Ok(Arc::new(Folder(path.clone())))
         }
-        other => Err(refused(format!("this program cannot write to {other}"))),
+        (ExportTarget::Bucket { .. }, Some(s3)) => {
+            let place = S3Place::new(table, world.egress(), credentials(s3, world)).map_err(refused)?;
+            // A placeholder without a value is better known now than with the first round.
+            place.begin_round().await.map_err(refused)?;
+            Ok(Arc::new(place))
+        }
+        (other, _) => Err(refused(format!("this program cannot write to {other}"))),
     }
+}
+
+/// Reads the values of the placeholders of `[audit_export.s3]`, which may change while the daemon runs.
+fn credentials(table: &S3Table, world: &World) -> ReadS3Credentials {
+    let (secrets, table) = (world.secrets(), table.clone());
+    Box::new(move || {
+        let (secrets, table) = (Arc::clone(&secrets), table.clone());
+        Box::pin(async move {
+            let session_token = match &table.session_token {
+                Some(text) => Some(value(&secrets, "s3.session_token", text).await?),
+                None => None,
+            };
+            Ok(S3Credentials {
+                access_key_id: value(&secrets, "s3.access_key_id", &table.access_key_id).await?,
+                secret_access_key: value(&secrets, "s3.secret_access_key", &table.secret_access_key).await?,
+                session_token,
+            })
+        })
+    })
 }
 
 /// Opens the log of the daemon itself, and those of tenants that were used.

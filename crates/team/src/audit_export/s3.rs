@@ -1,0 +1,320 @@
+//! A bucket of S3 as the place of objects.
+//!
+//! Each object is written with `If-None-Match: *`, so that the service itself refuses to overwrite one. Before the first
+//! object of a process is taken as written, it is sent once more: a service that does not know the header would take it
+//! again, and is refused.
+
+use std::{
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use bytes::Bytes;
+use futures::future::BoxFuture;
+use http::StatusCode;
+use parking_lot::Mutex;
+use reqwest::{Client, Method, RequestBuilder, Response, redirect};
+use rusty_s3::{Bucket, Credentials, S3Action as _, UrlStyle};
+use sha2::{Digest as _, Sha256};
+use toolrack_host::{
+    egress::Egress,
+    text::{clip, for_line},
+};
+use url::Url;
+
+use super::{
+    place::{Place, PlaceError},
+    rounds::TIMEOUT,
+};
+use crate::file::{AuditExportTable, ExportTarget, S3Table};
+
+/// How long a signed request may be used. S3 allows the clocks of both sides to be that far apart.
+const SIGNED_FOR: Duration = Duration::from_mins(15);
+
+/// The most that is read of an answer that says why a request was refused.
+const MAX_ANSWER: usize = 16 * 1024;
+
+/// The most that an error shows of the service's own code.
+const MAX_CODE: usize = 64;
+
+/// What proves to the service who writes.
+pub struct S3Credentials {
+    /// The id of the access key.
+    pub access_key_id: String,
+    /// The access key itself.
+    pub secret_access_key: String,
+    /// The token of temporary credentials.
+    pub session_token: Option<String>,
+}
+
+/// Shows nothing of them.
+impl fmt::Debug for S3Credentials {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("S3Credentials").finish_non_exhaustive()
+    }
+}
+
+/// Reads the credentials, again for each round. The error says why that fails, without a secret.
+pub type ReadS3Credentials = Box<dyn Fn() -> BoxFuture<'static, Result<S3Credentials, String>> + Send + Sync>;
+
+/// A bucket of AWS or of another service that speaks S3 and knows conditional writes.
+///
+/// It follows no redirects, and connects only where the egress rules allow. No request takes longer than `timeout` of the
+/// table; dropping a future cancels its request, which the service may have carried out nevertheless.
+pub struct S3Place {
+    bucket: Bucket,
+    prefix: String,
+    client: Client,
+    read: ReadS3Credentials,
+    credentials: Mutex<Option<Arc<Credentials>>>,
+    /// Whether the service has shown that it refuses to overwrite an object.
+    is_conditional: AtomicBool,
+}
+
+impl fmt::Debug for S3Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let base = self.bucket.base_url().as_str();
+        f.debug_struct("S3Place").field("bucket", &base).field("prefix", &self.prefix).finish_non_exhaustive()
+    }
+}
+
+/// What became of an object that was to be written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Written {
+    Now,
+    /// An object of that name is there already.
+    Before,
+}
+
+impl S3Place {
+    /// The bucket of `table`, reached by the rules of `egress`, with the credentials that `read` reads.
+    ///
+    /// # Errors
+    /// [`PlaceError::Refused`] if the table names no bucket, or one at an address that cannot be used.
+    pub fn new(table: &AuditExportTable, egress: &Egress, read: ReadS3Credentials) -> Result<Self, PlaceError> {
+        let (ExportTarget::Bucket { bucket, prefix }, Some(s3)) = (&table.to, &table.s3) else {
+            return Err(refused("`to` of `[audit_export]` names no bucket"));
+        };
+        let unusable = |error: &dyn fmt::Display| refused(format!("the bucket `{bucket}` cannot be used: {error}"));
+        let bucket = bucket_of(s3, bucket).map_err(|error| unusable(&error))?;
+        let guard = egress.configured();
+        guard.check(bucket.base_url()).map_err(|refused| unusable(&format!("{refused}; {}", refused.hint())))?;
+        let limit = table.timeout.unwrap_or(TIMEOUT);
+        let builder = Client::builder()
+            .connect_timeout(limit)
+            .timeout(limit)
+            .redirect(redirect::Policy::none())
+            .user_agent(concat!("toolrack/", env!("CARGO_PKG_VERSION")));
+        let client = guard.client(builder).map_err(|error| unusable(&error.without_url()))?;
+        let (prefix, credentials) = (prefix.clone(), Mutex::default());
+        Ok(Self { bucket, prefix, client, read, credentials, is_conditional: AtomicBool::new(false) })
+    }
+
+    fn key(&self, name: &str) -> String {
+        if self.prefix.is_empty() { name.to_owned() } else { format!("{}/{name}", self.prefix) }
+    }
+
+    async fn credentials(&self) -> Result<Arc<Credentials>, PlaceError> {
+        let known = self.credentials.lock().clone();
+        match known {
+            Some(known) => Ok(known),
+            None => self.read_credentials().await,
+        }
+    }
+
+    async fn read_credentials(&self) -> Result<Arc<Credentials>, PlaceError> {
+        let read = (self.read)().await.map_err(refused)?;
+        // What people store often ends with the end of a line.
+        let [id, key] = [&read.access_key_id, &read.secret_access_key].map(|text| text.trim());
+        for (field, value) in [("access_key_id", id), ("secret_access_key", key)] {
+            if value.is_empty() {
+                return Err(refused(format!("`{field}` of `[audit_export.s3]` is empty")));
+            }
+        }
+        let credentials = Arc::new(match read.session_token.as_deref().map(str::trim) {
+            Some(token) => Credentials::new_with_token(id, key, token),
+            None => Credentials::new(id, key),
+        });
+        *self.credentials.lock() = Some(Arc::clone(&credentials));
+        Ok(credentials)
+    }
+
+    async fn write(&self, name: &str, content: &Bytes) -> Result<(), PlaceError> {
+        let mut written = self.create(name, content).await?;
+        if written == Written::Now && !self.is_conditional.load(Ordering::Relaxed) {
+            written = self.create(name, content).await?;
+            if written == Written::Now {
+                return Err(refused(format!(
+                    "{} ignores `If-None-Match`, so that objects could be overwritten there: name a service that knows \
+                     conditional writes in `[audit_export]`",
+                    self.service()
+                )));
+            }
+        }
+        if written == Written::Before {
+            self.is_conditional.store(true, Ordering::Relaxed);
+            return self.compare(name, content).await;
+        }
+        Ok(())
+    }
+
+    /// Writes an object if there is none of this name.
+    async fn create(&self, name: &str, content: &Bytes) -> Result<Written, PlaceError> {
+        let checksum = STANDARD.encode(Sha256::digest(content));
+        // All are signed. The service compares the checksum with what arrives; a bucket with Object Lock asks for one.
+        let headers =
+            [("if-none-match", "*"), ("x-amz-checksum-sha256", &checksum), ("x-amz-sdk-checksum-algorithm", "SHA256")];
+        let (key, credentials) = (self.key(name), self.credentials().await?);
+        let mut action = self.bucket.put_object(Some(&credentials), &key);
+        headers.iter().for_each(|(header, value)| action.headers_mut().insert(*header, *value));
+        let request = self.client.request(Method::PUT, action.sign(SIGNED_FOR)).body(content.clone());
+        let request = headers.iter().fold(request, |request, (header, value)| request.header(*header, *value));
+        let mut answer = self.send(request).await?;
+        match answer.status() {
+            status if status.is_success() => Ok(Written::Now),
+            StatusCode::PRECONDITION_FAILED => Ok(Written::Before),
+            _ => Err(self.why(&mut answer, &format!("to write {name}")).await),
+        }
+    }
+
+    /// Compares the object of this name with `content`.
+    async fn compare(&self, name: &str, content: &Bytes) -> Result<(), PlaceError> {
+        let (key, credentials) = (self.key(name), self.credentials().await?);
+        let url = self.bucket.get_object(Some(&credentials), &key).sign(SIGNED_FOR);
+        let mut answer = self.send(self.client.request(Method::GET, url)).await?;
+        match answer.status() {
+            StatusCode::OK => {}
+            StatusCode::NOT_FOUND => {
+                return Err(failed(format!("{} has an object {name}, and then has none", self.service())));
+            }
+            _ => return Err(self.why(&mut answer, &format!("to read {name}, which is there already")).await),
+        }
+        // One byte more than ours is enough to see that it is another one.
+        let there = self.read(&mut answer, content.len() + 1).await?;
+        if there == **content { Ok(()) } else { Err(PlaceError::Occupied { name: name.to_owned() }) }
+    }
+
+    async fn send(&self, request: RequestBuilder) -> Result<Response, PlaceError> {
+        request.send().await.map_err(|error| self.unreachable(error))
+    }
+
+    /// Reads an answer, of which what is beyond `most` bytes is left.
+    async fn read(&self, answer: &mut Response, most: usize) -> Result<Vec<u8>, PlaceError> {
+        let mut read = Vec::new();
+        while read.len() < most
+            && let Some(chunk) = answer.chunk().await.map_err(|error| self.unreachable(error))?
+        {
+            read.extend_from_slice(&chunk[..chunk.len().min(most - read.len())]);
+        }
+        Ok(read)
+    }
+
+    /// Why the service does not do what it was asked for.
+    async fn why(&self, answer: &mut Response, what: &str) -> PlaceError {
+        let status = answer.status();
+        let body = match self.read(answer, MAX_ANSWER).await {
+            Ok(body) => body,
+            Err(error) => return error,
+        };
+        let code = code(&body).unwrap_or_default();
+        let shown = match for_line(&clip(&code, MAX_CODE)).as_ref() {
+            "" => status.as_u16().to_string(),
+            code => format!("{} {code}", status.as_u16()),
+        };
+        let service = self.service();
+        match next_step(status, &code) {
+            Some(step) => refused(format!("{service} refuses {what} ({shown}): {step}")),
+            None => failed(format!("{service} fails {what} ({shown})")),
+        }
+    }
+
+    fn unreachable(&self, error: reqwest::Error) -> PlaceError {
+        let service = self.service();
+        if error.is_timeout() {
+            return failed(format!("{service} does not answer in time (`timeout` of `[audit_export]`)"));
+        }
+        // The URL has the signature in it.
+        let error = error.without_url();
+        let causes = std::iter::successors(Some(&error as &dyn std::error::Error), |cause| cause.source());
+        let why = causes.last().map(ToString::to_string).unwrap_or_default();
+        failed(format!("{service} cannot be reached: {}", for_line(&clip(&why, 256))))
+    }
+
+    /// The service, for messages.
+    fn service(&self) -> String {
+        self.bucket.base_url().origin().ascii_serialization()
+    }
+}
+
+impl Place for S3Place {
+    fn begin_round(&self) -> BoxFuture<'_, Result<(), PlaceError>> {
+        Box::pin(async { self.read_credentials().await.map(|_| ()) })
+    }
+
+    fn put<'a>(&'a self, name: &'a str, content: Bytes) -> BoxFuture<'a, Result<(), PlaceError>> {
+        Box::pin(async move { self.write(name, &content).await })
+    }
+}
+
+fn refused(why: impl Into<String>) -> PlaceError {
+    PlaceError::Refused { why: why.into() }
+}
+
+fn failed(why: String) -> PlaceError {
+    PlaceError::Failed { why }
+}
+
+/// The bucket at the endpoint of the table, or at AWS.
+fn bucket_of(s3: &S3Table, name: &str) -> Result<Bucket, String> {
+    let region = s3.region.clone().unwrap_or_else(|| S3Table::DEFAULT_REGION.to_owned());
+    let (endpoint, style) = match &s3.endpoint {
+        Some(endpoint) => (Ok(endpoint.clone()), UrlStyle::Path),
+        None => {
+            // The certificate of AWS is for one label before the host.
+            let style = if name.contains('.') { UrlStyle::Path } else { UrlStyle::VirtualHost };
+            (Url::parse(&format!("https://s3.{region}.amazonaws.com")), style)
+        }
+    };
+    let endpoint = endpoint.map_err(|error| error.to_string())?;
+    Bucket::new(endpoint, style, name.to_owned(), region).map_err(|error| error.to_string())
+}
+
+/// The code of an error, which its XML names (`<Error><Code>NoSuchBucket</Code>…`). It is foreign text.
+fn code(body: &[u8]) -> Option<String> {
+    let body = String::from_utf8_lossy(body);
+    let (_, rest) = body.split_once("<Code>")?;
+    rest.split_once("</Code>").map(|(code, _)| code.trim().to_owned())
+}
+
+/// What an operator does about an answer; `None` if the service may answer differently when it is asked again.
+fn next_step(status: StatusCode, code: &str) -> Option<&'static str> {
+    let is_passing = status.is_server_error() && status != StatusCode::NOT_IMPLEMENTED
+        || matches!(status.as_u16(), 307 | 408 | 409 | 425 | 429)
+        || matches!(code, "RequestTimeout" | "SlowDown");
+    if is_passing {
+        return None;
+    }
+    Some(match (code, status.as_u16()) {
+        ("RequestTimeTooSkewed", _) => "set the clock of this machine",
+        ("ExpiredToken" | "TokenRefreshRequired", _) => {
+            "the temporary credentials are over: give new ones, with their `session_token`, to `[audit_export.s3]`"
+        }
+        ("InvalidAccessKeyId" | "SignatureDoesNotMatch" | "InvalidToken", _) => {
+            "check `access_key_id`, `secret_access_key`, `session_token` and `region` of `[audit_export.s3]`"
+        }
+        (_, 501) => "it does not know conditional writes (`If-None-Match`): name another service in `[audit_export]`",
+        (_, 401 | 403) => {
+            "the access key of `[audit_export.s3]` needs the rights s3:PutObject and s3:GetObject for these objects"
+        }
+        (_, 404) => "make the bucket, or correct `to`, and `endpoint` and `region` of `[audit_export.s3]`",
+        _ => "check `to` of `[audit_export]`, and `endpoint` and `region` of `[audit_export.s3]`",
+    })
+}
+
+#[cfg(test)]
+mod tests;
