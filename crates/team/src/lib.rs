@@ -63,8 +63,8 @@ pub use door::{BadFrontDoor, FrontDoor};
 pub use endpoint::Endpoint;
 pub use fetch::Unreachable;
 pub use file::{
-    AuditExportTable, BadTeamFile, ExportTarget, OwnServersAllowed, ReplicasTable, S3Table, SignInProvider,
-    StoreTable, StoreUrl, TeamFile, Tenant, TrustedIssuer, UrlCommand, UrlFile,
+    AuditExportTable, BadTeamFile, ExportTarget, OwnServersAllowed, ReplicasTable, S3Table, SignInProvider, StoreTable,
+    StoreUrl, TeamFile, Tenant, TrustedIssuer, UrlCommand, UrlFile,
 };
 pub use issuers::{Issuers, Vouched};
 pub use members::{Claims, NotAMember};

@@ -25,6 +25,12 @@ MCowBQYDK2VwAyEAxqFe3OTpoDLeYe7VyW52e6V0SY7uPBqWHTEdP/bBh4M=
 -----END PUBLIC KEY-----
 ";
 
+/// Another one, and its public half.
+const OTHER_KEY: &str = r"-----BEGIN PRIVATE KEY-----
+MC4CAQAwBQYDK2VwBCIEIBui53Ksu9aAEBXty8HchgQ8IGsxS24fUtfwr3KlIinL
+-----END PRIVATE KEY-----
+";
+
 const OTHER_PUBLIC_KEY: &str = r"-----BEGIN PUBLIC KEY-----
 MCowBQYDK2VwAyEAm7CNaCxra4kSNiA6FZWHDAllQ6bzHJLU0ofb4l1n7XM=
 -----END PUBLIC KEY-----
@@ -41,7 +47,7 @@ fn with_export(team: &Team, to: &str, more: &str) {
     let mut file = fs::read_to_string(&path).unwrap();
     file += &format!("[audit_export]\nto = \"{to}\"\nsigning_key = \"${{secret:audit-key}}\"\nevery = \"1s\"\n{more}");
     fs::write(path, file).unwrap();
-    let _ = team.rack.run_with_stdin(&["secret", "set", "audit-key"], KEY).ends_with(0);
+    set_secret(team, "audit-key", KEY);
 }
 
 fn in_folder(team: Team) -> Team {
@@ -77,6 +83,11 @@ fn exported(team: &Team, name: &str, rows: u64) -> Value {
         }
         assert!(started.elapsed() < LIMIT, "{found}");
     }
+}
+
+/// Gives a secret another value.
+fn set_secret(team: &Team, name: &str, value: &str) {
+    let _ = team.rack.run_with_stdin(&["secret", "set", name], value).ends_with(0);
 }
 
 fn files(folder: &Path) -> Vec<PathBuf> {
@@ -161,6 +172,40 @@ fn a_place_that_is_away_keeps_no_member_from_working_and_counts_as_a_failure() {
 }
 
 #[test]
+fn a_signing_key_that_changes_while_the_daemon_runs_signs_the_next_heads() {
+    let team = in_folder(Team::with(|tenant| vec![(tenant, fake(&[]))]));
+    let (ann, _) = team.token("ann", "acme", "user");
+    assert!(team.call(&ann, "mcp__acme__add", r#"{"a":20,"b":22}"#).contains("42"));
+    let rows = log(&exported(&team, "tenants/acme", 2), "tenants/acme").unwrap()["rows"].as_u64().unwrap();
+    set_secret(&team, "audit-key", OTHER_KEY);
+    // A round may have begun before; there is a key for each in the folder.
+    let started = Instant::now();
+    while files(&folder(&team).join("keys")).len() < 2 {
+        assert!(started.elapsed() < LIMIT, "the new key signs nothing");
+        assert!(team.call(&ann, "mcp__acme__add", r#"{"a":20,"b":22}"#).contains("42"));
+    }
+    assert!(team.call(&ann, "mcp__acme__add", r#"{"a":20,"b":22}"#).contains("42"));
+    let (folder, keys) = (folder(&team), [PUBLIC_KEY, OTHER_PUBLIC_KEY].map(|key| key_file(&team, key)));
+    let with = |keys: &[&str]| {
+        let keys = keys.iter().flat_map(|key| ["--key", *key]);
+        let words: Vec<_> =
+            ["audit", "verify-export", folder.to_str().unwrap(), "--json"].into_iter().chain(keys).collect();
+        team.rack.run(&words).json()
+    };
+    let [one, other] = keys.each_ref().map(String::as_str);
+    loop {
+        let found = with(&[one, other]);
+        if log(&found, "tenants/acme").is_some_and(|log| log["rows"].as_u64() > Some(rows)) {
+            assert_eq!(found["ok"], true, "{found}");
+            break;
+        }
+        assert!(started.elapsed() < LIMIT, "{found}");
+    }
+    let (former, present) = (with(&[one]), with(&[other]));
+    assert_eq!((&former["ok"], &present["ok"]), (&Value::Bool(false), &Value::Bool(false)), "{former} {present}");
+}
+
+#[test]
 fn an_export_with_a_key_that_signs_nothing_starts_nothing() {
     let team = Team::with(|tenant| vec![(tenant, fake(&[]))]);
     with_export(&team, "file:///srv/audit", "");
@@ -176,6 +221,157 @@ fn an_export_with_a_key_that_signs_nothing_starts_nothing() {
     let _ = team.rack.run(&["secret", "remove", "audit-key"]).ends_with(0);
     let refused = team.rack.run(&words).ends_with(2);
     assert!(refused.stderr.contains("audit_export.signing_key"), "{refused}");
+}
+
+mod needs_s3 {
+    use std::{
+        collections::BTreeMap,
+        io::{BufRead as _, BufReader},
+        process::{Child, Command, Stdio},
+    };
+
+    use super::*;
+    use crate::rack::{Rack, installed};
+
+    const BUCKET: &str = "acme-audit";
+
+    /// moto, a program from PyPI that speaks S3, with one bucket. It ends with this value.
+    struct Service {
+        server: Child,
+        address: String,
+    }
+
+    impl Service {
+        fn start() -> Self {
+            let mut server = script(&["serve", BUCKET]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+            let mut line = String::new();
+            BufReader::new(server.stdout.take().unwrap()).read_line(&mut line).unwrap();
+            let address = line.trim().to_owned();
+            assert!(address.starts_with("http://127.0.0.1:"), "S3 is not served: {line:?}");
+            Self { server, address }
+        }
+
+        fn ask(&self, verb: &str, word: &str) -> String {
+            let asked = script(&[verb, &self.address, BUCKET, word]).output().unwrap();
+            assert!(asked.status.success(), "{}", String::from_utf8_lossy(&asked.stderr));
+            String::from_utf8(asked.stdout).unwrap()
+        }
+
+        /// A team that exports to the bucket, with credentials that are secrets.
+        fn exporting(&self) -> Team {
+            let team = Team::with(|tenant| vec![(tenant, fake(&[]))]);
+            let s3 = format!(
+                "retry_after = \"200ms\"\n[audit_export.s3]\nendpoint = \"{}\"\naccess_key_id = \"${{secret:s3-id}}\"\n\
+                 secret_access_key = \"${{secret:s3-key}}\"\n",
+                self.address
+            );
+            with_export(&team, &format!("s3://{BUCKET}/tools"), &s3);
+            set_secret(&team, "s3-id", "AKIAIOSFODNN7EXAMPLE");
+            set_secret(&team, "s3-key", "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY");
+            team.restarted()
+        }
+
+        /// Downloads the bucket; returns the folder of the export.
+        fn downloaded(&self, rack: &Rack) -> PathBuf {
+            let to = rack.home.root().join("downloaded");
+            if to.exists() {
+                fs::remove_dir_all(&to).unwrap();
+            }
+            fs::create_dir(&to).unwrap();
+            self.ask("download", to.to_str().unwrap());
+            to.join("tools")
+        }
+
+        /// Downloads until so many rows of the log of `acme` are there; returns what `audit verify-export` says.
+        fn exported(&self, team: &Team, rows: u64) -> Value {
+            let (started, key) = (Instant::now(), key_file(team, PUBLIC_KEY));
+            loop {
+                let folder = self.downloaded(&team.rack);
+                let words = ["audit", "verify-export", folder.to_str().unwrap(), "--key", &key, "--json"];
+                let found = team.rack.run(&words).json();
+                if log(&found, "tenants/acme").is_some_and(|log| log["rows"].as_u64() >= Some(rows)) {
+                    return found;
+                }
+                assert!(started.elapsed() < 2 * LIMIT, "{found}");
+            }
+        }
+    }
+
+    impl Drop for Service {
+        fn drop(&mut self) {
+            let _ended_already = self.server.kill();
+            let _reaped_already = self.server.wait();
+        }
+    }
+
+    fn script(words: &[&str]) -> Command {
+        let mut command = Command::new(installed("TOOLRACK_TEST_S3", ".cache/s3").join("bin/python"));
+        command.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/s3/s3.py")).args(words);
+        // The service is on this machine, whatever the environment says of proxies and of AWS.
+        command
+            .env("NO_PROXY", "127.0.0.1")
+            .env("AWS_CONFIG_FILE", "/dev/null")
+            .env("AWS_EC2_METADATA_DISABLED", "true");
+        command
+    }
+
+    /// The content of each file of the heads of all logs.
+    fn heads(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+        let folders = ["team/heads", "tenants/acme/heads"].map(|name| folder.join(name));
+        let files = folders.iter().filter(|folder| folder.exists()).flat_map(|folder| files(folder));
+        files.map(|file| (file.strip_prefix(folder).unwrap().to_owned(), fs::read(file).unwrap())).collect()
+    }
+
+    #[test]
+    fn audit_logs_in_a_locked_bucket_are_verified_from_a_copy_and_a_changed_object_is_found() {
+        let service = Service::start();
+        let team = service.exporting();
+        let (ann, _) = team.token("ann", "acme", "user");
+        assert!(team.call(&ann, "mcp__acme__add", r#"{"a":20,"b":22}"#).contains("42"));
+        let found = service.exported(&team, 2);
+        assert_eq!(found["ok"], true, "{found}");
+        let rows = log(&found, "tenants/acme").unwrap()["rows"].as_u64().unwrap();
+
+        // After another start, it goes on where it was.
+        let team = team.restarted();
+        assert!(team.call(&ann, "mcp__acme__add", r#"{"a":20,"b":22}"#).contains("42"));
+        let found = service.exported(&team, rows + 2);
+        assert!(found["ok"] == true && log(&found, "tenants/acme").unwrap()["heads"].as_u64() >= Some(2), "{found}");
+        assert_eq!(metric(&team, "toolrack_audit_export_failures_total"), 0.0);
+
+        let folder = service.downloaded(&team.rack);
+        let first =
+            files(&folder.join("tenants/acme/rows"))[0].strip_prefix(&folder).unwrap().to_str().unwrap().to_owned();
+        let erased = service.ask("erase", &format!("tools/{first}"));
+        assert!(erased.contains("AccessDenied"), "Object Lock holds what was written: {erased:?}");
+        service.ask("change", &format!("tools/{first}"));
+        let (folder, key) = (service.downloaded(&team.rack), key_file(&team, PUBLIC_KEY));
+        let words = ["audit", "verify-export", folder.to_str().unwrap(), "--key", &key];
+        let changed = team.rack.run(&words).ends_with(1);
+        assert!(changed.stdout.contains(&format!("bad: {first} is not what was signed")), "{changed}");
+    }
+
+    #[test]
+    fn a_second_team_overwrites_nothing_of_the_first_one_in_a_bucket() {
+        let service = Service::start();
+        let team = service.exporting();
+        let (ann, _) = team.token("ann", "acme", "user");
+        assert!(team.call(&ann, "mcp__acme__add", r#"{"a":20,"b":22}"#).contains("42"));
+        let _ = service.exported(&team, 2);
+        let Team { rack, daemon } = team;
+        drop(daemon);
+        let before = heads(&service.downloaded(&rack));
+
+        let other = service.exporting();
+        let (bob, _) = other.token("bob", "acme", "user");
+        assert!(other.call(&bob, "mcp__acme__add", r#"{"a":1,"b":2}"#).contains('3'));
+        let started = Instant::now();
+        while metric(&other, "toolrack_audit_export_failures_total") < 2.0 {
+            assert!(started.elapsed() < 2 * LIMIT, "another content is taken");
+        }
+        assert!(metric(&other, "toolrack_audit_export_rows_behind") > 0.0);
+        assert_eq!(heads(&service.downloaded(&other.rack)), before);
+    }
 }
 
 mod needs_postgres {

@@ -11,6 +11,7 @@ use std::{
 };
 
 use futures::future::BoxFuture;
+use parking_lot::Mutex;
 use tokio::{
     sync::watch,
     time::{Instant, sleep},
@@ -119,6 +120,7 @@ impl AuditExporter {
         let one = LogExporter {
             name: table.place_name(),
             place,
+            written_key: Mutex::default(),
             own_keys: vec![key.public()],
             key,
             most: ObjectBounds {

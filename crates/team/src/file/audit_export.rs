@@ -66,7 +66,9 @@ impl AuditExportTable {
         let refused = |why: &'static str| Err(BadTeamFile::AuditExport { why });
         let s3 = match (&self.to, &self.s3) {
             (ExportTarget::Folder(_), None) => return Ok(()),
-            (ExportTarget::Folder(_), Some(_)) => return refused("`s3` is only for a `to` such as \"s3://bucket/prefix\""),
+            (ExportTarget::Folder(_), Some(_)) => {
+                return refused("`s3` is only for a `to` such as \"s3://bucket/prefix\"");
+            }
             (ExportTarget::Bucket { .. }, None) => {
                 return refused("a bucket needs the table `[audit_export.s3]` with its region and credentials");
             }

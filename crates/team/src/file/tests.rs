@@ -148,7 +148,9 @@ fn a_bucket_for_audit_logs_has_a_name_that_s3_takes_and_its_own_table() {
         assert_eq!((export.to.to_string(), export.place_name()), (shown.to_owned(), shown.to_owned()));
         assert!(!format!("{export:?}").contains("s3cret"));
     }
-    for to in ["s3://", "s3://ab", "s3://Acme", "s3://a..b", "s3://-ab", "s3://acme//x", "s3://acme/../x", "s3://acme/x y"] {
+    for to in
+        ["s3://", "s3://ab", "s3://Acme", "s3://a..b", "s3://-ab", "s3://acme//x", "s3://acme/../x", "s3://acme/x y"]
+    {
         let refused = read(to, &aws).unwrap_err().to_string();
         assert!(refused.contains("such as \"s3://bucket/prefix\""), "{to}: {refused}");
     }
