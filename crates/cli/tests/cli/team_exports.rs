@@ -223,6 +223,23 @@ fn an_export_with_a_key_that_signs_nothing_starts_nothing() {
     assert!(refused.stderr.contains("audit_export.signing_key"), "{refused}");
 }
 
+#[test]
+fn a_bucket_whose_credentials_are_not_there_starts_nothing_and_no_value_is_shown() {
+    let team = Team::with(|tenant| vec![(tenant, fake(&[]))]);
+    let s3 = "[audit_export.s3]\nregion = \"eu-central-1\"\naccess_key_id = \"${secret:s3-id}\"\n\
+              secret_access_key = \"${secret:s3-key}\"\n";
+    with_export(&team, "s3://acme-audit/tools", s3);
+    let file = team.rack.home.root().join("team/team.toml");
+    let words = ["serve", "--listen", "127.0.0.1:0", "--no-open", "--team", file.to_str().unwrap()];
+    set_secret(&team, "s3-id", "AKIAIOSFODNN7EXAMPLE");
+    let refused = team.rack.run(&words).ends_with(2);
+    assert!(refused.stderr.contains("audit_export.s3.secret_access_key"), "{refused}");
+    set_secret(&team, "s3-key", "  ");
+    let refused = team.rack.run(&words).ends_with(2);
+    assert!(refused.stderr.contains("`secret_access_key` of `[audit_export.s3]` is empty"), "{refused}");
+    assert!(!refused.stderr.contains("AKIAIOSFODNN7EXAMPLE"), "{refused}");
+}
+
 mod needs_s3 {
     use std::{
         collections::BTreeMap,
@@ -236,12 +253,12 @@ mod needs_s3 {
     const BUCKET: &str = "acme-audit";
 
     /// moto, a program from PyPI that speaks S3, with one bucket. It ends with this value.
-    struct Service {
+    struct Moto {
         server: Child,
         address: String,
     }
 
-    impl Service {
+    impl Moto {
         fn start() -> Self {
             let mut server = script(&["serve", BUCKET]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
             let mut line = String::new();
@@ -297,7 +314,7 @@ mod needs_s3 {
         }
     }
 
-    impl Drop for Service {
+    impl Drop for Moto {
         fn drop(&mut self) {
             let _ended_already = self.server.kill();
             let _reaped_already = self.server.wait();
@@ -324,7 +341,7 @@ mod needs_s3 {
 
     #[test]
     fn audit_logs_in_a_locked_bucket_are_verified_from_a_copy_and_a_changed_object_is_found() {
-        let service = Service::start();
+        let service = Moto::start();
         let team = service.exporting();
         let (ann, _) = team.token("ann", "acme", "user");
         assert!(team.call(&ann, "mcp__acme__add", r#"{"a":20,"b":22}"#).contains("42"));
@@ -353,7 +370,7 @@ mod needs_s3 {
 
     #[test]
     fn a_second_team_overwrites_nothing_of_the_first_one_in_a_bucket() {
-        let service = Service::start();
+        let service = Moto::start();
         let team = service.exporting();
         let (ann, _) = team.token("ann", "acme", "user");
         assert!(team.call(&ann, "mcp__acme__add", r#"{"a":20,"b":22}"#).contains("42"));
