@@ -4,8 +4,10 @@ use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use chrono::Utc;
-use parking_lot::Mutex;
-use tokio::time::{sleep, timeout};
+use tokio::{
+    sync::watch,
+    time::{sleep, timeout},
+};
 use toolrack_store::{
     Store, StoreError,
     audit::{AuditExport, Break},
@@ -55,7 +57,7 @@ pub(super) struct LogExporter {
     pub(super) place: Arc<dyn Place>,
     pub(super) key: SigningKey,
     /// The key whose public half this process has written last.
-    pub(super) written_key: Mutex<Option<PublicKey>>,
+    pub(super) written_key: watch::Sender<Option<PublicKey>>,
     /// The keys with which this process has signed, the present one last.
     pub(super) own_keys: Vec<PublicKey>,
     pub(super) most: ObjectBounds,
@@ -186,9 +188,9 @@ impl LogExporter {
     ) -> Result<bool, ExportError> {
         let after = head.after().ok_or(ExportError::Unwritable)?;
         // First what has this content under every circumstance: a place may try with it whether it overwrites.
-        if *self.written_key.lock() != Some(*key) {
+        if *self.written_key.borrow() != Some(*key) {
             self.put(&format!("keys/{}.json", key.id()), key.to_jwk().into(), retries).await?;
-            *self.written_key.lock() = Some(*key);
+            self.written_key.send_replace(Some(*key));
         }
         if !head.objects.is_empty() {
             let mut rows = Rows::after(store, Some(after)).await?;

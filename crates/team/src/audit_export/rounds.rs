@@ -11,7 +11,6 @@ use std::{
 };
 
 use futures::future::BoxFuture;
-use parking_lot::Mutex;
 use tokio::{
     sync::watch,
     time::{Instant, sleep},
@@ -120,7 +119,7 @@ impl AuditExporter {
         let one = LogExporter {
             name: table.place_name(),
             place,
-            written_key: Mutex::default(),
+            written_key: watch::Sender::default(),
             own_keys: vec![key.public()],
             key,
             most: ObjectBounds {

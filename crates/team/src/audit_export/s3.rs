@@ -17,10 +17,10 @@ use base64::{Engine as _, engine::general_purpose::STANDARD};
 use bytes::Bytes;
 use futures::future::BoxFuture;
 use http::StatusCode;
-use parking_lot::Mutex;
 use reqwest::{Client, Method, RequestBuilder, Response, redirect};
 use rusty_s3::{Bucket, Credentials, S3Action as _, UrlStyle};
 use sha2::{Digest as _, Sha256};
+use tokio::sync::watch;
 use toolrack_host::{
     egress::Egress,
     text::{clip, for_line},
@@ -71,7 +71,8 @@ pub struct S3Place {
     prefix: String,
     client: Client,
     read: ReadS3Credentials,
-    credentials: Mutex<Option<Arc<Credentials>>>,
+    /// Those that were read last.
+    credentials: watch::Sender<Option<Arc<Credentials>>>,
     /// Whether the service has shown that it refuses to overwrite an object.
     is_conditional: AtomicBool,
 }
@@ -111,7 +112,7 @@ impl S3Place {
             .redirect(redirect::Policy::none())
             .user_agent(concat!("toolrack/", env!("CARGO_PKG_VERSION")));
         let client = guard.client(builder).map_err(|error| unusable(&error.without_url()))?;
-        let (prefix, credentials) = (prefix.clone(), Mutex::default());
+        let (prefix, credentials) = (prefix.clone(), watch::Sender::default());
         Ok(Self { bucket, prefix, client, read, credentials, is_conditional: AtomicBool::new(false) })
     }
 
@@ -120,7 +121,7 @@ impl S3Place {
     }
 
     async fn credentials(&self) -> Result<Arc<Credentials>, PlaceError> {
-        let known = self.credentials.lock().clone();
+        let known = self.credentials.borrow().clone();
         match known {
             Some(known) => Ok(known),
             None => self.read_credentials().await,
@@ -140,7 +141,7 @@ impl S3Place {
             Some(token) => Credentials::new_with_token(id, key, token),
             None => Credentials::new(id, key),
         });
-        *self.credentials.lock() = Some(Arc::clone(&credentials));
+        self.credentials.send_replace(Some(Arc::clone(&credentials)));
         Ok(credentials)
     }
 
