@@ -1,3 +1,4 @@
+use parking_lot::Mutex;
 use std::{
     collections::{BTreeMap, VecDeque},
     path::Path,
