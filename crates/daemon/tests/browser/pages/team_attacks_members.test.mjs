@@ -41,7 +41,7 @@ const calls = (name, tool, given = {}, more = {}) => sends(name, "/api/v1/calls"
 
 /** Waits until `found` gives something. @template T @param {() => Promise<T | undefined>} found @returns {Promise<T>} */
 async function soon(found) {
-  for (const end = Date.now() + 5_000; ; await new Promise((next) => setTimeout(next, 50))) {
+  for (const end = Date.now() + 30_000; ; await new Promise((next) => setTimeout(next, 50))) {
     const one = await found();
     if (one !== undefined) return one;
     assert.ok(Date.now() < end, "it does not happen");
