@@ -5,7 +5,7 @@ usage: s3.py serve BUCKET                       the address as one line once it 
        s3.py change ADDRESS BUCKET KEY          a new version of an object, with its first letter changed
        s3.py erase ADDRESS BUCKET KEY           every version of an object: what Object Lock refuses
 
-The bucket has Object Lock: what is written stays for a day, whoever wants to delete it.
+The bucket has Object Lock: for a day, no key deletes what was written.
 """
 
 import pathlib

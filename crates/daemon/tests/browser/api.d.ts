@@ -443,7 +443,7 @@ declare namespace Api {
     timestamp: string;
   }
 
-  /** Who would answer, or why nobody does. */
+  /** The model that would answer, or why none does. */
   interface Model {
     model: string | null;
     error?: { code?: string; message?: string; hint?: string | null } | null;

@@ -85,55 +85,56 @@ impl LogExporter {
         self.key = key;
         is_other
     }
+}
 
-    /// Writes what is new of a log, if that is due. `found` is then how far it is written, also after an error.
-    pub(super) async fn export(
-        &self,
-        log: &LogName,
-        store: &Store,
-        found: &mut AuditExport,
-        retries: &mut Retries,
-    ) -> Result<(), ExportError> {
+/// The export of one log in one round.
+pub(super) struct LogExport<'a> {
+    pub(super) exporter: &'a LogExporter,
+    pub(super) log: &'a LogName,
+    pub(super) store: &'a Store,
+    /// How far the log is written, also after an error.
+    pub(super) found: &'a mut AuditExport,
+    /// Those of all logs of the round.
+    pub(super) retries: &'a mut Retries,
+}
+
+impl LogExport<'_> {
+    /// Writes what is new of the log, if that is due.
+    pub(super) async fn run(mut self) -> Result<(), ExportError> {
         // If this process dies, another one begins after that time, and writes the same.
-        *found = store.begin_audit_export(&self.name, 2 * self.timeout).await?;
-        if !found.is_due {
+        *self.found = self.store.begin_audit_export(&self.exporter.name, 2 * self.exporter.timeout).await?;
+        if !self.found.is_due {
             return Ok(());
         }
-        let written = self.write_all(log, store, found, retries).await;
+        let written = self.write_all().await;
         // A little less than the time between two rounds, which are not equally long.
-        let pause = if written.is_ok() { self.every * 9 / 10 } else { Duration::ZERO };
-        let ended = store.end_audit_export(&self.name, pause).await;
+        let pause = if written.is_ok() { self.exporter.every * 9 / 10 } else { Duration::ZERO };
+        let ended = self.store.end_audit_export(&self.exporter.name, pause).await;
         written?;
         Ok(ended?)
     }
 
-    async fn write_all(
-        &self,
-        log: &LogName,
-        store: &Store,
-        found: &mut AuditExport,
-        retries: &mut Retries,
-    ) -> Result<(), ExportError> {
+    async fn write_all(&mut self) -> Result<(), ExportError> {
         loop {
-            let (pending, is_new) = match self.left_behind(log, found) {
+            let (pending, is_new) = match self.left_behind() {
                 Some(pending) => (pending, false),
-                None => match self.plan(log, store, found).await? {
+                None => match self.plan().await? {
                     Some(planned) => (planned, true),
                     None => return Ok(()),
                 },
             };
-            if !self.write(log, store, &pending, retries).await? {
+            if !self.write(&pending).await? {
                 // The store has forgotten rows of it: what is left gets a head of its own.
-                store.plan_audit_export(&self.name, found.head.as_deref(), None).await?;
-                found.pending = None;
+                self.store.plan_audit_export(&self.exporter.name, self.found.head.as_deref(), None).await?;
+                self.found.pending = None;
                 continue;
             }
             let end = pending.head.end().map_or(0, |end| end.seq);
             let is_last = is_new && pending.head.objects.len() < MAX_OBJECTS;
-            store.finish_audit_export(&self.name, &pending.text, end, self.hold).await?;
-            (found.head, found.pending, found.through) = (Some(pending.text), None, end);
+            self.store.finish_audit_export(&self.exporter.name, &pending.text, end, self.exporter.hold).await?;
+            (self.found.head, self.found.pending, self.found.through) = (Some(pending.text), None, end);
             if is_last {
-                found.newest = found.newest.max(end);
+                self.found.newest = self.found.newest.max(end);
                 return Ok(());
             }
         }
@@ -141,92 +142,91 @@ impl LogExporter {
 
     /// The head that an earlier round or process began to write, if a key of this process signed it. It may be in the
     /// place already, so it is written as it is, also when another key signs by now.
-    fn left_behind(&self, log: &LogName, found: &AuditExport) -> Option<Signed> {
-        let text = found.pending.clone()?;
-        let (head, key) = Head::read(&text, &self.own_keys).ok()?;
-        let previous = found.head.as_deref().map(|head| sha256(head.as_bytes()));
-        (head.log == log.to_string() && head.previous == previous).then_some(Signed { head, key, text })
+    fn left_behind(&self) -> Option<Signed> {
+        let text = self.found.pending.clone()?;
+        let (head, key) = Head::read(&text, &self.exporter.own_keys).ok()?;
+        (head.log == self.log.to_string() && head.previous == self.previous()).then_some(Signed { head, key, text })
+    }
+
+    /// The hash of the last head, which the next one names.
+    fn previous(&self) -> Option<String> {
+        self.found.head.as_deref().map(|head| sha256(head.as_bytes()))
     }
 
     /// Makes and stores the next head; `None` if there is nothing to say.
-    async fn plan(&self, log: &LogName, store: &Store, found: &AuditExport) -> Result<Option<Signed>, ExportError> {
-        let last = found.head.as_deref().and_then(Head::unverified);
-        let mut rows = Rows::after(store, last.as_ref().and_then(Head::end)).await?;
+    async fn plan(&self) -> Result<Option<Signed>, ExportError> {
+        let last = self.found.head.as_deref().and_then(Head::unverified);
+        let mut rows = Rows::after(self.store, last.as_ref().and_then(Head::end)).await?;
         let (mut objects, mut end) = (Vec::new(), rows.after);
         while objects.len() < MAX_OBJECTS
-            && let Some(part) = rows.object(log, self.most).await?
+            && let Some(part) = rows.object(self.log, self.exporter.most).await?
         {
             end = part.end;
             objects.push(part.object);
         }
         let now = Utc::now();
         let age = last.as_ref().map(|last| (now - last.at).to_std().unwrap_or_default());
-        if objects.is_empty() && age.is_some_and(|age| age < self.idle_every) {
+        if objects.is_empty() && age.is_some_and(|age| age < self.exporter.idle_every) {
             return Ok(None);
         }
         let head = Head {
-            log: log.to_string(),
+            log: self.log.to_string(),
             number: last.map_or(1, |last| last.number + 1),
             at: now,
-            previous: found.head.as_deref().map(|head| sha256(head.as_bytes())),
+            previous: self.previous(),
             after: rows.after.to_string(),
             end: end.to_string(),
             objects,
         };
-        let text = head.sign(&self.key).ok_or(ExportError::Unwritable)?;
-        let is_ours = store.plan_audit_export(&self.name, found.head.as_deref(), Some(&text)).await?;
-        Ok(is_ours.then_some(Signed { head, key: self.key.public(), text }))
+        let text = head.sign(&self.exporter.key).ok_or(ExportError::Unwritable)?;
+        let is_ours =
+            self.store.plan_audit_export(&self.exporter.name, self.found.head.as_deref(), Some(&text)).await?;
+        Ok(is_ours.then_some(Signed { head, key: self.exporter.key.public(), text }))
     }
 
     /// Writes the objects of a head, and the head. Returns `false` when the store has forgotten rows of it.
-    async fn write(
-        &self,
-        log: &LogName,
-        store: &Store,
-        Signed { head, key, text }: &Signed,
-        retries: &mut Retries,
-    ) -> Result<bool, ExportError> {
+    async fn write(&mut self, Signed { head, key, text }: &Signed) -> Result<bool, ExportError> {
         let after = head.after().ok_or(ExportError::Unwritable)?;
         // First what has this content under every circumstance: a place may try with it whether it overwrites.
-        if *self.written_key.borrow() != Some(*key) {
-            self.put(&format!("keys/{}.json", key.id()), key.to_jwk().into(), retries).await?;
-            self.written_key.send_replace(Some(*key));
+        if *self.exporter.written_key.borrow() != Some(*key) {
+            self.put(&format!("keys/{}.json", key.id()), key.to_jwk().into()).await?;
+            self.exporter.written_key.send_replace(Some(*key));
         }
         if !head.objects.is_empty() {
-            let mut rows = Rows::after(store, Some(after)).await?;
+            let mut rows = Rows::after(self.store, Some(after)).await?;
             for object in &head.objects {
                 let length = object.last.saturating_sub(object.first).saturating_add(1);
                 let most = ObjectBounds { rows: usize::try_from(length).unwrap_or(usize::MAX), bytes: usize::MAX };
-                let part = rows.object(log, most).await?;
+                let part = rows.object(self.log, most).await?;
                 let Some(part) = part.filter(|part| rows.after == after && part.object == *object) else {
                     return Ok(false);
                 };
-                self.put(&object.name, part.content.into(), retries).await?;
+                self.put(&object.name, part.content.into()).await?;
             }
         }
-        self.put(&head_name(log, head.number), text.clone().into(), retries).await?;
+        self.put(&head_name(self.log, head.number), text.clone().into()).await?;
         Ok(true)
     }
 
     /// Writes an object, and tries again within bounds.
-    async fn put(&self, name: &str, content: Bytes, retries: &mut Retries) -> Result<(), PlaceError> {
+    async fn put(&mut self, name: &str, content: Bytes) -> Result<(), PlaceError> {
         let (mut pause, longest) = PAUSES;
         loop {
-            let limit = self.timeout;
-            let put = timeout(limit, self.place.put(name, content.clone())).await.unwrap_or_else(|_| {
+            let limit = self.exporter.timeout;
+            let put = timeout(limit, self.exporter.place.put(name, content.clone())).await.unwrap_or_else(|_| {
                 let why = format!("{name} was not written within {limit:?} (`timeout` of `[audit_export]`)");
                 Err(PlaceError::Failed { why })
             });
             match put {
-                Err(PlaceError::Failed { why }) if retries.0 == 0 => {
-                    let tried = match self.retries {
+                Err(PlaceError::Failed { why }) if self.retries.0 == 0 => {
+                    let tried = match self.exporter.retries {
                         0 => String::new(),
                         many => format!(", also when tried again {many} times (`retries` of `[audit_export]`)"),
                     };
                     return Err(PlaceError::Failed { why: why + &tried });
                 }
                 Err(PlaceError::Failed { .. }) => {
-                    retries.0 -= 1;
+                    self.retries.0 -= 1;
                     sleep(pause).await;
                     pause = longest.min(2 * pause);
                 }

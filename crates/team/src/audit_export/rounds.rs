@@ -18,7 +18,7 @@ use tokio::{
 use toolrack_store::{Store, audit::AuditExport};
 
 use super::{
-    exporter::{ExportError, LogExporter, Retries, behind},
+    exporter::{ExportError, LogExport, LogExporter, Retries, behind},
     head::LogName,
     key::SigningKey,
     place::{Place, PlaceError},
@@ -227,7 +227,7 @@ impl AuditExporter {
     async fn export(&self, log: &LogName, found: &mut AuditExport, retries: &mut Retries) -> Result<(), ExportError> {
         let opened = (self.open)(log.clone()).await.map_err(ExportError::Closed)?;
         let Some(OpenLog { store, closes }) = opened else { return Ok(()) };
-        let exported = self.one.export(log, &store, found, retries).await;
+        let exported = LogExport { exporter: &self.one, log, store: &store, found, retries }.run().await;
         if closes {
             store.close().await;
         }
