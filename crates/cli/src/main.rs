@@ -1,8 +1,73 @@
-//! The program `toolrack`. What it does is in a library, because Cargo compiles a library while it still translates those
-//! that it uses, but a program only after them.
+//! The command `toolrack`: what was typed → what it means → what is shown.
+//!
+//! This crate decides nothing about servers and calls; it puts the other crates together ([`wire`]), asks the user at
+//! the terminal ([`asker`]), and renders what comes back ([`render`]). Every verb answers with data on stdout, messages
+//! on stderr, and an exit code that scripts can rely on ([`error::Exit`]).
+//!
+//! ```text
+//! words ──► run ──► verbs ──► render ──► screen ──► stdout, stderr
+//!            │        │  └────► asker ◄── the user
+//!            │        ▼
+//!            │      wire ──► the other crates: config, host, store, auth, agent, daemon
+//!            │        ├────► audit, log_keeper, concealing   what goes into the store
+//!            │        └────► secrets, tokens                 where the key is; sign-ins
+//!            ▼
+//!        borrower ──► local_socket, lending ──► verbs::serving::serve::lender
+//!        a command that a daemon runs   the daemon's side: the same verb, on its own connections
+//! ```
+//!
+//! Beside them: `args` are arguments that several verbs share, `arguments` those of tools, `completion` and `notebook`
+//! complete both; `live`, `frames` and `server_output` show a turn, protocol messages and what servers write, and
+//! `output` is the file that `-o` names; `editor`, `rules`, `mention` and `models` are for conversations and their
+//! calls, and `artifacts` is the server with which a model reads results that were too long for it; `database` and
+//! `team_file` find the store, and `credentials` are what members keep in it; `browser` is for signing in; `builtin` and
+//! `native` are the server that the program carries; `stop`, `log`, `traces` and `metrics` are signals, diagnostics, spans and counts.
+
+mod args;
+mod arguments;
+mod artifacts;
+mod asker;
+mod audit;
+mod borrower;
+mod browser;
+mod builtin;
+mod completion;
+mod concealing;
+mod credentials;
+mod database;
+mod editor;
+mod error;
+mod frames;
+mod lending;
+mod live;
+mod local_socket;
+mod log;
+mod log_keeper;
+mod mention;
+mod metrics;
+mod models;
+mod native;
+mod notebook;
+mod output;
+mod render;
+mod rules;
+mod run;
+mod screen;
+mod secrets;
+mod server_output;
+mod stop;
+mod team_file;
+mod tokens;
+mod traces;
+mod verbs;
+mod wire;
 
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    toolrack_cli::main()
+    // Before anything else: as a supervisor of child processes, this program does none of what follows.
+    if let Some(code) = toolrack_host::supervisor::run_if_asked() {
+        return code;
+    }
+    run::run(std::env::args_os().collect())
 }
