@@ -265,14 +265,15 @@ impl Worlds {
         running.iter().filter(|(id, _)| selects(id)).for_each(|(_, world)| world.stop.cancel());
     }
 
-    /// Ends the worlds whose ids `selects` accepts, and waits until their servers have ended.
+    /// Ends the worlds whose ids `selects` accepts, all at once, and waits until their servers have ended.
     pub(crate) async fn end_where(&self, selects: impl Fn(&str) -> bool) {
         let ending: Vec<_> = {
             let running = self.running.lock();
             running.iter().filter(|(id, _)| selects(id)).map(|(_, world)| Arc::clone(world)).collect()
         };
+        // None of them may go on for as long as others take to end.
+        ending.iter().for_each(|world| world.stop.cancel());
         for world in ending {
-            world.stop.cancel();
             // Cannot fail, because this function owns the sender, too.
             let _ = world.phase.subscribe().wait_for(|phase| matches!(phase, Phase::Gone | Phase::Failed(_))).await;
         }
@@ -529,6 +530,23 @@ pub(crate) mod tests {
         signal.notify_waiters();
         ended.await;
         assert!(!worlds.is_running("acme"));
+    }
+
+    #[tokio::test]
+    async fn worlds_that_end_together_stop_before_the_first_of_them_has_ended() {
+        let (worlds, signal, _) = waiting();
+        let requests = tokio::join!(code(&worlds, "acme"), code(&worlds, "bolt"), async {
+            let mut ended = Box::pin(worlds.end_where(|_| true));
+            assert!(ended.as_mut().now_or_never().is_none(), "no world can end before the signal");
+            let are_stopped = worlds.running.lock().values().map(|world| world.stop.is_cancelled()).collect::<Vec<_>>();
+            assert_eq!(are_stopped, [true, true]);
+            while worlds.running.lock().values().any(|world| matches!(*world.phase.borrow(), Phase::Starting)) {
+                signal.notify_waiters();
+                tokio::task::yield_now().await;
+            }
+            ended.await;
+        });
+        assert_eq!((requests.0.0, requests.1.0), (503, 503));
     }
 
     #[tokio::test]
