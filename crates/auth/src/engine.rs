@@ -8,7 +8,7 @@ use rmcp::transport::auth::{
     ProtectedResourceMetadataInvalidReason as Invalid, StoredCredentials,
 };
 use tokio::time::timeout;
-use toolrack_host::spec::OAuth;
+use toolrack_host::{spec::OAuth, text::root_cause};
 use url::Url;
 
 use crate::{
@@ -422,10 +422,9 @@ fn message(error: &RmcpError, secrets: &[&str], unanswered: Option<&str>) -> Str
     if let Some(start) = message.strip_suffix(UNANSWERED) {
         message = format!("{start}{}", unanswered.unwrap_or("its request got no answer"));
     }
-    let causes = iter::successors(std::error::Error::source(error), |cause| cause.source());
-    let innermost = causes.last().map(ToString::to_string);
-    if let Some(innermost) = innermost.filter(|innermost| !message.contains(innermost)) {
-        message = format!("{message}: {innermost}");
+    let cause = std::error::Error::source(error).map(root_cause);
+    if let Some(cause) = cause.filter(|cause| !message.contains(cause)) {
+        message = format!("{message}: {cause}");
     }
     quote_without(&message, secrets)
 }

@@ -2,7 +2,6 @@
 
 use std::{
     collections::HashMap,
-    iter,
     sync::{
         Arc, OnceLock,
         atomic::{AtomicBool, AtomicU32, Ordering},
@@ -13,7 +12,10 @@ use std::{
 use arc_swap::{ArcSwap, ArcSwapOption};
 use reqwest::{Client, redirect};
 use rmcp::transport::auth::{OAuthHttpClient, OAuthHttpClientError, OAuthHttpClientFuture, OAuthHttpRequest};
-use toolrack_host::egress::{Egress, Guard, Refused};
+use toolrack_host::{
+    egress::{Egress, Guard, Refused},
+    text::root_cause,
+};
 use url::Url;
 
 use crate::{
@@ -115,22 +117,21 @@ pub(crate) enum WireError {
     Large,
     #[error("it leads to more than {MAX_REQUESTS} requests")]
     Endless,
-    #[error("{}", innermost(.0))]
+    #[error("{}", reason(.0))]
     Http(reqwest::Error),
     #[error(transparent)]
     Unsigned(AuthError),
 }
 
-/// Returns the innermost cause, without a URL, which may hold a secret.
-fn innermost(error: &reqwest::Error) -> String {
+/// Returns why a request failed, without a URL, which may hold a secret.
+fn reason(error: &reqwest::Error) -> String {
     if error.is_timeout() {
         return match error.is_connect() {
             true => format!("no connection to it was made within {} s", CONNECT_TIME.as_secs()),
             false => format!("it did not answer within {} s", REQUEST_TIME.as_secs()),
         };
     }
-    let causes = iter::successors(Some(error as &dyn std::error::Error), |cause| cause.source());
-    causes.last().map(ToString::to_string).unwrap_or_default()
+    root_cause(error)
 }
 
 impl Wire {

@@ -10,6 +10,7 @@
 //! is for display, not for storage: a backslash is not escaped, so the escaping cannot be undone.
 
 use std::borrow::Cow;
+use std::error::Error;
 use std::fmt::{self, Write};
 use std::sync::Arc;
 
@@ -121,6 +122,18 @@ pub fn clip(text: &str, max_bytes: usize) -> Cow<'_, str> {
         Some(room) => Cow::Owned(format!("{}{ELLIPSIS}", &text[..cluster_boundary(text, room)])),
         None => Cow::Borrowed(&text[..cluster_boundary(text, max_bytes)]),
     }
+}
+
+/// Returns the text of the innermost cause of an error: of an HTTP client's error, what the system or the peer said.
+///
+/// The text is untrusted: a peer may have sent parts of it. Pass it through one of the functions above. An error of an
+/// HTTP client without a cause names its URL, which may hold a secret; take the URL out of the error first.
+pub fn root_cause(error: &(dyn Error + 'static)) -> String {
+    let mut cause = error;
+    while let Some(inner) = cause.source() {
+        cause = inner;
+    }
+    cause.to_string()
 }
 
 /// The kind of output, and whether markup must be neutralised too.
@@ -312,6 +325,8 @@ fn is_regional(c: char) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::io;
+
     use proptest::prelude::*;
 
     use super::*;
@@ -524,5 +539,15 @@ mod tests {
             let clipped = clip(&joiners, max);
             assert!(clipped.len() + 10 > max && !clipped.contains("\u{200d}…"), "{max}");
         }
+    }
+
+    #[test]
+    fn the_root_cause_is_the_text_of_the_innermost_error_alone() {
+        #[derive(Debug, thiserror::Error)]
+        #[error("outer")]
+        struct Outer(#[source] io::Error);
+        let inner = io::Error::other("inner");
+        assert_eq!(root_cause(&Outer(inner)), "inner");
+        assert_eq!(root_cause(&io::Error::other("alone")), "alone");
     }
 }

@@ -1,11 +1,11 @@
 //! Requests to providers and clients of a team: bounded in size and time, without redirects, and only to addresses that
 //! egress allows.
 
-use std::{iter, time::Duration};
+use std::time::Duration;
 
 use reqwest::{Client, redirect};
 use serde::de::DeserializeOwned;
-use toolrack_host::egress::Guard;
+use toolrack_host::{egress::Guard, text::root_cause};
 use url::Url;
 
 /// The timeout of a request, including its connection and its response.
@@ -104,6 +104,5 @@ fn reason(error: &reqwest::Error) -> String {
     if error.is_timeout() {
         return format!("did not answer within {} s", REQUEST_TIME.as_secs());
     }
-    let causes = iter::successors(Some(error as &dyn std::error::Error), |cause| cause.source());
-    format!("cannot be reached: {}", causes.last().map(ToString::to_string).unwrap_or_default())
+    format!("cannot be reached: {}", root_cause(error))
 }

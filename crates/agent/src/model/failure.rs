@@ -1,6 +1,6 @@
 //! Error responses of providers.
 
-use std::{iter, time::Duration};
+use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use http::{HeaderMap, header};
@@ -218,9 +218,8 @@ fn without_key(text: &str, key: &str) -> String {
 }
 
 /// Returns the innermost cause of an error, as one safe line.
-pub(super) fn innermost(error: &dyn std::error::Error) -> String {
-    let cause = iter::successors(Some(error), |cause| cause.source()).last().map(ToString::to_string);
-    safe(&text::clip(&cause.unwrap_or_default(), QUOTE_BYTES))
+pub(super) fn innermost(error: &(dyn std::error::Error + 'static)) -> String {
+    safe(&text::clip(&text::root_cause(error), QUOTE_BYTES))
 }
 
 #[cfg(test)]

@@ -23,7 +23,7 @@ use sha2::{Digest as _, Sha256};
 use tokio::sync::watch;
 use toolrack_host::{
     egress::Egress,
-    text::{clip, for_line},
+    text::{clip, for_line, root_cause},
 };
 use url::Url;
 
@@ -240,9 +240,7 @@ impl S3Place {
             return failed(format!("{service} does not answer in time (`timeout` of `[audit_export]`)"));
         }
         // The URL has the signature in it.
-        let error = error.without_url();
-        let causes = std::iter::successors(Some(&error as &dyn std::error::Error), |cause| cause.source());
-        let why = causes.last().map(ToString::to_string).unwrap_or_default();
+        let why = root_cause(&error.without_url());
         failed(format!("{service} cannot be reached: {}", for_line(&clip(&why, 256))))
     }
 
