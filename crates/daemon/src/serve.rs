@@ -382,8 +382,8 @@ impl Daemon {
         let acceptor = tls.as_ref().map(Tls::acceptor);
         let (siblings, joined) = replica.map(|replica| replica.join(&router, &ending)).unzip();
         let siblings = OptionFuture::from(siblings);
-        let at_the_end = (!drain.is_zero()).then(api::of_an_end);
-        let clients = connections::serve(listener, acceptor, (router, at_the_end), bounds, ending.clone());
+        let routers = connections::Routers { router, at_the_end: (!drain.is_zero()).then(api::of_an_end) };
+        let clients = connections::serve(listener, acceptor, routers, bounds, ending.clone());
         let mut serving = pin!(async { tokio::join!(clients, siblings) });
         let ended = tokio::select! {
             _ = &mut serving => true,

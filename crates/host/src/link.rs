@@ -345,13 +345,15 @@ impl Attempt<'_> {
         let stop = CancellationToken::new();
         // Ends these parts if this attempt fails or is dropped.
         let guard = stop.clone().drop_guard();
-        let inbound = Inbound::new(
-            self.name.clone(),
-            self.connector.asker.clone(),
-            (self.connector.events.clone(), self.connector.observer.clone()),
-            self.spec.limits.server_requests,
-            (self.connector.tracker.clone(), stop.clone()),
-        );
+        let parts = inbound::Parts {
+            asker: self.connector.asker.clone(),
+            events: self.connector.events.clone(),
+            observer: self.connector.observer.clone(),
+            server_requests: self.spec.limits.server_requests,
+            tracker: self.connector.tracker.clone(),
+            stop: stop.clone(),
+        };
+        let inbound = Inbound::new(self.name.clone(), parts);
         inbound.report_to(self.connector.watched.clone());
         started.inbound = Some(inbound.clone());
         let closed = Arc::<Closed>::default();

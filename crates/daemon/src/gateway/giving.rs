@@ -18,7 +18,7 @@ use toolrack_host::{
 
 use super::{
     Gateway, Inner,
-    methods::{self, Caller, ToolCall},
+    methods::{self, Caller, ListedCall, ToolCall},
     pending::{PendingCall, Update},
     relay::Relayed,
     tools,
@@ -42,6 +42,14 @@ impl NotGiven {
     fn because(why: &str) -> Self {
         Self(tools::failed(why, "CREDENTIALS_MISSING"))
     }
+}
+
+/// A value that a server needs from the member.
+#[derive(Clone, Copy)]
+struct NeededValue<'a> {
+    missing: &'a Missing,
+    server: &'a ServerName,
+    name: &'a str,
 }
 
 /// Joins the names for a sentence.
@@ -77,16 +85,15 @@ impl Inner {
             )));
         }
         for name in names {
-            self.ask_for(&missing, (server, &name), caller, say).await?;
+            self.ask_for(NeededValue { missing: &missing, server, name: &name }, caller, say).await?;
         }
         Ok(())
     }
 
-    /// Directs the member to the page for `name`.
+    /// Directs the member to the page for a value.
     async fn ask_for(
         &self,
-        missing: &Missing,
-        (server, name): (&ServerName, &str),
+        NeededValue { missing, server, name }: NeededValue<'_>,
         caller: &Caller,
         say: &mpsc::Sender<Update>,
     ) -> Result<(), NotGiven> {
@@ -201,7 +208,8 @@ impl Gateway {
                 };
                 let tool = gateway.tool(&catalog, &caller.view, &called.name)?;
                 let (server, name) = (tool.server.clone(), tool.tool().name.clone());
-                gateway.0.make((server, ToolCall { name, ..called }), &caller, catalog, say).await
+                let call = ToolCall { name, ..called };
+                gateway.0.make(ListedCall { server, catalog, call }, &caller, say).await
             }
             .boxed()
         }))

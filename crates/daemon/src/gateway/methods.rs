@@ -77,6 +77,15 @@ pub(super) struct ToolCall {
     pub(super) trace: Option<TraceContext>,
 }
 
+/// A call of a tool that is listed.
+pub(super) struct ListedCall {
+    pub(super) server: ServerName,
+    /// The catalog that lists the tool: the call is of the tool as it is there.
+    pub(super) catalog: Arc<Catalog>,
+    /// The call, by the tool's own name at its server.
+    pub(super) call: ToolCall,
+}
+
 /// The data about a client in each request. Whether it is required is checked elsewhere.
 #[derive(Default, Deserialize)]
 struct ClientMeta {
@@ -365,11 +374,11 @@ impl Gateway {
                 };
             }
         };
-        let (gateway, caller, called) = (self.0.clone(), caller.clone(), ToolCall { name, ..called });
+        let (gateway, caller, call) = (self.0.clone(), caller.clone(), ToolCall { name, ..called });
         Ok(PendingCall::new(move |say| {
             async move {
                 match gateway.provide(&server, &caller, &say).await {
-                    Ok(()) => gateway.make((server, called), &caller, catalog, say).await,
+                    Ok(()) => gateway.make(ListedCall { server, catalog, call }, &caller, say).await,
                     Err(NotGiven(result)) => Ok(result),
                 }
             }
@@ -481,15 +490,10 @@ impl Gateway {
 }
 
 impl Inner {
-    /// Calls a tool of `server`, by its own name, as it is in `catalog`.
-    pub(super) async fn make(
-        &self,
-        (server, called): (ServerName, ToolCall),
-        caller: &Caller,
-        catalog: Arc<Catalog>,
-        say: mpsc::Sender<Update>,
-    ) -> Outcome {
-        let ToolCall { name, arguments, host_caller, reports, trace } = called;
+    /// Makes a call, and sends progress and questions to `say`.
+    pub(super) async fn make(&self, call: ListedCall, caller: &Caller, say: mpsc::Sender<Update>) -> Outcome {
+        let ListedCall { server, catalog, call } = call;
+        let ToolCall { name, arguments, host_caller, reports, trace } = call;
         let mut call = Call::of(server, name, arguments.unwrap_or_default())
             .pinned(catalog)
             .verbatim()

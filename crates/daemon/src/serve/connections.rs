@@ -50,16 +50,24 @@ pub(super) struct Bounds {
     pub(super) idle_timeout: Duration,
 }
 
-/// Answers with `router` until `ending` is cancelled, then finishes running answers, and answers new connections with
-/// `at_the_end` meanwhile, or refuses them if there is none. When [`Bounds::most`] connections are known, a new one waits,
+/// What answers the requests.
+pub(super) struct Routers {
+    /// Answers until the daemon ends.
+    pub(super) router: Router,
+    /// Answers new connections while the daemon waits for the last answers; without it, they are refused.
+    pub(super) at_the_end: Option<Router>,
+}
+
+/// Answers requests until `ending` is cancelled, and then finishes running answers ([`Routers::at_the_end`]). When [`Bounds::most`] connections are known, a new one waits,
 /// unanswered, until one of them ends. Dropping the future ends all connections.
 pub(super) async fn serve(
     listener: TcpListener,
     tls: Option<TlsAcceptor>,
-    (router, at_the_end): (Router, Option<Router>),
+    routers: Routers,
     bounds: Bounds,
     ending: CancellationToken,
 ) {
+    let Routers { router, at_the_end } = routers;
     let places = Arc::new(Semaphore::new(bounds.most));
     let shared = Arc::new(Shared { tls, router, bounds, places, ending: ending.clone() });
     let mut unauthenticated = Unauthenticated::new(Shares::new(bounds.most, bounds.of_member));

@@ -163,7 +163,7 @@ impl World {
         // Only a reload tells how the entry reads now. The world itself reports files that cannot be used any more.
         let _ = self.reload().await;
         if place.scope == Scope::Project {
-            self.agree_to_edit((name, entry), &edited, is_new, caller).await?;
+            self.agree_to_edit(EditedEntry { name, before: entry, is_new }, &edited, caller).await?;
         }
         Ok((place.scope, edited))
     }
@@ -173,9 +173,8 @@ impl World {
     /// original entry was, because its hidden values, which the user never saw, come from there.
     async fn agree_to_edit(
         &self,
-        (name, before): (&str, Option<&Entry>),
+        EditedEntry { name, before, is_new }: EditedEntry<'_>,
         edited: &Edited,
-        is_new: bool,
         caller: &Caller,
     ) -> Result<(), EditFailed> {
         let loaded = self.loaded();
@@ -204,6 +203,15 @@ impl World {
             _ => Ok(()),
         }
     }
+}
+
+/// An entry that the user has edited.
+struct EditedEntry<'a> {
+    name: &'a str,
+    /// The entry as it was before the edit, if there was one.
+    before: Option<&'a Entry>,
+    /// Whether the user has added it.
+    is_new: bool,
 }
 
 /// Makes the approval of a user who agrees now to run `entry`; `None` for an entry of the user, which needs none.

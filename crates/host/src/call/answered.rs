@@ -61,6 +61,19 @@ pub struct SessionAnswer {
     pub given_at: SystemTime,
 }
 
+/// An answer that the user has just given for more than one call.
+pub(super) struct GivenAnswer<'a> {
+    pub(super) server: &'a ServerName,
+    /// That of the server's entry.
+    pub(super) fingerprint: &'a str,
+    /// Whose call the question was about.
+    pub(super) caller: &'a Caller,
+    /// Whose calls it covers: those of the caller's principal, or of all.
+    pub(super) callers: Callers,
+    /// Whether nothing else holds it.
+    pub(super) is_kept_here: bool,
+}
+
 impl Answered {
     /// The answers that cover calls of `tool` of the entry with this fingerprint by `principal`.
     pub(super) fn find(
@@ -78,21 +91,16 @@ impl Answered {
         })
     }
 
-    /// Adds an answer about `tools` of a server to a question about a call of `caller`: for calls of its principal, or of all.
-    pub(super) fn add(
-        &self,
-        (name, fingerprint): (&ServerName, &str),
-        tools: Vec<(String, DefinitionHash)>,
-        (caller, callers): (&Caller, Callers),
-        is_kept_here: bool,
-    ) {
+    /// Adds an answer about `tools` of a server.
+    pub(super) fn add(&self, tools: Vec<(String, DefinitionHash)>, answer: &GivenAnswer<'_>) {
+        let GivenAnswer { server, fingerprint, caller, callers, is_kept_here } = *answer;
         let (at, given_at) = (Instant::now(), SystemTime::now());
         let since = Since { at, is_kept_here, given_at, caller: caller.clone() };
         let principal = (callers == Callers::Same).then(|| caller.principal().key());
         self.0.rcu(|all| {
             let mut all = HashMap::clone(all);
             for (tool, definition) in &tools {
-                let (server, tool, principal) = (name.clone(), tool.clone(), principal.clone());
+                let (server, tool, principal) = (server.clone(), tool.clone(), principal.clone());
                 let fingerprint = fingerprint.to_owned();
                 if all.len() < MAX_ANSWERS {
                     let covered = Covered { server, fingerprint, tool, definition: *definition, principal };

@@ -8,7 +8,7 @@ use tokio::{task::spawn_blocking, time::Instant};
 
 use super::{
     Call, CallContext, CallError,
-    answered::Answered,
+    answered::{Answered, GivenAnswer},
     gate::{Gate, GateRequest, Verdict},
     running::Running,
 };
@@ -260,7 +260,8 @@ impl CallContext {
             }
             _ => false,
         };
-        self.answered.add((&tool.server, fingerprint), tools, (caller, callers), !stored);
+        let server = &tool.server;
+        self.answered.add(tools, &GivenAnswer { server, fingerprint, caller, callers, is_kept_here: !stored });
         match (stored, of_server) {
             (true, false) => "always, for this tool",
             (true, true) => "always, for all tools of this server",

@@ -4,6 +4,7 @@
 //! flag for a change, limits the rate of log messages and of events about lists, and runs requests as bounded tasks of
 //! the connection.
 
+mod changed;
 pub(crate) mod clock;
 mod closed;
 pub(crate) mod input;
@@ -19,10 +20,7 @@ use std::{
     collections::HashMap,
     fmt,
     panic::{AssertUnwindSafe, catch_unwind},
-    sync::{
-        Arc, OnceLock,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::{Arc, OnceLock, atomic::AtomicBool},
     time::Duration,
 };
 
@@ -30,11 +28,12 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use serde_json::{Value, value::RawValue};
 use tokio::{
-    sync::{Notify, Semaphore, oneshot},
+    sync::{Semaphore, oneshot},
     time::sleep,
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
+use changed::Changed;
 pub(crate) use closed::Closed;
 use noise::Noise;
 use question::Question;
@@ -100,48 +99,6 @@ impl fmt::Debug for OpenRequest {
     }
 }
 
-/// A flag that `list_changed` notifications set and the next listing clears.
-#[derive(Debug, Default)]
-pub(crate) struct Changed {
-    tools: AtomicBool,
-    wake: Notify,
-    /// Whether listing has begun: a subscription that begins later may have missed a change.
-    listed: AtomicBool,
-    subscribed: Notify,
-}
-
-impl Changed {
-    pub(crate) fn raise(&self) {
-        self.tools.store(true, Ordering::Release);
-        self.wake.notify_one();
-    }
-
-    /// Records that the listing of tools begins.
-    pub(crate) fn listing(&self) {
-        self.listed.store(true, Ordering::Release);
-    }
-
-    /// Records that a subscription to changes has begun.
-    fn subscribe(&self) {
-        self.subscribed.notify_one();
-        if self.listed.load(Ordering::Acquire) {
-            self.raise();
-        }
-    }
-
-    /// Waits until a subscription begins.
-    pub(crate) async fn subscribed(&self) {
-        self.subscribed.notified().await;
-    }
-
-    /// Waits until the tools have changed since the last call; any number of notifications is one change.
-    pub(crate) async fn tools(&self) {
-        while !self.tools.swap(false, Ordering::AcqRel) {
-            self.wake.notified().await;
-        }
-    }
-}
-
 /// Whether a change of a list was reported lately, and whether the list has changed since.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 enum ListChange {
@@ -203,6 +160,19 @@ impl fmt::Debug for Inbound {
     }
 }
 
+/// What answers the messages of a server.
+pub(crate) struct Parts {
+    pub(crate) asker: SharedAsker,
+    pub(crate) events: Events,
+    pub(crate) observer: Observer,
+    /// The most requests of the server that are answered at once.
+    pub(crate) server_requests: usize,
+    /// Tracks the tasks that answer.
+    pub(crate) tracker: TaskTracker,
+    /// Ends these tasks.
+    pub(crate) stop: CancellationToken,
+}
+
 impl Inbound {
     /// Lets the server ask the user to open the pages that `pages` allows, unless that was set before.
     pub(crate) fn set_page_guard(&self, pages: Guard) {
@@ -233,13 +203,8 @@ impl Inbound {
         input::Questioner { server: &self.server, pages: self.pages.get(), abilities: self.asker.abilities() }
     }
 
-    pub(crate) fn new(
-        server: ServerName,
-        asker: SharedAsker,
-        (events, observer): (Events, Observer),
-        server_requests: usize,
-        (tracker, stop): (TaskTracker, CancellationToken),
-    ) -> Arc<Self> {
+    pub(crate) fn new(server: ServerName, parts: Parts) -> Arc<Self> {
+        let Parts { asker, events, observer, server_requests, tracker, stop } = parts;
         Arc::new(Self {
             server,
             pages: OnceLock::new(),

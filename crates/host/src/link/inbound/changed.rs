@@ -1,0 +1,47 @@
+//! Reports of a server that its list of tools has changed.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use tokio::sync::Notify;
+
+/// A flag that `list_changed` notifications set and the next listing clears.
+#[derive(Debug, Default)]
+pub(crate) struct Changed {
+    tools: AtomicBool,
+    wake: Notify,
+    /// Whether listing has begun: a subscription that begins later may have missed a change.
+    listed: AtomicBool,
+    subscribed: Notify,
+}
+
+impl Changed {
+    pub(crate) fn raise(&self) {
+        self.tools.store(true, Ordering::Release);
+        self.wake.notify_one();
+    }
+
+    /// Records that the listing of tools begins.
+    pub(crate) fn listing(&self) {
+        self.listed.store(true, Ordering::Release);
+    }
+
+    /// Records that a subscription to changes has begun.
+    pub(super) fn subscribe(&self) {
+        self.subscribed.notify_one();
+        if self.listed.load(Ordering::Acquire) {
+            self.raise();
+        }
+    }
+
+    /// Waits until a subscription begins.
+    pub(crate) async fn subscribed(&self) {
+        self.subscribed.notified().await;
+    }
+
+    /// Waits until the tools have changed since the last call; any number of notifications is one change.
+    pub(crate) async fn tools(&self) {
+        while !self.tools.swap(false, Ordering::AcqRel) {
+            self.wake.notified().await;
+        }
+    }
+}
