@@ -99,7 +99,7 @@ fn script(interpreter: &Path, folder: &Path, name: &str) -> Option<How> {
     script.exists().then(|| How::Program(words(interpreter, &[&script.display().to_string()])))
 }
 
-/// Rig's own agent, which is built separately, in its own workspace.
+/// Rig's own agent, an example of `toolrack-rig`, which `cargo xtask bench` builds.
 fn of_rig() -> Option<Client> {
     match beside("examples/rounds") {
         Ok(path) => Some(Client { name: "rig", how: How::Agent(vec![path.display().to_string()]), share: 1 }),

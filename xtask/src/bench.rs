@@ -1,9 +1,9 @@
 //! Runs the benchmark of `bench/`: Toolrack beside other clients and command lines, which `bench/peers/` lists.
 
 use crate::packages::{Npm, Python};
+use crate::peers;
 use crate::report::{Report, Step};
 use crate::run::{cargo, program, root, show};
-use crate::{peers, rig};
 
 /// The programs of the rows, and the shared ones of a language.
 const PROGRAMS: &[&str] =
@@ -21,7 +21,9 @@ pub(crate) fn run(report: &mut Report, arguments: &[String]) {
         is_built = true;
         Ok(())
     });
-    report.step("release build of Rig's agent", rig::agent);
+    report.step("release build of Rig's agent", || {
+        show(&mut cargo(["build", "--release", "--locked", "-p", "toolrack-rig", "--example", "rounds"]))
+    });
     if is_built {
         report.last_step("benchmark", || measure(&npm, &python, arguments));
     }

@@ -3,9 +3,11 @@
 //! The targets use LLVM's instrumentation, which every rustc has. Only the address sanitizer needs nightly, and code
 //! that forbids `unsafe` does not need that sanitizer. For long runs with it: `cargo +nightly fuzz run TARGET`.
 
-use std::fs;
+use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::{Mutex, PoisonError};
+use std::{fs, iter, thread};
 
 use crate::report::{Report, Step, Stop};
 use crate::run::{cargo, content, failed, output, program, root, show};
@@ -68,7 +70,7 @@ fn targets() -> Vec<String> {
     targets
 }
 
-/// Builds the targets and runs them one after the other.
+/// Builds the targets and runs them, as many at once as there are processors.
 pub(crate) fn run(report: &mut Report, plan: &Plan) {
     let mut built = None;
     report.step("fuzz targets", || {
@@ -76,11 +78,33 @@ pub(crate) fn run(report: &mut Report, plan: &Plan) {
         Ok(())
     });
     let Some(folder) = built else { return };
-    for target in targets().into_iter().filter(|target| plan.target.as_ref().is_none_or(|only| only == target)) {
-        report.step(&format!("fuzz {target}"), || match &plan.input {
-            Some(input) => show(program(folder.join(&target)).arg(input)),
-            None => search(&folder, &target, plan.seconds),
-        });
+    let mut chosen = targets();
+    chosen.retain(|target| plan.target.as_ref().is_none_or(|only| only == target));
+    report.step("fuzz", || match &plan.input {
+        Some(input) => chosen.iter().try_for_each(|target| show(program(folder.join(target)).arg(input))),
+        None => search_all(&folder, &chosen, plan.seconds),
+    });
+}
+
+/// Looks for inputs that make the targets panic, on as many threads as there are processors.
+fn search_all(folder: &Path, targets: &[String], seconds: Option<u32>) -> Step {
+    let threads = thread::available_parallelism().map_or(1, NonZero::get);
+    let (queue, faults) = (Mutex::new(targets.iter()), Mutex::new(Vec::new()));
+    let next = || queue.lock().unwrap_or_else(PoisonError::into_inner).next();
+    thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                for target in iter::from_fn(next) {
+                    if let Err(Stop::Failed(fault) | Stop::Skipped(fault)) = search(folder, target, seconds) {
+                        faults.lock().unwrap_or_else(PoisonError::into_inner).push(fault);
+                    }
+                }
+            });
+        }
+    });
+    match faults.into_inner().unwrap_or_else(PoisonError::into_inner) {
+        faults if faults.is_empty() => Ok(()),
+        faults => Err(Stop::Failed(faults.join("; "))),
     }
 }
 
@@ -163,11 +187,11 @@ fn judge(command: &mut Command, log: &Path, target: &str) -> Step {
     let log = content(log);
     if status.success() {
         let runs = log.lines().find_map(|line| line.strip_prefix("stat::number_of_executed_units:"));
-        println!("   {} inputs, no panic", runs.unwrap_or("?").trim());
+        println!("   {target}: {} inputs, no panic", runs.unwrap_or("?").trim());
         return Ok(());
     }
-    let tail = log.lines().count().saturating_sub(30);
-    log.lines().skip(tail).for_each(|line| println!("   {line}"));
+    let tail = log.lines().skip(log.lines().count().saturating_sub(30));
+    println!("   {target}:\n   {}", tail.collect::<Vec<_>>().join("\n   "));
     Err(Stop::Failed(format!(
         "an input in fuzz/artifacts/{target} makes it panic (`cargo xtask fuzz {target} INPUT` shows it again)"
     )))

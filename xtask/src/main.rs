@@ -26,7 +26,6 @@ mod postgres;
 mod proxies;
 mod published;
 mod report;
-mod rig;
 mod run;
 mod shells;
 mod steady;

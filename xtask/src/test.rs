@@ -5,7 +5,7 @@ use crate::report::{Report, Step};
 use crate::run::{cargo, output, show};
 use crate::tools::NEXTEST;
 use crate::{
-    book, check, deploy, embedder, engines, fuzz, ipv6, keychain, landlock, postgres, proxies, published, rig, shells,
+    book, check, deploy, embedder, engines, fuzz, ipv6, keychain, landlock, postgres, proxies, published, shells,
     steady, systemd,
 };
 
@@ -29,9 +29,8 @@ pub(crate) fn all(report: &mut Report, arguments: &[String]) {
         steady::run(report, &[]);
         report.step("tests in the documentation", || show(&mut cargo(["test", "--workspace", "--doc", "--locked"])));
     }
-    // A caller who wants some tests only names them, and these are others.
+    // A caller who names some tests wants only those.
     if arguments.is_empty() {
-        report.step("tests of the bridge to Rig", rig::tests);
         report.step("tests of a program with an rmcp of its own", embedder::tests);
     }
     report.last_step("tests", || run(&peers, &arguments));

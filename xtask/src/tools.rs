@@ -65,7 +65,8 @@ impl Tool {
         [by_default, self.own()].into_iter().find(|place| self.is_new_enough(place)).map(|place| self.command(&place))
     }
 
-    /// Returns the tool, and installs it if necessary. It is built from source, which takes minutes.
+    /// Returns the tool, and installs it if necessary. It is built from source, which takes minutes, and not optimised,
+    /// which would take twice as many: each tool runs for seconds.
     ///
     /// # Errors
     /// Cargo's error of the installation.
@@ -74,8 +75,8 @@ impl Tool {
             return Ok(command);
         }
         let package = format!("{}@{}", self.name, self.version);
-        let mut install = cargo(["install", "--locked", "--root"]);
-        install.arg(root().join(".cache/tools")).arg(&package);
+        let mut install = cargo(["install", "--debug", "--locked", "--root"]);
+        install.arg(root().join(".cache/tools")).arg(&package).env("CARGO_PROFILE_DEV_DEBUG", "false");
         install.args(self.features.iter().flat_map(|features| ["--no-default-features", "--features", features]));
         show(&mut install)?;
         self.found().ok_or_else(|| Stop::Failed(format!("{package} was installed, but does not run")))

@@ -97,17 +97,6 @@ fn every_crate_obeys_the_lints_of_the_workspace() {
 }
 
 #[test]
-fn the_bridge_to_rig_is_checked_and_built_as_the_workspace_is() {
-    let file = |path: &str| fs::read_to_string(root().join(path)).unwrap().parse::<DocumentMut>().unwrap();
-    let (ours, theirs) = (file("Cargo.toml"), file("rig/Cargo.toml"));
-    for (table, name) in [("workspace", "lints"), ("profile", "dev")] {
-        let text = |file: &DocumentMut| file[table][name].as_table().unwrap().to_string();
-        assert_eq!(text(&ours), text(&theirs), "[{table}.{name}] of rig/Cargo.toml is not that of the workspace");
-    }
-    assert_eq!(theirs["lints"]["workspace"].as_bool(), Some(true));
-}
-
-#[test]
 fn the_lints_that_the_house_counts_on_are_set() {
     let file: DocumentMut = fs::read_to_string(root().join("Cargo.toml")).unwrap().parse().unwrap();
     let level = |tool: &str, lint: &str| {

@@ -14,7 +14,7 @@ use crate::{
 
 /// Crates whose modules are held.
 const CRATES: &[&str] =
-    &["agent", "auth", "cli", "code", "config", "daemon", "host", "otel", "store", "supervisor", "testkit"];
+    &["agent", "auth", "cli", "code", "config", "daemon", "host", "otel", "rig", "store", "supervisor", "testkit"];
 
 /// The modules that each top module of a crate uses.
 type Arrows = BTreeMap<String, BTreeSet<String>>;

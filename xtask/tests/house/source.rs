@@ -33,7 +33,7 @@ impl Source {
 /// Returns all source files, ordered by path.
 pub(crate) fn sources() -> Vec<Source> {
     let mut sources = Vec::new();
-    for folder in ["bench", "crates", "rig", "embedder", "xtask", "fuzz/fuzz_targets"] {
+    for folder in ["bench", "crates", "embedder", "xtask", "fuzz/fuzz_targets"] {
         visit(&root().join(folder), &mut |path| {
             if path.extension().is_some_and(|extension| extension == "rs") {
                 sources.push(Source { path: relative(path), text: fs::read_to_string(path).unwrap() });

@@ -1,6 +1,6 @@
 //! An agent that is written with Rig, and has the tools of an MCP server.
 //!
-//! `cargo run --manifest-path rig/Cargo.toml --example agent`
+//! `cargo run -p toolrack-rig --example agent`
 //!
 //! Model and server are those of the tests, so that this runs without a key and without a network. Any model of Rig's
 //! and any command or URL of a server will do.

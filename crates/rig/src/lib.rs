@@ -20,6 +20,11 @@
 
 mod result;
 
+// Compiles the example of the page that registries show.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
 use std::{fmt, sync::Arc};
 
 use rig_core::{

@@ -29,7 +29,7 @@ fn tool(name: &str, description: &str, schema: &Value) -> Result<DynamicTool, Bo
 
 /// The tools of the benchmark's fast server.
 fn tools(count: usize) -> Result<Vec<DynamicTool>, Box<dyn Error>> {
-    let like: Value = serde_json::from_str(include_str!("../../bench/peers/tool.json"))?;
+    let like: Value = serde_json::from_str(include_str!("../../../bench/peers/tool.json"))?;
     let description = like["description"].as_str().unwrap_or_default();
     let text = json!({ "type": "object", "properties": { "text": { "type": "string" } }, "required": ["text"] });
     let rest = (1..count).map(|index| tool(&format!("tool_{index:04}"), description, &like["schema"]));
