@@ -33,13 +33,15 @@ pub struct Agent {
     pub host: Host,
     /// The tools that requests offer to the model, and that it may call. Default: all.
     pub selection: Arc<Selection>,
-    /// The tools that requests do not offer, but that the model may find by searching and then call. Default: none.
+    /// The tools that requests do not offer, but that the model may find with the host's search tools and then call.
+    /// Default: none.
     pub findable: Option<Arc<Selection>>,
     /// Answers the gate's questions before a call, and those of servers during one. Default: the asker of the host.
     pub asker: Option<SharedAsker>,
     /// The caller that gate, asker and audit log see. Default: a model, in a turn of a conversation.
     pub caller: Caller,
-    /// Hides in the results of tools text that no model may see, such as secrets that servers repeat. Default: nothing.
+    /// Hides text that no model may see, such as secrets that servers repeat, in the results of tools. Default: hides
+    /// nothing.
     pub conceal: Option<Conceal>,
     /// The system prompt. The rules about tools are [added](SAFETY).
     pub system: Option<String>,
@@ -73,7 +75,7 @@ impl fmt::Debug for Agent {
 pub enum TurnEvent<'a> {
     /// The agent asks the model.
     Asked {
-        /// Counts the requests of this turn, from 1.
+        /// The number of this request in the turn, from 1.
         round: u32,
     },
     /// A piece of the model's answer, never [`Delta::Done`].
@@ -90,7 +92,7 @@ pub enum TurnEvent<'a> {
     CallBegins(&'a ToolCallData),
     /// A call reports progress.
     CallProgress {
-        /// The call.
+        /// The id of the call.
         id: &'a str,
         /// Its progress.
         progress: &'a Progress,
@@ -116,8 +118,11 @@ pub trait Front: Send {
     /// Handles an event. Must not block.
     fn on_event(&mut self, event: TurnEvent<'_>);
 
-    /// Stores what a step has added, before the next step begins: at most one message, or the results of one answer's
-    /// calls.
+    /// Stores what a step has added to the turn, before the next step begins: at most one message of the model, or the
+    /// results of the calls of one answer.
+    ///
+    /// # Errors
+    /// [`NotStored`], which ends [`Agent::run`].
     fn store<'a>(&'a mut self, turn: &'a Turn) -> BoxFuture<'a, Result<(), NotStored>> {
         let _ = turn;
         Box::pin(async { Ok(()) })
@@ -129,8 +134,8 @@ pub trait Front: Send {
         Box::pin(async { Answer::Stop })
     }
 
-    /// Resolves when the user cancels the running calls. The turn continues, and the model learns that they were
-    /// cancelled. Default: never.
+    /// Returns a future that completes when the user cancels the running calls. The turn then continues, and the model
+    /// reads that the user cancelled them. Default: a future that never completes.
     fn calls_cancelled(&mut self) -> BoxFuture<'static, ()> {
         Box::pin(futures::future::pending())
     }
@@ -152,7 +157,7 @@ pub struct NotStored {
     pub why: String,
 }
 
-/// The reason why a turn was interrupted. The [`Turn`] can be continued from where it is.
+/// The reason why a turn was interrupted. The caller may run the same [`Turn`] again, and it continues where it stopped.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AgentError {
@@ -209,7 +214,8 @@ impl Agent {
         }
     }
 
-    /// Runs `turn` to its end, with the tools that exist when it begins, unless it [renews](Self::renews_tools) them.
+    /// Runs `turn` to its end, with the tools that exist when this method is called, unless the agent
+    /// [renews](Self::renews_tools) them.
     ///
     /// Dropping the future cancels the running request or calls; [`Turn::cancel`] then ends the turn. The quotas of the
     /// host bound each request to the model, and count its tokens and its cost.
@@ -225,13 +231,13 @@ impl Agent {
         let block = |catalog: &Catalog| Some(catalog.block(&kind)).filter(|tools| !tools.is_empty());
         let mut catalog = self.host.catalog();
         let mut tools = block(&catalog);
-        let mut takes_tools = true;
+        let mut model_takes_tools = true;
         // Store the user's message before asking, so that it is not lost if the model cannot be reached.
         front.store(turn).await?;
         loop {
             match turn.next() {
                 Next::CallModel => {
-                    if self.renews_tools && takes_tools {
+                    if self.renews_tools && model_takes_tools {
                         let newest = self.host.catalog();
                         if !Arc::ptr_eq(&newest, &catalog) {
                             catalog = newest;
@@ -250,7 +256,7 @@ impl Agent {
                         Err(error) => match error.refuses_tools().filter(|_| tools.is_some()) {
                             Some(why) => {
                                 front.on_event(TurnEvent::WithoutTools { why });
-                                (tools, takes_tools) = (None, false);
+                                (tools, model_takes_tools) = (None, false);
                                 continue;
                             }
                             None => return Err(error),
@@ -275,6 +281,7 @@ impl Agent {
         (!parts.is_empty()).then(|| parts.join("\n\n"))
     }
 
+    /// Asks the model once, reports each piece of its answer to the front, and returns the whole answer.
     async fn ask(
         &self,
         messages: &[Message],
@@ -309,8 +316,9 @@ impl Agent {
                 Err(error) => return Err(AgentError::Model { error: Box::new(error), partial }),
             }
         }
-        // The trait forbids a stream without `Delta::Done`, but a model of another crate may do it.
-        let kind = ModelErrorKind::Cut { why: "its stream ended without an end".to_owned() };
+        // The trait `Model` requires `Delta::Done` at the end of a stream, but a model of another crate may break that
+        // rule.
+        let kind = ModelErrorKind::Cut { why: "the model's stream ended without `Delta::Done`".to_owned() };
         Err(AgentError::Model { error: Box::new(ModelError::new(self.model.name(), 1, kind)), partial })
     }
 }

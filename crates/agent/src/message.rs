@@ -4,8 +4,8 @@
 //! beyond text (pictures, sounds, resources) unchanged, and each wire sends what its provider accepts.
 //! [`Message::blocks`] holds what a provider wants back unchanged, such as signed thinking.
 //!
-//! Everything here is stored as JSON. A message that does not use the newer fields has the same JSON as before they
-//! existed.
+//! Everything here is stored as JSON. Except for `role` and `content`, the JSON of a message leaves out fields that are
+//! empty, so a conversation that was stored before a field existed can still be read, and its JSON stays the same.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -34,10 +34,10 @@ pub struct Message {
     pub role: Role,
     /// The text; empty if a model only makes calls.
     pub content: String,
-    /// The calls that a model wants made, in its order.
+    /// The calls that a model wants made, in the order in which it wrote them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool_calls: Option<Vec<ToolCallData>>,
-    /// Of a tool's message: the call that it answers.
+    /// Of a tool's message: the id of the call that it answers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool_call_id: Option<String>,
     /// Of a tool's message: whether the call failed; `content` then says how.
@@ -71,24 +71,24 @@ impl Message {
         }
     }
 
-    /// Creates the result of the call `id`.
+    /// Creates a tool's message with the result of the call `id`.
     pub fn tool_result(id: impl Into<String>, content: impl Into<String>) -> Self {
         Self { tool_call_id: Some(id.into()), ..Self::new(Role::Tool, content) }
     }
 
-    /// Creates the error of the call `id`.
+    /// Creates a tool's message that says how the call `id` failed.
     pub fn tool_error(id: impl Into<String>, content: impl Into<String>) -> Self {
         Self { is_error: true, ..Self::tool_result(id, content) }
     }
 
-    /// Sets the calls; without any, `tool_calls` is `None`.
+    /// Sets the calls. An empty list becomes `None`.
     #[must_use]
     pub fn with_tool_calls(mut self, calls: Vec<ToolCallData>) -> Self {
         self.tool_calls = (!calls.is_empty()).then_some(calls);
         self
     }
 
-    /// Adds those of `parts` that are not text: `content` has the text of a result already.
+    /// Sets the parts to those of `parts` that are not text, because `content` has the text of a result already.
     #[must_use]
     pub fn with_parts(mut self, parts: impl IntoIterator<Item = Content>) -> Self {
         self.parts = parts.into_iter().filter(|part| !is_in_text(part)).collect();
@@ -97,18 +97,21 @@ impl Message {
 
     /// Returns a copy to store, in which `conceal` has hidden secrets in the text and in the arguments of calls.
     ///
-    /// The names of tools stay, because a provider would refuse others. So do the pieces that it has signed and the
-    /// blocks that only it understands, because it wants those back unchanged.
+    /// Three things stay as they are, because the provider would refuse the message otherwise: the names of tools, the
+    /// pieces that the provider has signed, and the blocks that only the provider understands.
     #[must_use]
     pub fn concealed(&self, conceal: &dyn Fn(&str) -> String) -> Self {
-        let mut kept = self.clone();
-        let blocks = kept.blocks.as_mut().map(|own| &mut own.blocks[..]).unwrap_or_default();
-        let signed = |block: &Block| matches!(block, Block::Call { extra } if is_signed(extra));
-        let signed: Vec<bool> = blocks.iter().filter(|block| matches!(block, Block::Call { .. })).map(signed).collect();
-        let calls = kept.tool_calls.iter_mut().flatten().enumerate();
-        calls.filter(|(at, _)| signed.get(*at) != Some(&true)).for_each(|(_, call)| call.conceal(conceal));
-        kept.content = concealed_pieces(&self.content, blocks, conceal).unwrap_or_else(|| conceal(&self.content));
-        kept
+        let mut copy = self.clone();
+        let blocks = copy.blocks.as_mut().map(|own| &mut own.blocks[..]).unwrap_or_default();
+        let call_extras = blocks.iter().filter_map(|block| match block {
+            Block::Call { extra } => Some(extra),
+            _ => None,
+        });
+        let signed_calls: Vec<bool> = call_extras.map(is_signed).collect();
+        let calls = copy.tool_calls.iter_mut().flatten().enumerate();
+        calls.filter(|(at, _)| signed_calls.get(*at) != Some(&true)).for_each(|(_, call)| call.conceal(conceal));
+        copy.content = concealed_pieces(&self.content, blocks, conceal).unwrap_or_else(|| conceal(&self.content));
+        copy
     }
 
     /// Returns the calls that a model wants made; empty if there are none.
@@ -128,7 +131,7 @@ pub struct ToolCallData {
     pub name: String,
     /// The arguments, a JSON object; `null` if the model wrote something else.
     pub input: Value,
-    /// The text that the model wrote instead of a JSON object.
+    /// The text that the model wrote as arguments, if it is not a JSON object.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub raw_arguments: Option<String>,
 }
@@ -165,7 +168,7 @@ impl ToolCallData {
 
 /// Blocks that a provider sent with an answer and wants back unchanged, with their places in it.
 ///
-/// Only the same model gets them back, over the same wire. Any other gets just the text and the calls.
+/// Only the same model gets them back, over the same wire. Any other model gets just the text and the calls.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct ProviderBlocks {
@@ -186,7 +189,7 @@ pub enum Block {
     Raw(Value),
     /// Text: the next bytes of [`Message::content`].
     Text {
-        /// How many bytes.
+        /// The length of the text in bytes.
         bytes: usize,
         /// Further fields of the provider, such as a signature.
         #[serde(default, rename = "with", skip_serializing_if = "Map::is_empty")]
@@ -200,29 +203,30 @@ pub enum Block {
     },
 }
 
-/// Conceals each unsigned piece of `text` that `blocks` describe, and updates their lengths. `None` if the pieces do
-/// not make up this text, or if concealing them one by one hides less than concealing the whole.
+/// Conceals each unsigned piece of `text` that `blocks` describe, and sets the lengths in `blocks` to those of the
+/// concealed pieces. Returns `None` if the pieces do not make up this text, or if, with no piece signed, concealing them
+/// one by one gives another text than concealing the whole.
 fn concealed_pieces(text: &str, blocks: &mut [Block], conceal: &dyn Fn(&str) -> String) -> Option<String> {
-    let (mut left, mut concealed, mut is_any_signed) = (text, String::new(), false);
+    let (mut rest, mut concealed, mut is_any_signed) = (text, String::new(), false);
     for block in blocks {
         let Block::Text { bytes, extra } = block else { continue };
-        let (piece, rest) = left.split_at_checked(*bytes)?;
-        left = rest;
+        let (piece, after) = rest.split_at_checked(*bytes)?;
+        rest = after;
         is_any_signed |= is_signed(extra);
-        let shown = if is_signed(extra) { piece.to_owned() } else { conceal(piece) };
-        *bytes = shown.len();
-        concealed.push_str(&shown);
+        let stored = if is_signed(extra) { piece.to_owned() } else { conceal(piece) };
+        *bytes = stored.len();
+        concealed.push_str(&stored);
     }
-    let is_whole = left.is_empty() && (is_any_signed || conceal(text) == concealed);
-    is_whole.then_some(concealed)
+    let is_usable = rest.is_empty() && (is_any_signed || conceal(text) == concealed);
+    is_usable.then_some(concealed)
 }
 
-/// Returns whether the members beside a piece contain a signature of its provider.
+/// Returns whether the provider has signed a piece: whether one of its further fields is a signature.
 fn is_signed(extra: &Map<String, Value>) -> bool {
     extra.keys().any(|name| name.to_ascii_lowercase().ends_with("signature"))
 }
 
-/// Returns whether the text of a result contains all of `part`.
+/// Returns whether the text of a result already says what `part` says.
 pub(crate) fn is_in_text(part: &Content) -> bool {
     match part {
         Content::Text { .. } | Content::ResourceLink { .. } => true,
@@ -333,14 +337,14 @@ mod tests {
         assert_eq!(kept.content, "it is ***, ***");
         assert_eq!(kept.calls()[0].input, json!({ "a": ["***", { "b": "x *** y" }], "n": 7 }));
         assert_eq!(kept.calls()[1].raw_arguments.as_deref(), Some("{\"cut\": \"***"));
-        // Providers want these as they were.
+        // Providers want ids and names back unchanged.
         assert_eq!((&*kept.calls()[0].id, &*kept.calls()[0].name), ("canary-id", "canary_tool"));
         assert_eq!(Message::tool_error("1", "no canary").concealed(&conceal), Message::tool_error("1", "no ***"));
-        assert_eq!(message.content, "it is canary, canary", "the one that goes on stays whole");
+        assert_eq!(message.content, "it is canary, canary", "the message itself stays unchanged");
     }
 
     #[test]
-    fn signed_blocks_are_stored_unchanged_without_the_members_beside_them() {
+    fn signed_pieces_are_stored_unchanged_and_the_others_without_secrets() {
         let call = |id: &str| ToolCallData::new(id, "f", Map::from_iter([("k".to_owned(), json!("canary"))]));
         let mut message = Message::new(Role::Assistant, "canary 1canary 2").with_tool_calls(vec![call("a"), call("b")]);
         message.blocks = blocks(vec![
@@ -354,12 +358,12 @@ mod tests {
         assert_eq!(kept.content, "canary 1*** 2");
         let inputs: Vec<_> = kept.calls().iter().map(|call| &call.input["k"]).collect();
         assert_eq!(inputs, ["***", "canary"]);
-        let of = &kept.blocks.unwrap().blocks;
-        assert_eq!(of[0], Block::Raw(json!({ "thinking": "canary" })));
+        let stored = &kept.blocks.unwrap().blocks;
+        assert_eq!(stored[0], Block::Raw(json!({ "thinking": "canary" })));
         assert_eq!(
-            (&of[1], &of[4]),
+            (&stored[1], &stored[4]),
             (&text(8, signed()), &text(5, Map::new())),
-            "the lengths are those of what is kept"
+            "the lengths are those of the concealed pieces"
         );
     }
 
@@ -368,7 +372,7 @@ mod tests {
         let mut message = Message::new(Role::Assistant, "x cana\u{72}y");
         message.blocks = blocks(vec![text(6, Map::new()), text(2, Map::new())]);
         assert_eq!(message.concealed(&conceal).content, "x ***");
-        // Pieces that are those of another text say nothing of this one.
+        // Lengths that do not add up to this text are ignored, and the whole text is concealed.
         for lengths in [vec![3, 2], vec![100], vec![], vec![8, 1]] {
             let mut message = Message::new(Role::Assistant, "x canary");
             message.blocks = blocks(lengths.iter().map(|bytes| text(*bytes, Map::new())).collect());

@@ -38,8 +38,8 @@ pub struct Limits {
     pub tokens: Option<u64>,
     /// How many US dollars all answers together may cost, if the prices are known. Default: no limit.
     pub cost: Option<f64>,
-    /// How often the turn makes the same call with the same arguments. After that, it makes the call no more and tells
-    /// the model that the result will not change; after twice as many attempts, the turn ends. Default 3.
+    /// How often the turn makes the same call with the same arguments. After that, it rejects the call and tells the
+    /// model that the result will not change; after twice as many attempts, the turn ends. Default 3.
     pub repeats: u32,
 }
 
@@ -54,7 +54,8 @@ impl Default for Limits {
 pub enum Next<'a> {
     /// Ask the model with all messages, then call [`Turn::model_answered`].
     CallModel,
-    /// Make the calls that have no result yet, in any order or at once, and call [`Turn::tool_finished`] for each.
+    /// Make the calls that have no result yet, one after the other or concurrently, and call [`Turn::tool_finished`] for
+    /// each.
     CallTools(&'a [Pending]),
     /// Ask the user, then call [`Turn::answered`].
     Ask(&'a Question),
@@ -105,14 +106,14 @@ impl ToolResult {
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Question {
-    /// The turn has reached a limit, but the model has more to do: may it continue for as long again?
+    /// The turn has reached this limit, but the model has more to do: may the turn use as much again?
     GoOn(End),
 }
 
 /// The answer to a [`Question`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// Continue for as long again.
+    /// Continue until as much again is used.
     GoOn,
     /// End the turn here.
     Stop,
@@ -146,14 +147,18 @@ pub enum End {
 #[serde(default)]
 pub struct State {
     step: Step,
+    /// How many answers the model has given.
     rounds: u32,
     /// How often the user let the turn continue beyond its limits.
     extensions: u32,
+    /// The tokens of all answers.
     usage: Usage,
+    /// The cost of the answers whose price is known, in US dollars; `None` if there are none.
     cost: Option<f64>,
     repeats: Repeats,
 }
 
+/// What the turn waits for; [`Next`] is its public form.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Step {
@@ -169,16 +174,16 @@ impl State {
     /// safe, because a resumed turn makes none of these calls again.
     #[must_use]
     pub fn concealed(&self, conceal: &dyn Fn(&str) -> String) -> Self {
-        let mut kept = self.clone();
-        if let Step::Tools(pending) = &mut kept.step {
-            for open in pending {
-                open.call.conceal(conceal);
-                if let Some(result) = &mut open.result {
+        let mut copy = self.clone();
+        if let Step::Tools(pending) = &mut copy.step {
+            for Pending { call, result, .. } in pending {
+                call.conceal(conceal);
+                if let Some(result) = result {
                     result.text = conceal(&result.text);
                 }
             }
         }
-        kept
+        copy
     }
 }
 
@@ -191,7 +196,8 @@ pub struct Turn {
 }
 
 impl Turn {
-    /// Creates a turn that begins with these messages, the last of which is the user's.
+    /// Creates a turn that begins with these messages, the last of which is the user's. If the model's last answer has
+    /// calls without results, as after a crash, each gets a result that says that the call may have run.
     #[must_use]
     pub fn new(messages: Vec<Message>, limits: Limits) -> Self {
         let mut turn = Self { messages, limits, state: State::default() };
@@ -225,14 +231,14 @@ impl Turn {
         }
     }
 
-    /// Returns all messages: those with which the turn began, and the newer ones. While calls run, the last message is
-    /// the model's; all their results are appended together, in the order of the calls.
+    /// Returns all messages: those with which the turn began, and those that it has added. While calls run, the last
+    /// message is the model's. The turn appends the results of these calls together, in the order of the calls.
     #[must_use]
     pub fn messages(&self) -> &[Message] {
         &self.messages
     }
 
-    /// Turns this into its messages.
+    /// Consumes the turn and returns its messages.
     #[must_use]
     pub fn into_messages(self) -> Vec<Message> {
         self.messages
@@ -256,13 +262,14 @@ impl Turn {
         self.state.usage
     }
 
-    /// Returns the cost of these answers in US dollars, as far as prices are known.
+    /// Returns the cost of these answers in US dollars. Answers without a known price are left out; `None` if no price is
+    /// known.
     #[must_use]
     pub fn cost(&self) -> Option<f64> {
         self.state.cost
     }
 
-    /// Takes the model's answer. Ignored unless the next step is [`Next::CallModel`].
+    /// Takes the model's answer. Does nothing unless the next step is [`Next::CallModel`].
     pub fn model_answered(&mut self, reply: Reply) {
         if self.state.step != Step::Model {
             return;
@@ -291,7 +298,7 @@ impl Turn {
         self.append_results();
     }
 
-    /// Takes the result of a call. Ignored for a call that is not open.
+    /// Takes the result of a call. Does nothing if no call with this id waits for a result.
     pub fn tool_finished(&mut self, id: &str, result: ToolResult) {
         if let Step::Tools(pending) = &mut self.state.step {
             let open = pending.iter_mut().find(|open| open.call.id == id && open.result.is_none());
@@ -302,7 +309,7 @@ impl Turn {
         }
     }
 
-    /// Takes the answer to a question. Ignored unless the next step is [`Next::Ask`].
+    /// Takes the answer to a question. Does nothing unless the next step is [`Next::Ask`].
     pub fn answered(&mut self, answer: Answer) {
         let Step::Ask(Question::GoOn(limit)) = &self.state.step else {
             return;
@@ -342,8 +349,8 @@ impl Turn {
         self.state.step = Step::Done(End::Cancelled);
     }
 
-    /// Counts a call. If it is broken or was repeated too often, returns the error that the model gets in place of a
-    /// result.
+    /// Counts a call. If its arguments are broken or the model repeated it too often, returns the error that the model
+    /// gets in place of a result.
     fn rejection(&mut self, call: &ToolCallData) -> Option<ToolResult> {
         if call.arguments().is_none() {
             return Some(ToolResult::error(
@@ -382,22 +389,24 @@ impl Turn {
     fn reached_limit(&self) -> Option<End> {
         let State { rounds, extensions, usage, cost, repeats, .. } = &self.state;
         let Limits { rounds: most_rounds, tokens, cost: most_cost, repeats: most_repeats } = self.limits;
-        let periods = extensions.saturating_add(1);
+        // Each extension grants the whole limit once more.
+        let grants = extensions.saturating_add(1);
         let used = usage.input.saturating_add(usage.output);
         if repeats.most() > most_repeats.saturating_mul(2) {
             Some(End::Repeating)
-        } else if *rounds >= most_rounds.saturating_mul(periods) {
+        } else if *rounds >= most_rounds.saturating_mul(grants) {
             Some(End::RoundLimit)
-        } else if tokens.is_some_and(|most| used >= most.saturating_mul(u64::from(periods))) {
+        } else if tokens.is_some_and(|most| used >= most.saturating_mul(u64::from(grants))) {
             Some(End::TokenLimit)
-        } else if most_cost.zip(*cost).is_some_and(|(most, cost)| cost >= most * f64::from(periods)) {
+        } else if most_cost.zip(*cost).is_some_and(|(most, cost)| cost >= most * f64::from(grants)) {
             Some(End::CostLimit)
         } else {
             None
         }
     }
 
-    /// Adds a result to each call of the last answer that has none, as in the history of a killed program.
+    /// Adds the error `why` for each call of the model's last answer that has no result. A program that was killed during
+    /// calls leaves such a history, and providers refuse it.
     fn answer_open_calls(&mut self, why: &str) {
         let Some(at) = self.messages.iter().rposition(|message| message.role == Role::Assistant) else {
             return;

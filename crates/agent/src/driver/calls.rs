@@ -25,10 +25,10 @@ use crate::{
 const MAX_WAITING_REPORTS: usize = 64;
 
 impl Agent {
-    /// Makes the open calls of `turn`, and stores it after each result.
+    /// Makes the calls of `turn` that have no result, and has the front store the turn after each result.
     ///
-    /// Each call runs in a task of its own, so that it continues while a result is stored. A call that stopped while it
-    /// holds the connection of the store would block the store for ever.
+    /// Each call runs in a task of its own, so that it continues while the front stores a result. A call that did not
+    /// continue might hold the store's connection, for which the front would then wait forever.
     pub(super) async fn make_calls(
         &self,
         turn: &mut Turn,
@@ -38,21 +38,21 @@ impl Agent {
         let Next::CallTools(pending) = turn.next() else {
             return Ok(());
         };
-        report_refused(pending, front);
+        report_rejected(pending, front);
         let (report, mut reports) = mpsc::channel(MAX_WAITING_REPORTS);
-        let task_of = |open: &Pending| CallTask {
+        let task_of = |pending: &Pending| CallTask {
             agent: self.clone(),
             catalog: Arc::clone(catalog),
-            call: open.call.clone(),
-            sending: open.sending.watch(),
+            call: pending.call.clone(),
+            sending: pending.sending.watch(),
             report: report.clone(),
         };
-        let open: Vec<_> = pending.iter().filter(|open| open.result.is_none()).map(task_of).collect();
-        let (mut open, mut running) = (open.into_iter(), JoinSet::new());
+        let tasks: Vec<_> = pending.iter().filter(|pending| pending.result.is_none()).map(task_of).collect();
+        let (mut waiting, mut running) = (tasks.into_iter(), JoinSet::new());
         let mut cancelled = front.calls_cancelled();
         loop {
             while running.len() < self.parallel.get()
-                && let Some(task) = open.next()
+                && let Some(task) = waiting.next()
             {
                 running.spawn(task.run().in_current_span());
             }
@@ -67,7 +67,7 @@ impl Agent {
                         report.send_to(front);
                     }
                     self.finish_call(finished, turn, front);
-                    // The last result is stored by the next step of the driver, together with all results.
+                    // After the last result the turn has gone on to its next step, and the driver stores it.
                     if matches!(turn.next(), Next::CallTools(_)) {
                         front.store(turn).await?;
                     }
@@ -94,6 +94,7 @@ impl Agent {
         turn.tool_finished(&call.id, result);
     }
 
+    /// Makes one call. Reports its progress, and begins to send only if the turn has not given the call up.
     async fn call(
         &self,
         call: &ToolCallData,
@@ -121,7 +122,7 @@ impl Agent {
         self.host.call(request).await
     }
 
-    /// Refuses a tool that the requests did not offer and that the model cannot find by searching.
+    /// Refuses a call of a tool that the requests did not offer and that the model cannot find by searching.
     fn check_offered(&self, name: &str, catalog: &Catalog) -> Result<(), CallError> {
         let findable = |tool: &CatalogTool| self.findable.as_ref().is_some_and(|findable| findable.has(tool));
         match catalog.select(name) {
@@ -135,7 +136,7 @@ impl Agent {
 
     /// Returns the result for the model, with secrets concealed.
     fn result(&self, outcome: &Result<ToolOutcome, CallError>) -> ToolResult {
-        let mut result = result(outcome);
+        let mut result = unconcealed_result(outcome);
         if let Some(conceal) = &self.conceal {
             result.text = conceal(&result.text);
             result.parts.iter_mut().for_each(|part| conceal_part(part, conceal));
@@ -144,8 +145,8 @@ impl Agent {
     }
 }
 
-/// Reports the calls that the turn itself has refused: they have a result already.
-fn report_refused(pending: &[Pending], front: &mut dyn Front) {
+/// Reports the calls that the turn has rejected, which have a result before they are made.
+fn report_rejected(pending: &[Pending], front: &mut dyn Front) {
     for Pending { call, result, .. } in pending {
         let Some(result) = result else { continue };
         front.on_event(TurnEvent::CallBegins(call));
@@ -180,7 +181,7 @@ impl CallTask {
     }
 }
 
-/// Returns the result of a task. If the task has panicked, panics likewise.
+/// Returns the result of a task. If the task has panicked, panics with the same payload.
 async fn propagate_panic<T>(ended: Result<T, JoinError>) -> T {
     match ended.map_err(JoinError::try_into_panic) {
         Ok(done) => done,
@@ -199,7 +200,7 @@ fn conceal_part(part: &mut Content, conceal: &Conceal) {
     }
 }
 
-/// The reports of a call before its result.
+/// What a call reports before it has a result.
 enum Report {
     Begun(ToolCallData),
     Progress(String, Progress),
@@ -214,8 +215,8 @@ impl Report {
     }
 }
 
-/// Returns the result for the model, which names the server that it comes from.
-fn result(outcome: &Result<ToolOutcome, CallError>) -> ToolResult {
+/// Returns the result for the model, with secrets still in it. Its first line names the server that it comes from.
+fn unconcealed_result(outcome: &Result<ToolOutcome, CallError>) -> ToolResult {
     match outcome {
         Ok(outcome) => {
             let text = format!("[data from {}]\n{}", text::for_line(outcome.server.as_str()), outcome.text);

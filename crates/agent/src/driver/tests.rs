@@ -14,17 +14,21 @@ use toolrack_testkit::fake_server_path;
 use super::*;
 use crate::{message::Role, model::Scripted, turn::Limits};
 
-/// What happened, in short, and what was kept.
+/// A front that writes down each event in a few words, and what it is asked to store.
 #[derive(Default)]
-struct Noted {
+struct Recorder {
     events: Vec<String>,
-    kept: Vec<(usize, String)>,
+    /// For each time that the turn was stored: the number of messages, and the state as JSON.
+    stored: Vec<(usize, String)>,
+    /// The answers that it gives to questions, in order; then [`Answer::Stop`].
     answers: VecDeque<Answer>,
-    fails_to_keep_at: Option<usize>,
+    /// The number of the time, from 1, at which storing fails.
+    fails_at: Option<usize>,
+    /// Whether the user cancels all calls at once.
     cancels: bool,
 }
 
-impl Front for Noted {
+impl Front for Recorder {
     fn on_event(&mut self, event: TurnEvent<'_>) {
         let line = match event {
             TurnEvent::Asked { round } => format!("asked {round}"),
@@ -41,9 +45,8 @@ impl Front for Noted {
     }
 
     fn store<'a>(&'a mut self, turn: &'a Turn) -> BoxFuture<'a, Result<(), NotStored>> {
-        let kept = (turn.messages().len(), serde_json::to_string(turn.state()).unwrap());
-        self.kept.push(kept);
-        let fails = self.fails_to_keep_at == Some(self.kept.len());
+        self.stored.push((turn.messages().len(), serde_json::to_string(turn.state()).unwrap()));
+        let fails = self.fails_at == Some(self.stored.len());
         Box::pin(async move { if fails { Err(NotStored { why: "the disk is full".to_owned() }) } else { Ok(()) } })
     }
 
@@ -69,15 +72,16 @@ fn turn() -> Turn {
     Turn::new(vec![Message::new(Role::User, "go")], Limits::default())
 }
 
-const SAY: &str = "mcp__rooms__echo";
+/// A tool that returns its argument `text`.
+const ECHO: &str = "mcp__rooms__echo";
 
 #[tokio::test]
 async fn a_call_reaches_its_server_and_its_result_the_model() {
     let model = Arc::new(
-        Scripted::new().with_tool_call_response(SAY, json!({ "text": "hello" })).say("It said hello.").recording(),
+        Scripted::new().with_tool_call_response(ECHO, json!({ "text": "hello" })).say("It said hello.").recording(),
     );
     let agent = Agent::new(Arc::clone(&model) as Arc<dyn Model>, host(Host::builder()).await);
-    let (mut turn, mut front) = (turn(), Noted::default());
+    let (mut turn, mut front) = (turn(), Recorder::default());
     assert_eq!(agent.run(&mut turn, &mut front).await.unwrap(), End::Answered);
     let id = turn.messages()[1].calls()[0].id.clone();
     assert_eq!(turn.messages()[2].content, "[data from rooms]\nhello");
@@ -85,17 +89,17 @@ async fn a_call_reaches_its_server_and_its_result_the_model() {
         front.events,
         ["asked 1", "answered ", &format!("begins {id}"), &format!("ends {id}"), "asked 2", "answered It said hello."]
     );
-    assert_eq!(front.kept.iter().map(|(messages, _)| *messages).collect::<Vec<_>>(), [1, 2, 3, 4]);
+    assert_eq!(front.stored.iter().map(|(messages, _)| *messages).collect::<Vec<_>>(), [1, 2, 3, 4]);
     let requests = model.requests();
     assert!(requests[0].system.as_deref().unwrap().contains(SAFETY));
     assert_eq!(requests[0].tools.as_ref().unwrap().json().get(), requests[1].tools.as_ref().unwrap().json().get());
     agent.host.shutdown().await;
 }
 
-/// Adds a server to the host between the first answer and what follows from it.
-struct Adds(Host);
+/// A front that adds a server to the host after the model's first answer, before its calls.
+struct AddsServer(Host);
 
-impl Front for Adds {
+impl Front for AddsServer {
     fn on_event(&mut self, _: TurnEvent<'_>) {}
 
     fn store<'a>(&'a mut self, turn: &'a Turn) -> BoxFuture<'a, Result<(), NotStored>> {
@@ -112,17 +116,17 @@ impl Front for Adds {
 }
 
 #[tokio::test]
-async fn other_tools_are_offered_in_the_next_turn_or_where_it_is_wanted_with_the_next_question_to_the_model() {
+async fn a_new_tool_is_offered_in_the_next_turn_or_with_renews_tools_in_the_next_request() {
     for renews_tools in [false, true] {
-        let script = Scripted::new().with_tool_call_response(SAY, json!({ "text": "hello" }));
+        let script = Scripted::new().with_tool_call_response(ECHO, json!({ "text": "hello" }));
         let model = Arc::new(script.say("done").recording());
         let mut agent = Agent::new(Arc::clone(&model) as Arc<dyn Model>, host(Host::builder()).await);
         agent.renews_tools = renews_tools;
         let mut turn = turn();
-        assert_eq!(agent.run(&mut turn, &mut Adds(agent.host.clone())).await.unwrap(), End::Answered);
+        assert_eq!(agent.run(&mut turn, &mut AddsServer(agent.host.clone())).await.unwrap(), End::Answered);
         let requests = model.requests();
-        let knows = |round: usize| requests[round].tools.as_ref().unwrap().json().get().contains("mcp__more__echo");
-        assert_eq!((knows(0), knows(1)), (false, renews_tools));
+        let offers_new = |at: usize| requests[at].tools.as_ref().unwrap().json().get().contains("mcp__more__echo");
+        assert_eq!((offers_new(0), offers_new(1)), (false, renews_tools));
         agent.host.shutdown().await;
     }
 }
@@ -131,14 +135,14 @@ async fn other_tools_are_offered_in_the_next_turn_or_where_it_is_wanted_with_the
 async fn a_refused_call_is_reported_to_the_model_and_does_not_end_the_turn() {
     let calls = vec![
         ToolCallData::new("a", "mcp__rooms__nothing", Map::new()),
-        ToolCallData::from_text("b", SAY, "{ broken"),
+        ToolCallData::from_text("b", ECHO, "{ broken"),
         ToolCallData::new("c", "mcp__rooms__fail", Map::from_iter([("message".to_owned(), json!("it failed"))])),
-        ToolCallData::new("d", SAY, Map::from_iter([("text".to_owned(), json!("fine"))])),
+        ToolCallData::new("d", ECHO, Map::from_iter([("text".to_owned(), json!("fine"))])),
     ];
     let reply = Reply::new(Message::new(Role::Assistant, "").with_tool_calls(calls));
     let model = Scripted::new().reply(reply).say("done");
     let agent = Agent::new(Arc::new(model), host(Host::builder()).await);
-    let (mut turn, mut front) = (turn(), Noted::default());
+    let (mut turn, mut front) = (turn(), Recorder::default());
     assert_eq!(agent.run(&mut turn, &mut front).await.unwrap(), End::Answered);
     let results: Vec<_> =
         turn.messages()[2..6].iter().map(|message| (message.is_error, message.content.clone())).collect();
@@ -151,22 +155,22 @@ async fn a_refused_call_is_reported_to_the_model_and_does_not_end_the_turn() {
 
 #[tokio::test]
 async fn concealed_text_of_results_reaches_neither_the_model_nor_the_history() {
-    let script = Scripted::new().with_tool_call_response(SAY, json!({ "text": "the key is hunter2" }));
+    let script = Scripted::new().with_tool_call_response(ECHO, json!({ "text": "the key is hunter2" }));
     let script = script.with_tool_call_response("mcp__rooms__fail", json!({ "message": "hunter2 is wrong" }));
     let model = Arc::new(script.say("done").recording());
     let mut agent = Agent::new(Arc::clone(&model) as Arc<dyn Model>, host(Host::builder()).await);
     agent.conceal = Some(Arc::new(|text| text.replace("hunter2", "[hidden]")));
-    let (mut turn, mut front) = (turn(), Noted::default());
+    let (mut turn, mut front) = (turn(), Recorder::default());
     agent.run(&mut turn, &mut front).await.unwrap();
     let results: Vec<_> =
         model.requests()[2].messages.iter().filter(|message| message.role == Role::Tool).cloned().collect();
     assert_eq!(results[0].content, "[data from rooms]\nthe key is [hidden]");
     assert!(results[1].is_error && results[1].content.contains("[hidden] is wrong"), "{results:?}");
-    assert_eq!(turn.messages()[..5], model.requests()[2].messages, "what is kept is what was sent");
+    assert_eq!(turn.messages()[..5], model.requests()[2].messages, "the history is what the model got");
     agent.host.shutdown().await;
 }
 
-/// Agrees to one call in two, and to another text.
+/// Approves the first call with another text, and refuses all others.
 #[derive(Default)]
 struct Editor(AtomicUsize);
 
@@ -187,8 +191,8 @@ impl Asker for Editor {
 #[tokio::test]
 async fn the_user_is_asked_before_a_call_and_the_approved_arguments_are_sent() {
     let model = Scripted::new()
-        .with_tool_call_response(SAY, json!({ "text": "one" }))
-        .with_tool_call_response(SAY, json!({ "text": "two" }))
+        .with_tool_call_response(ECHO, json!({ "text": "one" }))
+        .with_tool_call_response(ECHO, json!({ "text": "two" }))
         .say("done");
     let builder = Host::builder().gate(Arc::new(Policy::default()));
     let mut agent = Agent::new(Arc::new(model), host(builder).await);
@@ -202,17 +206,16 @@ async fn the_user_is_asked_before_a_call_and_the_approved_arguments_are_sent() {
 
 #[tokio::test]
 async fn a_limit_ends_the_turn_unless_the_user_lets_it_go_on() {
-    let calls = |from: usize| {
-        (from..from + 4)
-            .fold(Scripted::new(), |model, at| model.with_tool_call_response(SAY, json!({ "text": at.to_string() })))
+    let model = || {
+        (0..4).fold(Scripted::new(), |model, at| model.with_tool_call_response(ECHO, json!({ "text": at.to_string() })))
     };
     let limits = Limits { rounds: 2, ..Limits::default() };
     let host = host(Host::builder()).await;
     for (answers, end, rounds) in [(vec![], End::RoundLimit, 2), (vec![Answer::GoOn, Answer::Stop], End::RoundLimit, 4)]
     {
-        let agent = Agent::new(Arc::new(calls(0)), host.clone());
+        let agent = Agent::new(Arc::new(model()), host.clone());
         let mut turn = Turn::new(vec![Message::new(Role::User, "go")], limits);
-        let mut front = Noted { answers: answers.into(), ..Noted::default() };
+        let mut front = Recorder { answers: answers.into(), ..Recorder::default() };
         assert_eq!(agent.run(&mut turn, &mut front).await.unwrap(), end);
         assert_eq!(turn.rounds(), rounds);
     }
@@ -228,7 +231,7 @@ async fn a_model_that_breaks_off_leaves_the_turn_where_it_was() {
     let error = agent.run(&mut turn, &mut NoFront).await.unwrap_err();
     assert!(matches!(&error, AgentError::Model { partial, .. } if partial == "I was"), "{error:?}");
     assert_eq!((turn.messages().len(), turn.next()), (1, Next::CallModel));
-    // The same turn can be gone on with.
+    // The same turn can be run again, and continues.
     assert_eq!(agent.run(&mut turn, &mut NoFront).await.unwrap(), End::Answered);
     agent.host.shutdown().await;
 }
@@ -244,14 +247,14 @@ async fn a_model_that_takes_no_tools_is_asked_once_more_without_any() {
     ] {
         let model = Arc::new(Scripted::new().fail(refusal(status, message)).say("hello").recording());
         let agent = Agent::new(Arc::clone(&model) as Arc<dyn Model>, host.clone());
-        let (mut turn, mut front) = (turn(), Noted::default());
+        let (mut turn, mut front) = (turn(), Recorder::default());
         assert_eq!(agent.run(&mut turn, &mut front).await.unwrap(), End::Answered);
         let text = format!("without tools: {message}");
         assert_eq!(front.events, ["asked 1", &text, "asked 1", "answered hello"]);
         let requests = model.requests();
         assert!(requests[0].tools.is_some() && requests[1].tools.is_none() && requests[1].system.is_none());
     }
-    // Other refusals end the turn, and a second one does too.
+    // Other refusals end the run, and so does a refusal of the request without tools.
     for kinds in [
         vec![refusal(400, "the tool schema of `a` is invalid")],
         vec![refusal(400, "does not support tools"), refusal(400, "does not support tools")],
@@ -265,9 +268,9 @@ async fn a_model_that_takes_no_tools_is_asked_once_more_without_any() {
 
 #[tokio::test]
 async fn a_turn_stops_after_a_step_that_could_not_be_stored() {
-    let model = Arc::new(Scripted::new().with_tool_call_response(SAY, json!({ "text": "hello" })).recording());
+    let model = Arc::new(Scripted::new().with_tool_call_response(ECHO, json!({ "text": "hello" })).recording());
     let agent = Agent::new(Arc::clone(&model) as Arc<dyn Model>, host(Host::builder()).await);
-    let mut front = Noted { fails_to_keep_at: Some(2), ..Noted::default() };
+    let mut front = Recorder { fails_at: Some(2), ..Recorder::default() };
     let error = agent.run(&mut turn(), &mut front).await.unwrap_err();
     assert_eq!(error.to_string(), "the conversation could not be stored: the disk is full");
     assert_eq!(front.events, ["asked 1", "answered "], "the call was not made");
@@ -278,13 +281,13 @@ async fn a_turn_stops_after_a_step_that_could_not_be_stored() {
 async fn cancelled_calls_are_dropped_and_the_model_gets_a_note() {
     let model = Scripted::new().with_tool_call_response("mcp__rooms__sleep", json!({ "ms": 600_000 })).say("then not");
     let agent = Agent::new(Arc::new(model), host(Host::builder()).await);
-    let (mut turn, mut front) = (turn(), Noted { cancels: true, ..Noted::default() });
+    let (mut turn, mut front) = (turn(), Recorder { cancels: true, ..Recorder::default() });
     assert_eq!(agent.run(&mut turn, &mut front).await.unwrap(), End::Answered);
     assert!(turn.messages()[2].is_error && turn.messages()[2].content.contains("the user cancelled"));
     agent.host.shutdown().await;
 }
 
-/// Never answers, and tells that it was asked.
+/// Never answers, and notifies when it is asked.
 #[derive(Default)]
 struct Silent(Arc<tokio::sync::Notify>);
 
@@ -299,10 +302,10 @@ impl Asker for Silent {
     }
 }
 
-/// Ends the calls as soon as the user is asked.
-struct EndsAtTheQuestion(Arc<tokio::sync::Notify>);
+/// A front whose user cancels the calls as soon as they are asked.
+struct CancelsAtTheQuestion(Arc<tokio::sync::Notify>);
 
-impl Front for EndsAtTheQuestion {
+impl Front for CancelsAtTheQuestion {
     fn on_event(&mut self, _: TurnEvent<'_>) {}
 
     fn calls_cancelled(&mut self) -> BoxFuture<'static, ()> {
@@ -315,30 +318,30 @@ const NOT_RUN: &str = "the user cancelled this call before it was made: it was n
 
 #[tokio::test]
 async fn a_call_cancelled_during_its_approval_is_reported_as_not_run() {
-    let model = Scripted::new().with_tool_call_response(SAY, json!({ "text": "hello" })).say("then not");
+    let model = Scripted::new().with_tool_call_response(ECHO, json!({ "text": "hello" })).say("then not");
     let mut agent = Agent::new(Arc::new(model), host(Host::builder().gate(Arc::new(Policy::default()))).await);
     let silent = Silent::default();
     let asked = Arc::clone(&silent.0);
     agent.asker = Some(Arc::new(silent));
-    let mut alone = turn();
-    agent.run(&mut alone, &mut EndsAtTheQuestion(Arc::clone(&asked))).await.unwrap();
-    assert_eq!(alone.messages()[2].content, NOT_RUN);
+    let mut with_cancelled_call = turn();
+    agent.run(&mut with_cancelled_call, &mut CancelsAtTheQuestion(Arc::clone(&asked))).await.unwrap();
+    assert_eq!(with_cancelled_call.messages()[2].content, NOT_RUN);
 
-    // The same where the whole turn ends.
-    let model = Scripted::new().with_tool_call_response(SAY, json!({ "text": "hello" }));
+    // The call is reported in the same way if the whole turn is cancelled.
+    let model = Scripted::new().with_tool_call_response(ECHO, json!({ "text": "hello" }));
     agent.model = Arc::new(model);
-    let (mut whole, mut unseen) = (turn(), NoFront);
+    let (mut cancelled, mut front) = (turn(), NoFront);
     tokio::select! {
-        _ = agent.run(&mut whole, &mut unseen) => unreachable!("the question is never answered"),
+        _ = agent.run(&mut cancelled, &mut front) => unreachable!("the question is never answered"),
         () = asked.notified() => {}
     }
-    whole.cancel("");
-    assert_eq!(whole.messages()[2].content, NOT_RUN);
+    cancelled.cancel("");
+    assert_eq!(cancelled.messages()[2].content, NOT_RUN);
     agent.host.shutdown().await;
 }
 
 #[tokio::test]
-async fn dropping_a_run_leaves_a_turn_that_can_be_closed() {
+async fn dropping_a_run_leaves_a_turn_that_can_be_cancelled() {
     let agent = Agent::new(Arc::new(Scripted::new().hang()), host(Host::builder()).await);
     let mut turn = turn();
     let ran = tokio::time::timeout(Duration::from_millis(20), agent.run(&mut turn, &mut NoFront)).await;

@@ -22,22 +22,23 @@ use super::{
 
 /// The request format of a provider.
 pub(super) trait Adapter: Send + Sync + fmt::Debug {
-    /// Returns the URL of a request.
+    /// Returns the URL of a request; `streamed` says whether it asks for a stream.
     fn url(&self, base: &Url, streamed: bool) -> Url;
 
     /// Returns the body of a request.
     fn body(&self, request: &Request<'_>, streamed: bool) -> Bytes;
 
-    /// Returns a reader for the answer to a conversation with this many messages.
+    /// Returns a reader for the answer to a conversation with this many messages. The ids that the reader gives to calls
+    /// contain this number.
     fn decoder(&self, messages: usize) -> Box<dyn Decode>;
 }
 
 /// The reader of one answer.
 pub(super) trait Decode: Send {
-    /// Reads one event of a stream.
+    /// Reads one event of a stream, and appends what it adds to `deltas`.
     fn event(&mut self, data: &str, deltas: &mut Deltas) -> Result<Progress, DecodeError>;
 
-    /// Reads an answer that is not streamed.
+    /// Reads an answer that is not streamed, and appends what it contains to `deltas`.
     fn unstreamed(&mut self, answer: Value, deltas: &mut Deltas) -> Result<(), DecodeError>;
 
     /// Returns the draft of the answer, at the end of the response.
@@ -47,7 +48,7 @@ pub(super) trait Decode: Send {
     fn end(self: Box<Self>) -> Result<Draft, DecodeError>;
 }
 
-/// Whether to read more of an answer.
+/// Whether an answer continues after an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Progress {
     More,
@@ -88,8 +89,9 @@ pub(super) fn event_json(data: &str) -> Result<Value, DecodeError> {
     reject_error(value)
 }
 
-/// Returns the value, unless it is an error.
+/// Returns the value, unless it reports an error.
 pub(super) fn reject_error(value: Value) -> Result<Value, DecodeError> {
+    // Gemini wraps an error in a list.
     let inner = value.as_array().and_then(|list| list.first()).unwrap_or(&value);
     let is_error = inner.get("error").is_some_and(|error| error.is_object() || error.is_string())
         || inner.get("type").is_some_and(|kind| kind == "error");
@@ -114,7 +116,10 @@ impl fmt::Debug for Online {
     }
 }
 
-/// Checks the settings, and makes a model of them.
+/// Creates a model from settings, without a request to its provider.
+///
+/// # Errors
+/// A clause that says which setting cannot be used, and why.
 pub(super) fn connect(settings: ModelSettings, dialect: Dialect) -> Result<Arc<dyn Model>, String> {
     let name = settings.name();
     let base = base_url(&settings)?;
@@ -182,11 +187,11 @@ fn headers(settings: &ModelSettings, base: &Url) -> Result<HeaderMap, String> {
         }
         // Another header may hold the credentials, and a user's own server may need none.
         _ => {
-            let is_needed = super::provider::PROVIDERS.iter().find(|provider| provider.name == settings.provider);
-            let variable =
-                is_needed.filter(|known| Url::parse(known.base_url).is_ok_and(|url| url.host() == base.host()));
+            let provider = super::provider::PROVIDERS.iter().find(|provider| provider.name == settings.provider);
+            let at_its_own_host =
+                provider.filter(|known| Url::parse(known.base_url).is_ok_and(|url| url.host() == base.host()));
             if let Some(variable) =
-                variable.and_then(|known| known.key_variable).filter(|_| settings.headers.is_empty())
+                at_its_own_host.and_then(|known| known.key_variable).filter(|_| settings.headers.is_empty())
             {
                 return Err(format!("there is no key; set {variable}"));
             }
@@ -205,8 +210,8 @@ impl Online {
         Attempts::new(self.transport.clone(), url, self.adapter.body(request, streamed), failure::classify_response)
     }
 
-    /// Refuses tools in the format of another wire, because the provider's own error would not help.
-    fn misfit(&self, request: &Request<'_>) -> Option<ModelErrorKind> {
+    /// Returns the error for tools in the format of another wire, because the provider's own error would not help.
+    fn wrong_tool_format(&self, request: &Request<'_>) -> Option<ModelErrorKind> {
         let tools = request.tools.filter(|tools| !tools.is_empty() && tools.wire() != self.settings.wire)?;
         let why = format!("the tools are written for {}, but this model speaks {}", tools.wire(), self.settings.wire);
         Some(ModelErrorKind::Settings { why })
@@ -231,12 +236,12 @@ impl Model for Online {
     }
 
     fn complete(&self, request: Request<'_>) -> BoxFuture<'static, Result<Reply, ModelError>> {
-        let misfit = self.misfit(&request);
+        let wrong_format = self.wrong_tool_format(&request);
         let mut reader = AnswerReader::new(self, &request);
         let mut attempts = self.attempts(&request, false);
         async move {
             let reply = async {
-                misfit.map_or(Ok(()), Err)?;
+                wrong_format.map_or(Ok(()), Err)?;
                 let response = attempts.answer().await?;
                 reader.read_unstreamed(Body::new(response, &attempts)).await?;
                 reader.finish()
@@ -247,26 +252,29 @@ impl Model for Online {
     }
 
     fn stream(&self, request: Request<'_>) -> BoxStream<'static, Result<Delta, ModelError>> {
-        let run = Run {
+        let answer = StreamedAnswer {
             reader: AnswerReader::new(self, &request),
             attempts: self.attempts(&request, true),
-            stage: self.misfit(&request).map_or(Stage::Sending, |misfit| Stage::Failed(Some(misfit.into()))),
+            stage: (self.wrong_tool_format(&request))
+                .map_or(Stage::Sending, |wrong_format| Stage::Failed(Some(wrong_format.into()))),
         };
-        stream::unfold(Some(run), |run| async move {
-            let mut run = run?;
-            match run.next().await {
+        stream::unfold(Some(answer), |answer| async move {
+            let mut answer = answer?;
+            match answer.next().await {
                 Ok(delta @ Delta::Done(_)) => Some((Ok(delta), None)),
-                Ok(delta) => Some((Ok(delta), Some(run))),
-                Err(failed) => Some((Err(failed.of(&run.attempts.transport, run.attempts.made)), None)),
+                Ok(delta) => Some((Ok(delta), Some(answer))),
+                Err(failed) => Some((Err(failed.of(&answer.attempts.transport, answer.attempts.made)), None)),
             }
         })
         .boxed()
     }
 }
 
-/// Reads an answer.
+/// Reads an answer with the decoder of its wire.
 struct AnswerReader {
+    /// `None` once [`Self::finish`] has returned the answer.
     decoder: Option<Box<dyn Decode>>,
+    /// The deltas that were read and not yet returned.
     deltas: Deltas,
     settings: Arc<ModelSettings>,
     transport: Arc<Transport>,
@@ -283,7 +291,7 @@ impl AnswerReader {
     }
 
     fn decoder(&mut self) -> Result<&mut Box<dyn Decode>, Failed> {
-        self.decoder.as_mut().ok_or_else(|| ModelErrorKind::Cut { why: "the listener is gone".into() }.into())
+        self.decoder.as_mut().ok_or_else(|| ModelErrorKind::Cut { why: "its end was read already".into() }.into())
     }
 
     /// Reads an answer that does not come as a stream.
@@ -315,7 +323,7 @@ impl AnswerReader {
         outcome.map_err(|error| self.failed(error))
     }
 
-    /// Returns the whole answer.
+    /// Returns the whole answer, at the end of the response.
     fn finish(&mut self) -> Result<Reply, Failed> {
         let decoder = self.decoder.take();
         let draft = decoder.map_or_else(|| Err(DecodeError::cut()), Decode::end).map_err(|error| self.failed(error))?;
@@ -341,26 +349,30 @@ impl AnswerReader {
     }
 }
 
-/// A stream, from its request to its end.
-struct Run {
+/// A streamed answer, from its request to its end.
+struct StreamedAnswer {
     reader: AnswerReader,
     attempts: Attempts,
     stage: Stage,
 }
 
 enum Stage {
+    /// The request is to be sent, or sent again.
     Sending,
+    /// A response has arrived, and its body is being read.
     Reading {
         body: Box<Body>,
         events: Box<SseParser>,
+        /// Whether the body contained an event so far.
         has_read_any: bool,
     },
     /// A failure, returned after the deltas that were read before it.
     Failed(Option<Failed>),
+    /// The answer is complete; its last deltas and [`Delta::Done`] remain to be returned.
     Ended,
 }
 
-impl Run {
+impl StreamedAnswer {
     /// Returns the next delta.
     async fn next(&mut self) -> Result<Delta, Failed> {
         loop {
@@ -371,8 +383,7 @@ impl Run {
                 Stage::Sending => match self.attempts.send().await {
                     Ok(response) => self.begin(Body::new(response, &self.attempts)).await?,
                     Err(failed) => match self.attempts.pause(&failed) {
-                        // Report the retry before the wait: the caller polls again immediately, and the stream then
-                        // waits.
+                        // Report the retry before the wait: the caller polls again at once, and `send` then waits.
                         Some(after) => {
                             self.stage = Stage::Sending;
                             let why = failed.kind.to_string();
@@ -393,6 +404,7 @@ impl Run {
         }
     }
 
+    /// Chooses how to read the body, by its media type.
     async fn begin(&mut self, body: Body) -> Result<(), Failed> {
         match body.media_type().as_str() {
             // Some servers do not stream although the request asks for it.
@@ -412,7 +424,7 @@ impl Run {
         Ok(())
     }
 
-    /// Reads until there is a delta or the answer ends.
+    /// Reads the next chunk of the body, and the events that it completes.
     async fn read(&mut self) -> Result<(), Failed> {
         let Stage::Reading { body, events, has_read_any } = &mut self.stage else { return Ok(()) };
         let Some(chunk) = body.chunk().await? else {

@@ -22,9 +22,11 @@ use super::{
 };
 use crate::message::{Message, Role};
 
-/// The longest id of a call that OpenAI takes.
+/// The longest id of a call that OpenAI accepts, in bytes.
 const LONGEST_ID: usize = 40;
-/// Mistral takes exactly this many letters and digits.
+/// The length of an id that replaces one that OpenAI would not accept, in hex digits.
+const REPLACED_ID: usize = 24;
+/// The length of an id of a call that Mistral accepts: exactly this many ASCII letters and digits.
 const SHORT_ID: usize = 9;
 
 #[derive(Debug)]
@@ -82,7 +84,7 @@ struct ChatMessage<'a> {
     tool_calls: Vec<WireCall<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     tool_call_id: Option<Cow<'a, str>>,
-    /// The blocks that the provider wants back.
+    /// The reasoning that the provider wants back, as further members of the message.
     #[serde(flatten)]
     echoed: Option<&'a Map<String, Value>>,
 }
@@ -118,52 +120,53 @@ impl OpenAiChat {
     fn message<'a>(&self, message: &'a Message) -> ChatMessage<'a> {
         match message.role {
             Role::Tool => ChatMessage {
-                tool_call_id: message.tool_call_id.as_deref().map(|id| self.id(id)),
+                tool_call_id: message.tool_call_id.as_deref().map(|id| self.call_id(id)),
                 ..chat_message("tool", Content::Plain(body::result_as_text(message)))
             },
-            Role::Assistant => self.answer(message),
-            Role::User | Role::System => chat_message("user", user_words(message)),
+            Role::Assistant => self.assistant_message(message),
+            Role::User | Role::System => chat_message("user", user_content(message)),
         }
     }
 
-    fn answer<'a>(&self, message: &'a Message) -> ChatMessage<'a> {
+    fn assistant_message<'a>(&self, message: &'a Message) -> ChatMessage<'a> {
         let mut echoed = None;
         let mut tool_calls = Vec::new();
         for piece in pieces(message, Wire::OpenAiChat, &self.settings.model) {
             match piece {
-                // Send reasoning only with calls: elsewhere it costs tokens without a use, and some providers refuse
-                // it.
+                // Send reasoning back only with calls: elsewhere it costs tokens and has no effect, and some providers
+                // refuse it.
                 SentPiece::Raw(value) if self.dialect.echoes_reasoning && !message.calls().is_empty() => {
                     echoed = value.as_object();
                 }
                 SentPiece::Raw(_) | SentPiece::Text(..) => {}
                 SentPiece::Call(call, _) => tool_calls.push(WireCall {
-                    id: self.id(&call.id),
+                    id: self.call_id(&call.id),
                     r#type: "function",
                     function: WireFunction { name: &call.name, arguments: body::arguments_text(call) },
                 }),
             }
         }
-        let is_silent = message.content.is_empty() && !tool_calls.is_empty();
-        let content = (!is_silent).then(|| Content::Plain(message.content.as_str().into()));
+        let has_only_calls = message.content.is_empty() && !tool_calls.is_empty();
+        let content = (!has_only_calls).then(|| Content::Plain(message.content.as_str().into()));
         ChatMessage { role: "assistant", content, tool_calls, tool_call_id: None, echoed }
     }
 
-    fn id<'a>(&self, id: &'a str) -> Cow<'a, str> {
+    /// Returns an id of a call that the provider accepts.
+    fn call_id<'a>(&self, id: &'a str) -> Cow<'a, str> {
         if self.dialect.short_ids {
             let fits = |id: &str| id.len() == SHORT_ID && id.bytes().all(|b| b.is_ascii_alphanumeric());
             body::fitting_id(id, fits, SHORT_ID)
         } else {
-            body::fitting_id(id, |id| (1..=LONGEST_ID).contains(&id.len()), 24)
+            body::fitting_id(id, |id| (1..=LONGEST_ID).contains(&id.len()), REPLACED_ID)
         }
     }
 }
 
-fn chat_message<'a>(role: &'static str, words: Content<'a>) -> ChatMessage<'a> {
-    ChatMessage { role, content: Some(words), tool_calls: Vec::new(), tool_call_id: None, echoed: None }
+fn chat_message<'a>(role: &'static str, content: Content<'a>) -> ChatMessage<'a> {
+    ChatMessage { role, content: Some(content), tool_calls: Vec::new(), tool_call_id: None, echoed: None }
 }
 
-fn user_words(message: &Message) -> Content<'_> {
+fn user_content(message: &Message) -> Content<'_> {
     if message.parts.is_empty() {
         return Content::Plain(message.content.as_str().into());
     }
@@ -181,7 +184,7 @@ fn user_words(message: &Message) -> Content<'_> {
     Content::Parts(text.into_iter().chain(parts).collect())
 }
 
-/// Both the whole answer and a chunk of a stream, which differ in `message` and `delta`.
+/// A whole answer, or a chunk of a stream: the one has `message` where the other has `delta`.
 #[derive(Deserialize)]
 struct Chunk {
     #[serde(default)]
@@ -242,18 +245,23 @@ struct ChatUsage {
 #[derive(Default)]
 struct Decoder {
     draft: Draft,
-    calls: Vec<OpenCall>,
+    /// Every call that has begun, in the order of arrival.
+    calls: Vec<KnownCall>,
     /// `reasoning_content`, to send back under this name.
     reasoning_content: String,
+    /// `reasoning_details`, to send back under this name.
     reasoning_details: Vec<Value>,
+    /// Whether the model refused to answer.
     refused: bool,
+    /// Whether the end of the stream or the whole answer has arrived.
     ended: bool,
 }
 
-/// A call that may grow.
-struct OpenCall {
+/// A call that has begun; later chunks may continue it.
+struct KnownCall {
     index: Option<u64>,
     id: String,
+    /// The piece of the draft that holds the call.
     at: PieceIndex,
 }
 
@@ -263,7 +271,7 @@ impl Decode for Decoder {
             self.ended = true;
             return Ok(Progress::End);
         }
-        self.chunk(event_json(data)?, deltas)?;
+        self.read_chunk(event_json(data)?, deltas)?;
         Ok(Progress::More)
     }
 
@@ -272,11 +280,11 @@ impl Decode for Decoder {
             return Err(DecodeError::unreadable("it has no `choices`"));
         }
         self.ended = true;
-        self.chunk(answer, deltas)
+        self.read_chunk(answer, deltas)
     }
 
     fn end(mut self: Box<Self>) -> Result<Draft, DecodeError> {
-        // The finish reason comes before the end of the stream; some servers leave out `[DONE]`, others the reason.
+        // Some servers leave out `[DONE]`, others the finish reason: either one ends the answer.
         if !self.ended && self.draft.stop.is_none() {
             return Err(DecodeError::cut());
         }
@@ -297,23 +305,23 @@ impl Decode for Decoder {
 }
 
 impl Decoder {
-    fn chunk(&mut self, chunk: Value, deltas: &mut Deltas) -> Result<(), DecodeError> {
+    fn read_chunk(&mut self, chunk: Value, deltas: &mut Deltas) -> Result<(), DecodeError> {
         let chunk: Chunk = serde_json::from_value(chunk).map_err(DecodeError::unreadable)?;
         for choice in chunk.choices.into_iter().filter(|choice| choice.index == 0) {
             if let Some(message_delta) = choice.delta {
-                self.message_delta(message_delta, deltas)?;
+                self.read_message_delta(message_delta, deltas)?;
             }
             if let Some(reason) = choice.finish_reason {
                 self.draft.stop = Some(stop(&reason));
             }
         }
         if let Some(usage) = chunk.usage {
-            self.usage(&usage, deltas);
+            self.read_usage(&usage, deltas);
         }
         Ok(())
     }
 
-    fn message_delta(&mut self, message_delta: MessageDelta, deltas: &mut Deltas) -> Result<(), DecodeError> {
+    fn read_message_delta(&mut self, message_delta: MessageDelta, deltas: &mut Deltas) -> Result<(), DecodeError> {
         let thought = message_delta.reasoning_content.as_ref().or(message_delta.reasoning.as_ref());
         if let Some(thought) = thought.filter(|thought| !thought.is_empty()) {
             deltas.push_back(super::Delta::Thinking(thought.clone()));
@@ -324,7 +332,7 @@ impl Decoder {
         }
         match message_delta.content {
             Some(Value::String(text)) => self.draft.text(&text, deltas)?,
-            Some(Value::Array(parts)) => self.parts(&parts, deltas)?,
+            Some(Value::Array(parts)) => self.read_parts(&parts, deltas)?,
             _ => {}
         }
         if let Some(refusal) = message_delta.refusal.filter(|refusal| !refusal.is_empty()) {
@@ -332,13 +340,13 @@ impl Decoder {
             self.draft.text(&refusal, deltas)?;
         }
         for call in message_delta.tool_calls.unwrap_or_default() {
-            self.call(call, deltas)?;
+            self.read_call(call, deltas)?;
         }
         Ok(())
     }
 
     /// Reads content in parts, as Mistral's thinking models send it.
-    fn parts(&mut self, parts: &[Value], deltas: &mut Deltas) -> Result<(), DecodeError> {
+    fn read_parts(&mut self, parts: &[Value], deltas: &mut Deltas) -> Result<(), DecodeError> {
         for part in parts {
             if let Some(text) = part.get("text").and_then(Value::as_str) {
                 self.draft.text(text, deltas)?;
@@ -352,21 +360,21 @@ impl Decoder {
         Ok(())
     }
 
-    fn call(&mut self, call: CallDelta, deltas: &mut Deltas) -> Result<(), DecodeError> {
+    fn read_call(&mut self, call: CallDelta, deltas: &mut Deltas) -> Result<(), DecodeError> {
         let function = call.function.unwrap_or_default();
         let (id, name) = (call.id.unwrap_or_default(), function.name.unwrap_or_default());
         // Find the call by its index. Some servers give every call the index 0, or none: then a new id means a new
         // call.
-        let open = self.calls.iter().rev().find(|open| match call.index {
-            Some(_) => open.index == call.index,
-            None => id.is_empty() || open.id == id,
+        let known = self.calls.iter().rev().find(|known| match call.index {
+            Some(_) => known.index == call.index,
+            None => id.is_empty() || known.id == id,
         });
-        let is_new = open.is_none_or(|open| !id.is_empty() && !name.is_empty() && open.id != id);
-        let at = match open {
-            Some(open) if !is_new => open.at,
+        let is_new = known.is_none_or(|known| !id.is_empty() && !name.is_empty() && known.id != id);
+        let at = match known {
+            Some(known) if !is_new => known.at,
             _ => {
                 let at = self.draft.begin_call(&id, &name, deltas)?;
-                self.calls.push(OpenCall { index: call.index, id, at });
+                self.calls.push(KnownCall { index: call.index, id, at });
                 at
             }
         };
@@ -379,7 +387,7 @@ impl Decoder {
         Ok(())
     }
 
-    fn usage(&mut self, usage: &ChatUsage, deltas: &mut Deltas) {
+    fn read_usage(&mut self, usage: &ChatUsage, deltas: &mut Deltas) {
         let details = usage.prompt_tokens_details.as_ref();
         let cached = details.and_then(|details| details.cached_tokens).or(usage.prompt_cache_hit_tokens);
         let reasoning = usage.completion_tokens_details.as_ref().and_then(|details| details.reasoning_tokens);
@@ -393,10 +401,11 @@ impl Decoder {
     }
 }
 
-/// Adds a block of OpenRouter, which streams blocks in pieces: pieces of the same kind and index belong together.
+/// Adds a piece of a block of reasoning. OpenRouter streams each block in pieces: those with the same type and index
+/// belong to one block.
 fn add_detail(details: &mut Vec<Value>, piece: Value) -> Result<(), DecodeError> {
-    let same = |a: &Value, b: &Value| a.get("type") == b.get("type") && a.get("index") == b.get("index");
-    let Some(last) = details.last_mut().filter(|last| same(last, &piece)) else {
+    let is_same_block = |a: &Value, b: &Value| a.get("type") == b.get("type") && a.get("index") == b.get("index");
+    let Some(last) = details.last_mut().filter(|last| is_same_block(last, &piece)) else {
         if details.len() >= 1_000 {
             return Err(DecodeError::unreadable("it has more than 1000 blocks of reasoning"));
         }
@@ -416,6 +425,7 @@ fn add_detail(details: &mut Vec<Value>, piece: Value) -> Result<(), DecodeError>
     Ok(())
 }
 
+/// Translates a finish reason. Servers with the same API have words of their own for the same reason.
 fn stop(reason: &str) -> Stop {
     match reason {
         "stop" | "eos" | "end_turn" => Stop::End,

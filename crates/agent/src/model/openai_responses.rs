@@ -20,9 +20,11 @@ use super::{
 };
 use crate::message::{Message, Role};
 
-/// The longest id of a call.
+/// The longest id of a call that the provider accepts, in bytes.
 const LONGEST_ID: usize = 64;
-/// A field of an assistant's text that later requests must repeat.
+/// The length of an id that replaces one that the provider would not accept, in hex digits.
+const REPLACED_ID: usize = 24;
+/// The field of a model's text that says to which phase of the answer it belongs; later requests must repeat it.
 const PHASE: &str = "phase";
 
 #[derive(Debug)]
@@ -35,8 +37,8 @@ impl OpenAiResponses {
         Self { settings }
     }
 
-    /// Returns whether to ask for reasoning: models that do not think refuse such a request.
-    fn thinks(&self) -> bool {
+    /// Returns whether the model reasons, judged by its name. Other models refuse a request for reasoning.
+    fn reasons(&self) -> bool {
         let name = self.settings.model.rsplit('/').next().unwrap_or_default();
         let name = name.strip_prefix("ft:").unwrap_or(name);
         !(name.starts_with("gpt-3") || name.starts_with("gpt-4") || name.contains("-chat"))
@@ -52,7 +54,7 @@ impl Adapter for OpenAiResponses {
         let mut head = Map::new();
         head.insert("model".into(), self.settings.model.clone().into());
         head.insert("store".into(), false.into());
-        if self.thinks() {
+        if self.reasons() {
             head.insert("include".into(), json!(["reasoning.encrypted_content"]));
         }
         if let Some(most) = request.max_tokens.or(self.settings.max_tokens) {
@@ -82,6 +84,7 @@ impl Adapter for OpenAiResponses {
 }
 
 impl OpenAiResponses {
+    /// Returns the conversation as items. System messages are left out: they are in `instructions`.
     fn input(&self, messages: &[Message]) -> Vec<Value> {
         let mut items = Vec::with_capacity(messages.len());
         for message in messages.iter().filter(|message| body::has_content(message)) {
@@ -99,6 +102,7 @@ impl OpenAiResponses {
         items
     }
 
+    /// Appends the items of a model's message: its reasoning, texts and calls, in the order in which the model sent them.
     fn assistant_items(&self, message: &Message, items: &mut Vec<Value>) {
         for piece in pieces(message, Wire::OpenAiResponses, &self.settings.model) {
             match piece {
@@ -125,7 +129,7 @@ impl OpenAiResponses {
 
 /// Returns an id of a call that the provider accepts.
 fn call_id(id: &str) -> Cow<'_, str> {
-    body::fitting_id(id, |id| (1..=LONGEST_ID).contains(&id.len()), 24)
+    body::fitting_id(id, |id| (1..=LONGEST_ID).contains(&id.len()), REPLACED_ID)
 }
 
 fn user_content(message: &Message) -> Vec<Value> {
@@ -133,7 +137,7 @@ fn user_content(message: &Message) -> Vec<Value> {
     text.into_iter().chain(message.parts.iter().map(|part| part_of(&body::media(part)))).collect()
 }
 
-/// Builds a result: a string, or a list if it has more than text.
+/// Returns the `output` of a finished call: a string, or a list of parts if the result has more than text.
 fn output(message: &Message) -> Value {
     let parts: Vec<Value> = message.parts.iter().map(|part| part_of(&body::media(part))).collect();
     if parts.iter().all(|part| part["type"] == "input_text") {
@@ -161,7 +165,7 @@ fn part_of(media: &Media<'_>) -> Value {
     }
 }
 
-/// An event; fields of other kinds of event are absent.
+/// An event of a stream. Each kind of event has only some of the fields.
 #[derive(Deserialize)]
 struct Event {
     #[serde(rename = "type")]
@@ -202,16 +206,20 @@ pub(super) struct OutputDetails {
 #[derive(Default)]
 struct Decoder {
     draft: Draft,
-    open: Vec<OpenItem>,
+    /// Every item that has begun, in the order of arrival.
+    items: Vec<KnownItem>,
+    /// Whether the model refused to answer.
     refused: bool,
+    /// Whether the complete response has arrived.
     ended: bool,
 }
 
-/// An item whose content is still arriving.
-struct OpenItem {
+/// An item that has begun. Further events about it name its index or its id.
+struct KnownItem {
     /// The index of the item; a few servers send only its id.
     index: Option<u64>,
     id: Option<String>,
+    /// The piece of the draft that holds the item.
     at: PieceIndex,
     kind: Kind,
 }
@@ -220,6 +228,7 @@ struct OpenItem {
 enum Kind {
     Text,
     Call,
+    /// Any other item, such as reasoning: stored unchanged.
     Raw,
 }
 
@@ -289,20 +298,22 @@ impl Event {
     }
 }
 
+/// Returns the text in the member `name`; empty if there is none.
 fn text_of<'a>(value: &'a Value, name: &str) -> &'a str {
     value.get(name).and_then(Value::as_str).unwrap_or_default()
 }
 
 impl Decoder {
+    /// Returns the piece of the newest item of this kind that the event names.
     fn find(&self, event: &Event, kind: Kind) -> Option<PieceIndex> {
-        let matches = |open: &&OpenItem| {
-            open.kind == kind
-                && match (event.output_index, open.index) {
+        let is_named = |item: &&KnownItem| {
+            item.kind == kind
+                && match (event.output_index, item.index) {
                     (Some(wanted), Some(index)) => wanted == index,
-                    _ => event.item_id.is_some() && event.item_id == open.id,
+                    _ => event.item_id.is_some() && event.item_id == item.id,
                 }
         };
-        self.open.iter().rev().find(matches).map(|open| open.at)
+        self.items.iter().rev().find(is_named).map(|item| item.at)
     }
 
     fn begin_item(&mut self, event: &Event, item: &Value, deltas: &mut Deltas) -> Result<PieceIndex, DecodeError> {
@@ -311,11 +322,11 @@ impl Decoder {
             "function_call" => {
                 (self.draft.begin_call(text_of(item, "call_id"), text_of(item, "name"), deltas)?, Kind::Call)
             }
-            // Other items are stored only once they are complete.
+            // `fill_in` stores other items once they are complete.
             _ => (self.draft.raw(Value::Null)?, Kind::Raw),
         };
         let id = item.get("id").and_then(Value::as_str).map(ToOwned::to_owned).or_else(|| event.item_id.clone());
-        self.open.push(OpenItem { index: event.output_index, id, at, kind });
+        self.items.push(KnownItem { index: event.output_index, id, at, kind });
         Ok(at)
     }
 
@@ -335,16 +346,16 @@ impl Decoder {
             _ => Kind::Raw,
         };
         let item_id = item.get("id").and_then(Value::as_str).map(ToOwned::to_owned);
-        let by_id = Event { item_id, ..Event::at_index_of(event) };
-        let at = match self.find(&by_id, kind) {
+        let naming_item = Event { item_id, ..Event::at_index_of(event) };
+        let at = match self.find(&naming_item, kind) {
             Some(at) => at,
-            None => self.begin_item(&by_id, &item, deltas)?,
+            None => self.begin_item(&naming_item, &item, deltas)?,
         };
         self.fill_in(at, kind, item, deltas);
         Ok(())
     }
 
-    /// Takes from a finished item what its deltas did not contain.
+    /// Takes from a complete item what its deltas did not contain.
     fn fill_in(&mut self, at: PieceIndex, kind: Kind, item: Value, deltas: &mut Deltas) {
         match kind {
             Kind::Text => {
@@ -366,7 +377,7 @@ impl Decoder {
                 self.draft.complete_arguments_at(at, text_of(&item, "arguments"), deltas);
             }
             Kind::Raw => {
-                // Unencrypted reasoning is only a reference to an item that the provider did not store.
+                // Without encrypted content, reasoning is only a reference to an item that the provider did not store.
                 let is_unusable = text_of(&item, "type") == "reasoning"
                     && !item.get("encrypted_content").is_some_and(Value::is_string);
                 if let Some(raw) = self.draft.raw_at(at).filter(|_| !is_unusable) {
@@ -376,7 +387,8 @@ impl Decoder {
         }
     }
 
-    /// Reads the complete response: the last event of a stream, or an answer that was not streamed.
+    /// Reads the complete response, which is in the last event of a stream or is the whole body. Takes the items from it
+    /// only if none has arrived before.
     fn response_done(&mut self, mut response: Value, deltas: &mut Deltas) -> Result<(), DecodeError> {
         if let Some(error) =
             response.get("error").filter(|error| error.is_object()).and_then(|_| ErrorBody::read(&response))
@@ -421,7 +433,7 @@ impl Decoder {
         Ok(())
     }
 
-    /// Streams the thinking of a finished item.
+    /// Streams the thinking of a complete item.
     fn stream_thinking(&self, item: &Value, deltas: &mut Deltas) {
         let parts = item.get("summary").and_then(Value::as_array).into_iter().flatten();
         let texts: Vec<_> = parts.map(|part| text_of(part, "text")).filter(|text| !text.is_empty()).collect();
@@ -432,7 +444,7 @@ impl Decoder {
 }
 
 impl Event {
-    /// Creates the event for a finished item that arrived without an event.
+    /// Creates the event for a complete item that arrived without an event.
     fn for_item(item: Value) -> Self {
         Self { item: Some(item), ..Self::blank() }
     }

@@ -17,9 +17,11 @@ use super::{
     settings::{Bounds, Key},
 };
 
-/// The most bytes of an error's body to read, and the time for it.
-const ERROR_BODY: usize = 64 * 1024;
+/// The most bytes of an error's body to read.
+const ERROR_BODY_BYTES: usize = 64 * 1024;
+/// How long to read an error's body.
 const ERROR_BODY_TIME: Duration = Duration::from_secs(5);
+/// What an error says was late if no part of the answer has arrived.
 const BEGINNING: &str = "the beginning of the answer";
 /// The longest wait between two tries, unless the server asks for a longer one.
 const LONGEST_PAUSE: Duration = Duration::from_secs(8);
@@ -27,9 +29,9 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(8);
 const DRAIN_TIME: Duration = Duration::from_millis(50);
 
 /// Turns a provider's error response (status, headers, body) into an error kind.
-pub(super) type Judge = fn(&ErrorResponse<'_>) -> ModelErrorKind;
+pub(super) type ClassifyResponse = fn(&ErrorResponse<'_>) -> ModelErrorKind;
 
-/// The connection settings of one model.
+/// What all requests to one model share: the HTTP client, the headers and the bounds.
 #[derive(Debug)]
 pub(super) struct Transport {
     pub(super) client: Client,
@@ -65,7 +67,7 @@ pub(super) fn client(connect: Duration, base: &Url) -> Result<Client, String> {
         .map_err(|error| format!("no HTTP client: {error}"))
 }
 
-/// Returns a header that is never printed.
+/// Returns a header whose value is marked as secret, so that its `Debug` does not show it.
 pub(super) fn secret_header(name: &str, value: &str) -> Result<(HeaderName, HeaderValue), String> {
     let safe = || toolrack_host::text::for_log(name).into_owned();
     let name = HeaderName::try_from(name).map_err(|_| format!("`{}` is not a name of a header", safe()))?;
@@ -102,18 +104,19 @@ pub(super) struct Attempts {
     pub(super) transport: Arc<Transport>,
     url: Url,
     body: Bytes,
-    judge: Judge,
-    /// The deadline of all tries.
+    classify: ClassifyResponse,
+    /// The time at which the answer must be complete, however often the request is tried.
     pub(super) until: Instant,
+    /// How many tries were made.
     pub(super) made: u32,
     /// The pause before the next try.
     pub(super) pause_before_next: Option<Duration>,
 }
 
 impl Attempts {
-    pub(super) fn new(transport: Arc<Transport>, url: Url, body: Bytes, judge: Judge) -> Self {
+    pub(super) fn new(transport: Arc<Transport>, url: Url, body: Bytes, classify: ClassifyResponse) -> Self {
         let until = Instant::now() + transport.bounds.total;
-        Self { transport, url, body, judge, until, made: 0, pause_before_next: None }
+        Self { transport, url, body, classify, until, made: 0, pause_before_next: None }
     }
 
     /// Waits for the pause that is due, and sends the request once.
@@ -173,7 +176,7 @@ impl Attempts {
         }
     }
 
-    /// Returns an error of the HTTP client, without the URL, which may hold a secret.
+    /// Converts an error of the HTTP client. The URL is left out, because it may hold a secret.
     fn unreachable(&self, error: reqwest::Error) -> Failed {
         let error = error.without_url();
         let why = failure::innermost(&error);
@@ -184,13 +187,14 @@ impl Attempts {
         Failed { kind, may_retry }
     }
 
+    /// Reads the beginning of an error response, and classifies it.
     async fn refused(&self, mut response: Response) -> Failed {
         let (status, headers) = (response.status().as_u16(), response.headers().clone());
         let mut body = Vec::new();
         let read = async {
             while let Ok(Some(chunk)) = response.chunk().await {
-                body.extend_from_slice(&chunk[..chunk.len().min(ERROR_BODY - body.len())]);
-                if body.len() >= ERROR_BODY {
+                body.extend_from_slice(&chunk[..chunk.len().min(ERROR_BODY_BYTES - body.len())]);
+                if body.len() >= ERROR_BODY_BYTES {
                     break;
                 }
             }
@@ -203,7 +207,7 @@ impl Attempts {
             key: self.transport.key.as_ref(),
             key_advice: &self.transport.key_advice,
         };
-        let kind = (self.judge)(&response);
+        let kind = (self.classify)(&response);
         let may_retry = failure::may_retry(&response, &kind);
         Failed { kind, may_retry }
     }
@@ -225,9 +229,12 @@ pub(super) struct Body {
     total: Duration,
     first_token: Duration,
     silence: Duration,
-    /// Whether the first word has arrived. Some servers send the head of a response before they process the prompt.
+    /// Whether the first piece of the answer has arrived, which sets the bound for the next one. The head of the response
+    /// does not count: some servers send it before they process the prompt.
     pub(super) has_begun: bool,
+    /// The most bytes of the whole body.
     limit: usize,
+    /// The bytes that have arrived.
     seen: usize,
 }
 
@@ -252,7 +259,7 @@ impl Body {
         value.unwrap_or_default().split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
     }
 
-    /// Returns the next piece; `None` at the end.
+    /// Returns the next piece of the body; `None` at its end.
     pub(super) async fn chunk(&mut self) -> Result<Option<Bytes>, ModelErrorKind> {
         let (what, silence, setting) = match self.has_begun {
             true => ("the next piece of the answer", self.silence, "silence_timeout"),
@@ -276,7 +283,7 @@ impl Body {
         Ok(chunk)
     }
 
-    /// Reads the little that follows the end of an answer, so that the connection can be reused.
+    /// Reads what follows the end of an answer, for at most [`DRAIN_TIME`], so that the connection can be reused.
     pub(super) async fn drain(&mut self) {
         let rest = async { while let Ok(Some(_)) = self.chunk().await {} };
         let _ = timeout(DRAIN_TIME, rest).await;

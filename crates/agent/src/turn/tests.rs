@@ -23,7 +23,7 @@ fn text(text: &str) -> ToolResult {
     ToolResult { text: text.to_owned(), ..ToolResult::default() }
 }
 
-/// The messages, in short.
+/// Returns the messages in short form: the text, `id: text` of a result, `id!: text` of an error, `id+id` of calls.
 fn texts_of(turn: &Turn) -> Vec<String> {
     let short = |message: &Message| match (&message.tool_call_id, message.calls()) {
         (Some(id), _) => format!("{id}{}: {}", if message.is_error { "!" } else { "" }, message.content),
@@ -33,13 +33,14 @@ fn texts_of(turn: &Turn) -> Vec<String> {
     turn.messages().iter().map(short).collect()
 }
 
-/// Every call is answered once, directly behind the message that wants it, in its order.
-fn is_valid(messages: &[Message], calls_are_open: bool) {
+/// Checks that every call has one result, and that the results directly follow the message with the calls, in the same
+/// order. While calls run, those of the last message have none.
+fn assert_valid(messages: &[Message], calls_run: bool) {
     let mut at = 0;
     while let Some(message) = messages.get(at) {
         at += 1;
-        assert_ne!(message.role, Role::Tool, "a result of no call: {messages:?}");
-        if calls_are_open && at == messages.len() {
+        assert_ne!(message.role, Role::Tool, "a result without a call: {messages:?}");
+        if calls_run && at == messages.len() {
             return;
         }
         for call in message.calls() {
@@ -65,13 +66,13 @@ fn an_answer_without_calls_ends_the_turn() {
 fn results_are_appended_in_the_order_of_the_calls() {
     let mut turn = Turn::new(user(), Limits::default());
     turn.model_answered(wants(vec![call("a", "x", "1"), call("b", "x", "2"), call("c", "x", "3")]));
-    for id in ["c", "a", "nobody", "a"] {
+    for id in ["c", "a", "unknown", "a"] {
         turn.tool_finished(id, text(id));
     }
     assert_eq!(texts_of(&turn), ["do it", "a+b+c"]);
     let Next::CallTools(pending) = turn.next() else { panic!("{turn:?}") };
-    let open: Vec<_> = pending.iter().filter(|open| open.result.is_none()).map(|open| &*open.call.id).collect();
-    assert_eq!(open, ["b"]);
+    let waiting = pending.iter().filter(|pending| pending.result.is_none());
+    assert_eq!(waiting.map(|pending| &*pending.call.id).collect::<Vec<_>>(), ["b"]);
     turn.tool_finished("b", ToolResult::error("no"));
     assert_eq!(texts_of(&turn), ["do it", "a+b+c", "a: a", "b!: no", "c: c"]);
     assert_eq!(turn.next(), Next::CallModel);
@@ -89,7 +90,7 @@ fn a_call_without_readable_arguments_is_answered_and_not_made() {
 }
 
 #[test]
-fn the_same_call_over_and_over_is_first_refused_and_then_the_end() {
+fn a_repeated_call_is_first_rejected_and_then_ends_the_turn() {
     let mut turn = Turn::new(user(), Limits { rounds: 100, ..Limits::default() });
     let mut made = 0;
     while let Next::CallModel = turn.next() {
@@ -101,11 +102,11 @@ fn the_same_call_over_and_over_is_first_refused_and_then_the_end() {
     }
     assert_eq!(turn.next(), Next::Done(&End::Repeating));
     assert_eq!((made, turn.rounds()), (3, 7));
-    is_valid(turn.messages(), false);
+    assert_valid(turn.messages(), false);
 }
 
 #[test]
-fn other_arguments_are_another_call() {
+fn a_call_with_other_arguments_is_not_a_repetition() {
     let mut turn = Turn::new(user(), Limits::default());
     for path in ["1", "2", "3", "4", "5"] {
         turn.model_answered(wants(vec![call(path, "x", path)]));
@@ -114,6 +115,7 @@ fn other_arguments_are_another_call() {
     assert_eq!(turn.next(), Next::CallModel);
 }
 
+/// Plays one round: the model wants a call that it has not made before, and gets the result.
 fn round(turn: &mut Turn, usage: Usage, cost: Option<f64>) {
     let id = turn.rounds().to_string();
     turn.model_answered(Reply { usage, cost, ..wants(vec![call(&id, "x", &id)]) });
@@ -121,7 +123,7 @@ fn round(turn: &mut Turn, usage: Usage, cost: Option<f64>) {
 }
 
 #[test]
-fn a_limit_is_asked_about_and_can_be_extended_once_for_each_answer() {
+fn at_a_limit_the_turn_asks_and_each_yes_grants_the_limit_once_more() {
     let spent = Usage { input: 60, output: 40, ..Usage::default() };
     for (limits, end) in [
         (Limits { rounds: 2, ..Limits::default() }, End::RoundLimit),
@@ -146,14 +148,14 @@ fn a_limit_is_asked_about_and_can_be_extended_once_for_each_answer() {
 }
 
 #[test]
-fn the_last_answer_counts_even_at_the_limit() {
+fn an_answer_without_calls_ends_the_turn_as_answered_even_at_a_limit() {
     let mut turn = Turn::new(user(), Limits { rounds: 1, ..Limits::default() });
     turn.model_answered(says("done"));
     assert_eq!(turn.next(), Next::Done(&End::Answered));
 }
 
 #[test]
-fn a_cancelled_turn_leaves_a_history_to_go_on_with() {
+fn a_cancelled_turn_leaves_a_history_that_can_be_continued() {
     let mut turn = Turn::new(user(), Limits::default());
     turn.model_answered(wants(vec![call("a", "x", "1"), call("b", "x", "2")]));
     turn.tool_finished("b", text("2"));
@@ -163,7 +165,7 @@ fn a_cancelled_turn_leaves_a_history_to_go_on_with() {
     let mut turn = Turn::new(user(), Limits::default());
     turn.cancel("I was about to");
     assert_eq!(texts_of(&turn), ["do it", "I was about to"]);
-    // What is over stays as it ended.
+    // Cancelling a turn that has ended changes nothing.
     let mut turn = Turn::new(user(), Limits::default());
     turn.model_answered(says("done"));
     turn.cancel("more");
@@ -171,7 +173,7 @@ fn a_cancelled_turn_leaves_a_history_to_go_on_with() {
 }
 
 #[test]
-fn a_turn_that_was_killed_between_calls_tells_the_model_so_and_makes_none_again() {
+fn a_turn_resumed_after_a_crash_says_which_calls_may_have_run_and_makes_none_again() {
     let mut turn = Turn::new(user(), Limits::default());
     turn.model_answered(wants(vec![call("a", "x", "1"), call("b", "x", "2")]));
     turn.tool_finished("b", text("2"));
@@ -184,7 +186,7 @@ fn a_turn_that_was_killed_between_calls_tells_the_model_so_and_makes_none_again(
 }
 
 #[test]
-fn calls_that_an_earlier_program_left_open_are_closed_before_anything_else() {
+fn a_new_turn_adds_the_results_that_an_earlier_program_did_not_store() {
     let messages = vec![
         Message::new(Role::User, "do it"),
         Message::new(Role::Assistant, "").with_tool_calls(vec![call("a", "x", "1"), call("b", "x", "2")]),
@@ -246,7 +248,7 @@ fn an_unexpected_event_changes_nothing() {
     turn.tool_finished("a", text("second"));
     turn.tool_finished("b", text("2"));
     assert_eq!(texts_of(&turn), ["do it", "a+b", "a: first", "b: 2"]);
-    // The question is open: the model is not asked.
+    // While the turn waits for the answer to its question, it ignores answers of the model.
     turn.model_answered(says("uninvited"));
     assert_eq!((turn.next(), turn.messages().len()), (Next::Ask(&Question::GoOn(End::RoundLimit)), 4));
     turn.cancel("words of no answer");
@@ -256,7 +258,7 @@ fn an_unexpected_event_changes_nothing() {
 }
 
 #[test]
-fn a_turn_that_waited_for_an_answer_waits_for_it_again_after_a_restart() {
+fn a_resumed_turn_asks_the_question_that_it_waited_for_again() {
     let mut turn = Turn::new(user(), Limits { rounds: 1, ..Limits::default() });
     round(&mut turn, Usage::default(), None);
     let state: State = serde_json::from_str(&serde_json::to_string(turn.state()).unwrap()).unwrap();
@@ -271,57 +273,61 @@ fn a_turn_that_waited_for_an_answer_waits_for_it_again_after_a_restart() {
 
 /// What can happen to a turn.
 #[derive(Clone, Debug)]
-enum Happens {
+enum Event {
+    /// The model answers without calls.
     Answer,
+    /// The model wants this many calls.
     Calls(usize),
-    Said(usize),
-    Killed,
+    /// The call at this place among the pending ones has a result.
+    Result(usize),
+    /// The program is killed and resumes the turn.
+    Restart,
     GoOn,
     Cancel,
 }
 
-fn steps() -> impl Strategy<Value = Vec<Happens>> {
-    let step = prop_oneof![
-        1 => Just(Happens::Answer),
-        6 => (1_usize..4).prop_map(Happens::Calls),
-        9 => (0_usize..4).prop_map(Happens::Said),
-        2 => Just(Happens::Killed),
-        1 => Just(Happens::GoOn),
-        1 => Just(Happens::Cancel),
+fn events() -> impl Strategy<Value = Vec<Event>> {
+    let event = prop_oneof![
+        1 => Just(Event::Answer),
+        6 => (1_usize..4).prop_map(Event::Calls),
+        9 => (0_usize..4).prop_map(Event::Result),
+        2 => Just(Event::Restart),
+        1 => Just(Event::GoOn),
+        1 => Just(Event::Cancel),
     ];
-    prop::collection::vec(step, 0..40)
+    prop::collection::vec(event, 0..40)
 }
 
 proptest! {
     #[test]
-    fn the_history_is_valid_for_any_sequence_of_events(steps in steps()) {
+    fn the_history_is_valid_for_any_sequence_of_events(events in events()) {
         let limits = Limits { rounds: 4, ..Limits::default() };
         let mut turn = Turn::new(user(), limits);
         let mut ids = 0;
-        for step in steps {
-            match step {
-                Happens::Answer => turn.model_answered(says("done")),
-                Happens::Calls(count) => {
+        for event in events {
+            match event {
+                Event::Answer => turn.model_answered(says("done")),
+                Event::Calls(count) => {
                     let calls = (0..count).map(|at| call(&(ids + at).to_string(), "x", &(at % 2).to_string())).collect();
                     ids += count;
                     turn.model_answered(wants(calls));
                 }
-                Happens::Said(at) => {
+                Event::Result(at) => {
                     let id = match turn.next() {
-                        Next::CallTools(pending) => pending.get(at).map(|open| open.call.id.clone()),
+                        Next::CallTools(pending) => pending.get(at).map(|pending| pending.call.id.clone()),
                         _ => None,
                     };
                     turn.tool_finished(&id.unwrap_or_default(), text("x"));
                 }
-                Happens::Killed => {
+                Event::Restart => {
                     let state: State = serde_json::from_str(&serde_json::to_string(turn.state()).unwrap()).unwrap();
                     prop_assert_eq!(&state, turn.state());
                     turn = Turn::resume(turn.into_messages(), state, limits);
                 }
-                Happens::GoOn => turn.answered(Answer::GoOn),
-                Happens::Cancel => turn.cancel("partial"),
+                Event::GoOn => turn.answered(Answer::GoOn),
+                Event::Cancel => turn.cancel("partial"),
             }
-            is_valid(turn.messages(), matches!(turn.next(), Next::CallTools(_)));
+            assert_valid(turn.messages(), matches!(turn.next(), Next::CallTools(_)));
         }
     }
 }

@@ -37,7 +37,7 @@ fn next_event(wire: Wire) -> &'static str {
 }
 
 /// A complete answer.
-fn good(wire: Wire) -> Answer {
+fn complete_answer(wire: Wire) -> Answer {
     let end = match wire {
         Wire::Anthropic => r#"{"type":"message_delta","delta":{"stop_reason":"end_turn"}}"#,
         Wire::OpenAiChat => r#"{"choices":[{"delta":{},"finish_reason":"stop"}]}"#,
@@ -48,7 +48,7 @@ fn good(wire: Wire) -> Answer {
 }
 
 /// Returns the error of a request, after checking that it is the same with and without streaming.
-async fn outcome(wire: Wire, answer: Answer) -> ModelError {
+async fn error_of(wire: Wire, answer: Answer) -> ModelError {
     let (server, model) = scripted("anthropic", wire, [answer.clone(), answer]).await;
     let (_, streamed) = streamed(&*model, Request::new(&hello())).await;
     let error = streamed.unwrap_err();
@@ -61,7 +61,7 @@ async fn outcome(wire: Wire, answer: Answer) -> ModelError {
 
 #[tokio::test]
 async fn refusing_statuses_are_reported_with_the_provider_s_text() {
-    let refused_with = async |wire, status, body: serde_json::Value| outcome(wire, Answer::json(status, &body)).await;
+    let refused_with = async |wire, status, body: serde_json::Value| error_of(wire, Answer::json(status, &body)).await;
     for wire in WIRES {
         let error = refused_with(wire, 401, json!({"error": {"message": "Incorrect API key provided: sk-secret-0123456789. Or sk-secre*****6789", "code": "invalid_api_key"}})).await;
         insta::allow_duplicates! {
@@ -77,21 +77,21 @@ async fn refusing_statuses_are_reported_with_the_provider_s_text() {
         insta::allow_duplicates! {
             insta::assert_snapshot!(error, @r"anthropic/some-model: the provider refused the request (HTTP 404): model: \u{1b}[31mx");
         }
-        let error = outcome(wire, Answer::new(400, "text/html", "<!DOCTYPE html><p>Bad")).await;
+        let error = error_of(wire, Answer::new(400, "text/html", "<!DOCTYPE html><p>Bad")).await;
         assert_eq!(
             error.to_string(),
             "anthropic/some-model: the provider refused the request (HTTP 400): an HTML page"
         );
-        let error = outcome(wire, Answer::new(400, "text/plain", "x".repeat(1_000_000))).await;
+        let error = error_of(wire, Answer::new(400, "text/plain", "x".repeat(1_000_000))).await;
         assert!(error.to_string().len() < 1_000, "{error}");
-        let error = outcome(wire, Answer::new(302, "text/plain", "").header("location", "https://example.org")).await;
+        let error = error_of(wire, Answer::new(302, "text/plain", "").header("location", "https://example.org")).await;
         assert_eq!(error.status(), Some(302), "a redirect would carry the key elsewhere");
     }
 }
 
 #[tokio::test]
 async fn a_conversation_that_is_too_long_has_its_own_error() {
-    let words = [
+    let refusals = [
         (
             400,
             json!({"error": {"message": "This model's maximum context length is 8192 tokens.", "code": "context_length_exceeded"}}),
@@ -111,8 +111,8 @@ async fn a_conversation_that_is_too_long_has_its_own_error() {
         (413, json!({"error": "request too large"})),
         (422, json!({"detail": [{"msg": "Prompt contains too many tokens"}]})),
     ];
-    for (status, body) in words {
-        let error = outcome(Wire::OpenAiChat, Answer::json(status, &body)).await;
+    for (status, body) in refusals {
+        let error = error_of(Wire::OpenAiChat, Answer::json(status, &body)).await;
         assert_eq!(error.code(), "MODEL_CONTEXT_OVERFLOW", "{error}");
         assert_eq!(error.status(), Some(status));
     }
@@ -121,7 +121,7 @@ async fn a_conversation_that_is_too_long_has_its_own_error() {
     let error = streamed(&*model, Request::new(&hello())).await.1.unwrap_err();
     assert_eq!(error.code(), "MODEL_CONTEXT_OVERFLOW", "{error}");
     let body = json!({"error": {"message": "`max_tokens` must be positive"}});
-    assert_ne!(outcome(Wire::OpenAiChat, Answer::json(400, &body)).await.code(), "MODEL_CONTEXT_OVERFLOW");
+    assert_ne!(error_of(Wire::OpenAiChat, Answer::json(400, &body)).await.code(), "MODEL_CONTEXT_OVERFLOW");
 }
 
 #[tokio::test]
@@ -129,8 +129,12 @@ async fn transient_failures_are_retried_and_reported() {
     for wire in WIRES {
         for status in [408, 409, 429, 500, 502, 503, 504, 529] {
             let busy = Answer::json(status, &json!({"error": {"message": "busy"}}));
-            let (server, model) =
-                scripted("custom", wire, [busy.clone(), busy.clone(), good(wire), busy, good(wire)]).await;
+            let (server, model) = scripted(
+                "custom",
+                wire,
+                [busy.clone(), busy.clone(), complete_answer(wire), busy, complete_answer(wire)],
+            )
+            .await;
             let (deltas, reply) = streamed(&*model, Request::new(&hello())).await;
             assert_eq!(reply.unwrap().message.content, "Hel");
             let retries =
@@ -142,7 +146,7 @@ async fn transient_failures_are_retried_and_reported() {
 }
 
 #[tokio::test]
-async fn the_tries_have_an_end() {
+async fn a_request_is_tried_five_times_at_most() {
     let busy =
         Answer::json(529, &json!({"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}));
     let (server, model) = scripted("custom", Wire::Anthropic, vec![busy; 9]).await;
@@ -155,17 +159,20 @@ async fn the_tries_have_an_end() {
 async fn retry_after_is_obeyed_within_a_bound() {
     let wait =
         |seconds: &str| Answer::json(429, &json!({"error": {"message": "slow down"}})).header("retry-after", seconds);
-    let (_server, model) = scripted("custom", Wire::OpenAiChat, [wait("0.05"), good(Wire::OpenAiChat)]).await;
+    let (_server, model) =
+        scripted("custom", Wire::OpenAiChat, [wait("0.05"), complete_answer(Wire::OpenAiChat)]).await;
     let (deltas, reply) = streamed(&*model, Request::new(&hello())).await;
     assert!(reply.is_ok());
     assert!(matches!(deltas[0], Delta::Retry { after, .. } if after == Duration::from_millis(50)), "{deltas:?}");
     let delay =
         json!([{"error": {"code": 429, "message": "x", "details": [{"@type": "RetryInfo", "retryDelay": "0.02s"}]}}]);
-    let (_server, model) = scripted("custom", Wire::Gemini, [Answer::json(429, &delay), good(Wire::Gemini)]).await;
+    let (_server, model) =
+        scripted("custom", Wire::Gemini, [Answer::json(429, &delay), complete_answer(Wire::Gemini)]).await;
     let (deltas, _) = streamed(&*model, Request::new(&hello())).await;
     assert!(matches!(deltas[0], Delta::Retry { after, .. } if after == Duration::from_millis(20)), "{deltas:?}");
     for (header, seconds) in [("90", 90), ("Fri, 01 Jan 2100 00:00:00 GMT", 1_000_000)] {
-        let (server, model) = scripted("custom", Wire::OpenAiChat, [wait(header), good(Wire::OpenAiChat)]).await;
+        let (server, model) =
+            scripted("custom", Wire::OpenAiChat, [wait(header), complete_answer(Wire::OpenAiChat)]).await;
         let error = streamed(&*model, Request::new(&hello())).await.1.unwrap_err();
         assert_eq!(server.requests().len(), 1, "a wait beyond the bound is not kept");
         assert!(error.retry_after().unwrap() >= Duration::from_secs(seconds), "{error}");
@@ -174,21 +181,21 @@ async fn retry_after_is_obeyed_within_a_bound() {
 }
 
 #[tokio::test]
-async fn no_credit_and_a_plain_no_are_not_tried_again() {
+async fn a_lack_of_credit_and_a_final_refusal_are_not_retried() {
     let spent = json!({"error": {"message": "You exceeded your current quota", "code": "insufficient_quota"}});
-    outcome(Wire::OpenAiChat, Answer::json(429, &spent)).await;
-    outcome(Wire::Anthropic, Answer::json(500, &json!({"error": "x"})).header("x-should-retry", "false")).await;
+    error_of(Wire::OpenAiChat, Answer::json(429, &spent)).await;
+    error_of(Wire::Anthropic, Answer::json(500, &json!({"error": "x"})).header("x-should-retry", "false")).await;
     let wrong =
         json!({"error": {"code": 400, "message": "API key not valid. Please pass one.", "status": "INVALID_ARGUMENT"}});
-    assert_eq!(outcome(Wire::Gemini, Answer::json(400, &wrong)).await.code(), "MODEL_AUTH");
-    outcome(Wire::Anthropic, Answer::json(501, &json!({"error": "x"}))).await;
+    assert_eq!(error_of(Wire::Gemini, Answer::json(400, &wrong)).await.code(), "MODEL_AUTH");
+    error_of(Wire::Anthropic, Answer::json(501, &json!({"error": "x"}))).await;
 }
 
 #[tokio::test]
 async fn a_closed_port_is_retried_and_reported_with_its_address() {
-    let gone = FakeModel::start([]).await;
-    let mut settings = settings(&gone, "custom", Wire::OpenAiChat);
-    drop(gone);
+    let server = FakeModel::start([]).await;
+    let mut settings = settings(&server, "custom", Wire::OpenAiChat);
+    drop(server);
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     settings.base_url = format!("http://user:secret@127.0.0.1:{port}/v1?key=secret");
     let error = settings.connect().unwrap().complete(Request::new(&hello())).await.unwrap_err();
@@ -199,7 +206,7 @@ async fn a_closed_port_is_retried_and_reported_with_its_address() {
 }
 
 #[tokio::test]
-async fn a_connection_that_closes_before_the_answer_is_opened_again() {
+async fn a_request_whose_connection_closes_before_the_answer_is_sent_again() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let mut settings =
         ModelSettings::new("custom", "m", Wire::OpenAiChat, format!("http://{}", listener.local_addr().unwrap()));
@@ -226,25 +233,25 @@ async fn a_connection_that_closes_before_the_answer_is_opened_again() {
 async fn an_html_page_instead_of_an_answer_is_reported_as_one() {
     for wire in WIRES {
         let error =
-            outcome(wire, Answer::new(200, "text/html; charset=utf-8", "<!doctype html><title>Welcome</title>")).await;
+            error_of(wire, Answer::new(200, "text/html; charset=utf-8", "<!doctype html><title>Welcome</title>")).await;
         insta::allow_duplicates! {
             insta::assert_snapshot!(error, @"anthropic/some-model: the answer does not come from a model: it is an HTML page; check the base URL");
         }
-        let error = outcome(wire, Answer::new(200, "application/json", "<html>")).await;
+        let error = error_of(wire, Answer::new(200, "application/json", "<html>")).await;
         assert!(error.to_string().contains("it is an HTML page"), "{error}");
         for body in ["", "{", "null", "[]", "7", r#"{"choices": []}"#, r#"{"hello": "world"}"#] {
-            let error = outcome(wire, Answer::new(200, "application/json", body)).await;
+            let error = error_of(wire, Answer::new(200, "application/json", body)).await;
             assert_eq!(error.code(), "MODEL_UNREADABLE", "{body}: {error}");
         }
         let error =
-            outcome(wire, Answer::json(200, &json!({"error": {"message": "no such model", "code": 404}}))).await;
+            error_of(wire, Answer::json(200, &json!({"error": {"message": "no such model", "code": 404}}))).await;
         assert_eq!(error.code(), "MODEL_BROKEN_OFF", "{error}");
     }
 }
 
 /// Returns the error of a stream that fails after its first text.
 async fn error_after_text(wire: Wire, answer: Answer, change: impl FnOnce(&mut ModelSettings)) -> ModelError {
-    let server = FakeModel::start([answer, good(wire)]).await;
+    let server = FakeModel::start([answer, complete_answer(wire)]).await;
     let mut settings = settings(&server, "custom", wire);
     change(&mut settings);
     let (deltas, reply) = streamed(&*settings.connect().unwrap(), Request::new(&hello())).await;
@@ -300,7 +307,7 @@ async fn a_server_that_sends_headers_before_it_reads_the_prompt_gets_the_first_t
 }
 
 #[tokio::test]
-async fn a_stream_without_an_end_is_ended() {
+async fn a_stream_that_never_ends_is_ended_at_the_bound_of_bytes_and_of_time() {
     for wire in WIRES {
         let endless = || Answer::events([first_event(wire)]).then_for_ever(next_event(wire));
         let error = error_after_text(wire, endless(), |settings| settings.bounds.response_bytes = 100_000).await;
@@ -317,12 +324,12 @@ async fn an_answer_of_too_many_calls_is_refused() {
         .map(|number| json!({"id": format!("c{number}"), "function": {"name": "f", "arguments": "{}"}}))
         .collect();
     let body = json!({"choices": [{"message": {"tool_calls": calls}, "finish_reason": "tool_calls"}]});
-    let error = outcome(Wire::OpenAiChat, Answer::json(200, &body)).await;
+    let error = error_of(Wire::OpenAiChat, Answer::json(200, &body)).await;
     assert!(error.to_string().contains("more than 2048 pieces"), "{error}");
 }
 
 #[tokio::test]
-async fn impossible_settings_are_errors_before_anything_is_sent() {
+async fn unusable_settings_are_errors_before_any_request() {
     let error = |provider: &str, url: &str, key: Option<&str>| {
         let mut settings = ModelSettings::new(provider, "m", Wire::OpenAiChat, url);
         settings.key = key.map(Key::new);
