@@ -36,11 +36,11 @@ use crate::stage::{Command, Failure, Inside, Stage};
 const MIN_ABI_FOR_FILES: ABI = ABI::V3;
 /// The oldest Landlock that restricts TCP ports.
 const MIN_ABI_FOR_PORTS: ABI = ABI::V4;
-/// The Landlock whose further restrictions apply if the kernel has them: on devices, on signals to processes outside,
-/// and on abstract Unix sockets.
+/// The newest Landlock of which restrictions are used. Those that are newer than the required ones (on devices, on
+/// signals to processes outside, on abstract Unix sockets) apply only if the kernel has them.
 const BEST_ABI: ABI = ABI::V6;
 
-/// How many threads per process the limit of the kernel allows for.
+/// How many threads [`thread_limit`] allows for each process.
 const TASKS_PER_PROCESS: u64 = 16;
 
 /// The exit code of a program that could not become the server, the same as that of `env(1)`.
@@ -98,8 +98,8 @@ fn become_server(command: &Command<'_>, inside: Option<Inside>) -> Result<ExitCo
     namespaces::give_up_capabilities()
         .map_err(|errno| Failure::Refused(format!("its capabilities cannot be given up: {errno}")))?;
     restrict(command, inside).map_err(Failure::Refused)?;
-    // After the restriction, which may need more open files than the server is allowed.
-    limit(confinement).map_err(Failure::Refused)?;
+    // Set the limits last, because the restriction may need more open files than the server may have.
+    set_limits(confinement).map_err(Failure::Refused)?;
     let may_bind_no_port = confinement.bind.as_ref().is_some_and(Vec::is_empty);
     let calls = Calls {
         udp: confinement.udp,
@@ -131,7 +131,7 @@ impl Command<'_> {
         }
     }
 
-    /// The server's variables, with the resolver's option for TCP added if the server needs it.
+    /// Returns the server's variables. Adds the option that makes the resolver use TCP, if the server may not use UDP.
     fn variables(&self, mut environment: Vec<(OsString, OsString)>, is_bare: bool) -> Vec<(OsString, OsString)> {
         if is_bare && self.resolves_by_tcp() {
             // In namespaces, `resolv.conf` in the new root has the option.
@@ -147,10 +147,11 @@ impl Command<'_> {
 /// The variable with the options of the C library's resolver.
 const RESOLVER_OPTIONS: &str = "RES_OPTIONS";
 
-fn limit(confinement: &Confinement) -> Result<(), String> {
+/// Sets the limits of the confinement, none higher than the hard limit that this process has.
+fn set_limits(confinement: &Confinement) -> Result<(), String> {
     let lower = |resource: Resource, name: &str, limit: u64| {
-        let (_, most) = getrlimit(resource).map_err(|errno| format!("{name}: {errno}"))?;
-        let limit = limit.min(most);
+        let (_, hard_limit) = getrlimit(resource).map_err(|errno| format!("{name}: {errno}"))?;
+        let limit = limit.min(hard_limit);
         setrlimit(resource, limit, limit).map_err(|errno| format!("{name}: {errno}"))
     };
     // The system would write a core dump, with the server's secrets in it, among the user's files.
@@ -168,11 +169,13 @@ fn limit(confinement: &Confinement) -> Result<(), String> {
     Ok(())
 }
 
-/// The limit of threads for a server that may have this many processes. The kernel counts all threads of the user, so
-/// this only stops a server that multiplies faster than the supervisor counts. It does not restrict root.
+/// Returns the limit of threads for a server that may have this many processes. The kernel counts all threads of the
+/// user, and not only those of the server, so the limit is added to the threads that there are now. It only stops a
+/// server that multiplies faster than the supervisor counts, and does not restrict root.
 fn thread_limit(processes: u32) -> u64 {
-    let threads = std::fs::read_to_string("/proc/loadavg").ok();
-    let threads = threads.as_deref().and_then(|text| text.split('/').nth(1)?.split(' ').next()?.parse::<u64>().ok());
+    // `0.20 0.18 0.12 1/80 11206`: the number after the slash counts all threads of the system.
+    let load = std::fs::read_to_string("/proc/loadavg").ok();
+    let threads = load.as_deref().and_then(|text| text.split('/').nth(1)?.split(' ').next()?.parse::<u64>().ok());
     threads.unwrap_or(u64::from(u16::MAX)) + u64::from(processes) * TASKS_PER_PROCESS
 }
 
@@ -181,7 +184,7 @@ fn restrict(command: &Command<'_>, inside: Option<Inside>) -> Result<(), String>
     let confinement = &command.confinement;
     let asks_for_ports = confinement.connect.is_some() || confinement.bind.is_some();
     let required = if confinement.best_effort { CompatLevel::BestEffort } else { CompatLevel::HardRequirement };
-    let handle = || -> Result<RulesetCreated, RulesetError> {
+    let create = || -> Result<RulesetCreated, RulesetError> {
         let mut rules =
             Ruleset::default().set_compatibility(required).handle_access(AccessFs::from_all(MIN_ABI_FOR_FILES))?;
         if confinement.connect.is_some() {
@@ -196,8 +199,8 @@ fn restrict(command: &Command<'_>, inside: Option<Inside>) -> Result<(), String>
             .scope(Scope::from_all(BEST_ABI))?
             .create()
     };
-    let rules = handle().map_err(|_| landlock_too_old(asks_for_ports))?;
-    let rules = open_files(rules, command, inside)?;
+    let rules = create().map_err(|_| landlock_too_old(asks_for_ports))?;
+    let rules = allow_files(rules, command, inside)?;
     let mut rules = rules.set_compatibility(required);
     for (ports, access) in [(&confinement.connect, AccessNet::ConnectTcp), (&confinement.bind, AccessNet::BindTcp)] {
         for port in ports.iter().flatten() {
@@ -209,15 +212,15 @@ fn restrict(command: &Command<'_>, inside: Option<Inside>) -> Result<(), String>
 
 fn landlock_too_old(asks_for_ports: bool) -> String {
     let needed = if asks_for_ports { MIN_ABI_FOR_PORTS } else { MIN_ABI_FOR_FILES };
-    let since = if asks_for_ports { "files and ports (Linux 6.7)" } else { "files (Linux 6.2)" };
+    let what = if asks_for_ports { "files and ports (Linux 6.7)" } else { "files (Linux 6.2)" };
     let found = support().map_or_else(|| "none".to_owned(), |abi| abi.to_string());
-    format!("this kernel cannot restrict access to {since}: Landlock ABI {needed} is needed, and it has {found}")
+    format!("this kernel cannot restrict access to {what}: Landlock ABI {needed} is needed, and it has {found}")
 }
 
-/// The version of Landlock that this system has; `None` if it has none, or has it switched off.
+/// Returns the version of Landlock (its ABI) that this system has; `None` if it has none, or has it switched off.
 #[must_use]
 pub fn support() -> Option<i32> {
-    // In a thread of its own: the only way to find out is to restrict the thread.
+    // The only way to find out is to restrict a thread, so do it in a thread that ends at once.
     let probe = std::thread::spawn(|| {
         let rules = Ruleset::default().handle_access(AccessFs::MakeBlock).ok()?.create().ok()?;
         match rules.restrict_self().ok()?.landlock {
@@ -228,47 +231,48 @@ pub fn support() -> Option<i32> {
     probe.join().ok().flatten()
 }
 
-fn open_files(rules: RulesetCreated, command: &Command<'_>, inside: Option<Inside>) -> Result<RulesetCreated, String> {
+/// Adds a rule for each file and folder that the server may reach.
+fn allow_files(rules: RulesetCreated, command: &Command<'_>, inside: Option<Inside>) -> Result<RulesetCreated, String> {
     let mut rules = rules.set_compatibility(CompatLevel::BestEffort);
     let reading = AccessFs::from_read(BEST_ABI);
-    // No device nodes: root could make one for a disk, and read the disk.
+    // A server may not make device nodes: one that runs as root could make one for a disk, and read the disk.
     let writing = reading | (AccessFs::from_write(BEST_ABI) & !(AccessFs::MakeChar | AccessFs::MakeBlock));
-    let mut open = |reached: &OpenedPath, access: BitFlags<AccessFs>| {
+    let mut allow = |reached: &OpenedPath, access: BitFlags<AccessFs>| {
         let access = if reached.is_folder { access } else { access & AccessFs::from_file(BEST_ABI) };
         (&mut rules).add_rule(PathBeneath::new(&reached.file, access)).map(drop).map_err(|error| error.to_string())
     };
-    let open_existing = |path: &Path| reach(path, |_, _| false).ok();
+    let open = |path: &Path| reach(path, |_, _| false).ok();
     for Grant { reached, writable, device } in command.grants(inside.is_some())? {
         match (device, writable) {
-            (true, _) => open(&reached, reading | AccessFs::WriteFile)?,
-            (_, true) => open(&reached, writing)?,
-            // Root could read secrets there: open only files that every user can read.
+            (true, _) => allow(&reached, reading | AccessFs::WriteFile)?,
+            (_, true) => allow(&reached, writing)?,
+            // A server that runs as root could read secrets there: allow only files that every user can read.
             _ if reached.place == Path::new(SETTINGS_FOLDER) && nix::unistd::geteuid().is_root() => {
                 let mut public = PublicPart::default();
                 public.collect(&reached.place, 0);
-                for path in public.readable.iter().filter_map(|path| open_existing(path)) {
-                    open(&path, reading)?;
+                for file in public.readable.iter().filter_map(|path| open(path)) {
+                    allow(&file, reading)?;
                 }
-                for path in public.listable.iter().filter_map(|path| open_existing(path)) {
-                    open(&path, AccessFs::ReadDir.into())?;
+                for folder in public.listable.iter().filter_map(|path| open(path)) {
+                    allow(&folder, AccessFs::ReadDir.into())?;
                 }
             }
-            _ => open(&reached, reading)?,
+            _ => allow(&reached, reading)?,
         }
     }
-    if inside.is_some_and(|inside| inside.is_fresh)
-        && let Some(processes) = open_existing(Path::new("/proc"))
+    if inside.is_some_and(|inside| inside.has_own_proc)
+        && let Some(proc) = open(Path::new("/proc"))
     {
-        // In a namespace of its own, it shows only the processes of the server.
-        open(&processes, reading)?;
+        // This `/proc` belongs to the namespace of the server, and shows only the server's processes.
+        allow(&proc, reading)?;
     }
     Ok(rules)
 }
 
-/// The folder with the system's settings, and with its users' passwords.
+/// The folder with the system's settings, among them the hashes of its users' passwords.
 const SETTINGS_FOLDER: &str = "/etc";
 
-/// How deep to look into that folder.
+/// How many levels of [`SETTINGS_FOLDER`] to look into.
 const MAX_DEPTH: usize = 16;
 
 /// The part of a folder that every user may read.
@@ -285,6 +289,7 @@ impl PublicPart {
     fn collect(&mut self, path: &Path, depth: usize) -> bool {
         let Ok(metadata) = path.symlink_metadata() else { return false };
         let mode = metadata.permissions().mode();
+        // A link reveals nothing itself, and Landlock checks the file that it leads to.
         if metadata.is_symlink() {
             return true;
         }
@@ -310,6 +315,7 @@ impl PublicPart {
     }
 }
 
+/// Creates the folder that only this server has, with its folder for temporary files, for no other user to read.
 fn create_own_folder(own: &Path) -> std::io::Result<()> {
     std::fs::DirBuilder::new().recursive(true).mode(0o700).create(own.join("tmp"))
 }

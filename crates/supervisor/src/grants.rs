@@ -10,7 +10,7 @@ use rustix::fs::Stat;
 
 use crate::confinement::Confinement;
 use crate::links::is_of_system;
-use crate::reach::{OpenedPath, PathError, is_of_a_server, reach};
+use crate::reach::{OpenedPath, PathError, reach, server_could_have_made};
 use crate::spawn::variable;
 use crate::stage::Command;
 
@@ -64,7 +64,7 @@ impl Command<'_> {
             for path in paths {
                 // Relative to the working folder, like every path in an entry.
                 let path = &here.join(path);
-                let reached = reach(path, |place, folder| !is_inside && is_of_a_server(place, folder));
+                let reached = reach(path, |place, folder| !is_inside && server_could_have_made(place, folder));
                 match reached {
                     Err(PathError::Error(error)) => {
                         return Err(format!("`sandbox.{field}` names {}: {error}", path.display()));
@@ -159,7 +159,7 @@ impl Installations {
     fn reach(&self, path: &Path) -> Result<OpenedPath, PathError> {
         let mut own = Vec::new();
         let reached = reach(path, |place, folder| {
-            if !self.is_inside && is_of_a_server(place, folder) && !self.has(place) {
+            if !self.is_inside && server_could_have_made(place, folder) && !self.has(place) {
                 own.push(place.to_owned());
             }
             false

@@ -1,11 +1,14 @@
 //! Namespaces of a confined server, if the system gives them to an ordinary user. In them, the server sees only its own
 //! processes, files and shared memory, and an empty network if it may use none.
 //!
-//! Three processes lead to the server. The *keeper* makes the namespaces; the supervisor takes it for the server, and
-//! it ends with the exit of the server. Its child is the *first* process of the new process namespace, which makes the
-//! new root and collects orphans. When the keeper ends, the system kills the first process and with it the whole
-//! namespace, so that no process needs to be searched for. The child of the first process gives up what the server may
-//! not do, and becomes the server.
+//! Three processes lead to the server:
+//!
+//! 1. The *keeper* makes the namespaces. The supervisor takes the keeper for the server, so the keeper ends in the way in
+//!    which the server ended. When the keeper ends, the system kills the first process and with it the whole namespace,
+//!    and the supervisor need not search for processes.
+//! 2. The child of the keeper is the *first* process of the new process namespace. It makes the new root, and collects
+//!    orphans.
+//! 3. The child of the first process gives up the rights that the server must not have, and becomes the server.
 
 #![expect(clippy::disallowed_methods, reason = "a program of its own: it owns its descriptors")]
 
@@ -27,13 +30,13 @@ use rustix::thread::{CapabilitiesSecureBits, CapabilitySet, CapabilitySets};
 use crate::CONFINE;
 use crate::protocol::{EXIT_FD, VERDICT_FD};
 use crate::root;
-use crate::spawn::{inherited, release_streams, start_ours};
+use crate::spawn::{inherited, release_streams, start_this_program};
 use crate::stage::{Command, Failure, INSIDE, Inside, Stage};
 
 /// How long processes that the server left behind may take to end after `SIGTERM`.
 const LEFTOVER_GRACE: Duration = Duration::from_millis(500);
 
-/// How often to check whether they have ended.
+/// How often to check whether these processes have ended.
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
 /// The capabilities that the first process needs: to mount, and to give up all others.
@@ -45,8 +48,8 @@ pub(crate) fn end_with(parent: i32) -> Result<(), Failure> {
     if parent_pid() == Some(parent) { Ok(()) } else { Err(Failure::refused("its supervisor has ended")) }
 }
 
-/// The id of this process's parent. The first process of a namespace reads it from the system's `/proc`, because
-/// `getppid` returns 0 there.
+/// Returns the id of this process's parent. For the first process of a namespace `getppid` returns 0, so it reads the id
+/// from the system's `/proc`, which is still mounted.
 fn parent_pid() -> Option<i32> {
     let own = getppid().as_raw();
     if own != 0 {
@@ -56,11 +59,12 @@ fn parent_pid() -> Option<i32> {
     status.lines().find_map(|line| line.strip_prefix("PPid:"))?.trim().parse().ok()
 }
 
-/// Makes the namespaces, starts the first process in them, and returns the server's exit code, or ends by the signal
-/// that killed the server. `None` if the system gives this user no namespaces.
+/// Does the work of the keeper: makes the namespaces, starts the first process in them, and waits until it ends. Returns
+/// the server's exit code, or ends by the signal that killed the server. `None` if the system gives this user no
+/// namespaces.
 ///
 /// # Errors
-/// When a step after the first fails: this process can then not become the server any more.
+/// A step after that failed, in which this process can no longer become the server.
 pub(crate) fn keep(command: &Command<'_>, verdict: &mut Option<File>) -> Result<Option<ExitCode>, Failure> {
     let own_network = command.has_own_network();
     let mut flags =
@@ -82,7 +86,7 @@ pub(crate) fn keep(command: &Command<'_>, verdict: &mut Option<File>) -> Result<
         [above_fixed_fds(verdict_fd.into()).map_err(bare)?, above_fixed_fds(exit_writer.into()).map_err(bare)?];
     let stage = Stage::First { keeper: getpid().as_raw(), own_network };
     let words = stage.command(command.words.iter().cloned());
-    let first = start_ours(&words, &[(verdict_fd.as_raw_fd(), VERDICT_FD), (exit_writer.as_raw_fd(), EXIT_FD)])
+    let first = start_this_program(&words, &[(verdict_fd.as_raw_fd(), VERDICT_FD), (exit_writer.as_raw_fd(), EXIT_FD)])
         .map_err(|errno| Failure::Bare(errno.to_string()))?;
     drop((verdict_fd, exit_writer));
     let _ = SigSet::all().thread_block();
@@ -91,12 +95,13 @@ pub(crate) fn keep(command: &Command<'_>, verdict: &mut Option<File>) -> Result<
     Ok(Some(end_as(first, exit)))
 }
 
-/// Duplicates `end` to a descriptor above [`VERDICT_FD`] and [`EXIT_FD`], which would overwrite it.
+/// Duplicates `end` to a descriptor above [`VERDICT_FD`] and [`EXIT_FD`], because the next process gets other files under
+/// these numbers.
 fn above_fixed_fds(end: OwnedFd) -> io::Result<OwnedFd> {
     if end.as_raw_fd() > EXIT_FD { Ok(end) } else { above_fixed_fds(end.try_clone()?) }
 }
 
-/// Makes the processes started here inherit the [`NEEDED`] capabilities, which only apply in these namespaces.
+/// Makes the processes that this one starts inherit the [`NEEDED`] capabilities, which apply only in these namespaces.
 fn pass_on_capabilities() -> rustix::io::Result<()> {
     let all = rustix::thread::capabilities(None)?;
     rustix::thread::set_capabilities(None, CapabilitySets { inheritable: NEEDED, ..all })?;
@@ -106,7 +111,8 @@ fn pass_on_capabilities() -> rustix::io::Result<()> {
     Ok(())
 }
 
-/// Waits for the first process, and ends in the way in which the server ended according to its report.
+/// Waits for the first process. Then ends this process as the server ended, which the first process reports: returns the
+/// server's exit code, or sends itself the signal that killed the server.
 fn end_as(first: Pid, mut exit: PipeReader) -> ExitCode {
     let first = rustix::process::Pid::from_raw(first.as_raw());
     let status = loop {
@@ -123,7 +129,7 @@ fn end_as(first: Pid, mut exit: PipeReader) -> ExitCode {
     };
     if let Ok(signal) = Signal::try_from(signal) {
         let _ = SigSet::all().thread_unblock();
-        // Twice: for a memory fault, the first signal only makes Rust's handler remove itself.
+        // Send it twice: at a memory fault, Rust's handler only removes itself on the first signal.
         let _ = kill(getpid(), signal);
         let _ = kill(getpid(), signal);
     }
@@ -149,12 +155,12 @@ pub(crate) fn be_first(
     let grants = command.grants(false).map_err(Failure::Refused)?;
     let grants = grants.into_iter().filter(|grant| !grant.reached.place.starts_with("/proc")).collect();
     let folder = std::env::current_dir().map_err(|error| Failure::Refused(error.to_string()))?;
-    let is_fresh = root::enter(grants, &folder, command.resolves_by_tcp()).map_err(Failure::Bare)?;
+    let has_own_proc = root::enter(grants, &folder, command.resolves_by_tcp()).map_err(Failure::Bare)?;
     give_up_capabilities().map_err(|error| Failure::Bare(error.to_string()))?;
     let mut verdict_fd = verdict.take().ok_or_else(|| Failure::refused("its supervisor does not listen"))?;
     let _ = verdict_fd.write_all(INSIDE.as_bytes());
-    let words = Stage::Inside(Inside { is_fresh, own_network }).command(command.words.iter().cloned());
-    let server = match start_ours(&words, &[(verdict_fd.as_raw_fd(), VERDICT_FD)]) {
+    let words = Stage::Inside(Inside { has_own_proc, own_network }).command(command.words.iter().cloned());
+    let server = match start_this_program(&words, &[(verdict_fd.as_raw_fd(), VERDICT_FD)]) {
         Ok(server) => server,
         Err(errno) => {
             *verdict = Some(verdict_fd);
@@ -162,7 +168,7 @@ pub(crate) fn be_first(
         }
     };
     drop(verdict_fd);
-    // No process in the namespaces may look into this one.
+    // No process in the namespaces may read the memory of this one.
     let _ = rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable);
     release_streams();
     let status = collect_until_end_of(server);
@@ -183,7 +189,8 @@ fn collect_until_end_of(server: Pid) -> Option<WaitStatus> {
     }
 }
 
-/// Sends `SIGTERM` to the processes that the server left behind. The system kills the rest when this process ends next.
+/// Sends `SIGTERM` to the processes that the server left behind, and waits until they have ended, for at most
+/// [`LEFTOVER_GRACE`]. The system kills the rest when this process ends.
 fn terminate_the_rest() {
     let deadline = Instant::now() + LEFTOVER_GRACE;
     let _ = kill(Pid::from_raw(-1), Signal::SIGTERM);
@@ -204,7 +211,7 @@ pub(crate) fn give_up_capabilities() -> rustix::io::Result<()> {
     if has.effective.contains(CapabilitySet::SETPCAP) {
         for bit in 0..u64::BITS {
             let capability = CapabilitySet::from_bits_retain(1 << bit);
-            // It fails at the first number beyond the last capability.
+            // The kernel refuses the first number beyond its last capability.
             if rustix::thread::remove_capability_from_bounding_set(capability).is_err() {
                 break;
             }
@@ -222,12 +229,13 @@ pub(crate) fn give_up_capabilities() -> rustix::io::Result<()> {
     rustix::thread::set_capabilities(None, CapabilitySets { effective: none, permitted: none, inheritable: none })
 }
 
-/// Whether this system lets this user have namespaces for a sandbox, or why not.
+/// Checks whether this system lets this user have namespaces for a sandbox.
 ///
-/// To try it, starts the running program once more, which must call [`run_if_asked`](crate::run_if_asked).
+/// To try it, starts the running program once more, which must call [`run_if_asked`](crate::run_if_asked). Blocks until
+/// that process has ended.
 ///
 /// # Errors
-/// The system's message.
+/// The system's reason why not.
 pub fn support() -> Result<(), String> {
     let output = std::process::Command::new("/proc/self/exe")
         .args([CONFINE, PROBE])

@@ -1,5 +1,5 @@
-//! Follows each path of a confined server once and holds it open, so that the file that was checked is the one that is
-//! granted, even if the path leads elsewhere a moment later.
+//! Follows each path of a confined server once, and holds the file at its end open. So the file that was checked is the
+//! one that the server gets, even if the path leads to another file a moment later.
 
 #![expect(clippy::disallowed_methods, reason = "a program of its own: it opens what its server may reach")]
 
@@ -29,6 +29,7 @@ pub(crate) struct OpenedPath {
 pub(crate) enum PathError {
     /// The caller refuses to follow this link.
     Link(PathBuf),
+    /// The system's error, or that the path is not a full path.
     Error(io::Error),
 }
 
@@ -44,21 +45,26 @@ impl OpenedPath {
         Ok(Self { file, place, links, is_folder })
     }
 
-    /// The working folder of this process.
+    /// Opens the working folder of this process.
     pub(crate) fn working_folder() -> Result<Self, PathError> {
         let file = open(".", OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
         Self::new(file, std::env::current_dir().map_err(PathError::Error)?, Vec::new())
     }
 }
 
-/// Follows `path`, which must be a full path, from the root on. `refuses` gets the place of each link and the `stat` of
-/// the folder that contains it; the first link that it refuses is the error.
+/// Follows `path`, which must be a full path, from the root on, and opens what it leads to. `refuses` gets the place of
+/// each link and the `stat` of the folder that contains the link, and decides whether to follow it.
+///
+/// # Errors
+/// [`PathError::Link`] with the first link that `refuses` does not let through; [`PathError::Error`] if the path leads
+/// nowhere, or through more than [`LINKS`] links.
 pub(crate) fn reach(path: &Path, mut refuses: impl FnMut(&Path, &Stat) -> bool) -> Result<OpenedPath, PathError> {
     if !path.is_absolute() {
         return Err(PathError::Error(io::ErrorKind::InvalidInput.into()));
     }
     let flags = OFlags::PATH | OFlags::CLOEXEC;
     let root = open("/", flags | OFlags::DIRECTORY, Mode::empty())?;
+    // The part of the path that was followed: the name of each file below the root, held open.
     let mut way: Vec<(OsString, OwnedFd)> = Vec::new();
     let mut rest: VecDeque<OsString> = parts(path).collect();
     let mut links = Vec::new();
@@ -93,12 +99,13 @@ pub(crate) fn reach(path: &Path, mut refuses: impl FnMut(&Path, &Stat) -> bool) 
     OpenedPath::new(way.pop().map_or(root, |(_, file)| file), place, links)
 }
 
+/// Returns the full path of the names in `way`.
 fn place(way: &[(OsString, OwnedFd)]) -> PathBuf {
     Path::new("/").join(way.iter().map(|(part, _)| part).collect::<PathBuf>())
 }
 
-/// Whether a server could have made the link at `place`, given the `stat` of its folder.
-pub(crate) fn is_of_a_server(place: &Path, folder: &Stat) -> bool {
+/// Returns whether a server could have made the link at `place`, given the `stat` of the folder that contains it.
+pub(crate) fn server_could_have_made(place: &Path, folder: &Stat) -> bool {
     could_be_made(place, folder.st_uid, folder.st_mode)
 }
 
@@ -122,7 +129,7 @@ mod tests {
         assert_eq!(reached.place, root.join("real/deep/file"));
         assert_eq!(reached.links, [(root.join("link"), PathBuf::from("real/../real"))]);
         assert!(!reached.is_folder);
-        // Another file replaces it at its path: the open one stays the same.
+        // When another file takes its place, the open file stays the same.
         fs::write(root.join("other"), "new").unwrap();
         fs::rename(root.join("other"), root.join("real/deep/file")).unwrap();
         let (held, named) = (fstat(&reached.file).unwrap(), rustix::fs::stat(root.join("real/deep/file")).unwrap());
@@ -142,16 +149,16 @@ mod tests {
         fs::create_dir_all(&keys).unwrap();
         symlink(&keys, &link).unwrap();
         let secret = rustix::fs::stat(&keys).unwrap().st_ino;
-        let over = std::sync::atomic::AtomicBool::new(false);
+        let is_done = std::sync::atomic::AtomicBool::new(false);
         let (mut reached, mut refused) = (0, 0);
         std::thread::scope(|scope| {
             scope.spawn(|| {
-                while !over.load(std::sync::atomic::Ordering::Relaxed) {
+                while !is_done.load(std::sync::atomic::Ordering::Relaxed) {
                     let _ = rustix::fs::renameat_with(CWD, &data, CWD, &link, RenameFlags::EXCHANGE);
                 }
             });
             while reached + refused < 20_000 {
-                match reach(&data, is_of_a_server) {
+                match reach(&data, server_could_have_made) {
                     Ok(found) => {
                         assert!(found.links.is_empty() && found.place == data);
                         assert_ne!(fstat(&found.file).unwrap().st_ino, secret);
@@ -161,13 +168,13 @@ mod tests {
                         assert_eq!(at, data);
                         refused += 1;
                     }
-                    // The link was gone between two looks at it.
+                    // The exchange came between two steps of the check.
                     Err(PathError::Error(_)) => {}
                 }
             }
-            over.store(true, std::sync::atomic::Ordering::Relaxed);
+            is_done.store(true, std::sync::atomic::Ordering::Relaxed);
         });
-        assert!(reached > 0 && refused > 0, "{reached} {refused}: both cases occurred");
+        assert!(reached > 0 && refused > 0, "both cases must occur: {reached} reached, {refused} refused");
     }
 
     #[test]
@@ -175,8 +182,8 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         symlink("/", root.path().join("link")).unwrap();
         let link = root.path().canonicalize().unwrap().join("link");
-        assert!(matches!(reach(&link, is_of_a_server), Err(PathError::Link(at)) if at == link));
-        assert!(reach(Path::new("/bin/sh"), is_of_a_server).is_ok());
+        assert!(matches!(reach(&link, server_could_have_made), Err(PathError::Link(at)) if at == link));
+        assert!(reach(Path::new("/bin/sh"), server_could_have_made).is_ok());
     }
 
     #[test]
@@ -239,7 +246,7 @@ mod tests {
         for (number, is_followed) in [(1, true), (LINKS, true), (LINKS + 1, false)] {
             let path = root.join(number.to_string());
             assert_eq!(reach(&path, |_, _| false).is_ok(), is_followed, "{number}");
-            assert_eq!(fs::metadata(&path).is_ok(), is_followed, "{number}: the system");
+            assert_eq!(fs::metadata(&path).is_ok(), is_followed, "{number}: the system does as `reach` does");
         }
         let too_many = reach(&root.join((LINKS + 1).to_string()), |_, _| false);
         assert!(matches!(too_many, Err(PathError::Error(error)) if error.raw_os_error() == Some(Errno::ELOOP as i32)));

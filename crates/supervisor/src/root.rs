@@ -1,5 +1,5 @@
-//! The files of a confined server, in a mount namespace: a new root with only the files that it may reach, where those
-//! that it may not change are read-only. It can neither connect to, list nor change the mode of anything else.
+//! The files of a confined server, in a mount namespace: a new root with only the files that the server may reach, where
+//! those that it may not change are read-only. Of all other files, it can neither connect to one nor list or change it.
 
 #![expect(clippy::disallowed_methods, reason = "a program of its own: it makes the tree of files that the server sees")]
 
@@ -19,10 +19,12 @@ use nix::unistd::{chdir, pivot_root};
 use crate::grants::Grant;
 use crate::reach::{OpenedPath, reach};
 
-/// Where the system's root is mounted while the new root is built, and where the new root is built.
+/// Where the system's root is mounted while the new root is built.
 const OLD_ROOT: &str = "/old";
+/// Where the new root is built.
 const NEW_ROOT: &str = "/new";
 
+/// The configuration of the C library's resolver.
 const RESOLV_CONF: &str = "/etc/resolv.conf";
 
 /// Links that programs expect in `/dev`, with their targets.
@@ -33,8 +35,8 @@ const DEVICE_LINKS: [(&str, &str); 4] = [
     ("dev/stderr", "/proc/self/fd/2"),
 ];
 
-/// Replaces the root of this mount namespace by one with only `grants`, and enters `folder` in it. Returns whether
-/// `/proc` is that of this process namespace; otherwise it is the system's.
+/// Replaces the root of this mount namespace by one with only `grants`, and enters `folder` in it. `by_tcp` makes the
+/// server look up names over TCP. Returns whether `/proc` is that of this process namespace; otherwise it is the system's.
 ///
 /// # Errors
 /// The system's error. This process can then not become the server any more.
@@ -44,56 +46,62 @@ pub(crate) fn enter(grants: Vec<Grant>, folder: &Path, by_tcp: bool) -> Result<b
         move |error: io::Error| format!("{what}: {error}")
     };
     let resolver = if by_tcp { reach(Path::new(RESOLV_CONF), |_, _| false).ok() } else { None };
-    begin().map_err(|error| format!("a new root: {error}"))?;
+    enter_empty_root().map_err(|error| format!("a new root: {error}"))?;
     let mut builder = Builder::default();
     for Grant { reached, writable, .. } in grants {
         let name = reached.place.display().to_string();
         builder.add(reached, writable).map_err(failed(&name))?;
     }
     builder.bind().map_err(failed("what it may read"))?;
-    self::folder(&within(NEW_ROOT, folder)).map_err(failed("its working folder"))?;
+    create_folder(&within(NEW_ROOT, folder)).map_err(failed("its working folder"))?;
     if let Some(resolver) = resolver {
         resolve_by_tcp(&resolver.place).map_err(failed(RESOLV_CONF))?;
     }
     for (name, target) in DEVICE_LINKS {
         drop(symlink(target, Path::new(NEW_ROOT).join(name)));
     }
-    let is_fresh = processes().map_err(|error| format!("/proc: {error}"))?;
+    let has_own_proc = mount_proc().map_err(|error| format!("/proc: {error}"))?;
     builder.seal().map_err(failed("read-only"))?;
-    finish(folder).map_err(|error| format!("the new root: {error}"))?;
-    Ok(is_fresh)
+    enter_new_root(folder).map_err(|error| format!("the new root: {error}"))?;
+    Ok(has_own_proc)
 }
 
-fn begin() -> Result<(), Errno> {
+/// Moves this process into an empty root in which the new root is built: it has only [`OLD_ROOT`], where the system's
+/// root is, and [`NEW_ROOT`].
+fn enter_empty_root() -> Result<(), Errno> {
     let none = None::<&str>;
+    // Mounts that are made here must not appear in the system's namespace.
     mount(none, "/", none, MsFlags::MS_REC | MsFlags::MS_PRIVATE, none)?;
     let here = ["/tmp", "/mnt", "/usr"].into_iter().find(|path| Path::new(path).is_dir()).ok_or(Errno::ENOENT)?;
-    empty(here)?;
+    mount_empty(here)?;
     let make = |name: &str| fs::DirBuilder::new().mode(0o755).create(Path::new(here).join(&name[1..]));
     make(OLD_ROOT)
         .and_then(|()| make(NEW_ROOT))
         .map_err(|error| Errno::from_raw(error.raw_os_error().unwrap_or_default()))?;
     pivot_root(here, &Path::new(here).join(&OLD_ROOT[1..]))?;
     chdir("/")?;
-    empty(NEW_ROOT)
+    mount_empty(NEW_ROOT)
 }
 
-fn empty(path: &str) -> Result<(), Errno> {
+/// Mounts an empty file system in memory, for at most 1 MiB of folders and links.
+fn mount_empty(path: &str) -> Result<(), Errno> {
     mount(Some("tmpfs"), path, Some("tmpfs"), MsFlags::MS_NOSUID | MsFlags::MS_NODEV, Some("mode=0755,size=1m"))
 }
 
-fn finish(folder: &Path) -> Result<(), Errno> {
+/// Makes the new root the root of this process, takes the system's root away, and enters `folder`.
+fn enter_new_root(folder: &Path) -> Result<(), Errno> {
     umount2(OLD_ROOT, MntFlags::MNT_DETACH)?;
     chdir(NEW_ROOT)?;
+    // This puts the old root on top of the new one, from where the next line takes it away: see `pivot_root(2)`.
     pivot_root(".", ".")?;
     umount2(".", MntFlags::MNT_DETACH)?;
     chdir("/")?;
     chdir(folder)
 }
 
-/// Mounts a `/proc` of this namespace, or the system's one: a container that hides parts of its `/proc` allows no
-/// other.
-fn processes() -> Result<bool, Errno> {
+/// Mounts the `/proc` of this namespace. Where the kernel refuses it, as in a container that hides parts of its `/proc`,
+/// mounts the system's. Returns whether it is that of this namespace.
+fn mount_proc() -> Result<bool, Errno> {
     let at = Path::new(NEW_ROOT).join("proc");
     drop(fs::create_dir(&at));
     let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC;
@@ -107,8 +115,8 @@ fn bind(from: &Path, to: &Path) -> Result<(), Errno> {
     mount(Some(from), to, None::<&str>, MsFlags::MS_BIND | MsFlags::MS_REC, None::<&str>)
 }
 
-/// Makes the server look up names over TCP, whose ports Landlock can restrict: mounts a copy of the resolver's
-/// configuration with that option.
+/// Makes the server look up names over TCP, whose ports Landlock can restrict, by mounting a copy of the resolver's
+/// configuration that has the option `use-vc`.
 fn resolve_by_tcp(resolver: &Path) -> io::Result<()> {
     let at = within(NEW_ROOT, resolver);
     let Ok(mut text) = fs::read(&at) else { return Ok(()) };
@@ -119,6 +127,7 @@ fn resolve_by_tcp(resolver: &Path) -> io::Result<()> {
     Ok(())
 }
 
+/// Returns where `path` is below `root`.
 fn within(root: &str, path: &Path) -> PathBuf {
     Path::new(root).join(path.strip_prefix("/").unwrap_or(path))
 }
@@ -130,30 +139,31 @@ struct Part {
     writable: bool,
 }
 
+/// Builds the new root: [`add`](Self::add) each part, then [`bind`](Self::bind) and [`seal`](Self::seal) them all.
 #[derive(Default)]
 struct Builder {
-    /// The parts of the new root by their real path, so that parents come first.
+    /// The parts of the new root by their real path, in an order in which parents come first.
     parts: BTreeMap<PathBuf, Part>,
 }
 
 impl Builder {
-    /// Creates the folders and links that lead to a part.
+    /// Notes a part, and creates the folders and links that lead to it.
     fn add(&mut self, reached: OpenedPath, writable: bool) -> io::Result<()> {
         let OpenedPath { file, place, links, is_folder } = reached;
         for (link, target) in links {
             let at = within(NEW_ROOT, &link);
-            folder(at.parent().unwrap_or(&at))?;
+            create_folder(at.parent().unwrap_or(&at))?;
             if fs::symlink_metadata(&at).is_err() {
                 symlink(target, &at)?;
             }
         }
         let at = within(NEW_ROOT, &place);
-        folder(at.parent().unwrap_or(&at))?;
+        create_folder(at.parent().unwrap_or(&at))?;
         self.parts.entry(place).or_insert(Part { file, is_folder, writable }).writable |= writable;
         Ok(())
     }
 
-    /// Mounts the parts, except those that are within another part.
+    /// Mounts the parts, except those within another part that allows as much.
     fn bind(&mut self) -> io::Result<()> {
         let mut done: BTreeMap<PathBuf, Part> = BTreeMap::new();
         for (path, part) in std::mem::take(&mut self.parts) {
@@ -164,11 +174,11 @@ impl Builder {
             }
             let to = within(NEW_ROOT, &path);
             if part.is_folder {
-                folder(&to)?;
+                create_folder(&to)?;
             } else if !to.exists() {
                 fs::write(&to, "")?;
             }
-            // Mount the open file, and not what its path leads to by now.
+            // Mount the file that is held open: by now, its path may lead to another.
             let from = Path::new(OLD_ROOT).join("proc/self/fd").join(part.file.as_raw_fd().to_string());
             bind(&from, &to)?;
             done.insert(path, part);
@@ -191,7 +201,7 @@ impl Builder {
             }
             let mut flags = MsFlags::MS_REMOUNT | MsFlags::MS_BIND | MsFlags::MS_RDONLY | MsFlags::MS_NOSUID;
             for option in options.split(|byte| *byte == b',') {
-                // A namespace cannot remove the flags that the system has set on a mount.
+                // Repeat the flags that the system has set on a mount: the kernel refuses to remove them here.
                 flags |= match option {
                     b"nodev" => MsFlags::MS_NODEV,
                     b"noexec" => MsFlags::MS_NOEXEC,
@@ -204,7 +214,7 @@ impl Builder {
     }
 }
 
-fn folder(path: &Path) -> io::Result<()> {
+fn create_folder(path: &Path) -> io::Result<()> {
     if path.is_dir() { Ok(()) } else { fs::DirBuilder::new().mode(0o755).recursive(true).create(path) }
 }
 

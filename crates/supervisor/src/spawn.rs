@@ -13,8 +13,8 @@ use nix::sys::signal::SigSet;
 use nix::unistd::{Pid, chdir, close, dup2_stderr, dup2_stdin, dup2_stdout};
 
 /// The prefix of the names of the server's variables until the server itself starts. The dynamic loader obeys some
-/// variables (`LD_LIBRARY_PATH`, `LD_PRELOAD`). It must not obey the server's in the processes of this program, which
-/// are not confined yet, or never.
+/// variables (`LD_LIBRARY_PATH`, `LD_PRELOAD`). In the processes of this program, which are not confined or not yet, it
+/// must not obey those of the server.
 pub const SEAL: &str = ":";
 
 /// The server's variables, without the prefix.
@@ -30,14 +30,14 @@ pub(crate) fn variable(name: &str) -> Option<OsString> {
     env::var_os(format!("{SEAL}{name}"))
 }
 
-/// Starts the server, or another program of the user, with the server's variables: see [`start`].
-pub(crate) fn start_theirs(command: &[OsString]) -> Result<Pid, Errno> {
+/// Starts `command`, the server or the client of its container engine, with the server's variables: see [`start`].
+pub(crate) fn start_server(command: &[OsString]) -> Result<Pid, Errno> {
     start(command, &environment().collect::<Vec<_>>(), &[])
 }
 
 /// Starts this program once more, with the server's variables still prefixed: see [`start`]. `passed` has descriptors
-/// of this process, each with its number in the new one.
-pub(crate) fn start_ours(command: &[OsString], passed: &[(i32, i32)]) -> Result<Pid, Errno> {
+/// of this process, each with the number that it gets in the new process.
+pub(crate) fn start_this_program(command: &[OsString], passed: &[(i32, i32)]) -> Result<Pid, Errno> {
     start(command, &env::vars_os().collect::<Vec<_>>(), passed)
 }
 

@@ -35,7 +35,7 @@ impl Failure {
 pub(crate) enum Stage {
     /// The child of the supervisor, which makes namespaces if the system allows it.
     Begin { supervisor: i32 },
-    /// The child of the supervisor, if it does without namespaces.
+    /// The child of the supervisor, which confines the server without namespaces.
     Bare { supervisor: i32 },
     /// The first process in the new namespaces.
     First { keeper: i32, own_network: bool },
@@ -46,13 +46,14 @@ pub(crate) enum Stage {
 /// The parts that the namespaces separate from the system, in addition to files and shared memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Inside {
-    /// `/proc` shows only the server's own processes.
-    pub(crate) is_fresh: bool,
+    /// `/proc` belongs to the process namespace of the server, and shows only the server's own processes.
+    pub(crate) has_own_proc: bool,
+    /// The network is an empty one that only the server has.
     pub(crate) own_network: bool,
 }
 
 impl Stage {
-    /// The command that starts this program once more, at this stage, with `words`.
+    /// Returns the command that starts this program once more, at this stage, with `words`.
     pub(crate) fn command(self, words: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
         ["/proc/self/exe".into(), CONFINE.into(), self.word()].into_iter().chain(words).collect()
     }
@@ -62,8 +63,8 @@ impl Stage {
             Self::Begin { supervisor } => format!("begin:{supervisor}:0"),
             Self::Bare { supervisor } => format!("bare:{supervisor}:0"),
             Self::First { keeper, own_network } => format!("first:{keeper}:{}", u8::from(own_network)),
-            Self::Inside(Inside { is_fresh, own_network }) => {
-                format!("inside:{}:{}", u8::from(is_fresh), u8::from(own_network))
+            Self::Inside(Inside { has_own_proc, own_network }) => {
+                format!("inside:{}:{}", u8::from(has_own_proc), u8::from(own_network))
             }
         }
         .into()
@@ -76,7 +77,7 @@ impl Stage {
             "begin" => Self::Begin { supervisor: number },
             "bare" => Self::Bare { supervisor: number },
             "first" => Self::First { keeper: number, own_network: flag },
-            "inside" => Self::Inside(Inside { is_fresh: number == 1, own_network: flag }),
+            "inside" => Self::Inside(Inside { has_own_proc: number == 1, own_network: flag }),
             _ => return None,
         })
     }

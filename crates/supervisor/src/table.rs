@@ -26,16 +26,17 @@ pub struct Process {
     group: i32,
     /// The id of its session.
     session: i32,
-    /// It has ended, but its parent has not collected it yet.
+    /// Whether it has ended, but its parent has not collected it yet.
     is_zombie: bool,
-    /// It was killed or is exiting, but is still there.
+    /// Whether it was killed or is exiting, but is still there.
     is_dying: bool,
 }
 
-/// A process id with the start time of its process in clock ticks since boot, because the system reuses ids.
+/// Identifies a process by its id and its start time, because the system reuses ids.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Identity {
     pid: i32,
+    /// In clock ticks since boot.
     started: u64,
 }
 
@@ -48,7 +49,7 @@ impl Identity {
         self.started
     }
 
-    /// Whether the process has not ended.
+    /// Returns whether the process has not ended.
     pub fn is_alive(self) -> bool {
         Process::read(self.pid).is_some_and(|now| now.id == self && !now.is_zombie)
     }
@@ -66,21 +67,22 @@ impl Identity {
 }
 
 impl Process {
-    /// The process id.
+    /// Returns the process id.
     pub(crate) fn pid(&self) -> i32 {
         self.id.pid
     }
 
-    /// The process id of its parent; 0 if the parent is in an outer namespace.
+    /// Returns the process id of its parent; 0 if the parent is in an outer namespace.
     pub(crate) fn parent(&self) -> i32 {
         self.parent
     }
 
-    /// When it was started, in clock ticks since boot.
+    /// Returns when it was started, in clock ticks since boot.
     pub(crate) fn started(&self) -> u64 {
         self.id.started
     }
 
+    /// Reads the process with this id; `None` if there is none.
     pub(crate) fn read(pid: i32) -> Option<Self> {
         // A line of `/proc/PID/stat` is at most about 400 bytes: 52 numbers and a name of 64 bytes.
         let mut bytes = [0; 1024];
@@ -89,11 +91,12 @@ impl Process {
         Self::parse(pid, &bytes[..length])
     }
 
-    /// Reads `PID (NAME) STATE PARENT GROUP SESSION …`, where NAME is any bytes, also spaces and brackets: see
+    /// Parses `PID (NAME) STATE PARENT GROUP SESSION …`, where NAME is any bytes, spaces and brackets among them: see
     /// `proc_pid_stat(5)`.
     fn parse(pid: i32, line: &[u8]) -> Option<Self> {
         let end_of_name = line.iter().rposition(|byte| *byte == b')')?;
         let rest = std::str::from_utf8(line.get(end_of_name + 1..)?).ok()?;
+        // STATE has the index 0: each index is the number of the field in the manual page minus 3.
         let fields: Vec<&str> = rest.split_ascii_whitespace().collect();
         let number = |at: usize| fields.get(at).and_then(|field| field.parse::<u64>().ok()).unwrap_or(0);
         Some(Self {
@@ -107,24 +110,24 @@ impl Process {
     }
 }
 
-/// Whether `/proc` is mounted and belongs to the process namespace of this process. The `/proc` of another namespace
-/// shows ids that mean other processes here.
+/// Returns whether `/proc` is mounted and belongs to the process namespace of this process. In the `/proc` of another
+/// namespace, the same id means another process.
 pub fn is_usable() -> bool {
     let shown = Path::new("/proc/self").read_link().ok();
     shown.is_some_and(|name| name.to_str() == Some(&std::process::id().to_string()))
 }
 
-/// The process with this id, which may have ended.
+/// Returns the process with this id, which may have ended and wait to be collected; `None` if there is none.
 pub(crate) fn identity(pid: i32) -> Option<Identity> {
     Process::read(pid).map(|process| process.id)
 }
 
-/// The process with this id, unless it has ended or was killed: a killed process may still be there for a moment.
+/// Returns the process with this id, unless it has ended or was killed. A killed process may still be there for a moment.
 pub(crate) fn living(pid: i32) -> Option<Identity> {
     Process::read(pid).filter(|process| !process.is_zombie && !process.is_dying).map(|process| process.id)
 }
 
-/// The ids of all visible processes; none if the table is not usable.
+/// Returns the ids of all visible processes; none if the table is not usable.
 pub(crate) fn ids() -> Vec<i32> {
     if !is_usable() {
         return Vec::new();
@@ -135,20 +138,20 @@ pub(crate) fn ids() -> Vec<i32> {
     folder.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect()
 }
 
-/// All visible processes; none if the table is not usable.
+/// Returns all visible processes; none if the table is not usable.
 fn read() -> Vec<Process> {
     ids().into_iter().filter_map(Process::read).collect()
 }
 
-/// The living descendants of the process `root`.
+/// Returns the living descendants of the process `root`, parents first.
 pub fn descendants_of(root: u32) -> Vec<Process> {
     descendants(&read(), |process| i64::from(process.parent) == i64::from(root))
 }
 
-/// The living processes of the session `leader` and their descendants, without the leader itself.
+/// Returns the living processes of the session `leader` and their descendants, without the leader itself.
 ///
 /// This finds the processes of a server whose supervisor was killed, because the supervisor led their session. It also
-/// finds one that has left the session, as long as one of its ancestors is still in it.
+/// finds a process that has left the session, as long as one of its ancestors is still in it.
 pub fn remains_of_session(leader: u32) -> Vec<Process> {
     let is_leader = |pid: i32| i64::from(pid) == i64::from(leader);
     descendants(&read(), |process| {
@@ -156,13 +159,13 @@ pub fn remains_of_session(leader: u32) -> Vec<Process> {
     })
 }
 
-/// Whether a living process belongs to this process group.
+/// Returns whether a living process belongs to this process group.
 pub fn group_lives(group: i32) -> bool {
     read().iter().any(|process| process.group == group && !process.is_zombie)
 }
 
-/// The living processes that are roots or descend from one, parents first: a parent that is signalled first does not
-/// mistake the end of its child for a failure.
+/// Returns the living processes that are roots or descend from one. Parents come first: a parent that gets its signal
+/// before its child does not mistake the end of the child for a failure.
 fn descendants(table: &[Process], is_root: impl Fn(&Process) -> bool) -> Vec<Process> {
     let mut children: HashMap<i32, Vec<Process>> = HashMap::new();
     for process in table {
@@ -221,8 +224,8 @@ mod tests {
 
     #[test]
     fn this_process_is_in_the_table() {
-        let me = i32::try_from(std::process::id()).unwrap();
-        assert!(read().iter().any(|process| process.id.pid == me));
+        let own = i32::try_from(std::process::id()).unwrap();
+        assert!(read().iter().any(|process| process.id.pid == own));
     }
 
     #[test]
@@ -288,11 +291,10 @@ mod tests {
     #[test]
     fn a_process_that_left_its_session_is_found_below_its_parent_and_with_its_group() {
         let (mut parent, child) = shell_with_child("setsid sh -c 'echo $$; exec sleep 1000' & wait");
-        let me = std::process::id();
-        let above = i32::try_from(parent.id()).unwrap();
-        let found = pids(&descendants_of(me));
+        let parent_pid = i32::try_from(parent.id()).unwrap();
+        let found = pids(&descendants_of(std::process::id()));
         let at = |pid: i32| found.iter().position(|other| *other == pid).unwrap();
-        assert!(at(above) < at(child), "parents come first");
+        assert!(at(parent_pid) < at(child), "parents come first");
         assert_eq!(pids(&descendants_of(parent.id())), [child]);
         assert_eq!(pids(&remains_of_session(parent.id())), [child], "without the leader itself");
         assert_eq!(pids(&remains_of_session(child.unsigned_abs())), [0; 0], "a leader that has nothing below it");
@@ -310,7 +312,10 @@ mod tests {
         let earlier = Identity { started: meant.started - 1, ..meant };
         assert!(meant.is_alive() && !earlier.is_alive());
         earlier.signal(Signal::SIGKILL);
-        assert!(parent.try_wait().unwrap().is_none(), "an earlier process had its id");
+        assert!(
+            parent.try_wait().unwrap().is_none(),
+            "the signal for an earlier process with this id reached this one"
+        );
         meant.signal(Signal::SIGKILL);
         parent.wait().unwrap();
         assert!(!meant.is_alive());
@@ -322,9 +327,9 @@ mod tests {
         let mut child = std::os::unix::process::CommandExt::process_group(&mut command, 0).spawn().unwrap();
         let pid = i32::try_from(child.id()).unwrap();
         let id = identity(pid).unwrap();
-        let limit = std::time::Instant::now() + std::time::Duration::from_secs(10);
+        let deadline = std::time::Instant::now() + std::time::Duration::from_secs(10);
         while id.is_alive() {
-            assert!(std::time::Instant::now() < limit);
+            assert!(std::time::Instant::now() < deadline, "`true` has not ended after ten seconds");
             std::thread::yield_now();
         }
         assert!(identity(pid) == Some(id) && living(pid).is_none());

@@ -25,8 +25,8 @@ use crate::container::{ClientEnd, ENGINE_FAILED, Removal, is_readable};
 use crate::grants::refusal;
 use crate::mark::mark_this_process;
 use crate::protocol::{Exit, ORDERS_FD, Order, REPORTS_FD, Report, VERDICT_FD};
-use crate::reach::{PathError, is_of_a_server, reach};
-use crate::spawn::{environment, release_streams, start_ours, start_theirs};
+use crate::reach::{PathError, reach, server_could_have_made};
+use crate::spawn::{environment, release_streams, start_server, start_this_program};
 use crate::stage::{HELPERS, INSIDE, Stage};
 use crate::table::{self, Identity};
 
@@ -36,7 +36,7 @@ const LEFTOVER_GRACE: Duration = Duration::from_millis(500);
 /// How long the server and its descendants may take to end after `SIGTERM` when the host is gone.
 const ORPHAN_GRACE: Duration = Duration::from_secs(1);
 
-/// How long killed processes may take to disappear. One in uninterruptible sleep does not.
+/// How long killed processes may take to disappear. A process in uninterruptible sleep may take longer.
 const KILL_LIMIT: Duration = Duration::from_secs(3);
 
 /// How often to read the process table while the tree is being killed, in addition to each time that a child ends.
@@ -54,7 +54,7 @@ const HIGHEST_PRIORITY: i32 = -20;
 /// How long the killed client of an engine may take to disappear.
 const CLIENT_LIMIT: Duration = Duration::from_secs(1);
 
-/// The longest report of a launcher.
+/// The most bytes that are read of a launcher's verdict.
 const MAX_VERDICT_BYTES: u64 = 4096;
 
 /// The exit code of a supervisor that could not do its work, the same as that of `env(1)`.
@@ -69,7 +69,7 @@ pub(crate) fn supervise(folder: &OsStr, words: &[OsString], command: &[OsString]
     let Prepared { orders, mut reports, signals } = match Prepared::new() {
         Ok(prepared) => prepared,
         Err(error) => {
-            // This is still the server's stderr, which the host reads.
+            // At this point, stderr is still the server's, which the host reads.
             let message = format!("cannot supervise (only its host can start a supervisor): {error}\n");
             let _ = io::stderr().write_all(message.as_bytes());
             return ExitCode::from(COULD_NOT_SUPERVISE);
@@ -80,7 +80,7 @@ pub(crate) fn supervise(folder: &OsStr, words: &[OsString], command: &[OsString]
     let is_confined = !words.is_empty() && container.is_none();
     let started = enter(Path::new(folder), is_confined).and_then(|()| match is_confined {
         true => start_confined(words, command),
-        false => start_theirs(command).map(|server| (server, 0)).map_err(Report::of_errno),
+        false => start_server(command).map(|server| (server, 0)).map_err(Report::of_errno),
     });
     let (server, helpers) = match started {
         Ok(started) => started,
@@ -103,14 +103,14 @@ pub(crate) fn supervise(folder: &OsStr, words: &[OsString], command: &[OsString]
     tree.exit_code()
 }
 
-/// Enters the working folder. A confined server may change its working folder, so for such a server this refuses a path
-/// with a link that a server could have made.
+/// Enters the working folder. For a confined server, this refuses a path with a link that a server could have made: a
+/// confined server may write to its working folder, which such a link could move anywhere.
 fn enter(folder: &Path, is_confined: bool) -> Result<(), Report> {
     let failed = |errno: i32| Report::FolderFailed(errno);
     if !is_confined {
         return chdir(folder).map_err(|errno| failed(errno as i32));
     }
-    match reach(folder, is_of_a_server) {
+    match reach(folder, server_could_have_made) {
         Ok(reached) => rustix::process::fchdir(&reached.file).map_err(|errno| failed(errno.raw_os_error())),
         Err(PathError::Error(error)) => Err(failed(error.raw_os_error().unwrap_or(Errno::EIO as i32))),
         Err(PathError::Link(link)) => {
@@ -168,8 +168,8 @@ fn pipe(fd: i32) -> io::Result<std::path::PathBuf> {
 
 /// Closes every file descriptor above the standard three except those of `keep`.
 ///
-/// This process has opened nothing else yet, so that it owns none of them: they are the two inherited pipes, and what
-/// the host failed to mark close-on-exec, which the server must not see.
+/// This process has opened only `keep`, so it inherited all the others: the two pipes that `keep` reopened, and
+/// descriptors that the host failed to mark close-on-exec. The server must not get them.
 fn close_all_but(keep: &[&File]) -> io::Result<()> {
     let open: Vec<i32> = Path::new("/proc/self/fd")
         .read_dir()?
@@ -177,7 +177,7 @@ fn close_all_but(keep: &[&File]) -> io::Result<()> {
         .collect();
     for fd in open {
         if fd > 2 && keep.iter().all(|file| file.as_raw_fd() != fd) {
-            // Fails for the descriptor of the folder listing itself, which is closed by now.
+            // Fails for the descriptor with which this folder was listed: it is closed by now.
             let _ = close(fd);
         }
     }
@@ -185,8 +185,8 @@ fn close_all_but(keep: &[&File]) -> io::Result<()> {
 }
 
 /// Starts this program once more as a launcher, which gives up every right that `words` do not name and then becomes the
-/// server. Waits until it has become the server. Returns the process, and how many helper processes stay between this one
-/// and the server.
+/// server. Waits until the launcher has done so, or has failed. Returns the launcher, and how many helper processes are
+/// between this process and the server.
 fn start_confined(words: &[OsString], command: &[OsString]) -> Result<(Pid, u32), Report> {
     let supervisor = getpid().as_raw();
     let is_bare = Confinement::of_words(words).is_some_and(|confinement| confinement.bare);
@@ -202,7 +202,7 @@ fn start_confined(words: &[OsString], command: &[OsString]) -> Result<(Pid, u32)
         }
         let _ = waitpid(launcher, None);
         if verdict.starts_with("bare ") && stage == (Stage::Begin { supervisor }) {
-            // The system's namespaces do not work: start again without.
+            // The system's namespaces do not work: start again without them.
             stage = Stage::Bare { supervisor };
             continue;
         }
@@ -217,15 +217,18 @@ fn start_confined(words: &[OsString], command: &[OsString]) -> Result<(Pid, u32)
     }
 }
 
-/// Starts the first stage on the way to a confined server, and waits for its verdict.
+/// Starts the first stage on the way to a confined server, and waits for the verdict of the launcher: after [`INSIDE`],
+/// if it has namespaces, the reason why the server's program does not run. The reason is empty once the program runs,
+/// because the descriptor of the verdict is then closed.
 fn launch(stage: Stage, words: &[OsString], command: &[OsString]) -> Result<(Pid, String), Report> {
     let failed = |error: io::Error| Report::SpawnFailed(error.raw_os_error().unwrap_or(Errno::EIO as i32));
     let (mut verdict_reader, verdict) = io::pipe().map_err(failed)?;
-    // The descriptor must not have the number already that it gets in the launcher: `dup2` onto itself would leave it
-    // close-on-exec.
+    // In the launcher, the descriptor gets the number `VERDICT_FD`. It must have another number here: `dup2` of a
+    // descriptor onto itself would leave it close-on-exec.
     let verdict = if verdict.as_raw_fd() == VERDICT_FD { verdict.try_clone().map_err(failed)? } else { verdict };
     let words = words.iter().cloned().chain(["--".into()]).chain(command.iter().cloned());
-    let launcher = start_ours(&stage.command(words), &[(verdict.as_raw_fd(), VERDICT_FD)]).map_err(Report::of_errno)?;
+    let launcher =
+        start_this_program(&stage.command(words), &[(verdict.as_raw_fd(), VERDICT_FD)]).map_err(Report::of_errno)?;
     drop(verdict);
     let mut text = String::new();
     let _ = (&mut verdict_reader).take(MAX_VERDICT_BYTES).read_to_string(&mut text);
@@ -259,8 +262,10 @@ struct ProcessLimit {
 /// The server and its descendants.
 struct Tree {
     server: Pid,
+    /// How the server ended; `None` while it runs.
     exit: Option<Exit>,
     phase: Phase,
+    /// The processes that got `SIGTERM`.
     terminated: HashSet<Identity>,
     reports: File,
     /// The limit of processes, if there is one.
@@ -291,8 +296,9 @@ impl Tree {
         if table::descendants_of(std::process::id()).len() <= (max + helpers) as usize {
             return;
         }
-        // Kill its group first: the kernel does that in one step, during which no process of the group can start
-        // another. Then stop all that have left the group before killing any: a stopped process starts no other.
+        // Kill the group first: the kernel does that in one step, during which no process of the group can start
+        // another. Processes that have left the group can: stop them all before killing any, because a stopped process
+        // starts no other.
         let _ = killpg(self.server, Signal::SIGKILL);
         let stopped_by = Instant::now() + STOP_LIMIT;
         let mut stopped = HashSet::new();
@@ -311,7 +317,8 @@ impl Tree {
         self.kill();
     }
 
-    /// Watches until no descendant is left, or only ones that cannot be killed; returns how many are left.
+    /// Watches until no descendant is left, or only descendants that cannot be killed. Returns how many are left, a
+    /// container that could not be removed among them.
     fn watch(&mut self, orders: File, signals: &SignalFd) -> u32 {
         let mut orders = Some(orders);
         loop {
@@ -329,17 +336,19 @@ impl Tree {
         }
     }
 
-    /// Collects the children that have ended, including orphans, and ends what an ended server left behind. Returns
-    /// whether no child is left, and so no descendant: a server that leaves nothing behind, the usual case, then costs
-    /// no reading of the process table.
+    /// Collects the children that have ended, including orphans. If the server is one of them, terminates the processes
+    /// that it left behind.
+    ///
+    /// Returns whether no child is left, and therefore no descendant. In the usual case, a server that leaves nothing
+    /// behind, this answers without reading the process table.
     fn reap(&mut self) -> bool {
         let had_ended = self.exit.is_some();
-        let is_alone = self.collect();
-        if !is_alone && !had_ended && self.exit.is_some() {
+        let is_childless = self.collect();
+        if !is_childless && !had_ended && self.exit.is_some() {
             self.remove_container();
             self.terminate(Some(LEFTOVER_GRACE));
         }
-        is_alone
+        is_childless
     }
 
     /// Collects the children that have ended. Returns whether no child is left.
@@ -368,47 +377,50 @@ impl Tree {
         }
     }
 
+    /// Notes how the server ended, and reports it to the host.
     fn server_ended(&mut self, exit: Exit) {
         self.exit = Some(exit);
         write_report(&mut self.reports, Report::Ended(exit));
     }
 
-    /// Sends `SIGTERM` to every descendant that has not had one yet, and kills the rest after `grace`, if given.
+    /// Sends `SIGTERM` to every descendant that has not had one yet, and kills the rest after `grace`. Without `grace`,
+    /// only an order of the host kills them.
     ///
-    /// Each gets only one, because many programs take a second one to mean "at once". Processes that start later get
-    /// none, because a program may need them to clean up.
+    /// Each descendant gets only one `SIGTERM`, because many programs take a second one to mean "at once". Processes that
+    /// start later get none, because a program may need them to clean up.
     fn terminate(&mut self, grace: Option<Duration>) {
-        let asked = grace.map(|grace| Instant::now() + grace);
+        let requested = grace.map(|grace| Instant::now() + grace);
         match &mut self.phase {
-            Phase::Watching => self.phase = Phase::Terminating { kill_at: asked },
-            Phase::Terminating { kill_at } => *kill_at = [*kill_at, asked].into_iter().flatten().min(),
+            Phase::Watching => self.phase = Phase::Terminating { kill_at: requested },
+            Phase::Terminating { kill_at } => *kill_at = [*kill_at, requested].into_iter().flatten().min(),
             Phase::Killing { .. } => return,
         }
         if self.container.is_some() {
-            // The client passes it on. The other descendants belong to the engine, which ends the container when asked.
+            // The engine's client passes the signal on to the container. The other descendants belong to the engine,
+            // which ends the container when asked.
             let _ = kill(self.server, Signal::SIGTERM);
             return;
         }
         for process in table::descendants_of(std::process::id()) {
             if self.terminated.insert(process.id) {
                 process.id.signal(Signal::SIGTERM);
-                // A stopped process receives it only when it continues.
+                // A stopped process handles `SIGTERM` only once it continues.
                 process.id.signal(Signal::SIGCONT);
             }
         }
         self.signal_group_without_table(Signal::SIGTERM);
     }
 
-    /// If the process table is unusable, signals the server's group. Its id cannot mean another group as long as the
-    /// server has not been collected.
+    /// If the process table is unusable, signals the server's group, unless the server has been collected: until then,
+    /// the system gives its id to no other group.
     fn signal_group_without_table(&self, signal: Signal) {
         if self.exit.is_none() && !table::is_usable() {
             let _ = killpg(self.server, signal);
         }
     }
 
-    /// Makes the engine remove the container, if there is one. Kills the engine's client first, so that it starts no
-    /// other.
+    /// Makes the engine remove the container, if there is one. Kills the engine's client first, so that the client starts
+    /// no other container.
     fn remove_container(&mut self) {
         let Some(container) = self.container.take() else { return };
         if self.exit.is_none() {
@@ -428,6 +440,7 @@ impl Tree {
         }
     }
 
+    /// Begins the phase in which every descendant gets `SIGKILL`.
     fn kill(&mut self) {
         self.remove_container();
         if !matches!(self.phase, Phase::Killing { .. }) {
@@ -435,7 +448,8 @@ impl Tree {
         }
     }
 
-    /// Does the work of the present phase. Gives up on processes that cannot be killed, and returns how many are left.
+    /// Does the work of the present phase. Returns how many processes are left once it gives up on those that cannot be
+    /// killed; `None` to go on.
     fn advance(&mut self, now: Instant) -> Option<u32> {
         if let Phase::Terminating { kill_at: Some(kill_at) } = self.phase
             && now >= kill_at
@@ -457,7 +471,7 @@ impl Tree {
         None
     }
 
-    /// How long to wait for an order or a signal; `None` is forever.
+    /// Returns how long to wait for an order or a signal; `None` is forever.
     fn next_timeout(&self, now: Instant) -> Option<Duration> {
         match self.phase {
             Phase::Watching => self.limit.map(|_| COUNT_INTERVAL),
@@ -516,7 +530,7 @@ impl Tree {
 fn wait(orders: Option<&File>, signals: &SignalFd, limit: Option<Duration>) {
     let mut sources = vec![PollFd::new(signals.as_fd(), PollFlags::POLLIN)];
     sources.extend(orders.map(|orders| PollFd::new(orders.as_fd(), PollFlags::POLLIN)));
-    // `poll` rounds down to milliseconds. One more keeps the loop from spinning until `limit`.
+    // The time-out of `poll` is rounded down to milliseconds. One more keeps the loop from spinning until `limit`.
     let limit = limit.map_or(PollTimeout::NONE, |limit| {
         PollTimeout::try_from(limit + Duration::from_millis(1)).unwrap_or(PollTimeout::MAX)
     });

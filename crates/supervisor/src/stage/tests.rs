@@ -10,7 +10,7 @@ fn every_stage_survives_its_word_and_starts_this_program_again() {
     let mut stages = vec![Stage::Begin { supervisor: 7 }, Stage::Bare { supervisor: i32::MAX }];
     for own_network in both {
         stages.push(Stage::First { keeper: 8, own_network });
-        stages.extend(both.map(|is_fresh| Stage::Inside(Inside { is_fresh, own_network })));
+        stages.extend(both.map(|has_own_proc| Stage::Inside(Inside { has_own_proc, own_network })));
     }
     for stage in stages {
         let command = stage.command(words("udp=yes -- server --flag"));
