@@ -18,9 +18,9 @@ use toolrack_host::ScriptCallError;
 
 use crate::{Bounds, watch::ScriptState};
 
-/// The JavaScript that defines a script's globals.
+/// The JavaScript that defines the globals of scripts.
 const PRELUDE: &str = include_str!("prelude.js");
-/// The stack that JavaScript may use, in bytes; the thread has 2 MiB.
+/// The stack that JavaScript may use, in bytes. It must be smaller than that of the thread, which has 2 MiB.
 const MAX_STACK_BYTES: usize = 512 * 1024;
 /// The largest arguments of one call, in bytes.
 const MAX_ARGUMENT_BYTES: usize = 1024 * 1024;
@@ -44,7 +44,7 @@ type Language = (
 /// A script's request to the host.
 #[derive(Debug)]
 pub(crate) struct ScriptRequest {
-    /// Pairs the request with its answer; the script counts from 1.
+    /// Tells to which request an answer belongs. The script counts its requests from 1.
     pub(crate) number: u32,
     pub(crate) kind: RequestKind,
 }
@@ -64,8 +64,8 @@ pub(crate) struct Answer {
     pub(crate) result: Result<String, ScriptCallError>,
 }
 
-/// Runs `code` until it and every call that it began have ended. Returns an error for the model if the script fails
-/// before that; `state` collects the output.
+/// Runs `code` until it and every call that it began have ended; `state` collects the output. Blocks the thread, also
+/// while the script waits for answers. Returns an error for the model if the script fails or is stopped.
 pub(crate) fn run(
     code: &str,
     bounds: Bounds,
@@ -96,14 +96,16 @@ pub(crate) fn too_long(bounds: Bounds) -> String {
 
 /// The reason why a script failed.
 enum Failure {
+    /// It threw an error: the message, and the lines that threw it.
     Threw(String),
     OutOfMemory,
+    /// It waits for a promise, but for no answer of the host.
     Stuck,
 }
 
 struct Script {
     clock: Rc<Clock>,
-    /// Calls that have no answer yet.
+    /// How many requests have no answer yet.
     pending_calls: Rc<Cell<usize>>,
     unhandled: Rc<RefCell<UnhandledRejections>>,
     ask: mpsc::Sender<ScriptRequest>,
@@ -112,8 +114,9 @@ struct Script {
 
 impl Script {
     fn run(self, code: &str, answers: mpsc::Receiver<Answer>) -> Result<(), Failure> {
-        let failed = |_: Error| Failure::OutOfMemory;
-        let runtime = Runtime::new().map_err(failed)?;
+        // Creating a runtime or a context fails only for lack of memory.
+        let out_of_memory = |_: Error| Failure::OutOfMemory;
+        let runtime = Runtime::new().map_err(out_of_memory)?;
         runtime.set_memory_limit(self.bounds.memory);
         runtime.set_max_stack_size(MAX_STACK_BYTES);
         let clock = Rc::clone(&self.clock);
@@ -122,7 +125,7 @@ impl Script {
         runtime.set_host_promise_rejection_tracker(Some(Box::new(move |_, _, reason, is_handled| {
             unhandled.borrow_mut().note(&reason, is_handled);
         })));
-        let context = Context::custom::<Language>(&runtime).map_err(failed)?;
+        let context = Context::custom::<Language>(&runtime).map_err(out_of_memory)?;
         context.with(|ctx| self.run_to_completion(&ctx, code, answers))
     }
 
@@ -138,7 +141,7 @@ impl Script {
         loop {
             while !clock.must_stop() && ctx.execute_pending_job() {}
             if clock.must_stop() {
-                // The caller looks at the clock for the real reason.
+                // This reason does not count: the function `run` asks the clock first.
                 return Err(Failure::Stuck);
             }
             if let Some(Err(error)) = main.result::<Value<'_>>() {
@@ -154,11 +157,12 @@ impl Script {
             clock.resume();
             let Some(Answer { number, result }) = answer else { return Err(Failure::Stuck) };
             pending_calls.set(pending_calls.get() - 1);
-            let (code, text) = match result {
+            // An empty code says that the call succeeded.
+            let (error_code, text) = match result {
                 Ok(json) => ("", json),
                 Err(ScriptCallError { code, message, .. }) => (code, message),
             };
-            settle.call::<_, ()>((number, code, text)).map_err(|error| failure(ctx, &error))?;
+            settle.call::<_, ()>((number, error_code, text)).map_err(|error| failure(ctx, &error))?;
         }
     }
 
@@ -174,6 +178,7 @@ impl Script {
         ctx.eval::<Function<'js>, _>(PRELUDE)?.call((ask, print))
     }
 
+    /// Sends a request of the script to the host. Returns the reason if the script may not make it.
     fn enqueue(&self, number: u32, kind: &str, name: String, argument: String) -> Option<String> {
         if argument.len() > MAX_ARGUMENT_BYTES {
             return Some(format!("the arguments of a call have at most {MAX_ARGUMENT_BYTES} bytes"));
@@ -221,11 +226,11 @@ fn failure(ctx: &Ctx<'_>, error: &Error) -> Failure {
     Failure::Threw(lines.fold(message, |message, line| message + "\n  " + line))
 }
 
-/// Rejected promises that the script has not handled: most are calls that it does not await.
+/// Rejected promises that the script has not handled. Most belong to failed calls that it does not await.
 #[derive(Default)]
 struct UnhandledRejections {
     count: usize,
-    /// The message of the last one.
+    /// The message of the last promise that was rejected.
     message: String,
 }
 
@@ -249,8 +254,9 @@ impl UnhandledRejections {
     }
 }
 
-/// Measures the time for which a script computes.
+/// Measures the time for which a script computes. It stands still while the script waits for an answer.
 struct Clock {
+    /// How long the script may compute from `started` on.
     left: Cell<Duration>,
     /// When the script last began to compute; `None` while it waits.
     started: Cell<Option<Instant>>,
@@ -262,6 +268,7 @@ impl Clock {
         self.state.is_stopped() || self.is_over()
     }
 
+    /// Returns whether the script has used up its time.
     fn is_over(&self) -> bool {
         self.started.get().is_some_and(|started| started.elapsed() >= self.left.get())
     }

@@ -30,8 +30,8 @@ async fn run_on_thread(
     abandoned: &AbandonedThreads,
     state: &Arc<ScriptState>,
 ) -> Option<String> {
-    if let Err(full) = abandoned.wait_for_capacity().await {
-        return Some(full);
+    if let Err(refusal) = abandoned.wait_for_capacity().await {
+        return Some(refusal);
     }
     // The request channel has room for every request that a script may make, so that the script never waits to send
     // one. The answer channel has room for one, so that answers do not pile up while the script computes.
@@ -43,13 +43,14 @@ async fn run_on_thread(
         let state = Arc::clone(state);
         move || {
             let error = engine::run(&code, bounds, ask, answers, state);
-            // Drop it before reporting the end: a caller that then starts another script must not find this thread still
-            // counted.
+            // Drop the guard before reporting the end: a caller that then starts another script must not find this thread
+            // still counted.
             drop(thread_guard);
             let _ = end.send(error);
         }
     };
-    // Not a blocking thread of tokio: a runtime that shuts down waits for those, and the process waits with it.
+    // Start a thread of the system, not a blocking thread of tokio: a runtime that shuts down waits for its blocking
+    // threads, and the process waits with it.
     if let Err(error) = thread::Builder::new().name("script".to_owned()).stack_size(THREAD_STACK_BYTES).spawn(script) {
         return Some(format!("the script was not run, because no thread could be started: {error}"));
     }
@@ -63,7 +64,7 @@ async fn run_on_thread(
     let completed = async {
         tokio::select! {
             error = &mut thread => error,
-            // The script has dropped its sender: it is about to end.
+            // The calls end when the script drops its sender: it is about to end.
             () = calls => thread.await,
         }
     };
@@ -76,6 +77,7 @@ async fn run_on_thread(
     }
 }
 
+/// Does what a script requests, and returns the answer for it.
 async fn perform(tools: ScriptTools, ScriptRequest { number, kind }: ScriptRequest) -> Answer {
     let result = match kind {
         RequestKind::Call { selector, arguments } => tools.call(&selector, arguments).await,

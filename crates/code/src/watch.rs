@@ -1,7 +1,7 @@
 //! Watches a script from outside its thread, and ends the wait for one that does not stop.
 //!
-//! QuickJS checks its clock only between the steps of a script, and one step can take arbitrarily long, such as
-//! searching one long text for another. So the task that waits for a script has a clock of its own, and stops waiting
+//! QuickJS calls its interrupt handler only between the steps of a script, and one step, such as searching one long text
+//! for another, can take arbitrarily long. So the task that waits for a script has a clock of its own, and stops waiting
 //! when the time is up. The abandoned thread runs until its step is done, and counts against a limit until then.
 
 use std::{
@@ -18,16 +18,18 @@ use tokio::{
     time::{sleep_until, timeout},
 };
 
-/// How long after its deadline a script may still report its own error.
+/// How long after its deadline a script's thread may still report that the time is up, before its task stops waiting.
 const GRACE: Duration = Duration::from_millis(250);
-/// While this many threads are abandoned, no script starts.
+/// How many threads may be abandoned at once. While there are this many, no script starts.
 const MAX_ABANDONED: usize = 4;
-/// How long a new script waits for an abandoned thread to end. Most end immediately: their callers only cancelled them.
+/// How long a new script waits for an abandoned thread to end. Most end at once, because their callers cancelled them
+/// between two steps.
 const ABANDONED_THREAD_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The state that the thread of a script shares with the task that waits for it.
 #[derive(Debug)]
 pub(crate) struct ScriptState {
+    /// Whether the task has stopped waiting, so that the script must end at its next step.
     stopped: AtomicBool,
     /// When the script's time is up; `None` while it waits for an answer.
     until: watch::Sender<Option<Instant>>,
@@ -35,6 +37,7 @@ pub(crate) struct ScriptState {
 }
 
 impl ScriptState {
+    /// Creates the state of a script that may print `max` bytes.
     pub(crate) fn new(max: usize) -> Self {
         let output = Output { text: String::new(), left: max, max };
         Self { stopped: AtomicBool::new(false), until: watch::Sender::new(None), output: Mutex::new(output) }
@@ -44,7 +47,8 @@ impl ScriptState {
         self.stopped.load(Ordering::Relaxed)
     }
 
-    /// Records that the script may compute until `end`; `None`: it waits for an answer, or has no deadline.
+    /// Notes that the script computes, and may do so until `end`. `None` means that it waits for an answer, or has no
+    /// deadline.
     pub(crate) fn computes_until(&self, end: Option<Instant>) {
         self.until.send_replace(end);
     }
@@ -58,7 +62,7 @@ impl ScriptState {
         std::mem::take(&mut self.output.lock().text)
     }
 
-    /// Waits until the script has computed for longer than it may, and still has not ended.
+    /// Waits until the script's time has been up for [`GRACE`]. Never completes while the script waits for an answer.
     pub(crate) async fn overdue(&self) {
         let mut until = self.until.subscribe();
         loop {
@@ -70,7 +74,8 @@ impl ScriptState {
                 }
             };
             tokio::select! {
-                // A test can pause tokio's clock, which then runs ahead; the script's clock is real time.
+                // The script's clock is real time, but a test can pause tokio's clock, which then runs ahead. So compare
+                // with real time too.
                 () = time_up => if end.is_some_and(|end| end.elapsed() >= GRACE) { return },
                 _ = until.changed() => {}
             }
@@ -83,7 +88,10 @@ impl ScriptState {
 pub(crate) struct AbandonedThreads(watch::Sender<usize>);
 
 impl AbandonedThreads {
-    /// Waits up to a second while too many threads are abandoned; then fails with an error for the model.
+    /// Waits until few enough threads are abandoned for a new script to start, for at most a second.
+    ///
+    /// # Errors
+    /// A text for the model, if there are still too many.
     pub(crate) async fn wait_for_capacity(&self) -> Result<(), String> {
         match timeout(ABANDONED_THREAD_TIMEOUT, self.0.subscribe().wait_for(|abandoned| *abandoned < MAX_ABANDONED))
             .await
@@ -97,47 +105,49 @@ impl AbandonedThreads {
 
     /// Returns a guard for the task that waits for a script, and one for the script's thread.
     pub(crate) fn guards(&self, state: &Arc<ScriptState>) -> (WaitGuard, ThreadGuard) {
-        let other_has_ended = Arc::new(AtomicBool::new(false));
+        let is_one_dropped = Arc::new(AtomicBool::new(false));
         let waiting = WaitGuard {
             state: Arc::clone(state),
             abandoned: self.clone(),
-            other_has_ended: Arc::clone(&other_has_ended),
+            is_one_dropped: Arc::clone(&is_one_dropped),
         };
-        (waiting, ThreadGuard { abandoned: self.clone(), other_has_ended })
+        (waiting, ThreadGuard { abandoned: self.clone(), is_one_dropped })
     }
 }
 
-/// A task that waits for the script. Dropping it ends the script at its next step.
+/// Held by the task that waits for a script. Dropping it ends the script at its next step; until then, its thread counts
+/// as abandoned.
 #[derive(Debug)]
 pub(crate) struct WaitGuard {
     state: Arc<ScriptState>,
     abandoned: AbandonedThreads,
-    other_has_ended: Arc<AtomicBool>,
+    /// Shared by both guards of a script: whether one of them was dropped.
+    is_one_dropped: Arc<AtomicBool>,
 }
 
 impl Drop for WaitGuard {
     fn drop(&mut self) {
         self.state.stopped.store(true, Ordering::Relaxed);
-        // Both guards swap the flag under the lock of the count, so that it never drops below zero.
+        // Both guards swap the flag under the lock of the count, so that the count never falls below zero.
         self.abandoned.0.send_modify(|abandoned| {
-            if !self.other_has_ended.swap(true, Ordering::Relaxed) {
+            if !self.is_one_dropped.swap(true, Ordering::Relaxed) {
                 *abandoned += 1;
             }
         });
     }
 }
 
-/// Held by the thread of a script for as long as it runs.
+/// Held by the thread of a script for as long as the thread runs.
 #[derive(Debug)]
 pub(crate) struct ThreadGuard {
     abandoned: AbandonedThreads,
-    other_has_ended: Arc<AtomicBool>,
+    is_one_dropped: Arc<AtomicBool>,
 }
 
 impl Drop for ThreadGuard {
     fn drop(&mut self) {
         self.abandoned.0.send_modify(|abandoned| {
-            if self.other_has_ended.swap(true, Ordering::Relaxed) {
+            if self.is_one_dropped.swap(true, Ordering::Relaxed) {
                 *abandoned -= 1;
             }
         });
@@ -181,10 +191,10 @@ mod tests {
         let guards = || abandoned.guards(&Arc::new(ScriptState::new(10)));
         let count = || *abandoned.0.borrow();
         let (waiting, running) = guards();
-        assert_eq!(count(), 0, "the thread runs");
+        assert_eq!(count(), 0, "the task waits for the thread");
         drop(running);
         drop(waiting);
-        assert_eq!(count(), 0, "the thread ended first");
+        assert_eq!(count(), 0, "the thread ended before its task stopped waiting");
 
         let (waiting, mut threads): (Vec<_>, Vec<_>) = (0..MAX_ABANDONED).map(|_| guards()).unzip();
         assert_eq!(abandoned.wait_for_capacity().await, Ok(()));

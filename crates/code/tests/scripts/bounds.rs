@@ -33,12 +33,12 @@ async fn a_script_that_computes_for_too_long_is_ended() {
     }
 }
 
-/// One step that never ends and keeps next to nothing.
+/// One step that never ends and needs hardly any memory.
 const ENDLESS_STEP: &str =
     "print('on'); let all = []; for (let n = 0; n < 60; n++) all = [all, all]; all.flat(Infinity)";
 
 #[test]
-fn a_step_that_never_ends_holds_up_neither_its_answer_nor_the_end_of_the_runtime() {
+fn a_step_that_never_ends_delays_neither_the_answer_nor_the_end_of_the_runtime() {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let began = Instant::now();
     runtime.block_on(async {
@@ -53,8 +53,8 @@ fn a_step_that_never_ends_holds_up_neither_its_answer_nor_the_end_of_the_runtime
 #[tokio::test]
 async fn with_four_abandoned_scripts_no_new_script_starts() {
     let host = bounded(|bounds| bounds.compute = Duration::from_millis(200)).await;
-    for before in 0..4 {
-        assert_eq!(printed(&host, "print(1)").await, "1\n", "after {before}");
+    for abandoned in 0..4 {
+        assert_eq!(printed(&host, "print(1)").await, "1\n", "{abandoned} abandoned scripts");
         failure(&host, ENDLESS_STEP).await;
     }
     assert_eq!(
@@ -103,7 +103,7 @@ indexOf 0
 }
 
 #[tokio::test]
-async fn a_script_that_wants_too_much_memory_is_ended_and_nothing_else_is() {
+async fn a_script_that_wants_too_much_memory_is_ended_and_the_next_one_runs() {
     let host = bounded(|bounds| bounds.memory = 8 * 1024 * 1024).await;
     for bomb in [
         "const all = []; for (;;) all.push(new Array(1000).fill(7))",
@@ -148,7 +148,7 @@ async fn a_script_cannot_make_more_calls_than_its_bound() {
 }
 
 #[tokio::test]
-async fn a_script_that_waits_for_ever_is_ended() {
+async fn a_script_that_waits_for_a_promise_that_nothing_resolves_is_ended() {
     let message = failure(&default_host().await, "await new Promise(() => {})").await;
     assert_eq!(message, "the script was ended: it waits for a promise that nothing resolves");
 }
@@ -174,9 +174,10 @@ async fn a_script_reaches_only_tools() {
                 for (const module of ['fs', 'std', 'os', 'node:fs', './a.js', '/etc/passwd'])
                     try { await import(module); print('reached', module) } catch {}";
     assert_eq!(printed(&default_host().await, code).await, "0\n");
-    let has = "print(Object.getOwnPropertyNames(globalThis).filter((name) => /^[a-z]/.test(name)).sort().join(' '))";
+    let list_globals =
+        "print(Object.getOwnPropertyNames(globalThis).filter((name) => /^[a-z]/.test(name)).sort().join(' '))";
     assert_eq!(
-        printed(&default_host().await, has).await,
+        printed(&default_host().await, list_globals).await,
         "console decodeURI decodeURIComponent encodeURI encodeURIComponent escape eval get_tool_details globalThis isFinite \
          isNaN parseFloat parseInt print queueMicrotask search_tools tools undefined unescape\n"
     );
@@ -207,7 +208,7 @@ fn an_abandoned_script_is_ended_with_its_calls() {
         let mut cancelled = shelf.cancelled.subscribe();
         cancelled.wait_for(|cancelled| *cancelled >= 1).await.unwrap();
     });
-    // Waits for the thread of the script.
+    // The runtime does not wait for the thread of the script, which ends at its next step.
     drop(runtime);
     assert!(began.elapsed() < Duration::from_secs(60));
 }
