@@ -14,10 +14,10 @@
 //!   the span of the call ───────────────┘  becomes a child of what the caller sent
 //! ```
 //!
-//! Beside it, [`MetricsExporter`] reads metrics of the program at an interval and sends them.
+//! [`MetricsExporter`] reads metrics of the program at an interval and sends them to a collector as well.
 //!
-//! OTLP over HTTP with Protobuf (<https://opentelemetry.io/docs/specs/otlp/>). `OTEL_EXPORTER_OTLP_ENDPOINT`,
-//! `OTEL_EXPORTER_OTLP_HEADERS`, `OTEL_TRACES_SAMPLER` and the other standard variables configure it.
+//! Both send OTLP over HTTP with Protobuf (<https://opentelemetry.io/docs/specs/otlp/>). `OTEL_EXPORTER_OTLP_ENDPOINT`,
+//! `OTEL_EXPORTER_OTLP_HEADERS`, `OTEL_TRACES_SAMPLER` and the other standard variables configure them.
 //!
 //! ```no_run
 //! use std::sync::Arc;
@@ -56,7 +56,7 @@ use tracing::{Span, Subscriber, level_filters::LevelFilter};
 use tracing_opentelemetry::OpenTelemetrySpanExt as _;
 use tracing_subscriber::{Layer, filter::Targets, registry::LookupSpan};
 
-/// How long to wait for the last spans to be sent.
+/// How long to wait for the last spans or metrics to be sent.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// The prefix of the targets whose spans are exported: the crates of this workspace.
@@ -93,7 +93,7 @@ impl Exporter {
         Ok(Self { provider })
     }
 
-    /// Returns the layer that exports the spans of a subscriber.
+    /// Returns a layer for a subscriber, which exports the spans of Toolrack's own crates, from level `INFO` on.
     pub fn layer<S>(&self) -> impl Layer<S> + use<S>
     where
         S: Subscriber + for<'span> LookupSpan<'span>,
@@ -102,7 +102,7 @@ impl Exporter {
         tracing_opentelemetry::layer().with_tracer(self.provider.tracer(OURS)).with_filter(own_targets)
     }
 
-    /// Returns the tracer for a [`Host`](toolrack_host::Host), so that its servers continue the traces.
+    /// Returns the tracer for a [`Host`](toolrack_host::Host), which passes traces on to the host's servers.
     #[must_use]
     pub fn tracer(&self) -> Tracer {
         Tracer { propagator: TraceContextPropagator::new() }
@@ -116,7 +116,7 @@ impl Exporter {
     }
 }
 
-/// What sends the spans and metrics.
+/// Returns the description of this program that goes with all spans and metrics: its service name and version.
 fn resource(service: &str) -> Resource {
     let version = KeyValue::new("service.version", env!("CARGO_PKG_VERSION"));
     Resource::builder().with_service_name(service.to_owned()).with_attribute(version).build()
@@ -133,7 +133,7 @@ impl toolrack_host::Tracer for Tracer {
         if let Some(from) = from {
             let fields: HashMap<String, String> =
                 from.fields().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
-            // Fails if the subscriber lacks the layer of this exporter. The server then gets the context of the caller.
+            // This fails if the subscriber lacks the layer of this exporter. The server then gets the caller's context.
             let _ = span.set_parent(self.propagator.extract(&fields));
         }
         let context = span.context();

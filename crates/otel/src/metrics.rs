@@ -1,4 +1,4 @@
-//! Metrics that another part of the program counts: read at an interval, and sent to a collector.
+//! Sends metrics to a collector. Other parts of the program count them, and the exporter reads them at an interval.
 
 use std::{fmt, time::Duration};
 
@@ -14,7 +14,7 @@ use opentelemetry_sdk::{
 
 use crate::{CLOSE_TIMEOUT, ExporterError, OURS, resource};
 
-/// The most series of one metric. What is beyond has the label `otel.metric.overflow` in place of its own.
+/// The most series of one metric. All further series become one, with the label `otel.metric.overflow`.
 const MOST_SERIES: usize = 20_000;
 
 /// A metric, and how its values are read.
@@ -25,7 +25,7 @@ pub struct Measure {
     pub help: &'static str,
     /// Whether its values only grow.
     pub is_counter: bool,
-    /// Reads the values that there are now: all since the program began, if it is a counter.
+    /// Returns the present value of each series. The value of a counter is its sum since the program began.
     pub read: Box<dyn Fn() -> Vec<Reading> + Send + Sync>,
 }
 
@@ -35,10 +35,10 @@ impl fmt::Debug for Measure {
     }
 }
 
-/// A value of a metric.
+/// The value of one series of a metric.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Reading {
-    /// Names and values of labels.
+    /// The labels that identify the series: names and values.
     pub labels: Vec<(&'static str, String)>,
     /// The value.
     pub value: f64,
@@ -59,7 +59,7 @@ impl Default for Pace {
     }
 }
 
-/// A variable that holds what it may not.
+/// A variable of the environment has a value that cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("metrics are not sent: `{name}` is `{value}`, and should be {needs}")]
 pub struct BadVariable {
@@ -69,11 +69,12 @@ pub struct BadVariable {
 }
 
 impl Pace {
-    /// What the environment says: `None` if no metrics are to be sent, because it names no collector, or because
-    /// `OTEL_METRICS_EXPORTER` is `none` or `OTEL_SDK_DISABLED` is `true`.
+    /// Reads the pace from the environment; `variable` returns the value of the variable with a name. Returns `None` if no
+    /// metrics are to be sent, because the environment names no collector, or because `OTEL_METRICS_EXPORTER` is `none` or
+    /// `OTEL_SDK_DISABLED` is `true`.
     ///
     /// # Errors
-    /// [`BadVariable`]
+    /// [`BadVariable`] names the variable, its value, and what the value should be.
     pub fn of(variable: impl Fn(&str) -> Option<String>) -> Result<Option<Self>, BadVariable> {
         let set = |name: &str| variable(name).filter(|value| !value.is_empty());
         let is_off = set("OTEL_SDK_DISABLED").is_some_and(|value| value.eq_ignore_ascii_case("true"));
@@ -93,7 +94,7 @@ impl Pace {
             None => Ok(default),
             Some(value) => match value.parse::<u64>() {
                 Ok(milliseconds @ 1..) => Ok(Duration::from_millis(milliseconds)),
-                _ => Err(BadVariable { name, value, needs: "a number of milliseconds" }),
+                _ => Err(BadVariable { name, value, needs: "a whole number of milliseconds above 0" }),
             },
         };
         let Self { interval, timeout } = Self::default();
@@ -102,8 +103,8 @@ impl Pace {
     }
 }
 
-/// Reads metrics at an interval and sends them, from its own thread. What a collector refuses, or cannot be sent, is
-/// dropped; the next reading has the newer values.
+/// Reads metrics at an interval and sends them, from its own thread. It drops values that it cannot send or that the
+/// collector refuses; the next reading has the newer values.
 #[derive(Debug)]
 pub struct MetricsExporter {
     provider: SdkMeterProvider,
@@ -140,7 +141,7 @@ impl MetricsExporter {
                     observer.observe(value, &labels);
                 }
             };
-            // The provider keeps what reads; the instrument itself is not needed.
+            // The provider keeps the callback, so the instrument itself is not needed.
             if is_counter {
                 let _ = meter.f64_observable_counter(name).with_description(help).with_callback(observe).build();
             } else {
@@ -150,7 +151,7 @@ impl MetricsExporter {
         Ok(Self { provider })
     }
 
-    /// Reads and sends once more. Blocks until that is done, for three seconds at most.
+    /// Reads and sends the metrics once more. Blocks until that is done, for three seconds at most.
     pub fn close(self) {
         if let Err(error) = self.provider.shutdown_with_timeout(CLOSE_TIMEOUT) {
             tracing::warn!(%error, "the last metrics were not sent");
@@ -169,33 +170,33 @@ mod tests {
         })
     }
 
-    const HERE: (&str, &str) = ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:4318");
+    const COLLECTOR: (&str, &str) = ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:4318");
 
     #[test]
-    fn metrics_are_sent_where_a_collector_is_named_and_nothing_says_no() {
+    fn metrics_are_sent_if_a_collector_is_named_and_no_variable_turns_them_off() {
         assert_eq!(pace(&[]), Ok(None));
         assert_eq!(pace(&[("OTEL_EXPORTER_OTLP_ENDPOINT", "")]), Ok(None));
         assert_eq!(pace(&[("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "http://127.0.0.1:4318")]), Ok(None));
-        assert_eq!(pace(&[HERE]), Ok(Some(Pace::default())));
-        assert_eq!(pace(&[("OTEL_EXPORTER_OTLP_METRICS_ENDPOINT", HERE.1)]), Ok(Some(Pace::default())));
-        assert_eq!(pace(&[HERE, ("OTEL_METRICS_EXPORTER", "otlp")]), Ok(Some(Pace::default())));
+        assert_eq!(pace(&[COLLECTOR]), Ok(Some(Pace::default())));
+        assert_eq!(pace(&[("OTEL_EXPORTER_OTLP_METRICS_ENDPOINT", COLLECTOR.1)]), Ok(Some(Pace::default())));
+        assert_eq!(pace(&[COLLECTOR, ("OTEL_METRICS_EXPORTER", "otlp")]), Ok(Some(Pace::default())));
         for off in [("OTEL_METRICS_EXPORTER", "none"), ("OTEL_SDK_DISABLED", "true")] {
-            assert_eq!(pace(&[HERE, off]), Ok(None));
+            assert_eq!(pace(&[COLLECTOR, off]), Ok(None));
         }
     }
 
     #[test]
-    fn the_times_are_those_of_the_variables_and_a_mistake_is_named() {
+    fn the_variables_set_the_times_and_an_unusable_value_is_named() {
         let times = [("OTEL_METRIC_EXPORT_INTERVAL", "500"), ("OTEL_METRIC_EXPORT_TIMEOUT", "2000")];
         let wanted = Pace { interval: Duration::from_millis(500), timeout: Duration::from_secs(2) };
-        assert_eq!(pace(&[HERE, times[0], times[1]]), Ok(Some(wanted)));
+        assert_eq!(pace(&[COLLECTOR, times[0], times[1]]), Ok(Some(wanted)));
         for (name, value) in [
             ("OTEL_METRIC_EXPORT_INTERVAL", "0"),
             ("OTEL_METRIC_EXPORT_INTERVAL", "1m"),
             ("OTEL_METRIC_EXPORT_TIMEOUT", "-1"),
             ("OTEL_METRICS_EXPORTER", "prometheus"),
         ] {
-            let error = pace(&[HERE, (name, value)]).unwrap_err().to_string();
+            let error = pace(&[COLLECTOR, (name, value)]).unwrap_err().to_string();
             assert!(error.contains(name) && error.contains(&format!("`{value}`")), "{error}");
         }
     }

@@ -1,4 +1,4 @@
-//! Spans as a collector receives them.
+//! Spans and metrics as a collector receives them.
 
 // Makes clippy allow `unwrap` in this file, which is compiled only for tests.
 #![cfg(test)]
@@ -31,7 +31,9 @@ use toolrack_otel::{Exporter, Measure, MetricsExporter, Pace, Reading};
 use toolrack_testkit::SideEffects;
 use tracing_subscriber::layer::SubscriberExt as _;
 
+/// How long a test waits for what must happen.
 const PATIENCE: Duration = Duration::from_secs(20);
+/// The trace id of the caller.
 const TRACE: &str = "0af7651916cd43dd8448eb211c80319c";
 
 /// Starts a collector. Returns its URL with this path, and the bodies of the requests that it receives.
@@ -132,7 +134,7 @@ async fn the_span_of_a_call_belongs_to_the_trace_of_its_caller_and_the_server_co
     assert_eq!(metas[1]["traceparent"], format!("00-{}-{}-01", hex(&second.trace_id), hex(&second.span_id)));
 }
 
-/// The values of a metric by their first label.
+/// Returns the values of a metric by the text of their first label.
 fn values(points: &[NumberDataPoint]) -> BTreeMap<String, f64> {
     let label = |point: &NumberDataPoint| match point.attributes.first()?.value.as_ref()?.value.as_ref()? {
         AnyValue::StringValue(text) => Some(text.clone()),
@@ -145,7 +147,7 @@ fn values(points: &[NumberDataPoint]) -> BTreeMap<String, f64> {
     points.iter().map(|point| (label(point).unwrap_or_default(), number(point))).collect()
 }
 
-/// What a request has of the counter `calls` and of the gauge `states`.
+/// Returns the values of the counter `calls` and of the gauge `states` in the body of a request.
 fn calls_and_states(body: &[u8]) -> (BTreeMap<String, f64>, BTreeMap<String, f64>) {
     let sent = ExportMetricsServiceRequest::decode(body).unwrap();
     assert!(format!("{:?}", sent.resource_metrics[0].resource).contains("tested"));
@@ -185,7 +187,7 @@ async fn metrics_are_read_and_sent_at_each_interval_and_once_more_at_the_end() {
             help: "What is there now.",
             is_counter: false,
             read: Box::new(move || {
-                // After the first reading, there is another one in place of it.
+                // From the second reading on, the series `old` is gone, and there is a series `new`.
                 vec![if reads.load(Ordering::Relaxed) < 2 { labelled("old", 1.0) } else { labelled("new", 1.0) }]
             }),
         },
@@ -197,9 +199,10 @@ async fn metrics_are_read_and_sent_at_each_interval_and_once_more_at_the_end() {
         let body = timeout(PATIENCE, bodies.recv()).await.unwrap().unwrap();
         seen.push(calls_and_states(&body));
     }
-    let of = |words: &[(&str, f64)]| words.iter().map(|(word, value)| ((*word).to_owned(), *value)).collect();
-    assert_eq!(seen[0], (of(&[("a", 1.0), ("b", 7.0)]), of(&[("old", 1.0)])));
-    assert_eq!(seen[1], (of(&[("a", 2.0), ("b", 7.0)]), of(&[("new", 1.0)])), "a series that is gone is not repeated");
+    let expected = |series: &[(&str, f64)]| series.iter().map(|(label, value)| ((*label).to_owned(), *value)).collect();
+    assert_eq!(seen[0], (expected(&[("a", 1.0), ("b", 7.0)]), expected(&[("old", 1.0)])));
+    let second = (expected(&[("a", 2.0), ("b", 7.0)]), expected(&[("new", 1.0)]));
+    assert_eq!(seen[1], second, "a series that is gone is not repeated");
     exporter.close();
     let mut last = 0.0;
     while let Ok(body) = bodies.try_recv() {
@@ -209,7 +212,7 @@ async fn metrics_are_read_and_sent_at_each_interval_and_once_more_at_the_end() {
 }
 
 #[tokio::test]
-async fn a_collector_that_is_not_there_holds_nothing_up() {
+async fn closing_ends_although_no_collector_listens() {
     let measure = Measure { name: "calls", help: "Calls that ended.", is_counter: true, read: Box::new(Vec::new) };
     let pace = Pace { interval: Duration::from_millis(1), timeout: Duration::from_millis(50) };
     let exporter = MetricsExporter::new("tested", Some("http://127.0.0.1:1/v1/metrics"), pace, vec![measure]).unwrap();
