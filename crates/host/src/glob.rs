@@ -44,7 +44,7 @@ pub struct ToolFilter {
     deny: Globs,
 }
 
-/// A [`ToolFilter`]'s verdict on a tool, with the glob.
+/// A [`ToolFilter`]'s verdict on a tool, with the glob that decided.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Shown<'f> {
     /// The tool is shown.
@@ -86,7 +86,7 @@ impl ToolFilter {
         self.verdict(tool) == Shown::Yes
     }
 
-    /// Returns the result of [`Self::shows`], with the reason.
+    /// Returns whether a tool is shown, as [`Self::shows`] does, and why not.
     pub fn verdict(&self, tool: &str) -> Shown<'_> {
         match self.deny.first_match(tool) {
             Some(glob) => Shown::Denied(glob),
@@ -154,7 +154,7 @@ pub struct Pattern {
     written: String,
     server: Option<Glob>,
     tool: Glob,
-    /// Whether both parts come from a name in which characters may have been replaced.
+    /// Whether both parts come from a model-visible name, in which `_` may stand for another character.
     is_folded: bool,
 }
 
@@ -225,7 +225,9 @@ enum GlobKind {
 /// literal characters outside of `[…]` and `{…}`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct GlobSpecificity {
+    /// Whether the glob is a whole name, without wildcards.
     is_whole: bool,
+    /// The literal characters outside of `[…]` and `{…}`.
     letters: usize,
 }
 
@@ -254,15 +256,17 @@ impl Glob {
         }
     }
 
-    /// Matches as [`Self::is_match`], after `-` and every character that model-visible names cannot have were replaced
-    /// by `_` in the text.
+    /// Returns whether the glob matches a spelling that the text may have in a model-visible name: `_` replaces every
+    /// character that such a name cannot have, and `-` too where dashes are replaced. Returns false for a text in which
+    /// nothing is replaced, which [`Self::is_match`] judges.
     fn is_match_folded(&self, text: &str) -> bool {
         let is_kept = |c: char| c.is_ascii_alphanumeric() || c == '_';
-        !text.chars().all(is_kept) && {
-            let without = |kept: &dyn Fn(char) -> bool| text.chars().map(|c| if kept(c) { c } else { '_' }).collect();
-            let (sanitised, folded): (String, String) = (without(&|c| is_kept(c) || c == '-'), without(&is_kept));
-            self.is_match(&sanitised) || self.is_match(&folded)
+        if text.chars().all(is_kept) {
+            return false;
         }
+        let keep_only =
+            |is_kept: &dyn Fn(char) -> bool| text.chars().map(|c| if is_kept(c) { c } else { '_' }).collect::<String>();
+        self.is_match(&keep_only(&|c| is_kept(c) || c == '-')) || self.is_match(&keep_only(&is_kept))
     }
 
     fn specificity(&self) -> GlobSpecificity {

@@ -1,4 +1,4 @@
-//! Quotas as plain data: how much of a quantity may be used in which time.
+//! Quotas as plain data: how much of a quantity a caller may use within a window of time.
 
 use std::{fmt, time::Duration};
 
@@ -11,7 +11,8 @@ use serde_json::{Map, Value, json};
 /// Billionths of a dollar in a dollar.
 const BILLION: f64 = 1e9;
 
-/// The largest number that every program reads as it is written.
+/// The largest count that a quota may set: 2^53 − 1, up to which every program that reads JSON numbers as doubles reads
+/// whole numbers exactly.
 const MAX_COUNT: f64 = 9_007_199_254_740_991.0;
 
 /// What a quota counts. Amounts are whole numbers: of calls, bytes and tokens, and of billionths of a US dollar.
@@ -32,11 +33,11 @@ pub enum Quantity {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Window {
-    /// No time: what counts is what is under way.
+    /// No span of time: the quota limits what is under way at one moment.
     AtOnce,
-    /// A minute. The used amount becomes free again continuously.
+    /// A minute. What was used becomes free again little by little.
     Minute,
-    /// An hour of the clock. All is free again with the next one.
+    /// An hour of the clock, such as 14:00 to 15:00. The whole amount is free again when the next hour begins.
     Hour,
     /// A day, from midnight to midnight in UTC.
     Day,
@@ -95,7 +96,7 @@ pub fn billionths(dollars: f64) -> u64 {
     (dollars * BILLION).round() as u64
 }
 
-#[expect(clippy::cast_precision_loss, reason = "a billionth of a dollar more or less is not seen")]
+#[expect(clippy::cast_precision_loss, reason = "a billionth of a dollar more or less makes no difference to users")]
 fn dollars(billionths: u64) -> f64 {
     billionths as f64 / BILLION
 }
@@ -157,10 +158,11 @@ pub enum BadQuota {
 }
 
 impl Quota {
-    /// Reads a quota from its name, such as `calls_per_minute`, and its number.
+    /// Reads a quota from its name, such as `calls_per_minute`, and its number as a file writes it: dollars with a
+    /// fraction, everything else whole.
     ///
     /// # Errors
-    /// [`BadQuota`]
+    /// [`BadQuota`], if there is no such quota, or if the number is out of its bounds.
     pub fn read(name: &str, number: f64) -> Result<Self, BadQuota> {
         let known = NAMES.iter().find(|(known, ..)| *known == name);
         let &(name, quantity, window) = known.ok_or_else(|| {
@@ -176,7 +178,8 @@ impl Quota {
         Ok(Self { name, quantity, window, most })
     }
 
-    /// Creates the quota of this name with this amount; `None` if there is no such quota.
+    /// Creates the quota of this name with this amount, in the unit of its [`Quantity`] (so in billionths of a dollar);
+    /// `None` if there is no such quota. Any amount is accepted.
     #[must_use]
     pub fn of_amount(name: &str, most: u64) -> Option<Self> {
         let &(name, quantity, window) = NAMES.iter().find(|(known, ..)| *known == name)?;
@@ -201,7 +204,7 @@ impl Quota {
         self.window
     }
 
-    /// Returns how much may be used.
+    /// Returns how much may be used, in the unit of its [`Quantity`].
     #[must_use]
     pub fn most(&self) -> u64 {
         self.most
@@ -217,12 +220,12 @@ fn whole(number: f64) -> u64 {
 impl fmt::Display for Quota {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (most, time) = (self.most, self.window.in_words());
-        let s = if most == 1 { "" } else { "s" };
+        let plural = if most == 1 { "" } else { "s" };
         match (self.quantity, self.window) {
-            (Quantity::Calls, Window::AtOnce) => write!(f, "run {most} call{s} {time}"),
-            (Quantity::Calls, _) => write!(f, "make {most} call{s} {time}"),
-            (Quantity::ResultBytes, _) => write!(f, "receive {most} byte{s} of results {time}"),
-            (Quantity::Tokens, _) => write!(f, "use {most} token{s} of models {time}"),
+            (Quantity::Calls, Window::AtOnce) => write!(f, "run {most} call{plural} {time}"),
+            (Quantity::Calls, _) => write!(f, "make {most} call{plural} {time}"),
+            (Quantity::ResultBytes, _) => write!(f, "receive {most} byte{plural} of results {time}"),
+            (Quantity::Tokens, _) => write!(f, "use {most} token{plural} of models {time}"),
             (Quantity::Dollars, _) => write!(f, "spend ${} on models {time}", dollars(most)),
         }
     }
@@ -242,19 +245,19 @@ impl Quota {
     }
 }
 
-/// Quotas that apply together, each at most once.
+/// Quotas that apply together, at most one of each name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct QuotaSet(Vec<Quota>);
 
 impl QuotaSet {
-    /// Adds a quota in the place of one with the same name.
+    /// Adds a quota. It replaces one with the same name.
     #[must_use]
     pub fn with(mut self, quota: Quota) -> Self {
         self.add(quota);
         self
     }
 
-    /// Adds a quota in the place of one with the same name.
+    /// Adds a quota. It replaces one with the same name.
     pub fn add(&mut self, quota: Quota) {
         self.0.retain(|known| known.name != quota.name);
         self.0.push(quota);
@@ -265,7 +268,7 @@ impl QuotaSet {
         self.0.iter().copied()
     }
 
-    /// Returns whether everything is allowed.
+    /// Returns whether there are no quotas, so that nothing is limited.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
@@ -306,27 +309,29 @@ pub struct OverQuota {
     pub setting: String,
     /// The quota.
     pub quota: Quota,
-    /// How much is used.
+    /// How much is used, in the unit of the quota's [`Quantity`].
     pub used: u64,
-    /// When a part of it is free again.
+    /// How long to wait until a part of it is free again.
     pub retry_after: Duration,
 }
 
 impl OverQuota {
-    /// Creates the refusal of `setting`, of which `used` is used: `who` may do no more of it.
+    /// Creates the refusal that `who` (`a member of acme`) gets when `used` reaches `quota`. `setting` is the key that
+    /// sets the quota, and `place` the file that it is in (`the team file`); `used` is in the unit of the quota.
     #[must_use]
     pub fn new(who: &str, setting: String, place: &str, (quota, used): (Quota, u64), retry_after: Duration) -> Self {
         let words = format!("{who} may {quota} (`{setting}` of {place})");
         Self { words, setting, quota, used, retry_after }
     }
 
-    /// Returns when to try again, in whole seconds: at least one, and never too early.
+    /// Returns how long to wait before trying again, in whole seconds: rounded up, and at least 1.
     #[must_use]
     pub fn retry_after_seconds(&self) -> u64 {
         seconds(self.retry_after)
     }
 
-    /// Returns what a program needs to know: the setting, what is used of how much, and when to try again.
+    /// Returns what a program needs to know: the setting, how much of the limit is used, and how long to wait before
+    /// trying again.
     #[must_use]
     pub fn data(&self) -> Map<String, Value> {
         let number = |amount| self.quota.quantity.number(amount);
@@ -341,7 +346,7 @@ impl OverQuota {
     }
 }
 
-/// Returns a time to wait in whole seconds: at least one, and never too early.
+/// Returns a time to wait in whole seconds: rounded up, and at least 1.
 fn seconds(wait: Duration) -> u64 {
     wait.as_secs().saturating_add(u64::from(wait.subsec_nanos() > 0)).max(1)
 }
@@ -375,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn every_quantity_has_every_window_and_each_name_says_both() {
+    fn each_name_says_quantity_and_window_and_none_is_left_out() {
         for (name, quantity, window) in NAMES {
             let expected = match window {
                 Window::AtOnce => "calls_at_once".to_owned(),
@@ -420,7 +425,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_has_its_numbers_for_programs() {
+    fn a_refusal_says_its_numbers_in_words_and_as_data() {
         let quota = Quota::read("dollars_per_day", 1.5).unwrap();
         let over = OverQuota::new(
             "a member",

@@ -127,7 +127,7 @@ mod tests {
             assert!(says(error), "{error}");
         }
         let unread = LinkError::SessionNotFound { unread: true };
-        let of_another = unread.for_those_under_way();
+        let of_another = unread.for_requests_under_way();
         let broken = LinkError::Broken { why: String::new() };
         for error in [&of_another, &broken, &http(400), &http(408), &http(409), &http(500), &http(502), &http(504)] {
             assert!(!says(error), "{error}");

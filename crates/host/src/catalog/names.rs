@@ -30,7 +30,7 @@ use std::str::FromStr;
 use data_encoding::HEXLOWER;
 use sha2::{Digest, Sha256};
 
-/// The hex digits of a suffix: 10, and the next lengths if those are equal.
+/// The lengths of a suffix, in hex digits: 10, and a longer one only where two names with shorter suffixes are equal.
 const SUFFIX_DIGITS: [usize; 3] = [10, 20, 40];
 
 /// The longest run of literal text in a template, in characters, so that every cap leaves room for the names.
@@ -102,8 +102,11 @@ impl FromStr for NameStyle {
 /// A checked naming template; made by parsing a [`NameStyle`].
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Template {
+    /// The template as the user wrote it.
     text: String,
+    /// The bytes of literal text before the first placeholder.
     head: usize,
+    /// The part that comes first, and the bytes of literal text between both placeholders; `None` without `{server}`.
     middle: Option<(Part, usize)>,
 }
 
@@ -149,7 +152,7 @@ impl Template {
         Ok(template)
     }
 
-    /// Notes where the placeholders are. The text is known to hold `{tool}` once and `{server}` at most once.
+    /// Finds the placeholders. The caller has checked that the text holds `{tool}` once and `{server}` at most once.
     fn split(text: &str) -> Self {
         let tool = text.find(TOOL).unwrap_or_default();
         let (head, middle) = match text.find(SERVER) {
@@ -187,7 +190,7 @@ pub enum NameCap {
 }
 
 impl NameCap {
-    /// Returns the number.
+    /// Returns the cap as a number of characters.
     pub const fn chars(self) -> usize {
         match self {
             Self::Chars64 => 64,
@@ -239,8 +242,8 @@ impl Naming {
         }
     }
 
-    /// Gives each pair (server, name) its model-visible name, as a catalog does for tools: for other things that
-    /// servers name, such as prompts. A pair that occurs twice counts once.
+    /// Gives each pair (server, name) its model-visible name, in the way in which a catalog names tools. It is meant for
+    /// other things that servers name, such as prompts. A pair that occurs twice counts once.
     pub fn assign<'a>(
         &self,
         pairs: impl IntoIterator<Item = (&'a str, &'a str)>,
@@ -251,8 +254,9 @@ impl Naming {
 
 /// Gives each pair (server, tool) its model-visible name; a pair that occurs twice counts once.
 ///
-/// Every name is of `[A-Za-z0-9_-]`, begins with a letter or `_`, is not longer than `cap`, and belongs to one pair
-/// only. The order of `pairs` does not matter. The module's documentation says which names have a suffix.
+/// Every name consists of `[A-Za-z0-9_-]`, begins with a letter or `_`, is not longer than the cap of `naming`, and
+/// belongs to one pair only. The order of `pairs` does not matter. The module's documentation says which names have a
+/// suffix.
 pub(crate) fn assign<'a>(
     naming: &Naming,
     pairs: impl IntoIterator<Item = (&'a str, &'a str)>,
@@ -260,7 +264,7 @@ pub(crate) fn assign<'a>(
     let pairs: BTreeSet<_> = pairs.into_iter().collect();
     let (form, cap) = (naming.style.form(), naming.cap);
     let mut by_name: BTreeMap<String, Vec<_>> = BTreeMap::new();
-    let mut unnamed = Vec::new();
+    let mut to_suffix = Vec::new();
     for pair in pairs {
         let proposal = match naming.dashes {
             Dashes::Keep => form.propose(cap, pair),
@@ -268,7 +272,7 @@ pub(crate) fn assign<'a>(
         };
         match proposal {
             Proposal::Plain(name) => by_name.entry(name).or_default().push(pair),
-            Proposal::Stem(stem) => unnamed.push((pair, stem)),
+            Proposal::Stem(stem) => to_suffix.push((pair, stem)),
         }
     }
     let mut names = BTreeMap::new();
@@ -277,52 +281,53 @@ pub(crate) fn assign<'a>(
             [pair] => {
                 names.insert(pair, name);
             }
-            // Only a style that hides the server, or one that replaces dashes, reaches this.
-            _ => unnamed.extend(rivals.into_iter().map(|pair| (pair, name.clone()))),
+            // Two pairs share a plain name only if the style hides the server or dashes are replaced.
+            _ => to_suffix.extend(rivals.into_iter().map(|pair| (pair, name.clone()))),
         }
     }
-    add_suffixes(cap, unnamed, &mut names);
+    add_suffixes(cap, to_suffix, &mut names);
     names
 }
 
 /// Names the pairs that need a suffix, with as many digits as are needed to distinguish them.
 fn add_suffixes<'a>(
     cap: NameCap,
-    mut unnamed: Vec<((&'a str, &'a str), String)>,
+    mut to_suffix: Vec<((&'a str, &'a str), String)>,
     names: &mut BTreeMap<(&'a str, &'a str), String>,
 ) {
-    let [.., most] = SUFFIX_DIGITS;
+    let [.., longest] = SUFFIX_DIGITS;
     for digits in SUFFIX_DIGITS {
         let mut by_name: BTreeMap<String, Vec<_>> = BTreeMap::new();
-        for (pair, stem) in unnamed.drain(..) {
+        for (pair, stem) in to_suffix.drain(..) {
             by_name.entry(suffixed(&stem, pair, digits, cap)).or_default().push((pair, stem));
         }
         for (name, rivals) in by_name {
-            if rivals.len() == 1 || digits == most {
+            if rivals.len() == 1 || digits == longest {
                 names.extend(rivals.into_iter().map(|(pair, _)| (pair, name.clone())));
             } else {
-                unnamed.extend(rivals);
+                to_suffix.extend(rivals);
             }
         }
     }
 }
 
+/// A placeholder of a style.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Part {
     Server,
     Tool,
 }
 
-/// A parsed style: literal text around one or two parts.
+/// A style as its pieces: literal text around one or two parts.
 #[derive(Clone, Copy)]
 enum Form<'s> {
     Both { head: &'s str, first: Part, separator: &'s str, tail: &'s str },
     ToolOnly { head: &'s str, tail: &'s str },
 }
 
-/// The name of a pair before others are considered.
+/// The name that a pair gets by itself, before other pairs are considered.
 enum Proposal {
-    /// A name that no other pair can have, if the style shows the server.
+    /// A name that no other pair can have, if the style shows the server and dashes are kept.
     Plain(String),
     /// A name that another pair may get as well; it needs a suffix.
     Stem(String),
@@ -330,7 +335,7 @@ enum Proposal {
 
 impl Form<'_> {
     fn propose(self, cap: NameCap, (server, tool): (&str, &str)) -> Proposal {
-        let (mut name, is_unmistakable) = match self {
+        let (mut name, has_one_owner) = match self {
             Self::ToolOnly { head, tail } => ([head, &sanitised(tool), tail].concat(), is_name(tool)),
             Self::Both { head, first, separator, tail } => {
                 let (first, second) = match first {
@@ -339,16 +344,16 @@ impl Form<'_> {
                 };
                 // Splitting at the first separator must return `first`, for any second part.
                 let joined = [first, separator].concat();
-                let is_unmistakable = joined.find(separator) == Some(first.len());
+                let splits_in_one_way = joined.find(separator) == Some(first.len());
                 let name = [head, &sanitised(first), separator, &sanitised(second), tail].concat();
-                (name, is_unmistakable && is_name(first) && is_name(second))
+                (name, splits_in_one_way && is_name(first) && is_name(second))
             }
         };
         let begins_well = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
         if !begins_well {
             name.insert(0, '_');
         }
-        if is_unmistakable && begins_well && name.len() <= cap.chars() && !ends_like_suffix(&name) {
+        if has_one_owner && begins_well && name.len() <= cap.chars() && !ends_like_suffix(&name) {
             Proposal::Plain(name)
         } else {
             Proposal::Stem(name)
@@ -366,16 +371,17 @@ impl Form<'_> {
             return parts.is_some_and(|(one, other)| server == if first == Part::Server { one } else { other });
         }
         let stem = name.rsplit_once('_').map_or(name, |(stem, _)| stem);
-        let begin = match first {
+        let beginning = match first {
             Part::Server => [head, &sanitised(server), separator].concat(),
             // The server comes last, where a long name is cut.
             Part::Tool => return true,
         };
-        // Put a `_` before a stem with an invalid first character; cut one that is too long.
+        // `propose` puts a `_` before a name with an invalid first character, and `suffixed` cuts a stem that is too long,
+        // perhaps within this beginning.
         [Some(stem), stem.strip_prefix('_')]
             .into_iter()
             .flatten()
-            .any(|stem| stem.starts_with(&begin) || begin.starts_with(stem))
+            .any(|stem| stem.starts_with(&beginning) || beginning.starts_with(stem))
     }
 }
 
@@ -444,7 +450,7 @@ mod tests {
         ends_like_suffix(name)
     }
 
-    /// Names that come near each other often: few characters, and those that matter.
+    /// Words that often lead to equal names: short ones, made of the few characters that the rules treat specially.
     fn word() -> impl Strategy<Value = String> {
         prop_oneof![
             6 => "[ab_.é-]{0,4}",
@@ -500,7 +506,7 @@ mod tests {
         }
 
         #[test]
-        fn every_name_pleases_every_provider(style in style(), cap in cap(), pairs in pairs()) {
+        fn every_provider_accepts_every_name(style in style(), cap in cap(), pairs in pairs()) {
             for name in named(&style, cap, borrowed(&pairs)).values() {
                 prop_assert!(name.len() <= cap.chars(), "{name}");
                 prop_assert!(name.chars().all(is_name_char), "{name}");
@@ -509,7 +515,7 @@ mod tests {
         }
 
         #[test]
-        fn the_order_of_servers_and_tools_is_of_no_account(style in style(), cap in cap(), pairs in pairs()) {
+        fn the_order_of_servers_and_tools_does_not_matter(style in style(), cap in cap(), pairs in pairs()) {
             prop_assert_eq!(named(&style, cap, borrowed(&pairs)), named(&style, cap, borrowed(&pairs).rev()));
         }
 
@@ -605,7 +611,8 @@ mod tests {
 
     #[test]
     fn tools_with_the_same_ten_digits_get_longer_suffixes() {
-        // Found by trying 1.3 million names: one stem after sanitising, one beginning of the hash.
+        // A search through 1.3 million names found these two: they have the same stem, and their hashes begin with the
+        // same ten digits.
         let (one, other) = ("\u{106}\u{106}\u{110}", "\u{112}\u{133}\u{115}");
         assert_eq!(name(&NameStyle::McpServerTool, "a", one), name(&NameStyle::McpServerTool, "a", other));
         let names = named(&NameStyle::McpServerTool, NameCap::Chars64, [("a", one), ("a", other)]);

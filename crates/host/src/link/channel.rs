@@ -167,10 +167,10 @@ impl Channel {
             biased;
             answer = self.wire.exchange(request) => match answer {
                 // The wire only knows that the connection ended; `closed` knows the reason.
-                Err(LinkError::Stopped) => Err(self.closed.wait().await.for_those_under_way()),
+                Err(LinkError::Stopped) => Err(self.closed.wait().await.for_requests_under_way()),
                 answer => answer,
             },
-            why = self.closed.wait() => Err(why.for_those_under_way()),
+            why = self.closed.wait() => Err(why.for_requests_under_way()),
         }
     }
 

@@ -38,11 +38,11 @@ pub enum LinkError {
     /// The child process ended.
     #[error("the server process ended ({exit}){}{}", Tail(LAST_WORDS, .stderr), Tail(NOISE, .noise))]
     Exited {
-        /// `exit status 3`, `killed by signal 9 (SIGKILL)`.
+        /// How it ended: `exit status 3`, `killed by signal 9 (SIGKILL)`.
         exit: String,
         /// The end of its stderr, escaped.
         stderr: String,
-        /// Its output that is not an MCP message: how often, and the first, escaped.
+        /// What it wrote to stdout that is not an MCP message: how often, and the first one, escaped; empty if nothing.
         noise: String,
     },
     /// The engine did not run the container of the server.
@@ -63,7 +63,7 @@ pub enum LinkError {
         /// The end of a child's stderr, escaped.
         stderr: String,
     },
-    /// This host stopped the server: it was removed, changed, disabled or shut down.
+    /// This host stopped the server, because the server was removed, changed or disabled, or because the host shuts down.
     #[error("the server was stopped by this host")]
     Stopped,
     /// A time bound was reached.
@@ -83,7 +83,7 @@ pub enum LinkError {
         after: Duration,
         /// The end of its stderr, escaped.
         stderr: String,
-        /// Its output that is not an MCP message: how often, and the first, escaped.
+        /// What it wrote to stdout that is not an MCP message: how often, and the first one, escaped; empty if nothing.
         noise: String,
     },
     /// A message is over its bound.
@@ -95,7 +95,7 @@ pub enum LinkError {
         what: &'static str,
         /// The limit in bytes.
         limit: usize,
-        /// The size in bytes, as far as it was counted.
+        /// The bytes that were counted before the message was given up; the whole message may be larger.
         seen: u64,
         /// The setting of the limit.
         setting: Setting,
@@ -160,10 +160,10 @@ pub enum LinkError {
         /// The observed event.
         why: String,
     },
-    /// The session has ended (HTTP 404 with a session id).
+    /// The server has ended the session (HTTP 404 to a request with a session id).
     #[error("the server no longer knows this session{}", if *.unread { ", and refused the request for that" } else { "" })]
     SessionNotFound {
-        /// Whether this answers the failed request itself, which the server then did not execute. Otherwise another
+        /// Whether the server gave this answer to the failed request itself, and so did not execute it. If false, another
         /// request got this answer, or the server had already accepted the request.
         unread: bool,
     },
@@ -191,7 +191,7 @@ pub enum LinkError {
         /// The end of its stderr, escaped.
         stderr: String,
     },
-    /// Too many requests.
+    /// The server refuses the request, because it got too many.
     #[error("the server refuses more requests for now (HTTP 429){}", RetryAfter(*.retry_after))]
     RateLimited {
         /// How long to wait, if the server says so.
@@ -206,7 +206,7 @@ pub enum LinkError {
         to: String,
         /// The reason why it is not followed.
         why: &'static str,
-        /// What to do, in words that go before the file of the entry.
+        /// The next step, as the beginning of a sentence that ends with the place of the entry.
         next: &'static str,
     },
     /// The server answered with a JSON-RPC error.
@@ -252,10 +252,10 @@ impl LinkError {
         }
     }
 
-    /// Returns whether this ends the whole connection, instead of one exchange; `others` is whether other requests are
-    /// still under way on it.
+    /// Returns whether this error ends the whole connection, and not only one exchange. `others` says whether other
+    /// requests are still under way on the connection.
     pub(crate) fn ends_the_connection(&self, others: bool) -> bool {
-        // If no new connection can be opened, the open ones may still deliver their answers.
+        // Where no new TCP connection can be opened, the open ones may still deliver the answers to other requests.
         let spares_others = matches!(self, Self::Unreachable { .. });
         let ends = matches!(
             self,
@@ -272,9 +272,9 @@ impl LinkError {
         ends && !(others && spares_others)
     }
 
-    /// Converts the error that ended the connection into the error for a request that was under way: an error about
-    /// another request applies only to that request.
-    pub(crate) fn for_those_under_way(self) -> Self {
+    /// Converts the error that ended the connection into the error of another request that was under way on it. What
+    /// one request met (a refused token, a redirect) is no answer to another one, so that one gets [`Self::Broken`].
+    pub(crate) fn for_requests_under_way(self) -> Self {
         match self {
             Self::Exited { .. }
             | Self::Container { .. }
@@ -318,7 +318,8 @@ pub struct RpcError {
     pub data: Option<Box<Value>>,
 }
 
-/// Displays the code of an error, unless the server's own text contains it: many texts begin with `MCP error -32602:`.
+/// Displays the code (second) of an error, unless the server's message (first) contains it already: many messages begin
+/// with `MCP error -32602:`.
 struct Code<'a>(&'a str, i64);
 
 impl fmt::Display for Code<'_> {
@@ -334,17 +335,19 @@ impl fmt::Display for Code<'_> {
     }
 }
 
-/// Before the end of a server's stderr.
+/// The words that precede the end of a server's stderr.
 const LAST_WORDS: &str = "; its last words: ";
 
-/// Before a server's output that is no MCP message.
+/// The characters that precede what a server wrote to stdout and that is not an MCP message.
 const NOISE: &str = "; ";
 
-/// In a server's output that is no MCP message, before what it wrote.
+/// The words that follow [`NOISE`], perhaps after a number (`3 times it sent …`). They are part of the text that the
+/// link makes from such output.
 const SENT: &str = "it sent ";
 
 impl LinkError {
-    /// Returns the error without what the server, or the program in its place, wrote.
+    /// Removes from the error what the server wrote to stdout and stderr, or the container engine or `headers_helper` in
+    /// its place.
     pub(crate) fn silenced(mut self) -> Self {
         match &mut self {
             Self::Exited { stderr, noise, .. } | Self::SlowStart { stderr, noise, .. } => {
@@ -359,8 +362,8 @@ impl LinkError {
         self
     }
 
-    /// Returns the text of an error without what the server wrote, for people who may know that it has failed and not
-    /// what it writes.
+    /// Cuts what the server wrote from the text of an error, which `Display` has made: for people who may know that the
+    /// server failed, but may not read its output.
     #[must_use]
     pub fn without_output(shown: &str) -> &str {
         let noise = shown.find(SENT).and_then(|at| shown[..at].rfind(NOISE));
@@ -369,7 +372,7 @@ impl LinkError {
     }
 }
 
-/// Displays a prefix and a text; nothing if the text is empty.
+/// Displays an introduction and a text; nothing if the text is empty.
 struct Tail<'a>(&'static str, &'a str);
 
 impl fmt::Display for Tail<'_> {
@@ -379,6 +382,7 @@ impl fmt::Display for Tail<'_> {
     }
 }
 
+/// Displays how long the server asks to wait; nothing if it does not say.
 struct RetryAfter(Option<Duration>);
 
 impl fmt::Display for RetryAfter {

@@ -66,7 +66,7 @@ impl Policy {
         let of_tool = layer.rules.iter().filter(|rule| rule.is_about(request));
         let mut winner: Option<&Rule> = None;
         of_tool.map(move |rule| {
-            let part = match (rule.missing(request, self.context()), winner) {
+            let part = match (rule.unmet_condition(request, self.context()), winner) {
                 (Some(why), _) => Part::NotMatching(why),
                 (None, Some(winner)) => Part::Overruled(beaten(rule, winner)),
                 (None, None) => {

@@ -43,7 +43,7 @@ impl fmt::Display for Effect {
 pub struct Origin {
     /// The file.
     pub path: PathBuf,
-    /// Its line, from 1.
+    /// The line in that file, counted from 1.
     pub line: usize,
 }
 
@@ -58,27 +58,27 @@ impl fmt::Display for Origin {
 /// The claims that a server must make about a tool; `None` accepts any.
 ///
 /// A server that claims nothing gets MCP's defaults: its tool changes things, may destroy something, is not idempotent
-/// and reaches the open world (MCP 2025-11-25, `ToolAnnotations`). These claims are not checked.
+/// and reaches the open world (MCP 2025-11-25, `ToolAnnotations`). The host cannot verify these claims.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Hints {
-    /// The tool changes nothing.
+    /// Whether the tool changes nothing.
     pub read_only: Option<bool>,
-    /// The tool may destroy something.
+    /// Whether the tool may destroy something. A tool that changes nothing destroys nothing, whatever its server claims.
     pub destructive: Option<bool>,
-    /// Repeated calls have the same effect as one.
+    /// Whether repeated calls have the same effect as one.
     pub idempotent: Option<bool>,
-    /// The tool reaches beyond its server.
+    /// Whether the tool reaches beyond its server.
     pub open_world: Option<bool>,
 }
 
 impl Hints {
     fn fit(self, claims: &Annotations) -> bool {
         let read_only = claims.read_only.unwrap_or(false);
-        let is = |wanted: Option<bool>, claimed: bool| wanted.is_none_or(|wanted| wanted == claimed);
-        is(self.read_only, read_only)
-            && is(self.destructive, !read_only && claims.destructive.unwrap_or(true))
-            && is(self.idempotent, claims.idempotent.unwrap_or(false))
-            && is(self.open_world, claims.open_world.unwrap_or(true))
+        let agrees = |wanted: Option<bool>, claimed: bool| wanted.is_none_or(|wanted| wanted == claimed);
+        agrees(self.read_only, read_only)
+            && agrees(self.destructive, !read_only && claims.destructive.unwrap_or(true))
+            && agrees(self.idempotent, claims.idempotent.unwrap_or(false))
+            && agrees(self.open_world, claims.open_world.unwrap_or(true))
     }
 
     fn count(self) -> usize {
@@ -87,13 +87,14 @@ impl Hints {
     }
 }
 
-/// The specificity of a rule; the rule with the greater one wins. Compared field by field, from the first to the last.
+/// How specific a rule is; of two rules, the more specific one wins. The fields are compared from the first to the last.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Specificity {
-    /// The part of the pattern for the tool: a whole name before any glob, and of globs the one with more literal
-    /// characters outside of `[…]` and `{…}`.
+    /// The pattern's part for the tool: a whole name is more specific than any glob, and a glob with more literal
+    /// characters outside of `[…]` and `{…}` is more specific than one with fewer.
     tool: GlobSpecificity,
-    /// The part for the server, in the same way; a pattern without one does not restrict the server.
+    /// The pattern's part for the server, compared in the same way. A pattern without this part covers every server and
+    /// is the least specific.
     server: GlobSpecificity,
     /// The number of conditions on arguments.
     arguments: usize,
@@ -108,49 +109,51 @@ pub struct Specificity {
 pub struct Rule {
     effect: Effect,
     pattern: Pattern,
-    agent: Vec<Text>,
-    tenant: Vec<Text>,
+    agent: Vec<WrittenGlob>,
+    tenant: Vec<WrittenGlob>,
     who: Vec<Who>,
     client: Vec<Client>,
     arguments: Vec<ArgumentRule>,
     hints: Hints,
     origin: Option<Origin>,
     specificity: Specificity,
-    /// Whether it is a copy of another rule whose pattern is read in another spelling.
+    /// Whether [`Self::readings`] made this rule: it is a copy of a user's rule, with another pattern that the user may
+    /// have meant.
     is_reading: bool,
-    /// All its conditions, as a user would write them.
+    /// The pattern and all conditions, as a user would write them.
     written: String,
-    /// The reason in its verdicts.
+    /// The reason that its verdicts give.
     why: String,
 }
 
-/// A glob, with its original text.
+/// A glob, with the text from which it was read.
 #[derive(Clone, Debug)]
-struct Text {
+struct WrittenGlob {
     written: String,
     glob: Glob,
 }
 
-impl Text {
+impl WrittenGlob {
     fn read(written: &str) -> Result<Self, BadRule> {
         Ok(Self { written: written.to_owned(), glob: Glob::read(written, written)? })
     }
 }
 
-/// A condition on the way in of a call, or on a client by the name that it gives itself.
+/// A condition on the way by which a call reaches the host, and optionally on the name that the client gives itself:
+/// `gateway`, `gateway/claude-*`.
 #[derive(Clone, Debug)]
 struct Client {
-    way: Text,
-    name: Option<Text>,
+    way: WrittenGlob,
+    name: Option<WrittenGlob>,
 }
 
 impl Client {
     fn read(written: &str) -> Result<Self, BadRule> {
         let (way, name) = match written.split_once('/') {
-            Some((way, name)) => (way, Some(Text::read(name)?)),
+            Some((way, name)) => (way, Some(WrittenGlob::read(name)?)),
             None => (written, None),
         };
-        Ok(Self { way: Text::read(way)?, name })
+        Ok(Self { way: WrittenGlob::read(way)?, name })
     }
 
     fn fits(&self, caller: &Caller) -> bool {
@@ -168,7 +171,7 @@ impl Client {
     }
 }
 
-/// Compares the texts and their places.
+/// Two rules are equal if they have the same effect, the same text and the same place.
 impl PartialEq for Rule {
     fn eq(&self, other: &Self) -> bool {
         self.effect == other.effect && self.origin == other.origin && self.written == other.written
@@ -176,7 +179,7 @@ impl PartialEq for Rule {
 }
 
 impl Rule {
-    /// Creates a rule about every call of the tools that match.
+    /// Creates a rule about every call of the tools that `pattern` matches.
     #[must_use]
     pub fn new(effect: Effect, pattern: Pattern) -> Self {
         let (tool, server) = pattern.specificity();
@@ -195,16 +198,17 @@ impl Rule {
             written: String::new(),
             why: String::new(),
         };
-        rule.weighed()
+        rule.with_derived_fields()
     }
 
-    /// Restricts the rule to agents that one of these globs matches.
+    /// Restricts the rule to agents that one of these globs matches. An empty list restricts nothing, here and in the
+    /// methods below.
     ///
     /// # Errors
     /// [`BadRule`] names the glob.
     pub fn agents(mut self, globs: &[String]) -> Result<Self, BadRule> {
-        self.agent = globs.iter().map(|glob| Text::read(glob)).collect::<Result<_, _>>()?;
-        Ok(self.weighed())
+        self.agent = globs.iter().map(|glob| WrittenGlob::read(glob)).collect::<Result<_, _>>()?;
+        Ok(self.with_derived_fields())
     }
 
     /// Restricts the rule to tenants that one of these globs matches.
@@ -212,8 +216,8 @@ impl Rule {
     /// # Errors
     /// As [`Self::agents`].
     pub fn tenants(mut self, globs: &[String]) -> Result<Self, BadRule> {
-        self.tenant = globs.iter().map(|glob| Text::read(glob)).collect::<Result<_, _>>()?;
-        Ok(self.weighed())
+        self.tenant = globs.iter().map(|glob| WrittenGlob::read(glob)).collect::<Result<_, _>>()?;
+        Ok(self.with_derived_fields())
     }
 
     /// Restricts the rule to callers for whom one of these conditions is true: `group:GLOB`, `role:GLOB`,
@@ -223,7 +227,7 @@ impl Rule {
     /// [`BadRule`] names the condition.
     pub fn who(mut self, conditions: &[String]) -> Result<Self, BadRule> {
         self.who = conditions.iter().map(|condition| Who::read(condition)).collect::<Result<_, _>>()?;
-        Ok(self.weighed())
+        Ok(self.with_derived_fields())
     }
 
     /// Restricts the rule to calls from one of these ways: `cli`, `api`, `gateway`, `agent`, `program`, each optionally
@@ -234,28 +238,28 @@ impl Rule {
     /// As [`Self::agents`].
     pub fn clients(mut self, globs: &[String]) -> Result<Self, BadRule> {
         self.client = globs.iter().map(|glob| Client::read(glob)).collect::<Result<_, _>>()?;
-        Ok(self.weighed())
+        Ok(self.with_derived_fields())
     }
 
     /// Restricts the rule to calls with a matching argument; with several conditions, all must match.
     #[must_use]
     pub fn argument(mut self, argument: ArgumentRule) -> Self {
         self.arguments.push(argument);
-        self.weighed()
+        self.with_derived_fields()
     }
 
     /// Restricts the rule to tools with these claims of their servers.
     #[must_use]
     pub fn hints(mut self, hints: Hints) -> Self {
         self.hints = hints;
-        self.weighed()
+        self.with_derived_fields()
     }
 
-    /// Sets the place where it is written.
+    /// Sets the place where the rule is written.
     #[must_use]
     pub fn written_in(mut self, origin: Origin) -> Self {
         self.origin = Some(origin);
-        self.weighed()
+        self.with_derived_fields()
     }
 
     /// Returns its effect.
@@ -282,14 +286,14 @@ impl Rule {
         self.specificity
     }
 
-    /// Returns its conditions beside the pattern, each as a user would write it.
+    /// Returns its conditions, each as a user would write it. The first is the pattern (`tool = "github/*"`).
     #[must_use]
     pub fn conditions(&self) -> Vec<String> {
         let list = |key: &str, globs: Vec<String>| {
-            let is_there = !globs.is_empty();
-            is_there.then(|| format!("{key} = \"{}\"", globs.join("\", \"")))
+            let is_restricted = !globs.is_empty();
+            is_restricted.then(|| format!("{key} = \"{}\"", globs.join("\", \"")))
         };
-        let texts = |texts: &[Text]| texts.iter().map(|text| text.written.clone()).collect::<Vec<_>>();
+        let texts = |globs: &[WrittenGlob]| globs.iter().map(|glob| glob.written.clone()).collect::<Vec<_>>();
         let hint = |key: &str, value: Option<bool>| value.map(|value| format!("{key} = {value}"));
         let Hints { read_only, destructive, idempotent, open_world } = self.hints;
         let named = [
@@ -310,8 +314,8 @@ impl Rule {
             .collect()
     }
 
-    /// Returns the same rule with its pattern read in other spellings: one rule for each pair of server and tool that
-    /// it could mean.
+    /// Returns copies of the rule for the other meanings that its pattern may have: one for each pair of server and tool
+    /// that the user may have meant. A rule that allows is copied only for meanings that are certain.
     pub(super) fn readings(&self) -> Vec<Self> {
         let patterns = match self.effect {
             Effect::Allow => self.pattern.certain_readings(),
@@ -329,7 +333,7 @@ impl Rule {
         self.is_reading
     }
 
-    /// Returns whether its pattern matches the tool.
+    /// Returns whether its pattern matches the tool, by the server's own name for it or by its model-visible name.
     pub(super) fn is_about(&self, request: &GateRequest<'_>) -> bool {
         let server = request.server.as_str();
         let is_careful = self.effect != Effect::Allow;
@@ -337,15 +341,15 @@ impl Rule {
             || request.entry.is_some_and(|entry| self.pattern.is_name(&entry.name, server, is_careful))
     }
 
-    /// Returns whether it covers this call.
+    /// Returns whether the rule covers this call: the pattern matches the tool, and the call meets all conditions.
     pub(crate) fn covers(&self, request: &GateRequest<'_>, context: RuleContext<'_>) -> bool {
-        self.is_about(request) && self.missing(request, context).is_none()
+        self.is_about(request) && self.unmet_condition(request, context).is_none()
     }
 
-    /// Returns the first of its conditions, other than the pattern, that the call does not fulfil.
-    pub(super) fn missing(&self, request: &GateRequest<'_>, context: RuleContext<'_>) -> Option<&'static str> {
-        let named = |globs: &[Text], name: Option<&str>| {
-            globs.is_empty() || name.is_some_and(|name| globs.iter().any(|text| text.glob.is_match(name)))
+    /// Returns the first of its conditions, other than the pattern, that the call does not meet, as a clause for users.
+    pub(super) fn unmet_condition(&self, request: &GateRequest<'_>, context: RuleContext<'_>) -> Option<&'static str> {
+        let named = |globs: &[WrittenGlob], name: Option<&str>| {
+            globs.is_empty() || name.is_some_and(|name| globs.iter().any(|written| written.glob.is_match(name)))
         };
         if !named(&self.agent, context.agent) {
             return Some("it is for another agent");
@@ -363,7 +367,8 @@ impl Rule {
         if !self.hints.fit(request.annotations) {
             return Some("the server claims something else of the tool");
         }
-        // If a condition is uncertain, a rule that allows must not match, and any other rule must.
+        // Where it is uncertain whether an argument matches, a rule that allows must not cover the call, and any other
+        // rule must.
         let is_careful = self.effect != Effect::Allow;
         let fits = |argument: &ArgumentRule| argument.fits(request.arguments, is_careful);
         (!self.arguments.iter().all(fits)).then_some("the arguments differ")
@@ -378,24 +383,25 @@ impl Rule {
         }
     }
 
-    /// Returns a sort key; the rule with the smallest one wins. Ties are resolved by origin and text, so that of two
-    /// equal rules always the same one is named.
+    /// Returns a sort key: the rule with the smallest key wins. Origin and text decide between rules of equal rank, so
+    /// that verdicts always name the same one.
     pub(super) fn precedence(&self) -> impl Ord + use<'_> {
         let denies = self.effect == Effect::Deny;
         (Reverse((denies, self.specificity, self.effect)), &self.origin, &self.written)
     }
 
-    /// Returns whether it has only this pattern, and no conditions.
+    /// Returns whether the rule has this pattern and no other condition.
     pub(super) fn is_only(&self, pattern: &Pattern) -> bool {
         self.pattern == *pattern && self.conditions().len() == 1
     }
 
-    fn weighed(mut self) -> Self {
+    /// Computes the fields that follow from the conditions: `specificity`, `written` and `why`.
+    fn with_derived_fields(mut self) -> Self {
         self.specificity.arguments = self.arguments.len();
         self.specificity.callers =
             [self.agent.is_empty(), self.tenant.is_empty(), self.who.is_empty(), self.client.is_empty()]
                 .iter()
-                .filter(|none| !**none)
+                .filter(|is_unrestricted| !**is_unrestricted)
                 .count();
         self.specificity.hints = self.hints.count();
         self.written = self.conditions().join(", ");
