@@ -1,8 +1,8 @@
 //! Questions that only the embedding program can answer, with a user, a front end or its own policy.
 //!
 //! An [`Asker`] answers all of them: whether a call may run, forms to fill in, URLs to open, requests to its model
-//! (sampling), and which folders a server may know of (roots). The host declares only the asker's abilities to a
-//! server, so that the server offers no tools that need others.
+//! (sampling), and which folders a server may know of (roots). To a server, the host declares only what the asker can
+//! do, so that the server offers no tools that need more.
 
 use std::{fmt, sync::Arc};
 
@@ -15,15 +15,15 @@ use crate::{findings::Finding, spec::ServerName, witness::Caller};
 /// What an [`Asker`] can do; everything is off by default.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Abilities {
-    /// Answers [`Asker::confirm`].
+    /// Whether it answers [`Asker::confirm`].
     pub confirm: bool,
-    /// Fills in forms ([`Asker::elicit`] with [`Elicitation::Form`]).
+    /// Whether it fills in forms ([`Asker::elicit`] with [`Elicitation::Form`]).
     pub forms: bool,
-    /// Shows URLs ([`Asker::elicit`] with [`Elicitation::Url`]).
+    /// Whether it shows URLs ([`Asker::elicit`] with [`Elicitation::Url`]).
     pub urls: bool,
     /// Whether it has a model for [`Asker::sample`].
     pub sampling: bool,
-    /// Names folders in [`Asker::roots`].
+    /// Whether it names folders in [`Asker::roots`].
     pub roots: bool,
 }
 
@@ -64,34 +64,34 @@ impl Abilities {
 /// # drop(builder);
 /// ```
 pub trait Asker: Send + Sync {
-    /// Returns the abilities of this asker. The host reads it when a server connects, to declare client capabilities,
+    /// Returns the abilities of this asker. The host reads them when a server connects, to declare client capabilities,
     /// and at each call.
     fn abilities(&self) -> Abilities {
         Abilities::NONE
     }
 
-    /// Returns the abilities for a call that does not bring its own asker. The host declares it to servers of
-    /// 2026-07-28 with each call. Default: all of its [abilities](Self::abilities).
+    /// Returns the abilities of this asker in calls that do not bring an asker of their own. The host declares them to
+    /// servers of 2026-07-28 with each such call. Default: all of its [abilities](Self::abilities).
     fn abilities_in_own_calls(&self) -> Abilities {
         self.abilities()
     }
 
-    /// Returns whether the host must not use its own asker instead of this one. By default, a question that a server
-    /// asks during a call whose asker cannot answer it goes to the asker of the host.
+    /// Returns whether only this asker may answer questions that arise during its calls. If not, which is the default, a
+    /// server's question that this asker cannot answer goes to the asker of the host.
     fn is_alone(&self) -> bool {
         false
     }
 
-    /// Returns the asker for the question that its server calls `name`; `None`, the default, for this asker itself.
-    /// Questions of the input rounds of 2026-07-28 have names, which an asker that forwards them may want to keep.
+    /// Returns the asker for the question to which its server has given the name `name`; `None`, the default, for this
+    /// asker itself. Questions of the input rounds of 2026-07-28 have names, which an asker may need to forward them.
     fn named(&self, name: &str) -> Option<SharedAsker> {
         let _ = name;
         None
     }
 
-    /// Returns the asker for questions during a call of `caller`; `None`, the default, for this asker itself. For
-    /// askers that show the caller to the user, because an [elicitation](Self::elicit) does not name it. Called only
-    /// once there is a question. A [confirmation](Confirm::caller) names the caller in any case.
+    /// Returns the asker for questions during a call of `caller`; `None`, the default, for this asker itself. An asker
+    /// that shows the caller to the user needs this, because an [elicitation](Self::elicit) does not name the caller. A
+    /// [confirmation](Confirm::caller) names the caller in any case. The host calls this only once there is a question.
     fn on_behalf_of(&self, caller: &Caller) -> Option<SharedAsker> {
         let _ = caller;
         None
@@ -177,7 +177,7 @@ pub struct Confirm {
     pub findings: Vec<Finding>,
     /// The longest time for which the answer can be remembered.
     pub lasting: Lasting,
-    /// Answers the asker's queries about the call.
+    /// Answers what the asker wants to know of the call; `None` if the host did not ask this question.
     pub(crate) review: Option<Reviewer>,
 }
 
@@ -193,13 +193,17 @@ pub enum Lasting {
     Always,
 }
 
-/// Answers an asker's questions about a call under review.
+/// A call that waits for the answer to a [`Confirm`], as its asker sees it.
 pub(crate) trait Review: Send + Sync {
+    /// See [`Confirm::is_answered`].
     fn is_answered(&self) -> bool;
+    /// See [`Confirm::check`].
     fn check(self: Arc<Self>, arguments: Map<String, Value>) -> BoxFuture<'static, Result<(), String>>;
+    /// See [`Confirm::answered_by`].
     fn answered_by(&self, by: Caller);
 }
 
+/// A shared [`Review`].
 #[derive(Clone)]
 pub(crate) struct Reviewer(Arc<dyn Review>);
 
@@ -210,7 +214,7 @@ impl fmt::Debug for Reviewer {
 }
 
 impl Confirm {
-    /// Creates a question about a tool without description or hints.
+    /// Creates a question about a tool without description or hints, for tests of an asker: no call waits for the answer.
     #[must_use]
     pub fn new(
         server: ServerName,
@@ -234,6 +238,7 @@ impl Confirm {
         }
     }
 
+    /// Ties the question to the call that waits for the answer.
     pub(crate) fn under(self, review: Arc<dyn Review>) -> Self {
         Self { review: Some(Reviewer(review)), ..self }
     }
@@ -245,19 +250,19 @@ impl Confirm {
         self.review.as_ref().is_some_and(|review| review.0.is_answered())
     }
 
-    /// Names the user who answers, for the audit log. Default: the user of the [caller](Self::caller). To be called before the
-    /// asker returns the answer.
+    /// Names the user who answers, for the audit log. Default: the user of the [caller](Self::caller). An asker must call
+    /// this before it returns the answer.
     pub fn answered_by(&self, by: Caller) {
         if let Some(review) = &self.review {
             review.0.answered_by(by);
         }
     }
 
-    /// Checks whether the call could be made with these arguments instead. The host checks again before it sends them;
-    /// this lets an asker report a problem to the user immediately.
+    /// Checks whether the call could be made with these arguments instead, so that an asker can report a problem to the
+    /// user at once. The host checks again before it sends them.
     ///
     /// # Errors
-    /// The rule that forbids it, or the argument that the tool does not accept, as text for a user.
+    /// A text for the user: the rule that forbids the call, or the argument that the tool does not accept.
     pub fn check(&self, arguments: Map<String, Value>) -> BoxFuture<'static, Result<(), String>> {
         match &self.review {
             Some(review) => Arc::clone(&review.0).check(arguments),
@@ -309,7 +314,7 @@ pub enum Keep {
     Server,
 }
 
-/// Whose calls an answer covers. The principals of a host that only one user calls are the same.
+/// Whose calls an answer covers. On a host that only one user calls, both mean the same.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Callers {
     /// Those of the principal whose call the question is about.

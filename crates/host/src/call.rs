@@ -59,7 +59,7 @@ use crate::{
     event::{Event, EventCall},
     link::{
         Link, LinkError, OnProgress, Request,
-        decode::{call_result, plain_result},
+        decode::{call_result, check_undecoded},
         inbound::Events,
     },
     mcp::TaskSupport,
@@ -434,7 +434,7 @@ impl CallContext {
         let result = link.run(request).await.map_err(|error| target.failed(error))?;
         let goes_verbatim = call.verbatim && result.len() <= server.spec.limits.output_bytes;
         if goes_verbatim {
-            let is_error = plain_result(&result).map_err(|error| target.failed(error))?;
+            let is_error = check_undecoded(&result).map_err(|error| target.failed(error))?;
             if ToolOutcome::needs_no_check(tool, is_error, server.spec.output_schema) {
                 return Ok(ToolOutcome::verbatim(tool, is_error, result));
             }

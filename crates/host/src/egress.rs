@@ -4,8 +4,8 @@
 //! The decision depends on two things. The first is the *profile*, which the operator chooses: [`Profile::Local`]
 //! trusts what the user has configured, as a program on the user's own machine must; [`Profile::Hosted`] allows only
 //! HTTPS to public addresses. The second is the *source* of the address: an address that the user configured is
-//! trusted, but an address that a server names (in metadata, or of a page) could be the router, a cloud's credentials
-//! or another program.
+//! trusted, but an address that a server names (in its metadata, or as a page) could be that of the router, of a cloud's
+//! credentials or of another program.
 //!
 //! The client that connects resolves a name once, and judges its addresses then. So it dials exactly the address that
 //! it checked, and a name that resolves differently the next time causes no harm. An address in the URL is judged
@@ -35,7 +35,7 @@ use special::Kind;
 /// The port of HTTPS, which is always allowed.
 const HTTPS: u16 = 443;
 
-/// The destinations that may be reached.
+/// Which destinations requests may reach.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Profile {
@@ -95,7 +95,7 @@ impl std::str::FromStr for Proxy {
 /// An operator's rules for egress.
 #[derive(Clone, Default, PartialEq, Eq, Hash)]
 pub struct EgressRules {
-    /// The destinations that may be reached.
+    /// Which destinations requests may reach.
     pub profile: Profile,
     /// Ports in addition to 443, for [`Profile::Hosted`].
     pub ports: BTreeSet<u16>,
@@ -157,7 +157,7 @@ impl std::str::FromStr for Allowed {
 }
 
 impl EgressRules {
-    /// Allows only public HTTPS, for settings that cannot be parsed.
+    /// Creates rules that allow only public HTTPS, for a program whose settings cannot be parsed.
     #[must_use]
     pub fn strictest(source: impl Into<String>) -> Self {
         Self { profile: Profile::Hosted, source: source.into(), ..Self::default() }
@@ -188,7 +188,7 @@ impl EgressRules {
     }
 }
 
-/// Normalizes a name for comparison.
+/// Normalizes a name for comparison: lower case, without the dot of a fully qualified name.
 fn plain(name: &str) -> String {
     name.trim_end_matches('.').to_ascii_lowercase()
 }
@@ -216,7 +216,7 @@ impl fmt::Debug for Egress {
     }
 }
 
-/// Two are equal while their rules are.
+/// Two values are equal while their rules are equal.
 impl PartialEq for Egress {
     fn eq(&self, other: &Self) -> bool {
         self.rules() == other.rules()
@@ -274,9 +274,9 @@ impl Egress {
         self.guard(Reach::Anywhere)
     }
 
-    /// Returns the guard for addresses that the server at `server` names. A server that is configured at an address of
-    /// this machine, or of a private network, may name others of that kind. A name proves nothing about its addresses,
-    /// except `localhost`.
+    /// Returns the guard for addresses that the server at `server` names. A server whose configured URL has an address of
+    /// this machine, or of a private network, may name other addresses of that kind. If the URL has a name, only
+    /// `localhost` counts as this machine: any other name proves nothing about its addresses.
     #[must_use]
     pub fn named_by(&self, server: &Url) -> Guard {
         self.guard(match kind_of_host(server) {
@@ -300,9 +300,10 @@ impl Egress {
     }
 }
 
-/// The addresses that are allowed in addition to the rules.
+/// The kinds of addresses that a guard allows without a rule for them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Reach {
+    /// Only public addresses, which all variants allow.
     Public,
     /// This machine.
     Loopback,
@@ -325,7 +326,7 @@ impl Reach {
     }
 }
 
-/// Judges addresses by the rules of the moment in which it was made. Equal guards judge equally.
+/// Judges addresses by the rules that applied when the guard was made. Equal guards judge equally.
 #[derive(Clone)]
 pub struct Guard {
     rules: Arc<EgressRules>,
@@ -381,7 +382,7 @@ impl Guard {
             Some(kind) if !self.reach.covers(kind) => refused(Why::Kind(kind)),
             // The proxy's own name may resolve to any address, so a server must not name it.
             None if self.reach != Reach::Anywhere
-                && url.host_str().is_some_and(|name| self.is_of_environment(name)) =>
+                && url.host_str().is_some_and(|name| self.is_environment_proxy(name)) =>
             {
                 refused(Why::Proxy)
             }
@@ -389,16 +390,16 @@ impl Guard {
         }
     }
 
-    /// Checks whether secrets, or a user, may be sent to `url`: like [`Self::check`], but without TLS only if `server`
-    /// itself is without TLS, and `url` is on its host or on loopback.
+    /// Checks whether secrets, or a user, may be sent to `url`. In addition to [`Self::check`], this requires TLS, unless
+    /// `server` itself has none and `url` is on the server's host or on loopback.
     ///
     /// # Errors
     /// [`Refused`], with the reason.
     pub fn check_for_secrets(&self, url: &Url, server: &Url) -> Result<(), Refused> {
         self.check(url)?;
-        let beside =
+        let may_be_clear =
             server.scheme() == "http" && (url.host() == server.host() || kind_of_host(url) == Some(Kind::Loopback));
-        if url.scheme() == "https" || beside {
+        if url.scheme() == "https" || may_be_clear {
             return Ok(());
         }
         Err(self.refused(place(url), Why::Clear))
@@ -412,7 +413,7 @@ impl Guard {
         let is_proxy = match &self.rules.proxy {
             // With a fixed proxy, this program resolves only the proxy's name.
             Proxy::At(proxy) => proxy.host_str() == Some(name),
-            Proxy::Environment | Proxy::Off => self.is_of_environment(name),
+            Proxy::Environment | Proxy::Off => self.is_environment_proxy(name),
         };
         let mut refused = None;
         let mut allowed = Vec::with_capacity(found.len());
@@ -429,7 +430,7 @@ impl Guard {
     }
 
     /// Returns whether `name` is that of a proxy that the environment sets.
-    fn is_of_environment(&self, name: &str) -> bool {
+    fn is_environment_proxy(&self, name: &str) -> bool {
         matches!(self.proxy(), Proxy::Environment) && self.proxies.contains(&plain(name))
     }
 
@@ -455,7 +456,8 @@ impl Guard {
     /// Judges whether `name`, which resolved to `address`, may be dialled there.
     fn judge(&self, name: &str, address: IpAddr) -> Result<(), Why> {
         let kind = special::kind(address);
-        // No legitimate name resolves to such an address.
+        // No legitimate name resolves to the address of a cloud's credentials, so the trust in a name does not count
+        // there.
         let by_name = kind != Kind::Metadata && (self.reach.covers(kind) || self.rules.trusts_name(name));
         if by_name || self.rules.trusts_address(address) { Ok(()) } else { Err(Why::LeadsTo(address, kind)) }
     }
@@ -485,19 +487,26 @@ pub struct Refused {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Why {
+    /// The scheme is neither `http` nor `https`.
     Scheme,
+    /// [`Profile::Hosted`] requires HTTPS.
     NotHttps,
+    /// Secrets, or a user, would go there without TLS.
     Clear,
+    /// [`Profile::Hosted`] does not allow this port.
     Port(u16),
+    /// The URL has an address of this kind.
     Kind(Kind),
+    /// A server names the program's own proxy.
     Proxy,
+    /// The name of the URL resolves to this address.
     LeadsTo(IpAddr, Kind),
 }
 
 impl std::error::Error for Refused {}
 
-/// Returns the destination of a URL, without its possible secrets: its origin, or the scheme if it has no origin, as
-/// `file:///x`.
+/// Returns the destination of a URL without secrets that may be in its path or query: its origin, or the scheme of a URL
+/// without an origin, such as `file:///x`.
 pub(crate) fn place(url: &Url) -> String {
     match url.origin() {
         Origin::Tuple(..) => url.origin().ascii_serialization(),
@@ -511,7 +520,7 @@ impl fmt::Display for Refused {
         match self.why {
             Why::Scheme => f.write_str("it is neither http nor https")?,
             Why::NotHttps | Why::Clear => f.write_str("it is not https")?,
-            Why::Port(port) => write!(f, "port {port} is not among those that are let out")?,
+            Why::Port(port) => write!(f, "port {port} is not among the allowed ports")?,
             Why::Kind(kind) => write!(f, "that is {kind}")?,
             Why::Proxy => f.write_str("that is the proxy of this program")?,
             Why::LeadsTo(address, kind) => write!(f, "the name leads to {address}, which is {kind}")?,
@@ -530,11 +539,11 @@ impl Refused {
     pub fn hint(&self) -> String {
         let file = if self.rules.source.is_empty() { "toolrack.toml" } else { &self.rules.source };
         match self.why {
-            Why::Port(port) => format!("if it is meant, add {port} to `egress.ports` in {file}"),
+            Why::Port(port) => format!("to allow this port, add {port} to `egress.ports` in {file}"),
             Why::Scheme => "give a url that begins with https://".to_owned(),
             Why::Clear => "only an address that is reached with https gets secrets".to_owned(),
             Why::LeadsTo(address, Kind::Metadata) => {
-                format!("if it is meant, add \"{address}\" to `egress.allow` in {file}")
+                format!("to allow this address, add \"{address}\" to `egress.allow` in {file}")
             }
             Why::NotHttps => {
                 format!("give it a url that begins with https://, or add its host to `egress.allow` in {file}")

@@ -21,7 +21,7 @@ use crate::{
 
 /// How long checking structured content or arguments against a schema may take.
 const VALIDATION_TIME: Duration = Duration::from_millis(500);
-/// The most Base64 of a picture or sound that stays in the result. A larger one becomes an artifact.
+/// The most Base64 of a picture or sound that stays in the result, in bytes. A larger one becomes an artifact.
 const INLINE_MEDIA: usize = 1024 * 1024;
 
 /// The result of a tool.
@@ -34,8 +34,8 @@ pub struct ToolOutcome {
     pub tool: String,
     /// Whether the tool reports that it failed.
     pub is_error: bool,
-    /// The text for a model: the text blocks joined, then structured content as JSON unless the blocks already contain
-    /// it; cut to [`Limits::output_bytes`](crate::Limits::output_bytes).
+    /// The text for a model: the text blocks, joined by line feeds, then structured content as JSON unless the blocks
+    /// already contain it; cut to [`Limits::output_bytes`](crate::Limits::output_bytes).
     pub text: String,
     /// Every block unchanged, except texts and media that were too large, which are stored as artifacts.
     pub content: Vec<Content>,
@@ -43,7 +43,7 @@ pub struct ToolOutcome {
     pub structured: Option<Value>,
     /// Problems with the result.
     pub warnings: Vec<String>,
-    /// Whether `text` is only a part.
+    /// Whether the result is incomplete: `text` is cut, or media were left out.
     pub truncated: bool,
     /// The parts that are stored elsewhere.
     pub artifacts: Vec<Artifact>,
@@ -53,7 +53,7 @@ pub struct ToolOutcome {
     /// The time from the gate to the result.
     #[serde(rename = "duration_ms", serialize_with = "crate::event::millis")]
     pub duration: Duration,
-    /// The size of the result object as the server sent it; 0 for a script.
+    /// The size of the result object as the server sent it, in bytes; 0 for a script.
     #[serde(skip)]
     pub bytes: usize,
     /// The whole result object unchanged, if the call [asked for that](crate::Call::verbatim) and nothing was cut. Then
@@ -98,7 +98,7 @@ impl ToolOutcome {
 pub struct Artifact {
     /// The handle that the host's [`Artifacts`] returned.
     pub handle: String,
-    /// The kind of content.
+    /// The media type, such as `image/png`.
     pub media_type: String,
     /// The size in bytes.
     pub bytes: usize,
@@ -115,13 +115,13 @@ pub struct Shaped {
     pub media: Vec<Content>,
     /// Problems with the content.
     pub warnings: Vec<String>,
-    /// Whether `text` is only a part.
+    /// Whether the content is incomplete: `text` is cut, or a part was left out.
     pub truncated: bool,
     /// The parts that are stored elsewhere.
     pub artifacts: Vec<Artifact>,
 }
 
-/// Shapes `content` that `server` returned under `name`.
+/// Shapes content other than the result of a call: stores what a model cannot see, and cuts the text.
 pub(crate) async fn shaped(shape: &Shape<'_>, content: Vec<Content>) -> Shaped {
     let mut outcome = ToolOutcome { content, ..ToolOutcome::empty(shape.server.clone(), shape.name.to_owned()) };
     outcome.text = shape.store_files(&mut outcome).await;
@@ -130,17 +130,21 @@ pub(crate) async fn shaped(shape: &Shape<'_>, content: Vec<Content>) -> Shaped {
     Shaped { text, media, warnings, truncated, artifacts }
 }
 
-/// Turns decoded blocks into text and media for a model.
+/// Turns decoded blocks into text and media for a model. Its fields say where the blocks come from, and what bounds them.
 pub(crate) struct Shape<'a> {
     pub(crate) server: &'a ServerName,
     /// The name for the artifacts: that of a tool, a prompt or a resource.
     pub(crate) name: &'a str,
+    /// The most bytes of text.
     pub(crate) max_bytes: usize,
+    /// Where parts that are too large are stored; without it, they are left out.
     pub(crate) artifacts: Option<&'a dyn Artifacts>,
+    /// What to do with structured content that does not match the output schema.
     pub(crate) output_schema: OutputSchema,
 }
 
 impl Shape<'_> {
+    /// Shapes the result of a call: checks structured content, cuts the text, and stores media that are too large.
     pub(super) async fn outcome(&self, decoded: CallResult, tool: &CatalogTool) -> ToolOutcome {
         let mut outcome = ToolOutcome {
             is_error: decoded.is_error,
@@ -151,7 +155,7 @@ impl Shape<'_> {
             ..ToolOutcome::empty(tool.server.clone(), tool.tool().name.clone())
         };
         if !outcome.is_error
-            && let Some(problem) = broken_promise(tool, &mut outcome).await
+            && let Some(problem) = output_mismatch(tool, &mut outcome).await
         {
             match self.output_schema {
                 OutputSchema::Warn => outcome.warnings.push(problem),
@@ -163,6 +167,7 @@ impl Shape<'_> {
         outcome
     }
 
+    /// Cuts the text, and text blocks that are as long, to `max_bytes`. Stores the whole text as an artifact.
     async fn cut_text(&self, outcome: &mut ToolOutcome) {
         if outcome.text.len() <= self.max_bytes {
             return;
@@ -184,6 +189,7 @@ impl Shape<'_> {
         }
     }
 
+    /// Stores media that are too large as artifacts, and takes their bytes out of the content.
     async fn store_media(&self, outcome: &mut ToolOutcome) {
         for at in 0..outcome.content.len() {
             let (data, media_type) = match &mut outcome.content[at] {
@@ -222,6 +228,7 @@ impl Shape<'_> {
         texts.join("\n")
     }
 
+    /// Stores a file as an artifact. Returns the line that describes it to the model.
     async fn set_aside(&self, file: &File<'_>, outcome: &mut ToolOutcome) -> String {
         let bytes = STANDARD.decode(file.data).unwrap_or_else(|_| file.data.as_bytes().to_vec());
         let facts = format!("{}: {}, {} bytes", quote(file.name), quote(file.media_type), bytes.len());
@@ -234,6 +241,7 @@ impl Shape<'_> {
         }
     }
 
+    /// Stores bytes as an artifact of the outcome. Returns its handle; `None` if the bytes could not be stored.
     async fn keep(&self, media_type: &str, bytes: &[u8], outcome: &mut ToolOutcome) -> Option<String> {
         let artifacts = self.artifacts?;
         match artifacts.keep(&outcome.server, &outcome.tool, media_type, bytes).await {
@@ -253,9 +261,9 @@ impl Shape<'_> {
     }
 }
 
-/// Checks structured content against the output schema of its tool. Returns the mismatch, if there is one; a check that
+/// Checks structured content against the output schema of its tool. Returns the mismatch, if there is one. A check that
 /// cannot be made only adds a warning.
-async fn broken_promise(tool: &CatalogTool, outcome: &mut ToolOutcome) -> Option<String> {
+async fn output_mismatch(tool: &CatalogTool, outcome: &mut ToolOutcome) -> Option<String> {
     tool.tool().output_schema.as_ref()?;
     let Some(structured) = outcome.structured.clone() else {
         return Some("the tool promises structured content and gave none".into());
@@ -269,8 +277,8 @@ async fn broken_promise(tool: &CatalogTool, outcome: &mut ToolOutcome) -> Option
     }
 }
 
-/// Checks `value` on a blocking thread and for a bounded time, because schema and value are untrusted. Returns problems
-/// as text that is safe to print.
+/// Checks `value` on a blocking thread, and waits at most [`VALIDATION_TIME`], because schema and value are untrusted.
+/// Returns the problem as text that is safe to print.
 pub(super) async fn check_failure(
     tool: &CatalogTool,
     value: Value,
@@ -301,10 +309,11 @@ fn reject(outcome: &mut ToolOutcome, problem: &str) {
     outcome.structured = None;
 }
 
-/// Bytes that a model gets a description of, instead of the bytes.
+/// Bytes that a model cannot see; it gets a description of them instead.
 struct File<'a> {
     name: &'a str,
     media_type: &'a str,
+    /// Base64.
     data: &'a str,
 }
 
@@ -338,7 +347,7 @@ fn text_in(block: &Content) -> Option<String> {
     }
 }
 
-/// Returns the text for a model (TK-20): text blocks and embedded texts, then structured content unless they already
+/// Returns the text for a model: text blocks and embedded texts, then structured content unless the texts already
 /// contain it.
 fn text_of(decoded: &CallResult) -> String {
     let texts = decoded.content.iter().filter_map(|block| match block {
@@ -347,7 +356,7 @@ fn text_of(decoded: &CallResult) -> String {
         Content::ResourceLink { uri, .. } => Some(uri.as_str()),
         _ => None,
     });
-    let unrepeated = decoded.structured.as_ref().filter(|it| !decoded.is_text_whole && !repeats(&decoded.content, it));
-    let unrepeated = unrepeated.map(Value::to_string);
-    texts.chain(unrepeated.as_deref()).collect::<Vec<_>>().join("\n")
+    let is_in_text = |structured: &Value| decoded.is_text_whole || repeats(&decoded.content, structured);
+    let structured = decoded.structured.as_ref().filter(|structured| !is_in_text(structured)).map(Value::to_string);
+    texts.chain(structured.as_deref()).collect::<Vec<_>>().join("\n")
 }

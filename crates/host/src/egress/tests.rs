@@ -191,7 +191,7 @@ fn a_refused_address_is_named_with_profile_origin_and_next_step() {
     );
     assert_eq!(refused.hint(), "if you trust it, add its host or network to `egress.allow` in /etc/toolrack.toml");
     let refused = guard.check(&url("https://x.example:8443/")).unwrap_err();
-    assert_eq!(refused.hint(), "if it is meant, add 8443 to `egress.ports` in /etc/toolrack.toml");
+    assert_eq!(refused.hint(), "to allow this port, add 8443 to `egress.ports` in /etc/toolrack.toml");
 }
 
 /// Gives one of its answers after the other, and then repeats the last.

@@ -25,13 +25,16 @@ use crate::{
 /// The servers of a host.
 pub(super) type Servers = BTreeMap<ServerName, Arc<Server>>;
 
-/// The pause after building a catalog, as a multiple of the time that building it took. So catalogs that are built
-/// without a request take at most a tenth of a processor, regardless of the number of servers and tools.
+/// The pause after building a catalog, as a multiple of the time that building it took. So building catalogs that no
+/// caller asked for takes at most a tenth of a processor, regardless of the number of servers and tools.
 const PAUSE_FACTOR: u32 = 9;
 
+/// Tells the sender of a message that the keeper has done what it asks for.
 type Done = oneshot::Sender<()>;
 
+/// A message to the keeper.
 pub(super) enum Message {
+    /// Start, stop and replace servers so that they are these.
     Apply(Desired, Done),
     /// Add one server to the desired set, or change it.
     Add(ServerName, Box<ServerSpec>, Done),
@@ -41,6 +44,7 @@ pub(super) enum Message {
     StartExtra(ServerName, Box<ServerSpec>, oneshot::Sender<ExtraServer>),
     /// Publish a catalog now, with everything that servers published before this message.
     Publish(Done),
+    /// Stop all servers, and end the keeper.
     Shutdown(Done),
 }
 
@@ -50,12 +54,12 @@ pub(super) struct ExtraServer {
     pub(super) naming: Arc<Naming>,
 }
 
-/// The host whose servers are offered as well.
+/// Another host, whose servers this host offers beside its own.
 pub(super) struct Lender {
     source: LentServers,
     servers_changed: watch::Receiver<()>,
     events: broadcast::Receiver<Event>,
-    /// Gets those events of the lent servers that concern every host that uses them.
+    /// Receives those events of the lent servers that concern every host that uses them.
     own_events: broadcast::Sender<Event>,
 }
 
@@ -66,7 +70,8 @@ impl Lender {
         Self { source, servers_changed, events, own_events }
     }
 
-    /// Wakes the keeper after each change in the lent servers, until `stop`, or until the lender is gone.
+    /// Wakes the keeper after each change in the lent servers, and passes their events on. Ends at `stop`, or when the
+    /// lender is gone.
     async fn follow(mut self, changed: Arc<Notify>, stop: CancellationToken) {
         loop {
             tokio::select! {
@@ -91,7 +96,7 @@ impl Lender {
     }
 }
 
-/// The servers of a lender that a principal has.
+/// The servers of a lender that a principal may use.
 #[derive(Clone)]
 struct LentServers {
     all: Arc<ArcSwap<Servers>>,
@@ -101,12 +106,12 @@ struct LentServers {
 }
 
 impl LentServers {
-    /// Whether the lender's servers have changed since [`Self::take`] was called last.
+    /// Returns whether the lender's servers have changed since [`Self::take`] was called last.
     fn have_changed(&self) -> bool {
         !Arc::ptr_eq(&self.all.load(), &self.seen)
     }
 
-    /// Returns the servers that the principal has now.
+    /// Returns the servers that the principal may use now.
     fn take(&mut self) -> Arc<Servers> {
         self.seen = self.all.load_full();
         if self.seen.values().all(|server| server.spec.is_for(&self.principal)) {
@@ -118,6 +123,7 @@ impl LentServers {
     }
 }
 
+/// Owns the set of servers, and publishes catalogs of their tools: see the [module](self).
 pub(super) struct Keeper {
     context: ServerContext,
     /// The servers of this host, and the lent ones.
@@ -135,7 +141,7 @@ pub(super) struct Keeper {
     published_naming: Arc<Naming>,
     /// Notified of each new catalog.
     indexer: Arc<Notify>,
-    /// Ends the tasks of the keeper.
+    /// Ends the tasks of the keeper when it is dropped.
     end: DropGuard,
     /// The tool sets in the published catalog.
     published: BTreeMap<ServerName, Arc<ToolSet>>,
@@ -172,10 +178,11 @@ impl Keeper {
         }
     }
 
-    /// Also offers the servers of `lender`.
+    /// Offers the servers of `lender` as well, if there is one.
     pub(super) fn lent_by(mut self, lender: Option<Lender>) -> Self {
         if let Some(lender) = lender {
             self.lender = Some(lender.source.clone());
+            // A guard does not show its token without giving it up, so make another guard of the same token.
             let stop = self.end.disarm();
             self.end = stop.clone().drop_guard();
             self.context.tasks.spawn(lender.follow(self.context.changed.clone(), stop));
@@ -190,14 +197,15 @@ impl Keeper {
         loop {
             let next_publish_at = self.next_publish_at;
             let message = tokio::select! {
-                // A message may end the pause early, and lose the notification: every message publishes as well.
+                // A message that arrives during the pause loses the notification. That does no harm, because all messages
+                // but `StartExtra` publish as well.
                 message = messages.recv() => message,
                 () = async { changed.notified().await; sleep_until(next_publish_at).await } => {
                     self.publish();
                     continue;
                 }
             };
-            let (desired, done, last) = match message {
+            let (desired, done, is_shutdown) = match message {
                 Some(Message::StartExtra(name, spec, done)) => {
                     let server = Arc::new(Server::start(name, *spec, &self.context, None));
                     let _ = done.send(ExtraServer { server, naming: self.naming.load_full() });
@@ -218,7 +226,7 @@ impl Keeper {
                 Some(Message::Shutdown(done)) => (Some(Desired::new()), Some(done), true),
                 None => (Some(Desired::new()), None, true),
             };
-            if last {
+            if is_shutdown {
                 self.lender = None;
             }
             if let Some(desired) = desired {
@@ -228,12 +236,13 @@ impl Keeper {
             if let Some(done) = done {
                 let _ = done.send(());
             }
-            if last {
+            if is_shutdown {
                 return;
             }
         }
     }
 
+    /// Makes the servers of this host those of `desired`. Lent servers stay.
     fn apply(&mut self, desired: Desired) {
         let servers = self.servers.load_full();
         let own = servers.iter().filter(|(name, server)| !self.is_lent(name, server));
@@ -243,11 +252,11 @@ impl Keeper {
 
     /// Adds a server, or replaces it unless its spec is the same.
     fn add(&mut self, name: ServerName, spec: Box<ServerSpec>) {
-        let now = self.servers.load().get(&name).filter(|now| !self.is_lent(&name, now)).cloned();
-        if now.as_ref().is_some_and(|now| *now.spec == *spec) {
+        let present = self.servers.load().get(&name).filter(|server| !self.is_lent(&name, server)).cloned();
+        if present.as_ref().is_some_and(|server| *server.spec == *spec) {
             return;
         }
-        let stop = now.map(|_| Action::Stop(name.clone()));
+        let stop = present.map(|_| Action::Stop(name.clone()));
         self.act(stop.into_iter().chain([Action::Start(name, spec)]).collect());
     }
 
@@ -260,6 +269,7 @@ impl Keeper {
         was_there
     }
 
+    /// Stops and starts servers of this host, and sets the result.
     fn act(&mut self, actions: Vec<Action>) {
         self.ending.retain(|_, ended| !ended.is_cancelled());
         let mut servers = self.own();
@@ -281,11 +291,12 @@ impl Keeper {
         self.set(servers);
     }
 
+    /// Returns whether `server` is the lender's, and not one of this host with the same name.
     fn is_lent(&self, name: &ServerName, server: &Arc<Server>) -> bool {
         self.lent.get(name).is_some_and(|lent| Arc::ptr_eq(lent, server))
     }
 
-    /// The servers of this host without the lent ones.
+    /// Returns the servers of this host without the lent ones.
     fn own(&self) -> Servers {
         let mut servers = Servers::clone(&self.servers.load());
         if !self.lent.is_empty() {
@@ -294,7 +305,7 @@ impl Keeper {
         servers
     }
 
-    /// Sets the servers to `own`, and those that are lent now.
+    /// Sets the servers to `own` and those that the lender has now. Of two with the same name, that of this host counts.
     fn set(&mut self, own: Servers) {
         let mut servers = own;
         match &mut self.lender {
@@ -309,7 +320,7 @@ impl Keeper {
         self.servers_changed.send_replace(());
     }
 
-    /// Applies the changes in the lender's set of servers.
+    /// Takes over changes in the lender's set of servers.
     fn borrow(&mut self) {
         if self.lender.as_ref().is_some_and(LentServers::have_changed) {
             self.set(self.own());
@@ -327,7 +338,7 @@ impl Keeper {
             .filter(|(_, set)| !set.tools.is_empty() || !set.mismatched.is_empty())
             .collect();
         let naming = self.naming.load_full();
-        let touched: BTreeSet<_> = sets
+        let changed: BTreeSet<_> = sets
             .keys()
             .chain(self.published.keys())
             .filter(|name| match (sets.get(*name), self.published.get(*name)) {
@@ -336,7 +347,7 @@ impl Keeper {
             })
             .cloned()
             .collect();
-        if touched.is_empty() {
+        if changed.is_empty() {
             return;
         }
         let began = Instant::now();
@@ -346,8 +357,8 @@ impl Keeper {
         self.indexer.notify_one();
         self.published = sets;
         self.published_naming = naming;
-        // Use one pass over the catalog, because many servers with many tools may become ready together.
-        let mut names: BTreeMap<ServerName, Vec<String>> = touched.into_iter().map(|name| (name, Vec::new())).collect();
+        // Collect all names in one pass over the catalog, because many servers with many tools may become ready together.
+        let mut names: BTreeMap<ServerName, Vec<String>> = changed.into_iter().map(|name| (name, Vec::new())).collect();
         for tool in catalog.tools() {
             if let Some(names) = names.get_mut(&tool.server) {
                 names.push(tool.name.clone());

@@ -18,7 +18,7 @@ use crate::{
 pub(crate) struct Page<'a> {
     pub(crate) items: Vec<&'a RawValue>,
     pub(crate) next_cursor: Option<String>,
-    /// There may be more pages, but the cursor is not a string.
+    /// Whether the rest of the list is lost: there may be more pages, but the cursor is not a string.
     pub(crate) is_cut: bool,
 }
 
@@ -47,7 +47,7 @@ fn complete(result_type: Option<&RawValue>) -> Result<(), LinkError> {
     }
 }
 
-/// Returns one tool, or the reason why it cannot be used.
+/// Decodes one tool of a list. The error is a clause for users that says why the tool cannot be used.
 pub(crate) fn tool(raw: &RawValue) -> Result<Tool, String> {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase", expecting = "an object")]
@@ -78,10 +78,10 @@ pub(crate) fn tool(raw: &RawValue) -> Result<Tool, String> {
     }
     let wire: Wire<'_> = serde_json::from_str(raw.get()).map_err(|error| format!("it cannot be read: {error}"))?;
     if wire.name.is_empty() || wire.name.len() > MAX_TOOL_NAME {
-        return Err(format!("its name has {} bytes", wire.name.len()));
+        return Err(format!("its name has {} bytes, and must have 1 to {MAX_TOOL_NAME}", wire.name.len()));
     }
-    let object = |schema: &RawValue| schema.get().trim_start().starts_with('{');
-    let Some(input_schema) = wire.input_schema.filter(|schema| object(schema)) else {
+    let is_object = |value: &RawValue| value.get().trim_start().starts_with('{');
+    let Some(input_schema) = wire.input_schema.filter(|schema| is_object(schema)) else {
         return Err("its inputSchema is not an object".into());
     };
     Ok(Tool {
@@ -89,15 +89,15 @@ pub(crate) fn tool(raw: &RawValue) -> Result<Tool, String> {
         title: wire.title,
         description: wire.description,
         input_schema: input_schema.to_owned(),
-        output_schema: wire.output_schema.filter(|schema| object(schema)).map(ToOwned::to_owned),
+        output_schema: wire.output_schema.filter(|schema| is_object(schema)).map(ToOwned::to_owned),
         annotations: wire.annotations.unwrap_or_default(),
         task: wire.execution.unwrap_or(Execution { task_support: TaskSupport::Forbidden }).task_support,
         icons: wire.icons.filter(|icons| icons.get().starts_with('[')).map(ToOwned::to_owned),
-        meta: wire.meta.filter(|meta| object(meta)).map(ToOwned::to_owned),
+        meta: wire.meta.filter(|meta| is_object(meta)).map(ToOwned::to_owned),
     })
 }
 
-/// Drops a member of the wrong shape instead of failing.
+/// Decodes a member that may be missing. A value of the wrong shape becomes `None` instead of an error.
 fn lenient<'de, D, T>(from: D) -> Result<Option<T>, D::Error>
 where
     D: serde::Deserializer<'de>,
@@ -107,27 +107,29 @@ where
     Ok(serde_json::from_str(raw.get()).ok())
 }
 
-/// The answer to `tools/call`, `prompts/get` or `resources/read`: done, or a request for more input.
+/// The kind of an answer to `tools/call`, `prompts/get` or `resources/read`.
 #[derive(Debug)]
 pub(crate) enum Answer {
+    /// The result is complete.
     Complete,
-    /// 2026-07-28: answer these requests and send the call again.
+    /// The client must answer these requests and send the call again (2026-07-28).
     InputRequired(InputRequired),
-    /// 2025-11-25 tasks: the result comes later.
+    /// The server has made the call a task, whose result comes later (2025-11-25).
     Task(Value),
 }
 
+/// What a server needs before it can complete a call.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct InputRequired {
     #[serde(default)]
     pub(crate) input_requests: serde_json::Map<String, Value>,
-    /// Sent back byte for byte.
+    /// The server's own note, which the client sends back byte for byte.
     #[serde(default)]
     pub(crate) request_state: Option<Box<RawValue>>,
 }
 
-/// Distinguishes the kinds of answers by `resultType`.
+/// Determines the kind of an answer by its `resultType`, or by its `task` from servers that send no `resultType`.
 pub(crate) fn answer(result: &[u8]) -> Result<Answer, LinkError> {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase", expecting = "an object")]
@@ -160,7 +162,7 @@ pub(crate) fn answer(result: &[u8]) -> Result<Answer, LinkError> {
 pub(crate) struct CallResult {
     pub(crate) content: Vec<Content>,
     pub(crate) structured: Option<Value>,
-    /// The server declares that its text contains all of `structured`.
+    /// Whether the server declares that its text contains all of `structured`.
     pub(crate) is_text_whole: bool,
     pub(crate) is_error: bool,
     pub(crate) warnings: Vec<String>,
@@ -222,8 +224,9 @@ fn is_text_whole(meta: &RawValue) -> bool {
         && serde_json::from_str::<Value>(meta.get()).is_ok_and(|meta| meta[TEXT_IS_WHOLE] == true)
 }
 
-/// Returns whether a `tools/call` result, which is forwarded undecoded, reports that the tool failed.
-pub(crate) fn plain_result(result: &[u8]) -> Result<bool, LinkError> {
+/// Checks the result object of `tools/call` that the host forwards without decoding it. Returns whether it reports that
+/// the tool failed.
+pub(crate) fn check_undecoded(result: &[u8]) -> Result<bool, LinkError> {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase", expecting = "an object")]
     struct Wire<'a> {
@@ -251,7 +254,7 @@ fn is_error(written: Option<&RawValue>) -> bool {
     !matches!(written.map(RawValue::get), None | Some("false" | "null" | "0" | "\"\"" | "\"false\""))
 }
 
-/// Decodes one content block; an unknown one is kept unchanged.
+/// Decodes one content block. A block of an unknown type, or one without the fields of its type, is kept as JSON.
 pub(crate) fn content(raw: &RawValue) -> Result<Content, LinkError> {
     #[derive(Deserialize)]
     #[serde(tag = "type", rename_all = "snake_case")]
@@ -288,7 +291,7 @@ pub(crate) fn content(raw: &RawValue) -> Result<Content, LinkError> {
         Ok(Wire::ResourceLink { uri, name, description, mime_type }) => {
             Content::ResourceLink { uri, name, description, mime_type }
         }
-        // Keep unknown JSON. Invalid text, such as half of an escape, cannot be kept.
+        // JSON with invalid text, such as half of a surrogate pair, cannot be kept.
         Err(_) => {
             let other = serde_json::from_str(raw.get());
             Content::Other(other.map_err(|error| LinkError::unparsable(format!("a content block: {error}")))?)

@@ -1,4 +1,4 @@
-//! The graph of a schema's subschemas, which counts evaluations without making them.
+//! The graph of a schema's subschemas. It predicts how many evaluations a validation takes, without making them.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -10,17 +10,17 @@ use super::{MAX_DEPTH, MAX_NODES, MAX_PATTERN_STATES, MAX_VALUES, SchemaProblem,
 /// the stack, here and in the validator.
 const MAX_RECURSION: usize = 256;
 
-/// The bytes of text, or compared JSON values, that cost as much as one evaluation (measured: some 40 ns).
+/// How many bytes of text, or how many compared JSON values, cost as much as one evaluation (about 40 ns, measured).
 const CHEAP_PER_STEP: u64 = 16;
 
-/// The longest text for an expression that backtracks, in bytes: its cost can grow with the square.
+/// The longest text for a regular expression that backtracks, in bytes: its cost can grow with the square of the length.
 const BACKTRACKING_BYTES: usize = 1_000;
 
-/// The additional cost of an expression that backtracks, for each text, besides the square.
+/// What an expression that backtracks costs for each text, in evaluations, besides the square of the length.
 const BACKTRACKING_STEPS: u64 = 16;
 
-/// The divisor of the budget for a schema with such expressions: if they give up, the validator runs again for each of
-/// their possible results, up to 64 times.
+/// The divisor of the budget for a schema with such expressions: where an expression gives up, the validator runs again
+/// for each of its possible results, up to 64 times in all.
 const BACKTRACKING_RUNS: u64 = 16;
 
 /// A schema as a graph: a node per subschema, an edge wherever evaluating one evaluates another.
@@ -32,15 +32,15 @@ pub(super) struct Graph {
 
 type NodeId = usize;
 
-/// The evaluations of a subschema, relative to the one that contains it.
+/// A subschema: what it costs to evaluate it, and which other subschemas that evaluates.
 #[derive(Debug, Default)]
 struct Node {
     /// The evaluations for the keywords without subschemas.
     weight: u64,
     /// The subschemas for the same instance: `allOf`, `anyOf`, `$ref`, `if`, …
-    here: Vec<NodeId>,
-    /// How often each of `here` is evaluated.
-    times: u64,
+    in_place: Vec<NodeId>,
+    /// How often each of `in_place` is evaluated.
+    in_place_times: u64,
     /// Whether there is `unevaluatedProperties` or `unevaluatedItems`, so that the validator must find what the
     /// subschemas evaluate.
     marks_evaluated: bool,
@@ -56,10 +56,11 @@ struct Node {
     each_item: Vec<NodeId>,
     /// Whether `uniqueItems` compares whole items.
     compares_items: bool,
-    /// The states of the expressions that run on a text, and on each name of a property.
+    /// The states of the expression that runs on a text.
     text_states: u64,
+    /// The states of the expressions that run on each name of a property.
     name_states: u64,
-    /// Whether one of them may backtrack.
+    /// Whether one of these expressions may backtrack.
     may_backtrack: bool,
 }
 
@@ -73,7 +74,7 @@ impl Graph {
         // Nodes are read in the order in which they were found, so the position of a node in the list is its id.
         while let Some(&value) = reading.found.get(graph.nodes.len()) {
             let node = reading.node(value, graph.nodes.is_empty())?;
-            // Each unfolds at least to itself.
+            // Unfolded, a schema has at least as many nodes, so the limit for unfolded nodes holds here as well.
             if reading.found.len() as u64 > MAX_NODES {
                 return Err(SchemaProblem::TooManyNodes);
             }
@@ -89,14 +90,15 @@ impl Graph {
         Ok(graph)
     }
 
-    /// Refuses a schema that unfolds to too much or never ends, and sets how often in-place subschemas are evaluated.
+    /// Refuses a schema that unfolds to too many nodes or without end, and sets how often in-place subschemas are
+    /// evaluated.
     fn unfold(&mut self) -> Result<(), SchemaProblem> {
         self.check_unfolded()?;
         let mut heights = vec![None; self.nodes.len()];
         for id in 0..self.nodes.len() {
             if self.nodes[id].marks_evaluated {
-                // To find the evaluated parts, the validator evaluates all levels below again, at each level.
-                self.nodes[id].times = 3 + self.height(id, &mut heights);
+                // To find out which parts were evaluated, the validator evaluates all levels below again, at each level.
+                self.nodes[id].in_place_times = 3 + self.height(id, &mut heights);
             }
         }
         self.check_unfolded()
@@ -106,12 +108,13 @@ impl Graph {
         Unfolding { nodes: &self.nodes, path: Vec::new(), count: 0 }.visit(0, false)
     }
 
-    /// Returns the number of levels of in-place subschemas below a node. They form no circle, which was checked before.
+    /// Returns the number of levels of in-place subschemas below a node. The first [`Self::check_unfolded`] has made sure
+    /// that these levels form no circle.
     fn height(&self, id: NodeId, known: &mut [Option<u64>]) -> u64 {
         if let Some(height) = known[id] {
             return height;
         }
-        let height = self.nodes[id].here.iter().map(|&next| 1 + self.height(next, known)).max().unwrap_or(0);
+        let height = self.nodes[id].in_place.iter().map(|&next| 1 + self.height(next, known)).max().unwrap_or(0);
         known[id] = Some(height);
         height
     }
@@ -156,6 +159,7 @@ struct Reading<'s> {
 }
 
 impl<'s> Reading<'s> {
+    /// Returns the id of a subschema, a new one when it is found for the first time.
     fn id(&mut self, schema: &'s Value) -> NodeId {
         let found = &mut self.found;
         *self.ids.entry(schema).or_insert_with(|| {
@@ -165,7 +169,7 @@ impl<'s> Reading<'s> {
     }
 
     fn node(&mut self, schema: &'s Value, is_root: bool) -> Result<Node, SchemaProblem> {
-        let mut node = Node { weight: 1, times: 1, ..Node::default() };
+        let mut node = Node { weight: 1, in_place_times: 1, ..Node::default() };
         let Value::Object(keywords) = schema else {
             return Ok(node);
         };
@@ -179,14 +183,15 @@ impl<'s> Reading<'s> {
         Ok(node)
     }
 
+    /// Adds what a keyword makes the validator evaluate to the node of its schema.
     fn keyword(&mut self, node: &mut Node, keyword: &str, value: &'s Value) -> Result<(), SchemaProblem> {
         match keyword {
-            "$ref" => node.here.push(self.reference(value)?),
+            "$ref" => node.in_place.push(self.reference(value)?),
             "$dynamicRef" => return Err(SchemaProblem::Unsupported { keyword: "$dynamicRef" }),
             "$recursiveRef" => return Err(SchemaProblem::Unsupported { keyword: "$recursiveRef" }),
-            "not" | "if" | "then" | "else" => node.here.push(self.id(value)),
-            "allOf" | "anyOf" | "oneOf" => node.here.extend(self.list(value)),
-            "dependentSchemas" | "dependencies" => node.here.extend(self.map(value).into_values()),
+            "not" | "if" | "then" | "else" => node.in_place.push(self.id(value)),
+            "allOf" | "anyOf" | "oneOf" => node.in_place.extend(self.list(value)),
+            "dependentSchemas" | "dependencies" => node.in_place.extend(self.map(value).into_values()),
             "properties" => node.properties = self.map(value),
             "patternProperties" => {
                 for pattern in value.as_object().into_iter().flat_map(Map::keys) {
@@ -228,7 +233,8 @@ impl<'s> Reading<'s> {
         value.as_object().into_iter().flatten().map(|(name, schema)| (name.clone(), self.id(schema))).collect()
     }
 
-    /// Follows a reference within the schema: `#`, a JSON Pointer, or an anchor, after the schema's own `$id` or not.
+    /// Follows a reference within the schema: `#`, a JSON Pointer or an anchor, with or without the schema's own `$id` in
+    /// front.
     fn reference(&mut self, value: &Value) -> Result<NodeId, SchemaProblem> {
         let reference = value.as_str().unwrap_or_default();
         let own = self.root.get("$id").and_then(Value::as_str).map_or("", |id| id.trim_end_matches('#'));
@@ -298,26 +304,30 @@ struct Unfolding<'g> {
 }
 
 impl Unfolding<'_> {
+    /// Counts a node and all nodes below it. `steps_in` says whether it applies to a part of the instance.
+    ///
+    /// A node may be below itself if a step into the instance is in between, because instances are finite. Without such a
+    /// step, a validation would never end.
     fn visit(&mut self, id: NodeId, steps_in: bool) -> Result<(), SchemaProblem> {
         self.count += 1;
         if self.count > MAX_NODES {
             return Err(SchemaProblem::TooManyNodes);
         }
         if let Some(at) = self.path.iter().position(|&(above, _)| above == id) {
-            let consumes = steps_in || self.path[at + 1..].iter().any(|&(_, steps_in)| steps_in);
-            return if consumes { Ok(()) } else { Err(SchemaProblem::EndlessRef) };
+            let ends = steps_in || self.path[at + 1..].iter().any(|&(_, steps_in)| steps_in);
+            return if ends { Ok(()) } else { Err(SchemaProblem::EndlessRef) };
         }
         if self.path.len() > MAX_DEPTH {
             return Err(SchemaProblem::TooDeep);
         }
         self.path.push((id, steps_in));
         let node = &self.nodes[id];
-        for &next in &node.here {
-            for _ in 0..node.times {
+        for &next in &node.in_place {
+            for _ in 0..node.in_place_times {
                 self.visit(next, false)?;
             }
         }
-        for next in node.further() {
+        for next in node.for_parts() {
             self.visit(next, true)?;
         }
         self.path.pop();
@@ -327,13 +337,13 @@ impl Unfolding<'_> {
 
 impl Node {
     /// Returns the subschemas that apply to parts of the instance.
-    fn further(&self) -> impl Iterator<Item = NodeId> {
+    fn for_parts(&self) -> impl Iterator<Item = NodeId> {
         let lists = [&self.each_property, &self.each_name, &self.prefix, &self.each_item];
         self.properties.values().chain(lists.into_iter().flatten()).copied()
     }
 }
 
-/// A validation that only counts, as if no check failed early.
+/// A validation that only counts evaluations, in the worst case: as if no failed check ended it early.
 struct DryRun<'g> {
     nodes: &'g [Node],
     steps: u64,
@@ -348,8 +358,8 @@ impl DryRun<'_> {
         }
         let node = &self.nodes[id];
         self.spend(node.weight)?;
-        for &next in &node.here {
-            for _ in 0..node.times {
+        for &next in &node.in_place {
+            for _ in 0..node.in_place_times {
                 self.evaluate(next, instance, depth + 1)?;
             }
         }
@@ -368,7 +378,7 @@ impl DryRun<'_> {
                 self.evaluate(next, item, depth + 1)?;
             }
             if node.compares_items {
-                // Few items are compared with each other, many by hash.
+                // The validator compares few items with each other, and finds equal ones among many by their hashes.
                 self.spend(size(item) * items.len().min(16) as u64 / CHEAP_PER_STEP + 4)?;
             }
         }
@@ -393,7 +403,7 @@ impl DryRun<'_> {
         Some(())
     }
 
-    /// Counts the run of expressions with this total number of states over a text.
+    /// Counts a run of the expressions of `node`, which have `states` states in all, over a text of `bytes` bytes.
     fn run_patterns(&mut self, node: &Node, bytes: usize, states: u64) -> Option<()> {
         let bytes_u64 = bytes as u64;
         if node.may_backtrack {
@@ -411,7 +421,8 @@ impl DryRun<'_> {
     }
 }
 
-/// Returns the cost of comparing a value: one for each value in it, and its text.
+/// Returns the cost of comparing a value, in compared values: one for the value and for each value in it, and one for
+/// each [`CHEAP_PER_STEP`] bytes of text.
 fn size(value: &Value) -> u64 {
     let text = |text: &str| text.len() as u64 / CHEAP_PER_STEP;
     1 + match value {

@@ -2,8 +2,8 @@
 //! from chunks that end anywhere.
 //!
 //! The parser adds three rules for cases that the standard leaves open:
-//! - An event whose data is over a limit is reported and dropped, as soon as it passes the limit; the events after it
-//!   are read as if nothing had been.
+//! - An event whose data is over a limit is reported and dropped as soon as it passes the limit. The events after it are
+//!   read as if it had not been there.
 //! - Data that is not UTF-8 is reported instead of being patched with U+FFFD: it is JSON, and must not be changed
 //!   silently.
 //! - Any line but one of data is at most 8 KiB long; a longer one is ignored, as an unknown field is.
@@ -17,10 +17,10 @@ use memchr::{memchr, memchr2};
 
 use crate::link::framing::envelope::BOM;
 
-/// The longest line other than a data line: a comment, an event name, an id, an unknown field.
+/// The longest line other than a data line (a comment, an event name, an id, an unknown field), in bytes.
 const LONGEST_FIELD: usize = 8 * 1024;
 
-/// A line that is not data counts as endless from this length on, or from a larger one if events may be longer.
+/// The length in bytes from which on a line that is not data counts as endless, unless events may be longer still.
 const LEAST_ENDLESS: usize = 1024 * 1024;
 
 /// One event of a stream.
@@ -28,12 +28,12 @@ const LEAST_ENDLESS: usize = 1024 * 1024;
 pub struct Event {
     /// The type of the event, from the server; `None` means `message`.
     pub event: Option<String>,
-    /// Its `data` lines, joined by line feeds. May be empty: MCP servers send such an event only for its id.
+    /// Its `data` lines, joined by line feeds. May be empty: MCP servers send an empty event to tell its id.
     pub data: String,
     /// The current last event id: that of this event, or else of the last event with an id. Empty if the server reset
     /// it, `None` if there was none in this stream.
     pub id: Option<Arc<str>>,
-    /// The milliseconds to wait before reconnecting, according to this event. Not limited in any way.
+    /// The milliseconds to wait before reconnecting, according to this event. The parser does not limit them.
     pub retry: Option<u64>,
 }
 
@@ -84,11 +84,11 @@ pub struct SseParser {
     limit: usize,
     /// The beginning of a line that was cut by the end of a chunk.
     line: Vec<u8>,
-    /// Whether the current line is ignored; the rest of it is dropped.
+    /// Whether the current line is ignored, so that the rest of it is dropped.
     skip_line: bool,
-    /// The number of dropped bytes of that line, if too many must be reported.
+    /// The number of dropped bytes of the ignored line. `None` if its length is not to be reported, or no more.
     dropped: Option<usize>,
-    /// Whether the last byte was a carriage return; a line feed would belong to it.
+    /// Whether the last byte was a carriage return, so that a line feed that comes next belongs to the same line end.
     after_return: bool,
     /// Whether no line has ended yet, so that a byte order mark may come first.
     at_start: bool,
@@ -100,6 +100,7 @@ pub struct SseParser {
     retry: Option<u64>,
 }
 
+/// An event whose blank line has not arrived.
 #[derive(Debug, Default)]
 struct Pending {
     event: Option<String>,
@@ -127,14 +128,14 @@ impl SseParser {
         }
     }
 
-    /// Sets the most bytes of data of each later event.
+    /// Sets the most bytes of data that each later event may have.
     pub fn set_limit(&mut self, limit: usize) {
         self.limit = limit;
     }
 
     /// Takes the next bytes of the stream and appends the events that they complete, in order, to `out`.
     ///
-    /// An event is appended with the blank line after it, an error as soon as it occurs.
+    /// It appends an event when the blank line after it arrives, and an error as soon as it occurs.
     pub fn push(&mut self, chunk: &[u8], out: &mut VecDeque<Result<Event, SseError>>) {
         let mut rest = chunk;
         if self.after_return && !rest.is_empty() {
@@ -150,7 +151,7 @@ impl SseParser {
                 [] => &[],
             };
         }
-        self.keep(rest, out);
+        self.keep_piece(rest, out);
     }
 
     /// Returns the id to reconnect with: that of the last event that ended, even if it was dropped, because otherwise
@@ -160,8 +161,8 @@ impl SseParser {
         self.last_event_id.as_ref()
     }
 
-    /// Returns the last `retry` of this stream, in milliseconds and not limited in any way. It takes effect
-    /// immediately, with or without an event.
+    /// Returns the last `retry` of this stream, in milliseconds. The parser does not limit it. It takes effect at once,
+    /// with or without an event.
     pub fn retry(&self) -> Option<u64> {
         self.retry
     }
@@ -173,7 +174,7 @@ impl SseParser {
         !self.line.is_empty() || self.skip_line || self.pending.data.is_some() || self.pending.too_large
     }
 
-    /// Takes the last piece of a line, without its end.
+    /// Takes the last piece of a line, without the line end, and reads the line unless it is ignored.
     fn end_line(&mut self, piece: &[u8], out: &mut VecDeque<Result<Event, SseError>>) {
         if std::mem::take(&mut self.skip_line) {
             self.at_start = false;
@@ -187,8 +188,8 @@ impl SseParser {
         }
     }
 
-    /// Takes a piece of an unfinished line, unless the line is ignored.
-    fn keep(&mut self, piece: &[u8], out: &mut VecDeque<Result<Event, SseError>>) {
+    /// Keeps a piece of an unfinished line, unless the line is ignored or becomes too long.
+    fn keep_piece(&mut self, piece: &[u8], out: &mut VecDeque<Result<Event, SseError>>) {
         if self.skip_line {
             return self.drop_piece(piece.len(), out);
         }
@@ -197,14 +198,14 @@ impl SseParser {
         }
         self.line.extend_from_slice(piece);
         let text = self.without_bom(&self.line);
-        let (is_data, useless) = match text.strip_prefix(b"data:") {
+        let (is_data, is_too_long) = match text.strip_prefix(b"data:") {
             Some(value) => (true, !self.has_room_for(without_space(value).len(), out)),
             None => (false, text.len() > LONGEST_FIELD),
         };
-        if useless {
+        if is_too_long {
             let length = std::mem::take(&mut self.line).len();
             self.skip_line = true;
-            // For data it has been reported already.
+            // `has_room_for` has reported data that is too long.
             self.dropped = (!is_data).then_some(0);
             self.drop_piece(length, out);
         }
@@ -221,6 +222,7 @@ impl SseParser {
         }
     }
 
+    /// Reads a whole line: a field of the pending event, or the blank line that ends it.
     fn read_line(&mut self, line: Cow<'_, [u8]>, out: &mut VecDeque<Result<Event, SseError>>) {
         let text = self.without_bom(&line);
         self.at_start = false;
@@ -250,7 +252,8 @@ impl SseParser {
         }
     }
 
-    /// Returns whether the event may have `length` more bytes of data, and reports it if it may not.
+    /// Returns whether the pending event may have a further line of `length` bytes of data. Reports an event that is too
+    /// large once, and drops its data.
     fn has_room_for(&mut self, length: usize, out: &mut VecDeque<Result<Event, SseError>>) -> bool {
         let seen = self.pending.data.as_ref().map_or(0, |data| data.len() + 1) + length;
         if seen > self.limit && !self.pending.too_large {
@@ -267,7 +270,7 @@ impl SseParser {
                 data.push(b'\n');
                 data.extend_from_slice(&line[value_at..]);
             }
-            // The usual case: one line of data, which becomes the data without being copied a second time.
+            // In the usual case, an event has one line of data: reuse the line instead of copying it.
             none => {
                 let mut data = line.into_owned();
                 data.drain(..value_at);
@@ -276,6 +279,7 @@ impl SseParser {
         }
     }
 
+    /// Appends the pending event, if it has data, and puts its id into effect.
     fn end_event(&mut self, out: &mut VecDeque<Result<Event, SseError>>) {
         let Pending { event, data, retry, .. } = std::mem::take(&mut self.pending);
         self.last_event_id.clone_from(&self.id);
@@ -286,11 +290,13 @@ impl SseParser {
         });
     }
 
+    /// Returns the line without the byte order mark that may be at the start of the stream.
     fn without_bom<'a>(&self, line: &'a [u8]) -> &'a [u8] {
         line.strip_prefix(BOM).filter(|_| self.at_start).unwrap_or(line)
     }
 }
 
+/// Returns the value of a field without the one space that may follow the colon.
 fn without_space(value: &[u8]) -> &[u8] {
     value.strip_prefix(b" ").unwrap_or(value)
 }
@@ -332,7 +338,7 @@ mod tests {
         }
         assert_eq!(out, [Err(SseError::EndlessLine { limit: 2_000_000, seen: 2_001_000 })]);
         parser.push(b"\ndata: a\n\n", &mut out);
-        assert!(out.pop_back().is_some_and(|event| event.is_ok()), "what follows is read");
+        assert!(out.pop_back().is_some_and(|event| event.is_ok()), "the event after the endless line is read");
     }
 
     #[test]
@@ -386,7 +392,7 @@ mod tests {
     }
 
     #[test]
-    fn an_event_is_out_as_soon_as_its_last_line_ends_even_with_a_carriage_return() {
+    fn an_event_is_returned_as_soon_as_its_last_line_ends_even_with_a_carriage_return() {
         let mut parser = SseParser::new(99);
         assert_eq!(feed(&mut parser, &[b"data: x\r\n\r"]).len(), 1);
         assert_eq!(feed(&mut parser, &[b"\ndata: y\r", b"\n", b"\r"]).len(), 1);
@@ -448,7 +454,7 @@ mod tests {
     }
 
     #[test]
-    fn the_line_feeds_between_lines_of_data_count() {
+    fn the_line_feeds_between_lines_of_data_count_toward_the_limit() {
         let stream = b"data: 1\ndata: 2\ndata: 3\n\n";
         assert_eq!(words(5, &[stream]), ["|1\n2\n3||"]);
         assert_eq!(words(4, &[stream]), ["SSE_EVENT_DATA_TOO_LARGE"]);
@@ -490,7 +496,7 @@ mod tests {
     }
 
     #[test]
-    fn an_event_cut_by_the_end_of_the_stream_is_seen_to_be_one() {
+    fn the_parser_knows_whether_the_end_of_the_stream_cuts_an_event() {
         let partial = |stream: &[u8]| {
             let mut parser = SseParser::new(99);
             feed(&mut parser, &[stream]);
@@ -526,11 +532,11 @@ mod tests {
             let chunks: Vec<&[u8]> = cuts.windows(2).map(|cut| &stream[cut[0]..cut[1]]).collect();
             let mut split = SseParser::new(limit);
             let mut full = SseParser::new(limit);
-            // How much had been seen of an event when it was found too large does depend on the split.
-            let same = |all: Vec<Result<Event, SseError>>| -> Vec<Result<Event, &str>> {
+            // Compare errors by their codes: how much was read of an event before it passed the limit depends on the split.
+            let comparable = |all: Vec<Result<Event, SseError>>| -> Vec<Result<Event, &str>> {
                 all.into_iter().map(|event| event.map_err(|error| error.code())).collect()
             };
-            prop_assert_eq!(same(feed(&mut split, &chunks)), same(feed(&mut full, &[&stream])));
+            prop_assert_eq!(comparable(feed(&mut split, &chunks)), comparable(feed(&mut full, &[&stream])));
             prop_assert_eq!(split.last_event_id(), full.last_event_id());
             prop_assert_eq!(split.retry(), full.retry());
             prop_assert_eq!(split.has_partial(), full.has_partial());
