@@ -157,7 +157,8 @@ pub struct NotStored {
     pub why: String,
 }
 
-/// The reason why a turn was interrupted. The caller may run the same [`Turn`] again, and it continues where it stopped.
+/// The reason why a turn was interrupted. The caller may run the same [`Turn`] again, and it continues where it
+/// stopped.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AgentError {

@@ -204,8 +204,8 @@ pub enum Block {
 }
 
 /// Conceals each unsigned piece of `text` that `blocks` describe, and sets the lengths in `blocks` to those of the
-/// concealed pieces. Returns `None` if the pieces do not make up this text, or if, with no piece signed, concealing them
-/// one by one gives another text than concealing the whole.
+/// concealed pieces. Returns `None` if the pieces do not make up this text, or if, with no piece signed, concealing
+/// them one by one gives another text than concealing the whole.
 fn concealed_pieces(text: &str, blocks: &mut [Block], conceal: &dyn Fn(&str) -> String) -> Option<String> {
     let (mut rest, mut concealed, mut is_any_signed) = (text, String::new(), false);
     for block in blocks {

@@ -54,8 +54,8 @@ impl Default for Limits {
 pub enum Next<'a> {
     /// Ask the model with all messages, then call [`Turn::model_answered`].
     CallModel,
-    /// Make the calls that have no result yet, one after the other or concurrently, and call [`Turn::tool_finished`] for
-    /// each.
+    /// Make the calls that have no result yet, one after the other or concurrently, and call [`Turn::tool_finished`]
+    /// for each.
     CallTools(&'a [Pending]),
     /// Ask the user, then call [`Turn::answered`].
     Ask(&'a Question),
@@ -262,8 +262,8 @@ impl Turn {
         self.state.usage
     }
 
-    /// Returns the cost of these answers in US dollars. Answers without a known price are left out; `None` if no price is
-    /// known.
+    /// Returns the cost of these answers in US dollars. Answers without a known price are left out; `None` if no price
+    /// is known.
     #[must_use]
     pub fn cost(&self) -> Option<f64> {
         self.state.cost
@@ -405,8 +405,8 @@ impl Turn {
         }
     }
 
-    /// Adds the error `why` for each call of the model's last answer that has no result. A program that was killed during
-    /// calls leaves such a history, and providers refuse it.
+    /// Adds the error `why` for each call of the model's last answer that has no result. A program that was killed
+    /// during calls leaves such a history, and providers refuse it.
     fn answer_open_calls(&mut self, why: &str) {
         let Some(at) = self.messages.iter().rposition(|message| message.role == Role::Assistant) else {
             return;

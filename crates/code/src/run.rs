@@ -43,8 +43,8 @@ async fn run_on_thread(
         let state = Arc::clone(state);
         move || {
             let error = engine::run(&code, bounds, ask, answers, state);
-            // Drop the guard before reporting the end: a caller that then starts another script must not find this thread
-            // still counted.
+            // Drop the guard before reporting the end: a caller that then starts another script must not find this
+            // thread still counted.
             drop(thread_guard);
             let _ = end.send(error);
         }

@@ -1,8 +1,9 @@
 //! Watches a script from outside its thread, and ends the wait for one that does not stop.
 //!
-//! QuickJS calls its interrupt handler only between the steps of a script, and one step, such as searching one long text
-//! for another, can take arbitrarily long. So the task that waits for a script has a clock of its own, and stops waiting
-//! when the time is up. The abandoned thread runs until its step is done, and counts against a limit until then.
+//! QuickJS calls its interrupt handler only between the steps of a script, and one step, such as searching one long
+//! text for another, can take arbitrarily long. So the task that waits for a script has a clock of its own, and stops
+//! waiting when the time is up. The abandoned thread runs until its step is done, and counts against a limit until
+//! then.
 
 use std::{
     sync::{
@@ -74,8 +75,8 @@ impl ScriptState {
                 }
             };
             tokio::select! {
-                // The script's clock is real time, but a test can pause tokio's clock, which then runs ahead. So compare
-                // with real time too.
+                // The script's clock is real time, but a test can pause tokio's clock, which then runs ahead. So
+                // compare with real time too.
                 () = time_up => if end.is_some_and(|end| end.elapsed() >= GRACE) { return },
                 _ = until.changed() => {}
             }
@@ -115,8 +116,8 @@ impl AbandonedThreads {
     }
 }
 
-/// Held by the task that waits for a script. Dropping it ends the script at its next step; until then, its thread counts
-/// as abandoned.
+/// Held by the task that waits for a script. Dropping it ends the script at its next step; until then, its thread
+/// counts as abandoned.
 #[derive(Debug)]
 pub(crate) struct WaitGuard {
     state: Arc<ScriptState>,

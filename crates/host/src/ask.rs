@@ -76,8 +76,8 @@ pub trait Asker: Send + Sync {
         self.abilities()
     }
 
-    /// Returns whether only this asker may answer questions that arise during its calls. If not, which is the default, a
-    /// server's question that this asker cannot answer goes to the asker of the host.
+    /// Returns whether only this asker may answer questions that arise during its calls. If not, which is the default,
+    /// a server's question that this asker cannot answer goes to the asker of the host.
     fn is_alone(&self) -> bool {
         false
     }
@@ -214,7 +214,8 @@ impl fmt::Debug for Reviewer {
 }
 
 impl Confirm {
-    /// Creates a question about a tool without description or hints, for tests of an asker: no call waits for the answer.
+    /// Creates a question about a tool without description or hints. A program can test its asker with it: no call
+    /// waits for the answer.
     #[must_use]
     pub fn new(
         server: ServerName,
@@ -250,8 +251,8 @@ impl Confirm {
         self.review.as_ref().is_some_and(|review| review.0.is_answered())
     }
 
-    /// Names the user who answers, for the audit log. Default: the user of the [caller](Self::caller). An asker must call
-    /// this before it returns the answer.
+    /// Names the user who answers, for the audit log. Default: the user of the [caller](Self::caller). An asker must
+    /// call this before it returns the answer.
     pub fn answered_by(&self, by: Caller) {
         if let Some(review) = &self.review {
             review.0.answered_by(by);

@@ -208,8 +208,8 @@ impl Call {
         self
     }
 
-    /// Does not truncate the text of the result, for a caller that is not a model. The bounds on a server's messages
-    /// still apply, such as [`Limits::message_bytes`](crate::Limits::message_bytes).
+    /// Requests the whole text of the result, for a caller that is not a model. The bounds on a server's messages still
+    /// apply, such as [`Limits::message_bytes`](crate::Limits::message_bytes).
     #[must_use]
     pub fn untruncated(mut self) -> Self {
         self.is_untruncated = true;
@@ -224,7 +224,7 @@ impl Call {
         self
     }
 
-    /// Looks the name up in this catalog, which the caller has kept, instead of the current one.
+    /// Sets the catalog in which the host looks the name up. Default: the one that is current when the call begins.
     #[must_use]
     pub fn pinned(mut self, catalog: Arc<Catalog>) -> Self {
         self.catalog = Some(catalog);
@@ -395,6 +395,7 @@ impl CallContext {
         }
     }
 
+    /// Sends a call to its server, and shapes the result.
     async fn send(&self, call: &Call, approved: ApprovedCall<'_>) -> Result<ToolOutcome, CallError> {
         let ApprovedCall { id, tool, server, arguments, asker } = approved;
         let mode = server.spec.validate_args.unwrap_or_default();
@@ -456,14 +457,15 @@ impl CallContext {
         Ok(outcome)
     }
 
-    /// Returns the shaper for results of `server` under `name`, with the limits of its entry.
-    pub(crate) fn shape<'a>(&'a self, server: &'a ServerName, name: &'a str, settings: &Server) -> Shape<'a> {
+    /// Returns what shapes results of `server`, with the limits of its entry. `name` is that of the tool, the prompt or
+    /// the resource.
+    pub(crate) fn shape<'a>(&'a self, server_name: &'a ServerName, name: &'a str, server: &Server) -> Shape<'a> {
         Shape {
-            server,
+            server: server_name,
             name,
-            max_bytes: settings.spec.limits.output_bytes,
+            max_bytes: server.spec.limits.output_bytes,
             artifacts: self.artifacts.as_deref(),
-            output_schema: settings.spec.output_schema,
+            output_schema: server.spec.output_schema,
         }
     }
 
@@ -482,9 +484,9 @@ impl CallContext {
         outcome
     }
 
-    /// Passes all progress to the caller, and some of it to the host's events.
+    /// Returns a callback that passes all progress to the caller, and some of it to the host's events.
     fn on_progress(&self, id: EventCall, callback: Option<OnProgress>) -> OnProgress {
-        // `due` counts milliseconds from now, the start of the request.
+        // `due` is the time from which on the next event may be sent, in milliseconds since the request began.
         let (events, began, due) = (self.events.clone(), Instant::now(), AtomicU64::new(0));
         Arc::new(move |progress| {
             let now = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
@@ -509,7 +511,7 @@ impl CallContext {
 async fn mismatch(tool: &CatalogTool, arguments: &Map<String, Value>) -> Option<String> {
     match check_failure(tool, Value::Object(arguments.clone()), ListedTool::check_input).await? {
         CheckFailure::Broken(why) => Some(why),
-        // The server checks the arguments itself.
+        // Without a check here, the call runs: the server checks the arguments itself.
         CheckFailure::Unchecked(_) => None,
     }
 }
@@ -528,7 +530,7 @@ struct ApprovedCall<'a> {
 /// events.
 const PROGRESS_INTERVAL_MS: u64 = 100;
 
-/// The server of a request.
+/// The server of a request, and what the request is for: it waits for the link to the server, and makes the errors.
 pub(crate) struct Target<'a> {
     pub(crate) name: &'a ServerName,
     /// The name of the tool, prompt or resource, for errors.
@@ -536,7 +538,7 @@ pub(crate) struct Target<'a> {
     pub(crate) server: &'a Server,
 }
 
-/// Returns the state without what the server wrote.
+/// Cuts what the server wrote from the error in a state.
 fn without_output(mut state: State) -> State {
     if let State::ToolsFailed { error } | State::Reconnecting { error, .. } | State::Failed { error } = &mut state {
         error.truncate(LinkError::without_output(error).len());
@@ -565,7 +567,7 @@ impl Target<'_> {
         CallError::NotReady { server: self.name.clone(), state, source_of: self.source(), error }
     }
 
-    /// Where the server is configured, without the path if callers are not those who configure it.
+    /// Returns where the server is configured. If the callers are not the ones who configure it, the path is left out.
     fn source(&self) -> Box<Source> {
         Box::new(match self.server.has_private_output {
             true => Source { scope: "the shared configuration".to_owned(), path: None },
@@ -573,6 +575,7 @@ impl Target<'_> {
         })
     }
 
+    /// Returns the error for a request that the link could not carry out, or that the server refused.
     pub(crate) fn failed(&self, error: LinkError) -> CallError {
         let (server, what) = (self.name.clone(), quote(self.what));
         match error {

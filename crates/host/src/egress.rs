@@ -4,8 +4,8 @@
 //! The decision depends on two things. The first is the *profile*, which the operator chooses: [`Profile::Local`]
 //! trusts what the user has configured, as a program on the user's own machine must; [`Profile::Hosted`] allows only
 //! HTTPS to public addresses. The second is the *source* of the address: an address that the user configured is
-//! trusted, but an address that a server names (in its metadata, or as a page) could be that of the router, of a cloud's
-//! credentials or of another program.
+//! trusted, but an address that a server names (in its metadata, or as a page) could be that of the router, of a
+//! cloud's credentials or of another program.
 //!
 //! The client that connects resolves a name once, and judges its addresses then. So it dials exactly the address that
 //! it checked, and a name that resolves differently the next time causes no harm. An address in the URL is judged
@@ -274,8 +274,8 @@ impl Egress {
         self.guard(Reach::Anywhere)
     }
 
-    /// Returns the guard for addresses that the server at `server` names. A server whose configured URL has an address of
-    /// this machine, or of a private network, may name other addresses of that kind. If the URL has a name, only
+    /// Returns the guard for addresses that the server at `server` names. A server whose configured URL has an address
+    /// of this machine, or of a private network, may name other addresses of that kind. If the URL has a name, only
     /// `localhost` counts as this machine: any other name proves nothing about its addresses.
     #[must_use]
     pub fn named_by(&self, server: &Url) -> Guard {
@@ -390,8 +390,8 @@ impl Guard {
         }
     }
 
-    /// Checks whether secrets, or a user, may be sent to `url`. In addition to [`Self::check`], this requires TLS, unless
-    /// `server` itself has none and `url` is on the server's host or on loopback.
+    /// Checks whether secrets, or a user, may be sent to `url`. In addition to [`Self::check`], this requires TLS,
+    /// unless `server` itself has none and `url` is on the server's host or on loopback.
     ///
     /// # Errors
     /// [`Refused`], with the reason.
@@ -505,8 +505,8 @@ enum Why {
 
 impl std::error::Error for Refused {}
 
-/// Returns the destination of a URL without secrets that may be in its path or query: its origin, or the scheme of a URL
-/// without an origin, such as `file:///x`.
+/// Returns the destination of a URL without secrets that may be in its path or query: its origin, or the scheme of a
+/// URL without an origin, such as `file:///x`.
 pub(crate) fn place(url: &Url) -> String {
     match url.origin() {
         Origin::Tuple(..) => url.origin().ascii_serialization(),

@@ -23,7 +23,8 @@ pub const LOG_BYTES: usize = 2_048;
 /// The mark that [`clip`] puts in place of removed text (3 bytes in UTF-8).
 pub const ELLIPSIS: &str = "…";
 
-/// The most bytes that [`clip`] steps back to keep a cluster whole; a longer run of marks is cut inside.
+/// The most bytes that [`clip`] steps back to keep a cluster (a character with its marks) whole. It cuts inside a
+/// longer run of marks.
 const CLUSTER_BYTES: usize = 64;
 
 /// The most bytes of a server's text that [`quote`] takes into an error.
@@ -57,7 +58,7 @@ pub fn for_line(text: &str) -> Cow<'_, str> {
 /// Makes text safe for one field of a log line: as [`for_line`], at most [`LOG_BYTES`] bytes, so that a server can
 /// neither forge a line nor flood the log with one. Idempotent.
 pub fn for_log(text: &str) -> Cow<'_, str> {
-    // On one line escaping never shortens, so this part of the source always fills the limit.
+    // Escaping for one line never shortens a text, so this part of it is enough to fill the limit.
     let head = &text[..text.floor_char_boundary(LOG_BYTES + CLUSTER_BYTES)];
     match for_line(head) {
         Cow::Borrowed(line) => clip(line, LOG_BYTES),
@@ -74,11 +75,10 @@ pub fn for_html(text: &str) -> Cow<'_, str> {
 /// Returns text for models and programs, without characters that are invisible or act on a display, otherwise
 /// unchanged.
 ///
-/// Removed are tag characters, zero-width characters, bidi controls, soft hyphens, fillers, variation selectors,
-/// control characters and similar ones. Line feed, tab and carriage return are kept; as are a joiner between letters of
-/// scripts that are spelled with joiners, and inside an emoji, and a selector that turns a character into an emoji or
-/// back. Other ends of lines and paragraphs (U+0085, U+2028, U+2029, vertical tab, form feed) become line feeds.
-/// Idempotent.
+/// This removes tag characters, zero-width characters, bidi controls, soft hyphens, fillers, variation selectors,
+/// control characters and similar ones. It keeps line feed, tab and carriage return, joiners between letters of scripts
+/// that are spelled with joiners, joiners inside an emoji, and selectors that turn a character into an emoji or back.
+/// Other ends of lines and paragraphs (U+0085, U+2028, U+2029, vertical tab, form feed) become line feeds. Idempotent.
 pub fn without_invisible(text: &str) -> Cow<'_, str> {
     escape(text, Sink { kind: Kind::Model, html: false })
 }
@@ -155,7 +155,7 @@ enum Kind {
 }
 
 impl Sink {
-    /// Returns the condition for an ASCII byte that lets [`escape`] return the text unchanged.
+    /// Returns whether a byte is ASCII that never needs a change here. [`escape`] returns a text of such bytes at once.
     fn keeps_byte(self, byte: u8) -> bool {
         match byte {
             b'\n' | b'\t' => self.kind != Kind::Line,
@@ -173,13 +173,13 @@ fn escape(text: &str, sink: Sink) -> Cow<'_, str> {
         return Cow::Borrowed(text);
     }
     let mut out: Option<String> = None;
-    // The last character written. Joiners are judged by it, and not by the source, so that a second pass changes
-    // nothing.
+    // The last character that was written. It decides about a joiner, and not the last character of the source, so that
+    // a second pass changes nothing.
     let mut before = '\0';
     let mut rest = text.char_indices().peekable();
     while let Some((at, c)) = rest.next() {
         let after = rest.peek().map_or('\0', |&(_, next)| next);
-        match written(sink, before, c, after) {
+        match replacement(sink, before, c, after) {
             None => {
                 before = c;
                 if let Some(out) = &mut out {
@@ -195,15 +195,16 @@ fn escape(text: &str, sink: Sink) -> Cow<'_, str> {
     out.map_or(Cow::Borrowed(text), Cow::Owned)
 }
 
-/// The replacement of a character.
+/// What is written in place of a character.
 enum Replacement {
     Nothing,
     Fixed(&'static str),
+    /// An escape with the number of this character, such as `\u{1b}`.
     Code(char),
 }
 
-/// Decides about one character between its neighbours; `None` keeps it.
-fn written(sink: Sink, before: char, c: char, after: char) -> Option<Replacement> {
+/// Returns the replacement of the character `c` between its neighbours; `None` keeps it.
+fn replacement(sink: Sink, before: char, c: char, after: char) -> Option<Replacement> {
     use Replacement::{Code, Fixed, Nothing};
     match c {
         '\n' | '\t' if sink.kind != Kind::Line => None,
@@ -263,8 +264,8 @@ fn is_unsafe(c: char) -> bool {
 }
 
 /// Returns whether a character is a letter of a script whose spelling needs joiners between letters: Arabic to
-/// Malayalam and Sinhala, Myanmar, Khmer, Mongolian, and the Arabic presentation forms. Elsewhere a joiner is only a
-/// way to hide something.
+/// Malayalam and Sinhala, Myanmar, Khmer, Mongolian, and the Arabic presentation forms. Between other letters, a joiner
+/// only hides something.
 fn joins_letters(c: char) -> bool {
     matches!(c, '\u{620}'..='\u{dff}' | '\u{1000}'..='\u{109f}' | '\u{1780}'..='\u{18af}' | '\u{fb50}'..='\u{fdfb}' | '\u{fe70}'..='\u{fefc}')
         && !is_unsafe(c)
@@ -297,7 +298,8 @@ fn cluster_boundary(text: &str, max: usize) -> usize {
         }
         at = text.floor_char_boundary(at - 1);
     }
-    // The text is one cluster, or a run of marks too long to be one. The cut must not end in a joiner.
+    // The text begins with a cluster that does not fit, or with a run of marks that is too long to be a cluster. A cut
+    // inside the run must not leave a joiner at the end.
     if at == 0 { 0 } else { text[..floor].trim_end_matches([ZWJ, ZWNJ]).len() }
 }
 
@@ -331,7 +333,7 @@ mod tests {
 
     use super::*;
 
-    /// Text in which the characters that matter are frequent and meet each other.
+    /// Text in which characters that need a change are frequent, and often beside each other.
     fn nasty() -> impl Strategy<Value = String> {
         let chars = prop_oneof![
             prop::sample::select(
@@ -425,7 +427,7 @@ mod tests {
     }
 
     #[test]
-    fn escapes_are_shown_not_run() {
+    fn escapes_are_shown_and_do_not_act_on_the_display() {
         assert_eq!(for_terminal("a\u{1b}[31mred\u{7}\n"), "a\\u{1b}[31mred\\u{7}\n");
         assert_eq!(for_line("one\r\ntwo\tthree"), r"one\r\ntwo\tthree");
         assert_eq!(for_terminal("hide\rshow\r\nnext"), "hide\\rshow\nnext");
@@ -493,7 +495,7 @@ mod tests {
         }
     }
 
-    /// The table by hand against Unicode's own properties.
+    /// Compares the table in this file with Unicode's own properties.
     #[test]
     fn every_character_that_unicode_calls_ignorable_or_a_bidi_control_is_covered() {
         use icu_properties::{

@@ -1,5 +1,8 @@
-//! The real host, server task and link over pipes in memory, on a paused clock, against a server whose faults come
-//! from a seed. Whatever the server does, the promises hold; a seed that breaks one is printed and can be run alone:
+//! Runs the real host, server task and link over pipes in memory, on a paused clock, against a server whose faults come
+//! from a seed. Whatever that server does, four promises must hold: each call ends within its total time-out, no call
+//! is executed twice, a healthy server beside it answers within a second, and the host shuts down within ten seconds.
+//!
+//! The tests print the seeds that break a promise. One seed runs alone with
 //! `TOOLRACK_SIM_SEED=4711 cargo nextest run -p toolrack-host --test simulation --no-capture`.
 
 #![cfg(test)]
@@ -21,38 +24,41 @@ use tokio::{
 };
 use toolrack_host::{Call, CallError, Desired, Host, Native, ServerName, ServerSpec};
 
+/// How many calls each seed makes.
 const CALLS: u64 = 6;
+/// The time-out between two messages of a call.
 const IDLE: Duration = Duration::from_secs(20);
+/// The time-out of a whole call.
 const TOTAL: Duration = Duration::from_secs(60);
 
-/// How often each call was executed, by its number.
+/// How often the server executed each call, by the number of the call.
 type Executed = Arc<Mutex<BTreeMap<u64, u32>>>;
 
 #[test]
 fn the_promises_hold_for_seeds_0_to_2499() {
-    hold_for(0..2_500);
+    check_promises(0..2_500);
 }
 
 #[test]
 fn the_promises_hold_for_seeds_2500_to_4999() {
-    hold_for(2_500..5_000);
+    check_promises(2_500..5_000);
 }
 
 #[test]
 fn the_promises_hold_for_seeds_5000_to_7499() {
-    hold_for(5_000..7_500);
+    check_promises(5_000..7_500);
 }
 
 #[test]
 fn the_promises_hold_for_seeds_7500_to_9999() {
-    hold_for(7_500..10_000);
+    check_promises(7_500..10_000);
 }
 
-fn hold_for(seeds: Range<u64>) {
+fn check_promises(seeds: Range<u64>) {
     if let Some(seed) = seed_to_repeat() {
         return println!("{}", run(seed));
     }
-    let broken: Vec<u64> = seeds.filter(|seed| breaks(*seed)).collect();
+    let broken: Vec<u64> = seeds.filter(|seed| breaks_a_promise(*seed)).collect();
     assert!(broken.is_empty(), "{} seeds broke a promise: {:?}", broken.len(), &broken[..broken.len().min(20)]);
 }
 
@@ -63,7 +69,7 @@ fn the_same_seed_gives_the_same_trace() {
     }
 }
 
-fn breaks(seed: u64) -> bool {
+fn breaks_a_promise(seed: u64) -> bool {
     catch_unwind(AssertUnwindSafe(|| run(seed))).is_err()
 }
 
@@ -72,18 +78,18 @@ fn seed_to_repeat() -> Option<u64> {
     std::env::var("TOOLRACK_SIM_SEED").ok()?.parse().ok()
 }
 
-/// A run of a host, as text.
+/// Runs a host against the server of this seed. Returns what happened, as text. Panics if a promise is broken.
 fn run(seed: u64) -> String {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
-    runtime.block_on(live(seed))
+    runtime.block_on(make_calls(seed))
 }
 
-async fn live(seed: u64) -> String {
+async fn make_calls(seed: u64) -> String {
     let executed = Executed::default();
     let host = Host::builder().jitter(seed).build();
     host.apply(Desired::from([(name("shaky"), shaky(seed, &executed)), (name("healthy"), healthy())])).await;
     host.settled().await;
-    let born = Instant::now();
+    let settled = Instant::now();
     let mut trace = String::new();
     for number in 0..CALLS {
         let began = Instant::now();
@@ -99,9 +105,9 @@ async fn live(seed: u64) -> String {
         };
         writeln!(trace, "{number}: {outcome} after {took:?}").unwrap();
         assert!(took <= TOTAL, "seed {seed}: call {number} took {took:?}: {call:?}");
-        assert_eq!(neighbour.expect("the neighbour waits").expect("the neighbour fails").text, "done");
+        assert_eq!(neighbour.expect("the healthy server answers in time").expect("its call succeeds").text, "done");
     }
-    writeln!(trace, "{} at {:?}", host.status()[1].state.word(), born.elapsed()).unwrap();
+    writeln!(trace, "{} at {:?}", host.status()[1].state.word(), settled.elapsed()).unwrap();
     let began = Instant::now();
     host.shutdown().await;
     assert!(began.elapsed() < Duration::from_secs(10), "seed {seed}: shutdown took {:?}", began.elapsed());
@@ -142,7 +148,7 @@ fn healthy() -> ServerSpec {
 fn shaky(seed: u64, executed: &Executed) -> ServerSpec {
     let (random, executed) = (Arc::new(Mutex::new(StdRng::seed_from_u64(seed))), executed.clone());
     spec(Native::new("shaky", move |io, _| {
-        // Each connection draws its own faults.
+        // Each connection has faults of its own, which follow from the seed and the number of the connection.
         let random = StdRng::from_rng(&mut *random.lock().unwrap());
         let executed = executed.clone();
         let (read, write) = split(io);
@@ -150,7 +156,7 @@ fn shaky(seed: u64, executed: &Executed) -> ServerSpec {
     }))
 }
 
-/// The answer of a good server.
+/// Returns the right answer to a message; `None` for a notification.
 fn answer(message: &Value, legacy: bool) -> Option<Value> {
     let id = message.get("id")?;
     let result = match message["method"].as_str()? {
@@ -172,6 +178,7 @@ fn answer(message: &Value, legacy: bool) -> Option<Value> {
     Some(json!({"jsonrpc": "2.0", "id": id, "result": result}))
 }
 
+/// One connection of the server with faults.
 struct Shaky {
     random: StdRng,
     executed: Executed,
@@ -182,7 +189,7 @@ struct Shaky {
 impl Shaky {
     async fn serve(mut self) {
         let legacy = self.random.random_bool(0.5);
-        // Some connections are sound, most are not.
+        // Some connections rarely misbehave, others most of the time.
         let danger = [0.05, 0.2, 0.4, 0.7][self.random.random_range(0..4)];
         while let Ok(Some(line)) = self.lines.next_line().await {
             let message: Value = serde_json::from_str(&line).expect("the client writes JSON");
@@ -203,7 +210,7 @@ impl Shaky {
         }
     }
 
-    /// Does something wrong instead of, before or after the good answer; `false` ends the connection.
+    /// Does something wrong in place of the good answer, before it or after it. Returns `false` to end the connection.
     async fn misbehave(&mut self, good: &str, message: &Value) -> bool {
         let id = &message["id"];
         match self.random.random_range(0..20) {
@@ -246,6 +253,7 @@ impl Shaky {
         }
     }
 
+    /// Sends the same message up to 300 times before the good answer.
     async fn storm(&mut self, message: &str, good: &str) -> bool {
         for _ in 0..self.random.random_range(1..300) {
             if !self.say(message).await {
@@ -255,7 +263,7 @@ impl Shaky {
         self.say(good).await
     }
 
-    /// Progress that keeps a call alive beyond its idle time-out, and at times beyond its whole time.
+    /// Sends progress, which keeps a call alive beyond its idle time-out, and at times beyond its whole time.
     async fn progress(&mut self, message: &Value) -> bool {
         let token = &message["params"]["_meta"]["progressToken"];
         for step in 0..self.random.random_range(1..8) {
@@ -269,7 +277,7 @@ impl Shaky {
         true
     }
 
-    /// Writes a line, in pieces of any size.
+    /// Writes a line, a short one in pieces of any size. Returns `false` if the other side is gone.
     async fn say(&mut self, line: &str) -> bool {
         let line = format!("{line}\n");
         let mut rest = line.as_bytes();

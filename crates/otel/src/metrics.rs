@@ -69,9 +69,9 @@ pub struct BadVariable {
 }
 
 impl Pace {
-    /// Reads the pace from the environment; `variable` returns the value of the variable with a name. Returns `None` if no
-    /// metrics are to be sent, because the environment names no collector, or because `OTEL_METRICS_EXPORTER` is `none` or
-    /// `OTEL_SDK_DISABLED` is `true`.
+    /// Reads the pace from the environment; `variable` returns the value of the variable with a name. Returns `None` if
+    /// no metrics are to be sent, because the environment names no collector, or because `OTEL_METRICS_EXPORTER` is
+    /// `none` or `OTEL_SDK_DISABLED` is `true`.
     ///
     /// # Errors
     /// [`BadVariable`] names the variable, its value, and what the value should be.

@@ -3,9 +3,9 @@
 //!
 //! Three processes lead to the server:
 //!
-//! 1. The *keeper* makes the namespaces. The supervisor takes the keeper for the server, so the keeper ends in the way in
-//!    which the server ended. When the keeper ends, the system kills the first process and with it the whole namespace,
-//!    and the supervisor need not search for processes.
+//! 1. The *keeper* makes the namespaces. The supervisor takes the keeper for the server, so the keeper ends in the way
+//!    in which the server ended. When the keeper ends, the system kills the first process and with it the whole
+//!    namespace, and the supervisor need not search for processes.
 //! 2. The child of the keeper is the *first* process of the new process namespace. It makes the new root, and collects
 //!    orphans.
 //! 3. The child of the first process gives up the rights that the server must not have, and becomes the server.
@@ -48,8 +48,8 @@ pub(crate) fn end_with(parent: i32) -> Result<(), Failure> {
     if parent_pid() == Some(parent) { Ok(()) } else { Err(Failure::refused("its supervisor has ended")) }
 }
 
-/// Returns the id of this process's parent. For the first process of a namespace `getppid` returns 0, so it reads the id
-/// from the system's `/proc`, which is still mounted.
+/// Returns the id of this process's parent. For the first process of a namespace `getppid` returns 0, so it reads the
+/// id from the system's `/proc`, which is still mounted.
 fn parent_pid() -> Option<i32> {
     let own = getppid().as_raw();
     if own != 0 {
@@ -59,9 +59,9 @@ fn parent_pid() -> Option<i32> {
     status.lines().find_map(|line| line.strip_prefix("PPid:"))?.trim().parse().ok()
 }
 
-/// Does the work of the keeper: makes the namespaces, starts the first process in them, and waits until it ends. Returns
-/// the server's exit code, or ends by the signal that killed the server. `None` if the system gives this user no
-/// namespaces.
+/// Does the work of the keeper: makes the namespaces, starts the first process in them, and waits until it ends.
+/// Returns the server's exit code, or ends by the signal that killed the server. `None` if the system gives this user
+/// no namespaces.
 ///
 /// # Errors
 /// A step after that failed, in which this process can no longer become the server.
@@ -95,8 +95,8 @@ pub(crate) fn keep(command: &Command<'_>, verdict: &mut Option<File>) -> Result<
     Ok(Some(end_as(first, exit)))
 }
 
-/// Duplicates `end` to a descriptor above [`VERDICT_FD`] and [`EXIT_FD`], because the next process gets other files under
-/// these numbers.
+/// Duplicates `end` to a descriptor above [`VERDICT_FD`] and [`EXIT_FD`], because the next process gets other files
+/// under these numbers.
 fn above_fixed_fds(end: OwnedFd) -> io::Result<OwnedFd> {
     if end.as_raw_fd() > EXIT_FD { Ok(end) } else { above_fixed_fds(end.try_clone()?) }
 }
@@ -111,8 +111,8 @@ fn pass_on_capabilities() -> rustix::io::Result<()> {
     Ok(())
 }
 
-/// Waits for the first process. Then ends this process as the server ended, which the first process reports: returns the
-/// server's exit code, or sends itself the signal that killed the server.
+/// Waits for the first process. Then ends this process as the server ended, which the first process reports: returns
+/// the server's exit code, or sends itself the signal that killed the server.
 fn end_as(first: Pid, mut exit: PipeReader) -> ExitCode {
     let first = rustix::process::Pid::from_raw(first.as_raw());
     let status = loop {

@@ -1,5 +1,6 @@
-//! The files of a confined server, in a mount namespace: a new root with only the files that the server may reach, where
-//! those that it may not change are read-only. Of all other files, it can neither connect to one nor list or change it.
+//! The files of a confined server, in a mount namespace: a new root with only the files that the server may reach,
+//! where those that it may not change are read-only. Of all other files, it can neither connect to one nor list or
+//! change it.
 
 #![expect(clippy::disallowed_methods, reason = "a program of its own: it makes the tree of files that the server sees")]
 
@@ -36,7 +37,8 @@ const DEVICE_LINKS: [(&str, &str); 4] = [
 ];
 
 /// Replaces the root of this mount namespace by one with only `grants`, and enters `folder` in it. `by_tcp` makes the
-/// server look up names over TCP. Returns whether `/proc` is that of this process namespace; otherwise it is the system's.
+/// server look up names over TCP. Returns whether `/proc` is that of this process namespace; otherwise it is the
+/// system's.
 ///
 /// # Errors
 /// The system's error. This process can then not become the server any more.
@@ -99,8 +101,8 @@ fn enter_new_root(folder: &Path) -> Result<(), Errno> {
     chdir(folder)
 }
 
-/// Mounts the `/proc` of this namespace. Where the kernel refuses it, as in a container that hides parts of its `/proc`,
-/// mounts the system's. Returns whether it is that of this namespace.
+/// Mounts the `/proc` of this namespace. Where the kernel refuses it, as in a container that hides parts of its
+/// `/proc`, mounts the system's. Returns whether it is that of this namespace.
 fn mount_proc() -> Result<bool, Errno> {
     let at = Path::new(NEW_ROOT).join("proc");
     drop(fs::create_dir(&at));

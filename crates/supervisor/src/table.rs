@@ -122,7 +122,8 @@ pub(crate) fn identity(pid: i32) -> Option<Identity> {
     Process::read(pid).map(|process| process.id)
 }
 
-/// Returns the process with this id, unless it has ended or was killed. A killed process may still be there for a moment.
+/// Returns the process with this id, unless it has ended or was killed. A killed process may still be there for a
+/// moment.
 pub(crate) fn living(pid: i32) -> Option<Identity> {
     Process::read(pid).filter(|process| !process.is_zombie && !process.is_dying).map(|process| process.id)
 }

@@ -386,8 +386,8 @@ impl Tree {
     /// Sends `SIGTERM` to every descendant that has not had one yet, and kills the rest after `grace`. Without `grace`,
     /// only an order of the host kills them.
     ///
-    /// Each descendant gets only one `SIGTERM`, because many programs take a second one to mean "at once". Processes that
-    /// start later get none, because a program may need them to clean up.
+    /// Each descendant gets only one `SIGTERM`, because many programs take a second one to mean "at once". Processes
+    /// that start later get none, because a program may need them to clean up.
     fn terminate(&mut self, grace: Option<Duration>) {
         let requested = grace.map(|grace| Instant::now() + grace);
         match &mut self.phase {
@@ -419,8 +419,8 @@ impl Tree {
         }
     }
 
-    /// Makes the engine remove the container, if there is one. Kills the engine's client first, so that the client starts
-    /// no other container.
+    /// Makes the engine remove the container, if there is one. Kills the engine's client first, so that the client
+    /// starts no other container.
     fn remove_container(&mut self) {
         let Some(container) = self.container.take() else { return };
         if self.exit.is_none() {

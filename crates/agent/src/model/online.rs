@@ -28,8 +28,8 @@ pub(super) trait Adapter: Send + Sync + fmt::Debug {
     /// Returns the body of a request.
     fn body(&self, request: &Request<'_>, streamed: bool) -> Bytes;
 
-    /// Returns a reader for the answer to a conversation with this many messages. The ids that the reader gives to calls
-    /// contain this number.
+    /// Returns a reader for the answer to a conversation with this many messages. The ids that the reader gives to
+    /// calls contain this number.
     fn decoder(&self, messages: usize) -> Box<dyn Decode>;
 }
 

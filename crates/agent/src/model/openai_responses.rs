@@ -102,7 +102,8 @@ impl OpenAiResponses {
         items
     }
 
-    /// Appends the items of a model's message: its reasoning, texts and calls, in the order in which the model sent them.
+    /// Appends the items of a model's message: its reasoning, texts and calls, in the order in which the model sent
+    /// them.
     fn assistant_items(&self, message: &Message, items: &mut Vec<Value>) {
         for piece in pieces(message, Wire::OpenAiResponses, &self.settings.model) {
             match piece {
@@ -387,8 +388,8 @@ impl Decoder {
         }
     }
 
-    /// Reads the complete response, which is in the last event of a stream or is the whole body. Takes the items from it
-    /// only if none has arrived before.
+    /// Reads the complete response, which is in the last event of a stream or is the whole body. Takes the items from
+    /// it only if none has arrived before.
     fn response_done(&mut self, mut response: Value, deltas: &mut Deltas) -> Result<(), DecodeError> {
         if let Some(error) =
             response.get("error").filter(|error| error.is_object()).and_then(|_| ErrorBody::read(&response))

@@ -229,8 +229,8 @@ pub(super) struct Body {
     total: Duration,
     first_token: Duration,
     silence: Duration,
-    /// Whether the first piece of the answer has arrived, which sets the bound for the next one. The head of the response
-    /// does not count: some servers send it before they process the prompt.
+    /// Whether the first piece of the answer has arrived, which sets the bound for the next one. The head of the
+    /// response does not count: some servers send it before they process the prompt.
     pub(super) has_begun: bool,
     /// The most bytes of the whole body.
     limit: usize,

@@ -130,7 +130,8 @@ pub(crate) async fn shaped(shape: &Shape<'_>, content: Vec<Content>) -> Shaped {
     Shaped { text, media, warnings, truncated, artifacts }
 }
 
-/// Turns decoded blocks into text and media for a model. Its fields say where the blocks come from, and what bounds them.
+/// Turns decoded blocks into text and media for a model. Its fields say where the blocks come from, and what bounds
+/// them.
 pub(crate) struct Shape<'a> {
     pub(crate) server: &'a ServerName,
     /// The name for the artifacts: that of a tool, a prompt or a resource.

@@ -242,8 +242,8 @@ impl Naming {
         }
     }
 
-    /// Gives each pair (server, name) its model-visible name, in the way in which a catalog names tools. It is meant for
-    /// other things that servers name, such as prompts. A pair that occurs twice counts once.
+    /// Gives each pair (server, name) its model-visible name, in the way in which a catalog names tools. It is meant
+    /// for other things that servers name, such as prompts. A pair that occurs twice counts once.
     pub fn assign<'a>(
         &self,
         pairs: impl IntoIterator<Item = (&'a str, &'a str)>,
@@ -376,8 +376,8 @@ impl Form<'_> {
             // The server comes last, where a long name is cut.
             Part::Tool => return true,
         };
-        // `propose` puts a `_` before a name with an invalid first character, and `suffixed` cuts a stem that is too long,
-        // perhaps within this beginning.
+        // `propose` puts a `_` before a name with an invalid first character, and `suffixed` cuts a stem that is too
+        // long, perhaps within this beginning.
         [Some(stem), stem.strip_prefix('_')]
             .into_iter()
             .flatten()

@@ -197,8 +197,8 @@ impl Keeper {
         loop {
             let next_publish_at = self.next_publish_at;
             let message = tokio::select! {
-                // A message that arrives during the pause loses the notification. That does no harm, because all messages
-                // but `StartExtra` publish as well.
+                // A message that arrives during the pause loses the notification. That does no harm, because all
+                // messages but `StartExtra` publish as well.
                 message = messages.recv() => message,
                 () = async { changed.notified().await; sleep_until(next_publish_at).await } => {
                     self.publish();
@@ -305,7 +305,8 @@ impl Keeper {
         servers
     }
 
-    /// Sets the servers to `own` and those that the lender has now. Of two with the same name, that of this host counts.
+    /// Sets the servers to `own` and those that the lender has now. Of two with the same name, that of this host
+    /// counts.
     fn set(&mut self, own: Servers) {
         let mut servers = own;
         match &mut self.lender {
@@ -357,7 +358,8 @@ impl Keeper {
         self.indexer.notify_one();
         self.published = sets;
         self.published_naming = naming;
-        // Collect all names in one pass over the catalog, because many servers with many tools may become ready together.
+        // Collect all names in one pass over the catalog, because many servers with many tools may become ready
+        // together.
         let mut names: BTreeMap<ServerName, Vec<String>> = changed.into_iter().map(|name| (name, Vec::new())).collect();
         for tool in catalog.tools() {
             if let Some(names) = names.get_mut(&tool.server) {

@@ -38,7 +38,7 @@ const WRITE_STALL: Duration = Duration::from_secs(10);
 const LAST_OUTPUT_TIMEOUT: Duration = Duration::from_millis(250);
 /// How long to wait for a process to end after it closed its output, for a better error.
 const EXIT_TIMEOUT: Duration = Duration::from_millis(500);
-/// The most cancelled requests that are remembered, so that their late answers cause no warning.
+/// How many cancelled requests a connection remembers, so that their late answers cause no warning.
 const MAX_CANCELLED: usize = 64;
 
 /// The sending half, shared by all users of the connection.
@@ -58,17 +58,21 @@ impl fmt::Debug for Duplex {
 #[derive(Debug, Default)]
 pub(crate) struct Pending(Mutex<Requests>);
 
+/// Requests by their ids.
 #[derive(Debug, Default)]
 struct Requests {
+    /// All requests that wait, with the channel that takes the answer.
     waiting: HashMap<i64, oneshot::Sender<Answered>>,
-    /// Subscriptions, which wait until they end.
+    /// Those of them that are subscriptions, which wait until they end.
     listening: HashSet<i64>,
-    /// Requests for lists, whose answers have their own bound.
+    /// Those of them that ask for lists, whose answers have their own bound.
     listing: HashSet<i64>,
-    given_up: VecDeque<i64>,
+    /// The latest requests that were cancelled before their answers came.
+    cancelled: VecDeque<i64>,
 }
 
 impl Pending {
+    /// Registers a request before it is sent. Returns the receiver of its answer.
     fn expect(&self, request: &Outgoing) -> oneshot::Receiver<Answered> {
         let (tell, answer) = oneshot::channel();
         let mut requests = self.0.lock();
@@ -81,15 +85,16 @@ impl Pending {
         answer
     }
 
-    fn give_up(&self, id: i64) {
+    /// Removes a request. If it has no answer yet, remembers it as cancelled.
+    fn remove(&self, id: i64) {
         let mut requests = self.0.lock();
         requests.listening.remove(&id);
         requests.listing.remove(&id);
         if requests.waiting.remove(&id).is_some() {
-            if requests.given_up.len() == MAX_CANCELLED {
-                requests.given_up.pop_front();
+            if requests.cancelled.len() == MAX_CANCELLED {
+                requests.cancelled.pop_front();
             }
-            requests.given_up.push_back(id);
+            requests.cancelled.push_back(id);
         }
     }
 
@@ -99,11 +104,12 @@ impl Pending {
         waiting.is_some_and(|waiting| waiting.send(answer).is_ok())
     }
 
-    /// Returns whether this is the late answer to a cancelled request. Each is expected once.
-    fn forgive(&self, id: i64) -> bool {
-        let given_up = &mut self.0.lock().given_up;
-        let at = given_up.iter().position(|known| *known == id);
-        at.is_some_and(|at| given_up.remove(at).is_some())
+    /// Returns whether an answer to the request `id` may come late, because the request was cancelled. Returns `true`
+    /// only once for each request, because a request has only one answer.
+    fn take_cancelled(&self, id: i64) -> bool {
+        let cancelled = &mut self.0.lock().cancelled;
+        let at = cancelled.iter().position(|known| *known == id);
+        at.is_some_and(|at| cancelled.remove(at).is_some())
     }
 
     fn is_waiting(&self, id: i64) -> bool {
@@ -137,6 +143,7 @@ impl Pending {
     }
 }
 
+/// Puts answers to a server's requests into the queue of the writer.
 struct Queue(mpsc::Sender<Bytes>);
 
 impl Outlet for Queue {
@@ -152,7 +159,7 @@ pub(crate) struct Streams<R, W> {
     pub(crate) write: W,
     /// The process behind it, if there is one.
     pub(crate) process: Option<Process>,
-    /// The longest line.
+    /// How large a message, which is a line, may be.
     pub(crate) bounds: Bounds,
 }
 
@@ -171,7 +178,7 @@ impl Duplex {
         inbound.tracker.spawn(async move {
             let writer = async {
                 let end = write_all_of(outgoing, streams.write, &seen_by).await;
-                not_heard(end, process, &ended).await;
+                handle_write_end(end, process, &ended).await;
             };
             stop.run_until_cancelled(writer).await;
         });
@@ -239,7 +246,7 @@ struct Waiting<'a> {
 
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
-        self.duplex.pending.give_up(self.id);
+        self.duplex.pending.remove(self.id);
         if self.sent && self.cancellable {
             self.duplex.outlet.post(message::cancelled(self.id));
         }
@@ -256,8 +263,9 @@ enum WriteEnd {
     Stalled,
 }
 
-/// Closes a connection whose other side no longer reads.
-async fn not_heard(end: WriteEnd, process: Option<Process>, closed: &Closed) {
+/// Closes a connection whose other side no longer reads. Leaves the connection to its reader if the other side has
+/// ended.
+async fn handle_write_end(end: WriteEnd, process: Option<Process>, closed: &Closed) {
     match end {
         WriteEnd::Done => {}
         WriteEnd::Stalled => closed.close(LinkError::stalled(WRITE_STALL)),
@@ -311,6 +319,7 @@ async fn write_all_of<W: AsyncWrite + Unpin>(
             Ok(Err(_)) => return WriteEnd::Refused,
             Err(_) => return WriteEnd::Stalled,
         }
+        // Keep at most 1 MiB between batches, so that one large message does not hold its memory for ever.
         joined.shrink_to(1 << 20);
     }
     WriteEnd::Done
@@ -350,14 +359,15 @@ impl<R: AsyncRead + Unpin> Reader<R> {
                 exit = &mut exited => {
                     // Read what the process wrote before it ended, but not forever: a grandchild may hold the pipe
                     // open.
-                    let _ = timeout(LAST_OUTPUT_TIMEOUT, self.rest()).await;
+                    let _ = timeout(LAST_OUTPUT_TIMEOUT, self.read_rest()).await;
                     return self.dispatcher.exited(&exit).await;
                 }
             }
         }
     }
 
-    async fn rest(&mut self) {
+    /// Dispatches the lines that are left, until the end of the output.
+    async fn read_rest(&mut self) {
         while let Ok(Some(line)) = self.lines.next().await {
             if self.dispatcher.take(line).is_err() {
                 return;
@@ -376,25 +386,31 @@ pub(crate) struct Dispatcher {
 }
 
 impl Dispatcher {
+    /// Dispatches a line.
+    ///
+    /// # Errors
+    /// The line has no end, so that the connection must be closed.
     fn take(&self, line: Line) -> Result<(), LinkError> {
         match line {
             Line::Full(bytes) => self.message(&bytes),
-            Line::TooLong { bytes, salvaged } => self.too_large(bytes, salvaged.call()),
-            Line::Endless { bytes, salvaged } => return Err(self.over(bytes, salvaged.call())),
+            Line::TooLong { bytes, salvaged } => self.reject_too_large(bytes, salvaged.call()),
+            Line::Endless { bytes, salvaged } => return Err(self.too_large_error(bytes, salvaged.call())),
             Line::Cut { .. } => {}
         }
         Ok(())
     }
 
     /// Returns the error for a message that is too large and probably answers the request `id`.
-    fn over(&self, seen: u64, id: Option<i64>) -> LinkError {
+    fn too_large_error(&self, seen: u64, id: Option<i64>) -> LinkError {
         let is_list = id.is_some_and(|id| self.pending.is_for_a_list(id));
         let bound = if is_list { self.bounds.list() } else { self.bounds.message() };
         bound.passed("STDIO_LINE_TOO_LARGE", "a line of the server", seen)
     }
 
-    fn too_large(&self, seen: u64, id: Option<i64>) {
-        let error = self.over(seen, id);
+    /// Fails the request that a message which is too large probably answers. If no such request waits, reports a
+    /// warning.
+    fn reject_too_large(&self, seen: u64, id: Option<i64>) {
+        let error = self.too_large_error(seen, id);
         if !id.is_some_and(|id| self.pending.settle(id, Err(error.clone()))) {
             self.inbound.warn(error.to_string());
         }
@@ -404,26 +420,28 @@ impl Dispatcher {
     pub(crate) fn message(&self, bytes: &Bytes) {
         self.inbound.received(bytes);
         if bytes.len() > self.bounds.message().bytes {
-            return self.large(bytes);
+            return self.dispatch_large(bytes);
         }
-        self.sort(bytes);
+        self.dispatch(bytes);
     }
 
-    /// Dispatches a message that only the answer to a list request may be as large as.
-    fn large(&self, bytes: &Bytes) {
+    /// Dispatches a message over the bound of ordinary messages: only the answer to a request for a list may be so
+    /// large.
+    fn dispatch_large(&self, bytes: &Bytes) {
         let id = match envelope::peek(bytes) {
             Ok(Envelope::Response { id, .. }) => id.number(),
             Ok(_) => None,
             Err(bad) => bad.salvaged.call(),
         };
         if id.is_some_and(|id| self.pending.is_for_a_list(id)) {
-            self.sort(bytes);
+            self.dispatch(bytes);
         } else {
-            self.too_large(bytes.len() as u64, id);
+            self.reject_too_large(bytes.len() as u64, id);
         }
     }
 
-    fn sort(&self, bytes: &Bytes) {
+    /// Passes an answer to its request, and everything else to `inbound`.
+    fn dispatch(&self, bytes: &Bytes) {
         message::messages(bytes, |message| match message {
             Ok(Envelope::Response { id, outcome }) => self.answer(id.number(), answered(bytes, outcome)),
             // An error without an id can only belong to the single request that waits.
@@ -432,6 +450,7 @@ impl Dispatcher {
             }
             Ok(other) => self.inbound.accept(other, None, &self.outlet),
             Err(bad) => match self.meant_by(&bad, bytes) {
+                // A list with bytes that are not UTF-8 loses only the items that contain them.
                 Some(id) if self.pending.is_for_a_list(id) && bad.is_not_utf8() => {
                     let escaped = Bytes::from(envelope::with_escapes(bytes));
                     message::messages(&escaped, |message| match message {
@@ -453,7 +472,8 @@ impl Dispatcher {
         self.pending.is_waiting(id).then_some(id)
     }
 
-    /// Reports a message that is too large to identify its request: to the only waiting request, or else as a warning.
+    /// Reports a message that was too large to be read, so that its request is unknown. If exactly one request waits,
+    /// that request fails; otherwise this is a warning.
     pub(crate) fn unreadable(&self, error: LinkError) {
         match self.pending.only() {
             Some(id) => self.answer(Some(id), Err(error)),
@@ -462,12 +482,13 @@ impl Dispatcher {
     }
 
     fn answer(&self, id: Option<i64>, answer: Answered) {
-        let settled = id.is_some_and(|id| self.pending.settle(id, answer) || self.pending.forgive(id));
+        let settled = id.is_some_and(|id| self.pending.settle(id, answer) || self.pending.take_cancelled(id));
         if !settled {
             self.inbound.warn("an answer to no waiting request was ignored");
         }
     }
 
+    /// Returns the error for an output that has ended: how the process ended, if it ends now, otherwise `why`.
     async fn ended(&self, why: &str) -> LinkError {
         if let Some(process) = &self.process
             && let Ok(exit) = timeout(EXIT_TIMEOUT, process.exited()).await
@@ -477,6 +498,7 @@ impl Dispatcher {
         LinkError::Closed { why: why.to_owned(), stderr: self.last_stderr().await }
     }
 
+    /// Returns the error for a process that has ended.
     async fn exited(&self, exit: &Exit) -> LinkError {
         let stderr = self.last_stderr().await;
         LinkError::Exited { exit: exit.to_string(), stderr, noise: self.inbound.noise_so_far() }

@@ -63,7 +63,8 @@ pub enum LinkError {
         /// The end of a child's stderr, escaped.
         stderr: String,
     },
-    /// This host stopped the server, because the server was removed, changed or disabled, or because the host shuts down.
+    /// This host stopped the server, because the server was removed, changed or disabled, or because the host shuts
+    /// down.
     #[error("the server was stopped by this host")]
     Stopped,
     /// A time bound was reached.
@@ -163,8 +164,8 @@ pub enum LinkError {
     /// The server has ended the session (HTTP 404 to a request with a session id).
     #[error("the server no longer knows this session{}", if *.unread { ", and refused the request for that" } else { "" })]
     SessionNotFound {
-        /// Whether the server gave this answer to the failed request itself, and so did not execute it. If false, another
-        /// request got this answer, or the server had already accepted the request.
+        /// Whether the server gave this answer to the failed request itself, and so did not execute it. If false,
+        /// another request got this answer, or the server had already accepted the request.
         unread: bool,
     },
     /// The server requires a sign-in.
@@ -346,8 +347,8 @@ const NOISE: &str = "; ";
 const SENT: &str = "it sent ";
 
 impl LinkError {
-    /// Removes from the error what the server wrote to stdout and stderr, or the container engine or `headers_helper` in
-    /// its place.
+    /// Removes from the error what the server wrote to stdout and stderr, or the container engine or `headers_helper`
+    /// in its place.
     pub(crate) fn silenced(mut self) -> Self {
         match &mut self {
             Self::Exited { stderr, noise, .. } | Self::SlowStart { stderr, noise, .. } => {

@@ -1,6 +1,7 @@
 //! Streamable HTTP, both eras: one POST per message, the answer as JSON or as an event stream.
 //!
-//! This is own code on a pooled `reqwest` client, because the host guarantees each bound, header, retry and redirect.
+//! Toolrack has its own code for this, on a pooled `reqwest` client, because the host guarantees each bound, header,
+//! retry and redirect.
 
 mod authorize;
 mod body;
@@ -65,20 +66,22 @@ const EVENTS: HeaderValue = HeaderValue::from_static("text/event-stream");
 const SIDE_POSTS: usize = 16;
 /// The most answers and cancellations that wait to be posted. More are dropped.
 const SIDE_QUEUE: usize = 256;
-/// The time-out of ending the session.
+/// How long ending the session at the server may take.
 const END_SESSION_TIME: Duration = Duration::from_secs(1);
-/// The time-out of posts that are unfinished when the connection ends.
+/// How long posts that are unfinished when the connection ends may still take.
 const LAST_POST_TIME: Duration = Duration::from_millis(200);
 
-/// One pooled client per connect time-out, made on first use and shared by all servers of a host that have the same egress
-/// rules, for these rules at the time of the connection.
+/// The HTTP clients of a host, which pool connections. All servers with the same connect time-out share one, if they
+/// have the same egress rules. A client is made on first use, and again when the rules have changed.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Clients(Arc<ArcSwap<Pools>>);
 
-/// By time-out, and whether the rules are those of the host.
+/// The clients, each with the guard that it keeps to, by connect time-out and by whether the host itself has the server
+/// (`true`) or a member has added it (`false`).
 type Pools = HashMap<(Duration, bool), (Guard, Client)>;
 
 impl Clients {
+    /// Returns the client for a server that must keep to `guard`.
     fn get(&self, spec: &Http, guard: Guard) -> Result<Client, LinkError> {
         let key = (spec.open_timeout, spec.added_by.is_none());
         let kept = |pools: &Pools| {
@@ -135,8 +138,11 @@ struct Endpoint {
     closed: Arc<Closed>,
     /// Requests that wait for their answers, subscriptions aside.
     under_way: AtomicUsize,
+    /// How many more answers and cancellations may be posted at once.
     side_posts: Arc<Semaphore>,
+    /// How many more answers and cancellations may wait to be posted.
     side_queue: Arc<Semaphore>,
+    /// Runs posts of [`Outlet::post`], which may be called where there is no runtime: when a future is dropped.
     runtime: Handle,
 }
 
@@ -237,7 +243,7 @@ impl HttpWire {
             wire: self,
             id: (request.cancellable && self.0.session_headers.load().era == Some(Era::Legacy)).then_some(request.id),
         };
-        let under_way = self.0.sets_out(&request);
+        let under_way = self.0.count_under_way(&request);
         let answer = self.ask(&request).await;
         abandoned.id = None;
         drop(under_way);
@@ -254,6 +260,7 @@ impl HttpWire {
         }
     }
 
+    /// Posts a request and reads its answer. Takes the session id from the answer to `initialize`.
     async fn ask(&self, request: &Outgoing) -> Answered {
         let response = self.0.post(Some(request), request.body.clone()).await?;
         let response = self.0.check(response).await?;
@@ -293,7 +300,7 @@ impl HttpWire {
         self.0.spec.probe_timeout
     }
 
-    /// Posts a message whose answer, if it has one, arrives elsewhere. Has no own time-out.
+    /// Posts a message whose answer, if it has one, arrives on another stream. Sets no time-out.
     pub(crate) async fn deliver(&self, message: Bytes) -> Result<(), LinkError> {
         let response = self.0.post(None, message).await?;
         self.0.check(response).await.map(drop)
@@ -330,7 +337,7 @@ impl HttpWire {
         listening
     }
 
-    /// Ends a legacy session at the server; best effort, at most a second.
+    /// Asks the server to end a legacy session. Waits at most [`END_SESSION_TIME`], and ignores errors.
     pub(crate) async fn end_session(&self) {
         let end_session = async {
             if let Ok((request, _)) = self.0.request(Method::DELETE, None).await {
@@ -399,19 +406,20 @@ impl Drop for UnderWay<'_> {
 
 impl Endpoint {
     /// Counts a request as under way, unless it is a subscription.
-    fn sets_out(&self, request: &Outgoing) -> Option<UnderWay<'_>> {
+    fn count_under_way(&self, request: &Outgoing) -> Option<UnderWay<'_>> {
         (request.method != "subscriptions/listen").then(|| {
             self.under_way.fetch_add(1, Ordering::AcqRel);
             UnderWay(self)
         })
     }
 
+    /// Posts a body; `request` is the request in it, if it is one.
     async fn post(&self, request: Option<&Outgoing>, body: Bytes) -> Result<Response, LinkError> {
         self.inbound.sent(&body);
         self.send(Method::POST, request, |builder| builder.header(header::CONTENT_TYPE, JSON).body(body.clone())).await
     }
 
-    /// Builds a request with all headers but those of its body; also returns how it was authorized.
+    /// Builds a request with all headers but those of its body. Returns how it was authorized as well.
     async fn request(&self, method: Method, of: Option<&Outgoing>) -> Result<(RequestBuilder, Signed), LinkError> {
         let mut headers = HeaderMap::new();
         let configured = self.resolver.headers(&self.server, &self.spec).await;
@@ -452,7 +460,7 @@ impl Endpoint {
         Ok((self.client.request(method, self.url.clone()).headers(headers), signed))
     }
 
-    /// Converts every status that is not a success into its error.
+    /// Converts a status that is not a success into the error for it.
     async fn check(&self, response: Response) -> Result<Response, LinkError> {
         let status = response.status();
         if status.is_success() {
@@ -479,7 +487,7 @@ impl Endpoint {
         }
     }
 
-    /// Explains the HTTP client's error when the other side does not speak HTTP, or TLS.
+    /// Explains an error of the HTTP client that means that the other side does not speak HTTP, or TLS.
     fn in_words(&self, why: &str) -> String {
         if self.url.scheme() == "https" && why.contains("InvalidContentType") {
             format!("the server there does not speak TLS ({why}); should it be http://?")
@@ -490,7 +498,7 @@ impl Endpoint {
         }
     }
 
-    /// Returns an error of the HTTP client, without its URL, which may hold a secret.
+    /// Converts an error of the HTTP client. Its URL is left out, because it may hold a secret.
     fn unreachable(&self, error: reqwest::Error) -> LinkError {
         let error = error.without_url();
         let mut innermost: &dyn std::error::Error = &error;

@@ -1,8 +1,8 @@
 //! Messages that a server sends on its own: progress, changes, log messages and, in the legacy era, requests.
 //!
-//! This takes messages in the order of arrival and never waits: it passes progress to its call immediately, only sets a
-//! flag for a change, limits the rate of log messages and of events about lists, and runs requests as bounded tasks of
-//! the connection.
+//! [`Inbound`] takes messages in the order of arrival and never waits: it passes progress to its call at once, only
+//! sets a flag for a change, limits the rate of log messages and of events about lists, and answers requests in tasks
+//! of the connection, of which there are only so many.
 
 mod changed;
 pub(crate) mod clock;
@@ -63,10 +63,10 @@ use crate::{
 /// Called for each progress notification, in order, on the task that reads the connection: it must not block.
 pub type OnProgress = Arc<dyn Fn(Progress) + Send + Sync>;
 
-/// Log messages and warnings of one server per second; more are counted and dropped.
+/// The most log messages and warnings of one server in a second. Further ones are counted and dropped.
 pub(crate) const MAX_MESSAGES_PER_SECOND: u16 = 100;
 
-/// The time between two events about changes of one list.
+/// The shortest time between two events about changes of one list.
 const CHANGE_INTERVAL: Duration = Duration::from_millis(250);
 
 /// Sends answers to a server's requests. Never waits, and drops an answer if the queue is full.
@@ -99,19 +99,20 @@ impl fmt::Debug for OpenRequest {
     }
 }
 
-/// Whether a change of a list was reported lately, and whether the list has changed since.
+/// What was reported of the changes of a list within the last [`CHANGE_INTERVAL`].
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 enum ListChange {
+    /// Nothing: the next change is reported at once.
     #[default]
-    LongAgo,
-    Lately,
-    /// Another event is due: a caller that listed after the last event does not know this change.
-    TooEarly,
+    Unreported,
+    Reported,
+    /// A change, and the list has changed again: a caller that listed after the last event does not know of that.
+    ReportDue,
 }
 
 /// Lists that the host reads only when a caller asks for them, but whose changes it reports.
 #[derive(Clone, Copy, Debug)]
-enum Shown {
+enum ListOnDemand {
     Prompts,
     Resources,
 }
@@ -119,14 +120,14 @@ enum Shown {
 /// The open requests of a connection, and its recent reports.
 #[derive(Default)]
 struct Open {
-    /// Requests of ours that wait for their answers, by their ids.
+    /// Requests of this host that wait for their answers, by their ids.
     requests: HashMap<i64, Arc<OpenRequest>>,
-    /// What the server may revoke, by its id as JSON: its questions that are being answered and, in the modern era, our
-    /// subscriptions.
+    /// What the server may revoke, by its id as JSON: its questions that are being answered and, in the modern era,
+    /// this host's subscriptions.
     revocable: HashMap<String, CancellationToken>,
-    /// Requests for subscriptions that are not acknowledged yet.
+    /// Requests for subscriptions that the server has not acknowledged yet.
     acknowledgements: HashMap<i64, oneshot::Sender<Vec<String>>>,
-    /// Indexed by [`Shown`].
+    /// Indexed by [`ListOnDemand`].
     changes: [ListChange; 2],
     tasks: ClientTasks,
 }
@@ -143,10 +144,11 @@ pub(crate) struct Inbound {
     pub(crate) tracker: TaskTracker,
     pub(crate) stop: CancellationToken,
     open: Mutex<Open>,
+    /// How many more requests of the server may be answered at once.
     answering: Arc<Semaphore>,
     talk: Rate,
     noise: Noise,
-    /// The pages that the server may ask the user to open.
+    /// Judges which pages the server may ask the user to open.
     pages: OnceLock<Guard>,
     /// The listeners of resources.
     watched: OnceLock<Arc<WatchedResources>>,
@@ -174,7 +176,7 @@ pub(crate) struct Parts {
 }
 
 impl Inbound {
-    /// Lets the server ask the user to open the pages that `pages` allows, unless that was set before.
+    /// Lets the server ask the user to open the pages that `pages` allows. Does nothing if that was set before.
     pub(crate) fn set_page_guard(&self, pages: Guard) {
         let _ = self.pages.set(pages);
     }
@@ -189,7 +191,7 @@ impl Inbound {
         self.watched.get()?.with_listeners(&self.server)
     }
 
-    /// Receives the resources that the server agrees to when it acknowledges the subscription `id`.
+    /// Returns a receiver of the resources that the server agrees to when it acknowledges the subscription `id`.
     pub(crate) fn acknowledgement(&self, id: i64) -> oneshot::Receiver<Vec<String>> {
         let (agreed, agreement) = oneshot::channel();
         let waiting = &mut self.open.lock().acknowledgements;
@@ -198,7 +200,7 @@ impl Inbound {
         agreement
     }
 
-    /// Returns the server's data for answers to its questions.
+    /// Returns what an answer to a question of the server depends on: its name, its pages and the asker's abilities.
     pub(crate) fn questioner(&self) -> input::Questioner<'_> {
         input::Questioner { server: &self.server, pages: self.pages.get(), abilities: self.asker.abilities() }
     }
@@ -286,9 +288,9 @@ impl Inbound {
             "notifications/subscriptions/acknowledged" => self.acknowledged(params),
             "notifications/resources/updated" => self.updated(params),
             "notifications/cancelled" => self.withdraw(params),
-            // These lists are read on request: nothing needs a refresh, but a caller may show them.
-            "notifications/prompts/list_changed" => self.shown_changed(Shown::Prompts),
-            "notifications/resources/list_changed" => self.shown_changed(Shown::Resources),
+            // The host reads these lists only on demand, so it has nothing to refresh. But a caller may show them.
+            "notifications/prompts/list_changed" => self.list_on_demand_changed(ListOnDemand::Prompts),
+            "notifications/resources/list_changed" => self.list_on_demand_changed(ListOnDemand::Resources),
             _ => {}
         }
     }
@@ -297,7 +299,7 @@ impl Inbound {
         let Some((token, progress)) = params.and_then(decode::progress) else {
             return;
         };
-        // On a call's own stream, progress of another call is ignored.
+        // Ignore progress of another call on the stream of this one.
         if from.is_some_and(|from| from != token) {
             return;
         }
@@ -305,7 +307,7 @@ impl Inbound {
         if let Some(request) = request {
             request.clock.touch();
             if let Some(on_progress) = &request.on_progress {
-                // This runs the embedder's code on the reading task: its panic must not end the connection.
+                // The embedder's code runs on the reading task, and a panic in it must not end the connection.
                 let outcome = catch_unwind(AssertUnwindSafe(|| on_progress(progress)));
                 if outcome.is_err() {
                     tracing::warn!("a listener for progress panicked");
@@ -336,7 +338,7 @@ impl Inbound {
         let read = params.and_then(|raw| serde_json::from_str::<Acknowledged>(raw.get()).ok());
         let waiting = read.and_then(|read| Some((self.open.lock().acknowledgements.remove(&read.meta.id)?, read)));
         match waiting {
-            // If the caller has stopped waiting, the request is about to be dropped.
+            // Sending fails if the caller has stopped waiting. The request is then about to be dropped.
             Some((waiting, read)) => drop(waiting.send(read.notifications.resources)),
             None => self.changed.subscribe(),
         }
@@ -354,7 +356,7 @@ impl Inbound {
         }
     }
 
-    /// Registers the subscription `id` until the guard is dropped, which reports when the server ends it.
+    /// Registers the subscription `id` until the guard is dropped. The guard tells when the server ends it.
     pub(crate) fn revocable(&self, id: i64) -> Revocable<'_> {
         let (key, revoked) = (id.to_string(), CancellationToken::new());
         self.open.lock().revocable.insert(key.clone(), revoked.clone());
@@ -395,50 +397,51 @@ impl Inbound {
         });
     }
 
-    /// Reports a changed list immediately. Reports further changes soon after that together, a little later, so that
-    /// the last change is never lost.
-    fn shown_changed(self: &Arc<Self>, list: Shown) {
-        let first = {
+    /// Reports a changed list at once. If it changes again within [`CHANGE_INTERVAL`], one further report follows at
+    /// the end of the interval, so that callers always learn of the last change.
+    fn list_on_demand_changed(self: &Arc<Self>, list: ListOnDemand) {
+        let is_first = {
             let change = &mut self.open.lock().changes[list as usize];
-            let first = *change == ListChange::LongAgo;
-            *change = if first { ListChange::Lately } else { ListChange::TooEarly };
-            first
+            let is_first = *change == ListChange::Unreported;
+            *change = if is_first { ListChange::Reported } else { ListChange::ReportDue };
+            is_first
         };
-        if !first {
+        if !is_first {
             return;
         }
-        self.tell_of(list);
+        self.report_change(list);
         let inbound = self.clone();
         self.tracker.spawn(async move {
-            let telling = async {
+            let further_reports = async {
                 loop {
                     sleep(CHANGE_INTERVAL).await;
-                    if !inbound.is_report_delayed(list) {
+                    if !inbound.take_due_report(list) {
                         return;
                     }
-                    inbound.tell_of(list);
+                    inbound.report_change(list);
                 }
             };
-            inbound.stop.run_until_cancelled(telling).await;
+            inbound.stop.run_until_cancelled(further_reports).await;
         });
     }
 
-    /// Returns whether the list has changed since it was reported.
-    fn is_report_delayed(&self, list: Shown) -> bool {
+    /// Returns whether a report is due at the end of an interval, and begins the next interval.
+    fn take_due_report(&self, list: ListOnDemand) -> bool {
         let change = &mut self.open.lock().changes[list as usize];
-        let late = *change == ListChange::TooEarly;
-        *change = if late { ListChange::Lately } else { ListChange::LongAgo };
-        late
+        let is_due = *change == ListChange::ReportDue;
+        *change = if is_due { ListChange::Reported } else { ListChange::Unreported };
+        is_due
     }
 
-    fn tell_of(&self, list: Shown) {
+    fn report_change(&self, list: ListOnDemand) {
         let server = self.server.clone();
         (self.events)(match list {
-            Shown::Prompts => Event::McpPromptsChanged { server },
-            Shown::Resources => Event::McpResourcesChanged { server },
+            ListOnDemand::Prompts => Event::McpPromptsChanged { server },
+            ListOnDemand::Resources => Event::McpResourcesChanged { server },
         });
     }
 
+    /// Returns whether the rate allows another log message or warning. Reports how many were dropped before it.
     fn may_talk(&self) -> bool {
         let Some(dropped) = self.talk.allow() else {
             return false;
@@ -478,17 +481,18 @@ impl Inbound {
         });
     }
 
-    /// Returns the request to which a question most likely belongs: the one on whose stream it arrived, or the latest.
+    /// Returns the request to which a question most likely belongs: that on whose stream it arrived, or the latest.
     ///
     /// # Errors
-    /// When the server does not say to which of the open requests it belongs, and they are those of several principals: the
-    /// question may have words of one of them, and its answer goes into the result of one of them.
+    /// If the transport does not say to which of the open requests the question belongs, and these are of several
+    /// principals. The question may contain words of one principal, and the answer goes into the result of one, so the
+    /// wrong user must not answer.
     fn request_of(&self, from: Option<i64>) -> Result<Option<Arc<OpenRequest>>, input::Refusal> {
         let requests = &self.open.lock().requests;
         let Some(id) = from else {
             let latest = requests.iter().max_by_key(|(id, _)| **id).map(|(_, request)| request.clone());
             let is_of_another =
-                |of: &OpenRequest, other: &OpenRequest| !of.caller.principal().is_same(other.caller.principal());
+                |one: &OpenRequest, other: &OpenRequest| !one.caller.principal().is_same(other.caller.principal());
             return match &latest {
                 Some(latest) if requests.values().any(|other| is_of_another(latest, other)) => {
                     Err(input::Refusal::of_several())
@@ -515,7 +519,7 @@ fn respond<R: serde::Serialize>(outlet: &Arc<dyn Outlet>, id: &Id, answer: Resul
     }
 }
 
-/// A registered request. Dropping it ends the registration.
+/// A registered request. Dropping it ends the registration, and cancels the request if it has no answer yet.
 #[derive(Debug)]
 pub(crate) struct Registered {
     pub(crate) id: i64,
@@ -524,7 +528,7 @@ pub(crate) struct Registered {
 }
 
 impl Registered {
-    /// Records that the answer has arrived.
+    /// Notes that the answer has arrived.
     pub(crate) fn answered(&mut self) {
         self.given_up = None;
     }
@@ -532,7 +536,7 @@ impl Registered {
 
 impl Drop for Registered {
     fn drop(&mut self) {
-        // Dropped after the lock, because it owns values of callers.
+        // Drop the request only after the lock is released: it owns values of callers, which may do anything then.
         let _request = self.inbound.open.lock().requests.remove(&self.id);
         if let Some(given_up) = &self.given_up {
             given_up.cancel();

@@ -63,7 +63,8 @@ impl fmt::Display for Origin {
 pub struct Hints {
     /// Whether the tool changes nothing.
     pub read_only: Option<bool>,
-    /// Whether the tool may destroy something. A tool that changes nothing destroys nothing, whatever its server claims.
+    /// Whether the tool may destroy something. A tool that changes nothing destroys nothing, whatever its server
+    /// claims.
     pub destructive: Option<bool>,
     /// Whether repeated calls have the same effect as one.
     pub idempotent: Option<bool>,
@@ -87,7 +88,8 @@ impl Hints {
     }
 }
 
-/// How specific a rule is; of two rules, the more specific one wins. The fields are compared from the first to the last.
+/// How specific a rule is; of two rules, the more specific one wins. The fields are compared from the first to the
+/// last.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Specificity {
     /// The pattern's part for the tool: a whole name is more specific than any glob, and a glob with more literal
@@ -314,8 +316,8 @@ impl Rule {
             .collect()
     }
 
-    /// Returns copies of the rule for the other meanings that its pattern may have: one for each pair of server and tool
-    /// that the user may have meant. A rule that allows is copied only for meanings that are certain.
+    /// Returns copies of the rule for the other meanings that its pattern may have: one for each pair of server and
+    /// tool that the user may have meant. A rule that allows is copied only for meanings that are certain.
     pub(super) fn readings(&self) -> Vec<Self> {
         let patterns = match self.effect {
             Effect::Allow => self.pattern.certain_readings(),

@@ -27,12 +27,13 @@ use crate::{
 
 /// A connection that lasts this long resets the count of attempts.
 const STABLE_AFTER: Duration = Duration::from_secs(30);
-/// The pauses between listings of a server whose tools keep changing.
+/// The shortest pause between two listings of a server that reports changes.
 const SHORTEST_RELIST: Duration = Duration::from_millis(250);
+/// The longest pause between two listings of a server whose tools keep changing.
 const LONGEST_RELIST: Duration = Duration::from_secs(30);
 /// How many tools of one list are reported by name; the others only as a number.
 const MAX_REPORTED: usize = 20;
-/// How many listings a minute need no longer pauses.
+/// Up to this many listings in a minute, the pause between two of them stays the shortest.
 const MAX_CALM_LISTINGS: u32 = 5;
 /// How long the first listing waits for the server's standing stream to open.
 const STREAM_OPEN_TIMEOUT: Duration = Duration::from_secs(3);
@@ -40,12 +41,12 @@ const STREAM_OPEN_TIMEOUT: Duration = Duration::from_secs(3);
 const LIST_RETRY: Duration = Duration::from_secs(10);
 /// The longest `Retry-After` that the task accepts.
 const MAX_RETRY_AFTER: Duration = Duration::from_secs(60);
-/// How long an idle connection stays open in addition, for a caller that has just taken its link.
+/// How much longer an idle connection stays open, for a caller that has just taken its link.
 const IDLE_GRACE: Duration = Duration::from_millis(500);
 /// The shortest time between two attempts that calls cause by cutting a back-off short.
 const MIN_NUDGE_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The task of a server; see the module.
+/// The task of a server; see the [module](self).
 pub(super) struct Task {
     pub(super) name: ServerName,
     pub(super) spec: Arc<ServerSpec>,
@@ -67,14 +68,17 @@ enum Next {
     },
     /// Wait until a caller needs the server.
     Idle,
+    /// End the task.
     Stop,
 }
 
 /// The reason why the task no longer serves a connection.
 enum Ended {
+    /// The connection ended.
     Broken(LinkError),
     /// A caller requested a new connection.
     Unwanted,
+    /// No call used the connection for the time of `idle_stop`.
     Unused,
 }
 
@@ -138,6 +142,7 @@ impl Task {
         let _ = self.wake.round.subscribe().wait_for(|requested| *requested != current).await;
     }
 
+    /// Publishes that the server has ended.
     fn publish_end(&self) {
         let round = *self.wake.round.borrow();
         self.publish(|snapshot| {
@@ -148,6 +153,7 @@ impl Task {
         });
     }
 
+    /// Returns the tools of a list that the entry shows, with text as the entry wants it.
     fn as_configured(&self, listed: Listed) -> ToolSet {
         ToolSet::new(listed, &self.spec.tools, self.spec.invisible.unwrap_or_default())
     }
@@ -172,7 +178,7 @@ impl Task {
 
     /// Waits until a caller needs the server.
     async fn stay_idle(&self) {
-        // Clear an earlier nudge, which the last connection has answered.
+        // Clear a nudge from before: the last connection has served its caller.
         let _ = self.wake.nudge.notified().now_or_never();
         self.publish(|snapshot| snapshot.state = State::Idle { tools: snapshot.tools.tools.len() });
         let wanted = async {
@@ -184,6 +190,7 @@ impl Task {
         self.while_checking_pins(wanted).await;
     }
 
+    /// Connects. Tries the era of the last connection first, which `era` and the host's memory keep.
     async fn connect(&self, era: &mut Option<Era>) -> Result<Connection, LinkError> {
         let fingerprint = self.spec.fingerprint();
         if era.is_none()
@@ -205,11 +212,11 @@ impl Task {
         Ok(connection)
     }
 
-    /// Serves a connection until it ends; returns what to do next.
+    /// Serves a connection until it ends, and closes it. Returns what to do next.
     async fn live(&self, connection: Connection) -> Next {
         let link = connection.link.clone();
         let ended = self.stop.run_until_cancelled(self.serve(&link)).await;
-        // Only a published link was available to callers.
+        // A connection whose link was never published ended before its first list, so it counts as a failed attempt.
         let was_published = self.publish.borrow().link.is_some();
         let is_idle = matches!(ended, Some(Ended::Unused));
         self.publish(|snapshot| {
@@ -241,7 +248,7 @@ impl Task {
         };
         self.emit(Event::McpServerDisconnected { server: self.name.clone(), reason: Some(error.to_string()) });
         match error {
-            // The server has lost the session, which does not indicate a failure: begin a new one immediately.
+            // The server has lost the session, which is no failure: begin a new one at once.
             LinkError::SessionNotFound { .. } if was_published => Next::Now,
             error => Next::Later { error, attempt: !was_published },
         }
@@ -342,8 +349,8 @@ impl Task {
         }
     }
 
-    /// Reports a warning for tools that have become unusable, or whose reason has changed: the first few by name, the
-    /// rest as a count.
+    /// Reports a warning for tools that have become unusable, or that are unusable for another reason than before: the
+    /// first few by name, the rest as a count.
     fn report_unusable(&self, before: &ToolSet, now: &ToolSet) {
         let rest = self.report_each(&now.unusable_since(before), |(name, why)| {
             self.warn(&format!("the tool {name} cannot be used: {why}"));
@@ -353,15 +360,16 @@ impl Task {
         }
     }
 
-    /// Emits an event for each of the first few, and returns the number of the others: thousands of events would
-    /// displace those of other servers.
+    /// Emits an event for each of the first [`MAX_REPORTED`], and returns the number of the others: thousands of events
+    /// would displace those of other servers.
     pub(super) fn report_each<T>(&self, new: &[&T], emit: impl Fn(&T)) -> usize {
         let (reported, rest) = new.split_at(new.len().min(MAX_REPORTED));
         reported.iter().for_each(|new| emit(new));
         rest.len()
     }
 
-    /// Publishes the reason why there is no connection, and waits for the next attempt.
+    /// Publishes the reason why there is no connection, and waits until it is time for the next attempt. `attempt` says
+    /// whether an attempt to connect failed, and not an established connection.
     async fn wait_after(&self, error: LinkError, attempt: bool, failures: &mut u32) {
         *failures += 1;
         let Retry { attempts, first, longest } = self.spec.retry;
@@ -411,6 +419,7 @@ impl Task {
         f64::from(u32::try_from(hash.finish() >> 32).unwrap_or(0)) / f64::from(u32::MAX)
     }
 
+    /// Changes the published snapshot, and emits an event if that changes the state.
     pub(super) fn publish(&self, change: impl FnOnce(&mut Snapshot)) {
         let mut last_state = None;
         self.publish.send_modify(|snapshot| {
@@ -453,8 +462,11 @@ fn backoff(failures: u32, first: Duration, longest: Duration, jitter: f64) -> Du
 /// Limits how often a server that reports changes is listed again.
 #[derive(Debug)]
 struct Pace {
+    /// When the current minute began.
     minute: Instant,
+    /// The listings of this minute, and half of those before it.
     lists: u32,
+    /// The time of the last listing.
     last: Instant,
 }
 
@@ -464,6 +476,7 @@ impl Pace {
         Self { minute: now, lists: 0, last: now }
     }
 
+    /// Counts a listing.
     fn listed(&mut self) {
         self.last = Instant::now();
         if self.minute.elapsed() >= Duration::from_secs(60) {
@@ -473,12 +486,13 @@ impl Pace {
         self.lists += 1;
     }
 
-    /// Returns whether the server has just reached four times the number of calm listings, which is worth a warning.
+    /// Returns whether the server has just reached four times [`MAX_CALM_LISTINGS`], which is worth a warning.
     fn changes_too_often(&self) -> bool {
         self.lists == 4 * MAX_CALM_LISTINGS
     }
 
-    /// Allows one refresh now and at most one later: changes in between count as one.
+    /// Waits until the server may be listed again: the more listings in this minute, the longer. All changes that the
+    /// server reports during the pause need only one listing.
     async fn pause(&self) {
         let gap = SHORTEST_RELIST.saturating_mul(1 << (self.lists / MAX_CALM_LISTINGS).min(10)).min(LONGEST_RELIST);
         sleep_until(self.last + gap).await;
@@ -490,7 +504,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn waits_double_up_to_the_longest_and_differ_by_a_fifth() {
+    fn waits_double_up_to_the_longest_and_vary_by_a_fifth() {
         let (first, longest) = (Duration::from_secs(1), Duration::from_secs(60));
         for (failures, expected) in [(1, 1.0), (2, 2.0), (4, 8.0), (7, 60.0), (40, 60.0)] {
             for (jitter, factor) in [(0.0, 0.8), (0.5, 1.0), (1.0, 1.2)] {
@@ -501,7 +515,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_restless_server_is_listed_less_and_less_often() {
+    async fn a_server_that_always_changes_is_listed_less_and_less_often() {
         let (mut pace, start) = (Pace::new(), Instant::now());
         for _ in 0..100 {
             pace.listed();

@@ -13,7 +13,8 @@ const MAX_RECURSION: usize = 256;
 /// How many bytes of text, or how many compared JSON values, cost as much as one evaluation (about 40 ns, measured).
 const CHEAP_PER_STEP: u64 = 16;
 
-/// The longest text for a regular expression that backtracks, in bytes: its cost can grow with the square of the length.
+/// The longest text for a regular expression that backtracks, in bytes: its cost can grow with the square of the
+/// length.
 const BACKTRACKING_BYTES: usize = 1_000;
 
 /// What an expression that backtracks costs for each text, in evaluations, besides the square of the length.
@@ -97,7 +98,8 @@ impl Graph {
         let mut heights = vec![None; self.nodes.len()];
         for id in 0..self.nodes.len() {
             if self.nodes[id].marks_evaluated {
-                // To find out which parts were evaluated, the validator evaluates all levels below again, at each level.
+                // To find out which parts were evaluated, the validator evaluates all levels below again, at each
+                // level.
                 self.nodes[id].in_place_times = 3 + self.height(id, &mut heights);
             }
         }
@@ -108,8 +110,8 @@ impl Graph {
         Unfolding { nodes: &self.nodes, path: Vec::new(), count: 0 }.visit(0, false)
     }
 
-    /// Returns the number of levels of in-place subschemas below a node. The first [`Self::check_unfolded`] has made sure
-    /// that these levels form no circle.
+    /// Returns the number of levels of in-place subschemas below a node. The first [`Self::check_unfolded`] has made
+    /// sure that these levels form no circle.
     fn height(&self, id: NodeId, known: &mut [Option<u64>]) -> u64 {
         if let Some(height) = known[id] {
             return height;
@@ -233,8 +235,8 @@ impl<'s> Reading<'s> {
         value.as_object().into_iter().flatten().map(|(name, schema)| (name.clone(), self.id(schema))).collect()
     }
 
-    /// Follows a reference within the schema: `#`, a JSON Pointer or an anchor, with or without the schema's own `$id` in
-    /// front.
+    /// Follows a reference within the schema: `#`, a JSON Pointer or an anchor, with or without the schema's own `$id`
+    /// in front.
     fn reference(&mut self, value: &Value) -> Result<NodeId, SchemaProblem> {
         let reference = value.as_str().unwrap_or_default();
         let own = self.root.get("$id").and_then(Value::as_str).map_or("", |id| id.trim_end_matches('#'));
@@ -306,8 +308,8 @@ struct Unfolding<'g> {
 impl Unfolding<'_> {
     /// Counts a node and all nodes below it. `steps_in` says whether it applies to a part of the instance.
     ///
-    /// A node may be below itself if a step into the instance is in between, because instances are finite. Without such a
-    /// step, a validation would never end.
+    /// A node may be below itself if a step into the instance is in between, because instances are finite. Without such
+    /// a step, a validation would never end.
     fn visit(&mut self, id: NodeId, steps_in: bool) -> Result<(), SchemaProblem> {
         self.count += 1;
         if self.count > MAX_NODES {

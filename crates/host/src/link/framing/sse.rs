@@ -2,8 +2,8 @@
 //! from chunks that end anywhere.
 //!
 //! The parser adds three rules for cases that the standard leaves open:
-//! - An event whose data is over a limit is reported and dropped as soon as it passes the limit. The events after it are
-//!   read as if it had not been there.
+//! - An event whose data is over a limit is reported and dropped as soon as it passes the limit. The events after it
+//!   are read as if it had not been there.
 //! - Data that is not UTF-8 is reported instead of being patched with U+FFFD: it is JSON, and must not be changed
 //!   silently.
 //! - Any line but one of data is at most 8 KiB long; a longer one is ignored, as an unknown field is.
@@ -252,8 +252,8 @@ impl SseParser {
         }
     }
 
-    /// Returns whether the pending event may have a further line of `length` bytes of data. Reports an event that is too
-    /// large once, and drops its data.
+    /// Returns whether the pending event may have a further line of `length` bytes of data. Reports an event that is
+    /// too large once, and drops its data.
     fn has_room_for(&mut self, length: usize, out: &mut VecDeque<Result<Event, SseError>>) -> bool {
         let seen = self.pending.data.as_ref().map_or(0, |data| data.len() + 1) + length;
         if seen > self.limit && !self.pending.too_large {
@@ -532,7 +532,8 @@ mod tests {
             let chunks: Vec<&[u8]> = cuts.windows(2).map(|cut| &stream[cut[0]..cut[1]]).collect();
             let mut split = SseParser::new(limit);
             let mut full = SseParser::new(limit);
-            // Compare errors by their codes: how much was read of an event before it passed the limit depends on the split.
+            // Compare errors by their codes: how much was read of an event before it passed the limit depends on the
+            // split.
             let comparable = |all: Vec<Result<Event, SseError>>| -> Vec<Result<Event, &str>> {
                 all.into_iter().map(|event| event.map_err(|error| error.code())).collect()
             };

@@ -24,25 +24,28 @@ use crate::{
 
 /// The shortest wait between two connections, even if the server asks for less.
 const SHORTEST_WAIT: Duration = Duration::from_millis(500);
+/// The longest wait between two connections, even if the server asks for more.
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
 
 /// The progress of a stream, across its reconnects.
 #[derive(Debug)]
 struct Position {
+    /// The id of the last event, to resume after it.
     last_event: Option<HeaderValue>,
+    /// How long the server asks to wait before a reconnect.
     retry: Duration,
     /// The number of connections since the last event.
-    barren: u32,
+    connections_without_event: u32,
     reconnects_left: u32,
 }
 
 impl Position {
     fn new(reconnects: u32) -> Self {
-        Self { last_event: None, retry: SHORTEST_WAIT, barren: 0, reconnects_left: reconnects }
+        Self { last_event: None, retry: SHORTEST_WAIT, connections_without_event: 0, reconnects_left: reconnects }
     }
 
-    /// Records the event from which to resume after the end of a stream, and the time of the resumption.
-    fn after(&mut self, parser: &SseParser) {
+    /// Takes from a stream that has ended the event after which to resume, and how long to wait before.
+    fn take_from(&mut self, parser: &SseParser) {
         if let Some(id) = parser.last_event_id() {
             self.last_event = HeaderValue::from_bytes(id.as_bytes()).ok().filter(|id| !id.is_empty());
         }
@@ -51,15 +54,15 @@ impl Position {
         }
     }
 
-    /// Waits as long as the server asked, and longer after each connection without an event. Returns `false` if the
-    /// budget of reconnects is exhausted.
-    async fn may_reconnect(&mut self) -> bool {
+    /// Waits before a reconnect: as long as the server asked, and twice as long after each connection without an event.
+    /// Returns `false` at once if no reconnect is left.
+    async fn wait_to_reconnect(&mut self) -> bool {
         if self.reconnects_left == 0 {
             return false;
         }
         self.reconnects_left -= 1;
-        let wait = self.retry.saturating_mul(1 << self.barren.min(8)).min(LONGEST_WAIT);
-        self.barren += 1;
+        let wait = self.retry.saturating_mul(1 << self.connections_without_event.min(8)).min(LONGEST_WAIT);
+        self.connections_without_event += 1;
         sleep(wait).await;
         true
     }
@@ -83,7 +86,7 @@ impl fmt::Debug for Events {
 }
 
 impl Events {
-    /// Returns the next event; `None` when the body ended or broke.
+    /// Returns the next event; `None` once the body has ended or broken off.
     ///
     /// # Errors
     /// [`EventError`], which concerns only that event.
@@ -112,8 +115,8 @@ impl HttpWire {
         Ok(events(response, bound))
     }
 
-    /// Reads the answer from the event stream of a POST. Resumes a broken stream if the era and the server allow that;
-    /// otherwise the call fails immediately.
+    /// Reads the answer from the event stream of a POST. If the stream breaks, resumes it where the era and the server
+    /// allow that, and otherwise fails at once.
     pub(super) async fn streamed_answer(&self, response: Response, request: &Outgoing) -> Answered {
         let mut position = Position::new(self.0.spec.sse_max_reconnects);
         let bound = self.0.bounds.answer_to(request.method);
@@ -124,7 +127,7 @@ impl HttpWire {
                 let data = match events.next().await {
                     Ok(None) => break,
                     Ok(Some(event)) => {
-                        position.barren = 0;
+                        position.connections_without_event = 0;
                         if event.data.is_empty() || !is_message(&event) {
                             continue;
                         }
@@ -136,30 +139,31 @@ impl HttpWire {
                 if let Some(answer) = self.find_answer(&data, request, false) {
                     return answer.map_err(invalid_event);
                 }
-                // Skip a bad event, as stdio skips a bad line: the answer may be in the next one.
+                // Skip an event that is no message, as stdio skips such a line: the answer may be in the next one.
                 if let Err(bad) = peek(&data) {
                     unread = Some(LinkError::InvalidEvent { why: bad.to_string() });
                 }
             }
-            position.after(&events.parser);
+            position.take_from(&events.parser);
             response = self.resume(&mut position).await.map_err(|error| match error {
-                // The unreadable event probably held the answer.
+                // The event that could not be read probably was the answer.
                 LinkError::Broken { .. } => unread.take().unwrap_or(error),
                 error => error,
             })?;
         }
     }
 
+    /// Opens a broken stream again, after its last event.
     async fn resume(&self, position: &mut Position) -> Result<Response, LinkError> {
         let broken = |why: &str| LinkError::Broken { why: why.into() };
         let resumable = self.0.session_headers.load().era == Some(Era::Legacy);
         if !resumable || position.last_event.is_none() {
             return Err(broken("the event stream ended before the answer"));
         }
-        while position.may_reconnect().await {
+        while position.wait_to_reconnect().await {
             match self.get(position).await {
                 Ok(response) => return Ok(response),
-                // The server had accepted the original request.
+                // The server had already accepted the original request, so it may have executed it.
                 Err(LinkError::SessionNotFound { .. }) => return Err(LinkError::SessionNotFound { unread: false }),
                 Err(error @ LinkError::NeedsAuth { .. }) => return Err(error),
                 // The server would refuse the next attempt too.
@@ -174,12 +178,13 @@ impl HttpWire {
         Err(broken("the event stream ended before the answer, and sse_max_reconnects is spent"))
     }
 
+    /// Opens an event stream by GET, after the last event of `position`.
     async fn get(&self, position: &Position) -> Result<Response, LinkError> {
-        let from_there = |request: RequestBuilder| match &position.last_event {
+        let with_last_event = |request: RequestBuilder| match &position.last_event {
             Some(last) => request.header(LAST_EVENT_ID, last.clone()),
             None => request,
         };
-        let response = self.0.send(Method::GET, None, from_there).await?;
+        let response = self.0.send(Method::GET, None, with_last_event).await?;
         let response = self.0.check(response).await?;
         match media_type(response.headers()) {
             Media::Events => Ok(response),
@@ -188,7 +193,8 @@ impl HttpWire {
     }
 
     /// Keeps the stream open on which a legacy server sends its own messages. The stream is optional: the host also
-    /// uses a server that has none, or whose stream keeps breaking. Notifies `opened` after the first try.
+    /// uses a server that has none, or whose stream keeps breaking. Notifies `opened` after the first try, whether it
+    /// succeeded or not.
     pub(super) async fn standing_stream(&self, opened: oneshot::Sender<()>, outlet: &Arc<dyn Outlet>) {
         let mut position = Position::new(self.0.spec.sse_max_reconnects);
         let (mut opened, mut was_open) = (Some(opened), false);
@@ -200,9 +206,9 @@ impl HttpWire {
             match response {
                 Ok(response) => {
                     was_open = true;
-                    self.hear(response, &mut position, outlet).await;
+                    self.handle_events(response, &mut position, outlet).await;
                 }
-                Err(error) if !was_open && !may_pass(&error) => return,
+                Err(error) if !was_open && !may_open_later(&error) => return,
                 Err(error) => {
                     // The stream was open before: an error about the session now concerns all other requests as well.
                     if was_open {
@@ -213,24 +219,24 @@ impl HttpWire {
                     }
                 }
             }
-            if !position.may_reconnect().await {
+            if !position.wait_to_reconnect().await {
                 return self.0.inbound.warn("the standing event stream broke too often and is given up");
             }
         }
     }
 
     /// Handles the messages of the standing stream until it ends.
-    async fn hear(&self, response: Response, position: &mut Position, outlet: &Arc<dyn Outlet>) {
+    async fn handle_events(&self, response: Response, position: &mut Position, outlet: &Arc<dyn Outlet>) {
         let bound = self.0.bounds.message();
         let mut events = events(response, Arc::new(move || bound));
         loop {
             match events.next().await {
                 Ok(None) => break,
                 Ok(Some(event)) => {
-                    // A working stream gets its whole budget of reconnects back.
-                    position.barren = 0;
+                    // A stream that works gets all its reconnects back.
+                    position.connections_without_event = 0;
                     position.reconnects_left = self.0.spec.sse_max_reconnects;
-                    self.unasked(&event, outlet);
+                    self.handle_event(&event, outlet);
                 }
                 Err(EventError::NotUtf8(data)) => {
                     self.0.inbound.received(&data);
@@ -239,10 +245,11 @@ impl HttpWire {
                 Err(EventError::TooLarge(error)) => self.0.inbound.warn(error.to_string()),
             }
         }
-        position.after(&events.parser);
+        position.take_from(&events.parser);
     }
 
-    fn unasked(&self, event: &Event, outlet: &Arc<dyn Outlet>) {
+    /// Handles the messages in an event of the standing stream.
+    fn handle_event(&self, event: &Event, outlet: &Arc<dyn Outlet>) {
         if event.data.is_empty() || !is_message(event) {
             return;
         }
@@ -254,9 +261,9 @@ impl HttpWire {
     }
 }
 
-/// Returns whether a server that refuses the standing stream with this error may open one later. A server without such
-/// a stream reports that, though not always with the right status.
-fn may_pass(error: &LinkError) -> bool {
+/// Returns whether the standing stream may open later although it failed with this error now. All other errors mean
+/// that the server has no such stream, because servers do not always say so with the right status.
+fn may_open_later(error: &LinkError) -> bool {
     matches!(
         error,
         LinkError::Unreachable { .. }
@@ -267,7 +274,7 @@ fn may_pass(error: &LinkError) -> bool {
     )
 }
 
-/// Returns whether a server that refuses to resume a stream with this error will also refuse later.
+/// Returns whether a server that refuses to resume a stream with this error would refuse later as well.
 fn is_final(error: &LinkError) -> bool {
     match error {
         LinkError::Http { status, .. } => (400..=499).contains(status) && *status != 408,
@@ -303,6 +310,7 @@ impl EventError {
     }
 }
 
+/// Names the event, and not the whole answer, in an error of parsing.
 fn invalid_event(error: LinkError) -> LinkError {
     match error {
         LinkError::Unparsable { why } => LinkError::InvalidEvent { why },
@@ -310,6 +318,7 @@ fn invalid_event(error: LinkError) -> LinkError {
     }
 }
 
+/// Returns whether an event is of the type that carries messages.
 fn is_message(event: &Event) -> bool {
     event.event.as_deref().is_none_or(|name| name.is_empty() || name == "message")
 }
@@ -323,13 +332,13 @@ mod tests {
     async fn a_flood_of_events_leaves_time_for_other_tasks() {
         let response = Response::from(http::Response::new("data: {}\n\n".repeat(10_000)));
         let mut events = events(response, Arc::new(|| Bound { bytes: 1 << 20, setting: Setting::MaxMessageBytes }));
-        let (mut seen, mut turns) = (0, 0);
+        let (mut events_seen, mut turns) = (0, 0);
         let flood = async {
             while let Ok(Some(_)) = events.next().await {
-                seen += 1;
+                events_seen += 1;
             }
         };
-        let rest = async {
+        let other_task = async {
             loop {
                 turns += 1;
                 tokio::task::yield_now().await;
@@ -338,9 +347,9 @@ mod tests {
         tokio::select! {
             biased;
             () = flood => {}
-            () = rest => {}
+            () = other_task => {}
         }
-        assert_eq!(seen, 10_000);
-        assert!(turns > 10, "the others had {turns} turns");
+        assert_eq!(events_seen, 10_000);
+        assert!(turns > 10, "the other task had {turns} turns");
     }
 }

@@ -9,7 +9,7 @@ use tokio::sync::Notify;
 pub(crate) struct Changed {
     tools: AtomicBool,
     wake: Notify,
-    /// Whether listing has begun: a subscription that begins later may have missed a change.
+    /// Whether a listing has begun: a subscription that begins after it may have missed a change.
     listed: AtomicBool,
     subscribed: Notify,
 }
@@ -20,12 +20,12 @@ impl Changed {
         self.wake.notify_one();
     }
 
-    /// Records that the listing of tools begins.
+    /// Notes that a listing of tools begins.
     pub(crate) fn listing(&self) {
         self.listed.store(true, Ordering::Release);
     }
 
-    /// Records that a subscription to changes has begun.
+    /// Notes that a subscription to changes has begun.
     pub(super) fn subscribe(&self) {
         self.subscribed.notify_one();
         if self.listed.load(Ordering::Acquire) {
