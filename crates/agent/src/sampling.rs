@@ -17,8 +17,8 @@ pub const MOST_MESSAGES: usize = 100;
 /// The most stop sequences of one request.
 const MOST_STOPS: usize = 16;
 
-/// The parameters of `sampling/createMessage` that reach the model. `modelPreferences` and `includeContext` do not:
-/// this ignores them.
+/// The parameters of `sampling/createMessage` that reach the model. `modelPreferences` and `includeContext` are
+/// ignored.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sampling {
     messages: Vec<Message>,
@@ -32,8 +32,8 @@ impl Sampling {
     /// Reads the parameters that a server sent.
     ///
     /// # Errors
-    /// An error for the server, if `params` hold something other than text, or more than [`MOST_BYTES`] or
-    /// [`MOST_MESSAGES`].
+    /// A refusal for the server, if there are no messages, if `params` hold something other than text, or if they hold
+    /// more than [`MOST_BYTES`], more than [`MOST_MESSAGES`] or more than 16 stop sequences.
     pub fn read(params: &Value) -> Result<Self, AskRefused> {
         let messages = params["messages"].as_array().filter(|messages| !messages.is_empty());
         let messages = messages.ok_or_else(|| AskRefused::new("there are no messages"))?;
@@ -45,21 +45,22 @@ impl Sampling {
         if stops.len() > MOST_STOPS {
             return Err(AskRefused::new(format!("there are more than {MOST_STOPS} stop sequences")));
         }
-        let asked = Self {
+        let sampling = Self {
             messages: messages.iter().map(message).collect::<Result<_, _>>()?,
             system: params["systemPrompt"].as_str().filter(|system| !system.is_empty()).map(ToOwned::to_owned),
             max_tokens: tokens(&params["maxTokens"]),
             temperature: params["temperature"].as_f64(),
             stops: stops.into_iter().filter(|stop| !stop.is_empty()).map(ToOwned::to_owned).collect(),
         };
-        let texts = asked.messages.iter().map(|message| &message.content).chain(&asked.system).chain(&asked.stops);
+        let contents = sampling.messages.iter().map(|message| &message.content);
+        let texts = contents.chain(&sampling.system).chain(&sampling.stops);
         if texts.map(String::len).sum::<usize>() > MOST_BYTES {
             return Err(AskRefused::new(format!("the request has more than {MOST_BYTES} bytes of text")));
         }
-        Ok(asked)
+        Ok(sampling)
     }
 
-    /// Lowers the most tokens of the answer to `tokens`.
+    /// Lowers the bound on the tokens of the answer to `tokens`. A lower bound stays.
     #[must_use]
     pub fn at_most(self, tokens: u32) -> Self {
         Self { max_tokens: self.max_tokens.min(tokens), ..self }
@@ -145,7 +146,7 @@ fn tokens(asked: &Value) -> u32 {
     asked.clamp(1, MOST_TOKENS)
 }
 
-/// MCP's `stopReason` for a model's reason to stop.
+/// Returns MCP's `stopReason` for a model's reason to stop.
 fn stop_reason(stop: &Stop) -> &str {
     match stop {
         Stop::End | Stop::ToolCalls => "endTurn",
@@ -180,10 +181,10 @@ mod tests {
         let expected =
             json!({"role": "assistant", "content": content, "model": "mock/script", "stopReason": "endTurn"});
         assert_eq!(answer, expected);
-        let [heard] = model.requests().try_into().unwrap();
-        let texts: Vec<_> = heard.messages.iter().map(|message| (message.role, message.content.as_str())).collect();
+        let [request] = model.requests().try_into().unwrap();
+        let texts: Vec<_> = request.messages.iter().map(|message| (message.role, message.content.as_str())).collect();
         assert_eq!(texts, [(Role::User, "hello"), (Role::Assistant, "hi"), (Role::User, "who?")]);
-        assert_eq!((heard.system.as_deref(), heard.tools.is_none()), (Some("Be short."), true));
+        assert_eq!((request.system.as_deref(), request.tools.is_none()), (Some("Be short."), true));
     }
 
     #[test]

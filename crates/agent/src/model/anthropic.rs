@@ -20,10 +20,13 @@ use super::{
 };
 use crate::message::{Message, Role};
 
-/// The API requires a bound. The default is the largest that every model still in service accepts.
+/// The bound on the tokens of an answer if none is set, because the API requires one: the largest that every model
+/// still in service accepts.
 const MAX_TOKENS: u32 = 8_192;
-/// The longest id of a call.
+/// The longest id of a call that the provider accepts, in bytes.
 const LONGEST_ID: usize = 64;
+/// The length of an id that replaces one that the provider would not accept, in hex digits.
+const REPLACED_ID: usize = 24;
 /// Ends the part of the request that the provider should cache.
 const CACHE_MARK: &str = r#","cache_control":{"type":"ephemeral"}"#;
 
@@ -69,7 +72,7 @@ impl Adapter for Anthropic {
         let system = body::system_texts(request).join("\n\n");
         if !system.is_empty() {
             let mut text = json!({"type": "text", "text": system});
-            self.mark(&mut text);
+            self.mark_for_cache(&mut text);
             body.member("system", &[text]);
         }
         body.member("messages", &self.messages(request.messages));
@@ -81,46 +84,48 @@ impl Adapter for Anthropic {
     }
 }
 
-/// A message that is being put together: its role and its blocks.
-type Turn<'a> = (&'static str, Vec<Value>);
+/// A message as the API has it: its role and its blocks.
+type WireMessage = (&'static str, Vec<Value>);
 
 impl Anthropic {
-    /// Returns the conversation as turns of user and assistant. One user turn has all results of an answer, followed by
-    /// the user's text.
+    /// Returns the conversation as messages of user and assistant, which alternate. One user message has all results of
+    /// an answer, followed by the user's text.
     fn messages(&self, messages: &[Message]) -> Vec<Value> {
-        let mut turns: Vec<Turn<'_>> = Vec::new();
-        // The API allows these blocks only outside of a result: add them after the last result.
+        let mut sent: Vec<WireMessage> = Vec::new();
+        // Pictures of failed calls, which the API allows only outside of a result: add them after the last result.
         let mut after_results: Vec<Value> = Vec::new();
         for message in messages.iter().filter(|message| message.role != Role::System && body::has_content(message)) {
             if message.role != Role::Tool {
-                flush(&mut turns, &mut after_results);
+                add_blocks(&mut sent, "user", std::mem::take(&mut after_results));
             }
             match message.role {
                 Role::Tool => {
-                    let block = result(message, &mut after_results);
-                    add(&mut turns, "user", vec![block]);
+                    let block = result_block(message, &mut after_results);
+                    add_blocks(&mut sent, "user", vec![block]);
                 }
-                Role::Assistant => add(&mut turns, "assistant", self.answer(message)),
-                Role::User | Role::System => add(&mut turns, "user", user_content(message)),
+                Role::Assistant => add_blocks(&mut sent, "assistant", self.assistant_blocks(message)),
+                Role::User | Role::System => add_blocks(&mut sent, "user", user_content(message)),
             }
         }
-        flush(&mut turns, &mut after_results);
+        add_blocks(&mut sent, "user", after_results);
         if self.settings.prompt_cache {
             // Mark the end of this request and the end of the previous one: a cache lookup goes back only 20 blocks,
             // and one round can add more.
-            let users = turns.iter_mut().filter(|(role, _)| *role == "user").rev().take(2);
-            users.filter_map(|(_, blocks)| blocks.last_mut()).for_each(|block| self.mark(block));
+            let users = sent.iter_mut().filter(|(role, _)| *role == "user").rev().take(2);
+            users.filter_map(|(_, blocks)| blocks.last_mut()).for_each(|block| self.mark_for_cache(block));
         }
-        turns.into_iter().map(|(role, content)| json!({"role": role, "content": content})).collect()
+        sent.into_iter().map(|(role, content)| json!({"role": role, "content": content})).collect()
     }
 
-    fn mark(&self, block: &mut Value) {
+    /// Marks a block as the end of a part that the provider should cache, if the settings want that.
+    fn mark_for_cache(&self, block: &mut Value) {
         if let Some(block) = block.as_object_mut().filter(|_| self.settings.prompt_cache) {
             block.insert("cache_control".into(), json!({"type": "ephemeral"}));
         }
     }
 
-    fn answer(&self, message: &Message) -> Vec<Value> {
+    /// Returns the blocks of a model's message, in the order in which the model sent them.
+    fn assistant_blocks(&self, message: &Message) -> Vec<Value> {
         let sent = pieces(message, Wire::Anthropic, &self.settings.model).into_iter().filter_map(|piece| match piece {
             SentPiece::Raw(value) => Some(value.clone()),
             // The API refuses a text that has only spaces.
@@ -128,7 +133,7 @@ impl Anthropic {
             SentPiece::Text(text, members) => Some(with_members(json!({"type": "text", "text": text}), members)),
             SentPiece::Call(call, members) => {
                 let block = json!({
-                    "type": "tool_use", "id": id(&call.id), "name": call.name, "input": body::arguments(call),
+                    "type": "tool_use", "id": call_id(&call.id), "name": call.name, "input": body::arguments(call),
                 });
                 Some(with_members(block, members))
             }
@@ -137,7 +142,7 @@ impl Anthropic {
     }
 }
 
-/// Adds the members to the block that its provider sent with it.
+/// Adds to a block the further members that the provider sent with it.
 fn with_members(mut block: Value, members: Option<&Map<String, Value>>) -> Value {
     if let (Some(block), Some(members)) = (block.as_object_mut(), members) {
         block.extend(members.iter().map(|(name, value)| (name.clone(), value.clone())));
@@ -145,26 +150,22 @@ fn with_members(mut block: Value, members: Option<&Map<String, Value>>) -> Value
     block
 }
 
-fn add(turns: &mut Vec<Turn<'_>>, role: &'static str, blocks: Vec<Value>) {
-    match turns.last_mut() {
+/// Adds blocks to the last message if it has this role, otherwise as a new message.
+fn add_blocks(sent: &mut Vec<WireMessage>, role: &'static str, blocks: Vec<Value>) {
+    match sent.last_mut() {
         Some((last, content)) if *last == role => content.extend(blocks),
         _ if blocks.is_empty() => {}
-        _ => turns.push((role, blocks)),
+        _ => sent.push((role, blocks)),
     }
 }
 
-fn flush(turns: &mut Vec<Turn<'_>>, after_results: &mut Vec<Value>) {
-    if !after_results.is_empty() {
-        add(turns, "user", std::mem::take(after_results));
-    }
-}
-
-fn id(id: &str) -> Cow<'_, str> {
+/// Returns an id of a call that the provider accepts.
+fn call_id(id: &str) -> Cow<'_, str> {
     let fits = |id: &str| {
         (1..=LONGEST_ID).contains(&id.len())
             && id.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-".contains(&byte))
     };
-    body::fitting_id(id, fits, 24)
+    body::fitting_id(id, fits, REPLACED_ID)
 }
 
 /// Returns the blocks of a user's message.
@@ -190,8 +191,9 @@ fn part_block(media: &Media<'_>) -> Value {
     }
 }
 
-/// Builds the result of one call. An error may contain only text, so its pictures follow after all results.
-fn result(message: &Message, after_results: &mut Vec<Value>) -> Value {
+/// Returns the result of one call. The result of a failed call may contain only text, so its pictures go to
+/// `after_results`.
+fn result_block(message: &Message, after_results: &mut Vec<Value>) -> Value {
     let mut content = Vec::new();
     if !message.content.trim().is_empty() {
         content.push(text_block(&message.content));
@@ -200,7 +202,7 @@ fn result(message: &Message, after_results: &mut Vec<Value>) -> Value {
         let block = part_block(&body::media(part));
         if message.is_error && block["type"] != "text" { after_results.push(block) } else { content.push(block) }
     }
-    let call = id(message.tool_call_id.as_deref().unwrap_or_default());
+    let call = call_id(message.tool_call_id.as_deref().unwrap_or_default());
     let mut block = json!({"type": "tool_result", "tool_use_id": call});
     if !content.is_empty() {
         block["content"] = content.into();
@@ -211,7 +213,7 @@ fn result(message: &Message, after_results: &mut Vec<Value>) -> Value {
     block
 }
 
-/// An event of a stream; fields of other kinds of event are absent.
+/// An event of a stream. Each kind of event has only some of the fields.
 #[derive(Deserialize)]
 struct Event {
     #[serde(rename = "type")]
@@ -234,13 +236,16 @@ struct WireUsage {
 #[derive(Default)]
 struct Decoder {
     draft: Draft,
+    /// The blocks that have begun and not ended.
     open: Vec<OpenBlock>,
+    /// Whether the whole answer has arrived.
     ended: bool,
 }
 
-/// A block that may grow.
+/// A block whose content is still arriving.
 struct OpenBlock {
     index: u64,
+    /// The piece of the draft that holds the block.
     at: PieceIndex,
     kind: Kind,
     /// The input of a call of a provider's own tool, in pieces.
@@ -251,6 +256,7 @@ struct OpenBlock {
 enum Kind {
     Text,
     Call,
+    /// Any other block, such as thinking: stored unchanged.
     Raw,
 }
 
@@ -260,7 +266,7 @@ impl Decode for Decoder {
         match event.kind.as_str() {
             "message_start" => {
                 let usage = event.message.as_ref().and_then(|message| message.get("usage")).cloned();
-                self.usage(usage.and_then(|usage| serde_json::from_value(usage).ok()), deltas);
+                self.read_usage(usage.and_then(|usage| serde_json::from_value(usage).ok()), deltas);
             }
             "content_block_start" => {
                 let block = event.content_block.unwrap_or_default();
@@ -273,7 +279,7 @@ impl Decode for Decoder {
             "message_delta" => {
                 let reason = event.delta.as_ref().and_then(|delta| delta.get("stop_reason")).and_then(Value::as_str);
                 self.draft.stop = reason.map(stop).or(self.draft.stop.take());
-                self.usage(event.usage, deltas);
+                self.read_usage(event.usage, deltas);
             }
             "message_stop" => {
                 self.ended = true;
@@ -293,7 +299,7 @@ impl Decode for Decoder {
             self.begin_block(index, block, deltas)?;
         }
         self.draft.stop = answer.get("stop_reason").and_then(Value::as_str).map(stop);
-        self.usage(answer.get("usage").cloned().and_then(|usage| serde_json::from_value(usage).ok()), deltas);
+        self.read_usage(answer.get("usage").cloned().and_then(|usage| serde_json::from_value(usage).ok()), deltas);
         self.ended = true;
         Ok(())
     }
@@ -368,6 +374,7 @@ impl Decoder {
         }
     }
 
+    /// Ends a block. A call of a provider's own tool gets its input now.
     fn close_block(&mut self, index: u64) {
         let Some(at) = self.open.iter().position(|open| open.index == index) else { return };
         let open = self.open.swap_remove(at);
@@ -379,10 +386,10 @@ impl Decoder {
     }
 
     /// Takes the newest counts, field by field: the end of a stream repeats some of them and leaves others out.
-    fn usage(&mut self, reported: Option<WireUsage>, deltas: &mut Deltas) {
+    fn read_usage(&mut self, reported: Option<WireUsage>, deltas: &mut Deltas) {
         let Some(reported) = reported else { return };
         let Usage { input, output, cached_read, cache_write, reasoning } = self.draft.usage;
-        // Saturating, because the reported numbers are untrusted.
+        // The API counts cached tokens apart from other input. Saturating, because the reported numbers are untrusted.
         let plain = input.saturating_sub(cached_read).saturating_sub(cache_write);
         let plain = reported.input_tokens.unwrap_or(plain);
         let cached_read = reported.cache_read_input_tokens.unwrap_or(cached_read);
@@ -394,6 +401,7 @@ impl Decoder {
     }
 }
 
+/// Appends to a text member of a block.
 fn append(block: &mut Value, name: &str, more: &str) {
     match block.get_mut(name) {
         Some(Value::String(text)) => text.push_str(more),
@@ -401,6 +409,7 @@ fn append(block: &mut Value, name: &str, more: &str) {
     }
 }
 
+/// Translates a stop reason.
 fn stop(reason: &str) -> Stop {
     match reason {
         "end_turn" | "stop_sequence" => Stop::End,

@@ -1,4 +1,4 @@
-//! Error responses of providers.
+//! Reads error responses of providers, and classifies them.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use toolrack_host::text;
 
 use super::{error::ModelErrorKind, settings::Key};
 
-/// The longest quote of a provider, in bytes.
+/// The longest quote of a provider's words in an error, in bytes.
 const QUOTE_BYTES: usize = 600;
 /// A word that shares this many first bytes with the key counts as a part of it.
 const KEY_BEGINNING: usize = 8;
@@ -23,7 +23,9 @@ pub(super) struct ErrorResponse<'a> {
     pub(super) status: Option<u16>,
     pub(super) headers: &'a HeaderMap,
     pub(super) body: &'a [u8],
+    /// The key of the request, to hide it in the provider's words.
     pub(super) key: Option<&'a Key>,
+    /// The next step for the user if the provider refuses the key.
     pub(super) key_advice: &'a str,
 }
 
@@ -58,7 +60,7 @@ impl ErrorBody {
                 let code = envelope.code.or_else(|| envelope.r#type.map(Value::String));
                 serde_json::json!({"message": message, "code": code})
             }
-            (_, _, Some(detail)) => serde_json::json!({"message": words_of(&detail)}),
+            (_, _, Some(detail)) => serde_json::json!({"message": text_or_json(&detail)}),
             _ => return None,
         };
         // OpenAI has both `type` and `code`, Gemini a number and `status`, Anthropic only `type`.
@@ -66,7 +68,7 @@ impl ErrorBody {
             .iter()
             .filter_map(|name| error.get(name)?.as_str())
             .find(|code| !code.is_empty());
-        let mut message = error.get("message").map(words_of).unwrap_or_default();
+        let mut message = error.get("message").map(text_or_json).unwrap_or_default();
         // OpenRouter includes the message of the provider behind it.
         if let Some(raw) = error.pointer("/metadata/raw").and_then(Value::as_str) {
             message = format!("{message}: {raw}");
@@ -77,18 +79,19 @@ impl ErrorBody {
     }
 }
 
-fn words_of(value: &Value) -> String {
+/// Returns a text as it is, and any other value as JSON.
+fn text_or_json(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), ToOwned::to_owned)
 }
 
-/// Returns the kind of error that a status usually means.
+/// Returns the kind of error that a response with an error status means.
 pub(super) fn classify_response(response: &ErrorResponse<'_>) -> ModelErrorKind {
     let body = serde_json::from_slice::<Value>(response.body).ok().and_then(|value| ErrorBody::read(&value));
     let body = body.unwrap_or_else(|| ErrorBody { message: plain_text(response), ..ErrorBody::default() });
     classify(response, &body)
 }
 
-/// Returns the kind of error of a body, with the status if there is one.
+/// Returns the kind of error that a description means, together with the status if there is one.
 pub(super) fn classify(response: &ErrorResponse<'_>, body: &ErrorBody) -> ModelErrorKind {
     let message = quote(&body.message, response.key);
     if is_overflow(response.status, body) {
@@ -121,11 +124,12 @@ pub(super) fn may_retry(response: &ErrorResponse<'_>, kind: &ModelErrorKind) -> 
     }
     match kind {
         ModelErrorKind::RateLimited { message, .. } => {
-            let spent = ["insufficient_quota", "exceeded your current quota", "insufficient balance"];
+            // Waiting does not help a user without credit.
+            let signs = ["insufficient_quota", "exceeded your current quota", "insufficient balance"];
             let body = String::from_utf8_lossy(response.body);
-            !spent.iter().any(|sign| body.contains(sign) || message.to_lowercase().contains(sign))
+            !signs.iter().any(|sign| body.contains(sign) || message.to_lowercase().contains(sign))
         }
-        // Of 5xx, all but 501 and 505 may be temporary.
+        // All of these statuses may be temporary but 501 (not implemented) and 505 (version of HTTP).
         ModelErrorKind::Unavailable { status, .. } => !matches!(status, 501 | 505),
         _ => false,
     }
@@ -174,7 +178,7 @@ fn seconds(text: &str) -> Option<Duration> {
     text.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
 }
 
-/// Returns a body that is not JSON.
+/// Returns the text of a body that is not JSON.
 fn plain_text(response: &ErrorResponse<'_>) -> String {
     let text = String::from_utf8_lossy(response.body);
     if is_html(&text) { "an HTML page".to_owned() } else { text.into_owned() }
@@ -198,7 +202,7 @@ pub(super) fn safe(foreign: &str) -> String {
     text::for_line(foreign).into_owned()
 }
 
-/// Hides the key. Providers quote a key that they refuse, in full or with its middle starred out.
+/// Hides the key in a text. Providers quote a key that they refuse, in full or with stars for its middle.
 fn without_key(text: &str, key: &str) -> String {
     if key.len() < SHORTEST_KEY {
         return text.to_owned();
@@ -210,7 +214,7 @@ fn without_key(text: &str, key: &str) -> String {
         out.push_str(&rest[..at]);
         out.push_str("[key]");
         let found = &rest[at..];
-        // The whole key first, because it may contain characters that separate words.
+        // Look for the whole key first: it may contain characters that would otherwise end it.
         let after = found.strip_prefix(key).unwrap_or(&found[beginning.len()..]);
         rest = after.trim_start_matches(|c: char| !c.is_whitespace() && !matches!(c, '"' | '\'' | ','));
     }

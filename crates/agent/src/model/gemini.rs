@@ -19,9 +19,10 @@ use super::{
 };
 use crate::message::{Message, Role};
 
+/// The member of a part that holds the signature of the model's thinking.
 const SIGNATURE: &str = "thoughtSignature";
-/// The value that Google documents for a call that another model made: since Gemini 3, the API refuses a call without a
-/// signature.
+/// The signature that Google documents for a call of another model, because since Gemini 3 the API refuses a call
+/// without one.
 const NO_SIGNATURE: &str = "skip_thought_signature_validator";
 
 #[derive(Debug)]
@@ -34,7 +35,8 @@ impl Gemini {
         Self { settings }
     }
 
-    fn wants_signatures(&self) -> bool {
+    /// Returns whether the API refuses calls without a signature, judged by the name of the model.
+    fn needs_signatures(&self) -> bool {
         let name = self.settings.model.as_str();
         !["gemini-1", "gemini-2", "gemma"].iter().any(|old| name.starts_with(old))
     }
@@ -86,33 +88,39 @@ impl Adapter for Gemini {
 /// Calls by their id: the name, which a result must repeat, and whether the provider gave the id.
 type Calls<'a> = HashMap<&'a str, (&'a str, bool)>;
 
+/// A message as the API has it: its role and its parts.
+type WireMessage = (&'static str, Vec<Value>);
+
 impl Gemini {
+    /// Returns the conversation as messages of user and model, which alternate.
     fn contents(&self, messages: &[Message]) -> Vec<Value> {
         let mut calls = Calls::new();
-        let mut turns: Vec<(&'static str, Vec<Value>)> = Vec::new();
-        // A turn with results may contain only results: add their pictures after the last one.
+        let mut sent: Vec<WireMessage> = Vec::new();
+        // Pictures and other media of results, which the API does not allow between results: add them after the last
+        // one.
         let mut after_results = Vec::new();
         for message in messages.iter().filter(|message| message.role != Role::System && body::has_content(message)) {
             if message.role != Role::Tool {
-                add(&mut turns, "user", std::mem::take(&mut after_results));
+                add_parts(&mut sent, "user", std::mem::take(&mut after_results));
             }
             match message.role {
-                Role::Tool => add(&mut turns, "user", vec![result(message, &calls, &mut after_results)]),
+                Role::Tool => add_parts(&mut sent, "user", vec![result_part(message, &calls, &mut after_results)]),
                 Role::Assistant => {
-                    let parts = self.answer(message, &mut calls);
-                    add(&mut turns, "model", parts);
+                    let parts = self.model_parts(message, &mut calls);
+                    add_parts(&mut sent, "model", parts);
                 }
-                Role::User | Role::System => add(&mut turns, "user", user_content(message)),
+                Role::User | Role::System => add_parts(&mut sent, "user", user_content(message)),
             }
         }
-        add(&mut turns, "user", after_results);
-        turns.into_iter().map(|(role, parts)| json!({"role": role, "parts": parts})).collect()
+        add_parts(&mut sent, "user", after_results);
+        sent.into_iter().map(|(role, parts)| json!({"role": role, "parts": parts})).collect()
     }
 
-    fn answer<'a>(&self, message: &'a Message, calls: &mut Calls<'a>) -> Vec<Value> {
+    /// Returns the parts of a model's message, and notes its calls in `calls`.
+    fn model_parts<'a>(&self, message: &'a Message, calls: &mut Calls<'a>) -> Vec<Value> {
         let mut parts = Vec::new();
-        // Only the first of parallel calls has the signature.
-        let mut is_signed = !self.wants_signatures();
+        // Of parallel calls, only the first has a signature.
+        let mut is_signed = !self.needs_signatures();
         for piece in pieces(message, Wire::Gemini, &self.settings.model) {
             match piece {
                 SentPiece::Raw(part) => parts.push(part.clone()),
@@ -139,7 +147,7 @@ impl Gemini {
     }
 }
 
-/// Adds the signature that the provider sent with the part.
+/// Adds to a part the signature that the provider sent with it.
 fn with_signature(mut part: Value, members: Option<&Map<String, Value>>) -> Value {
     if let Some(signature) = members.and_then(|members| members.get(SIGNATURE)) {
         part[SIGNATURE] = signature.clone();
@@ -147,11 +155,12 @@ fn with_signature(mut part: Value, members: Option<&Map<String, Value>>) -> Valu
     part
 }
 
-fn add(turns: &mut Vec<(&'static str, Vec<Value>)>, role: &'static str, parts: Vec<Value>) {
-    match turns.last_mut() {
+/// Adds parts to the last message if it has this role, otherwise as a new message.
+fn add_parts(sent: &mut Vec<WireMessage>, role: &'static str, parts: Vec<Value>) {
+    match sent.last_mut() {
         _ if parts.is_empty() => {}
         Some((last, present)) if *last == role => present.extend(parts),
-        _ => turns.push((role, parts)),
+        _ => sent.push((role, parts)),
     }
 }
 
@@ -170,7 +179,8 @@ fn part_of(media: &Media<'_>) -> Value {
     }
 }
 
-fn result(message: &Message, calls: &Calls<'_>, after_results: &mut Vec<Value>) -> Value {
+/// Returns the result of one call. Its media go to `after_results`.
+fn result_part(message: &Message, calls: &Calls<'_>, after_results: &mut Vec<Value>) -> Value {
     let id = message.tool_call_id.as_deref().unwrap_or_default();
     let (name, has_provider_id) = calls.get(id).copied().unwrap_or((id, false));
     let outcome = if message.is_error { "error" } else { "result" };
@@ -182,7 +192,7 @@ fn result(message: &Message, calls: &Calls<'_>, after_results: &mut Vec<Value>) 
     json!({"functionResponse": response})
 }
 
-/// An unstreamed answer, or the part of an answer in one event.
+/// A whole answer that was not streamed, or the part of an answer in one event.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Chunk {
@@ -246,13 +256,14 @@ struct WireUsage {
 
 struct Decoder {
     draft: Draft,
+    /// Whether the whole answer has arrived at once, and not as a stream.
     ended: bool,
 }
 
 impl Decode for Decoder {
     fn event(&mut self, data: &str, deltas: &mut Deltas) -> Result<Progress, DecodeError> {
-        self.chunk(event_json(data)?, deltas)?;
-        // Do not stop here: usage may follow the finish reason. The answer ends with the stream.
+        self.read_chunk(event_json(data)?, deltas)?;
+        // The answer ends with the stream, and not with the finish reason: the usage may follow it.
         Ok(Progress::More)
     }
 
@@ -260,7 +271,7 @@ impl Decode for Decoder {
         if answer.get("candidates").is_none() && answer.get("promptFeedback").is_none() {
             return Err(DecodeError::unreadable("it has no `candidates`"));
         }
-        self.chunk(answer, deltas)?;
+        self.read_chunk(answer, deltas)?;
         self.ended = true;
         Ok(())
     }
@@ -271,14 +282,14 @@ impl Decode for Decoder {
 }
 
 impl Decoder {
-    fn chunk(&mut self, chunk: Value, deltas: &mut Deltas) -> Result<(), DecodeError> {
+    fn read_chunk(&mut self, chunk: Value, deltas: &mut Deltas) -> Result<(), DecodeError> {
         let chunk: Chunk = serde_json::from_value(chunk).map_err(DecodeError::unreadable)?;
         if chunk.prompt_feedback.is_some_and(|feedback| feedback.block_reason.is_some()) {
             self.draft.stop = Some(Stop::Refusal);
         }
         for candidate in chunk.candidates.into_iter().filter(|candidate| candidate.index == 0) {
             for part in candidate.content.map(|content| content.parts).unwrap_or_default() {
-                self.part(part, deltas)?;
+                self.read_part(part, deltas)?;
             }
             if let Some(reason) = candidate.finish_reason {
                 self.draft.stop = Some(stop(&reason, candidate.finish_message.as_deref()));
@@ -294,7 +305,7 @@ impl Decoder {
         Ok(())
     }
 
-    fn part(&mut self, part: Part, deltas: &mut Deltas) -> Result<(), DecodeError> {
+    fn read_part(&mut self, part: Part, deltas: &mut Deltas) -> Result<(), DecodeError> {
         let mut members = Map::new();
         if let Some(signature) = part.thought_signature {
             members.insert(SIGNATURE.into(), signature.into());
@@ -338,6 +349,7 @@ impl Decoder {
     }
 }
 
+/// Translates a finish reason; `message` explains it.
 fn stop(reason: &str, message: Option<&str>) -> Stop {
     match reason {
         "STOP" => Stop::End,

@@ -1,4 +1,5 @@
-//! A model that answers from a script: `mock`, for tests and for scripts that use no network. Never the default.
+//! A model that answers from a script: the provider `mock`, for tests and for programs that use no network. It is never
+//! the default.
 
 use std::{collections::VecDeque, fmt};
 
@@ -51,11 +52,13 @@ pub struct RecordedRequest {
     pub system: Option<String>,
 }
 
+/// What the model does at one request.
 enum Step {
     /// Thinking, followed by an answer.
     Reply(String, Box<Reply>),
     /// An error, perhaps after a part of an answer.
     Fail(Option<Box<Reply>>, ModelErrorKind),
+    /// Nothing, for ever.
     Hang,
 }
 
@@ -74,7 +77,7 @@ pub struct BadScript {
 struct WrittenAnswer {
     #[serde(default)]
     text: String,
-    /// Its thinking, which is only streamed.
+    /// The thinking before the answer. It is streamed, but is no part of the answer.
     #[serde(default)]
     thinking: String,
     #[serde(default)]
@@ -126,7 +129,7 @@ impl Scripted {
         }))
     }
 
-    /// Appends an answer. Gives an id to calls without one.
+    /// Appends an answer. Calls without an id get one when the answer is given.
     #[must_use]
     pub fn reply(self, reply: Reply) -> Self {
         self.step(Step::Reply(String::new(), Box::new(reply)))
@@ -163,19 +166,19 @@ impl Scripted {
         self.step(Step::Hang)
     }
 
-    /// Sets the context size that it reports.
+    /// Sets the context size that the model reports, in tokens.
     #[must_use]
     pub fn context_tokens(self, tokens: u64) -> Self {
         Self { context_tokens: Some(tokens), ..self }
     }
 
-    /// Sets the wire that it reports.
+    /// Sets the wire that the model reports.
     #[must_use]
     pub fn wire(self, wire: Wire) -> Self {
         Self { wire, ..self }
     }
 
-    /// Records its requests, for [`requests`](Self::requests).
+    /// Makes the model record its requests, for [`requests`](Self::requests).
     #[must_use]
     pub fn recording(mut self) -> Self {
         self.state.get_mut().requests = Some(Vec::new());
