@@ -12,7 +12,7 @@ pub struct Confinement {
     pub read: Vec<PathBuf>,
     /// Files and folders that it may change as well. They must exist.
     pub write: Vec<PathBuf>,
-    /// The server's own folder. It is created with a folder `tmp` in it; no other user can read it.
+    /// The server's own folder. The launcher creates it with a folder `tmp` in it; no other user can read it.
     pub own: Option<PathBuf>,
     /// The home of the user. The server may not change its working folder if that contains the home.
     pub home: Option<PathBuf>,
@@ -28,11 +28,12 @@ pub struct Confinement {
     pub files: Option<u64>,
     /// The most processor time of each process, in seconds.
     pub cpu: Option<u64>,
-    /// Start the server even if the system cannot enforce a part of this.
+    /// Whether to start the server even if the system cannot enforce a part of this.
     pub best_effort: bool,
-    /// Allow UDP to and from any address, which the look-up of names needs, and reading the list of network interfaces.
+    /// Whether to allow UDP to and from any address, which the look-up of names needs, and reading the list of network
+    /// interfaces.
     pub udp: bool,
-    /// Use no namespaces, as on a system that has none.
+    /// Whether to use no namespaces, as on a system that has none.
     pub bare: bool,
 }
 
@@ -88,7 +89,7 @@ impl Confinement {
             word.push(path);
             word
         };
-        // Always present, so that there is at least one word: no words would mean no confinement.
+        // This word is always there, because no words at all would mean no confinement.
         let mut words: Vec<OsString> = vec!["confined=yes".into()];
         words.extend(self.read.iter().map(|read| path("read=", read)));
         words.extend(self.write.iter().map(|write| path("write=", write)));
@@ -144,6 +145,7 @@ impl Confinement {
     }
 }
 
+/// Splits a word into the name before its first `=`, and the value after it.
 #[cfg(target_os = "linux")]
 fn split(word: &OsStr) -> Option<(&str, &OsStr)> {
     use std::os::unix::ffi::OsStrExt;

@@ -1,8 +1,8 @@
 //! Removes the container of a server whose engine's client has ended.
 //!
 //! The processes of a container do not descend from the client that started it: `docker run` asks a daemon for the
-//! container, and `podman run` leaves it to another process. To kill the client, which is all that signals can do,
-//! leaves the container running. Therefore the process that ends the client also asks the engine to remove the container.
+//! container, and `podman run` leaves it to another process. Signals can only kill the client, and the container then
+//! keeps running. Therefore the process that ends the client also asks the engine to remove the container.
 
 use std::ffi::{OsStr, OsString};
 use std::io::Read;
@@ -21,8 +21,8 @@ const COMMAND_LIMIT: Duration = Duration::from_secs(6);
 /// How often to check whether a command has ended.
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
-/// How long to wait between two tries, and before a second look-up after the engine's client was killed: the client's
-/// last request may still be on its way, and start the container after the first look-up.
+/// How long to wait between two tries, and before a second look-up after the engine's client was killed. The client's
+/// last request may still be on its way then, and start the container after the first look-up.
 const RETRY_PAUSE: Duration = Duration::from_millis(200);
 
 /// The longest answer to read: ids of containers, of 64 digits each.
@@ -84,8 +84,8 @@ impl Removal {
 
     /// Removes the container, running or not, and returns whether it is gone. Blocks, for [`REMOVAL_LIMIT`] at most.
     ///
-    /// It is gone once the engine no longer lists it. The result of the removal itself tells little: it fails for a
-    /// container that removes itself meanwhile, and in some versions for one that does not exist.
+    /// The container is gone once the engine no longer lists it. The result of the removal itself tells little:
+    /// removing fails for a container that removes itself meanwhile, and in some versions for one that does not exist.
     #[must_use]
     pub fn carry_out(&self, end: ClientEnd) -> bool {
         let deadline = Instant::now() + REMOVAL_LIMIT;
@@ -110,7 +110,7 @@ impl Removal {
         }
     }
 
-    /// Returns whether the engine lists the container; `None` when it does not answer.
+    /// Returns whether the engine lists the container; `None` if the engine does not answer.
     fn is_listed(&self, deadline: Instant) -> Option<bool> {
         let mut filter = OsString::from("name=");
         filter.push(&self.name);
@@ -130,7 +130,7 @@ impl Removal {
         let succeeded = has_succeeded(&mut child, deadline.min(Instant::now() + COMMAND_LIMIT));
         let mut pipe = child.stdout.take().filter(|_| succeeded)?;
         let mut answer = vec![0; MAX_ANSWER_BYTES];
-        // Do not wait for its end of file: a process that the client has started may hold the pipe open.
+        // Do not wait for the end of the output: a process that the client has started may hold the pipe open.
         let length = if is_readable(&pipe) { pipe.read(&mut answer).ok()? } else { 0 };
         answer.truncate(length);
         Some(answer)
@@ -149,7 +149,7 @@ fn has_succeeded(child: &mut Child, deadline: Instant) -> bool {
         match child.try_wait() {
             Ok(Some(status)) => return status.success(),
             Ok(None) if Instant::now() < deadline => std::thread::sleep(POLL_INTERVAL),
-            // It has ended by now, or another caller has collected it.
+            // The deadline has passed, or the child can no longer be waited for.
             _ => {
                 let _ = child.kill();
                 let _ = child.wait();

@@ -14,37 +14,38 @@ use crate::reach::{OpenedPath, PathError, reach, server_could_have_made};
 use crate::spawn::variable;
 use crate::stage::Command;
 
-/// The subfolders of an installation in the home that its programs read.
+/// The subfolders of an installation that its programs read, if the installation is directly in the home.
 const PROGRAM_PARTS: &[&str] =
     &["bin", "sbin", "shims", "libexec", "lib", "lib64", "install", "plugins", "version", "versions"];
 
 /// A file or folder that the server may reach.
 pub(crate) struct Grant {
     pub(crate) reached: OpenedPath,
-    /// The server may change it.
+    /// Whether the server may change it.
     pub(crate) writable: bool,
-    /// It is a device: the server may write to it, but not create others.
+    /// Whether it is a device: the server may write to it, but not create others.
     pub(crate) device: bool,
 }
 
 impl Command<'_> {
-    /// Everything that this server may reach and that exists. With `is_inside`, this process is in the server's
+    /// Returns everything that this server may reach and that exists. With `is_inside`, this process is in the server's
     /// namespaces, which hold nothing but what was granted: then it follows every link.
     ///
     /// # Errors
-    /// When a named file or folder does not exist, or the path to it goes through a link that a server could have made.
+    /// If a file or folder that the entry names does not exist, or if the path to it goes through a link that a server
+    /// could have made.
     pub(crate) fn grants(&self, is_inside: bool) -> Result<Vec<Grant>, String> {
         let confinement = &self.confinement;
         let mut grants = Vec::new();
         let mut add = |reached: Result<OpenedPath, PathError>, writable: bool, device: bool| {
             grants.extend(reached.ok().map(|reached| Grant { reached, writable, device }));
         };
-        let refuse_no_link = |_: &Path, _: &Stat| false;
+        let refuses_none = |_: &Path, _: &Stat| false;
         for path in Confinement::SYSTEM {
-            add(reach(Path::new(path), refuse_no_link), false, false);
+            add(reach(Path::new(path), refuses_none), false, false);
         }
         for path in Confinement::DEVICES {
-            add(reach(Path::new(path), refuse_no_link), false, true);
+            add(reach(Path::new(path), refuses_none), false, true);
         }
         // Without a home in the entry, take that of the server's environment.
         let home = confinement.home.clone().or_else(|| variable("HOME").map(PathBuf::from));
@@ -58,11 +59,11 @@ impl Command<'_> {
             add(Ok(folder), true, false);
         }
         if let Some(path) = &confinement.own {
-            add(reach(path, refuse_no_link), true, false);
+            add(reach(path, refuses_none), true, false);
         }
         for (paths, field, writable) in [(&confinement.read, "read", false), (&confinement.write, "write", true)] {
             for path in paths {
-                // Relative to the working folder, like every path in an entry.
+                // A path in an entry is relative to the working folder.
                 let path = &here.join(path);
                 let reached = reach(path, |place, folder| !is_inside && server_could_have_made(place, folder));
                 match reached {
@@ -78,13 +79,13 @@ impl Command<'_> {
     }
 }
 
-/// The message that the path in `field` of an entry is not followed through `link`.
+/// Returns the message that the path in `field` of an entry is not followed, because of `link` in it.
 pub(crate) fn refusal(field: &str, path: &Path, link: &Path) -> String {
     let (path, link) = (path.display(), link.display());
     format!("{field} names {path}, and a server could have made the link {link} itself: name the target instead")
 }
 
-/// The working folder, unless it is the user's home or contains it.
+/// Returns the working folder, unless it is the user's home or contains it.
 fn writable_working_folder(home: Option<&Path>) -> Option<OpenedPath> {
     let folder = OpenedPath::working_folder().ok()?;
     let home = home.map(|home| home.canonicalize().unwrap_or_else(|_| home.to_owned()));
@@ -139,8 +140,9 @@ impl Installations {
         Self { homes: homes.flatten().collect(), is_inside }
     }
 
-    /// The folders of the installation of `program`, such as `~/.nvm/versions/node/v22` for `…/v22/bin/node`: by the
-    /// path given and by the one to which its links lead. For a virtual environment, also that of its Python.
+    /// Returns the folders of the installation of `program`, such as `~/.nvm/versions/node/v22` for `…/v22/bin/node`:
+    /// of the path as it is given, and of the path to which its links lead. For a virtual environment, also those of
+    /// its Python.
     fn of(&self, program: &Path) -> Vec<PathBuf> {
         let real = |program: &Path| self.reach(program).ok().map(|reached| reached.place);
         let programs = [Some(program.to_owned()), real(program)];
@@ -154,34 +156,34 @@ impl Installations {
             .collect()
     }
 
-    /// Follows a path to an installation. A server or a project can make links, so it only follows a link that is in a
-    /// place of installations, leads to one, or leads from `node_modules/.bin` into the same `node_modules`.
+    /// Follows a path to an installation. A server or a project can make links, so this follows only links that are in
+    /// a place of installations, lead to one, or lead from `node_modules/.bin` into the same `node_modules`.
     fn reach(&self, path: &Path) -> Result<OpenedPath, PathError> {
-        let mut own = Vec::new();
+        let mut suspicious = Vec::new();
         let reached = reach(path, |place, folder| {
             if !self.is_inside && server_could_have_made(place, folder) && !self.has(place) {
-                own.push(place.to_owned());
+                suspicious.push(place.to_owned());
             }
             false
         })?;
-        let stays = |link: &PathBuf| {
+        let stays_in_modules = |link: &PathBuf| {
             let bin = link.parent().filter(|bin| bin.ends_with("node_modules/.bin"));
             bin.and_then(Path::parent).is_some_and(|modules| reached.place.starts_with(modules))
         };
-        match own.into_iter().find(|link| !stays(link)) {
+        match suspicious.into_iter().find(|link| !stays_in_modules(link)) {
             Some(link) if !self.has(&reached.place) => Err(PathError::Link(link)),
             _ => Ok(reached),
         }
     }
 
-    /// Whether `place` is in one of the places of installations.
+    /// Returns whether `place` is in one of the places of installations.
     fn has(&self, place: &Path) -> bool {
         let in_home = |home: &PathBuf| INSTALL_FOLDERS.iter().any(|name| place.starts_with(home.join(name)));
         is_of_system(place) || self.homes.iter().any(in_home)
     }
 }
 
-/// Whether `program` is a Python in a place of installations.
+/// Returns whether `program` is the Python of an installation, in its `bin`.
 fn is_installed_python(program: &Path) -> bool {
     let name = program.file_name().and_then(OsStr::to_str).unwrap_or_default();
     let is_in_bin = program.parent().and_then(Path::file_name) == Some(OsStr::new("bin"));
@@ -190,8 +192,9 @@ fn is_installed_python(program: &Path) -> bool {
     is_in_bin && ["python", "pypy", "graalpy"].iter().any(|python| name.starts_with(python)) && is_program()
 }
 
-/// The installation of `program`: the folder that contains its `bin`. If that folder is directly in the home, only the
-/// subfolders that certainly belong to programs: `~/.cargo` and `~/.docker` have keys beside their `bin`.
+/// Returns the installation of `program`: the folder that contains its `bin`. If that folder is directly in the home,
+/// returns only its subfolders that certainly belong to programs: `~/.cargo` and `~/.docker` have keys beside their
+/// `bin`.
 fn installation_of(program: &Path, homes: &[PathBuf]) -> Vec<PathBuf> {
     let holds_home = |folder: &Path| homes.iter().any(|home| home.starts_with(folder));
     let Some(folder) = program.parent().filter(|folder| !holds_home(folder)) else {

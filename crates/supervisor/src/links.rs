@@ -15,15 +15,15 @@ use nix::unistd::geteuid;
 
 use crate::confinement::Confinement;
 
-/// As many links as the kernel follows in one path.
-pub(crate) const LINKS: usize = 40;
+/// The most links that are followed in one path: as many as the kernel follows.
+pub(crate) const MAX_LINKS: usize = 40;
 
-/// Follows `path` from the root on, and returns where it leads. It calls `look` with each place on the way, which
-/// returns the target if that place is a link.
+/// Follows `path` from the root on, and returns where it leads. `read_link` gets each place on the way, and returns the
+/// target if that place is a link to follow.
 ///
 /// # Errors
-/// Those of `look`, and `ELOOP` for too many links.
-fn walk(path: &Path, mut look: impl FnMut(&Path) -> io::Result<Option<PathBuf>>) -> io::Result<PathBuf> {
+/// Those of `read_link`, and `ELOOP` for more than [`MAX_LINKS`] links.
+fn walk(path: &Path, mut read_link: impl FnMut(&Path) -> io::Result<Option<PathBuf>>) -> io::Result<PathBuf> {
     let mut place = PathBuf::from("/");
     let mut rest: VecDeque<OsString> = parts(path).collect();
     let mut links = 0;
@@ -33,12 +33,12 @@ fn walk(path: &Path, mut look: impl FnMut(&Path) -> io::Result<Option<PathBuf>>)
             continue;
         }
         let next = place.join(part);
-        let Some(target) = look(&next)? else {
+        let Some(target) = read_link(&next)? else {
             place = next;
             continue;
         };
         links += 1;
-        if links > LINKS {
+        if links > MAX_LINKS {
             return Err(Errno::ELOOP.into());
         }
         if target.is_absolute() {
@@ -51,6 +51,7 @@ fn walk(path: &Path, mut look: impl FnMut(&Path) -> io::Result<Option<PathBuf>>)
     Ok(place)
 }
 
+/// Returns the names in a path, `..` among them, without `/` and `.`.
 pub(crate) fn parts(path: &Path) -> impl Iterator<Item = OsString> {
     path.components().filter_map(|part| match part {
         Component::Normal(name) => Some(name.to_owned()),
@@ -59,30 +60,30 @@ pub(crate) fn parts(path: &Path) -> impl Iterator<Item = OsString> {
     })
 }
 
-/// Whether a server or a project of the user could have made a link at `place`: whether this user may change its
-/// folder, which belongs to `owner` and has this `mode`. It compares `owner` with this user only, because a user
-/// namespace shows all other users under the same number.
+/// Returns whether a server or a project of the user could have made a link at `place`. That is so if this user may
+/// change the folder of the link, which belongs to `owner` and has this `mode`. `owner` is compared only with this
+/// user, because a user namespace shows all other users under the same number.
 pub(crate) fn could_be_made(place: &Path, owner: u32, mode: u32) -> bool {
     if mode & 0o022 != 0 {
         return true;
     }
-    // Root may change every folder, but no confined server may change these, not even as root.
+    // Root may change every folder. But no confined server may change the folders of the system, not even as root.
     let folder = place.parent().unwrap_or(place);
     let is_system = [Path::new("/"), Path::new("/var")].contains(&folder) || is_of_system(folder);
     owner == geteuid().as_raw() && !(geteuid().is_root() && is_system)
 }
 
-/// Whether every confined server may read this.
+/// Returns whether `place` belongs to the system, so that every confined server may read it.
 pub(crate) fn is_of_system(place: &Path) -> bool {
     Confinement::SYSTEM.iter().any(|system| place.starts_with(system))
 }
 
-/// The first link on the way of `path`, a full path, that a server or a project of the user could have made.
+/// Returns the first link on the way of `path`, a full path, that a server or a project of the user could have made.
 #[must_use]
 pub fn first_of_a_server(path: &Path) -> Option<PathBuf> {
     let mut found = None;
     let _ = walk(path, |place| {
-        // A path that is not a link, or cannot be read, ends the chain.
+        // What is not a link, or cannot be read, is not followed.
         let Ok(target) = place.read_link() else { return Ok(None) };
         let folder = place.parent().unwrap_or(place).metadata()?;
         if could_be_made(place, folder.uid(), folder.mode()) {
@@ -126,7 +127,7 @@ mod tests {
 
     #[test]
     fn links_in_folders_that_only_the_system_may_change_are_followed() {
-        for (place, owner, mode, could_have_been_made) in [
+        for (place, owner, mode, is_refused) in [
             ("/bin", 0, 0o755, false),
             ("/usr/bin/python3", 0, 0o755, false),
             ("/tmp/x", 0, 0o1777, true),
@@ -135,7 +136,7 @@ mod tests {
             ("/etc/x", 0, 0o775, true),
             ("/srv/x/y", 0, 0o755, geteuid().is_root()),
         ] {
-            assert_eq!(could_be_made(Path::new(place), owner, mode), could_have_been_made, "{place}");
+            assert_eq!(could_be_made(Path::new(place), owner, mode), is_refused, "{place}");
         }
     }
 }

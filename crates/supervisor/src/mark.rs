@@ -1,5 +1,5 @@
-//! Marks every process below a supervisor, to find those that were left behind when supervisor and host were killed
-//! together.
+//! Marks every process below a supervisor, so that the processes that are left behind when supervisor and host are
+//! killed together can be found.
 //!
 //! Such a process may have left its group, its session and its parent, and may have changed its name and its
 //! environment. But it has inherited its resource limits. The mark is the hard limit `RLIMIT_RTTIME`, which is
@@ -24,13 +24,15 @@ use crate::table::{self, Identity};
 
 /// The highest bits of every mark. They make the limit longer than 200,000 years.
 const TAG: u64 = 0x7ac4;
+/// The position of the tag in a mark.
 const TAG_SHIFT: u32 = 48;
 
-/// Four bits for the nesting of supervisors, counted down from the highest, because a limit can only be lowered.
+/// The position of four bits for the nesting of supervisors. The outermost has the highest number, because a limit can
+/// only be lowered.
 const LEVEL_SHIFT: u32 = 44;
 const LEVEL_MASK: u64 = 0xf;
 
-/// Process ids have at most 22 bits; a mark has as many for the start time.
+/// The position of the process id in a mark, above the start time: each has 22 bits, the most that a process id has.
 const PID_SHIFT: u32 = 22;
 const PART_MASK: u64 = (1 << PID_SHIFT) - 1;
 
@@ -45,7 +47,7 @@ const KILL_LIMIT: Duration = Duration::from_secs(2);
 pub struct Mark(u64);
 
 impl Mark {
-    /// The mark of the supervisor with this process id, which may have ended but must not have been collected.
+    /// Returns the mark of the supervisor with this process id, which may have ended but must not have been collected.
     pub fn of(supervisor: u32) -> Option<Self> {
         Some(Self::of_identity(table::identity(i32::try_from(supervisor).ok()?)?))
     }
@@ -54,15 +56,17 @@ impl Mark {
         Self(((id.pid().unsigned_abs() as u64 & PART_MASK) << PID_SHIFT) | (id.started() & PART_MASK))
     }
 
+    /// Returns the mark in a hard limit; `None` if the limit is no mark.
     fn of_limit(limit: u64) -> Option<Self> {
         (limit >> TAG_SHIFT == TAG).then_some(Self(limit & ((1 << LEVEL_SHIFT) - 1)))
     }
 
+    /// Returns the hard limit that carries this mark at a level of nesting.
     fn limit(self, level: u64) -> u64 {
         TAG << TAG_SHIFT | level << LEVEL_SHIFT | self.0
     }
 
-    /// Whether its supervisor has ended.
+    /// Returns whether its supervisor has ended.
     fn is_lost(self) -> bool {
         let supervisor = i32::try_from(self.0 >> PID_SHIFT).ok().and_then(table::living);
         supervisor.is_none_or(|supervisor| Self::of_identity(supervisor) != self)
@@ -72,49 +76,50 @@ impl Mark {
 /// Marks this process, and all that it starts from here on, as belonging to this supervisor.
 pub(crate) fn mark_this_process() {
     let Some(mark) = Mark::of(std::process::id()) else { return };
-    let now = getrlimit(Resource::Rttime).maximum;
-    let above = now.filter(|limit| Mark::of_limit(*limit).is_some()).map(|limit| (limit >> LEVEL_SHIFT) & LEVEL_MASK);
-    let level = above.map_or(LEVEL_MASK, |level| level.saturating_sub(1));
+    let inherited = getrlimit(Resource::Rttime).maximum.filter(|limit| Mark::of_limit(*limit).is_some());
+    let level_above = inherited.map(|limit| (limit >> LEVEL_SHIFT) & LEVEL_MASK);
+    let level = level_above.map_or(LEVEL_MASK, |level| level.saturating_sub(1));
     let limit = Some(mark.limit(level));
     // If this fails, the host still finds most of these processes by their session.
     let _ = setrlimit(Resource::Rttime, Rlimit { current: limit, maximum: limit });
 }
 
-/// The living processes of this process namespace with a mark that `is_meant` accepts.
+/// Returns the living processes of this process namespace with a mark that `is_meant` accepts.
 fn marked(is_meant: impl Fn(Mark) -> bool) -> Vec<Identity> {
     let namespace = |pid: &str| Path::new("/proc").join(pid).join("ns/pid").read_link().ok();
     let Some(own) = namespace("self") else { return Vec::new() };
     let is_marked = |pid: i32| {
         let mark = mark_of(pid).filter(|mark| is_meant(*mark));
-        // In another process namespace, the id of its supervisor means another process here.
+        // For a process of another process namespace, the id of its supervisor means another process here.
         mark.is_some() && namespace(&pid.to_string()).is_some_and(|namespace| namespace == own)
     };
-    // Reading a file of `/proc` is slow, and almost no process is marked: so read files of marked processes only. The
-    // system may have given the id to another process meanwhile, so check the mark again.
+    // Reading a file of `/proc` is slow, and almost no process is marked, so read the files of marked processes only.
+    // Meanwhile, the system may have given the id to another process, so check the mark again.
     let marked = table::ids().into_iter().filter(|pid| is_marked(*pid)).filter_map(table::identity);
     marked.filter(|id| is_marked(id.pid()) && id.is_alive()).collect()
 }
 
-/// The mark of the process with this id, if it has one. One system call answers that for almost every process, in a
-/// tenth of the time that a file in `/proc` takes.
+/// Returns the mark of the process with this id, if it has one. For almost every process, one system call answers that,
+/// in a tenth of the time that a file in `/proc` takes.
 fn mark_of(pid: i32) -> Option<Mark> {
     let limit = match hard_limit(pid) {
         Ok(limit) => Some(limit),
-        // The system also refuses when only the groups differ. A process that may not be signalled is another user's.
+        // The system refuses the call also when only the groups differ. A process that this one may not signal belongs
+        // to another user.
         Err(_) if kill(Pid::from_raw(pid), None).is_ok() => hard_limit_in_proc(pid),
         Err(_) => None,
     };
     limit.and_then(Mark::of_limit)
 }
 
-/// The hard limit of a process, from a system call.
+/// Returns the hard limit of a process, from a system call.
 fn hard_limit(pid: i32) -> io::Result<u64> {
     let (mut soft, mut hard) = (0, 0);
     rlimit::prlimit(pid, rlimit::Resource::RTTIME, None, Some((&mut soft, &mut hard)))?;
     Ok(hard)
 }
 
-/// The hard limit of a process, from `/proc`, where every user may read it; `None` if it is unlimited.
+/// Returns the hard limit of a process from `/proc`, where every user may read it; `None` if it is unlimited.
 fn hard_limit_in_proc(pid: i32) -> Option<u64> {
     // The file has 16 lines of 80 bytes, and the system writes all of it into one buffer.
     let mut bytes = [0; 4096];
@@ -124,7 +129,7 @@ fn hard_limit_in_proc(pid: i32) -> Option<u64> {
     line.split_ascii_whitespace().nth(1)?.parse().ok()
 }
 
-/// The living processes with this mark.
+/// Returns the living processes with this mark, without their supervisor.
 pub fn marked_with(mark: Mark) -> Vec<Identity> {
     let supervisor = i32::try_from(mark.0 >> PID_SHIFT).unwrap_or_default();
     marked(|found| found == mark).into_iter().filter(|id| id.pid() != supervisor).collect()
@@ -136,10 +141,11 @@ pub fn kill_leftovers() -> usize {
     end_all(|| marked(Mark::is_lost), Instant::now() + KILL_LIMIT)
 }
 
-fn end_all(look: impl Fn() -> Vec<Identity>, deadline: Instant) -> usize {
+/// Kills the processes that `find` returns until it returns none, or until `deadline`. Returns how many it found.
+fn end_all(find: impl Fn() -> Vec<Identity>, deadline: Instant) -> usize {
     let mut found = HashSet::new();
     loop {
-        let left = look();
+        let left = find();
         if left.is_empty() {
             return found.len();
         }

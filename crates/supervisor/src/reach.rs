@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use nix::errno::Errno;
 use rustix::fs::{FileType, Mode, OFlags, Stat, fstat, open, openat, readlinkat};
 
-use crate::links::{LINKS, could_be_made, parts};
+use crate::links::{MAX_LINKS, could_be_made, parts};
 
 /// A file or folder, held open (`O_PATH`).
 pub(crate) struct OpenedPath {
@@ -57,7 +57,7 @@ impl OpenedPath {
 ///
 /// # Errors
 /// [`PathError::Link`] with the first link that `refuses` does not let through; [`PathError::Error`] if the path leads
-/// nowhere, or through more than [`LINKS`] links.
+/// nowhere, or through more than [`MAX_LINKS`] links.
 pub(crate) fn reach(path: &Path, mut refuses: impl FnMut(&Path, &Stat) -> bool) -> Result<OpenedPath, PathError> {
     if !path.is_absolute() {
         return Err(PathError::Error(io::ErrorKind::InvalidInput.into()));
@@ -83,7 +83,7 @@ pub(crate) fn reach(path: &Path, mut refuses: impl FnMut(&Path, &Stat) -> bool) 
         if refuses(&place, &fstat(folder)?) {
             return Err(PathError::Link(place));
         }
-        if links.len() == LINKS {
+        if links.len() == MAX_LINKS {
             return Err(PathError::Error(Errno::ELOOP.into()));
         }
         let target = PathBuf::from(OsString::from_vec(readlinkat(&next, "", Vec::new())?.into_bytes()));
@@ -240,15 +240,15 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let root = root.path().canonicalize().unwrap();
         fs::write(root.join("0"), "").unwrap();
-        for number in 1..=LINKS + 1 {
+        for number in 1..=MAX_LINKS + 1 {
             symlink((number - 1).to_string(), root.join(number.to_string())).unwrap();
         }
-        for (number, is_followed) in [(1, true), (LINKS, true), (LINKS + 1, false)] {
+        for (number, is_followed) in [(1, true), (MAX_LINKS, true), (MAX_LINKS + 1, false)] {
             let path = root.join(number.to_string());
             assert_eq!(reach(&path, |_, _| false).is_ok(), is_followed, "{number}");
             assert_eq!(fs::metadata(&path).is_ok(), is_followed, "{number}: the system does as `reach` does");
         }
-        let too_many = reach(&root.join((LINKS + 1).to_string()), |_, _| false);
+        let too_many = reach(&root.join((MAX_LINKS + 1).to_string()), |_, _| false);
         assert!(matches!(too_many, Err(PathError::Error(error)) if error.raw_os_error() == Some(Errno::ELOOP as i32)));
     }
 

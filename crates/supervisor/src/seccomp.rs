@@ -156,7 +156,8 @@ const MODE_ARGUMENT: &[(c_long, u8)] = &[
     (libc::SYS_mknod, 1),
 ];
 
-/// Calls that set it only if their flags create a file, and the number of the flags; the mode is the next argument.
+/// Calls that set the mode of a file only if their flags create one, and the number of the argument with the flags. The
+/// mode is the argument after it.
 const FLAGS_ARGUMENT: &[(c_long, u8)] = &[
     (libc::SYS_openat, 2),
     #[cfg(target_arch = "x86_64")]
@@ -180,33 +181,35 @@ const NAMESPACES: &[c_int] = &[
 /// Installs the filters permanently in this process, and so in every program and process that it starts.
 ///
 /// # Errors
-/// When the system has no seccomp, or this program has no filters for the architecture.
+/// If the system has no seccomp, or this program has no filters for the architecture.
 pub(crate) fn restrict(calls: Calls) -> Result<(), String> {
-    for program in programs(calls)? {
+    for program in filters(calls)? {
         apply_filter(&program)
             .map_err(|error| format!("this system cannot restrict system calls (seccomp): {error}"))?;
     }
     Ok(())
 }
 
-/// Whether this system has seccomp for this architecture.
+/// Returns whether this system has seccomp, and this program has filters for its architecture.
 #[must_use]
 #[expect(clippy::disallowed_methods, reason = "the system lists its actions in a folder")]
 pub fn support() -> bool {
     TargetArch::try_from(std::env::consts::ARCH).is_ok() && std::path::Path::new("/proc/sys/kernel/seccomp").exists()
 }
 
+/// Which calls a filter refuses: those that match one of their rules, or all of them if there are none.
 type Rules = BTreeMap<c_long, Vec<SeccompRule>>;
 
-fn programs(calls: Calls) -> Result<[BpfProgram; 4], String> {
+fn filters(calls: Calls) -> Result<[BpfProgram; 4], String> {
     Ok([
-        compile(refused(calls), Errno::EPERM)?,
-        compile(sockets(calls), Errno::EACCES)?,
-        compile(protocols(), Errno::EPROTONOSUPPORT)?,
-        unknown(),
+        compile(denied_calls(calls), Errno::EPERM)?,
+        compile(socket_rules(calls), Errno::EACCES)?,
+        compile(protocol_rules(), Errno::EPROTONOSUPPORT)?,
+        unknown_calls(),
     ])
 }
 
+/// Compiles a filter that refuses calls with the error `answer`.
 fn compile(rules: Result<Rules, seccompiler::BackendError>, answer: Errno) -> Result<BpfProgram, String> {
     let no = |error: &dyn std::fmt::Display| format!("system calls cannot be restricted here (seccomp): {error}");
     let arch = TargetArch::try_from(std::env::consts::ARCH).map_err(|error| no(&error))?;
@@ -215,20 +218,24 @@ fn compile(rules: Result<Rules, seccompiler::BackendError>, answer: Errno) -> Re
     filter.and_then(BpfProgram::try_from).map_err(|error| no(&error))
 }
 
+/// Returns the rule for calls that meet all conditions: the number of an argument, how it compares, and with which
+/// value.
 fn when(conditions: &[(u8, SeccompCmpOp, u64)]) -> Result<SeccompRule, seccompiler::BackendError> {
     let conditions = conditions.iter().map(|(at, is, value)| SeccompCondition::new(*at, Dword, is.clone(), *value));
     SeccompRule::new(conditions.collect::<Result<_, _>>()?)
 }
 
-fn refused(calls: Calls) -> Result<Rules, seccompiler::BackendError> {
+/// Denies calls that change the system, reach other processes or undo the confinement.
+fn denied_calls(calls: Calls) -> Result<Rules, seccompiler::BackendError> {
     use SeccompCmpOp::{Eq, MaskedEq, Ne};
     let mut rules: Rules = DENIED.iter().map(|call| (*call, Vec::new())).collect();
     // The server may lower its own limits, except the one that carries its supervisor's mark.
     let mark = u64::from(libc::RLIMIT_RTTIME);
     rules.insert(libc::SYS_prlimit64, vec![when(&[(0, Ne, 0)])?, changes_limit(mark)?]);
     rules.insert(libc::SYS_setrlimit, vec![when(&[(0, Eq, mark)])?]);
-    // The first argument is the kind of target. Only one process is allowed (0, and 1 for `ioprio_set`), and neither
-    // all processes of the user nor a group, not even the own one: the server could first join its supervisor's.
+    // The first argument is the kind of target. Only a single process is allowed (0, and 1 for `ioprio_set`), and
+    // neither all processes of the user nor a group. Not even its own group: the server could first join that of its
+    // supervisor.
     let mut priority = vec![when(&[(0, Ne, 0)])?];
     let mut io_priority = vec![when(&[(0, Ne, 1)])?];
     if !calls.alone {
@@ -237,7 +244,7 @@ fn refused(calls: Calls) -> Result<Rules, seccompiler::BackendError> {
         for call in ABOUT_PROCESSES {
             rules.insert(*call, vec![when(&[(0, Ne, 0)])?]);
         }
-        // Its argument is a descriptor, so that 0 does not mean the calling process.
+        // The first argument of this call is a descriptor, so 0 does not mean the calling process.
         rules.insert(libc::SYS_pidfd_send_signal, Vec::new());
     }
     rules.insert(libc::SYS_setpriority, priority);
@@ -281,10 +288,14 @@ fn changes_limit(resource: u64) -> Result<SeccompRule, seccompiler::BackendError
     SeccompRule::new(vec![resource, SeccompCondition::new(2, Qword, SeccompCmpOp::Ne, 0)?])
 }
 
+/// The `ioctl` that types into a terminal.
 const TIOCSTI: u32 = 0x5412;
+/// The `ioctl` that, among others, pastes into the console.
 const TIOCLINUX: u32 = 0x541c;
 
-fn sockets(calls: Calls) -> Result<Rules, seccompiler::BackendError> {
+/// Denies sockets of other families and kinds than those that the server may use, and what evades Landlock's rules for
+/// TCP.
+fn socket_rules(calls: Calls) -> Result<Rules, seccompiler::BackendError> {
     use SeccompCmpOp::{Eq, MaskedEq, Ne};
     let [unix, inet, inet6, netlink] =
         [libc::AF_UNIX, libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK].map(|family| u64::from(family.unsigned_abs()));
@@ -304,22 +315,22 @@ fn sockets(calls: Calls) -> Result<Rules, seccompiler::BackendError> {
     if !calls.local {
         socket.push(when(&[(0, Eq, unix)])?);
     }
-    let mut pair = vec![when(&[(0, Ne, unix)])?];
+    let mut socket_pair = vec![when(&[(0, Ne, unix)])?];
     if !calls.local {
         // Each socket of a datagram pair can send to any Unix socket with a path.
         for kind in [DATAGRAM, RAW] {
-            pair.push(when(&[(1, MaskedEq(SOCKET_KIND_MASK), kind)])?);
+            socket_pair.push(when(&[(1, MaskedEq(SOCKET_KIND_MASK), kind)])?);
         }
     }
     let mut rules = Rules::from([
         (libc::SYS_socket, socket),
-        (libc::SYS_socketpair, pair),
+        (libc::SYS_socketpair, socket_pair),
         (libc::SYS_setsockopt, vec![when(&[(1, Eq, u64::from(libc::IPPROTO_TCP.unsigned_abs())), (2, Eq, TCP_ULP)])?]),
     ]);
     // TCP Fast Open connects by sending, which Landlock does not check.
-    let fast = u64::from(libc::MSG_FASTOPEN.unsigned_abs());
+    let fast_open = u64::from(libc::MSG_FASTOPEN.unsigned_abs());
     for (call, flags) in [(libc::SYS_sendto, 3), (libc::SYS_sendmsg, 2), (libc::SYS_sendmmsg, 3)] {
-        rules.insert(call, vec![when(&[(flags, MaskedEq(fast), fast)])?]);
+        rules.insert(call, vec![when(&[(flags, MaskedEq(fast_open), fast_open)])?]);
     }
     if !calls.listen {
         rules.insert(libc::SYS_listen, Vec::new());
@@ -328,7 +339,7 @@ fn sockets(calls: Calls) -> Result<Rules, seccompiler::BackendError> {
 }
 
 /// Denies internet sockets of other protocols than TCP and UDP, such as MPTCP: Landlock only restricts TCP.
-fn protocols() -> Result<Rules, seccompiler::BackendError> {
+fn protocol_rules() -> Result<Rules, seccompiler::BackendError> {
     use SeccompCmpOp::{Eq, MaskedEq, Ne};
     let mut socket = Vec::new();
     for family in [libc::AF_INET, libc::AF_INET6].map(|family| u64::from(family.unsigned_abs())) {
@@ -345,9 +356,9 @@ fn protocols() -> Result<Rules, seccompiler::BackendError> {
     Ok(Rules::from([(libc::SYS_socket, socket)]))
 }
 
-/// Makes some calls fail as if the kernel lacked them: `clone3` and `openat2`, whose arguments a filter cannot see,
-/// calls newer than this program, and the x32 numbers of all calls.
-fn unknown() -> BpfProgram {
+/// Makes some calls fail as if the kernel lacked them: `clone3` and `openat2`, because a filter cannot see their
+/// arguments, calls newer than this program, and all calls by their numbers of the x32 ABI, which are higher still.
+fn unknown_calls() -> BpfProgram {
     let absent = libc::SECCOMP_RET_ERRNO | Errno::ENOSYS as u32;
     let step =
         |code: u32, jt: u8, jf: u8, k: u32| sock_filter { code: u16::try_from(code).unwrap_or_default(), jt, jf, k };

@@ -69,8 +69,8 @@ fn run(program: &[sock_filter], call_data: &FilteredCall) -> u32 {
 /// The answer of all filters. The kernel takes the strictest answer, and among equally strict ones that of the filter
 /// that was installed last.
 fn answer(calls: Calls, call_data: &FilteredCall) -> Answer {
-    let programs = programs(calls).unwrap();
-    let answers = programs.iter().rev().map(|program| run(program, call_data));
+    let filters = filters(calls).unwrap();
+    let answers = filters.iter().rev().map(|program| run(program, call_data));
     // The kernel compares them as signed numbers.
     let strictest = answers.min_by_key(|answer| (answer & libc::SECCOMP_RET_ACTION_FULL).cast_signed()).unwrap();
     match strictest & libc::SECCOMP_RET_ACTION_FULL {
