@@ -72,6 +72,7 @@ const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(25);
 /// and waits. All methods may be called concurrently.
 #[derive(Clone)]
 pub struct Host {
+    /// Takes messages to the keeper. Closed for an excerpt, which has none.
     inbox: mpsc::Sender<Message>,
     servers: Arc<ArcSwap<Servers>>,
     /// Notifies hosts that borrow from this one of each change in its set of servers.
@@ -86,7 +87,7 @@ pub struct Host {
     changed: Arc<Notify>,
     /// Every task of this host.
     tasks: TaskTracker,
-    /// Whether the host was shut down. Excerpts share it.
+    /// Whether the host was shut down. Excerpts share this flag with their host.
     is_shut_down: Arc<AtomicBool>,
 }
 
@@ -150,9 +151,9 @@ impl Host {
         sent.is_ok() && finished.await.unwrap_or(false)
     }
 
-    /// Waits until the first attempt to connect has ended for every server that may be started: the first since its
-    /// start, or since the last [`Self::reconnect`]. Their start-up and listing time-outs bound the wait. Returns
-    /// immediately after [`Self::shutdown`].
+    /// Waits until each server that may be started has ended its first attempt to connect, successful or not, since it
+    /// was started or since the last [`Self::reconnect`] of it. The start-up and listing time-outs of the servers bound
+    /// the wait. Returns at once after [`Self::shutdown`].
     pub async fn settled(&self) {
         let servers = self.servers.load_full();
         join_all(servers.values().map(|server| server.settled())).await;
@@ -254,8 +255,9 @@ impl Host {
         }))
     }
 
-    /// Returns the result of [`ScriptTools::search`](crate::ScriptTools::search).
-    pub(crate) async fn found(
+    /// Searches as [`Self::search`] does, and returns what [`ScriptTools::search`](crate::ScriptTools::search) returns:
+    /// a JSON list, which is empty if the index is not ready in time.
+    pub(crate) async fn search_for_script(
         &self,
         catalog: Arc<Catalog>,
         selection: Arc<Selection>,
@@ -271,9 +273,9 @@ impl Host {
     /// without getting all their definitions: `search_tools`, `get_tool_details` and `call_tool`.
     ///
     /// The gate, the events and all other parts treat a call of `call_tool` as a call of the tool that it names. The
-    /// server's own tools are never in its selection. It refers only to the catalog, so it does not keep the host
-    /// alive. Each call of this method makes a different server: keep the spec, because another one makes the next
-    /// [`Self::apply`] restart the server.
+    /// server's own tools are never in its selection. The server refers only to the catalog, so it does not keep the
+    /// host alive. Each call of this method makes a different server. Keep the spec and use it for each
+    /// [`Self::apply`]: with another spec, `apply` would restart the server.
     #[must_use]
     pub fn discovery(&self, name: &ServerName, selection: Selection) -> ServerSpec {
         let selection = selection.without_servers([name.clone()]);
@@ -283,12 +285,14 @@ impl Host {
     /// Returns a server, to [apply](Self::apply) as `name`, with one tool, `run_code`: a model writes a script that
     /// calls the tools of `selection`, `interpreter` runs it, and the result is what the script prints.
     ///
-    /// The gate judges the call of `run_code`, and each call in the script. These share the asker, the catalog and
-    /// [`Call::conceal`] of the call of `run_code`. The server's own time-outs do not apply: a script waits for users
-    /// and tools as long as each of its calls may, and computes as long as `interpreter` allows. No script can call
-    /// `run_code`. The description of `run_code` names the available tools, and changes with them. If a model needs the
-    /// description immediately, make this server last, when the others have [settled](Self::settled). As with
-    /// [`Self::discovery`], keep the spec.
+    /// The gate judges the call of `run_code`, and each call in the script. The calls in the script share the asker,
+    /// the catalog and [`Call::conceal`] of the call of `run_code`. The server's own time-outs do not apply: a script
+    /// waits for users and tools as long as each of its calls may, and computes as long as `interpreter` allows. No
+    /// script can call `run_code`.
+    ///
+    /// The description of `run_code` names the available tools, and changes with them. If a model needs the description
+    /// at once, make this server last, when the others have [settled](Self::settled). As with [`Self::discovery`], keep
+    /// the spec.
     #[must_use]
     pub fn scripts(&self, name: &ServerName, selection: Selection, interpreter: Arc<dyn Interpreter>) -> ServerSpec {
         let selection = selection.without_servers([name.clone()]);
@@ -377,9 +381,9 @@ impl Host {
     /// # Errors
     /// [`CallError::UnknownServer`].
     pub async fn shape(&self, server: &str, name: &str, content: Vec<Content>) -> Result<Shaped, CallError> {
-        let settings = self.server(server)?;
-        let server = ServerName::new(server).map_err(|bad| CallError::UnknownServer { server: bad.name })?;
-        Ok(shaped(&self.call_context.shape(&server, name, &settings), content).await)
+        let configured = self.server(server)?;
+        let server_name = ServerName::new(server).map_err(|bad| CallError::UnknownServer { server: bad.name })?;
+        Ok(shaped(&self.call_context.shape(&server_name, name, &configured), content).await)
     }
 
     /// Explains why a tool, `server/tool`, is available or not. For a server alone, explains the progress of its
@@ -390,8 +394,8 @@ impl Host {
         status::why(selector, &servers, &self.catalog.load())
     }
 
-    /// Explains as [`Self::why`] does, for callers that know the server and the tool (empty: the server alone). Neither
-    /// name is parsed; `selector` only names the tool in the result.
+    /// Explains as [`Self::why`] does, for callers that know the server and the tool. An empty `tool` stands for the
+    /// server alone. Neither name is parsed; `selector` only names the tool in the result.
     #[must_use]
     pub fn why_of(&self, server: &ServerName, tool: &str, selector: &str) -> Why {
         status::why_of(server.as_str(), tool, selector, &self.servers.load(), &self.catalog.load())
@@ -567,6 +571,7 @@ impl Host {
         }
     }
 
+    /// Turns an error of decoding an answer of `server` into one that names the server.
     fn decoded<T>(&self, server: &str, what: &str, decoded: Result<T, LinkError>) -> Result<T, CallError> {
         decoded.map_err(|error| match (self.server(server), ServerName::new(server)) {
             (Ok(server), Ok(name)) => Target { name: &name, what, server: &server }.failed(error),

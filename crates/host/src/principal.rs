@@ -190,6 +190,7 @@ impl Principal {
         }))))
     }
 
+    /// Changes the data. Does nothing for [`Self::LOCAL`], whose data cannot change.
     fn change(mut self, change: impl FnOnce(&mut Identity)) -> Self {
         if let Some(identity) = &mut self.0 {
             change(Arc::make_mut(identity));
@@ -224,14 +225,14 @@ impl Principal {
         self.change(|identity| identity.role = role)
     }
 
-    /// Sets the number of its membership in the tenant: how many ended before. A person who was removed and becomes a
-    /// member again starts from nothing, with another [key](Self::key).
+    /// Sets the number of its membership in the tenant: how many memberships ended before this one. A person who was
+    /// removed and becomes a member again starts from nothing, with another [key](Self::key).
     #[must_use]
     pub fn in_membership(self, number: u32) -> Self {
         self.change(|identity| identity.membership = number)
     }
 
-    /// Returns whether it is the person of a machine with a single user.
+    /// Returns whether this is the person of a machine with a single user.
     #[must_use]
     pub fn is_local(&self) -> bool {
         self.0.is_none()
@@ -255,7 +256,7 @@ impl Principal {
         self.0.as_ref().map_or(LOCAL, |identity| &identity.issuer)
     }
 
-    /// Returns the issuer's id of it; unique for this issuer, and never reused.
+    /// Returns the issuer's id of the principal, which is unique for this issuer and never reused.
     #[must_use]
     pub fn subject(&self) -> &str {
         self.0.as_ref().map_or(LOCAL, |identity| &identity.subject)
@@ -275,7 +276,7 @@ impl Principal {
         self.0.iter().flat_map(|identity| identity.groups.iter().map(|group| &**group))
     }
 
-    /// Returns whether it is in `group`.
+    /// Returns whether the principal is in `group`.
     #[must_use]
     pub fn is_in(&self, group: &str) -> bool {
         self.groups().any(|own| own == group)
@@ -287,22 +288,22 @@ impl Principal {
         self.0.as_ref().map_or(Role::Admin, |identity| identity.role)
     }
 
-    /// Returns the number of its membership in the tenant: how many ended before.
+    /// Returns the number of its membership in the tenant: how many memberships ended before this one.
     #[must_use]
     pub fn membership(&self) -> u32 {
         self.0.as_ref().map_or(0, |identity| identity.membership)
     }
 
-    /// Returns a key for what belongs to it, such as folders and rows: the [key](Self::person_key) of the person or
-    /// service. After the first membership, `-` and the number of the membership follow, so that nothing of an earlier
-    /// membership belongs to a later one.
+    /// Returns a key for what belongs to the principal, such as folders and rows. In the first membership, it is the
+    /// [key](Self::person_key) of the person or service. In later ones, `-` and the number of the membership follow, so
+    /// that nothing of an earlier membership belongs to a later one.
     #[must_use]
     pub fn key(&self) -> String {
         Self::key_of(&self.person_key(), self.membership())
     }
 
-    /// Returns the [key](Self::key) for the person or service with this [key](Self::person_key) in its membership with
-    /// this number.
+    /// Returns the [key](Self::key) of a person or service in the membership with this number; `person` is their
+    /// [key](Self::person_key).
     #[must_use]
     pub fn key_of(person: &str, membership: u32) -> String {
         match membership {
@@ -311,8 +312,8 @@ impl Principal {
         }
     }
 
-    /// Returns a key of the person or service, whichever membership this is: 64 hex digits that only tenant, issuer and
-    /// subject decide.
+    /// Returns a key of the person or service that is the same in each membership: 64 hex digits, computed from tenant,
+    /// issuer and subject only.
     #[must_use]
     pub fn person_key(&self) -> String {
         let mut hash = Sha256::new();

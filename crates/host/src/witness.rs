@@ -118,7 +118,7 @@ pub enum Fact {
         process: String,
         /// The reason.
         why: String,
-        /// The number of earlier refusals without their own fact.
+        /// The number of refusals since the last such fact that got no fact of their own, because there were too many.
         untold: usize,
     },
 }
@@ -147,7 +147,7 @@ pub struct GatedCall {
     pub code: Option<&'static str>,
     /// The time from the gate to the end; zero when the call was not sent.
     pub duration: Duration,
-    /// The size of the result object as the server sent it; 0 without one.
+    /// The size of the result object as the server sent it, in bytes; 0 if there is none.
     pub bytes: usize,
 }
 
@@ -157,7 +157,7 @@ pub struct Evidence {
     /// SHA-256 of the arguments as JSON without spaces, members in the order of their names. A reader who guesses the
     /// arguments can verify the guess.
     pub sha256: [u8; 32],
-    /// The size of that JSON.
+    /// The size of that JSON in bytes.
     pub bytes: usize,
     /// The JSON itself, if the witness [wants it](Witness::wants_arguments).
     pub full: Option<String>,
@@ -170,6 +170,7 @@ impl fmt::Debug for Evidence {
 }
 
 impl Evidence {
+    /// Computes the evidence of `arguments`; with `in_full`, it has their text too.
     pub(crate) fn of(arguments: &Map<String, Value>, in_full: bool) -> Self {
         let mut measured = Measured { hash: Sha256::new(), bytes: 0 };
         // Neither a map of JSON values nor this writer can fail.
@@ -251,7 +252,7 @@ const MAX_NAME: usize = 200;
 pub struct Caller {
     principal: Principal,
     way: Way,
-    /// Shared, so that an unknown caller costs nothing, and a copy of any other no allocation.
+    /// `None` if nothing is known, which costs no allocation. Shared otherwise, so that a clone costs none either.
     known: Option<Arc<Known>>,
 }
 
@@ -269,7 +270,7 @@ struct Known {
 
 impl Caller {
     /// The program that embeds this library.
-    pub(crate) const UNKNOWN: Self = Self { principal: Principal::LOCAL, way: Way::Program, known: None };
+    pub(crate) const PROGRAM: Self = Self { principal: Principal::LOCAL, way: Way::Program, known: None };
 
     /// Creates the caller for the person of a machine with a single user, by this way in.
     #[must_use]
@@ -283,7 +284,7 @@ impl Caller {
         Self { principal, way, known: None }
     }
 
-    fn knowing(mut self, set: impl FnOnce(&mut Known)) -> Self {
+    fn with_known(mut self, set: impl FnOnce(&mut Known)) -> Self {
         set(Arc::make_mut(self.known.get_or_insert_default()));
         self
     }
@@ -291,44 +292,44 @@ impl Caller {
     /// Sets the client's own name for itself; untrusted. At most 200 bytes of it are kept.
     #[must_use]
     pub fn client(self, client: impl Into<Arc<str>>) -> Self {
-        self.knowing(|known| known.client = Some(bounded(client.into())))
+        self.with_known(|known| known.client = Some(bounded(client.into())))
     }
 
     /// Sets how a client of the [gateway](Way::Gateway) is connected.
     #[must_use]
     pub fn over(self, transport: ClientTransport) -> Self {
-        self.knowing(|known| known.transport = Some(transport))
+        self.with_known(|known| known.transport = Some(transport))
     }
 
     /// Sets a text that distinguishes this client from others of its name. Never use a whole session id that grants
     /// access, because the text is shown with questions.
     #[must_use]
     pub fn session(self, session: impl Into<Arc<str>>) -> Self {
-        self.knowing(|known| known.session = Some(bounded(session.into())))
+        self.with_known(|known| known.session = Some(bounded(session.into())))
     }
 
     /// Sets the client's id of this one request; untrusted.
     #[must_use]
     pub fn request(self, request: impl Into<Arc<str>>) -> Self {
-        self.knowing(|known| known.request = Some(bounded(request.into())))
+        self.with_known(|known| known.request = Some(bounded(request.into())))
     }
 
     /// Sets the conversation with a model whose turn makes the call.
     #[must_use]
     pub fn conversation(self, conversation: impl Into<Arc<str>>) -> Self {
-        self.knowing(|known| known.conversation = Some(bounded(conversation.into())))
+        self.with_known(|known| known.conversation = Some(bounded(conversation.into())))
     }
 
     /// Sets the agent of `toolrack.toml` whose world the call is in.
     #[must_use]
     pub fn agent(self, agent: impl Into<Arc<str>>) -> Self {
-        self.knowing(|known| known.agent = Some(bounded(agent.into())))
+        self.with_known(|known| known.agent = Some(bounded(agent.into())))
     }
 
     /// Sets the profile of `toolrack.toml` at whose endpoint the client is connected.
     #[must_use]
     pub fn profile(self, profile: impl Into<Arc<str>>) -> Self {
-        self.knowing(|known| known.profile = Some(bounded(profile.into())))
+        self.with_known(|known| known.profile = Some(bounded(profile.into())))
     }
 
     /// Returns the principal.
@@ -507,7 +508,7 @@ mod tests {
     }
 
     #[test]
-    fn arguments_are_known_by_their_content_and_not_by_their_order() {
+    fn the_hash_of_arguments_does_not_depend_on_the_order_of_members() {
         let map = |value: Value| value.as_object().unwrap().clone();
         let evidence = Evidence::of(&map(json!({ "b": [1, "é"], "a": null })), false);
         assert_eq!(evidence, Evidence::of(&map(json!({ "a": null, "b": [1, "é"] })), false));
@@ -526,6 +527,6 @@ mod tests {
             HEXLOWER.encode(&evidence.sha256),
             "1ebfd34f5349e0ad217857591f0b2c23a0645f0a36bf2051df90ac29f88bf0e3"
         );
-        assert_eq!(evidence.full.as_deref(), Some(given), "they are kept in the order in which they were sent");
+        assert_eq!(evidence.full.as_deref(), Some(given), "the full text has the members in the order of the caller");
     }
 }

@@ -35,7 +35,7 @@ impl<'a> GateRequest<'a> {
             tool: &definition.name,
             arguments,
             annotations: &definition.annotations,
-            caller: &Caller::UNKNOWN,
+            caller: &Caller::PROGRAM,
             entry: Some(tool),
         }
     }
@@ -48,7 +48,7 @@ impl<'a> GateRequest<'a> {
         arguments: &'a Map<String, Value>,
         annotations: &'a Annotations,
     ) -> Self {
-        Self { server, tool, arguments, annotations, caller: &Caller::UNKNOWN, entry: None }
+        Self { server, tool, arguments, annotations, caller: &Caller::PROGRAM, entry: None }
     }
 
     /// Sets the caller. Default: the program that embeds this library.

@@ -1,4 +1,5 @@
-//! A host, a healthy neighbour, a server with a fault, and the promises that every test checks.
+//! What each test of a fault stands on: a host, a healthy server beside the one with the fault, and the promises that
+//! every test checks at its end ([`Stage::finish`]).
 
 use std::{
     process::id as own_pid,
@@ -32,9 +33,10 @@ pub(crate) const SLACK: Duration = Duration::from_millis(900);
 pub(crate) const AT_ONCE: Duration = Duration::from_secs(1);
 /// How long a call of the healthy neighbour may take.
 const MAX_NEIGHBOUR_TIME: Duration = Duration::from_secs(1);
-/// How much this process may grow.
+/// How much the memory of this process may grow during a test, in KiB.
 const GROWTH_KIB: u64 = 64 << 10;
-/// How long a shutdown may take: both graces, half a second for processes that are left behind, and a margin.
+/// How long a shutdown may take: the time before `SIGTERM`, the time before `SIGKILL`, half a second for processes that
+/// are left behind, and a margin.
 const SHUTDOWN: Duration = Duration::from_secs(3);
 /// The variable that marks the processes of a stage.
 const MARK: &str = "TOOLRACK_FAULT_STAGE";
@@ -57,13 +59,20 @@ pub(crate) struct Stage {
     /// The faulty server, over HTTP.
     pub(crate) server: Option<FakeHttp>,
     over: Over,
+    /// The faulty server's arguments.
     args: Vec<String>,
+    /// The faulty server's log.
     effects: SideEffects,
+    /// The value of [`MARK`] for the faulty server.
     mark: String,
+    /// The entry of the healthy server.
     neighbour: ServerSpec,
+    /// The healthy server, over HTTP.
     _neighbour: Option<FakeHttp>,
     pulse: Pulse,
+    /// The memory of this process when the test began, in KiB.
     memory: u64,
+    /// How many calls of the faulty server the test has made.
     calls: AtomicUsize,
     /// How often the transport itself may carry one call: more than once only with a redirect.
     pub(crate) requests_per_call: usize,
@@ -73,8 +82,8 @@ pub(crate) struct Stage {
 pub(crate) const FAULTY: &str = "faulty";
 
 impl Stage {
-    /// A stage with a fake server of one era. `script` names its faults (`no-answer crash-on-call=exit:3`) and options
-    /// (`--fault-on tools/list`).
+    /// Creates a stage with a fake server of one era. `script` names its faults (`no-answer crash-on-call=exit:3`) and
+    /// options (`--fault-on tools/list`).
     pub(crate) async fn new(over: Over, era: Era, script: &str) -> Self {
         Self::with(Host::builder(), over, era, script).await
     }
@@ -93,19 +102,19 @@ impl Stage {
         stage
     }
 
-    /// A stage for any entry.
+    /// Creates a stage for any entry.
     pub(crate) async fn of(spec: ServerSpec) -> Self {
         Self::of_built(Host::builder(), spec).await
     }
 
-    /// A stage for any entry, with another builder of the host.
+    /// Creates a stage for any entry, with another builder of the host.
     pub(crate) async fn of_built(builder: HostBuilder, spec: ServerSpec) -> Self {
         Self::around(builder, Over::Stdio, spec, SideEffects::new()).await
     }
 
     async fn around(builder: HostBuilder, over: Over, spec: ServerSpec, effects: SideEffects) -> Self {
         let mark = effects.path_str().to_owned();
-        // It uses the same transport, so that both share its state.
+        // The neighbour uses the same transport, so that a fault in what both share shows.
         let (neighbour, neighbour_server) = match over {
             Over::Stdio => (stdio(&["stdio".to_owned()], "neighbour"), None),
             Over::Http | Over::Sse => http(Over::Http, &["--era".to_owned(), "both".to_owned()]),
@@ -133,7 +142,7 @@ impl Stage {
         }
     }
 
-    /// This stage, with a server over HTTP that the test started.
+    /// Returns this stage, with a server over HTTP that the test has started.
     pub(crate) fn with_http_server(self, server: FakeHttp) -> Self {
         Self { server: Some(server), ..self }
     }
@@ -189,17 +198,17 @@ impl Stage {
         prompt.map(|prompt| serde_json::to_string(&prompt.messages[0].content).unwrap()).inspect_err(assert_fit)
     }
 
-    /// What the server wrote to its log.
+    /// Returns what the server has written to its log.
     pub(crate) fn log(&self) -> Effects {
         self.effects.read()
     }
 
-    /// Waits for an entry in the server's log.
+    /// Waits until `says` is true of the server's log, for 10 seconds at most. `what` says in an error what is awaited.
     pub(crate) async fn until(&self, what: &str, says: impl Fn(&Effects) -> bool) -> Effects {
         self.until_within(Duration::from_secs(10), what, says).await
     }
 
-    /// Waits, at most so long, for an entry in the server's log.
+    /// As [`until`](Self::until), for `limit` at most.
     pub(crate) async fn until_within(&self, limit: Duration, what: &str, says: impl Fn(&Effects) -> bool) -> Effects {
         let end = Instant::now() + limit;
         loop {
@@ -222,12 +231,16 @@ impl Stage {
         self.status()
     }
 
-    /// Every process of the server, with its supervisor and everything below it.
+    /// Returns every process of the server, with its supervisor and everything below it.
     pub(crate) fn processes(&self) -> Vec<u32> {
         processes::with_env(MARK, &self.mark)
     }
 
     /// Shuts the host down and checks its promises. Every test calls it at its end.
+    ///
+    /// The healthy server has answered each call in time. The shutdown is quick, and leaves no process behind. No
+    /// status, event or explanation has a secret or a control character. The server got no call twice. This process has
+    /// not grown much.
     pub(crate) async fn finish(self) {
         self.pulse.assert_well().await;
         self.finish_at_once().await;
@@ -255,14 +268,15 @@ impl Stage {
         assert!(grown < GROWTH_KIB, "this process grew by {grown} KiB");
     }
 
+    /// Checks that the server executed no call twice, and got no request twice but by a redirect.
     fn assert_nothing_repeated(&self) {
         let log = self.log();
         for number in 0..self.calls.load(Ordering::Relaxed) {
-            let of_call = |arguments: &Value| arguments["call"] == number;
-            let runs = log.runs().iter().filter(|run| of_call(&run.args)).count();
+            let is_of_call = |arguments: &Value| arguments["call"] == number;
+            let runs = log.runs().iter().filter(|run| is_of_call(&run.args)).count();
             assert!(runs <= 1, "call {number} ran {runs} times: {:#?}", log.lines);
             let requests = log.lines.iter().filter(|line| line["method"] == "tools/call");
-            let requests = requests.filter(|line| of_call(&line["params"]["arguments"])).count();
+            let requests = requests.filter(|line| is_of_call(&line["params"]["arguments"])).count();
             assert!(requests <= self.requests_per_call, "call {number} was sent {requests} times: {:#?}", log.lines);
         }
     }
@@ -276,23 +290,23 @@ pub(crate) struct Called {
 }
 
 impl Called {
-    /// The outcome of a call that went well.
+    /// Returns the outcome of a call that must have succeeded.
     #[track_caller]
     pub(crate) fn outcome(&self) -> &ToolOutcome {
         self.result.as_ref().unwrap_or_else(|error| panic!("the call failed: {} {error}", error.code()))
     }
 
-    /// The text of a call that went well.
+    /// Returns the text of a call that must have succeeded.
     #[track_caller]
     pub(crate) fn text(&self) -> &str {
         &self.outcome().text
     }
 
-    /// The code and the message of a call that failed.
+    /// Returns the code and the message of a call that must have failed.
     #[track_caller]
     pub(crate) fn failure(&self) -> (&'static str, String) {
         match &self.result {
-            Ok(outcome) => panic!("the call went well: {:?}", outcome.text),
+            Ok(outcome) => panic!("the call succeeded: {:?}", outcome.text),
             Err(error) => (error.code(), error.to_string()),
         }
     }
@@ -320,8 +334,8 @@ fn name(name: &str) -> ServerName {
     ServerName::new(name).unwrap()
 }
 
-/// The fake's command line. Unless the script says otherwise, a fault strikes once, to show whether the server works
-/// afterwards.
+/// Returns the command line of the fake server. Unless the script says otherwise, a fault strikes once, so that a test
+/// can see whether the server works afterwards.
 fn arguments(era: Era, script: &str, effects: &SideEffects) -> Vec<String> {
     let mut args: Vec<String> = vec!["--era".into(), era.to_string(), "--log".into(), effects.path_str().into()];
     let mut words = script.split_whitespace();
@@ -363,7 +377,7 @@ fn listen(over: Over, args: &[String]) -> FakeHttp {
     if over == Over::Sse { FakeHttp::start_sse(args) } else { FakeHttp::start(args) }
 }
 
-/// An entry for this URL, with secrets wherever there is room for one.
+/// Returns an entry for this URL, with secrets wherever there is room for one.
 pub(crate) fn endpoint(url: &str) -> Http {
     Http {
         url: format!("{url}?key={SECRET}"),
@@ -378,7 +392,7 @@ pub(crate) fn endpoint(url: &str) -> Http {
     }
 }
 
-/// `spec` with short times and small limits, so that tests reach each of them.
+/// Returns `spec` with short times and small limits, so that tests reach each of them.
 pub(crate) fn with_small_bounds(mut spec: ServerSpec) -> ServerSpec {
     spec.timeouts = Timeouts {
         startup: Duration::from_secs(5),
@@ -401,11 +415,12 @@ fn described(pids: &[u32]) -> Vec<String> {
     pids.iter().copied().map(command).collect()
 }
 
-/// Calls the neighbour over and over, for as long as it lives.
+/// Calls the healthy server again and again until it is dropped.
 #[derive(Debug)]
 struct Pulse {
+    /// How long each call took; [`Duration::MAX`] for a call that failed.
     beats: Arc<Mutex<Vec<Duration>>>,
-    // Ends with this value.
+    /// The task that calls.
     _beating: JoinSet<()>,
 }
 
@@ -427,12 +442,12 @@ impl Pulse {
         Self { beats, _beating: beating }
     }
 
-    /// Checks that every call so far, and the one that is running, was quick enough.
+    /// Checks that every call so far, and the one that runs now, succeeded and was quick enough.
     async fn assert_well(&self) {
         let beats = || self.beats.lock().unwrap().len();
-        let (so_far, now) = (beats(), Instant::now());
+        let (so_far, began) = (beats(), Instant::now());
         while beats() < so_far + 2 {
-            assert!(now.elapsed() < 2 * MAX_NEIGHBOUR_TIME, "the neighbour does not answer");
+            assert!(began.elapsed() < 2 * MAX_NEIGHBOUR_TIME, "the neighbour does not answer");
             sleep(Duration::from_millis(5)).await;
         }
         let slowest = self.beats.lock().unwrap().iter().max().copied().unwrap();

@@ -128,7 +128,7 @@ impl ScriptTools {
     /// description and arguments. It only reads the catalog, and makes no call.
     pub async fn search(&self, query: &str, limit: usize) -> String {
         let Run { host, catalog, selection, .. } = &*self.0;
-        host.found(Arc::clone(catalog), Arc::clone(selection), query, limit).await
+        host.search_for_script(Arc::clone(catalog), Arc::clone(selection), query, limit).await
     }
 
     /// Returns all details of a tool, as JSON: its description and the schemas of its arguments and its result.

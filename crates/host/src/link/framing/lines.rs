@@ -17,16 +17,16 @@ use tokio::{
 
 use crate::link::framing::envelope::{BOM, Salvaged, Scanner};
 
-/// The capacity that is reserved for reading when there is almost none.
+/// The capacity in bytes that is reserved for reading when there is almost none.
 const USUAL_ROOM: usize = 16 * 1024;
 
-/// With less free capacity than this, more is reserved before reading.
+/// With less free capacity than this, in bytes, more is reserved before reading.
 const LEAST_ROOM: usize = 4 * 1024;
 
 /// The most bytes of one read, so that few bytes follow the end of a long line in the buffer.
 const MOST_READ: usize = 64 * 1024;
 
-/// A buffer larger than this is released together with the line that made it grow.
+/// A buffer larger than this, in bytes, is released together with the line that made it grow.
 const MOST_KEPT: usize = 64 * 1024;
 
 /// How many times the limit a line may reach before it is reported as [`Line::Endless`].
@@ -35,8 +35,8 @@ const ENDLESS_FACTOR: u64 = 64;
 /// An item of a stream of lines.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Line {
-    /// A line within the limit, without its line feed, a carriage return before that, and a byte order mark at the
-    /// start of the stream. Never empty or blank.
+    /// A line within the limit. The line feed, a carriage return before it and a byte order mark at the start of the
+    /// stream are removed. Never empty or blank.
     ///
     /// It shares the read buffer, which lives as long as the line does (64 KiB or the length of the line).
     Full(Bytes),
@@ -44,7 +44,7 @@ pub(crate) enum Line {
     TooLong {
         /// Its length.
         bytes: u64,
-        /// Its recovered parts.
+        /// What could be read of it, such as the id of the request that it answers.
         salvaged: Salvaged,
     },
     /// A line has grown to 64 times the limit and has not ended. Reported once per line; the caller can continue to
@@ -52,10 +52,10 @@ pub(crate) enum Line {
     Endless {
         /// Its length so far.
         bytes: u64,
-        /// Its recovered parts.
+        /// What could be read of it so far.
         salvaged: Salvaged,
     },
-    /// The stream ended in the middle of a line, which is dropped. Only the end follows.
+    /// The stream ended in the middle of a line, which is dropped. This is the last item.
     Cut {
         /// The number of bytes that were read of it.
         bytes: u64,
@@ -64,8 +64,8 @@ pub(crate) enum Line {
 
 /// Reads [`Line`]s from `R`, which may send any bytes.
 ///
-/// Memory: 16 KiB while idle; while a long line arrives, its length rounded up to a power of two, of which at most the
-/// current limit and 64 KiB are used.
+/// Memory: 16 KiB while idle. While a long line arrives, the buffer has the length of the line rounded up to a power of
+/// two, of which at most the current limit and 64 KiB are used.
 pub(crate) struct Lines<R> {
     reader: R,
     /// The bytes that have been read and not yet been returned or dropped.
@@ -74,7 +74,9 @@ pub(crate) struct Lines<R> {
     searched: usize,
     /// The largest size of the current buffer so far.
     largest: usize,
+    /// The most bytes of a line.
     limit: usize,
+    /// The larger limit that may apply for a time.
     larger: Option<Larger>,
     /// Whether no line has ended yet, so that a byte order mark may still come or be in the buffer.
     at_start: bool,
@@ -82,7 +84,7 @@ pub(crate) struct Lines<R> {
     overlong: Option<Overlong>,
 }
 
-/// Returns a limit above the usual one, while such a limit applies.
+/// Returns the larger limit, while one applies.
 pub(crate) type Larger = Box<dyn Fn() -> Option<usize> + Send>;
 
 /// A line that is being dropped.
@@ -101,7 +103,7 @@ impl<R: AsyncRead + Unpin> Lines<R> {
         Self { reader, buffer, searched: 0, largest: 0, limit, larger: None, at_start: true, overlong: None }
     }
 
-    /// Allows a line over the limit to be as long as `larger` returns at that moment.
+    /// Sets a larger limit, which applies whenever `larger` returns one.
     pub(crate) fn or_larger(self, larger: Larger) -> Self {
         Self { larger: Some(larger), ..self }
     }
@@ -172,7 +174,7 @@ impl<R: AsyncRead + Unpin> Lines<R> {
         }
     }
 
-    /// Makes a line of the bytes up to and with a line feed; `None` for a blank one.
+    /// Returns the line in bytes that end with a line feed; `None` if the line is blank.
     fn end_line(&mut self, mut line: BytesMut) -> Option<Line> {
         line.truncate(line.len() - 1);
         if self.largest > MOST_KEPT {
@@ -181,7 +183,7 @@ impl<R: AsyncRead + Unpin> Lines<R> {
         let at_start = std::mem::take(&mut self.at_start);
         if self.overlong.is_some() || self.is_over(line.len()) {
             let mut overlong = self.overlong.take().unwrap_or_default();
-            overlong.take_in(&line);
+            overlong.scan(&line);
             return Some(Line::TooLong { bytes: overlong.bytes, salvaged: overlong.scanner.salvaged() });
         }
         if at_start && line.starts_with(BOM) {
@@ -197,11 +199,12 @@ impl<R: AsyncRead + Unpin> Lines<R> {
     fn drop_buffer(&mut self) -> Option<Line> {
         let larger = self.larger_now().unwrap_or(0) as u64;
         let overlong = self.overlong.get_or_insert_default();
-        overlong.take_in(&self.buffer);
-        let endless = overlong.bytes > ENDLESS_FACTOR.saturating_mul(self.limit as u64).max(larger.saturating_mul(2));
-        let endless = endless && !overlong.is_reported;
-        overlong.is_reported |= endless;
-        let line = endless.then(|| Line::Endless { bytes: overlong.bytes, salvaged: overlong.scanner.salvaged() });
+        overlong.scan(&self.buffer);
+        let endless_from = ENDLESS_FACTOR.saturating_mul(self.limit as u64).max(larger.saturating_mul(2));
+        let is_newly_endless = overlong.bytes > endless_from && !overlong.is_reported;
+        overlong.is_reported |= is_newly_endless;
+        let line =
+            is_newly_endless.then(|| Line::Endless { bytes: overlong.bytes, salvaged: overlong.scanner.salvaged() });
         self.searched = 0;
         self.buffer.clear();
         if self.largest > MOST_KEPT {
@@ -219,6 +222,7 @@ impl<R: AsyncRead + Unpin> Lines<R> {
         (bytes > 0).then_some(Line::Cut { bytes })
     }
 
+    /// Makes sure that the buffer has room for the next read.
     fn make_room(&mut self) {
         if self.buffer.capacity() - self.buffer.len() < LEAST_ROOM {
             // Double the capacity, so that a long line is not copied again for every 16 KiB of it.
@@ -227,8 +231,8 @@ impl<R: AsyncRead + Unpin> Lines<R> {
         }
     }
 
-    /// Gives a large buffer away with the line that needed it. The bytes after that line move; because the end of the
-    /// line was in the last read, they are at most [`MOST_READ`].
+    /// Gives a large buffer away with the line that needed it, and moves the bytes after that line to a new one. There
+    /// are at most [`MOST_READ`] of them, because the end of the line was in the last read.
     fn give_buffer_away(&mut self) {
         let mut buffer = BytesMut::with_capacity(self.buffer.len().max(USUAL_ROOM));
         buffer.extend_from_slice(&self.buffer);
@@ -238,7 +242,8 @@ impl<R: AsyncRead + Unpin> Lines<R> {
 }
 
 impl Overlong {
-    fn take_in(&mut self, bytes: &[u8]) {
+    /// Counts and scans the next bytes of the line, which are then dropped.
+    fn scan(&mut self, bytes: &[u8]) {
         self.bytes += bytes.len() as u64;
         self.scanner.feed(bytes);
     }
