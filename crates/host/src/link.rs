@@ -142,6 +142,7 @@ pub(crate) struct Link(Arc<Inner>);
 struct Inner {
     channel: Channel,
     session: Session,
+    /// One permit for each request that may be under way at once.
     slots: Arc<Semaphore>,
     /// Counts the requests, so that [`Link::unused`] notices them.
     uses: AtomicU64,
@@ -189,13 +190,15 @@ impl Link {
         &self.0.channel
     }
 
+    /// Waits until another request may be under way. The request must hold the permit until it has ended.
     async fn slot(&self) -> Result<OwnedSemaphorePermit, LinkError> {
         self.0.uses.fetch_add(1, Ordering::Relaxed);
         let slot = self.0.slots.clone().acquire_owned().await;
         slot.map_err(|_| LinkError::Stopped)
     }
 
-    /// Waits until the link has been unused for the time `after`; forever if that is `None`.
+    /// Waits until no request has used the link for the time `after`, and no caller listens to a resource; forever if
+    /// `after` is `None`.
     pub(crate) async fn unused(&self, after: Option<Duration>) {
         let Some(after) = after else {
             return pending().await;
@@ -239,7 +242,7 @@ impl Link {
         self.0.session.era == Era::Modern && matches!(self.0.channel.wire, Wire::Http(_))
     }
 
-    /// Returns the `_meta` members of a request by which the server learns what `asker` can answer in later calls.
+    /// Returns the `_meta` members of a request that tell a modern server what `asker` can answer.
     fn meta_for(&self, asker: &SharedAsker) -> String {
         self.meta_with(asker.abilities())
     }
@@ -252,6 +255,7 @@ impl Link {
         }
     }
 
+    /// Runs a task of this connection, which ends with the connection.
     fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
         let inbound = &self.0.channel.inbound;
         let stop = inbound.stop.clone();
@@ -265,7 +269,7 @@ impl Link {
 }
 
 impl Connector {
-    /// Turns each line that a child process writes to stderr into an event.
+    /// Returns a hook that turns each line that a child process writes to stderr into an event, within the rate limit.
     fn on_stderr(&self, server: &ServerName) -> Option<child::LineHook> {
         let (events, server, rate) = (self.events.clone(), server.clone(), Rate::new(MAX_MESSAGES_PER_SECOND));
         Some(Arc::new(move |line| {
@@ -282,6 +286,7 @@ struct Attempt<'a> {
     connector: &'a Connector,
     name: &'a ServerName,
     spec: &'a ServerSpec,
+    /// The era to try first.
     first: Era,
 }
 
@@ -341,9 +346,10 @@ struct Started {
 }
 
 impl Attempt<'_> {
+    /// Opens a connection and does the handshake.
     async fn run(&self, started: &mut Started) -> Result<Connection, LinkError> {
         let stop = CancellationToken::new();
-        // Ends these parts if this attempt fails or is dropped.
+        // The guard ends all parts of the connection if this attempt fails or is dropped.
         let guard = stop.clone().drop_guard();
         let parts = inbound::Parts {
             asker: self.connector.asker.clone(),
@@ -358,7 +364,8 @@ impl Attempt<'_> {
         started.inbound = Some(inbound.clone());
         let closed = Arc::<Closed>::default();
         let (wire, child) = self.open(&inbound, &closed, started).await?;
-        // The server is a program on this machine, which could open any page itself.
+        // A server over HTTP has set its guard by now. Any other is a program on this machine, which could open any
+        // page itself.
         inbound.set_page_guard(self.connector.egress.guard_for_local_programs());
         let channel = Channel::new(wire, inbound, closed);
         let terms = Terms {
@@ -391,6 +398,7 @@ impl Attempt<'_> {
         }
     }
 
+    /// Returns which eras to try.
     fn protocol(&self) -> Protocol {
         if let Some(recording) = &self.connector.recording {
             return recording.protocol(self.name);
@@ -402,6 +410,7 @@ impl Attempt<'_> {
         }
     }
 
+    /// Opens the transport of the server, and starts its process if it has one.
     async fn open(
         &self,
         inbound: &Arc<Inbound>,

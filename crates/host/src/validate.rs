@@ -42,9 +42,11 @@ const MAX_PATTERN_STATES: u64 = 50_000;
 /// The most evaluations of one validation. About 50 ms in an optimised build.
 const MAX_STEPS: u64 = 1_000_000;
 
-/// The most evaluations with which a failure is reported in full; and the most with which its first message is
-/// reported. Collecting errors costs many times as much as a plain check.
+/// The most evaluations with which all messages of a failure are collected. That costs many times as much as a plain
+/// check.
 const STEPS_WITH_ALL: u64 = 20_000;
+
+/// The most evaluations with which at least the first message of a failure is collected.
 const STEPS_WITH_FIRST: u64 = 250_000;
 
 /// The most messages of one failure.
@@ -104,7 +106,7 @@ pub enum SchemaProblem {
     },
 }
 
-/// The reason why JSON was not found valid.
+/// The reason why JSON does not count as valid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Unfit {
     /// It does not match the schema.
@@ -113,7 +115,7 @@ pub enum Unfit {
         /// The mismatches: at least one, at most eight.
         mismatches: Vec<Mismatch>,
     },
-    /// Validating it could take more than a million evaluations; it was not tried.
+    /// Validating it could take more than a million evaluations, so it was not validated.
     #[error("with this schema, checking it would take too long")]
     TooExpensive,
 }
@@ -228,7 +230,8 @@ impl Validator {
     /// Checks one instance.
     ///
     /// # Errors
-    /// [`Unfit::Mismatch`], with the places of the mismatches; [`Unfit::TooExpensive`] if it was not validated.
+    /// [`Unfit::Mismatch`], with the places of the mismatches; [`Unfit::TooExpensive`] if validating it would take too
+    /// long.
     #[cfg(feature = "schema-validation")]
     pub fn validate(&self, instance: &Value) -> Result<(), Unfit> {
         let steps = self.graph.cost(instance, MAX_STEPS).ok_or(Unfit::TooExpensive)?;
@@ -292,7 +295,7 @@ fn draft(schema: &Value) -> Draft {
     }
 }
 
-/// Returns the text of `shown`, or its beginning.
+/// Returns the text of `shown`; of a text over [`MESSAGE_BYTES`], its beginning.
 fn limited(shown: &dyn fmt::Display) -> String {
     let mut text = Limited { text: String::new() };
     // The writer fails once it is full, which ends the formatting.

@@ -19,11 +19,12 @@ const KEYWORD: &str = "x-mcp-header";
 /// The prefix of every header that is made from an argument.
 const PREFIX: &str = "mcp-param-";
 
-/// How many arguments of one tool may become headers. Servers and proxies refuse requests with many more.
+/// How many arguments of one tool may become headers. Servers and proxies refuse requests with many more headers.
 const MOST_HEADERS: usize = 64;
 
-/// The prefix and suffix of an encoded value.
+/// The prefix of an encoded value.
 const ENCODED_START: &str = "=?base64?";
+/// The suffix of an encoded value.
 const ENCODED_END: &str = "?=";
 
 /// The headers for the calls of one tool, from its input schema.
@@ -69,7 +70,8 @@ pub(crate) enum BadAnnotation {
         /// The value of the mark.
         header: String,
     },
-    /// Arrays, objects and `number` have no single form as text; neither do several types at once.
+    /// The type of the property is not one of those that have a single form as text. Arrays, objects and `number` have
+    /// several, and so has a property with several types.
     #[error("x-mcp-header of {property:?} is on a property whose type is not string, integer or boolean")]
     NotPrimitive {
         /// The path to the property.
@@ -84,8 +86,8 @@ pub(crate) enum BadAnnotation {
 }
 
 impl ParamHeaders {
-    /// Returns whether the JSON of a schema may contain marks. If not, it need not be parsed for
-    /// [`from_schema`](Self::from_schema): most tools have none.
+    /// Returns whether the JSON of a schema may contain marks. If not, as for most tools, it need not be parsed for
+    /// [`from_schema`](Self::from_schema).
     pub(crate) fn may_be_in(schema: &str) -> bool {
         schema.contains(KEYWORD) || schema.contains("\\u")
     }
@@ -110,7 +112,8 @@ impl ParamHeaders {
         self.0.iter().filter_map(|header| Some((header.name.clone(), header.value(arguments)?))).collect()
     }
 
-    /// Returns the headers as [`Self::apply`] does, and those that a call with these arguments must not have.
+    /// Returns the headers as [`Self::apply`] does, and with `None` those that a call with these arguments must not
+    /// have.
     pub(crate) fn mirrored(&self, arguments: &Map<String, Value>) -> Vec<(HeaderName, Option<HeaderValue>)> {
         self.0.iter().map(|header| (header.name.clone(), header.value(arguments))).collect()
     }
@@ -155,10 +158,11 @@ pub(crate) fn encode_header_value(text: &str) -> HeaderValue {
     value.unwrap_or_else(|_| HeaderValue::from_static(""))
 }
 
-/// A walk through a schema. It recurses as deep as the schema goes, which the JSON parser has limited.
+/// A walk through a schema. It recurses as deep as the schema nests, which the JSON parser has limited.
 #[derive(Default)]
 struct Search {
     found: Vec<ParamHeader>,
+    /// The names of the headers in `found`, to notice a repeated one.
     names: HashSet<HeaderName>,
 }
 
@@ -183,6 +187,7 @@ impl Search {
         Ok(())
     }
 
+    /// Takes the mark of the property at `path`; `kind` is the `type` in its schema.
     fn annotation(&mut self, header: &Value, kind: Option<&Value>, path: &[&str]) -> Result<(), BadAnnotation> {
         if path.is_empty() {
             return Err(BadAnnotation::Misplaced { place: String::new() });
@@ -226,6 +231,7 @@ fn no_annotation_under(keyword: &str, value: &Value) -> Result<(), BadAnnotation
     }
 }
 
+/// Checks that a schema or a list of schemas, which is under the keyword `place`, contains no mark.
 fn no_annotation_in(place: &str, value: &Value) -> Result<(), BadAnnotation> {
     match value {
         Value::Object(schema) if schema.contains_key(KEYWORD) => {

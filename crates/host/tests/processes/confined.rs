@@ -24,7 +24,7 @@ use toolrack_host::{
 use crate::ends;
 use crate::lab::{self, Host, Lab, SOON, TREES, sh};
 
-/// The first argument of a program that tries things.
+/// The first argument with which this program tries what its other arguments say, as a confined server.
 const ATTEMPT: &str = "__attempt";
 
 pub(crate) fn trials() -> Vec<Trial> {
@@ -50,16 +50,16 @@ pub(crate) fn trials() -> Vec<Trial> {
         a_confined_server_connects_and_listens_only_where_it_may,
         a_confined_server_reaches_no_process_outside,
         processes_that_a_confined_server_starts_are_confined_as_well,
-        limits_hold,
+        a_server_over_a_limit_gets_an_error_or_is_killed,
         a_server_that_multiplies_is_killed_whole,
-        a_home_is_not_the_servers_because_it_runs_there,
+        a_server_that_runs_in_the_home_may_neither_read_nor_change_it,
         a_confinement_that_the_system_lacks_starts_nothing_and_says_why,
         a_link_that_a_server_made_leads_nowhere_at_its_next_start,
         no_link_that_a_server_could_have_made_leads_to_its_working_folder,
         links_beside_a_program_lead_to_installations_only,
         named_paths_are_relative_to_the_working_folder_and_links_of_the_system_are_followed,
         loader_variables_of_a_server_do_not_affect_our_programs,
-        an_exit_is_told_as_it_was_also_from_a_sandbox,
+        the_exit_of_a_confined_server_is_reported_unchanged,
         processes_that_a_confined_server_leaves_behind_end_with_it_in_order,
         no_process_of_a_confined_server_survives_its_host_and_supervisor,
         a_server_that_may_use_udp_may_and_one_that_has_no_port_has_no_network,
@@ -69,7 +69,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     .collect()
 }
 
-/// Tries what its arguments say, and prints how each went.
+/// If the arguments ask for it, tries what they say and prints the outcome of each attempt.
 pub(crate) fn attempt_if_asked() -> Option<ExitCode> {
     let mut arguments = std::env::args().skip(1);
     if arguments.next()? != ATTEMPT {
@@ -79,15 +79,15 @@ pub(crate) fn attempt_if_asked() -> Option<ExitCode> {
         let (what, with) = attempt.split_once('=').unwrap();
         match perform(what, with) {
             Ok(()) => println!("{what}: ok"),
-            Err(error) if is_no(&error) => println!("{what}: {NO}"),
+            Err(error) if is_denied(&error) => println!("{what}: {NO}"),
             Err(error) => println!("{what}: {}", error.kind()),
         }
     }
     Some(ExitCode::SUCCESS)
 }
 
-/// The access is denied, or the target does not exist.
-fn is_no(error: &io::Error) -> bool {
+/// Returns whether the system denied the access, or behaves as if the target did not exist.
+fn is_denied(error: &io::Error) -> bool {
     let kinds = [
         io::ErrorKind::PermissionDenied,
         io::ErrorKind::NotFound,
@@ -97,6 +97,7 @@ fn is_no(error: &io::Error) -> bool {
     kinds.contains(&error.kind()) || error.raw_os_error() == Some(nix::errno::Errno::ESRCH as i32)
 }
 
+/// Makes one attempt: `what` with the path, the port or the number `with`.
 fn perform(what: &str, with: &str) -> io::Result<()> {
     let port = || with.parse::<u16>().unwrap();
     match what {
@@ -135,8 +136,8 @@ fn perform(what: &str, with: &str) -> io::Result<()> {
             print!("{}", String::from_utf8_lossy(&output.stdout));
             Ok(())
         }
-        // Each starts others for as long as it can; unless they are stopped, they end after a while to spare the
-        // machine.
+        // Each process starts others for as long as it can. If they are not killed, they end after a while, to spare
+        // the machine.
         "bomb" => {
             let until = Duration::from_millis(with.parse().unwrap());
             while SystemTime::UNIX_EPOCH.elapsed().unwrap() < until {
@@ -149,7 +150,7 @@ fn perform(what: &str, with: &str) -> io::Result<()> {
 }
 
 impl Lab {
-    /// A command that tries `attempts` within `confinement`.
+    /// Returns a command that tries `attempts` within `confinement`.
     fn confined(&self, confinement: Confinement, attempts: &[String]) -> ChildCommand {
         let program = std::env::current_exe().unwrap();
         let words: Vec<&str> = [ATTEMPT].into_iter().chain(attempts.iter().map(String::as_str)).collect();
@@ -157,7 +158,7 @@ impl Lab {
         ChildCommand { confinement: Some(Box::new(confinement)), ..command }
     }
 
-    /// The outcomes of `attempts`, each with its word.
+    /// Returns the outcomes of `attempts`, such as `read: ok` and `write: no`.
     async fn outcomes(&self, folder: &Path, confinement: Confinement, attempts: &[String]) -> Vec<String> {
         let command = ChildCommand { cwd: Some(folder.to_owned()), ..self.confined(confinement, attempts) };
         let mut child = spawn(command, None, &self.tasks).await.unwrap();
@@ -168,6 +169,7 @@ impl Lab {
     }
 }
 
+/// The outcome of an attempt that the system denied.
 const NO: &str = "no";
 
 async fn a_confined_server_reads_and_changes_only_what_is_named(lab: Lab) {
@@ -226,11 +228,11 @@ async fn a_confined_server_reads_and_changes_only_what_is_named(lab: Lab) {
 
 async fn a_confined_server_connects_and_listens_only_where_it_may(lab: Lab) {
     let folder = tempfile::tempdir().unwrap();
-    let (open, shut) = (TcpListener::bind("127.0.0.1:0").unwrap(), TcpListener::bind("127.0.0.1:0").unwrap());
-    let [open, shut] = [open, shut].map(|door| (door.local_addr().unwrap().port(), door));
+    let listeners = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
+    let [allowed, other] = [&listeners[0], &listeners[1]].map(|listener| listener.local_addr().unwrap().port());
     let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    let attempts = [format!("connect={}", open.0), format!("connect={}", shut.0), format!("bind={free}")];
-    let confinement = Confinement { connect: Some(vec![open.0]), bind: Some(Vec::new()), ..Confinement::default() };
+    let attempts = [format!("connect={allowed}"), format!("connect={other}"), format!("bind={free}")];
+    let confinement = Confinement { connect: Some(vec![allowed]), bind: Some(Vec::new()), ..Confinement::default() };
     let seen = lab.outcomes(folder.path(), confinement, &attempts).await;
     assert_eq!(seen, ["connect: ok".to_owned(), format!("connect: {NO}"), format!("bind: {NO}")]);
     let any = Confinement { connect: None, bind: Some(vec![free]), ..Confinement::default() };
@@ -255,7 +257,7 @@ async fn processes_that_a_confined_server_starts_are_confined_as_well(lab: Lab) 
     assert_eq!(seen, [format!("read: {NO}"), "read: ok".to_owned(), format!("signal: {NO}"), "again: ok".to_owned()]);
 }
 
-async fn limits_hold(lab: Lab) {
+async fn a_server_over_a_limit_gets_an_error_or_is_killed(lab: Lab) {
     let folder = tempfile::tempdir().unwrap();
     let attempts = ["memory=16", "memory=256", "open=8", "open=64"].map(str::to_owned);
     let limits = Confinement { memory: Some(64 << 20), files: Some(32), ..Confinement::default() };
@@ -278,11 +280,11 @@ async fn a_server_that_multiplies_is_killed_whole(lab: Lab) {
     assert_eq!(exit, Exit::TooManyProcesses(16));
     assert!(exit.to_string().contains("sandbox.limits.processes"));
     lab.nothing_survives_for(Duration::from_secs(10), "a bomb").await;
-    assert!(SystemTime::UNIX_EPOCH.elapsed().unwrap() < until, "they ended by themselves");
+    assert!(SystemTime::UNIX_EPOCH.elapsed().unwrap() < until, "the processes ended by themselves");
     lab.finish(child.handle).await;
 }
 
-async fn a_home_is_not_the_servers_because_it_runs_there(lab: Lab) {
+async fn a_server_that_runs_in_the_home_may_neither_read_nor_change_it(lab: Lab) {
     let home = tempfile::tempdir().unwrap();
     let secret = home.path().join("secret");
     fs::write(&secret, "canary").unwrap();
@@ -301,7 +303,7 @@ async fn a_confinement_that_the_system_lacks_starts_nothing_and_says_why(lab: La
     assert!(matches!(error, SpawnError::NotConfined { .. }), "{error}");
     assert!(error.to_string().contains("`sandbox.read` names /no/such/folder: "), "{error}");
 
-    // Its interpreter is outside.
+    // The interpreter of the script is outside of what the server may read.
     let (script, python) = (here.path().join("bin/server"), here.path().join("hidden/interpreter"));
     fs::create_dir_all(here.path().join("bin")).unwrap();
     fs::create_dir_all(here.path().join("hidden")).unwrap();
@@ -334,7 +336,7 @@ async fn a_link_that_a_server_made_leads_nowhere_at_its_next_start(lab: Lab) {
     }
     fs::copy("/bin/sh", at("home/bin/sh")).unwrap();
     symlink(at("home/keys"), at("work/data")).unwrap();
-    // As a virtual environment has one, which leads to where Python is installed.
+    // A virtual environment has such a link, which leads to where Python is installed.
     symlink(at("home/keys/id"), at("work/python")).unwrap();
     symlink(at("home"), at("work/run")).unwrap();
     // A program whose folder looks like an installation of Python.
@@ -480,7 +482,7 @@ async fn named_paths_are_relative_to_the_working_folder_and_links_of_the_system_
     }
 }
 
-/// The loader of programs obeys variables. With these, it writes a file for each process that obeys them.
+/// The dynamic loader obeys variables. With the two of this test, it writes a file for each process in which it does.
 async fn loader_variables_of_a_server_do_not_affect_our_programs(lab: Lab) {
     let all = tempfile::tempdir().unwrap();
     let debug_output = all.path().join("told");
@@ -495,23 +497,23 @@ async fn loader_variables_of_a_server_do_not_affect_our_programs(lab: Lab) {
         let mut out = String::new();
         timeout(SOON, child.stdout.read_to_string(&mut out)).await.unwrap().unwrap();
         lab.finish(child.handle).await;
-        // The loader of a server that cannot write the file writes before these.
+        // In a server that cannot write the file, the loader prints to its output before these two lines.
         let [pid, variable] = out.lines().rev().take(2).collect::<Vec<_>>().try_into().unwrap();
         assert_eq!(variable, debug_output.to_str().unwrap(), "the server gets its variables");
         let files = fs::read_dir(all.path()).unwrap().map(|file| file.unwrap().path());
-        // A server in a sandbox cannot write it.
+        // A server in a sandbox cannot write the file.
         let wanted: Vec<_> = (!is_confined).then(|| debug_output.with_extension(pid)).into_iter().collect();
         assert_eq!(files.collect::<Vec<_>>(), wanted);
         wanted.iter().for_each(|file| fs::remove_file(file).unwrap());
     }
 }
 
-/// Confinements with namespaces, and as on a system that has none.
+/// Returns the confinement with namespaces, and without, as on a system that has none.
 fn both(confinement: &Confinement) -> [Confinement; 2] {
     [false, true].map(|bare| Confinement { bare, ..confinement.clone() })
 }
 
-async fn an_exit_is_told_as_it_was_also_from_a_sandbox(lab: Lab) {
+async fn the_exit_of_a_confined_server_is_reported_unchanged(lab: Lab) {
     for confinement in both(&Confinement::default()) {
         for (script, expected) in [
             ("exit 0", Exit::Code(0)),
@@ -544,16 +546,16 @@ async fn processes_that_a_confined_server_leaves_behind_end_with_it_in_order(lab
     }
 }
 
-/// Without another start: the system ends what is in the namespaces.
+/// No later start has to kill the processes: the system ends what is in the namespaces.
 async fn no_process_of_a_confined_server_survives_its_host_and_supervisor(lab: Lab) {
-    // First it tries to end its supervisor.
+    // The server first tries to kill its supervisor.
     let attack = "kill -KILL $PPID; kill -STOP $PPID";
     for round in 0..ends::rounds() {
         let (name, script) = TREES[round % TREES.len()];
         let mut host = Host::start_confined(&lab, &format!("{{ {attack}; }} 2>/dev/null; {script}"));
         host.wait_until_ready();
         let supervisor = lab.supervisor();
-        // Stopped first, so that it does not see the host's end.
+        // Stop the supervisor first, so that it does not notice the host's end.
         kill(supervisor, Signal::SIGSTOP).unwrap();
         host.kill(Signal::SIGKILL);
         kill(supervisor, Signal::SIGKILL).unwrap();
@@ -571,12 +573,12 @@ async fn a_server_that_may_use_udp_may_and_one_that_has_no_port_has_no_network(l
         let udp = Confinement { udp: true, ..confinement };
         assert_eq!(lab.outcomes(folder.path(), udp, &attempts).await, ["udp: ok", "connect: ok"]);
     }
-    // In a network of its own it may listen: no connection can come in there.
+    // A server with an empty network of its own may listen, because no connection can come in there.
     let none = Confinement { connect: Some(Vec::new()), bind: Some(Vec::new()), ..Confinement::default() };
     assert_eq!(lab.outcomes(folder.path(), none, &attempts).await, ["udp: no", "connect: no"]);
 }
 
-/// What is not prevented without namespaces, as `SECURITY.md` says.
+/// The attacks that succeed without namespaces, as `SECURITY.md` says.
 const LEFT_WITHOUT_NAMESPACES: &[&str] = &[
     "time of a file",
     "mode of a file",
@@ -621,8 +623,7 @@ async fn no_attack_of_a_confined_server_gets_anything(lab: Lab) {
         println!("bare {is_bare}: {attacks:#?}");
         assert!(attacks.len() > 150, "{out} {:?}", child.stderr.tail(20));
         let got: Vec<&str> = attacks.iter().filter_map(|line| line.strip_suffix(": ok")).collect();
-        // The first process of its namespace exists, so the server can ask about it. It belongs to the supervisor, so
-        // the call has no effect.
+        // With namespaces, no attack may succeed.
         let expected = if is_bare { LEFT_WITHOUT_NAMESPACES } else { &[] };
         assert_eq!(got, expected);
     }

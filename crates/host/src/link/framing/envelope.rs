@@ -93,8 +93,8 @@ pub(crate) enum Envelope<'a> {
     Notification { method: Cow<'a, str>, params: Option<&'a RawValue> },
     /// The answer to a request.
     Response { id: Id, outcome: Outcome<'a> },
-    /// An error that names no request (its id is null or missing): the server could not parse our message, or refuses
-    /// the whole connection.
+    /// An error that names no request (its id is null or missing): the server could not parse a message of this host,
+    /// or refuses the whole connection.
     Orphan { error: &'a RawValue },
     /// Several messages in one array, at least one and at most [`MAX_BATCH`]. A bad one does not affect the others.
     Batch(Vec<Result<Envelope<'a>, Bad>>),
@@ -168,8 +168,8 @@ pub(crate) enum Reason {
 
 /// Parses the outer structure of one message (or of one batch) and borrows the rest.
 ///
-/// Accepts any bytes. Costs one pass over them and no allocation for an answer to one of our requests, apart from the
-/// few bytes in which `serde_json` remembers open brackets.
+/// Accepts any bytes. For an answer to a request of this host, it costs one pass over the bytes and no allocation,
+/// apart from the few bytes in which `serde_json` remembers open brackets.
 ///
 /// # Errors
 /// [`Bad`] if the bytes are not a JSON-RPC message, with the id of the call that they probably answer.
@@ -179,10 +179,11 @@ pub(crate) fn peek(bytes: &[u8]) -> Result<Envelope<'_>, Bad> {
 
 /// Returns whether arrays and objects nest deeper than `max` in this JSON. Brackets inside of strings do not count.
 ///
-/// A cheap guard in front of anything recursive; the bytes need not be valid JSON.
+/// It is a cheap check before any code that recurses into the JSON. The bytes need not be valid JSON.
 pub(crate) fn depth_exceeds(bytes: &[u8], max: usize) -> bool {
-    // Most messages have fewer brackets in total than may nest, and counting is many times faster than tracking depth:
-    // count in pieces whose count fits a byte, so that the processor handles sixteen bytes at a time.
+    // Most messages have fewer brackets in total than may nest, so count them first: that is many times faster than
+    // tracking the depth. Count in pieces whose count fits into a byte, so that the processor handles sixteen bytes at
+    // a time.
     let mut pieces = bytes.chunks(128);
     let mut opening = 0_usize;
     pieces.any(|piece| {
@@ -221,6 +222,7 @@ fn after_string(mut rest: &[u8]) -> &[u8] {
     &[]
 }
 
+/// Reads a message or a batch.
 fn read(bytes: &[u8]) -> Result<Envelope<'_>, Reason> {
     let bytes = bytes.strip_prefix(BOM).unwrap_or(bytes);
     let first = bytes.trim_ascii_start().first();
@@ -277,7 +279,8 @@ fn read_element(raw: &RawValue) -> Result<Envelope<'_>, Bad> {
     read.map_err(|reason| Bad { reason, salvaged: salvage(text.as_bytes()) })
 }
 
-/// Converts a syntax error, in which `serde_json`, other than in errors about types, never quotes content.
+/// Converts an error of the parser. A syntax error is passed on, because `serde_json` never quotes content in it. An
+/// error about types may quote some, so its text is not.
 fn not_json(error: &serde_json::Error) -> Reason {
     if error.is_data() {
         Reason::Shape("a member is repeated or has the wrong type")

@@ -31,7 +31,7 @@ async fn a_renamed_tool_is_in_the_next_catalog_and_a_pinned_one_keeps_the_old() 
     assert!(host.catalog().version() > pinned.version());
     let error = call(&host, "server/old", json!({})).await.unwrap_err();
     assert_eq!(error.code(), "UNKNOWN_TOOL");
-    // A run on the old catalog still means the old tool, and the server decides.
+    // A call with the old catalog still names the old tool, and the server decides what to do.
     host.call(to_call("server/old", json!({})).pinned(pinned.clone())).await.unwrap();
     assert_eq!(server.seen_of("tools/call")[0]["params"]["name"], "old");
     assert!(pinned.select("server/new").is_err());
@@ -44,7 +44,7 @@ async fn tools_that_are_added_show_up_over_every_wire_and_era() {
         let spec = toolrack_host::ServerSpec::http(http.url());
         let host = host_of([("stdio", fake(&["--era", era])), ("http", spec)]).await;
         for server in ["stdio", "http"] {
-            // A modern subscription may not be open yet, and the change goes unannounced: ask for it again.
+            // While a modern subscription is not open yet, the server does not announce the change, so cause it again.
             let added = format!("{server}/later");
             let wait = catalog_has(&host, &added, true);
             let ask = async {
@@ -55,7 +55,7 @@ async fn tools_that_are_added_show_up_over_every_wire_and_era() {
             };
             tokio::select! {
                 () = wait => {}
-                () = ask => unreachable!("it asks forever"),
+                () = ask => unreachable!("this loop has no end"),
             }
             assert_eq!(text(&host, &added, json!({})).await, "later", "{era}, {server}");
         }
@@ -63,8 +63,8 @@ async fn tools_that_are_added_show_up_over_every_wire_and_era() {
     }
 }
 
-/// 2026-07-28: notifications come only once the subscription is acknowledged. A change between the list and the
-/// acknowledgement goes unannounced, so the client must list again.
+/// In 2026-07-28, a server sends notifications only once it has acknowledged the subscription. It does not announce a
+/// change between the list and the acknowledgement, so the client must list again.
 #[tokio::test(start_paused = true)]
 async fn a_change_between_the_list_and_the_subscription_is_not_missed() {
     let server = Scripted::new(Era::Modern, |_, _| None);
@@ -103,7 +103,7 @@ async fn a_tool_is_found_by_each_of_its_names() {
     let host = host_of([("my server", server.spec())]).await;
     let catalog = host.catalog();
     let entry = catalog.tools().next().unwrap();
-    // Its characters were replaced, so it has a suffix, and `read_file` of the same server is another name.
+    // Characters of the name were replaced, so it has a suffix, which distinguishes it from `read_file` of this server.
     assert!(entry.name.starts_with("mcp__my_server__read_file_"), "{}", entry.name);
     assert!(entry.tokens() > 0);
     for selector in ["my server/read.file", "my server.read.file", &entry.name] {
@@ -122,9 +122,9 @@ async fn a_name_of_another_style_selects_a_tool_only_if_it_is_unambiguous() {
         assert_eq!(meant(name).as_deref(), Some("git/log"), "{name}");
     }
     assert_eq!(meant("show").as_deref(), Some("git/show"));
-    assert_eq!(meant("log"), None, "both have one");
-    assert_eq!(meant("git_show"), None, "a tool of hg, or of git with its server in front");
-    // A model's name is taken as it is.
+    assert_eq!(meant("log"), None, "both servers have a `log`");
+    assert_eq!(meant("git_show"), None, "`git_show` of hg, or `show` of git with the name of its server in front");
+    // In a call, only the model-visible name counts.
     assert_eq!(call(&host, "git_log", json!({})).await.unwrap_err().code(), "UNKNOWN_TOOL");
 }
 
@@ -203,18 +203,18 @@ async fn a_server_whose_list_fails_is_connected_says_why_and_is_asked_again() {
     assert_eq!(server.connections(), 1);
 }
 
-/// A modern server whose list of tools is fresh for half a minute.
-fn aging() -> Scripted {
+/// Returns a modern server whose list of tools is fresh for half a minute.
+fn with_short_lived_list() -> Scripted {
     Scripted::new(Era::Modern, |method, _| {
         let page = json!({"resultType": "complete", "tools": [tool("echo")], "ttlMs": 30_000});
         (method == "tools/list").then_some(Reaction::Answer(page))
     })
 }
 
-/// A change of the tools costs their prompt cache.
+/// A provider discards its prompt cache when the tools change, so no change may be reported without one.
 #[tokio::test(start_paused = true)]
 async fn an_unchanged_list_does_not_count_as_a_change() {
-    let server = aging();
+    let server = with_short_lived_list();
     let host = host_of([("server", server.spec())]).await;
     let (before, mut events) = (host.catalog(), host.events());
     tokio::time::sleep(Duration::from_secs(300)).await;
@@ -225,7 +225,7 @@ async fn an_unchanged_list_does_not_count_as_a_change() {
 
 #[tokio::test(start_paused = true)]
 async fn a_list_that_goes_stale_is_fetched_again() {
-    let server = aging();
+    let server = with_short_lived_list();
     let _host = host_of([("server", server.spec())]).await;
     assert_eq!(server.count_of("tools/list"), 1);
     tokio::time::sleep(Duration::from_secs(29)).await;
@@ -250,10 +250,10 @@ async fn an_excerpt_is_the_same_servers_and_nothing_of_the_others() {
             .map(|tool| tool.name.clone())
             .collect::<Vec<_>>()
     };
-    assert_eq!(names(&one), names(&host), "the names that models see stay");
+    assert_eq!(names(&one), names(&host), "the model-visible names are the same");
     one.apply(Desired::new()).await;
     one.shutdown().await;
-    assert_eq!(text(&host, "one/echo", json!({"text": "y"})).await, "y", "it ends nothing");
+    assert_eq!(text(&host, "one/echo", json!({"text": "y"})).await, "y", "the excerpt has stopped no server");
 }
 
 #[tokio::test]
@@ -262,15 +262,15 @@ async fn a_host_offers_lent_servers_beside_its_own_and_follows_their_changes() {
     let host = Host::builder().lender(lender.clone(), Principal::LOCAL).build();
     settle(&host, world([("mine", fake(&[]))])).await;
     assert_eq!(text(&host, "shared/echo", json!({"text": "x"})).await, "x");
-    assert_eq!(text(&host, "mine/echo", json!({"text": "y"})).await, "y", "its own server of that name");
+    assert_eq!(text(&host, "mine/echo", json!({"text": "y"})).await, "y", "the host's own server of that name");
     // Servers that the lender starts and stops later appear and disappear here, too.
     lender.add("later", fake(&[])).await.unwrap();
     catalog_has(&host, "later/echo", true).await;
     assert!(lender.remove("shared").await);
     catalog_has(&host, "shared/echo", false).await;
     assert!(host.status().iter().all(|server| server.name.as_str() != "shared"));
-    // Nothing of the lender ends with this host.
-    assert!(!host.remove("later").await, "it is not this host's to stop");
+    // This host stops no server of the lender.
+    assert!(!host.remove("later").await, "a lent server cannot be removed");
     host.apply(Desired::new()).await;
     assert_eq!(text(&host, "later/echo", json!({"text": "z"})).await, "z");
     host.shutdown().await;
@@ -291,7 +291,7 @@ async fn a_lender_lends_a_principal_only_the_servers_that_are_for_it() {
     catalog_has(&host, "sales/echo", true).await;
     catalog_has(&host, "eng/echo", false).await;
     assert!(host.call(to_call("eng/echo", json!({ "text": "x" }))).await.is_err());
-    // A server that becomes another member's is taken away.
+    // The host loses a server that is for another member now.
     lender.add("all", of_group("person:bob")).await.unwrap();
     catalog_has(&host, "all/echo", false).await;
     host.shutdown().await;
@@ -325,8 +325,8 @@ async fn a_changed_name_style_renames_the_tools_except_in_a_pinned_catalog() {
             let _ = events.recv().await;
         }
     };
-    soon("the names are others", renamed).await;
-    // `my_server` has a `_` in it, so that the name could be split in two ways: it has a suffix.
+    soon("the tools are renamed", renamed).await;
+    // With the `_` in `my_server`, a name could be split in two ways, so each name has a suffix.
     assert!(host.catalog().tools().all(|tool| tool.name.starts_with("my_server_")));
     assert!(before.get("mcp__my-server__echo").is_some());
     host.shutdown().await;

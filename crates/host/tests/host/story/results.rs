@@ -37,7 +37,7 @@ impl Artifacts for Shelf {
     }
 }
 
-/// Artifacts without room.
+/// Artifacts that cannot store anything.
 struct Full;
 
 impl Artifacts for Full {
@@ -52,7 +52,7 @@ impl Artifacts for Full {
     }
 }
 
-/// The outcome for this result.
+/// Calls a tool that gives this result, and returns the outcome.
 async fn outcome_of(result: Value, artifacts: Option<Arc<dyn Artifacts>>) -> ToolOutcome {
     let server = Scripted::calling(move |_, _| Reaction::Answer(result.clone()));
     let builder = Host::builder();
@@ -102,8 +102,8 @@ async fn structured_content_is_not_repeated_as_text() {
     assert_eq!(outcome.text, "{\"label\": \"answer\", \"value\": 42}");
     assert_eq!(outcome.structured, Some(structured.clone()));
 
-    let not_said = json!({"content": [], "structuredContent": structured});
-    let outcome = outcome_of(not_said, None).await;
+    let without_text = json!({"content": [], "structuredContent": structured});
+    let outcome = outcome_of(without_text, None).await;
     assert_eq!(serde_json::from_str::<Value>(&outcome.text).unwrap(), structured);
 }
 
@@ -129,7 +129,7 @@ async fn a_model_gets_a_file_once_and_a_program_gets_text_and_structure_apart() 
 }
 
 #[tokio::test]
-async fn structured_content_that_breaks_its_promise_is_passed_on_with_a_warning() {
+async fn structured_content_that_does_not_match_its_schema_is_passed_on_with_a_warning() {
     let host = host_of([("good", fake(&[])), ("bad", fake(&["--fault", "wrong-structured"]))]).await;
     let good = call(&host, "good/structured", json!({})).await.unwrap();
     assert_eq!(good.structured, Some(json!({"label": "answer", "value": 42})));
@@ -141,7 +141,7 @@ async fn structured_content_that_breaks_its_promise_is_passed_on_with_a_warning(
 }
 
 #[tokio::test]
-async fn a_result_that_breaks_its_promise_is_an_error_where_the_entry_says_reject() {
+async fn a_result_that_does_not_match_its_schema_is_an_error_where_the_entry_says_reject() {
     let strict = |args: &[&str]| ServerSpec { output_schema: OutputSchema::Reject, ..fake(args) };
     let host = host_of([("good", strict(&[])), ("bad", strict(&["--fault", "wrong-structured"]))]).await;
     let good = call(&host, "good/structured", json!({})).await.unwrap();
@@ -153,7 +153,7 @@ async fn a_result_that_breaks_its_promise_is_an_error_where_the_entry_says_rejec
     }
     assert_eq!(bad.content, [Content::Text { text: bad.text.clone() }], "nothing of the result is left");
 
-    // Results that a gateway passes on are not an exception.
+    // The same holds for results that a gateway passes on.
     let passed_on = |selector: &str| host.call(Call::from_map(selector, Map::new()).verbatim());
     assert!(passed_on("good/structured").await.unwrap().verbatim.is_some());
     let bad = passed_on("bad/structured").await.unwrap();
@@ -199,11 +199,11 @@ async fn without_a_place_for_the_full_text_the_cut_is_reported() {
     }
 }
 
-/// More than stays inline, and three of them within the limit of one message.
+/// A size in bytes of which one is too large to stay in a result, and three still fit into one message.
 const SIZE: usize = 3 << 19;
 
 #[tokio::test(start_paused = true)]
-async fn large_pictures_sounds_and_embedded_files_are_set_aside() {
+async fn large_pictures_sounds_and_embedded_files_become_artifacts() {
     let bytes = vec![7; SIZE];
     let data = STANDARD.encode(&bytes);
     let resource = json!({"uri": "file:///a.bin", "mimeType": "application/zip", "blob": data});
@@ -221,7 +221,7 @@ async fn large_pictures_sounds_and_embedded_files_are_set_aside() {
     assert!(left < 1_000, "{left} bytes are left in the result");
 }
 
-/// The shaped content, with these artifacts.
+/// Shapes content with these artifacts, for a model that takes 2,000 bytes of text.
 async fn shaped(content: Vec<Content>, artifacts: Arc<dyn Artifacts>) -> Shaped {
     let host = Host::builder().artifacts(artifacts).build();
     let server = Scripted::calling(|_, _| Reaction::Answer(json!({})));
@@ -300,14 +300,14 @@ async fn members_keep_the_order_of_their_writer_from_end_to_end() {
 }
 
 #[tokio::test]
-async fn unfit_arguments_are_sent_reported_or_refused_as_the_entry_says() {
+async fn arguments_that_do_not_match_are_sent_reported_or_refused_as_the_entry_says() {
     let with = |mode| ServerSpec { validate_args: mode, ..fake(&[]) };
     let [warn, strict] = [ValidateArgs::Warn, ValidateArgs::Strict].map(|mode| with(Some(mode)));
     let host = host_of([("off", with(None)), ("warn", warn), ("strict", strict)]).await;
     let wrong = || json!({"a": "one", "b": 2});
     let judged_by_the_server = call(&host, "off/add", wrong()).await;
     let outcome = call(&host, "warn/add", wrong()).await;
-    assert_eq!(judged_by_the_server.is_ok(), outcome.is_ok(), "it is sent in either case");
+    assert_eq!(judged_by_the_server.is_ok(), outcome.is_ok(), "the call is sent in either case");
     if let (Ok(plain), Ok(outcome)) = (judged_by_the_server, outcome) {
         assert_eq!((&plain.text, plain.warnings.len()), (&outcome.text, 0));
         assert!(outcome.warnings[0].starts_with("the arguments do not match the input schema: "), "{outcome:?}");
