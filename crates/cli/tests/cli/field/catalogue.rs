@@ -103,7 +103,7 @@ const PROTOCOL: &[Row] = &[
     (
         "bytes are printed, or kept under a wrong name",
         &[
-            (STORY, "results.rs::large_pictures_sounds_and_embedded_files_are_set_aside"),
+            (STORY, "results.rs::large_pictures_sounds_and_embedded_files_become_artifacts"),
             ("crates/store/src", "artifacts/tests.rs::the_media_type_decides_the_extension_of_the_file"),
         ],
     ),
