@@ -19,7 +19,7 @@ use utoipa::ToSchema;
 
 use crate::world::{EditFailed, NotBegun, NotReloaded};
 
-/// When a client may try again what the database could not do.
+/// How long a client should wait before it tries again what the database could not do.
 const DATABASE_RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// An error: its status, and `{"error": {…}}`.
@@ -27,7 +27,7 @@ const DATABASE_RETRY_AFTER: Duration = Duration::from_secs(1);
 pub(crate) struct ApiError {
     #[serde(skip)]
     status: StatusCode,
-    /// When the caller may try again.
+    /// How long the caller should wait before it tries again.
     #[serde(skip)]
     retry_after: Option<Duration>,
     error: Box<ErrorBody>,
@@ -91,6 +91,7 @@ impl UsedUp {
 }
 
 impl ApiError {
+    /// An error with the stable word `code` and a message for users, without anything else.
     pub(crate) fn new(status: StatusCode, code: &str, message: impl Into<String>) -> Self {
         let (code, message) = (code.to_owned(), message.into());
         Self {
@@ -119,12 +120,13 @@ impl ApiError {
         &self.error.message
     }
 
+    /// Says what the user can do next.
     pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
         self.error.hint = Some(hint.into());
         self
     }
 
-    /// Says when the caller may try again.
+    /// Says in `Retry-After` how long the caller should wait before it tries again.
     pub(crate) fn retry_after(self, wait: Duration) -> Self {
         Self { retry_after: Some(wait), ..self }
     }
@@ -136,8 +138,9 @@ impl ApiError {
         self
     }
 
-    pub(crate) fn sign_in(mut self, place: Option<&'static str>) -> Self {
-        self.error.sign_in = place;
+    /// Names the page on which a user signs in.
+    pub(crate) fn sign_in(mut self, page: Option<&'static str>) -> Self {
+        self.error.sign_in = page;
         self
     }
 
@@ -147,6 +150,7 @@ impl ApiError {
         self
     }
 
+    /// Names the server that the error is about.
     pub(crate) fn server(mut self, server: impl Into<String>) -> Self {
         self.error.server = Some(server.into());
         self
@@ -198,7 +202,7 @@ impl ApiError {
     }
 }
 
-/// A `Retry-After`: at least a second, and never too early.
+/// The value of a `Retry-After`: `wait` in whole seconds, rounded up, and at least one.
 pub(crate) fn whole_seconds(wait: Duration) -> HeaderValue {
     HeaderValue::from(wait.as_secs_f64().ceil().max(1.0) as u64)
 }
@@ -264,7 +268,7 @@ impl From<StoreError> for ApiError {
             }
             StoreError::Full { .. } => Self::new(StatusCode::INSUFFICIENT_STORAGE, "DISK_FULL", error.to_string()),
             StoreError::Locked { .. } => Self::new(StatusCode::CONFLICT, "DATABASE_BUSY", error.to_string()),
-            // What is wrong with the database is for those who run the daemon.
+            // Only the log says what is wrong with the database, because callers cannot mend it.
             error if error.is_temporary() => {
                 tracing::warn!("{error}");
                 Self::new(StatusCode::SERVICE_UNAVAILABLE, "DATABASE_AWAY", "the database cannot be used now")
@@ -326,10 +330,12 @@ impl From<NotBegun> for ApiError {
 
 fn no_place_error(no_place: &NoPlace) -> ApiError {
     let (message, hint) = match no_place {
-        NoPlace::CommandLine => ("it comes from a file that was named with --mcp-config", "edit that file by hand"),
-        NoPlace::BuiltIn => ("it is a part of toolrack", "it can be disabled"),
+        NoPlace::CommandLine => {
+            ("the server comes from a file that was named with --mcp-config", "edit that file by hand")
+        }
+        NoPlace::BuiltIn => ("the server is a part of toolrack", "it can be disabled"),
         NoPlace::Several(_) => {
-            ("it is configured in several files", "remove it by hand, or with `toolrack remove --scope`")
+            ("the server is configured in several files", "remove it by hand, or with `toolrack remove --scope`")
         }
     };
     ApiError::new(StatusCode::CONFLICT, "NOT_EDITABLE", message).hint(hint)

@@ -1,7 +1,8 @@
 //! Protects the daemon: requests need the daemon's token, and may come from no web page but the dashboard.
 //!
-//! A page of another site can make a browser send requests to the daemon. But it cannot read the token, and its
-//! `Origin` differs. If it points its own name at this machine (DNS rebinding), the `Host` differs, too.
+//! A page of another site can make a browser send requests to the daemon. But that page cannot read the token, and the
+//! requests carry its `Origin`. If the site points its own name at this machine (DNS rebinding), they also carry its
+//! `Host`.
 
 mod members;
 mod unauthenticated;
@@ -30,20 +31,20 @@ pub(crate) use self::{
 };
 use crate::{error::ApiError, membership::Membership, replicas::FromSibling, shares::Full};
 
-/// How many requests are let through.
+/// How many requests a limiter lets through.
 struct Rate {
     each_second: u32,
-    /// As a burst.
+    /// The most in a burst.
     at_once: u32,
 }
 
 /// The rate limit of requests with a valid token. It is far more than the clients of one gateway can send.
 const RATE: Rate = Rate { each_second: 50_000, at_once: 100_000 };
 
-/// The separate rate limit of requests without a valid token, so that they cannot use up the first one.
+/// The rate limit of requests without a valid token. It is separate, so that they cannot use up [`RATE`].
 const RATE_UNAUTHENTICATED: Rate = Rate { each_second: 5_000, at_once: 10_000 };
 
-/// How long a client should wait that the guard refuses because it is busy.
+/// How long a client should wait before it tries again, when the guard has refused it because of a limit.
 const BUSY_RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// The content type of a stream of events.
@@ -52,7 +53,7 @@ const EVENTS: &[u8] = b"text/event-stream";
 /// The path prefixes that need a token.
 const PROTECTED: &[&str] = &["/agents", "/api", "/mcp", "/metrics", "/p", "/t"];
 
-/// The secret that opens the daemon: 256 random bits in hex, made anew for each launch.
+/// The secret that gives access to the daemon: 256 random bits in hex. Each launch of a daemon makes a new one.
 #[derive(Clone)]
 pub struct Token(String);
 
@@ -66,7 +67,7 @@ impl Token {
     /// Creates a random token.
     ///
     /// # Errors
-    /// [`NoRandom`]
+    /// [`NoRandom`] when the system has no random bytes.
     pub fn new() -> Result<Self, NoRandom> {
         random_text::<32>("").map(|token| Self(token.to_string()))
     }
@@ -83,12 +84,13 @@ impl Token {
         &self.0
     }
 
+    /// Whether `other` is this token. The time that this takes says nothing about where the two differ.
     pub(crate) fn is(&self, other: &str) -> bool {
         self.0.as_bytes().ct_eq(other.as_bytes()).into()
     }
 }
 
-/// Who was proved to send a request.
+/// The sender of a request, as its token proves.
 #[derive(Clone, Debug)]
 pub(crate) enum Proved {
     /// The user of the daemon's machine: the request has the token of this launch, or the token of one of its agents.
@@ -106,8 +108,8 @@ impl Proved {
     }
 }
 
-/// Whether a token other than the daemon's opens this path.
-pub(crate) type Others = Box<dyn Fn(&str, &str) -> bool + Send + Sync>;
+/// Returns whether a token other than the daemon's gives access to a path. The arguments are the path and the token.
+pub(crate) type OtherTokens = Box<dyn Fn(&str, &str) -> bool + Send + Sync>;
 
 /// Checks each request before anything else handles it.
 pub(crate) struct Guard {
@@ -116,12 +118,12 @@ pub(crate) struct Guard {
     hosts: Vec<String>,
     requests: DefaultDirectRateLimiter,
     unauthenticated: DefaultDirectRateLimiter,
-    others: Others,
-    /// Knows the members of the team.
+    other_tokens: OtherTokens,
+    /// Finds the members of the team by their tokens. `None` for a daemon without a team.
     members: Option<Members>,
 }
 
-/// Whether a request to `path` needs a proof; all other paths have no data.
+/// Whether a request to `path` needs a token. What the daemon answers at other paths is no secret.
 pub(crate) fn is_protected(path: &str) -> bool {
     PROTECTED.iter().any(|below| path.strip_prefix(below).is_some_and(|rest| rest.is_empty() || rest.starts_with('/')))
 }
@@ -134,7 +136,7 @@ pub(crate) fn member_of(request: &Request) -> Option<Principal> {
 impl Guard {
     /// Creates the guard of a daemon at `address`, which may also be reached under the names `hosts`. A name includes
     /// the port unless that is the usual one.
-    pub(crate) fn new(token: Token, address: SocketAddr, hosts: &[String], others: Others) -> Self {
+    pub(crate) fn new(token: Token, address: SocketAddr, hosts: &[String], other_tokens: OtherTokens) -> Self {
         let port = address.port();
         let loopback = ["127.0.0.1", "localhost", "[::1]"].map(|name| format!("{name}:{port}"));
         let own = match address {
@@ -147,7 +149,7 @@ impl Guard {
             hosts: hosts.collect(),
             requests: limiter(RATE),
             unauthenticated: limiter(RATE_UNAUTHENTICATED),
-            others,
+            other_tokens,
             members: None,
         }
     }
@@ -157,7 +159,7 @@ impl Guard {
         Self { members: Some(members), ..self }
     }
 
-    /// Returns who sends a request, or why it is refused.
+    /// Returns who sends a request, if its token proves that, and why the guard refuses the request, if it does.
     async fn judge(
         &self,
         method: &Method,
@@ -178,7 +180,7 @@ impl Guard {
             Err(refused) => (None, Some(refused)),
         };
         let is_known = proved.is_some();
-        // The sibling to which a client sent its request has checked this.
+        // A client sent this request to a sibling, which has already checked all of this.
         let misuse = match from_sibling {
             Some(FromSibling) => None,
             None => self.misuse(uri, headers, is_known),
@@ -241,7 +243,7 @@ impl Guard {
             .hint("send the request again; sign in if it is refused")
     }
 
-    /// Adds to a refusal the page on which the user signs in.
+    /// Returns a refusal of status 401 that names the page on which a member signs in, if there is one.
     fn unauthorized(&self, message: &str) -> ApiError {
         ApiError::new(StatusCode::UNAUTHORIZED, "UNAUTHORIZED", message)
             .sign_in(self.members.as_ref().and_then(Members::sign_in))
@@ -270,10 +272,10 @@ impl Guard {
         host.is_some_and(|host| self.hosts.iter().any(|own| own == host))
     }
 
-    /// Returns the user of the daemon's machine, if the request has the token of this launch or of an agent.
+    /// Returns [`Proved::Local`] if the request has the token of this launch, or that of an agent whose path it is.
     fn local(&self, path: &str, headers: &HeaderMap) -> Option<Proved> {
         let token = bearer(headers)?;
-        (self.token.is(token) || (self.others)(path, token)).then_some(Proved::Local)
+        (self.token.is(token) || (self.other_tokens)(path, token)).then_some(Proved::Local)
     }
 }
 
@@ -309,7 +311,7 @@ fn too_many_connections(full: Full) -> ApiError {
         .retry_after(BUSY_RETRY_AFTER)
 }
 
-/// Lets a request through, or answers it.
+/// Lets a request through, with its principal and its membership in the extensions, or answers it with a refusal.
 pub(crate) async fn check(State(guard): State<Arc<Guard>>, mut request: Request, next: Next) -> Response {
     let connection = request.extensions().get::<Arc<Connection>>().cloned();
     let _busy = connection.as_ref().map(Connection::asks);
@@ -340,15 +342,16 @@ pub(crate) async fn check(State(guard): State<Arc<Guard>>, mut request: Request,
     }
 }
 
-/// The address that serves the same to the members of all tenants, if `uri` is that of an endpoint of one tenant. That
-/// the member belongs to this tenant has been checked.
+/// If `uri` is that of an endpoint of one tenant, the URI of the endpoint that serves all tenants, which answers each
+/// member for their own tenant. The guard has checked before that the member belongs to the tenant of `uri`.
 fn for_all_tenants(uri: &Uri) -> Option<Uri> {
     let endpoint = Endpoint::at(uri.path())?.for_all_tenants()?;
     let query = uri.query().map(|query| format!("?{query}")).unwrap_or_default();
     format!("{endpoint}{query}").parse().ok()
 }
 
-/// The answer to a request of a member, or `refusal` as soon as its token has ended. A stream of events ends with it.
+/// The answer to a request of a member, or `refusal` as soon as the member's token has ended. A stream of events ends
+/// when the token ends.
 async fn until_the_token_ends(
     proved: ProvedToken,
     refusal: ApiError,
@@ -386,10 +389,12 @@ mod tests {
     const OWN: &str = "127.0.0.1:7717";
 
     fn guard() -> Guard {
-        let rest = |path: &str, token: &str| path == "/agents/a/mcp" && token == "a-token";
-        Guard::new(Token::given("t0ken"), OWN.parse().unwrap(), &["tools.example".to_owned()], Box::new(rest))
+        let agent_token_opens = |path: &str, token: &str| path == "/agents/a/mcp" && token == "a-token";
+        let hosts = ["tools.example".to_owned()];
+        Guard::new(Token::given("t0ken"), OWN.parse().unwrap(), &hosts, Box::new(agent_token_opens))
     }
 
+    /// The status with which `guard` refuses a request; 200 if it lets the request through.
     fn status(guard: &Guard, uri: &str, headers: &[(&'static str, &str)]) -> u16 {
         let mut all = HeaderMap::new();
         for (name, value) in headers {
@@ -423,7 +428,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_was_made_to_lead_here_is_refused_even_with_the_token() {
+    fn a_host_name_that_the_daemon_does_not_know_is_refused_even_with_the_token() {
         let token = ("authorization", "Bearer t0ken");
         assert_eq!(status(&guard(), "/api/v1/servers", &[("host", "evil.example:7717"), token]), 403);
         assert_eq!(status(&guard(), "/", &[("host", "evil.example:7717")]), 403);
@@ -466,7 +471,7 @@ mod tests {
             assert_eq!(status(&guard(), "/api/v1/servers", &both), 400, "{second:?}");
             assert_eq!(status(&guard(), "/", &both), 400, "{second:?}");
         }
-        // The whole address on the request line, as for a proxy.
+        // The request line has the whole URL, as in a request to a proxy.
         assert_eq!(status(&guard(), "http://127.0.0.1:7717/api/v1/servers", &[host, token]), 200);
         assert_eq!(status(&guard(), "http://evil.example/api/v1/servers", &[host, token]), 400);
         assert_eq!(status(&guard(), "http://127.0.0.1:7717/", &[("host", "evil.example")]), 400);

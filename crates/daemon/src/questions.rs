@@ -28,19 +28,20 @@ use crate::{
     shown::{self, Finding},
 };
 
-/// The most open questions; further ones are declined.
+/// The most open questions. Further ones are declined.
 const MAX_OPEN: usize = 100;
-/// The most open questions about calls of one member of a tenant, so that no member takes the places of all others.
+/// The most open questions about calls of one member of a tenant, so that a member cannot take the places of all
+/// others.
 const MAX_OPEN_OF_MEMBER: usize = 20;
 
 /// The [`Asker`] of a daemon: a question waits until a person answers it in the dashboard or over the API, until the
 /// call that caused it ends, or until its time is up, which declines it.
 ///
-/// Each question is answered once. The host remembers answers for more than one call.
+/// Each question gets at most one answer. The host, and not this type, remembers answers that cover more than one call.
 #[derive(Clone, Debug)]
 pub struct Questions {
     inner: Arc<Inner>,
-    /// The caller whose call the questions belong to, if known.
+    /// The caller in whose call the questions are asked, if known.
     caller: Option<Caller>,
     /// Hides the secrets of the member in whose world the questions are asked.
     secrets: Option<Arc<Interpolate>>,
@@ -48,34 +49,39 @@ pub struct Questions {
 
 #[derive(Debug)]
 struct Inner {
-    /// A prefix of the ids of these questions. It differs in each world and after each start of the daemon, so that a
+    /// A part of the ids of these questions. It differs in each world and after each start of the daemon, so that a
     /// late answer cannot fit another question.
     mark: u32,
     open: Mutex<Open>,
     answer_timeout: Duration,
-    /// Gets the events of questions; set once the daemon runs.
+    /// Gets the events of questions. Set once the world runs.
     log: OnceLock<Arc<EventLog>>,
     /// The agent to whose world the questions belong, and the event log of the daemon, which gets their events, too.
     of_agent: OnceLock<(String, Arc<EventLog>)>,
 }
 
+/// The open questions.
 #[derive(Debug, Default)]
 struct Open {
+    /// The number of the last question.
     last: u64,
+    /// By number.
     waiting: BTreeMap<u64, Waiting>,
 }
 
 impl Open {
     fn has_room_for(&self, principal: &Principal) -> bool {
-        let of_one = || self.waiting.values().filter(|waiting| waiting.question.principal.is_same(principal)).count();
-        self.waiting.len() < MAX_OPEN && (principal.is_local() || of_one() < MAX_OPEN_OF_MEMBER)
+        let of_principal =
+            || self.waiting.values().filter(|waiting| waiting.question.principal.is_same(principal)).count();
+        self.waiting.len() < MAX_OPEN && (principal.is_local() || of_principal() < MAX_OPEN_OF_MEMBER)
     }
 }
 
+/// An open question.
 #[derive(Debug)]
 struct Waiting {
     question: Question,
-    /// The question of an approval, which can check changed arguments.
+    /// For an approval: the question as the host asked it, which can check changed arguments.
     approval: Option<Confirm>,
     answer: oneshot::Sender<(Answer, Principal)>,
 }
@@ -106,8 +112,8 @@ pub(crate) struct Question {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
 #[schema(title = "Caller")]
 pub(crate) struct CallerView {
-    /// The way of the call: `cli`, a command that a user typed; `daemon`, the control API and the dashboard; `gateway`, an MCP
-    /// client; `agent`, a model in a conversation; `program`, a program that embeds Toolrack.
+    /// The way of the call: `cli`, a command that a user typed; `daemon`, the control API and the dashboard; `gateway`,
+    /// an MCP client; `agent`, a model in a conversation; `program`, a program that embeds Toolrack.
     way: String,
     /// The tenant, the subject and the name of the calling principal; `null` for the user of a machine with a single
     /// user.
@@ -262,7 +268,7 @@ impl Unanswered {
 }
 
 impl Question {
-    /// Returns the question in the form for outside the world of `agent`, with the agent in its id.
+    /// Returns the question as worlds other than that of `agent` show it: with the agent, also in its id.
     pub(crate) fn of_agent(self, agent: &str) -> Self {
         Self { id: outside_id(agent, &self.id), agent: Some(agent.to_owned()), ..self }
     }
@@ -280,18 +286,18 @@ impl Question {
     }
 }
 
-/// The id that a question of an agent's world has outside of it.
+/// The id that a question of an agent's world has in other worlds.
 fn outside_id(agent: &str, id: &str) -> String {
     format!("{agent}:{id}")
 }
 
-/// The agent, and the id in its world, from an id that [`Question::of_agent`] made.
+/// Splits an id that [`Question::of_agent`] made into the agent, and the id in the agent's world.
 pub(crate) fn split_prefixed_id(id: &str) -> Option<(&str, &str)> {
     id.rsplit_once(':')
 }
 
 impl Questions {
-    /// Starts without questions. A question without an answer within `answer_timeout` is declined.
+    /// Starts without questions. A question that gets no answer within `answer_timeout` is declined.
     #[must_use]
     pub fn new(answer_timeout: Duration) -> Self {
         let (mark, open) = (rand::rng().random(), Mutex::default());
@@ -299,14 +305,14 @@ impl Questions {
         Self { inner: Arc::new(inner), caller: None, secrets: None }
     }
 
-    /// Returns a handle for the world of a member: the member's secrets are hidden from the users who answer for the
-    /// tenant.
+    /// Returns a handle for the world of a member. It hides the member's `secrets` in its questions from the users who
+    /// answer for the tenant.
     #[must_use]
     pub fn concealing(&self, secrets: Arc<Interpolate>) -> Self {
         Self { secrets: Some(secrets), ..self.clone() }
     }
 
-    /// From now on, `log` gets an event when a question is opened and closed.
+    /// From now on, `log` gets an event when a question is opened and when it is closed. Only the first call counts.
     pub(crate) fn set_log(&self, log: Arc<EventLog>) {
         let _ = self.inner.log.set(log);
     }
@@ -347,15 +353,15 @@ impl Questions {
         self.inner.open.lock().waiting.len()
     }
 
-    /// Answers the question `id` for `principal`. If that principal may not answer for others of its tenant, an answer for
-    /// more than one call covers its own calls alone.
+    /// Answers the question `id` for `principal`. An answer for more than one call covers only the principal's own
+    /// calls, unless the principal may answer for others of its tenant.
     ///
     /// # Errors
-    /// When the question is not open any more, when the answer is for another kind of question, or when the call cannot
-    /// run with the answer's arguments. In the last two cases the question stays open.
+    /// When the question is not open any more, when the answer does not fit the question or the principal, or when the
+    /// call cannot run with the answer's arguments. In all but the first case, the question stays open.
     pub(crate) async fn answer(&self, id: &str, principal: &Principal, answer: Answer) -> Result<(), AnswerRefused> {
         let number = self.inner.number(id).ok_or(AnswerRefused::Over)?;
-        let approval = self.inner.asked(number, principal, &answer)?;
+        let approval = self.inner.approval_for(number, principal, &answer)?;
         if let Some(question) = approval {
             if principal.kind() != Kind::Person {
                 return Err(AnswerRefused::NotAPerson);
@@ -368,20 +374,23 @@ impl Questions {
             }
         }
         let waiting = self.inner.open.lock().waiting.remove(&number).ok_or(AnswerRefused::Over)?;
-        // An error means that the asker was dropped at this moment.
+        // An error means that the call that asked ended at this moment.
         waiting.answer.send((answer, principal.clone())).map_err(|_| AnswerRefused::Over)
     }
 
-    /// Asks, and waits for the answer.
+    /// Asks a question, and waits for the answer and the principal who gives it. `approval` is the question of the
+    /// host, if it asks for an approval. Dropping the future withdraws the question.
     async fn ask(&self, about: About, approval: Option<Confirm>) -> Result<(Answer, Principal), Unanswered> {
         let (answer, answered) = oneshot::channel();
         let caller = approval.as_ref().map(|approval| &approval.caller).or(self.caller.as_ref()).cloned();
+        let principal = caller.as_ref().map(|caller| caller.principal().clone()).unwrap_or_default();
         let about = match &self.secrets {
             Some(secrets) => about.concealed(secrets),
             None => about,
         };
-        let asked = self.inner.put(about, caller, approval, answer).ok_or(Unanswered::TooMany)?;
-        let withdraw = WithdrawOnDrop { inner: &self.inner, number: asked.0, audience: asked.1 };
+        let opened = self.inner.put(about, (caller, &principal), approval, answer);
+        let (number, audience) = opened.ok_or(Unanswered::TooMany)?;
+        let withdraw = WithdrawOnDrop { inner: &self.inner, number, audience };
         let answer = timeout(self.inner.answer_timeout, answered).await;
         drop(withdraw);
         answer.ok().and_then(Result::ok).ok_or(Unanswered::Late)
@@ -415,8 +424,8 @@ impl About {
 }
 
 impl Word {
-    /// Whose calls an answer with this word covers. Those of all only for good, because such answers are listed and can be
-    /// taken back.
+    /// Whose calls an answer with this word covers, when `principal` gives it. Only answers that are valid for good
+    /// cover the calls of all callers, because only those answers are listed, so that a user can take them back.
     fn callers(self, principal: &Principal) -> Callers {
         match self {
             Self::AlwaysTool | Self::AlwaysServer if Right::Operate.is_of(principal) => Callers::All,
@@ -430,7 +439,7 @@ impl Word {
 }
 
 impl Inner {
-    /// The id of the question of this number.
+    /// The id of the question with this number.
     fn id(&self, number: u64) -> String {
         format!("q{number}-{:08x}", self.mark)
     }
@@ -441,9 +450,14 @@ impl Inner {
         (self.id(number) == id).then_some(number)
     }
 
-    /// The approval that this question asks for, if it is one; an error when `answer` does not fit the question. A
-    /// question that `principal` may not answer counts as missing.
-    fn asked(&self, number: u64, principal: &Principal, answer: &Answer) -> Result<Option<Confirm>, AnswerRefused> {
+    /// The approval for which the question asks, if it asks for one. An error when the question is not open, when
+    /// `principal` may not answer it, or when `answer` is for another kind of question.
+    fn approval_for(
+        &self,
+        number: u64,
+        principal: &Principal,
+        answer: &Answer,
+    ) -> Result<Option<Confirm>, AnswerRefused> {
         let open = self.open.lock();
         let waiting = open.waiting.get(&number).filter(|waiting| waiting.question.is_for(principal));
         let waiting = waiting.ok_or(AnswerRefused::Over)?;
@@ -453,16 +467,17 @@ impl Inner {
         }
     }
 
+    /// Opens a question, whose answer goes to `answer`. Returns its number, and who may see it; `None` if too many
+    /// questions are open. `principal` is that of `caller`, or the user of the machine if there is no caller.
     fn put(
         &self,
         about: About,
-        caller: Option<Caller>,
+        (caller, principal): (Option<Caller>, &Principal),
         approval: Option<Confirm>,
         answer: oneshot::Sender<(Answer, Principal)>,
     ) -> Option<(u64, Audience)> {
-        let principal = caller.as_ref().map(|caller| caller.principal().clone()).unwrap_or_default();
         let mut open = self.open.lock();
-        if !open.has_room_for(&principal) {
+        if !open.has_room_for(principal) {
             return None;
         }
         open.last += 1;
@@ -472,7 +487,7 @@ impl Inner {
             id: self.id(number),
             agent: None,
             caller: caller.as_ref().map(CallerView::from),
-            principal,
+            principal: principal.clone(),
             about,
             asked_at: shown::millis(now),
             expires_at: shown::millis(now + self.answer_timeout),
@@ -484,8 +499,8 @@ impl Inner {
         Some((number, audience))
     }
 
-    /// Logs an event about a question in this world's log and, for the world of an agent, also in the daemon's log. `event`
-    /// gets the agent for the latter.
+    /// Logs an event about a question in this world's log and, for the world of an agent, also in the daemon's log.
+    /// `event` makes the event: for the daemon's log it gets the name of the agent, for this world's log `None`.
     fn tell(&self, name: &str, audience: Audience, event: impl Fn(Option<&str>) -> Value) {
         if let Some(log) = self.log.get() {
             log.add(name, audience.clone(), &event(None));
@@ -514,11 +529,11 @@ impl Inner {
     }
 }
 
-/// Withdraws an open question when it is dropped with its asker.
+/// Closes a question when it is dropped, whether the question was answered or the future that asked it was dropped.
 struct WithdrawOnDrop<'a> {
     inner: &'a Inner,
     number: u64,
-    /// Who may read of it.
+    /// Who may see the event that the question was closed.
     audience: Audience,
 }
 
@@ -540,7 +555,7 @@ impl Asker for Questions {
 
     fn confirm(&self, question: Confirm) -> BoxFuture<'_, Confirmed> {
         Box::pin(async move {
-            let (asked, answered) = (question.clone(), question.clone());
+            let (approval, answered_question) = (question.clone(), question.clone());
             let about = About::Approval {
                 server: question.server.to_string(),
                 tool: question.tool,
@@ -552,12 +567,12 @@ impl Asker for Questions {
                 findings: question.findings.into_iter().map(Finding::from).collect(),
                 lasting: lasting_name(question.lasting).to_owned(),
             };
-            let (answer, by) = match self.ask(about, Some(asked)).await {
+            let (answer, by) = match self.ask(about, Some(approval)).await {
                 Ok(answer) => answer,
                 Err(unanswered) => return Confirmed::No { why: Some(unanswered.why()) },
             };
             let (arguments, callers) = (answer.arguments, answer.answer.callers(&by));
-            answered.answered_by(Caller::of(by, Way::Daemon));
+            answered_question.answered_by(Caller::of(by, Way::Daemon));
             match answer.answer {
                 Word::Once => arguments.map_or(Confirmed::Yes, Confirmed::Edited),
                 Word::Session => Confirmed::Kept { keep: Keep::Session, callers, arguments },
@@ -584,7 +599,7 @@ impl Asker for Questions {
     }
 }
 
-/// A stable word.
+/// The word of the API for `lasting`.
 fn lasting_name(lasting: Lasting) -> &'static str {
     match lasting {
         Lasting::Once => "once",
@@ -655,7 +670,7 @@ mod tests {
         let id = shown["id"].as_str().unwrap();
         assert_eq!(questions.answer(id, &bob, answered("once")).await, Err(AnswerRefused::Over));
         assert_eq!(questions.answer(id, &person("ann"), answered("always_server")).await, Ok(()));
-        // It lets no call of others run; that of an operator does.
+        // The member's own answer covers no calls of others. The operator's answer, below, covers those of all.
         let kept = |callers| Confirmed::Kept { keep: Keep::Server, callers, arguments: None };
         assert_eq!(of_ann.await, kept(Callers::Same));
         let mut of_ann = question();
@@ -720,12 +735,12 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn silence_is_a_no() {
+    async fn a_question_without_an_answer_in_time_is_declined() {
         assert!(matches!(questions().confirm(question()).await, Confirmed::No { why: Some(_) }));
     }
 
     #[tokio::test]
-    async fn an_answer_to_a_question_of_one_world_is_none_to_one_of_another() {
+    async fn an_answer_to_a_question_of_one_world_does_not_fit_a_question_of_another() {
         let (before, after) = (questions(), questions());
         let (mut first, mut second) = (pin!(before.confirm(question())), pin!(after.confirm(question())));
         assert!(poll!(&mut first).is_pending() && poll!(&mut second).is_pending());
@@ -747,7 +762,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_member_with_too_many_requests_takes_no_place_of_another() {
+    async fn a_member_with_too_many_questions_takes_no_place_of_another() {
         let questions = questions();
         let asking = |subject| {
             let (mut question, questions) = (question(), questions.clone());

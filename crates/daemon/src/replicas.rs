@@ -1,16 +1,18 @@
 //! Replicas: several daemons that serve one team together, on one database, behind any load balancer.
 //!
-//! Each tenant has a *home*: the one replica that runs its [world](crate::worlds). So its servers, sessions, questions,
-//! quotas and calls that wait are in one place. A replica that gets a request for another home forwards it there; the
-//! home checks again who sent it, and never forwards it on. A replica takes the home of a tenant that has none.
+//! Each tenant has a *home*: the one replica that runs its [world](crate::worlds), with its servers, sessions,
+//! questions, quotas and waiting calls. A replica that gets a request of a tenant whose home is elsewhere forwards the
+//! request there. The home checks again who sent the request, and never forwards it to a third replica. If the tenant
+//! has no home, the replica that got the request becomes its home.
 //!
-//! A replica removes a sibling that has written no heartbeat for [`ReplicaOptions::heartbeat_timeout`], which the
-//! replica measures with its own clock. Then other replicas may take the sibling's homes. A replica whose own heartbeat
-//! is late serves no tenant: it ends the worlds of all tenants, and joins anew. It does so before its siblings remove
-//! it, because it counts from the moment when it began to write its last heartbeat, and they count from when they saw
+//! For a replica, the other ones are its *siblings*. A replica removes a sibling that has written no heartbeat for
+//! [`ReplicaOptions::heartbeat_timeout`], measured with the replica's own clock. Then other replicas may become the
+//! homes of the sibling's tenants. A replica whose own heartbeat is late serves no tenant: it ends the worlds of all
+//! tenants, and joins anew. This happens before its siblings remove it: the replica counts from when it began to write
+//! its last heartbeat, and a sibling counts from the later moment when it first saw that heartbeat.
+//!
+//! A replica sends a request again only if the request changes nothing, or if it is certain that no sibling has read
 //! it.
-//!
-//! A replica sends a request again only if the request changes nothing, or if certainly no sibling has read it.
 
 mod connection;
 mod forward;
@@ -55,22 +57,23 @@ const RETRY_PAUSE: Duration = Duration::from_millis(200);
 /// after [`ReplicaOptions::heartbeat_timeout`].
 const LEAVE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A daemon as one of several replicas.
+/// The options of a daemon that serves a team as one of several replicas.
 #[derive(Clone, Debug)]
 pub struct ReplicaOptions {
-    /// The database of the team, over a connection of its own, so that no heartbeat waits for a free one.
+    /// The database of the team, through a connection that only heartbeats use, so that no heartbeat waits for a free
+    /// connection.
     pub heartbeats: TeamStore,
-    /// The address at which its siblings, and only they, reach it.
+    /// The address at which this replica listens for its siblings. It refuses the requests of all other programs there.
     pub listen: SocketAddr,
-    /// How long a replica stays without a new heartbeat. After this time, the tenants of a replica that has died get
+    /// How long a replica may go without a new heartbeat. After this time, the tenants of a replica that has died get
     /// another home, and a replica that cannot reach the database ends all worlds. 5 seconds by default.
     pub heartbeat_timeout: Duration,
-    /// How long a request waits until its tenant has a home that answers. 15 seconds by default.
+    /// How long a request waits for a home of its tenant that answers; it fails after this time. 15 seconds by default.
     pub takeover_timeout: Duration,
 }
 
 impl ReplicaOptions {
-    /// The replica at `listen`, with the default times.
+    /// The options of a replica that listens at `listen` for its siblings, with the default times.
     #[must_use]
     pub fn at(listen: SocketAddr, heartbeats: TeamStore) -> Self {
         Self {
@@ -93,22 +96,25 @@ pub(crate) struct Replicas {
     host: HeaderValue,
     /// Cancelled when the daemon begins to end.
     ending: CancellationToken,
-    /// The term of this replica, while it serves tenants.
+    /// The current term of this replica. `None` before it has joined, and after its heartbeat was late.
     term: watch::Sender<Option<Arc<Term>>>,
 }
 
 /// Ends the worlds of all tenants, and waits until their servers have ended.
 pub(crate) type EndWorlds = Box<dyn Fn() -> BoxFuture<'static, ()> + Send + Sync>;
 
-/// Where a replica answers the request of a member.
+/// What became of a member's request in [`Replicas::route`].
 pub(crate) enum Routed {
-    /// This replica is the home of the tenant.
+    /// This replica is the home of the tenant, and the caller answers the request.
     Here(Request),
-    /// The answer of the home, or the reason why there is none.
+    /// The response for the member: that of the home, or an error that says why no home answered.
     Answered(Response),
 }
 
 impl Replicas {
+    /// This daemon as a replica that has not joined the others yet; [`Self::run`] joins. Forwarded requests carry
+    /// `host` in their `Host`, and have at most `max_body_bytes`.
+    ///
     /// # Errors
     /// [`NoIdentity`]
     pub(crate) fn new(
@@ -123,8 +129,8 @@ impl Replicas {
     }
 
     /// Joins the other replicas, and writes heartbeats. After a late heartbeat, ends the worlds of all tenants with
-    /// `end_worlds`, and joins anew. When `leaving` is cancelled, gives up all homes; the caller has ended their
-    /// worlds.
+    /// `end_worlds`, and joins anew. Returns after `leaving` is cancelled, when it has given up all homes. Before the
+    /// caller cancels `leaving`, it must have ended the worlds of those homes.
     pub(crate) async fn run(self: Arc<Self>, end_worlds: EndWorlds, leaving: CancellationToken) {
         while !leaving.is_cancelled() {
             let joined = tokio::select! {
@@ -150,7 +156,7 @@ impl Replicas {
         }
     }
 
-    /// Adds the row of this replica. `None` if that fails: the caller tries again.
+    /// Adds the row of this replica to the database, under a new id. `None` if that fails: the caller tries again.
     async fn join(&self) -> Option<Arc<Term>> {
         let begun = Instant::now();
         let replica = Replica {
@@ -165,17 +171,18 @@ impl Replicas {
                 sleep(self.options.heartbeat_timeout / HEARTBEATS_PER_TIMEOUT).await;
                 None
             }
+            // Another replica has this id already, or the time was up. Neither needs a pause.
             Ok(Ok(false)) | Err(_) => None,
         }
     }
 
-    /// When a term ends whose last heartbeat began at `begun`: a tenth of the timeout early, because the clocks of two
-    /// machines may run at different speeds.
+    /// When a term ends whose last heartbeat was begun at `begun`: a tenth of [`ReplicaOptions::heartbeat_timeout`]
+    /// before the siblings may remove this replica, because the clocks of two machines may run at different speeds.
     fn end_of_term(&self, begun: Instant) -> Instant {
         begun + self.options.heartbeat_timeout * 9 / 10
     }
 
-    /// Writes heartbeats until one is late.
+    /// Writes heartbeats until one is late, or until a sibling has removed this replica.
     async fn write_heartbeats(&self, term: &Term) {
         loop {
             let begun = Instant::now();
@@ -184,9 +191,10 @@ impl Replicas {
                 // A sibling has removed this replica.
                 Ok(Ok(false)) => return,
                 Ok(Err(error)) => tracing::warn!("the heartbeat of this replica was not written: {error}"),
+                // The term is over: `is_held` below returns.
                 Err(_) => {}
             }
-            // A heartbeat that hangs must not keep this replica from ending its worlds in time.
+            // A database that hangs must not keep this replica from ending its worlds in time.
             let _ = timeout_at(term.end(), self.look_at_siblings(term)).await;
             if !term.is_held() {
                 return;
@@ -195,7 +203,7 @@ impl Replicas {
         }
     }
 
-    /// Learns which replicas there are, and removes those that are silent.
+    /// Reads the heartbeats of all replicas, and removes the siblings whose heartbeat is late.
     async fn look_at_siblings(&self, term: &Term) {
         let before = term.sibling_ids();
         let heartbeats = match self.options.heartbeats.heartbeats().await {
@@ -211,12 +219,17 @@ impl Replicas {
         }
     }
 
+    /// Removes the row of this replica, so that its siblings may become the homes of its tenants at once.
     async fn leave(&self, term: &Term) {
-        match timeout(LEAVE_TIMEOUT, self.options.heartbeats.leave_replicas(&term.id)).await {
-            Ok(Ok(())) => {}
-            Ok(Err(error)) => tracing::warn!("the other replicas learn late that this one has ended: {error}"),
-            Err(_) => tracing::warn!("the other replicas learn late that this one has ended: the database is slow"),
-        }
+        let failed = match timeout(LEAVE_TIMEOUT, self.options.heartbeats.leave_replicas(&term.id)).await {
+            Ok(Ok(())) => return,
+            Ok(Err(error)) => error.to_string(),
+            Err(_) => format!("the database did not answer within {} s", LEAVE_TIMEOUT.as_secs()),
+        };
+        tracing::warn!(
+            "this replica could not tell the others that it has ended; they take over its tenants after \
+             heartbeat_timeout: {failed}"
+        );
     }
 
     /// Gives up the home of `tenant`, whose world has ended because this daemon ends.
@@ -226,7 +239,8 @@ impl Replicas {
         let _ = timeout(LEAVE_TIMEOUT, self.store.leave_home(tenant, &term.id)).await;
     }
 
-    /// Whether a sibling has this public key, as far as this replica knows.
+    /// Whether a sibling that this replica knows has this public key. A sibling that has just joined may be unknown
+    /// yet.
     fn has_key(&self, public_key: &[u8]) -> bool {
         self.term.borrow().as_ref().is_some_and(|term| term.has_key(public_key))
     }
@@ -236,11 +250,12 @@ impl Replicas {
         self.held_term().is_some()
     }
 
+    /// The term of this replica, unless it is over or there is none.
     fn held_term(&self) -> Option<Arc<Term>> {
         self.term.borrow().clone().filter(|term| term.is_held())
     }
 
-    /// The term of this replica. Waits until `deadline` for it to join.
+    /// The term of this replica. If there is none, waits until `deadline` for this replica to join.
     async fn term_by(&self, deadline: Instant) -> Option<Arc<Term>> {
         if let Some(term) = self.held_term() {
             return Some(term);
@@ -250,7 +265,8 @@ impl Replicas {
         timeout_at(deadline, joined).await.ok()?.ok()?.clone()
     }
 
-    /// Whether this replica is the home of `tenant`, which it takes if the tenant has none.
+    /// Whether this replica is the home of `tenant`. If the tenant has no home, this replica becomes its home. `false`
+    /// also when the database cannot be read.
     pub(crate) async fn is_home_of(&self, tenant: &str) -> bool {
         match self.held_term() {
             Some(term) => matches!(self.home_of(tenant, &term).await, Ok(Home::Here)),
@@ -258,6 +274,8 @@ impl Replicas {
         }
     }
 
+    /// The home of `tenant`, as this replica remembers it or else as it is in the database. If the tenant has no home,
+    /// this replica becomes its home. An error if the database cannot be read.
     async fn home_of(&self, tenant: &str, term: &Term) -> Result<Home, ApiError> {
         if let Some(home) = term.known_home(tenant) {
             return Ok(home);
@@ -272,7 +290,8 @@ impl Replicas {
         }
     }
 
-    /// Sends a request of a member of `tenant` to the home of the tenant, unless that is here.
+    /// Returns a request of a member of `tenant` to the caller if this replica is the home of the tenant. Otherwise
+    /// forwards it to the home, and returns the home's response. Dropping the future cancels the forwarded request.
     pub(crate) async fn route(&self, tenant: &str, request: Request) -> Routed {
         if let Some(term) = self.held_term()
             && let Some(Home::Here) = term.known_home(tenant)
@@ -287,7 +306,8 @@ impl Replicas {
         routed.unwrap_or_else(|refused| Routed::Answered(refused.into_response()))
     }
 
-    /// Takes a request that a sibling has forwarded, and never forwards it again.
+    /// Takes a request that a sibling has forwarded. If this replica is not the home, the answer says so, and the
+    /// sibling looks for the home again: a request that was forwarded twice could go round in a circle.
     async fn accept(&self, tenant: &str, request: Request) -> Result<Routed, ApiError> {
         let Some(term) = self.held_term() else { return Ok(Routed::Answered(not_here())) };
         match self.home_of(tenant, &term).await? {
@@ -296,6 +316,9 @@ impl Replicas {
         }
     }
 
+    /// Forwards a request to the home of `tenant`. Until `deadline`, tries again when there is no home, or when the
+    /// home has certainly not read the request. An error when the body is too large, when the time is up, or when the
+    /// home may have read the request and does not answer.
     async fn forward(&self, tenant: &str, request: Request, deadline: Instant) -> Result<Routed, ApiError> {
         let (head, body) = request.into_parts();
         let body = to_bytes(body, self.max_body_bytes).await.map_err(|_| ApiError::too_large(self.max_body_bytes))?;

@@ -62,8 +62,8 @@ use crate::{
 /// The most bytes of a request's body.
 const MAX_BODY: usize = 4 * 1024 * 1024;
 
-/// The most HTTP connections that are served concurrently. A client has a few, and each event stream that it listens to
-/// is one.
+/// The most HTTP connections that are served concurrently. A client opens a few, and one more for each event stream
+/// that it reads.
 const MAX_CONNECTIONS: usize = 4_096;
 
 /// The most HTTP connections that have not shown a valid token yet.
@@ -78,60 +78,65 @@ const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 /// The same for a connection that has shown a valid token. It is longer than most clients keep an idle connection.
 const IDLE_TIMEOUT: Duration = Duration::from_mins(2);
 
-/// The backlog of the socket. The system drops further connections, whose clients try again after 1 s.
+/// The backlog of a listening socket: how many connections may wait until the daemon accepts them. The system drops
+/// further ones, and their clients try again after 1 s.
 const BACKLOG: u32 = 4_096;
 
 /// The pause after a failed accept, which is most likely caused by a lack of file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// Decides whether to serve the process at the other end of a connection, and returns the connection if so. It must
-/// return in a bounded time.
+/// Decides whether to serve the process at the other end of a connection, and returns the connection if so. The
+/// function must return in a bounded time.
 pub type Admit = Arc<dyn Fn(UnixStream) -> BoxFuture<'static, Option<UnixStream>> + Send + Sync>;
 
 /// The address of a daemon, and its limits.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The address. Port 0 means any free port.
+    /// The address at which the daemon listens. Port 0 means any free port.
     pub listen: SocketAddr,
     /// The token that requests need.
     pub token: Token,
-    /// The certificate with which the address speaks TLS. Without one, it speaks HTTP without TLS.
+    /// The certificate with which the daemon speaks TLS at [`Self::listen`]. Without a certificate, it speaks plain
+    /// HTTP.
     pub tls: Option<Tls>,
     /// With this, the daemon is one of several replicas that serve its team.
     pub replica: Option<ReplicaOptions>,
     /// Names besides the loopback ones that requests may have in `Host`, with a port if it is not the default one.
     pub hosts: Vec<String>,
-    /// Whether to listen where other machines can reach it.
+    /// Whether [`Self::listen`] may be an address that other machines can reach. `false` by default.
     pub remote: bool,
-    /// How long running calls may continue at the end.
+    /// How long calls under way may continue when the daemon ends. 3 seconds by default.
     pub grace: Duration,
-    /// How long the daemon serves on at the end while `/health` answers 404, so that load balancers send nothing more.
-    /// Then it goes on to answer their checks until the calls under way have ended. Zero, the default, for none of it:
-    /// it refuses connections at once.
+    /// How long the daemon continues to serve everything when it is told to end. Meanwhile `/health` answers 404, so
+    /// that load balancers send nothing more. After this time, the daemon answers nothing but the checks of load
+    /// balancers, until the calls under way have ended. Zero, the default, skips both: the daemon refuses new
+    /// connections at once.
     pub drain: Duration,
-    /// How long the world of an agent, a tenant, a member or a session runs without a request.
-    pub agent_idle: Duration,
-    /// The most sessions of one user that have servers of their own (`share = "session"`). Beyond, the daemon refuses a
-    /// new session. 32 by default.
-    pub session_worlds: usize,
-    /// The most HTTP connections at once. Beyond, a new one replaces one that has shown no valid token, or waits if
-    /// there is none. 4,096 by default. Each takes a file descriptor.
-    pub connections: usize,
-    /// The most connections that have shown valid tokens of one member of a team. Beyond, the daemon refuses requests of
-    /// that member on new ones. An eighth of `connections` by default.
-    pub member_connections: Option<usize>,
-    /// The most connections that have not shown a valid token. Beyond, the daemon ends the one that was silent the
-    /// longest. 512 by default.
-    pub unauthenticated: usize,
-    /// How long such a connection may take to send the head of each request before the daemon ends it. 10 seconds by
+    /// How long the world of an agent, a tenant, a member or a session runs on without a request. 10 minutes by
     /// default.
+    pub agent_idle: Duration,
+    /// The most sessions of one user that have servers of their own (`share = "session"`). Beyond this number, the
+    /// daemon refuses a new session. 32 by default.
+    pub session_worlds: usize,
+    /// The most HTTP connections at once. Beyond this number, a new connection replaces one that has shown no valid
+    /// token, or waits if there is none. 4,096 by default. Each connection takes a file descriptor.
+    pub connections: usize,
+    /// The most connections that have shown valid tokens of one member of a team. Beyond this number, the daemon
+    /// refuses requests of that member on new connections. `None`, the default, means an eighth of `connections`.
+    pub member_connections: Option<usize>,
+    /// The most connections that have not shown a valid token. Beyond this number, the daemon ends the one that was
+    /// silent the longest. 512 by default.
+    pub unauthenticated: usize,
+    /// How long a connection that has not shown a valid token may take to send the head of each request. After this
+    /// time, the daemon ends the connection. 10 seconds by default.
     pub head_timeout: Duration,
     /// The same for a connection that has shown a valid token. 2 minutes by default.
     pub idle_timeout: Duration,
 }
 
 impl Options {
-    /// On this machine only, at `port`.
+    /// The options of a daemon that listens at `port` of 127.0.0.1, where only this machine can reach it, with the
+    /// defaults.
     #[must_use]
     pub fn local(port: u16, token: Token) -> Self {
         let listen = SocketAddr::from(([127, 0, 0, 1], port));
@@ -170,8 +175,8 @@ impl Options {
 pub struct Current(Arc<World>);
 
 impl Current {
-    /// Reads the configuration on the disk and waits until the host runs it; `None` when it cannot be used, so that an
-    /// older one runs, and when the daemon is about to end.
+    /// Reads the configuration files again, and waits until the host runs what they say. `None` if the files cannot be
+    /// used, in which case the host still runs an older configuration, and if the daemon is about to end.
     pub async fn loaded(&self) -> Option<Arc<Loaded>> {
         self.0.reload().await.ok()?;
         Some(self.0.loaded())
@@ -183,7 +188,7 @@ impl Current {
         self.0.is_stopped(name)
     }
 
-    /// Ready when the daemon begins to end.
+    /// Returns when the daemon begins to end.
     pub async fn ending(&self) {
         self.0.ending.cancelled().await;
     }
@@ -193,22 +198,22 @@ impl Current {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StartError {
-    /// Other machines could reach it.
+    /// Other machines can reach the address, and [`Options::remote`] is not set.
     #[error("{0} can be reached from other machines: the daemon listens there only with permission")]
     Remote(SocketAddr),
-    /// Another program listens there.
+    /// Another program listens at this address.
     #[error("{0} is in use by another program")]
     InUse(SocketAddr),
-    /// The system refused.
+    /// The system does not let the daemon listen at the address.
     #[error("cannot listen on {address}: {kind}", kind = source.kind())]
     Listen {
-        /// Where.
+        /// The address of the daemon, or that of the replica.
         address: SocketAddr,
-        /// What the system said.
+        /// The error of the system.
         #[source]
         source: io::Error,
     },
-    /// It cannot prove itself to the other replicas.
+    /// The daemon has no key with which it proves itself to the other replicas.
     #[error(transparent)]
     NoIdentity(#[from] NoIdentity),
 }
@@ -218,7 +223,7 @@ pub enum StartError {
 pub struct Daemon {
     listener: TcpListener,
     address: SocketAddr,
-    /// The beginning of its URLs.
+    /// The beginning of the daemon's URLs.
     base: String,
     token: Token,
     tls: Option<Tls>,
@@ -244,11 +249,12 @@ impl fmt::Debug for Daemon {
 impl Daemon {
     /// Binds the address, loads the configuration and begins to start its servers. `for_agents` makes the parts of an
     /// agent's world at the first request to that agent, and `for_sessions` those of a session that has servers of its
-    /// own. With a `team`, it also serves the members of the team: each reaches the world of their own tenant, and
-    /// never the daemon's own world.
+    /// own. With a `team`, the daemon also serves the members of the team: each reaches the world of their own tenant,
+    /// and never the daemon's own world.
     ///
     /// # Errors
-    /// [`StartError`]; nothing was started then.
+    /// [`StartError`]. Nothing was started then, except with [`StartError::NoIdentity`]: the servers of the daemon's
+    /// own world have begun to start.
     pub async fn start(
         parts: Parts,
         for_agents: MakeWorld,
@@ -279,9 +285,9 @@ impl Daemon {
         let gateway = Gateway::new(world.host.clone(), gateway_options(&world, &site));
         let agents = agents_of(&site, &world, for_agents, &tasks);
         let sessions = for_sessions.map(|make| sessions_of(&site, &world, make, &tasks));
-        let of_agents = Arc::clone(&agents);
-        let others = move |path: &str, token: &str| of_agents.opens(path, token);
-        let guard = Guard::new(token.clone(), address, &site.hosts, Box::new(others));
+        let opening_agents = Arc::clone(&agents);
+        let agent_token_opens = move |path: &str, token: &str| opening_agents.opens(path, token);
+        let guard = Guard::new(token.clone(), address, &site.hosts, Box::new(agent_token_opens));
         let services = Services {
             world: Arc::clone(&world),
             gateway: gateway.clone(),
@@ -296,11 +302,11 @@ impl Daemon {
             }
             None => Served { router, guard, replica: None, tenants: None },
         };
-        let for_all = ServiceBuilder::new()
+        let outer_layers = ServiceBuilder::new()
             .layer(middleware::from_fn(unread::read))
             .layer(middleware::from_fn_with_state(Arc::new(guard), guard::check))
             .layer(middleware::map_response(streams::passed_on));
-        let router = around(around(router, CatchPanicLayer::new()), for_all);
+        let router = around(around(router, CatchPanicLayer::new()), outer_layers);
         let local = None;
         Ok(Self {
             listener,
@@ -322,7 +328,7 @@ impl Daemon {
         })
     }
 
-    /// The address that it listens on.
+    /// The address at which the daemon listens, with the port that it has got.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
@@ -335,26 +341,27 @@ impl Daemon {
         &self.base
     }
 
-    /// The dashboard's URL with the token in it: as secret as the token. Browsers do not send the part behind `#`.
+    /// The URL of the dashboard with the token in it, as secret as the token itself. The token stands behind `#`, which
+    /// browsers do not send.
     #[must_use]
     pub fn dashboard(&self) -> String {
         format!("{}/#token={}", self.base, self.token.reveal())
     }
 
-    /// The current world, for other users of the same host in this program.
+    /// The daemon's own world, for other code of this program that uses the same host.
     #[must_use]
     pub fn current(&self) -> Current {
         Current(Arc::clone(&self.world))
     }
 
-    /// The metrics of the daemon, to pass them on. `/metrics` has the same.
+    /// The metrics of the daemon, for an exporter of this program. `/metrics` shows the same ones.
     #[must_use]
     pub fn metrics(&self) -> Metrics {
         self.metrics.clone()
     }
 
     /// Serves MCP on `socket`, too, as JSON lines without a token, to the processes that `admit` accepts. Without that
-    /// check a sandboxed server could use it, because a sandbox does not stop a process from connecting to a socket.
+    /// check, a sandboxed server could connect to the socket, because a sandbox does not stop a process from doing so.
     ///
     /// # Errors
     /// When the system cannot poll the socket.
@@ -364,23 +371,23 @@ impl Daemon {
         Ok(())
     }
 
-    /// Serves until `until` is ready, and on for [`Options::drain`]. Then it accepts nothing new, streams end, and calls in
-    /// flight have [`Options::grace`]. The host is not shut down.
+    /// Serves until `until` is ready, and then for [`Options::drain`] more. After that, the daemon accepts nothing new,
+    /// streams end, and calls under way may continue for [`Options::grace`]. The caller shuts the host down afterwards.
     pub async fn run(self, until: impl Future<Output = ()>) {
         let Self {
             listener, tls, router, gateway, sessions, local, world, tasks, replica, bounds, grace, drain, ..
         } = self;
         let ending = world.ending.clone();
         if let Some((socket, admit)) = local {
-            let (clients, within) = (Clients { gateway: gateway.clone(), sessions }, tasks.clone());
+            let (clients, connection_tasks) = (Clients { gateway: gateway.clone(), sessions }, tasks.clone());
             let (world, ending) = (Arc::clone(&world), ending.clone());
             tasks.spawn(async move {
                 world.once_applied().await;
-                local::serve(socket, admit, clients, within, ending).await;
+                local::serve(socket, admit, clients, connection_tasks, ending).await;
             });
         }
         let acceptor = tls.as_ref().map(Tls::acceptor);
-        let (siblings, joined) = replica.map(|replica| replica.join(&router, &ending)).unzip();
+        let (siblings, heartbeats) = replica.map(|replica| replica.join(&router, &ending)).unzip();
         let siblings = OptionFuture::from(siblings);
         let routers = connections::Routers { router, at_the_end: (!drain.is_zero()).then(api::of_an_end) };
         let clients = connections::serve(listener, acceptor, routers, bounds, ending.clone());
@@ -392,15 +399,16 @@ impl Daemon {
         world.draining.cancel();
         let ended = ended || (!drain.is_zero() && timeout(drain, &mut serving).await.is_ok());
         ending.cancel();
-        // Ends the connections last, because the gateway still reports abandoned calls to its clients on them.
+        // The connections end only when this function drops `serving`, because the gateway still reports abandoned
+        // calls to its clients on them.
         if !ended && timeout(grace, &mut serving).await.is_err() {
             tracing::warn!("gave up calls that were still in flight after {} s", grace.as_secs_f64());
         }
         gateway.shutdown().await;
         tasks.close();
         tasks.wait().await;
-        if let Some(joined) = joined {
-            joined.leave().await;
+        if let Some(heartbeats) = heartbeats {
+            heartbeats.leave().await;
         }
     }
 }
@@ -417,7 +425,7 @@ fn listener(address: SocketAddr) -> io::Result<TcpListener> {
     socket.listen(BACKLOG)
 }
 
-/// Listens at the address for the siblings of a replica.
+/// Listens for the siblings of a replica. Returns the options with the address that the system has given.
 fn listening(options: ReplicaOptions) -> Result<(ReplicaOptions, TcpListener), StartError> {
     let refused = |source| StartError::Listen { address: options.listen, source };
     let listener = listener(options.listen).map_err(refused)?;
@@ -425,7 +433,8 @@ fn listening(options: ReplicaOptions) -> Result<(ReplicaOptions, TcpListener), S
     Ok((ReplicaOptions { listen, ..options }, listener))
 }
 
-/// The beginning of the URLs of a daemon. A certificate is for a name, not for an address.
+/// The beginning of the URLs of a daemon. With TLS, it has the name of the daemon if there is one, because a
+/// certificate is usually for a name and not for an address.
 fn base_of(address: SocketAddr, tls: Option<&Tls>, hosts: &[String]) -> String {
     match (tls, hosts.first()) {
         (None, _) => format!("http://{address}"),
@@ -434,15 +443,15 @@ fn base_of(address: SocketAddr, tls: Option<&Tls>, hosts: &[String]) -> String {
     }
 }
 
-/// The routes of every world. All share them, because each member of a team may have a world: what differs is in the
-/// extensions of a request, where [`Services`] puts it.
+/// The routes of every world. All worlds share one router, because there may be one world for each member of a team.
+/// What differs between worlds is in the extensions of a request, where [`Services`] puts it.
 static ROUTES: LazyLock<Router> = LazyLock::new(|| {
-    let for_all = ServiceBuilder::new()
+    let layers = ServiceBuilder::new()
         .layer(DefaultBodyLimit::max(MAX_BODY))
         .layer(middleware::from_fn(once_applied))
         .layer(middleware::from_fn(tenant_members::to_member_world))
         .layer(middleware::from_fn(session_worlds::to_session_world));
-    around(api::router().merge(agents::router()).merge(endpoints()), for_all)
+    around(api::router().merge(agents::router()).merge(endpoints()), layers)
 });
 
 /// The routes of the daemon's own world: the control API, the MCP endpoint and the dashboard.
@@ -458,8 +467,8 @@ fn own_router(services: Services, authority: Option<Arc<Authority>>) -> Router {
     around(ROUTES.clone().merge(pages), with_services)
 }
 
-/// Puts `layer` around the whole of `router`. [`Router::layer`] would put it around each route, and a request copies all
-/// layers of its route.
+/// Puts `layer` around the whole of `router`. [`Router::layer`] would put it around each route, and a request copies
+/// all layers of its route.
 fn around<L>(router: Router, layer: L) -> Router
 where
     L: Layer<Router>,
@@ -479,10 +488,10 @@ async fn once_applied(Extension(world): Extension<Arc<World>>, request: Request,
     next.run(request).await
 }
 
-/// The MCP endpoints, for those who may call tools: one with all tools, and one for each profile.
+/// The MCP endpoints, for principals with the right to call tools: one with all tools, and one for each profile.
 fn endpoints() -> Router {
-    let needs = |request: Request, next: Next| routes::require(Right::Use, request, next);
-    let all = Gateway::shared_router().layer(middleware::from_fn(needs));
+    let require_use = |request: Request, next: Next| routes::require(Right::Use, request, next);
+    let all = Gateway::shared_router().layer(middleware::from_fn(require_use));
     let of_profile = all.clone().layer(middleware::from_fn(endpoint::with_profile));
     Router::new().nest(endpoint::ALL, all).nest(endpoint::OF_PROFILE, of_profile)
 }
@@ -501,11 +510,11 @@ mod tests {
 
     use super::*;
 
-    /// Marks each answer, and how it came about.
-    async fn marked(request: Request, next: Next) -> Response {
+    /// A layer that adds an `x` to the header `layers` of each answer.
+    async fn mark(request: Request, next: Next) -> Response {
         let mut answer = next.run(request).await;
-        let so_far = answer.headers().get("layers").and_then(|value| value.to_str().ok()).unwrap_or_default();
-        let value = format!("{so_far}x").parse().unwrap();
+        let before = answer.headers().get("layers").and_then(|value| value.to_str().ok()).unwrap_or_default();
+        let value = format!("{before}x").parse().unwrap();
         answer.headers_mut().insert("layers", value);
         answer
     }
@@ -513,7 +522,7 @@ mod tests {
     #[tokio::test]
     async fn a_layer_around_a_router_sees_each_answer_once_whether_a_route_gave_it_or_not() {
         let inner = Router::new().route("/a", get(async || "a")).fallback(async || StatusCode::GONE);
-        let outer = around(inner, middleware::from_fn(marked)).merge(Router::new().route("/b", get(async || "b")));
+        let outer = around(inner, middleware::from_fn(mark)).merge(Router::new().route("/b", get(async || "b")));
         let ask = async |method: Method, path: &str| {
             let request = Request::builder().method(method).uri(path).body(Body::empty()).unwrap();
             let answer = outer.clone().oneshot(request).await.unwrap();

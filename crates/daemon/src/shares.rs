@@ -27,10 +27,11 @@ struct Table {
     taken: Mutex<Taken>,
 }
 
+/// How many places are taken.
 #[derive(Debug, Default)]
 struct Taken {
     all: usize,
-    by: HashMap<Owner, usize>,
+    by_owner: HashMap<Owner, usize>,
 }
 
 /// A principal, compared without its current role, groups and membership.
@@ -68,7 +69,7 @@ pub(crate) enum Full {
 }
 
 impl Full {
-    /// Names in a message those whose use has reached the bound: "too many calls of this member".
+    /// Says in a message whose use has reached the bound, as in "too many calls of this member".
     pub(crate) fn whose_use(self) -> &'static str {
         match self {
             Self::Share => "of this member",
@@ -83,14 +84,14 @@ impl Shares {
         Self(Arc::new(Table { places, max_per_member, taken: Mutex::default() }))
     }
 
-    /// Takes a place for `principal`.
+    /// Takes a place for `principal`. Dropping the place frees it.
     ///
     /// # Errors
-    /// [`Full`]
+    /// [`Full`], if the principal has taken its share, or all places are taken.
     pub(crate) fn take(&self, principal: &Principal) -> Result<Place, Full> {
         let owner = Owner(principal.clone());
         let mut taken = self.0.taken.lock();
-        let of_owner = taken.by.get(&owner).copied().unwrap_or_default();
+        let of_owner = taken.by_owner.get(&owner).copied().unwrap_or_default();
         if !principal.is_local() && of_owner >= self.0.max_per_member {
             return Err(Full::Share);
         }
@@ -98,14 +99,14 @@ impl Shares {
             return Err(Full::Table);
         }
         taken.all += 1;
-        taken.by.insert(owner.clone(), of_owner + 1);
+        taken.by_owner.insert(owner.clone(), of_owner + 1);
         Ok(Place { table: Arc::clone(&self.0), owner })
     }
 
-    /// Returns the principal with the most places.
-    pub(crate) fn greediest(&self) -> Option<Principal> {
+    /// Returns the principal that has taken the most places; `None` if no place is taken.
+    pub(crate) fn owner_of_most(&self) -> Option<Principal> {
         let taken = self.0.taken.lock();
-        taken.by.iter().max_by_key(|(_, places)| **places).map(|(owner, _)| owner.0.clone())
+        taken.by_owner.iter().max_by_key(|(_, places)| **places).map(|(owner, _)| owner.0.clone())
     }
 }
 
@@ -120,7 +121,7 @@ impl Drop for Place {
     fn drop(&mut self) {
         let mut taken = self.table.taken.lock();
         taken.all = taken.all.saturating_sub(1);
-        if let Entry::Occupied(mut places) = taken.by.entry(self.owner.clone()) {
+        if let Entry::Occupied(mut places) = taken.by_owner.entry(self.owner.clone()) {
             *places.get_mut() -= 1;
             if *places.get() == 0 {
                 places.remove();
@@ -147,11 +148,11 @@ mod tests {
         assert_eq!(shares.take(&person("ann")).unwrap_err(), Full::Share);
         let _of_bob = shares.take(&person("bob")).unwrap();
         assert_eq!(shares.take(&person("eve")).unwrap_err(), Full::Table);
-        assert!(shares.greediest().unwrap().is_same(&person("ann")));
+        assert!(shares.owner_of_most().unwrap().is_same(&person("ann")));
         assert!(first.is_of(&person("ann")) && !first.is_of(&person("bob")));
         drop(first);
         assert!(shares.take(&person("ann")).is_ok(), "a place is free again as soon as its entry is dropped");
-        assert_eq!(shares.0.taken.lock().by.len(), 2, "a principal without a place is forgotten");
+        assert_eq!(shares.0.taken.lock().by_owner.len(), 2, "a principal without a place is forgotten");
     }
 
     #[test]
@@ -160,6 +161,6 @@ mod tests {
         let places: Vec<_> = (0..3).map(|_| shares.take(&Principal::LOCAL).unwrap()).collect();
         assert_eq!(shares.take(&Principal::LOCAL).unwrap_err(), Full::Table);
         drop(places);
-        assert!(shares.greediest().is_none());
+        assert!(shares.owner_of_most().is_none());
     }
 }

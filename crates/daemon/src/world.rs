@@ -173,9 +173,9 @@ pub(crate) struct World {
     pub(crate) sessions: OnceLock<WorldsOfSessions>,
     /// Finds the worlds of its agents, if it has any.
     pub(crate) agents: OnceLock<WorldsOfAgents>,
-    /// How the export of the audit logs goes on, in the world of a daemon that exports those of its team.
+    /// How far the export of the audit logs has come. Set in the daemon's own world, if the daemon exports them.
     pub(crate) audit_export: OnceLock<Arc<AuditExportStatus>>,
-    /// Cancelled when load balancers should send nothing more, which may be before the world is `ending`.
+    /// Cancelled when load balancers should send nothing more. That may be some time before `ending` is cancelled.
     pub(crate) draining: CancellationToken,
     /// The servers that members add for themselves; present in the world of a tenant and in the worlds of its members.
     pub(crate) own_servers: Option<Arc<OwnServers>>,
@@ -183,14 +183,14 @@ pub(crate) struct World {
     tasks: TaskTracker,
     pub(crate) under_way: UnderWay,
     pub(crate) began: Instant,
-    /// Ends everything long-running.
+    /// Cancelled when the world ends: streams, waiting requests and tasks of the world end then.
     pub(crate) ending: CancellationToken,
     loaded: ArcSwap<Loaded>,
-    /// Why the current files are rejected.
+    /// Why the files as they are now cannot be used; empty if they can.
     rejected: ArcSwap<Vec<Problem>>,
     /// Whether the first configuration has been applied.
     applied: watch::Sender<bool>,
-    /// Notifies when the user gives or takes back a value.
+    /// Sent to when the user gives or takes back a value that servers need.
     values_changed: watch::Sender<()>,
     /// The profiles, which decide what groups of clients see.
     pub(crate) profiles: Profiles,
@@ -208,16 +208,17 @@ impl fmt::Debug for World {
 /// Why the configuration was not reloaded.
 #[derive(Debug)]
 pub(crate) enum NotReloaded {
-    /// The files cannot be used, for these reasons; the old configuration stays.
+    /// The files cannot be used, for these reasons. The old configuration stays.
     Rejected(Vec<Problem>),
-    /// The daemon is ending: no task takes orders any more.
+    /// The world is ending: its keeper takes no orders any more.
     Ending,
 }
 
 impl World {
-    /// Loads the configuration; from then on it is applied and watched: see [`Self::once_applied`]. With a `base`, the
-    /// world takes over the configuration of that world each time that world has applied it, and adds the servers of
-    /// its member. Its tasks are in `tasks`, and end once `ending` is cancelled.
+    /// Loads the configuration, and starts the tasks that apply it, watch its files and count calls. Returns before the
+    /// configuration is applied: see [`Self::once_applied`]. With a `base`, the world takes over the configuration of
+    /// that world each time that world has applied it, and adds the servers of its member. The tasks of the world are
+    /// in `tasks`, and end once `ending` is cancelled.
     pub(crate) async fn start(
         parts: Parts,
         base: Option<&Arc<Self>>,
@@ -292,7 +293,7 @@ impl World {
         world
     }
 
-    /// Whether the first configuration has been applied, as far as it can be used.
+    /// Whether the host runs the first configuration, or what could be used of it.
     pub(crate) fn is_applied(&self) -> bool {
         *self.applied.borrow()
     }
@@ -311,13 +312,13 @@ impl World {
         }
     }
 
-    /// The configuration that runs.
+    /// The configuration that the host runs, or is about to run.
     pub(crate) fn loaded(&self) -> Arc<Loaded> {
         self.loaded.load_full()
     }
 
-    /// Returns whether this world has the entry of this name: a member of a tenant has their own servers and the
-    /// servers that are lent to them. A name without an entry counts as present in every world.
+    /// Returns whether the entry of this name belongs to this world: to a member of a tenant belong their own servers,
+    /// and the servers that the tenant lends to them. `true` for a name without an entry.
     pub(crate) fn has(&self, server: &str) -> bool {
         self.loaded.load().desired.get(server).is_none_or(|spec| self.kind.has(spec))
     }
@@ -340,7 +341,8 @@ impl World {
         matches!(self.kind, WorldKind::Machine | WorldKind::Session(None)) || self.runs_for_one_member(server)
     }
 
-    /// Returns the problems of the running configuration, and the reason why the current files are rejected.
+    /// Returns why the files as they are now cannot be used. If they can, returns the problems of the running
+    /// configuration.
     pub(crate) fn problems(&self) -> Vec<Problem> {
         let rejected = self.rejected.load();
         if rejected.is_empty() { self.loaded.load().problems.clone() } else { rejected.to_vec() }
@@ -361,10 +363,10 @@ impl World {
         self.order(|done| Order::SetStopped { name: name.to_owned(), is_stopped, done }).await
     }
 
-    /// Reads the configuration again, and applies it.
+    /// Reads the configuration again, and waits until the host runs it.
     ///
     /// # Errors
-    /// When the files cannot be used. The old configuration stays.
+    /// When the files cannot be used, in which case the old configuration stays, or when the world is ending.
     pub(crate) async fn reload(&self) -> Result<(), NotReloaded> {
         self.order(Order::Reload).await
     }
@@ -374,6 +376,7 @@ impl World {
         approvals(self.store.as_ref()).await
     }
 
+    /// Gives an order to the keeper, and waits until the keeper has carried it out.
     async fn order(
         &self,
         order: impl FnOnce(oneshot::Sender<Result<(), NotReloaded>>) -> Order,
@@ -388,7 +391,7 @@ impl World {
         self.values_changed.subscribe()
     }
 
-    /// Restarts `servers`, also those of its sessions, because a value that they need has changed.
+    /// Restarts `servers` of this world and of the worlds of its sessions, because a value that they need has changed.
     pub(crate) fn restart_for_values(&self, servers: &BTreeSet<String>) {
         let of_sessions = self.sessions.get().map(|running| running()).unwrap_or_default();
         for world in of_sessions.iter().map(|world| &**world).chain([self]) {
@@ -400,12 +403,12 @@ impl World {
         }
     }
 
-    /// Returns a receiver that notices each time the configuration is applied.
+    /// Returns a receiver that notices each time that this world has applied its configuration.
     pub(crate) fn applied(&self) -> watch::Receiver<bool> {
         self.applied.subscribe()
     }
 
-    /// The part of the configuration that is to run.
+    /// The part of the configuration that the host is to run.
     fn desired(&self) -> Desired {
         let mut desired = self.loaded.load().desired.clone();
         desired.retain(|_, spec| self.kind.runs(spec));
@@ -417,7 +420,8 @@ impl World {
     }
 }
 
-/// Loads the first configuration. It counts even if it has errors, because there is no older one to keep.
+/// Loads the first configuration. If it has errors, the world runs what can be used of it, because there is no older
+/// one.
 async fn load_first(request: &Request, store: Option<&Store>) -> Loaded {
     let approvals = approvals(store).await.unwrap_or_default();
     keeper::load(request, approvals, None).await.unwrap_or_else(|rejected| *rejected.loaded)

@@ -1,8 +1,8 @@
-//! The worlds of agents, tenants and members: a world begins with the first request to it, and ends after some time
-//! without a request.
+//! The worlds of agents, tenants, members and sessions: a world begins with the first request to it, and ends after
+//! some time without a request.
 //!
-//! Each has a host of its own, so that no two of them see each other's servers. Each offers the same services as the
-//! daemon's own world: the control API and the MCP endpoint.
+//! Each world has a host of its own, so that no two of them see each other's servers. Each offers the same services as
+//! the daemon's own world: the control API and the MCP endpoint.
 
 use std::{
     collections::{BTreeMap, btree_map::Entry},
@@ -34,7 +34,8 @@ use crate::{
     world::{Parts, World},
 };
 
-/// Makes the parts of a world, by its id and, if a member of a team sent the first request to it, for that member.
+/// Makes the parts of the world with an id. The principal is the member of a team who sent the first request to the
+/// world; `None` if that was the user of the machine.
 pub type MakeWorld =
     Box<dyn Fn(String, Option<Principal>) -> BoxFuture<'static, Result<WorldParts, NoWorld>> + Send + Sync>;
 
@@ -42,13 +43,14 @@ pub type MakeWorld =
 pub struct WorldParts {
     /// The same parts as for the daemon itself. The world shuts its host down when it ends.
     pub parts: Parts,
-    /// Makes the worlds of the agents that its configuration names; an agent's world has no further agents.
+    /// Makes the worlds of the agents that the configuration of this world names. `None` for the world of an agent,
+    /// which has no further agents.
     pub for_agents: Option<MakeWorld>,
     /// Makes the worlds of the members of a tenant.
     pub for_members: Option<MakeWorld>,
     /// Makes the worlds of the sessions of MCP clients, for servers that run once for each session.
     pub for_sessions: Option<MakeWorld>,
-    /// Runs once that world has ended.
+    /// Runs once this world has ended, with its servers.
     pub after_end: BoxFuture<'static, ()>,
 }
 
@@ -86,9 +88,9 @@ pub(crate) struct InnerWorlds {
 /// Time-outs of a world.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Times {
-    /// How long it stays without a request.
+    /// How long a world runs on without a request.
     pub(crate) idle: Duration,
-    /// How long requests under way may take when it is to end.
+    /// How long requests under way may still take when the world is to end.
     pub(crate) grace: Duration,
 }
 
@@ -97,16 +99,16 @@ pub(crate) struct Common {
     pub(crate) make: MakeWorld,
     pub(crate) serve: Serve,
     pub(crate) times: Times,
-    /// Ends all of them.
+    /// Cancelled when all of these worlds must end.
     pub(crate) ending: CancellationToken,
-    /// Their tasks.
+    /// Has the tasks that run these worlds.
     pub(crate) tasks: TaskTracker,
     /// For the worlds of members and sessions: the world whose configuration they use, in addition to the servers that
     /// each member has added.
     pub(crate) base: Option<Arc<World>>,
-    /// This log also gets the events of their questions.
+    /// An event log that gets the events of these worlds' questions, too.
     pub(crate) log: Option<Arc<EventLog>>,
-    /// How many there may be at once; `None` if the configuration names each of them.
+    /// How many of these worlds there may be at once. `None` if the configuration names each of them.
     pub(crate) bound: Option<WorldBound>,
 }
 
@@ -126,7 +128,8 @@ pub(crate) struct Worlds {
 
 /// A world that is starting, running or ending.
 struct OnDemand {
-    /// Requests under way, including those whose answers are still being sent.
+    /// How many [`InUse`] there are: requests under way, including those whose answers are still being sent, and
+    /// connections.
     users: watch::Sender<usize>,
     /// Cancelled when the world has to end.
     stop: CancellationToken,
@@ -152,7 +155,7 @@ enum Phase {
     Failed(NoWorld),
     /// The world accepts no new request. Requests under way have their grace period.
     Ending,
-    /// The grace period is over: requests that still wait get no answer.
+    /// The grace period is over: requests that still wait get an error.
     Over,
     /// Its servers have ended, too.
     Gone,
@@ -184,23 +187,25 @@ impl OnDemand {
         }
     }
 
-    /// Resolves when the grace period of requests that still wait is over.
+    /// Returns when the grace period is over.
     async fn over(&self) {
         // Cannot fail, because the world itself owns the sender.
         let _ = self.phase.subscribe().wait_for(|phase| matches!(phase, Phase::Over | Phase::Gone)).await;
     }
 }
 
-/// Marks the answer to a request that a world has not read, because it ends.
+/// Marks the answer to a request that the world has not read, because the world is ending. The request can be sent
+/// again.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Unread;
 
-/// A use of a world: a request, until its answer has been sent, or a connection. The world does not end for lack of
-/// requests before it is dropped.
+/// A use of a world: a request, until its answer has been sent, or a connection. While there is an `InUse`, the world
+/// does not end for lack of requests.
 pub(crate) struct InUse(Arc<OnDemand>);
 
 impl InUse {
-    /// The caller holds the lock of the map, so that the world cannot end in between.
+    /// Counts one more use of `world`. The caller holds the lock of [`Worlds::running`], so that the world cannot end
+    /// between being found there and being counted as in use.
     fn of(world: &Arc<OnDemand>) -> Self {
         world.users.send_modify(|users| *users += 1);
         Self(Arc::clone(world))
@@ -230,36 +235,36 @@ impl Worlds {
         Arc::new(Self { common, running: Mutex::default() })
     }
 
-    /// Whether the world `id` has begun and not ended.
+    /// Whether the world `id` is starting or running.
     pub(crate) fn is_running(&self, id: &str) -> bool {
         self.running.lock().contains_key(id)
     }
 
-    /// How many worlds have begun and not ended.
+    /// How many worlds are starting or running.
     #[cfg(test)]
     fn count(&self) -> usize {
         self.running.lock().len()
     }
 
-    /// The worlds that have begun and not ended, by their ids.
+    /// The running worlds, with their ids.
     pub(crate) fn all(&self) -> Vec<(String, Arc<World>)> {
         self.running.lock().iter().filter_map(|(id, running)| Some((id.clone(), running.world()?))).collect()
     }
 
-    /// The world `id`, if it has begun.
+    /// The world `id`, if it is running.
     pub(crate) fn get(&self, id: &str) -> Option<Arc<World>> {
         self.running.lock().get(id)?.world()
     }
 
-    /// Ends the world `id` together with its servers, once the requests under way have ended or run out of time. The
-    /// next request starts a new one.
+    /// Makes the world `id` end with its servers, once the requests under way have ended or run out of time. Does not
+    /// wait for that. The next request starts a new world.
     pub(crate) fn stop(&self, id: &str) {
         if let Some(running) = self.running.lock().get(id) {
             running.stop.cancel();
         }
     }
 
-    /// Ends the worlds whose ids `selects` accepts.
+    /// Makes the worlds end whose ids `selects` accepts, like [`Self::stop`].
     pub(crate) fn stop_where(&self, selects: impl Fn(&str) -> bool) {
         let running = self.running.lock();
         running.iter().filter(|(id, _)| selects(id)).for_each(|(_, world)| world.stop.cancel());
@@ -287,7 +292,7 @@ impl Worlds {
         }
     }
 
-    /// Lets a world answer `request`.
+    /// Lets the world of `in_use` answer `request`. The world stays in use until the answer has been sent.
     pub(crate) async fn answer_in(in_use: InUse, request: Request) -> Response {
         let Serving { answers, .. } = match in_use.0.serving().await {
             Ok(serving) => serving,
@@ -299,8 +304,8 @@ impl Worlds {
                 return response;
             }
         };
-        // Keep only the principal of the extensions: the path parameters of the outer router are not valid in the inner
-        // one.
+        // Of the extensions, keep only the principal and the membership: the path parameters of the outer router are
+        // not valid in the inner one.
         let (mut parts, body) = request.into_parts();
         let mut inner = Request::new(body);
         if let Some(principal) = parts.extensions.remove::<Principal>() {
@@ -317,13 +322,13 @@ impl Worlds {
         }
     }
 
-    /// Returns the world `id`, if it has begun and not ended.
+    /// Counts a use of the world `id`, if it is starting or running.
     pub(crate) fn enter_running(&self, id: &str) -> Option<InUse> {
         let running = self.running.lock();
         running.get(id).map(InUse::of)
     }
 
-    /// Returns the world `id`, and starts it if it does not run.
+    /// Counts a use of the world `id`, and starts the world for the principal `by` if it does not run.
     ///
     /// # Errors
     /// The answer to send instead, if there are too many worlds.
@@ -347,7 +352,7 @@ impl Worlds {
         Ok(InUse::of(&world))
     }
 
-    /// Runs a world from its beginning to its end.
+    /// Runs a world from its beginning to its end, and moves it through its phases.
     async fn run(self: Arc<Self>, id: String, by: Option<Principal>, running: Arc<OnDemand>) {
         let made = match (self.common.make)(id.clone(), by).await {
             Ok(made) => made,
@@ -367,7 +372,8 @@ impl Worlds {
         let gateway = serving.gateway.clone();
         running.phase.send_replace(Phase::Running(Arc::clone(&world), serving));
         if self.common.base.is_some() {
-            // The member may have added servers while the world began. The tenant's world reports errors.
+            // The member may have added servers while the world began. An error is ignored here: the tenant's world
+            // reports the errors of the configuration.
             drop(world.reload().await);
         }
         self.until_unused(&id, &running).await;
@@ -385,7 +391,7 @@ impl Worlds {
         running.phase.send_replace(Phase::Gone);
     }
 
-    /// Waits until the world is unused for a while, or stopped, and removes it from the map.
+    /// Waits until the world has been unused for [`Times::idle`], or has to end, and removes it from [`Self::running`].
     async fn until_unused(&self, id: &str, world: &Arc<OnDemand>) {
         let mut users = world.users.subscribe();
         loop {
@@ -411,7 +417,7 @@ impl Worlds {
     }
 }
 
-/// The answer while a world ends.
+/// The error for a request to a world that is ending.
 fn ending(hint: &str) -> ApiError {
     ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "ENDING", "this world is about to end").hint(hint)
 }
@@ -445,7 +451,7 @@ pub(crate) mod tests {
 
     use super::*;
 
-    /// Worlds that `make` makes, none of which ever runs.
+    /// What worlds share that `make` makes. None of them may get as far as running.
     pub(crate) fn that_never_run(make: MakeWorld) -> Common {
         let times = Times { idle: Duration::from_secs(60), grace: Duration::from_secs(1) };
         let serve: Serve = Arc::new(|_, _, _| unreachable!("no world runs in these tests"));
@@ -458,15 +464,15 @@ pub(crate) mod tests {
         NoWorld { message: "the folder is gone".to_owned(), hint: Some("ask the operator".to_owned()) }
     }
 
-    /// Worlds that wait for the signal and then do not begin; and how many were begun.
-    fn waiting() -> (Arc<Worlds>, Arc<Notify>, Arc<AtomicUsize>) {
+    /// Worlds that wait for the signal while they begin, and then fail; and the number of worlds that were begun.
+    fn worlds_that_fail() -> (Arc<Worlds>, Arc<Notify>, Arc<AtomicUsize>) {
         let (signal, begun) = (Arc::new(Notify::new()), Arc::new(AtomicUsize::new(0)));
-        let (waits, counts) = (Arc::clone(&signal), Arc::clone(&begun));
+        let (awaited, counter) = (Arc::clone(&signal), Arc::clone(&begun));
         let make: MakeWorld = Box::new(move |_, _| {
-            counts.fetch_add(1, Ordering::SeqCst);
-            let waits = Arc::clone(&waits);
+            counter.fetch_add(1, Ordering::SeqCst);
+            let awaited = Arc::clone(&awaited);
             async move {
-                waits.notified().await;
+                awaited.notified().await;
                 Err(broken())
             }
             .boxed()
@@ -474,7 +480,8 @@ pub(crate) mod tests {
         (Worlds::new(that_never_run(make)), signal, begun)
     }
 
-    async fn code(worlds: &Arc<Worlds>, id: &str) -> (u16, Value) {
+    /// Sends a request to the world `id`. Returns the status and the body of the answer.
+    async fn ask(worlds: &Arc<Worlds>, id: &str) -> (u16, Value) {
         let answer = worlds.answer(id, Request::new(Body::empty())).await;
         let status = answer.status().as_u16();
         let body = to_bytes(answer.into_body(), 10_000).await.unwrap();
@@ -483,10 +490,10 @@ pub(crate) mod tests {
 
     #[tokio::test]
     async fn a_world_that_cannot_begin_says_why_and_the_next_request_tries_again() {
-        let (worlds, signal, begun) = waiting();
+        let (worlds, signal, begun) = worlds_that_fail();
         for number in 1..=2 {
             signal.notify_one();
-            let (status, error) = code(&worlds, "acme").await;
+            let (status, error) = ask(&worlds, "acme").await;
             assert_eq!((status, &error["error"]["code"]), (503, &Value::from("NO_WORLD")));
             assert_eq!(error["error"]["message"], "the folder is gone");
             assert_eq!(error["error"]["hint"], "ask the operator");
@@ -497,7 +504,7 @@ pub(crate) mod tests {
 
     #[tokio::test]
     async fn concurrent_requests_start_a_world_once() {
-        let (worlds, signal, begun) = waiting();
+        let (worlds, signal, begun) = worlds_that_fail();
         let release = async {
             while begun.load(Ordering::SeqCst) < 2 {
                 tokio::task::yield_now().await;
@@ -507,14 +514,14 @@ pub(crate) mod tests {
             signal.notify_waiters();
         };
         let (one, other, third, ()) =
-            tokio::join!(code(&worlds, "acme"), code(&worlds, "acme"), code(&worlds, "bolt"), release);
+            tokio::join!(ask(&worlds, "acme"), ask(&worlds, "acme"), ask(&worlds, "bolt"), release);
         assert_eq!((one.0, other.0, third.0), (503, 503, 503));
         assert_eq!(begun.load(Ordering::SeqCst), 2);
     }
 
     #[tokio::test]
     async fn a_request_does_not_wait_for_a_world_that_has_to_end_while_it_begins() {
-        let (worlds, signal, begun) = waiting();
+        let (worlds, signal, begun) = worlds_that_fail();
         let stop = async {
             while begun.load(Ordering::SeqCst) < 1 {
                 tokio::task::yield_now().await;
@@ -522,9 +529,9 @@ pub(crate) mod tests {
             worlds.stop("bolt");
             worlds.stop_where(|id| id == "acme");
         };
-        let ((status, error), ()) = tokio::join!(code(&worlds, "acme"), stop);
+        let ((status, error), ()) = tokio::join!(ask(&worlds, "acme"), stop);
         assert_eq!((status, &error["error"]["code"]), (503, &Value::from("ENDING")));
-        // A task that waits for the end of a world waits until the world can no longer begin.
+        // `end_where` waits until the attempt to begin is over, because servers could start until then.
         let mut ended = Box::pin(worlds.end_where(|id| id == "acme"));
         assert!(ended.as_mut().now_or_never().is_none());
         signal.notify_waiters();

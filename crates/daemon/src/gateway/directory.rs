@@ -1,9 +1,10 @@
 //! Prompts and resources of all servers, under unique names.
 //!
-//! A prompt is named like a tool: only by its own pair (server, prompt). A resource keeps its URI, because results and
-//! definitions that are forwarded unchanged contain links to it; only a URI that several servers list becomes, for each
-//! of them, `toolrack://SERVER/URI`, a form that clients may always use. Thus no server can replace a resource of
-//! another server: at worst, clients need the long form for both.
+//! A prompt gets its name as a tool does: the name depends on nothing but the pair (server, prompt). A resource keeps
+//! its URI, because results and definitions, which the gateway forwards unchanged, contain links to it. Only a URI that
+//! several servers list gets another form, `toolrack://SERVER/URI` for each of these servers. Clients may use that form
+//! for every resource. So no server can replace a resource of another server: at worst, clients need the long form for
+//! both.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -22,25 +23,29 @@ use toolrack_host::{Host, Listing, ServerName, ServerStatus, State};
 
 use super::view::View;
 
+/// The beginning of the long form of URIs.
 const SCHEME: &str = "toolrack://";
 
-/// How long one server may take to list something, before the others are shown without it.
+/// How long one server may take to list something. After this time, clients get the list without that server.
 const SERVER_TIMEOUT: Duration = Duration::from_secs(10);
 /// A list that a client asks for is at most this old.
 const MAX_LISTED_AGE: Duration = Duration::from_millis(500);
-/// The greatest age of a list in which a client's call is looked up.
+/// A list in which the gateway looks up what a client calls or reads is at most this old.
 const MAX_LOOKUP_AGE: Duration = Duration::from_secs(60);
 
+/// A prompt, a resource or a resource template, as the list of a server has it.
 type Item = Map<String, Value>;
+
+/// The reading of all lists, whose result several clients can await.
 type Reading = Shared<BoxFuture<'static, Arc<Listed>>>;
 
 /// An item of one server, with the server's own name for it.
 #[derive(Clone, Debug)]
 pub(super) struct Entry {
     pub(super) server: ServerName,
-    /// Its name, URI or URI template at the server.
+    /// The name, URI or URI template that the server has for the item.
     pub(super) theirs: String,
-    /// As it is shown to clients.
+    /// The item as clients see it, with the name that they use.
     pub(super) item: Item,
 }
 
@@ -52,14 +57,16 @@ pub(super) struct Listed {
     pub(super) templates: BTreeMap<String, Entry>,
     /// The servers that list each URI.
     owners: HashMap<String, Vec<ServerName>>,
-    /// The servers that have anything to read.
+    /// The servers that list a resource or a template.
     readable: Vec<ServerName>,
 }
 
 /// The server that a URI belongs to.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Owner {
+    /// One server, and the URI as that server knows it.
     Of(ServerName, String),
+    /// Several servers, so that the client must use the long form.
     Several(Vec<ServerName>),
     Unknown,
 }
@@ -67,16 +74,18 @@ pub(super) enum Owner {
 /// Reads the prompts and resources of all servers, and caches them for a while.
 #[derive(Default)]
 pub(super) struct Directory {
+    /// The last reading, and when it began.
     cached: ArcSwapOption<(Instant, Reading)>,
 }
 
 impl Directory {
-    /// The current items of the servers.
+    /// The items of all servers, at most [`MAX_LISTED_AGE`] old.
     pub(super) async fn fresh(&self, host: &Host) -> Arc<Listed> {
         self.read(host, MAX_LISTED_AGE).await
     }
 
-    /// Searches the cached items, and reads them again if there is no match.
+    /// Searches the items with `look`, which returns what it has found. Reads the items again if it finds nothing in
+    /// those that are cached.
     pub(super) async fn find<T>(&self, host: &Host, look: impl Fn(&Listed) -> Option<T>) -> Option<T> {
         let known = self.read(host, MAX_LOOKUP_AGE).await;
         if let Some(found) = look(&known) {
@@ -86,7 +95,7 @@ impl Directory {
         look(&fresh)
     }
 
-    /// Clears the cache, when servers have been added or removed.
+    /// Clears the cache, because servers or their lists have changed.
     pub(super) fn forget(&self) {
         self.cached.store(None);
     }
@@ -105,7 +114,7 @@ impl Directory {
         let reading = self.get_cached(age).unwrap_or_else(|| {
             let started = begin();
             self.cached.rcu(|kept| match kept {
-                // Another client has begun in this moment.
+                // Another client has begun a reading at this moment.
                 Some(kept) if is_recent(&kept.1, kept.0.elapsed(), age) => Some(Arc::clone(kept)),
                 _ => Some(Arc::new((Instant::now(), started.clone()))),
             });
@@ -130,9 +139,11 @@ fn is_recent(reading: &Reading, elapsed: Duration, age: Duration) -> bool {
     }
 }
 
+/// Reads the lists of all connected servers, and gives each item the name that clients use.
 async fn list(host: &Host) -> Listed {
-    let is_there = |status: &ServerStatus| matches!(status.state, State::Connected { .. } | State::ToolsFailed { .. });
-    let servers: Vec<_> = host.status().into_iter().filter(is_there).map(|status| status.name).collect();
+    let is_connected =
+        |status: &ServerStatus| matches!(status.state, State::Connected { .. } | State::ToolsFailed { .. });
+    let servers: Vec<_> = host.status().into_iter().filter(is_connected).map(|status| status.name).collect();
     let of_all = async |what: Listing, key: &'static str| -> Vec<(ServerName, String, Item)> {
         let of_each = servers.iter().map(|server| of_one(host, server, what, key));
         join_all(of_each).await.into_iter().flatten().collect()
@@ -169,6 +180,8 @@ async fn list(host: &Host) -> Listed {
     listed
 }
 
+/// The entries of one list, by the names that clients use. `key` is the field of an item that has its name, and `name`
+/// returns the name for clients, or `None` to leave an item out.
 fn entries(
     items: &[(ServerName, String, Item)],
     key: &str,
@@ -204,7 +217,7 @@ async fn of_one(host: &Host, server: &ServerName, what: Listing, key: &str) -> V
     items.into_iter().filter_map(named).collect()
 }
 
-/// The URI that names a resource unambiguously.
+/// The long form of a URI, which names the resource of one server whatever other servers list.
 pub(super) fn full(server: &ServerName, uri: &str) -> String {
     format!("{SCHEME}{server}/{uri}")
 }
@@ -227,7 +240,8 @@ impl Listed {
         }
     }
 
-    /// The owner of a URI that no server lists: the server with a fitting template, or the only one with resources.
+    /// The owner of a URI that no server lists: the server with a template that fits the URI, or else the only server
+    /// that lists any resource or template.
     fn owner_by_template(&self, uri: &str, view: &View) -> Owner {
         let mut fitting: Vec<_> =
             self.templates.values().filter(|entry| view.may_have(&entry.server) && fits(&entry.theirs, uri)).collect();
@@ -311,10 +325,10 @@ mod tests {
             advance(Duration::from_secs(3_600)).await;
             let before = started.load(Ordering::Relaxed);
             assert_eq!(directory.get_or_read(begin, age).await.readable.len(), 1, "a part is missing");
-            assert_eq!(started.load(Ordering::Relaxed) - before, 1, "what was given up is read anew");
+            assert_eq!(started.load(Ordering::Relaxed) - before, 1, "a reading that was given up begins again");
             directory.forget();
             tokio::join!(directory.get_or_read(begin, age), directory.get_or_read(begin, age));
-            assert_eq!(started.load(Ordering::Relaxed) - before, 2, "who asks meanwhile waits for the same");
+            assert_eq!(started.load(Ordering::Relaxed) - before, 2, "two callers at the same time share one reading");
             directory.forget();
         }
     }

@@ -1,5 +1,5 @@
-//! When a server needs a value from a member, directs the member to the page on which they give it. The value never
-//! passes through the client.
+//! Values that members give for servers: when a server needs a value from a member, the gateway directs the member to
+//! the page on which they give it. The value never passes through the client.
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
@@ -18,24 +18,24 @@ use toolrack_host::{
 
 use super::{
     Gateway, Inner,
-    methods::{self, Caller, ListedCall, ToolCall},
+    methods::{Caller, ToolCall, outcome_of},
     pending::{PendingCall, Update},
     relay::Relayed,
     tools,
 };
 use crate::missing::Missing;
 
-/// The name of the tool for members whose servers lack a value. Through it, a model learns of such a server, whose own
-/// tools are not known yet.
+/// The name of the tool that the gateway offers to members whose servers lack a value. From its description, a model
+/// learns of such a server, whose own tools are not known yet.
 const TOOL: &str = "give_credentials";
 
 /// How long a call waits for the member to give the missing values.
 const VALUES_TIMEOUT: Duration = Duration::from_mins(10);
 
-/// How long it waits for the server after that.
+/// How long a call waits for the server after the member has given them.
 const SERVER_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The result of a call that does not continue, which says why.
+/// The result of a call that does not continue, because the member has not given a value. It says why.
 pub(super) struct NotGiven(pub(super) Bytes);
 
 impl NotGiven {
@@ -44,21 +44,14 @@ impl NotGiven {
     }
 }
 
-/// A value that a server needs from the member.
-#[derive(Clone, Copy)]
-struct NeededValue<'a> {
-    missing: &'a Missing,
-    server: &'a ServerName,
-    name: &'a str,
-}
-
 /// Joins the names for a sentence.
 fn listed<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
     names.into_iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
 }
 
 impl Inner {
-    /// The values that the member has not yet given for `server`.
+    /// The names of the values that the member has not yet given for `server`, and where they are given. `None` if
+    /// there are none.
     pub(super) async fn lacks(&self, caller: &Caller, server: &ServerName) -> Option<(Missing, BTreeSet<String>)> {
         let missing = self.options.missing.as_ref()?;
         let names = missing.of(&caller.principal, server.as_str()).await;
@@ -73,7 +66,7 @@ impl Inner {
         &self,
         server: &ServerName,
         caller: &Caller,
-        say: &mpsc::Sender<Update>,
+        updates: &mpsc::Sender<Update>,
     ) -> Result<(), NotGiven> {
         let Some((missing, names)) = self.lacks(caller, server).await else { return Ok(()) };
         if !caller.abilities.urls {
@@ -85,21 +78,22 @@ impl Inner {
             )));
         }
         for name in names {
-            self.ask_for(NeededValue { missing: &missing, server, name: &name }, caller, say).await?;
+            self.ask_for(&missing, (server, &name), caller, updates).await?;
         }
         Ok(())
     }
 
-    /// Directs the member to the page for a value.
+    /// Directs the member to the page for the value `name`, and waits until they have given it.
     async fn ask_for(
         &self,
-        NeededValue { missing, server, name }: NeededValue<'_>,
+        missing: &Missing,
+        (server, name): (&ServerName, &str),
         caller: &Caller,
-        say: &mpsc::Sender<Update>,
+        updates: &mpsc::Sender<Update>,
     ) -> Result<(), NotGiven> {
         let id = format!("toolrack-{:032x}", rand::rng().random::<u128>());
         let (era, client) = (caller.era, caller.abilities);
-        let asker = Relayed { era, client, say: say.clone(), other: None, name: None };
+        let asker = Relayed { era, client, updates: updates.clone(), other: None, name: None };
         let page = missing.page(name);
         let message =
             format!("The server {server} needs a value of your own: {name}. Only you can give it, on this page.");
@@ -113,7 +107,7 @@ impl Inner {
                     Elicited::Decline => return Some("the user declined to give it"),
                     Elicited::Cancel => return Some("the user has not decided"),
                 },
-                // A user who gives the value on the page has answered, even without a word to the client.
+                // A member who gives the value on the page has answered, even if they do not answer the client.
                 () = &mut given => {}
             }
             None
@@ -124,13 +118,14 @@ impl Inner {
                 "the server `{server}` needs `{name}` of the user, and {why}; the page is {page}"
             )));
         }
-        let _ = say.send(Update::Completed(id)).await;
+        let _ = updates.send(Update::Completed(id)).await;
         Ok(())
     }
 
-    /// Waits until `server`, which has just got its values, offers the tool `name`. Returns the catalog with that tool.
-    pub(super) async fn offers(&self, server: &ServerName, name: &str) -> Option<Arc<Catalog>> {
-        let (mut events, mut is_new) = (self.host.events(), false);
+    /// Waits until `server`, which has just got its values, offers the tool `name`. Returns the catalog with that tool;
+    /// `None` if the server fails, or does not offer the tool within [`SERVER_TIMEOUT`].
+    pub(super) async fn until_offered(&self, server: &ServerName, name: &str) -> Option<Arc<Catalog>> {
+        let (mut events, mut is_connecting) = (self.host.events(), false);
         let appears = async {
             loop {
                 let catalog = self.host.catalog();
@@ -138,10 +133,11 @@ impl Inner {
                     return Some(catalog);
                 }
                 match events.recv().await {
-                    Ok(Event::McpServerState { server: of, state }) if of == *server => match state {
-                        State::Connecting => is_new = true,
-                        // The failure of an attempt that had the value.
-                        State::Failed { .. } | State::Reconnecting { .. } if is_new => return None,
+                    Ok(Event::McpServerState { server: changed, state }) if changed == *server => match state {
+                        State::Connecting => is_connecting = true,
+                        // An attempt that began after the values were given has failed. Failures before that do not
+                        // count.
+                        State::Failed { .. } | State::Reconnecting { .. } if is_connecting => return None,
                         _ => {}
                     },
                     Ok(_) | Err(RecvError::Lagged(_)) => {}
@@ -179,49 +175,53 @@ impl Gateway {
         list.to_string().into()
     }
 
+    /// The servers that the client may have, and that lack a value of the member.
     async fn lacking(&self, missing: &Missing, caller: &Caller) -> Vec<ServerName> {
         let servers = missing.servers(&caller.principal).await;
         servers.into_iter().filter(|server| caller.view.may_have(server)).collect()
     }
 
     /// Calls a tool that no list contains: the tool for missing values, or a tool of a server that lacks values of the
-    /// member. In the second case, it makes the call once the member has given them.
+    /// member. In the second case, the call waits until the member has given them.
     ///
     /// # Errors
     /// The name of the tool, if it is neither of the two.
-    pub(super) async fn call_once_given(&self, caller: &Caller, called: ToolCall) -> Result<PendingCall, String> {
-        if let Some(giving) = self.give(caller, &called.name).await {
+    pub(super) async fn call_once_given(&self, caller: &Caller, tool_call: ToolCall) -> Result<PendingCall, String> {
+        if let Some(giving) = self.give(caller, &tool_call.name).await {
             return Ok(giving);
         }
-        let CallError::NotReady { server, .. } = self.0.host.missing(&called.name) else { return Err(called.name) };
+        let CallError::NotReady { server, .. } = self.0.host.missing(&tool_call.name) else {
+            return Err(tool_call.name);
+        };
         if !caller.view.may_have(&server) || self.0.lacks(caller, &server).await.is_none() {
-            return Err(called.name);
+            return Err(tool_call.name);
         }
         let (gateway, caller) = (self.clone(), caller.clone());
-        Ok(PendingCall::new(move |say| {
+        Ok(PendingCall::new(move |updates| {
             async move {
-                if let Err(NotGiven(result)) = gateway.0.provide(&server, &caller, &say).await {
+                if let Err(NotGiven(result)) = gateway.0.provide(&server, &caller, &updates).await {
                     return Ok(result);
                 }
-                let Some(catalog) = gateway.0.offers(&server, &called.name).await else {
-                    return methods::called(Err(gateway.0.host.missing(&called.name)), caller.era);
+                let Some(catalog) = gateway.0.until_offered(&server, &tool_call.name).await else {
+                    return outcome_of(Err(gateway.0.host.missing(&tool_call.name)), caller.era);
                 };
-                let tool = gateway.tool(&catalog, &caller.view, &called.name)?;
+                let tool = gateway.tool(&catalog, &caller.view, &tool_call.name)?;
                 let (server, name) = (tool.server.clone(), tool.tool().name.clone());
-                let call = ToolCall { name, ..called };
-                gateway.0.make(ListedCall { server, catalog, call }, &caller, say).await
+                let tool_call = (server, ToolCall { name, ..tool_call });
+                gateway.0.run_tool_call(tool_call, &caller, catalog, updates).await
             }
             .boxed()
         }))
     }
 
-    /// Answers a call of a tool that is in no list because its server is not connected: the error has the reason.
+    /// Answers a call of a tool that is in no list because its server is not connected. The answer is the error that
+    /// says why. `None` if the tool is missing for another reason.
     pub(super) fn not_ready(&self, caller: &Caller, name: &str) -> Option<PendingCall> {
         let error = self.0.host.missing(name);
         let era = caller.era;
         match &error {
             CallError::NotReady { server, .. } if caller.view.may_have(server) => {
-                Some(PendingCall::new(move |_| async move { methods::called(Err(error), era) }.boxed()))
+                Some(PendingCall::new(move |_| async move { outcome_of(Err(error), era) }.boxed()))
             }
             _ => None,
         }
@@ -232,10 +232,10 @@ impl Gateway {
         let missing = self.0.options.missing.as_ref().filter(|_| name == TOOL)?;
         let servers = self.lacking(missing, caller).await;
         let (gateway, caller) = (self.0.clone(), caller.clone());
-        Some(PendingCall::new(move |say| {
+        Some(PendingCall::new(move |updates| {
             async move {
                 for server in &servers {
-                    if let Err(NotGiven(result)) = gateway.provide(server, &caller, &say).await {
+                    if let Err(NotGiven(result)) = gateway.provide(server, &caller, &updates).await {
                         return Ok(result);
                     }
                 }

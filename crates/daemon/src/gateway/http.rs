@@ -1,5 +1,5 @@
-//! Streamable HTTP of both eras on one endpoint. Each request tells its era: 2026-07-28 by the `_meta` of every
-//! request, the older ones by a session that began with `initialize`.
+//! Streamable HTTP of both eras on one endpoint. Each request shows its era: a request of 2026-07-28 by its `_meta`, a
+//! request of an older version by the session, which `initialize` has begun.
 
 mod checks;
 mod events;
@@ -34,20 +34,22 @@ use super::{
     words::{LEGACY, MODERN},
 };
 
-/// The header with the id of a session of the older eras.
+/// The header with the id of a session of the legacy era.
 pub(crate) const SESSION: &str = "mcp-session-id";
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
-/// The endpoint of the gateway that a request has in its extensions.
+/// The routes of an MCP endpoint. The gateway that answers a request is in the extensions of the request.
 pub(super) fn router() -> Router {
     Router::new()
         .route("/", post(handle_post).get(handle_get).delete(handle_delete))
         .layer(map_response(streams::passed_on))
 }
 
-/// A refusal on its way out.
+/// A refusal, with what is needed to make a response of it.
 struct Refused {
+    /// The id of the refused request, if it could be read.
     id: Option<Id>,
+    /// Decides the status of the response.
     era: Era,
     refusal: Refusal,
 }
@@ -84,15 +86,15 @@ fn empty(status: StatusCode) -> Response {
 
 async fn handle_post(Extension(gateway): Extension<Gateway>, request: Request) -> Response {
     let (parts, body) = request.into_parts();
-    let take = async {
+    let handling = async {
         let principal = principal(&gateway, &parts.extensions)?;
         let post = Post { gateway: &gateway, principal, headers: &parts.headers, query: parts.uri.query() };
-        post.take(body).await
+        post.handle(body).await
     };
-    take.await.unwrap_or_else(|refused: Refused| refused.response(&gateway))
+    handling.await.unwrap_or_else(|refused: Refused| refused.response(&gateway))
 }
 
-/// One POST.
+/// A POST, without its body.
 struct Post<'a> {
     gateway: &'a Gateway,
     principal: Principal,
@@ -101,7 +103,8 @@ struct Post<'a> {
 }
 
 impl Post<'_> {
-    async fn take(&self, body: Body) -> Result<Response, Refused> {
+    /// Checks the headers, reads the body, and handles the message in it.
+    async fn handle(&self, body: Body) -> Result<Response, Refused> {
         guard(self.headers, &self.gateway.0.options.hosts)?;
         if self.gateway.0.stop.is_cancelled() {
             return Err(Refusal::stopping().into());
@@ -123,18 +126,21 @@ impl Post<'_> {
             }
             Incoming::Notification { method, params } => {
                 if let Some(session) = self.session()? {
-                    noticed(&session, &method, params.map_or("{}", |params| params.get()));
+                    handle_notification(&session, &method, params.map_or("{}", |params| params.get()));
                 }
                 Ok(empty(StatusCode::ACCEPTED))
             }
             Incoming::Response { id, outcome } => {
-                let missing = || Refusal::invalid_request("an answer needs the session in which it was asked for");
+                let missing = || {
+                    Refusal::invalid_request("an answer needs the id of the session in which the question was asked")
+                };
                 self.session()?.ok_or_else(missing)?.answered(&id, answer(outcome));
                 Ok(empty(StatusCode::ACCEPTED))
             }
         }
     }
 
+    /// Finds out the era of a request, checks what the request needs in that era, and runs it.
     async fn request(&self, id: &Id, request: ClientRequest<'_>) -> Result<Response, Refused> {
         let refused = |era| move |refusal| Refused { id: Some(id.clone()), era, refusal };
         let claims = Claims::read(request.params, self.headers);
@@ -170,7 +176,8 @@ impl Post<'_> {
         }
     }
 
-    /// Answers with JSON if the answer is available soon, and with an event stream otherwise.
+    /// Runs a request. Answers with JSON if the result comes before any other message and soon enough, and with an
+    /// event stream otherwise: see [`events::first`].
     async fn run(
         &self,
         caller: &Caller,
@@ -206,6 +213,7 @@ impl Post<'_> {
         }
     }
 
+    /// Begins a session, whose id is in a header of the response.
     fn initialize(&self, id: &Id, params: &str) -> Result<Response, Refusal> {
         let gateway = &self.gateway.0;
         let view = gateway.views.of(self.query)?;
@@ -220,13 +228,14 @@ impl Post<'_> {
         Ok(response)
     }
 
-    /// The session that the request names; an unknown one is refused, so that the client initializes again.
+    /// The session that the request names, if it names one. An unknown session is an error, so that the client sends
+    /// `initialize` again.
     fn session(&self) -> Result<Option<Arc<Session>>, Refusal> {
         session(self.gateway, &self.principal, self.query, self.headers)
     }
 }
 
-/// The principal that a layer in front has authenticated.
+/// The principal that a layer in front of the gateway has authenticated.
 fn principal(gateway: &Gateway, extensions: &Extensions) -> Result<Principal, Refusal> {
     let proved = extensions.get::<Principal>().or(gateway.0.options.unproven.as_ref()).cloned();
     proved.ok_or_else(|| {
@@ -237,8 +246,8 @@ fn principal(gateway: &Gateway, extensions: &Extensions) -> Result<Principal, Re
     })
 }
 
-/// Returns the session that a request names, if it belongs to this principal and to this profile. Another one is
-/// reported as unknown: a token for one profile must not lead into a session that sees more.
+/// Returns the session that a request names; `None` if it names none. A session of another principal or of another
+/// profile is reported as unknown: a token for one profile must not lead into a session that sees more.
 fn session(
     gateway: &Gateway,
     principal: &Principal,
@@ -256,8 +265,8 @@ fn session(
     known.map(Some).ok_or_else(unknown)
 }
 
-/// Handles a notification of a client of the older era.
-pub(super) fn noticed(session: &Session, method: &str, params: &str) {
+/// Handles a notification of a client that has a session. Notifications other than a cancellation have no effect.
+pub(super) fn handle_notification(session: &Session, method: &str, params: &str) {
     #[derive(serde::Deserialize)]
     struct Cancelled {
         #[serde(rename = "requestId")]
@@ -271,7 +280,7 @@ pub(super) fn noticed(session: &Session, method: &str, params: &str) {
     }
 }
 
-/// The answer of a client to a question.
+/// The answer of a client to a question: its result, or its error message, cut to 500 bytes.
 pub(super) fn answer(
     outcome: Result<&serde_json::value::RawValue, &serde_json::value::RawValue>,
 ) -> Result<serde_json::Value, String> {
@@ -283,18 +292,19 @@ pub(super) fn answer(
     })
 }
 
-/// Whether the client has sessions, as far as the headers tell: one of 2026-07-28 has none.
+/// Whether the client may have sessions, as far as its headers tell. A client of 2026-07-28 has none.
 pub(crate) fn has_sessions(headers: &HeaderMap) -> bool {
     headers.get(checks::VERSION).is_none_or(|version| version != MODERN)
 }
 
-/// Whether this is the message with which a client of the older era begins a session.
+/// Whether this is the message with which a client of the legacy era begins a session.
 pub(crate) fn begins_session(body: &[u8]) -> bool {
     matches!(message::read(body), Ok(Incoming::Request { method, .. }) if method == "initialize")
 }
 
 impl Gateway {
-    /// Agrees with a client of the older era on a protocol version; returns the result of `initialize`.
+    /// Agrees with a client of the legacy era on a protocol version, and returns the result of `initialize`. If the
+    /// gateway does not know the version that the client asks for, it offers the newest legacy one.
     pub(super) fn greet(&self, session: &Session, params: &str) -> Result<Bytes, Refusal> {
         #[derive(serde::Deserialize)]
         #[serde(rename_all = "camelCase")]
@@ -311,13 +321,13 @@ impl Gateway {
         let name = params.client_info.get("name").and_then(serde_json::Value::as_str).map(client_name);
         let agreed = Agreed { abilities: relay::abilities(&params.capabilities), name };
         if session.agreed.set(agreed).is_err() {
-            return Err(Refusal::invalid_request("initialize comes once"));
+            return Err(Refusal::invalid_request("initialize may be sent only once in a session"));
         }
         Ok(self.initialized(known.unwrap_or(LEGACY[0])))
     }
 }
 
-/// GET: the stream on which a client of the older era gets notifications and requests.
+/// GET: opens the stream on which a client of the legacy era gets notifications and requests.
 async fn handle_get(Extension(gateway): Extension<Gateway>, request: Request) -> Response {
     let headers = request.headers();
     let open = || -> Result<Response, Refused> {
@@ -338,7 +348,7 @@ async fn handle_get(Extension(gateway): Extension<Gateway>, request: Request) ->
     open().unwrap_or_else(|refused| refused.response(&gateway))
 }
 
-/// DELETE: a client of the older era ends its session.
+/// DELETE: ends the session of a client of the legacy era.
 async fn handle_delete(Extension(gateway): Extension<Gateway>, request: Request) -> Response {
     let headers = request.headers();
     let end = || -> Result<Response, Refused> {
@@ -353,7 +363,7 @@ async fn handle_delete(Extension(gateway): Extension<Gateway>, request: Request)
     end().unwrap_or_else(|refused| refused.response(&gateway))
 }
 
-/// Returns the error for a GET or DELETE without a session; 2026-07-28 has no sessions.
+/// Returns the error for a GET or DELETE without a session, as clients of 2026-07-28 might send it.
 fn no_session() -> Refused {
     Refusal::invalid_request("only sessions, which begin with initialize, have streams and ends; POST messages here")
         .status(StatusCode::METHOD_NOT_ALLOWED)

@@ -1,4 +1,4 @@
-//! The state of clients between their requests: sessions, and parked calls.
+//! What the gateway remembers of clients between their requests: sessions, and parked calls.
 
 use std::{sync::Arc, time::Duration};
 
@@ -15,11 +15,12 @@ use super::{
     session::{Session, Sessions},
 };
 
-/// The sessions and parked calls; see the [module](self). Removed items are dropped after the lock is released.
+/// The sessions and parked calls; see the [module](self). What is removed is dropped only after the lock is released,
+/// because dropping a parked call cancels it and runs code of other modules.
 pub(super) struct Memory {
     state: Mutex<Remembered>,
-    /// How long a call is parked.
-    longest: Duration,
+    /// How long a call stays parked. After this time, it is cancelled.
+    parked_for: Duration,
 }
 
 struct Remembered {
@@ -30,31 +31,39 @@ struct Remembered {
 impl Memory {
     pub(super) fn new(bounds: &Bounds) -> Self {
         let state = Remembered { sessions: Sessions::new(bounds), parked: Parked::new(bounds.shares(bounds.parked)) };
-        Self { state: Mutex::new(state), longest: bounds.parked_for }
+        Self { state: Mutex::new(state), parked_for: bounds.parked_for }
     }
 
-    /// Adds a session; if there are too many, ends the one of those that the same member, or who has the most of all, left
-    /// idle for longest.
+    /// Adds a session. If there are too many, first ends the idlest session of one principal: of the same principal if
+    /// it has used up its share, otherwise of the one that has the most sessions.
+    ///
+    /// # Errors
+    /// When there are too many sessions, and that principal has none that was idle for long enough.
     pub(super) fn begin(&self, session: Arc<Session>) -> Result<(), Refusal> {
         let replaced = self.state.lock().sessions.insert(session)?;
         replaced.iter().for_each(|session| session.over.cancel());
         Ok(())
     }
 
-    /// Returns the session of this id that `principal` began in the same membership, and marks it as used now. It outlives a
-    /// change of role or groups: each request in it is judged by the principal that sends it.
+    /// Returns the session of this id, if `principal` began it in the same membership, and marks it as used now. A
+    /// session outlives a change of the principal's role or groups, because the gateway judges each request by the
+    /// principal that sends it.
     pub(super) fn session(&self, id: &str, principal: &Principal) -> Option<Arc<Session>> {
         let session = self.state.lock().sessions.get(id).filter(|session| session.is_of(principal))?;
         session.touch();
         Some(session)
     }
 
+    /// Ends the session of this id, if there is one.
     pub(super) fn end(&self, id: &str) {
         let session = self.state.lock().sessions.remove(id);
         session.iter().for_each(|session| session.over.cancel());
     }
 
-    /// Parks a call; returns the `input_required` result that leads back to it.
+    /// Parks a call. Returns the `input_required` result with which the client can resume it.
+    ///
+    /// # Errors
+    /// When too many calls are parked.
     pub(super) fn park(&self, waiting: Waiting) -> Result<Bytes, Refusal> {
         let questions = waiting.questions.iter();
         let requests: Map<String, Value> = questions
@@ -64,16 +73,19 @@ impl Memory {
         Ok(json!({"resultType": "input_required", "inputRequests": requests, "requestState": state}).to_string().into())
     }
 
-    /// Returns the parked call that a client resumes.
+    /// Returns the parked call that a client resumes with `state`. The call is not parked any more.
+    ///
+    /// # Errors
+    /// When `state` belongs to another request than `origin`, or to no call that is parked.
     pub(super) fn resume(&self, state: &str, origin: &Origin) -> Result<Waiting, Refusal> {
-        let in_time = |since: &Instant| since.elapsed() <= self.longest;
+        let in_time = |since: &Instant| since.elapsed() <= self.parked_for;
         let parked = self.state.lock().parked.origin(state);
         if parked.is_some_and(|(since, parked)| in_time(&since) && !parked.is(origin)) {
             return Err(Refusal::invalid_params("requestState belongs to another request"));
         }
         let taken = self.state.lock().parked.take(state);
         taken.filter(|(since, _)| in_time(since)).map(|(_, waiting)| waiting).ok_or_else(|| {
-            let after = self.longest.as_secs();
+            let after = self.parked_for.as_secs();
             Refusal::invalid_params(format!(
                 "requestState is not that of a call that waits here (calls wait {after} s at most, and not beyond a restart): it \
                  is not known what the server has done by then; call again without it if that is safe"
@@ -81,11 +93,11 @@ impl Memory {
         })
     }
 
-    /// Ends idle sessions, and cancels the calls whose client has not come back in time.
+    /// Ends idle sessions, and cancels the parked calls that their clients have not resumed in time.
     pub(super) fn sweep(&self) {
         let (idle, late) = {
             let mut state = self.state.lock();
-            (state.sessions.remove_idle(), state.parked.remove_late(self.longest))
+            (state.sessions.remove_idle(), state.parked.remove_late(self.parked_for))
         };
         idle.iter().for_each(|session| session.over.cancel());
         drop(late);

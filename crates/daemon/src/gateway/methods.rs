@@ -1,4 +1,4 @@
-//! The methods. Each is answered either immediately or by a running call.
+//! The methods of MCP that the gateway answers. It answers some at once, and others by a call that goes on.
 
 use std::{borrow::Cow, sync::Arc, time::Duration};
 
@@ -29,7 +29,8 @@ use super::{
     words::VERSIONS,
 };
 
-/// How long a server may take to accept a subscription before the others are acknowledged without it.
+/// How long a server may take to accept a subscription. After this time, the gateway acknowledges the other
+/// subscriptions of the request without this one.
 const SUBSCRIBE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The client that sent a request.
@@ -39,14 +40,15 @@ pub(super) struct Caller {
     pub(super) era: Era,
     pub(super) abilities: Abilities,
     pub(super) view: Arc<View>,
-    /// Set for clients of the older era, and for all over stdio.
+    /// Set for clients of the legacy era, and for all clients over stdio.
     pub(super) session: Option<Arc<Session>>,
+    /// How the client is connected.
     pub(super) over: ClientTransport,
 }
 
 impl Caller {
-    /// Returns the caller, for the gate, the asker and the audit log. Its name is the client's name for itself in this
-    /// request, or in its first one.
+    /// Returns the caller as the host knows it, for the gate, the asker and the audit log. Its name is what the client
+    /// calls itself in this request, or else in its `initialize`.
     fn to_host(&self, gateway: &Inner, meta: &ClientMeta) -> toolrack_host::Caller {
         let mut host_caller = toolrack_host::Caller::of(self.principal.clone(), Way::Gateway).over(self.over);
         if let Some(agent) = &gateway.options.agent {
@@ -69,34 +71,27 @@ impl Caller {
 
 /// A call of a tool.
 pub(super) struct ToolCall {
+    /// The name of the tool: first as the client calls it, and the server's own name for it once the tool is found.
     pub(super) name: String,
     pub(super) arguments: Option<Map<String, Value>>,
     pub(super) host_caller: toolrack_host::Caller,
     /// Whether the client wants progress.
-    pub(super) reports: bool,
+    pub(super) wants_progress: bool,
     pub(super) trace: Option<TraceContext>,
 }
 
-/// A call of a tool that is listed.
-pub(super) struct ListedCall {
-    pub(super) server: ServerName,
-    /// The catalog that lists the tool: the call is of the tool as it is there.
-    pub(super) catalog: Arc<Catalog>,
-    /// The call, by the tool's own name at its server.
-    pub(super) call: ToolCall,
-}
-
-/// The data about a client in each request. Whether it is required is checked elsewhere.
+/// What `_meta` of a request says about its client. Clients of 2026-07-28 must name themselves there, and the
+/// transports check that they do.
 #[derive(Default, Deserialize)]
 struct ClientMeta {
     #[serde(default, rename = "io.modelcontextprotocol/clientInfo")]
     client_info: Value,
 }
 
-/// The longest name of a client.
+/// The longest name of a client, in bytes.
 const NAME_BYTES: usize = 200;
 
-/// The name that a client gives itself, cut to a bounded length.
+/// The name that a client gives itself, cut to [`NAME_BYTES`].
 pub(super) fn client_name(name: &str) -> Arc<str> {
     Arc::from(&*toolrack_host::text::clip(name, NAME_BYTES))
 }
@@ -106,7 +101,7 @@ pub(super) fn client_name(name: &str) -> Arc<str> {
 pub(super) struct ClientRequest<'a> {
     pub(super) method: &'a str,
     pub(super) params: &'a str,
-    /// The message that `params` are a part of.
+    /// The whole message, of which `params` are a part.
     pub(super) body: &'a Bytes,
 }
 
@@ -114,9 +109,9 @@ pub(super) struct ClientRequest<'a> {
 pub(super) enum Reply {
     /// The result object.
     Now(Bytes),
-    /// A call under way.
+    /// A call under way, which has the result at its end.
     Call(Box<RunningCall>),
-    /// A subscription to what changes.
+    /// A subscription, whose notifications the transport sends.
     Listen(Box<Listening>),
 }
 
@@ -126,13 +121,13 @@ pub(super) struct Listening {
     pub(super) subscribed: Subscribed,
 }
 
-/// A running call, with the data to report on it.
+/// A running call, with what the transport needs to report on it.
 pub(super) struct RunningCall {
     pub(super) call: PendingCall,
     pub(super) origin: Origin,
-    /// As JSON; `None` when the client wants no reports.
+    /// The client's token for progress, as JSON; `None` when the client wants no progress.
     pub(super) progress_token: Option<Box<RawValue>>,
-    /// Whether its result may be kept for a while, as lists may.
+    /// Whether the client may cache the result for a while, as it may cache lists.
     pub(super) cacheable: bool,
 }
 
@@ -153,7 +148,7 @@ struct ResumeParams<'a> {
 struct Meta {
     #[serde(default)]
     progress_token: Option<Box<RawValue>>,
-    // Accept a malformed trace context, which must not fail the call.
+    // The fields of a trace context take any value, because a malformed one must not fail the call.
     #[serde(default)]
     traceparent: Value,
     #[serde(default)]
@@ -172,7 +167,7 @@ impl Meta {
     }
 }
 
-/// Reads parameters; the error quotes no text of the client except names of members.
+/// Reads parameters. The error quotes no text of the client except names of JSON fields.
 fn read<'a, T: Deserialize<'a>>(params: &'a str) -> Result<T, Refusal> {
     serde_json::from_str(params).map_err(|error| Refusal::invalid_params(format!("the parameters: {error}")))
 }
@@ -210,7 +205,7 @@ impl Gateway {
         }
     }
 
-    /// A result as a client of this era wants it.
+    /// A result as a client of `era` expects it: 2026-07-28 adds the fields that [`tools::complete`] adds.
     pub(super) fn completed(&self, era: Era, result: Bytes, cacheable: bool) -> Bytes {
         match era {
             Era::Legacy => result,
@@ -218,7 +213,7 @@ impl Gateway {
         }
     }
 
-    /// The capabilities that are announced to a client of `era`.
+    /// The capabilities that the gateway announces to a client of `era`.
     fn capabilities(era: Era) -> Value {
         let mut capabilities = json!({
             "tools": {"listChanged": true},
@@ -232,6 +227,7 @@ impl Gateway {
         capabilities
     }
 
+    /// The result of `server/discover`.
     fn discovered(&self) -> Bytes {
         let mut result = json!({"supportedVersions": VERSIONS, "capabilities": Self::capabilities(Era::Modern)});
         if let Some(instructions) = &self.0.options.instructions {
@@ -262,6 +258,7 @@ impl Gateway {
         Ok(if is_first { self.with_giving(listed, caller).await } else { listed })
     }
 
+    /// Answers a list of resources, templates or prompts. `field` is the field of the result that has the list.
     async fn list(&self, caller: &Caller, params: &str, field: &'static str) -> Result<Bytes, Refusal> {
         let after = cursor_of(params)?;
         self.0.ready().await;
@@ -271,8 +268,8 @@ impl Gateway {
             "resources" => &listed.resources,
             _ => &listed.templates,
         };
-        let seen = entries.iter().filter(|(_, entry)| caller.view.may_have(&entry.server));
-        let items = seen.map(|(name, entry)| (name.as_str(), &entry.item));
+        let visible = entries.iter().filter(|(_, entry)| caller.view.may_have(&entry.server));
+        let items = visible.map(|(name, entry)| (name.as_str(), &entry.item));
         let (items, next) = cursor::page(items, after.as_deref(), self.0.options.bounds.page);
         let mut result = json!({ field: items });
         if let Some(next) = next {
@@ -284,10 +281,10 @@ impl Gateway {
     async fn complete(&self, caller: &Caller, params: &str) -> Result<Bytes, Refusal> {
         let mut params: Map<String, Value> = read(params)?;
         params.shift_remove("_meta");
-        let of = params.get("ref").cloned().unwrap_or_default();
-        let (key, name) = match of["type"].as_str() {
-            Some("ref/prompt") => ("name", of["name"].as_str()),
-            Some("ref/resource") => ("uri", of["uri"].as_str()),
+        let reference = params.get("ref").cloned().unwrap_or_default();
+        let (key, name) = match reference["type"].as_str() {
+            Some("ref/prompt") => ("name", reference["name"].as_str()),
+            Some("ref/resource") => ("uri", reference["uri"].as_str()),
             _ => return Err(Refusal::invalid_params("`ref` is neither a ref/prompt nor a ref/resource")),
         };
         let name = name.ok_or_else(|| Refusal::invalid_params(format!("`ref` has no `{key}`")))?;
@@ -297,28 +294,28 @@ impl Gateway {
             entry.filter(|entry| caller.view.may_have(&entry.server)).cloned()
         });
         let entry = found.await.ok_or_else(|| Refusal::invalid_params(format!("there is no {key} {}", words(name))))?;
-        params.insert("ref".into(), json!({"type": of["type"], key: entry.theirs}));
+        params.insert("ref".into(), json!({"type": reference["type"], key: entry.theirs}));
         let relay = Relay::completion(params).caller(caller.to_host(&self.0, &ClientMeta::default()));
         let result = self.0.host.relay(entry.server.as_str(), relay).await;
         let result = result.map_err(|error| Refusal::of(error, caller.era))?;
         Ok(self.completed(caller.era, result, false))
     }
 
-    /// Begins a call, or resumes the parked one for which the client has answers.
+    /// Begins a call, or resumes a parked call for which the client sends answers.
     async fn begin(&self, caller: &Caller, request: ClientRequest<'_>, method: &'static str) -> Result<Reply, Refusal> {
-        let resumed: ResumeParams<'_> = read(request.params)?;
+        let resuming: ResumeParams<'_> = read(request.params)?;
         let origin = Origin {
             method,
             params: request.body.slice_ref(request.params.as_bytes()),
             view: caller.view.clone(),
             principal: caller.principal.clone(),
         };
-        let trace = resumed.meta.as_ref().and_then(Meta::trace);
-        let progress_token = resumed.meta.and_then(|meta| meta.progress_token).filter(|token| is_token(token));
-        let call = match &resumed.request_state {
+        let trace = resuming.meta.as_ref().and_then(Meta::trace);
+        let progress_token = resuming.meta.and_then(|meta| meta.progress_token).filter(|token| is_token(token));
+        let call = match &resuming.request_state {
             Some(state) if caller.era == Era::Modern => {
                 let mut waiting = self.0.memory.resume(state, &origin)?;
-                waiting.give_answers(resumed.input_responses.unwrap_or_default());
+                waiting.give_answers(resuming.input_responses.unwrap_or_default());
                 if !waiting.questions.is_empty() {
                     return self.0.memory.park(waiting).map(Reply::Now);
                 }
@@ -334,17 +331,19 @@ impl Gateway {
         Ok(Reply::Call(Box::new(RunningCall { call, origin, progress_token, cacheable })))
     }
 
-    /// The tool that a client calls by this name.
+    /// The tool that a client with `view` means by this name.
     pub(super) fn tool<'c>(&self, catalog: &'c Catalog, view: &View, name: &str) -> Result<&'c CatalogTool, Refusal> {
         let tool = view.look().find(catalog, name);
         tool.ok_or_else(|| Refusal::invalid_params(format!("Unknown tool: {}", words(name))))
     }
 
+    /// Finds the tool, and makes the call of it. If the tool is unknown, first waits for the servers that may have it.
+    /// A call of a tool whose server lacks values of the member continues once the member has given them.
     async fn call_tool(
         &self,
         caller: &Caller,
         params: &str,
-        reports: bool,
+        wants_progress: bool,
         trace: Option<TraceContext>,
     ) -> Result<PendingCall, Refusal> {
         #[derive(Deserialize)]
@@ -364,21 +363,21 @@ impl Gateway {
             self.0.wait_for_tool(selector.as_deref().unwrap_or(&name)).await;
             catalog = self.0.host.catalog();
         }
-        let called = ToolCall { name, arguments, host_caller, reports, trace };
-        let (server, name) = match self.tool(&catalog, &caller.view, &called.name) {
+        let tool_call = ToolCall { name, arguments, host_caller, wants_progress, trace };
+        let (server, name) = match self.tool(&catalog, &caller.view, &tool_call.name) {
             Ok(tool) => (tool.server.clone(), tool.tool().name.clone()),
             Err(unknown) => {
-                return match self.call_once_given(caller, called).await {
+                return match self.call_once_given(caller, tool_call).await {
                     Ok(call) => Ok(call),
                     Err(name) => self.not_ready(caller, &name).ok_or(unknown),
                 };
             }
         };
-        let (gateway, caller, call) = (self.0.clone(), caller.clone(), ToolCall { name, ..called });
-        Ok(PendingCall::new(move |say| {
+        let (gateway, caller, tool_call) = (self.0.clone(), caller.clone(), ToolCall { name, ..tool_call });
+        Ok(PendingCall::new(move |updates| {
             async move {
-                match gateway.provide(&server, &caller, &say).await {
-                    Ok(()) => gateway.make(ListedCall { server, catalog, call }, &caller, say).await,
+                match gateway.provide(&server, &caller, &updates).await {
+                    Ok(()) => gateway.run_tool_call((server, tool_call), &caller, catalog, updates).await,
                     Err(NotGiven(result)) => Ok(result),
                 }
             }
@@ -398,7 +397,7 @@ impl Gateway {
         Ok(self.relayed(caller, server, relay, move |result| renamed(&result, &theirs, &uri)))
     }
 
-    /// The server of the resource that a client means, and its URI there.
+    /// The server of the resource that a client means by `uri`, and the URI of the resource at that server.
     async fn owner(&self, caller: &Caller, uri: &str) -> Result<(ServerName, String), Refusal> {
         let owner = self.0.offered(|listed| match listed.owner(uri, &caller.view) {
             Owner::Unknown => None,
@@ -415,7 +414,7 @@ impl Gateway {
         }
     }
 
-    /// Subscribes a client of the older era to a resource.
+    /// Subscribes a client of the legacy era to a resource.
     async fn subscribe(&self, caller: &Caller, params: &str) -> Result<Bytes, Refusal> {
         let uri = uri_of(params)?;
         let session =
@@ -428,21 +427,22 @@ impl Gateway {
         Ok(Bytes::from_static(b"{}"))
     }
 
-    /// Subscribes to all resources of a filter concurrently, and removes those that fail from the filter.
+    /// Subscribes to all resources of `filter` concurrently, and removes from the filter those for which that fails,
+    /// takes longer than [`SUBSCRIBE_TIMEOUT`], or is beyond the bound of subscriptions.
     async fn listening(&self, caller: &Caller, mut filter: Filter) -> Listening {
         let bound = self.0.options.bounds.subscriptions;
         let subscribed = Subscribed::new(bound);
-        let one = async |uri: String| {
+        let subscribe = async |uri: String| {
             let add = async {
                 let owner = self.owner(caller, &uri).await.ok()?;
                 subscribed.add(&self.0.host, &uri, owner).await.ok()
             };
-            let is_had = matches!(timeout(SUBSCRIBE_TIMEOUT, add).await, Ok(Some(())));
-            is_had.then_some(uri)
+            let is_subscribed = matches!(timeout(SUBSCRIBE_TIMEOUT, add).await, Ok(Some(())));
+            is_subscribed.then_some(uri)
         };
         let wanted = std::mem::take(&mut filter.resource_subscriptions);
-        let had = join_all(wanted.into_iter().take(bound).map(one)).await;
-        filter.resource_subscriptions = had.into_iter().flatten().collect();
+        let succeeded = join_all(wanted.into_iter().take(bound).map(subscribe)).await;
+        filter.resource_subscriptions = succeeded.into_iter().flatten().collect();
         Listening { filter, subscribed }
     }
 
@@ -469,6 +469,8 @@ impl Gateway {
         Ok(self.relayed(caller, entry.server, relay, |result| result))
     }
 
+    /// A call that relays a request to `server`, with the questions of the server going to the client. `finish` changes
+    /// the result for the client.
     fn relayed(
         &self,
         caller: &Caller,
@@ -478,9 +480,9 @@ impl Gateway {
     ) -> PendingCall {
         let (gateway, caller) = (self.0.clone(), caller.clone());
         let host_caller = caller.to_host(&self.0, &ClientMeta::default());
-        PendingCall::new(move |say| {
+        PendingCall::new(move |updates| {
             async move {
-                let relay = relay.asker(gateway.asker(&caller, say)).caller(host_caller);
+                let relay = relay.asker(gateway.asker(&caller, updates)).caller(host_caller);
                 let result = gateway.host.relay(server.as_str(), relay).await;
                 result.map(finish).map_err(|error| Refusal::of(error, caller.era))
             }
@@ -490,37 +492,45 @@ impl Gateway {
 }
 
 impl Inner {
-    /// Makes a call, and sends progress and questions to `say`.
-    pub(super) async fn make(&self, call: ListedCall, caller: &Caller, say: mpsc::Sender<Update>) -> Outcome {
-        let ListedCall { server, catalog, call } = call;
-        let ToolCall { name, arguments, host_caller, reports, trace } = call;
+    /// Calls a tool of `server`, by the server's own name for it, as the tool is defined in `catalog`. Questions and
+    /// progress go to `updates`.
+    pub(super) async fn run_tool_call(
+        &self,
+        (server, tool_call): (ServerName, ToolCall),
+        caller: &Caller,
+        catalog: Arc<Catalog>,
+        updates: mpsc::Sender<Update>,
+    ) -> Outcome {
+        let ToolCall { name, arguments, host_caller, wants_progress, trace } = tool_call;
         let mut call = Call::of(server, name, arguments.unwrap_or_default())
             .pinned(catalog)
             .verbatim()
             .trace(trace)
             .caller(host_caller)
-            .asker(self.asker(caller, say.clone()));
-        if reports {
-            call = call.on_progress(reporter(say));
+            .asker(self.asker(caller, updates.clone()));
+        if wants_progress {
+            call = call.on_progress(reporter(updates));
         }
-        self::called(self.host.call(call).await, caller.era)
+        outcome_of(self.host.call(call).await, caller.era)
     }
 
-    fn asker(&self, caller: &Caller, say: mpsc::Sender<Update>) -> toolrack_host::SharedAsker {
+    /// The asker that relays questions to the client, or to the asker of the gateway's options.
+    fn asker(&self, caller: &Caller, updates: mpsc::Sender<Update>) -> toolrack_host::SharedAsker {
         let other = self.options.asker.clone();
-        Arc::new(Relayed { era: caller.era, client: caller.abilities, say, other, name: None })
+        Arc::new(Relayed { era: caller.era, client: caller.abilities, updates, other, name: None })
     }
 }
 
-/// Sends progress to the client. Reports that a slow client cannot receive are dropped: the next one is more recent.
-fn reporter(say: mpsc::Sender<Update>) -> OnProgress {
+/// Sends progress to the client. Drops what a slow client does not receive in time, because newer progress follows.
+fn reporter(updates: mpsc::Sender<Update>) -> OnProgress {
     Arc::new(move |progress| {
-        let _ = say.try_send(Update::Progress(progress));
+        let _ = updates.try_send(Update::Progress(progress));
     })
 }
 
-/// The outcome of a call. A denial or an unreachable server is for the model to know, so it is a result.
-pub(super) fn called(result: Result<toolrack_host::ToolOutcome, CallError>, era: Era) -> Outcome {
+/// The outcome of a call for the client. Most errors, such as a denial or an unreachable server, become a result,
+/// because a client shows results to its model, which has to know of them.
+pub(super) fn outcome_of(result: Result<toolrack_host::ToolOutcome, CallError>, era: Era) -> Outcome {
     match result {
         Ok(outcome) => Ok(tools::result(outcome, era)),
         Err(error @ CallError::Remote { .. }) => Err(Refusal::of(error, era)),
@@ -532,7 +542,7 @@ pub(super) fn called(result: Result<toolrack_host::ToolOutcome, CallError>, era:
     }
 }
 
-/// Renames the contents of a resource that was requested by another URI than its server's.
+/// Puts the URI `ours`, by which the client asked for a resource, in place of `theirs`, the URI at its server.
 fn renamed(result: &Bytes, theirs: &str, ours: &str) -> Bytes {
     if theirs == ours {
         return result.clone();
@@ -546,7 +556,7 @@ fn renamed(result: &Bytes, theirs: &str, ours: &str) -> Bytes {
     json(&value).into()
 }
 
-/// A progress token is a string or a number.
+/// Whether this is a progress token: a string or a number.
 fn is_token(raw: &RawValue) -> bool {
     raw.get().starts_with(|first: char| first == '"' || first == '-' || first.is_ascii_digit())
 }
@@ -560,7 +570,7 @@ fn uri_of(params: &str) -> Result<String, Refusal> {
     read::<Params>(params).map(|params| params.uri)
 }
 
-/// Unsubscribes a client of the older era from a resource. It is not an error if it was not subscribed.
+/// Unsubscribes a client of the legacy era from a resource. It is no error if the client was not subscribed.
 fn unsubscribe(caller: &Caller, params: &str) -> Result<Bytes, Refusal> {
     let uri = uri_of(params)?;
     if let Some(session) = &caller.session {
@@ -586,7 +596,8 @@ fn set_level(caller: &Caller, params: &str) -> Result<Bytes, Refusal> {
         level: String,
     }
     let Params { level } = read(params)?;
-    let level = news::level(&level).ok_or_else(|| Refusal::invalid_params(format!("no level is {}", words(&level))))?;
+    let unknown = || Refusal::invalid_params(format!("there is no log level {}", words(&level)));
+    let level = news::level(&level).ok_or_else(unknown)?;
     if let Some(session) = &caller.session {
         session.set_level(level);
     }

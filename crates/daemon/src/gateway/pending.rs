@@ -1,4 +1,5 @@
-//! A call under way: a future, its progress and its questions. Its poller drives it; dropping it cancels it.
+//! A call under way: a future, with its progress and its questions. The task that polls the call drives it; dropping
+//! the call cancels it.
 
 use bytes::Bytes;
 use futures::future::BoxFuture;
@@ -8,16 +9,16 @@ use toolrack_host::mcp::Progress;
 
 use super::refusal::Refusal;
 
-/// How many progress reports wait for a slow client; further ones are dropped.
-const MAX_WAITING_REPORTS: usize = 1_024;
+/// How many updates of a call wait for a slow client. Beyond that, progress is dropped, and questions wait for room.
+const MAX_WAITING_UPDATES: usize = 1_024;
 
-/// A result object, or why there is none.
+/// The result object of a request, or why there is none.
 pub(super) type Outcome = Result<Bytes, Refusal>;
 
 /// Something that only the client can answer.
 #[derive(Debug)]
 pub(super) struct Question {
-    /// Its name at the server, if it has one.
+    /// The name that the server gave to the question, if it gave one.
     pub(super) name: Option<String>,
     pub(super) method: &'static str,
     pub(super) params: Value,
@@ -30,7 +31,7 @@ pub(super) struct Question {
 pub(super) enum Update {
     Progress(Progress),
     Question(Question),
-    /// The user is done with the page of this elicitation. Only for clients of 2025-11-25.
+    /// The user is done with the page of the elicitation with this id. Only clients of 2025-11-25 are told.
     Completed(String),
 }
 
@@ -45,18 +46,20 @@ pub(super) enum Step {
 pub(super) struct PendingCall {
     work: BoxFuture<'static, Outcome>,
     inbox: mpsc::Receiver<Update>,
+    /// The outcome of `work`, while updates that came before it are still in the inbox.
     ended: Option<Outcome>,
 }
 
 impl PendingCall {
-    /// Creates a pending call; `begin` makes the call, and its messages go to the task that polls [`Self::next`].
+    /// Creates a pending call. `begin` makes the future of the call, and gets the sender of its updates, which
+    /// [`Self::next`] returns.
     pub(super) fn new(begin: impl FnOnce(mpsc::Sender<Update>) -> BoxFuture<'static, Outcome>) -> Self {
-        let (say, inbox) = mpsc::channel(MAX_WAITING_REPORTS);
-        Self { work: begin(say), inbox, ended: None }
+        let (updates, inbox) = mpsc::channel(MAX_WAITING_UPDATES);
+        Self { work: begin(updates), inbox, ended: None }
     }
 
-    /// Runs the call until there is progress, a question, or its end; everything sent before the end is returned before
-    /// it. Cancel-safe.
+    /// Runs the call until there is an update, or until it ends. Returns all updates before the outcome. Cancel-safe: a
+    /// dropped future loses nothing, and the next one goes on.
     pub(super) async fn next(&mut self) -> Step {
         loop {
             if let Some(update) = self.try_next() {
@@ -74,7 +77,7 @@ impl PendingCall {
         }
     }
 
-    /// Returns the next message that was already sent, without questions whose asker was dropped.
+    /// Returns the next update that was already sent. Skips questions that no code waits for any more.
     pub(super) fn try_next(&mut self) -> Option<Update> {
         loop {
             match self.inbox.try_recv().ok()? {

@@ -17,38 +17,42 @@ use super::{
     pending::{Question, Update},
 };
 
-/// Sends a client the questions that it can answer, and another asker the rest.
+/// An [`Asker`] that sends a client the questions that it can answer, and another asker the rest.
 #[derive(Clone)]
 pub(super) struct Relayed {
     pub(super) era: Era,
-    /// The client's capabilities.
+    /// What the client can answer.
     pub(super) client: Abilities,
-    pub(super) say: mpsc::Sender<Update>,
+    /// Takes the questions for the client.
+    pub(super) updates: mpsc::Sender<Update>,
+    /// Gets the questions that the client cannot answer. Without it, they are declined.
     pub(super) other: Option<SharedAsker>,
     /// The server's name for its question, if it has one.
     pub(super) name: Option<String>,
 }
 
 impl Relayed {
+    /// Sends the client a request, and waits for its result. The error says in words why there is none.
     async fn ask(&self, method: &'static str, params: Value) -> Result<Value, String> {
         let (reply, answer) = oneshot::channel();
         let gone = || "the client went away".to_owned();
-        self.say
+        self.updates
             .send(Update::Question(Question { name: self.name.clone(), method, params, reply }))
             .await
             .map_err(|_| gone())?;
         answer.await.unwrap_or_else(|_| Err(gone()))
     }
 
-    fn others(&self) -> Abilities {
+    /// What the other asker can do.
+    fn abilities_of_other(&self) -> Abilities {
         self.other.as_ref().map_or(Abilities::NONE, |other| other.abilities())
     }
 }
 
 impl Asker for Relayed {
     fn abilities(&self) -> Abilities {
-        // A client that takes forms can be asked for an approval.
-        Abilities { confirm: self.client.forms, ..self.client }.or(self.others())
+        // The gateway asks a client for an approval with a form.
+        Abilities { confirm: self.client.forms, ..self.client }.or(self.abilities_of_other())
     }
 
     fn named(&self, name: &str) -> Option<SharedAsker> {
@@ -130,7 +134,7 @@ impl Asker for Relayed {
     }
 }
 
-/// The result of `elicitation/create`.
+/// Reads the client's result of `elicitation/create`. An unknown action counts as `cancel`.
 fn elicited(answer: Value) -> Elicited {
     match answer["action"].as_str() {
         Some("accept") => Elicited::Accept(answer["content"].as_object().cloned().unwrap_or_default()),
@@ -139,7 +143,7 @@ fn elicited(answer: Value) -> Elicited {
     }
 }
 
-/// Returns whether this is a valid answer of a client to a request of `method`. If not, the question is asked again.
+/// Returns whether `answer` is a valid answer of a client to a request of `method`. If not, the gateway asks again.
 pub(super) fn is_answer(method: &str, answer: &Value) -> bool {
     match method {
         "elicitation/create" => {

@@ -29,13 +29,14 @@ use super::{
 use crate::shares::{Full, Place, Shares};
 
 /// The most questions that wait for the answer of one client.
-const MOST_QUESTIONS: usize = 64;
-/// A session that was used within this time is not ended to make room for another.
+const MAX_QUESTIONS: usize = 64;
+/// The gateway does not end a session that was used within this time to make room for another.
 const IN_USE_TIME: Duration = Duration::from_secs(60);
 
-/// How many digits of a session's id users see.
+/// How many hexadecimal digits of a session's id users see.
 const SHOWN_DIGITS: usize = 8;
 
+/// Takes the client's result for a question, or the reason why there is none.
 type Reply = oneshot::Sender<Result<Value, String>>;
 
 /// The client's data from its `initialize` request.
@@ -50,18 +51,22 @@ pub(super) struct Agreed {
 #[derive(Debug)]
 pub(super) struct Session {
     pub(super) id: String,
+    /// The first [`SHOWN_DIGITS`] of the id.
     mark: Arc<str>,
     /// The principal that began the session, as it was then. No other principal can use the session.
     pub(super) principal: Principal,
     pub(super) view: Arc<View>,
+    /// Set by `initialize`.
     pub(super) agreed: OnceLock<Agreed>,
     /// Cancelled when the session has ended.
     pub(super) over: CancellationToken,
+    /// Has a permit for each call that the client may make at once.
     pub(super) slots: Arc<Semaphore>,
     /// The resources that a client of the legacy era subscribed to.
     pub(super) subscribed: Subscribed,
     state: Mutex<State>,
-    most_calls: usize,
+    /// How many permits `slots` has when no call runs.
+    max_calls: usize,
 }
 
 /// The mutable state of a session.
@@ -70,20 +75,23 @@ struct State {
     stream: Stream,
     /// The number of the next standing stream.
     next_stream: u64,
-    /// The server's questions that the client has not answered, by number.
+    /// The questions that the client has not answered, by number.
     questions: HashMap<u64, Reply>,
     next_question: u64,
     /// The client's requests under way.
     running: HashMap<Id, CancellationToken>,
     /// The client does not want log messages below this level.
     level: u8,
+    /// When the client last used the session.
     used: Instant,
 }
 
-/// The standing stream of a session, which has at most one.
+/// The standing stream of a session: the answer to the client's `GET`, on which the gateway sends what belongs to no
+/// request. A session has at most one.
 #[derive(Debug)]
 enum Stream {
-    /// No stream is open. The first stream to open takes this receiver, which has all news since the session began.
+    /// No stream is open. The next stream takes this receiver, which has all news since the session began or the last
+    /// stream was closed.
     Closed(broadcast::Receiver<News>),
     Open {
         number: u64,
@@ -91,7 +99,7 @@ enum Stream {
     },
 }
 
-/// An open standing stream, which its task owns.
+/// An open standing stream. The task that serves it owns this value.
 #[derive(Debug)]
 pub(super) struct OpenStream {
     number: u64,
@@ -107,7 +115,7 @@ impl Session {
         news: broadcast::Receiver<News>,
         bounds: &Bounds,
     ) -> Arc<Self> {
-        let most_calls = bounds.calls_per_session;
+        let max_calls = bounds.calls_per_session;
         let id = format!("{:032x}", rand::rng().random::<u128>());
         Arc::new(Self {
             mark: Arc::from(&id[..SHOWN_DIGITS]),
@@ -116,10 +124,10 @@ impl Session {
             view,
             agreed: OnceLock::new(),
             over: CancellationToken::new(),
-            slots: Arc::new(Semaphore::new(most_calls)),
+            slots: Arc::new(Semaphore::new(max_calls)),
             subscribed: Subscribed::new(bounds.subscriptions),
             state: Mutex::new(State::new(news)),
-            most_calls,
+            max_calls,
         })
     }
 
@@ -133,22 +141,26 @@ impl Session {
         self.principal.is_same(principal) && self.principal.membership() == principal.membership()
     }
 
+    /// Marks the session as used now.
     pub(super) fn touch(&self) {
         self.state.lock().used = Instant::now();
     }
 
+    /// How long the client has not used the session. Zero while a call runs or a stream is open.
     fn idle(&self) -> Duration {
         let state = self.state.lock();
-        let is_busy = self.slots.available_permits() < self.most_calls || matches!(state.stream, Stream::Open { .. });
+        let is_busy = self.slots.available_permits() < self.max_calls || matches!(state.stream, Stream::Open { .. });
         if is_busy { Duration::ZERO } else { state.used.elapsed() }
     }
 
-    /// Adds a question; returns its number, which the answer repeats.
+    /// Adds a question. Returns its number, which is the id of the request to the client; gives `reply` back if too
+    /// many questions wait already.
     pub(super) fn ask(&self, reply: Reply) -> Result<u64, Reply> {
         self.state.lock().ask(reply)
     }
 
-    /// Takes the client's answer to a question. Ignores an answer to no question, as JSON-RPC demands.
+    /// Takes the client's answer to the question `id`. Ignores an answer that belongs to no question, as JSON-RPC
+    /// demands.
     pub(super) fn answered(&self, id: &Value, answer: Result<Value, String>) {
         let number = id.as_u64().or_else(|| id.as_str().and_then(|digits| digits.parse().ok()));
         if let Some(reply) = number.and_then(|number| self.state.lock().questions.remove(&number)) {
@@ -157,7 +169,10 @@ impl Session {
         }
     }
 
-    /// Registers a request under way, until the guard is dropped.
+    /// Registers a request as under way, until the returned guard is dropped.
+    ///
+    /// # Errors
+    /// When a request with the same id is under way.
     pub(super) fn running(self: &Arc<Self>, id: &Id) -> Result<Running, Refusal> {
         let token = self.over.child_token();
         match self.state.lock().running.entry(id.clone()) {
@@ -169,7 +184,7 @@ impl Session {
         }
     }
 
-    /// Cancels a request, as its client asked.
+    /// Cancels a request under way, at the wish of its client. Does nothing if the request has ended.
     pub(super) fn cancel(&self, id: &Id) {
         if let Some(token) = self.state.lock().running.get(id) {
             token.cancel();
@@ -185,7 +200,7 @@ impl Session {
         level >= self.state.lock().level
     }
 
-    /// Returns the notification of these news for the client, if the client wants one.
+    /// Returns the notification that tells the client of `news`, if the client wants it.
     pub(super) fn notification(&self, news: &News) -> Option<Bytes> {
         match news {
             News::Changed(list, _) => Some(news::changed(*list, None)),
@@ -195,13 +210,14 @@ impl Session {
         }
     }
 
-    /// Opens the standing stream, which replaces an earlier one. The stream has all news since the session began, or since
-    /// the earlier stream ended.
+    /// Opens the standing stream. The stream has all news since the session began, or since the last stream was closed.
+    /// If another one is still open, this one replaces it, and has only the news from now on, from the receiver that
+    /// `fresh` makes.
     pub(super) fn open_stream(&self, fresh: impl FnOnce() -> broadcast::Receiver<News>) -> OpenStream {
         self.state.lock().open_stream(self.over.child_token(), fresh)
     }
 
-    /// Records the end of the standing stream. Does nothing if another one has replaced it.
+    /// Records that the standing stream has ended. Does nothing if another one has replaced it.
     pub(super) fn close_stream(&self, stream: OpenStream) {
         self.state.lock().close_stream(stream);
     }
@@ -213,8 +229,8 @@ impl State {
             stream: Stream::Closed(news),
             next_stream: 0,
             questions: HashMap::new(),
-            // Numbers start at random, because a client may answer a question of its previous session late. They fit
-            // into a double.
+            // The first number is random, because a client may answer a question of its previous session late. Numbers
+            // stay below 2^53, so that clients can read them as doubles.
             next_question: rand::rng().random_range(1..1 << 52),
             running: HashMap::new(),
             level: 1,
@@ -224,7 +240,7 @@ impl State {
 
     fn ask(&mut self, reply: Reply) -> Result<u64, Reply> {
         self.questions.retain(|_, waiting| !waiting.is_closed());
-        if self.questions.len() >= MOST_QUESTIONS {
+        if self.questions.len() >= MAX_QUESTIONS {
             return Err(reply);
         }
         let number = self.next_question;
@@ -277,27 +293,33 @@ impl Drop for Running {
 
 /// All sessions over HTTP.
 pub(super) struct Sessions {
+    /// By id.
     all: HashMap<String, (Arc<Session>, Place)>,
     shares: Shares,
-    idle: Duration,
+    /// How long a session may be idle before it ends.
+    max_idle: Duration,
 }
 
 impl Sessions {
     pub(super) fn new(bounds: &Bounds) -> Self {
-        Self { all: HashMap::new(), shares: bounds.shares(bounds.sessions), idle: bounds.session_idle }
+        Self { all: HashMap::new(), shares: bounds.shares(bounds.sessions), max_idle: bounds.session_idle }
     }
 
-    /// Adds a session. Returns the session that must end to make room, if there is one: a session of the same principal if
-    /// that principal has used up its share, otherwise one of the principal with the most sessions.
+    /// Adds a session. To make room, it may remove another one, which it returns and the caller must end: the idlest
+    /// session of the same principal if that principal has used up its share, otherwise the idlest of the principal
+    /// with the most sessions.
+    ///
+    /// # Errors
+    /// When there is no room, and that principal has no session that was idle for [`IN_USE_TIME`].
     pub(super) fn insert(&mut self, session: Arc<Session>) -> Result<Option<Arc<Session>>, Refusal> {
         let mut replaced = None;
         let mut place = self.shares.take(&session.principal);
         if let Err(full) = place {
-            let greedy = match full {
+            let makes_room = match full {
                 Full::Share => Some(session.principal.clone()),
-                Full::Table => self.shares.greediest(),
+                Full::Table => self.shares.owner_of_most(),
             };
-            replaced = greedy.and_then(|greedy| self.remove_idlest_of(&greedy));
+            replaced = makes_room.and_then(|principal| self.remove_idlest_of(&principal));
             place = self.shares.take(&session.principal);
         }
         let place = place.map_err(|full| Refusal::full("sessions", full, "sessions"))?;
@@ -305,7 +327,7 @@ impl Sessions {
         Ok(replaced)
     }
 
-    /// Removes the session that `principal` has left idle for longest, if it was idle for [`IN_USE_TIME`].
+    /// Removes the session that `principal` has left idle for the longest time, if that is at least [`IN_USE_TIME`].
     fn remove_idlest_of(&mut self, principal: &Principal) -> Option<Arc<Session>> {
         let own = self.all.values().filter(|(_, place)| place.is_of(principal)).map(|(session, _)| session);
         let idlest = own.max_by_key(|session| session.idle()).filter(|session| session.idle() >= IN_USE_TIME)?.clone();
@@ -320,8 +342,9 @@ impl Sessions {
         self.all.remove(id).map(|(session, _)| session)
     }
 
+    /// Removes the sessions that were idle for too long. The caller must end them.
     pub(super) fn remove_idle(&mut self) -> Vec<Arc<Session>> {
-        let idle = self.all.extract_if(|_, (session, _)| session.idle() >= self.idle);
+        let idle = self.all.extract_if(|_, (session, _)| session.idle() >= self.max_idle);
         idle.map(|(_, (session, _))| session).collect()
     }
 
@@ -348,6 +371,7 @@ mod tests {
         )
     }
 
+    /// A memory with room for two sessions.
     fn sessions() -> Memory {
         let bounds = Bounds { sessions: 2, ..Bounds::default() };
         Memory::new(&bounds)
@@ -382,29 +406,32 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_member_with_too_many_sessions_ends_their_own_and_no_other_member_s() {
         let bounds = Bounds { sessions: 3, places_for_one: 1, ..Bounds::default() };
-        let (shared, halved) =
+        let (without_shares, with_halves) =
             (Memory::new(&bounds), Memory::new(&Bounds { sessions: 4, places_for_one: 2, ..bounds }));
-        let of = |sessions: &Memory, subject: &str| {
+        let begin = |sessions: &Memory, subject: &str| {
             let person = Principal::new(Kind::Person, "acme", "https://login.example", subject).unwrap();
             let view = Views::new(&GatewayOptions::default()).default_view();
             let session = Session::new(person, view, NewsSender::default().subscribe(), &Bounds::default());
             sessions.begin(session.clone()).map(|()| session)
         };
-        let of_ann = of(&halved, "ann").unwrap();
+        let of_ann = begin(&with_halves, "ann").unwrap();
         advance(IN_USE_TIME).await;
-        let of_bob = [(); 2].map(|()| of(&halved, "bob").unwrap());
-        assert!(of(&halved, "bob").is_err(), "both sessions of bob were used a moment ago, and ann's must not end");
+        let of_bob = [(); 2].map(|()| begin(&with_halves, "bob").unwrap());
+        let third = begin(&with_halves, "bob");
+        assert!(third.is_err(), "both sessions of bob were used a moment ago, and ann's must not end");
         advance(IN_USE_TIME).await;
-        of(&halved, "bob").unwrap();
+        begin(&with_halves, "bob").unwrap();
         assert_eq!(of_bob.iter().filter(|session| session.over.is_cancelled()).count(), 1);
         assert!(!of_ann.over.is_cancelled());
-        // When the table is full, the principal with the most sessions makes room, however long other sessions were idle.
-        let (of_ann, of_bob) = (of(&shared, "ann").unwrap(), [(); 2].map(|()| of(&shared, "bob").unwrap()));
+        // When the table is full, the principal with the most sessions makes room, however long other sessions were
+        // idle.
+        let of_ann = begin(&without_shares, "ann").unwrap();
+        let of_bob = [(); 2].map(|()| begin(&without_shares, "bob").unwrap());
         advance(IN_USE_TIME).await;
         of_bob.iter().for_each(|session| session.touch());
-        assert!(of(&shared, "eve").is_err());
+        assert!(begin(&without_shares, "eve").is_err());
         advance(IN_USE_TIME).await;
-        of(&shared, "eve").unwrap();
+        begin(&without_shares, "eve").unwrap();
         assert_eq!(of_bob.iter().filter(|session| session.over.is_cancelled()).count(), 1);
         assert!(!of_ann.over.is_cancelled());
     }
@@ -425,7 +452,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_new_stream_takes_the_place_of_the_one_before_and_misses_nothing() {
+    async fn a_new_stream_ends_the_one_before_and_stays_open_when_that_one_closes() {
         let (sender, session) = (NewsSender::default(), session());
         let first = session.open_stream(|| sender.subscribe());
         let second = session.open_stream(|| sender.subscribe());
@@ -436,13 +463,13 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn questions_of_ended_calls_do_not_count_against_the_most_that_may_wait() {
+    async fn questions_of_ended_calls_do_not_count_against_the_bound() {
         let session = session();
         let ask = || {
             let (reply, answer) = oneshot::channel();
             (session.ask(reply).is_ok(), answer)
         };
-        let waiting: Vec<_> = (0..MOST_QUESTIONS).map(|_| ask()).collect();
+        let waiting: Vec<_> = (0..MAX_QUESTIONS).map(|_| ask()).collect();
         assert!(waiting.iter().all(|(asked, _)| *asked));
         assert!(!ask().0);
         drop(waiting);
@@ -450,6 +477,6 @@ mod tests {
         assert!(asked);
         let number = session.state.lock().next_question - 1;
         session.answered(&serde_json::json!(number.to_string()), Ok(Value::from(7)));
-        assert_eq!(answer.await.unwrap(), Ok(Value::from(7)), "some clients answer request 65 as \"65\"");
+        assert_eq!(answer.await.unwrap(), Ok(Value::from(7)), "some clients send the number back as a string");
     }
 }

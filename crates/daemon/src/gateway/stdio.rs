@@ -14,7 +14,7 @@ use toolrack_host::{ClientTransport, Era, Principal};
 use super::{
     Gateway,
     exchange::{Opened, Out},
-    http::{answer, modern, noticed},
+    http::{answer, handle_notification, modern},
     message::{self, Id, Incoming},
     methods::{Caller, ClientRequest},
     news::{self, News},
@@ -145,7 +145,7 @@ impl Connection<'_> {
         match message::read(body) {
             Ok(Incoming::Request { id, .. }) => return Some(id),
             Ok(Incoming::Notification { method, params }) => {
-                noticed(&self.session, &method, params.map_or("{}", |params| params.get()));
+                handle_notification(&self.session, &method, params.map_or("{}", |params| params.get()));
             }
             Ok(Incoming::Response { id, outcome }) => self.session.answered(&id, answer(outcome)),
             Err((id, refusal)) => self.refuse(id.as_ref(), &refusal).await,

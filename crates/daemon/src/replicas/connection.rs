@@ -1,7 +1,7 @@
-//! The connection to another replica: HTTP/2 over TLS 1.3, with the keys of both.
+//! The connection to another replica: HTTP/2 over TLS 1.3, with the public keys of both.
 //!
-//! A replica opens it with the first request. Whether a request was sent is thus always known: it was not while there is
-//! no connection.
+//! A replica opens the connection when it has a first request, and sends the request only when the connection stands.
+//! So it knows that a request was not sent if connecting fails.
 
 use std::{error::Error, io, net::SocketAddr, sync::Arc, time::Duration};
 
@@ -21,31 +21,32 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 /// How long connecting to a sibling may take, with the TLS handshake.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// After this time without a byte, HTTP/2 pings the sibling; without an answer for as long again, the connection is
-/// lost.
+/// After this time without a byte from the sibling, this replica pings it (HTTP/2 PING). If no answer comes within the
+/// same time again, the connection is lost.
 const PING_AFTER: Duration = Duration::from_secs(2);
 
-/// How much of one request or answer may be under way between two replicas and not yet passed on. Their connection itself
-/// has no such bound: a client that reads its answer slowly holds up no other one.
+/// How many bytes of one request or answer may have been sent between two replicas and not been read yet. The bound is
+/// for each stream alone, and not for their connection: a client that reads its answer slowly holds up no other client.
 pub(super) const STREAM_WINDOW: u32 = 256 * 1024;
 
-/// The largest window of a connection (RFC 9113, section 6.9.1).
+/// The largest window of a connection that HTTP/2 allows, in bytes (RFC 9113, section 6.9.1): in effect no bound.
 pub(super) const CONNECTION_WINDOW: u32 = (1 << 31) - 1;
 
-/// How many requests that were given up are remembered, so that what still comes of their answers is ignored.
-const MAX_REMEMBERED: usize = 1_000;
+/// How many cancelled requests HTTP/2 remembers, so that it ignores what still arrives of their answers.
+const MAX_REMEMBERED_RESETS: usize = 1_000;
 
 /// Sends requests over a connection.
 pub(super) type Requests = SendRequest<Full<Bytes>>;
 
-/// A connection that is being opened, or was. `None` if that failed.
+/// An attempt to open a connection, whose outcome several requests can await. `None` if it failed.
 type Opening = Shared<BoxFuture<'static, Option<Requests>>>;
 
-/// Opens the connection to one sibling, and opens another one when it has ended.
+/// Opens the connection to one sibling, and opens a new one after that has ended.
 pub(super) struct Connector {
     address: String,
-    /// `None` if this replica cannot use the key of the sibling: it does not connect then.
+    /// `None` if this replica cannot use the key of the sibling. Then it never connects.
     tls: Option<TlsConnector>,
+    /// The latest attempt to open a connection.
     last: watch::Sender<Option<Opening>>,
     /// Cancelled when the sibling is gone: ends the connection.
     gone: CancellationToken,
@@ -58,8 +59,8 @@ impl Connector {
         Self { address, tls, last: watch::Sender::new(None), gone, tasks: TaskTracker::new() }
     }
 
-    /// The connection, which this opens if there is none. All that wait for it share one attempt. `None` if the attempt
-    /// fails, or takes longer than [`CONNECT_TIMEOUT`].
+    /// The open connection, or a new one if there is none. Requests that wait for it at the same time share one
+    /// attempt. `None` if the attempt fails, or takes longer than [`CONNECT_TIMEOUT`].
     pub(super) async fn requests(&self) -> Option<Requests> {
         let mut opening = None;
         self.last.send_if_modified(|last| {
@@ -87,7 +88,7 @@ impl Connector {
                     return None;
                 }
             };
-            serve(stream, gone, &tasks).await
+            start_http(stream, gone, &tasks).await
         }
         .boxed()
         .shared()
@@ -101,8 +102,9 @@ async fn connect(address: &str, tls: TlsConnector) -> io::Result<TlsStream<TcpSt
     tls.connect(address.ip().into(), stream).await
 }
 
-/// Serves a connection in a task of its own, until it ends or `gone` is cancelled.
-async fn serve(stream: TlsStream<TcpStream>, gone: CancellationToken, tasks: &TaskTracker) -> Option<Requests> {
+/// Starts HTTP/2 on a connection. A task of `tasks` drives it until the connection ends or `gone` is cancelled. `None`
+/// if HTTP/2 cannot start.
+async fn start_http(stream: TlsStream<TcpStream>, gone: CancellationToken, tasks: &TaskTracker) -> Option<Requests> {
     let mut builder = Builder::new(TokioExecutor::new());
     builder
         .timer(TokioTimer::new())
@@ -110,8 +112,8 @@ async fn serve(stream: TlsStream<TcpStream>, gone: CancellationToken, tasks: &Ta
         .initial_connection_window_size(CONNECTION_WINDOW)
         .keep_alive_interval(PING_AFTER)
         .keep_alive_timeout(PING_AFTER)
-        .max_concurrent_reset_streams(MAX_REMEMBERED)
-        // Members give up requests as often as they like, and that must not end the connection for all others.
+        .max_concurrent_reset_streams(MAX_REMEMBERED_RESETS)
+        // Members may cancel requests as often as they like; that must not end the connection, which all members share.
         .max_local_error_reset_streams(None);
     let (requests, connection) = builder.handshake(TokioIo::new(stream)).await.ok()?;
     tasks.spawn(async move {
@@ -122,7 +124,7 @@ async fn serve(stream: TlsStream<TcpStream>, gone: CancellationToken, tasks: &Ta
     Some(requests)
 }
 
-/// Whether `error` of a request says that the sibling has not processed it (RFC 9113, sections 6.8 and 8.7).
+/// Whether `error` says that the sibling has not processed the request that failed (RFC 9113, sections 6.8 and 8.7).
 pub(super) fn was_not_processed(error: &hyper::Error) -> bool {
     let cause = error.source().and_then(|cause| cause.downcast_ref::<h2::Error>());
     cause.is_some_and(|cause| {

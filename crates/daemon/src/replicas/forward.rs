@@ -1,4 +1,4 @@
-//! Forwards a request to another replica, and its answer back.
+//! Forwards a request to another replica, and the answer of that replica back to the client.
 
 use std::io;
 
@@ -25,8 +25,8 @@ use super::{
     identity::Identity,
 };
 
-/// Headers about one connection (RFC 9110, section 7.6.1).
-const OF_CONNECTION: [HeaderName; 8] = [
+/// Headers that are about one connection, and are never passed on to the next (RFC 9110, section 7.6.1).
+const HOP_BY_HOP: [HeaderName; 8] = [
     CONNECTION,
     HeaderName::from_static("keep-alive"),
     PROXY_AUTHENTICATE,
@@ -41,18 +41,18 @@ const OF_CONNECTION: [HeaderName; 8] = [
 pub(super) struct Sibling {
     replica: Replica,
     connector: Connector,
-    /// The number of its last heartbeat, and when this replica first saw it.
+    /// The number of the sibling's last heartbeat, and when this replica first saw that number.
     last_heartbeat: watch::Sender<(i64, Instant)>,
-    /// Cancelled when its row is gone.
+    /// Cancelled when the sibling's row has gone from the database.
     gone: CancellationToken,
 }
 
 /// The outcome of forwarding a request.
 pub(super) enum Forwarded {
     Answered(Response),
-    /// The sibling has not read it, or is not the home.
+    /// The request can be sent again: the sibling has not read it, or is not the home, or the request changes nothing.
     NotSent,
-    /// The sibling may have read it, and does not answer.
+    /// The sibling may have read the request, and does not answer.
     Lost,
 }
 
@@ -71,7 +71,8 @@ impl Sibling {
         &self.replica.public_key
     }
 
-    /// Takes the `number` of its last heartbeat. Returns when this replica first saw that number.
+    /// Records the `number` of the sibling's last heartbeat, as it was read now. Returns when this replica first saw
+    /// that number.
     pub(super) fn silent_since(&self, number: i64) -> Instant {
         self.last_heartbeat.send_if_modified(|last| {
             let is_new = last.0 != number;
@@ -83,13 +84,13 @@ impl Sibling {
         self.last_heartbeat.borrow().1
     }
 
-    /// Gives up all requests to it, and their answers.
+    /// Gives up all requests to this sibling, and ends their answers with an error.
     pub(super) fn give_up(&self) {
         self.gone.cancel();
     }
 
-    /// Sends a request, once. Dropping the future, or the body of the answer, cancels it. The answer to a request that
-    /// changes nothing may be an endless stream of events, and ends when the daemon is `ending`.
+    /// Sends a request, once. Dropping the future, or the body of the answer, cancels the request. The answer to a
+    /// request that changes nothing may be an endless stream of events, and ends when the daemon is `ending`.
     pub(super) async fn forward(
         &self,
         head: &Parts,
@@ -97,12 +98,13 @@ impl Sibling {
         host: &HeaderValue,
         ending: &CancellationToken,
     ) -> Forwarded {
-        let Some(request) = forwarded(head, body, host) else { return Forwarded::NotSent };
+        let Some(request) = request_to_home(head, body, host) else { return Forwarded::NotSent };
         let connected = self.gone.run_until_cancelled(self.connector.requests()).await;
         let Some(mut requests) = connected.flatten() else { return Forwarded::NotSent };
         match self.gone.run_until_cancelled(requests.try_send_request(request)).await {
             Some(Ok(response)) if response.status() == StatusCode::MISDIRECTED_REQUEST => Forwarded::NotSent,
             Some(Ok(response)) => Forwarded::Answered(self.answer(response, head.method.is_safe().then_some(ending))),
+            // hyper gives a request back as `message` if it has sent nothing of it.
             Some(Err(failed)) if failed.message().is_some() || was_not_processed(failed.error()) => Forwarded::NotSent,
             Some(Err(failed)) => {
                 tracing::debug!("a request to another replica was lost: {}", failed.error());
@@ -112,7 +114,7 @@ impl Sibling {
         }
     }
 
-    /// The outcome of a request that got no answer: one that changes nothing can be sent again.
+    /// The outcome of a request that got no answer. A request that changes nothing can be sent again.
     fn lost(&self, head: &Parts) -> Forwarded {
         match head.method.is_safe() {
             true => Forwarded::NotSent,
@@ -120,9 +122,9 @@ impl Sibling {
         }
     }
 
-    /// The answer of the sibling, whose body comes as the sibling sends it. Cancelling `until` ends the body as if it
-    /// were complete. A body that the sibling does not finish ends with an error, so that the client does not take it
-    /// for complete.
+    /// The answer of the sibling. Its body is passed on piece by piece, as it arrives. Cancelling `until` ends the body
+    /// as if it were complete. A body that the sibling does not finish ends with an error, so that the client does not
+    /// take it for complete.
     fn answer(&self, response: Response<Incoming>, until: Option<&CancellationToken>) -> Response {
         let (status, headers) = (response.status(), passed_on(response.headers()));
         let body = ForwardedBody {
@@ -141,17 +143,21 @@ impl Sibling {
 
 /// The body of a sibling's answer, on its way to the member.
 struct ForwardedBody {
-    /// Whether the answer has a `Content-Length`. Then this daemon's server stops reading after the last piece and never
-    /// reads the end of the body, which the sibling would take for a cancelled request. So each piece is held back until
-    /// the next one, or the end, has arrived.
+    /// Whether the answer has a `Content-Length`. The HTTP server of this daemon stops reading such a body after its
+    /// last byte, and would drop it before the end of the sibling's stream is read; the sibling would take that for a
+    /// cancelled request. So each piece of such a body is held back until the next one, or the end, has arrived.
     is_sized: bool,
+    /// The piece that is held back.
     held: Option<Bytes>,
     received: BodyDataStream<Incoming>,
+    /// Cancelled when the sibling is gone: the body then ends with an error.
     gone: CancellationToken,
+    /// Cancelled when the body is to end as if it were complete.
     until: CancellationToken,
 }
 
 impl ForwardedBody {
+    /// The next piece for the client. `None` at the end.
     async fn next(&mut self) -> Option<io::Result<Bytes>> {
         loop {
             match self.receive().await {
@@ -166,6 +172,7 @@ impl ForwardedBody {
         }
     }
 
+    /// The next piece from the sibling. `None` at the end.
     async fn receive(&mut self) -> Option<io::Result<Bytes>> {
         tokio::select! {
             piece = self.received.next() => piece.map(|piece| piece.map_err(io::Error::other)),
@@ -175,8 +182,9 @@ impl ForwardedBody {
     }
 }
 
-/// The request to the home: that of the client, with the `host` of the team.
-fn forwarded(head: &Parts, body: Bytes, host: &HeaderValue) -> Option<Request<Full<Bytes>>> {
+/// The request that is sent to the home: the client's own, but for the `host` of the team. `None` if its URI cannot be
+/// made.
+fn request_to_home(head: &Parts, body: Bytes, host: &HeaderValue) -> Option<Request<Full<Bytes>>> {
     let mut uri = http::uri::Parts::default();
     uri.scheme = Some(Scheme::HTTPS);
     uri.authority = Some(Authority::try_from(host.as_bytes()).ok()?);
@@ -184,7 +192,7 @@ fn forwarded(head: &Parts, body: Bytes, host: &HeaderValue) -> Option<Request<Fu
     let mut request = Request::new(Full::new(body));
     (*request.method_mut(), *request.uri_mut()) = (head.method.clone(), Uri::from_parts(uri).ok()?);
     let mut headers = passed_on(&head.headers);
-    // The length is that of `body`, all of which is here; `Expect` asks whether to send it.
+    // hyper sets the length of `body`. `Expect` has been answered: the client has already sent the whole body.
     headers.remove(CONTENT_LENGTH);
     headers.remove(EXPECT);
     headers.insert(HOST, host.clone());
@@ -192,6 +200,8 @@ fn forwarded(head: &Parts, body: Bytes, host: &HeaderValue) -> Option<Request<Fu
     Some(request)
 }
 
+/// The headers without those that are about the connection on which they came: [`HOP_BY_HOP`], and what `Connection`
+/// names.
 fn passed_on(headers: &HeaderMap) -> HeaderMap {
     let mut headers = headers.clone();
     let named: Vec<_> = headers
@@ -201,7 +211,7 @@ fn passed_on(headers: &HeaderMap) -> HeaderMap {
         .flat_map(|names| names.split(','))
         .filter_map(|name| name.trim().parse::<HeaderName>().ok())
         .collect();
-    for name in named.iter().chain(&OF_CONNECTION) {
+    for name in named.iter().chain(&HOP_BY_HOP) {
         headers.remove(name);
     }
     headers

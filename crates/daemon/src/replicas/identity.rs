@@ -1,8 +1,8 @@
-//! The key with which a replica proves itself to its siblings, made anew for each start.
+//! The key with which a replica proves to its siblings that it is one of them. Each start of a daemon makes a new key.
 //!
-//! They speak TLS 1.3 with raw public keys (RFC 7250): each side accepts only keys that stand in the rows of replicas.
-//! Thus no certificate has to be issued or renewed, and a program that listens at the address of a dead replica gets no
-//! request.
+//! Replicas speak TLS 1.3 with raw public keys (RFC 7250). Each replica writes its public key into its row of the
+//! database, and accepts only the keys in the rows of its siblings. So no certificate has to be issued or renewed, and
+//! a program that listens at the address of a dead replica gets no request.
 
 use std::{fmt, sync::Arc};
 
@@ -26,12 +26,12 @@ use rustls::{
     version::TLS13,
 };
 
-/// The protocol between replicas.
+/// HTTP/2, the protocol between replicas, as ALPN names it.
 const HTTP_2: &[u8] = b"h2";
 
-/// Why a replica has no key.
+/// A replica could not make its key, or could not use it for TLS. The cause is that of rustls, where there is one.
 #[derive(Debug, thiserror::Error)]
-#[error("the key with which a replica proves itself cannot be made")]
+#[error("this replica cannot make the key with which it proves itself to the others")]
 pub struct NoIdentity(#[source] Option<Error>);
 
 /// The key of this replica.
@@ -59,7 +59,8 @@ impl Identity {
         self.key.cert.first().map(AsRef::as_ref).unwrap_or_default()
     }
 
-    /// The settings of connections to the replica with this public key.
+    /// The TLS settings of a connection to the replica with this public key (`SubjectPublicKeyInfo` in DER). The
+    /// handshake fails if the other side has another key.
     ///
     /// # Errors
     /// [`NoIdentity`]
@@ -74,7 +75,8 @@ impl Identity {
         Ok(config)
     }
 
-    /// The settings of connections from other replicas. They accept every public key; the listener looks it up.
+    /// The TLS settings of connections from other replicas. The handshake accepts every public key; the listener checks
+    /// at each request whether the key is that of a sibling.
     ///
     /// # Errors
     /// [`NoIdentity`]
@@ -89,9 +91,9 @@ impl Identity {
     }
 }
 
-/// Has the other side of a connection prove that it has the private key of its public key.
+/// Requires the other side of a connection to prove that it has the private key of its public key.
 struct Verifier {
-    /// The only key that counts; `None` for any.
+    /// The only public key that is accepted; `None` accepts every key.
     expected: Option<Vec<u8>>,
     provider: Arc<CryptoProvider>,
 }
@@ -103,7 +105,7 @@ impl fmt::Debug for Verifier {
 }
 
 impl Verifier {
-    fn check(&self, public_key: &CertificateDer<'_>) -> Result<(), Error> {
+    fn check_key(&self, public_key: &CertificateDer<'_>) -> Result<(), Error> {
         match self.expected.as_deref().is_none_or(|expected| expected == &**public_key) {
             true => Ok(()),
             false => Err(CertificateError::ApplicationVerificationFailure.into()),
@@ -122,9 +124,9 @@ impl Verifier {
     }
 }
 
-/// Raw public keys exist in TLS 1.3 alone, and no connection offers TLS 1.2.
+/// The answer to a signature of TLS 1.2, which rustls never asks about here: both sides offer TLS 1.3 alone.
 fn no_tls12() -> Error {
-    Error::General("only TLS 1.3".to_owned())
+    Error::General("replicas speak TLS 1.3 only".to_owned())
 }
 
 impl ServerCertVerifier for Verifier {
@@ -136,7 +138,7 @@ impl ServerCertVerifier for Verifier {
         _: &[u8],
         _: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
-        self.check(end_entity).map(|()| ServerCertVerified::assertion())
+        self.check_key(end_entity).map(|()| ServerCertVerified::assertion())
     }
 
     fn verify_tls12_signature(
@@ -177,7 +179,7 @@ impl ClientCertVerifier for Verifier {
         _: &[CertificateDer<'_>],
         _: UnixTime,
     ) -> Result<ClientCertVerified, Error> {
-        self.check(end_entity).map(|()| ClientCertVerified::assertion())
+        self.check_key(end_entity).map(|()| ClientCertVerified::assertion())
     }
 
     fn verify_tls12_signature(
@@ -214,24 +216,25 @@ mod tests {
 
     use super::*;
 
-    /// The key that `server` sees when `client`, which expects the key `expected`, greets it.
+    /// Connects `client`, which accepts only the key `expected`, to `server`. Returns the key that `server` sees;
+    /// `None` when the connection fails.
     async fn greet(server: &Identity, client: &Identity, expected: &[u8]) -> Option<Vec<u8>> {
-        let (one, other) = duplex(64 * 1024);
+        let (server_end, client_end) = duplex(64 * 1024);
         let acceptor = TlsAcceptor::from(Arc::new(server.server().unwrap()));
         let connector = TlsConnector::from(Arc::new(client.client(expected.to_vec()).unwrap()));
-        let greeting = async {
-            let mut stream = acceptor.accept(one).await.ok()?;
+        let serving = async {
+            let mut stream = acceptor.accept(server_end).await.ok()?;
             stream.write_all(b"hello").await.ok()?;
             stream.shutdown().await.ok()?;
             Some(stream.get_ref().1.peer_certificates()?.first()?.to_vec())
         };
         let reading = async {
-            let mut stream = connector.connect("sibling".try_into().unwrap(), other).await.ok()?;
+            let mut stream = connector.connect("sibling".try_into().unwrap(), client_end).await.ok()?;
             let mut text = String::new();
             stream.read_to_string(&mut text).await.ok()?;
             (text == "hello").then_some(())
         };
-        let (key, read) = tokio::join!(greeting, reading);
+        let (key, read) = tokio::join!(serving, reading);
         read.and(key)
     }
 

@@ -1,4 +1,4 @@
-//! The address at which the siblings of a replica reach it.
+//! The address at which a replica listens for its siblings.
 
 use std::{io, pin::pin, sync::Arc, time::Duration};
 
@@ -26,19 +26,19 @@ use super::{
     not_here,
 };
 
-/// The most connections at once. A sibling has one or two.
+/// The most connections at once. A sibling opens one or two.
 const MAX_CONNECTIONS: usize = 512;
 
-/// The most requests under way on a connection. Each event stream is one.
+/// The most requests under way on one connection. An event stream counts as a request for as long as it is open.
 const MAX_REQUESTS: u32 = 100_000;
 
 /// How long the TLS handshake of a connection may take.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How often a connection is checked for a key of a sibling.
+/// How often the listener checks that the key of a connection is still that of a sibling.
 const KEY_CHECK_INTERVAL: Duration = Duration::from_secs(5);
 
-/// The pause after a failed accept.
+/// The pause after the system could not accept a connection, for example because too many files are open.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Listens for the siblings of a replica.
@@ -49,11 +49,14 @@ pub(crate) struct SiblingListener {
 }
 
 impl SiblingListener {
+    /// Prepares TLS with the key of this replica. [`Self::serve`] accepts connections.
+    ///
     /// # Errors
     /// [`NoIdentity`]
     pub(crate) fn new(listener: TcpListener, replicas: &Arc<Replicas>) -> Result<Self, NoIdentity> {
-        // The handshake accepts every key, and each request is checked: this replica may not know a sibling yet that
-        // has just joined. TLS 1.3 refuses a key only after the first request, which the sibling would take for lost.
+        // The handshake accepts every key, and each request is checked instead, because this replica may not know yet a
+        // sibling that has just joined. If the handshake refused the key, the sibling would learn it only after it has
+        // sent its first request (as TLS 1.3 works), and would have to treat that request as lost.
         let acceptor = TlsAcceptor::from(Arc::new(replicas.identity.server()?));
         Ok(Self { listener, acceptor, replicas: Arc::clone(replicas) })
     }
@@ -84,8 +87,8 @@ impl SiblingListener {
     }
 }
 
-/// Serves one connection to its end. While its key is not that of a sibling, no request gets through, and the
-/// connection soon ends.
+/// Serves one connection to its end. While the key of its other side is not that of a sibling, each request is answered
+/// with [`not_here`], and the connection ends after [`KEY_CHECK_INTERVAL`].
 async fn serve_connection(
     stream: TcpStream,
     acceptor: TlsAcceptor,
@@ -107,8 +110,8 @@ async fn serve_connection(
     let router = router.layer(from_fn({
         let is_sibling = is_sibling.clone();
         move |request: Request, next: Next| {
-            let may_ask = is_sibling();
-            async move { if may_ask { next.run(request).await } else { not_here() } }
+            let is_allowed = is_sibling();
+            async move { if is_allowed { next.run(request).await } else { not_here() } }
         }
     }));
     let mut builder = Builder::new(TokioExecutor::new()).http2_only();
@@ -118,7 +121,7 @@ async fn serve_connection(
         .initial_stream_window_size(STREAM_WINDOW)
         .initial_connection_window_size(CONNECTION_WINDOW)
         .max_concurrent_streams(MAX_REQUESTS)
-        // Members give up requests as often as they like, and that must not end the connection for all others.
+        // Members may cancel requests as often as they like; that must not end the connection, which all members share.
         .max_pending_accept_reset_streams(None)
         .max_local_error_reset_streams(None);
     let service = TowerToHyperService::new(router);
@@ -143,7 +146,8 @@ fn key_of(stream: &TlsStream<TcpStream>) -> Option<Arc<[u8]>> {
     connection.peer_certificates()?.first().map(|key| key.as_ref().into())
 }
 
-/// Returns once the key of a connection is not that of a sibling, after [`KEY_CHECK_INTERVAL`] at the earliest.
+/// Returns when the key of a connection is found not to be that of a sibling. Checks every [`KEY_CHECK_INTERVAL`], for
+/// the first time after that interval.
 async fn until_unknown(is_sibling: impl Fn() -> bool) {
     loop {
         sleep(KEY_CHECK_INTERVAL).await;

@@ -1,4 +1,5 @@
-//! A term of a replica: the time from joining the others until its heartbeat is late.
+//! A term of a replica: the time from when it joins the others until its heartbeat is late. Only within a term may the
+//! replica serve tenants.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -12,10 +13,11 @@ use toolrack_store::{Heartbeat, Replica};
 
 use super::{forward::Sibling, identity::Identity};
 
+/// A term, and what the replica has learned in it of the others.
 pub(super) struct Term {
-    /// The id of this replica, which gets a new one in each term.
+    /// The id of this replica in this term. Each term has a new one.
     pub(super) id: String,
-    /// When the term ends, unless another heartbeat is written.
+    /// When the term ends if no further heartbeat is written before.
     end: watch::Sender<Instant>,
     known: RwLock<Known>,
 }
@@ -23,7 +25,9 @@ pub(super) struct Term {
 /// What this replica knows of the others.
 #[derive(Default)]
 struct Known {
+    /// By the ids of the siblings.
     siblings: BTreeMap<String, Arc<Sibling>>,
+    /// By the ids of the tenants.
     homes: HashMap<String, Home>,
 }
 
@@ -45,7 +49,7 @@ impl Term {
         *self.end.borrow()
     }
 
-    /// Whether this replica may serve tenants.
+    /// Whether the term goes on, so that this replica may serve tenants.
     pub(super) fn is_held(&self) -> bool {
         Instant::now() < self.end()
     }
@@ -60,9 +64,10 @@ impl Term {
         self.known.read().siblings.keys().cloned().collect()
     }
 
-    /// Adds the siblings that are new in `heartbeats`, and returns the last heartbeats of those that have been silent
-    /// for `timeout`. Forgets the siblings that have no heartbeat any more, and gives up the requests to them: only those
-    /// of `before`, which were known before the heartbeats were read, because a newer sibling may have joined since.
+    /// Adds the siblings that are new in `heartbeats`, and returns the last heartbeats of the siblings that have been
+    /// silent for `timeout`. Forgets the siblings that are not in `heartbeats` any more, and gives up the requests to
+    /// them. It forgets only siblings of `before`, those that were known before the heartbeats were read: one that was
+    /// added later may have joined after the read.
     pub(super) fn update_siblings(
         &self,
         heartbeats: &[Heartbeat],
@@ -94,6 +99,7 @@ impl Term {
         self.known.read().siblings.values().any(|sibling| sibling.public_key() == public_key)
     }
 
+    /// The home of `tenant`, as far as this replica remembers it.
     pub(super) fn known_home(&self, tenant: &str) -> Option<Home> {
         self.known.read().homes.get(tenant).cloned()
     }
@@ -109,7 +115,7 @@ impl Term {
         home
     }
 
-    /// Forgets that `sibling` is the home of `tenant`.
+    /// Forgets that `sibling` is the home of `tenant`. Does nothing if the home is another one by now.
     pub(super) fn forget_home(&self, tenant: &str, sibling: &Sibling) {
         let mut known = self.known.write();
         if let Some(Home::At(known_sibling)) = known.homes.get(tenant)

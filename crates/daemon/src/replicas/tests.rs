@@ -5,8 +5,8 @@ use toolrack_store::Store;
 
 use super::{forward::Sibling, *};
 
-/// A replica that answers requests of members of `acme` with its name, the request line, `Host` and the body, and those
-/// to `/large` with 8 MiB.
+/// A replica that answers each request of a member of `acme` with its own name, the request line, the `Host` and the
+/// body of the request. It answers `/large` with 8 MiB.
 struct RunningReplica {
     replicas: Arc<Replicas>,
     ending: CancellationToken,
@@ -36,6 +36,7 @@ impl RunningReplica {
     }
 }
 
+/// What the replica `name` does with a request: it answers itself if it is the home of `acme`, or has the home answer.
 async fn answer(name: &'static str, replicas: Arc<Replicas>, request: Request) -> Response {
     match replicas.route("acme", request).await {
         Routed::Here(request) if request.uri().path() == "/large" => vec![0; 8 << 20].into_response(),
@@ -50,6 +51,7 @@ async fn answer(name: &'static str, replicas: Arc<Replicas>, request: Request) -
     }
 }
 
+/// Sends a request to the replica `through`, whose name is `name`. Returns the status and the text of the answer.
 async fn send(name: &'static str, through: &RunningReplica, method: Method) -> (u16, String) {
     let request = Request::builder().method(method).uri("/api/v1/calls?x=1").header(HOST, "elsewhere:1");
     let response = answer(name, Arc::clone(&through.replicas), request.body("hello".into()).unwrap()).await;
@@ -57,7 +59,7 @@ async fn send(name: &'static str, through: &RunningReplica, method: Method) -> (
     (status, String::from_utf8(to_bytes(response.into_body(), 1_000).await.unwrap().to_vec()).unwrap())
 }
 
-/// The replicas `one` and `other`.
+/// Two replicas, `one` and `other`, that have joined. Neither is a home yet.
 async fn pair(store: &TeamStore) -> (RunningReplica, RunningReplica) {
     let takeover_timeout = Duration::from_secs(20);
     let one = RunningReplica::start("one", store, takeover_timeout).await;

@@ -33,7 +33,7 @@ pub struct Team {
     pub for_tenants: MakeWorld,
     /// Deletes the values that a removed member gave.
     pub forget: Forget,
-    /// How the export of the audit logs goes on, which the caller runs. `/metrics` of the daemon has it.
+    /// How far the export of the audit logs has come, for `/metrics` of the daemon. The caller runs the export.
     pub audit_export: Option<Arc<AuditExportStatus>>,
 }
 
@@ -44,8 +44,12 @@ impl fmt::Debug for Team {
 }
 
 impl Team {
-    /// Lets the requests of members reach the worlds of their tenants, and adds the front door. With `replica`, this
-    /// daemon is one of several, and forwards a request to the home of its tenant.
+    /// Puts what serves the team around `router`: the requests of members reach the worlds of their tenants, and the
+    /// front door is added. With `replica`, this daemon is one of several replicas, and forwards a request to the home
+    /// of its tenant. Starts the tasks that watch tokens and removals, in the task tracker of `daemon`.
+    ///
+    /// # Errors
+    /// [`NoIdentity`] for a replica.
     pub(super) fn serve(
         self,
         router: Router,
@@ -82,13 +86,13 @@ impl Team {
         tasks.spawn(Arc::clone(&authority).watch(ending.clone()));
         let of_member = middleware::from_fn_with_state(Arc::clone(&tenants), tenants::of_member);
         let router = around(router, of_member).merge(door.router());
-        let of_replica = Arc::clone(&tenants);
-        let replica = replica.map(|(replicas, siblings)| ThisReplica { replicas, siblings, tenants: of_replica });
+        let replica_tenants = Arc::clone(&tenants);
+        let replica = replica.map(|(replicas, siblings)| ThisReplica { replicas, siblings, tenants: replica_tenants });
         Ok(Served { router, guard: guard.with_team(Members::new(authority, door)), replica, tenants: Some(tenants) })
     }
 }
 
-/// What serves the team, in front of the daemon's own world.
+/// A team that is served: what [`super::serve`] goes on with.
 pub(super) struct Served {
     pub(super) router: Router,
     pub(super) guard: Guard,
@@ -110,8 +114,8 @@ pub(super) struct HeartbeatTask {
 }
 
 impl ThisReplica {
-    /// Starts the task that joins the others. The future answers the requests that they forward, until the daemon is
-    /// `ending`.
+    /// Starts the task that joins the other replicas. The returned future answers the requests that they forward with
+    /// `router`, until the daemon is `ending`.
     pub(super) fn join(self, router: &Router, ending: &CancellationToken) -> (BoxFuture<'static, ()>, HeartbeatTask) {
         let Self { replicas, siblings, tenants } = self;
         let leaving = CancellationToken::new();
@@ -127,7 +131,8 @@ impl ThisReplica {
 }
 
 impl HeartbeatTask {
-    /// Gives up all homes. The caller has ended their worlds.
+    /// Gives up all homes, and returns when that is done or has failed. The caller must have ended the worlds of those
+    /// homes.
     pub(super) async fn leave(mut self) {
         drop(self.leaving);
         // The task has no result, and a panic in it is in the log.

@@ -1,4 +1,4 @@
-//! The only task that changes a world. It handles changed files and orders one after another.
+//! The keeper: the only task that changes a world. It handles changes of files and orders one after another.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -36,14 +36,16 @@ pub(super) struct Base {
     pub(super) applied: watch::Receiver<bool>,
 }
 
+/// The state of the task that changes a world.
 pub(super) struct Keeper {
     world: Arc<World>,
-    /// `None` for a world that reads files.
+    /// `None` for a world that watches its files itself.
     base: Option<Base>,
     inbox: mpsc::Receiver<Order>,
     before_applying: Box<dyn Fn(&Loaded) + Send + Sync>,
+    /// Notified when a watched file has changed.
     changed: Arc<Notify>,
-    /// `None` if this world reads no files.
+    /// `None` for a world with a base, which reloads when the base has applied its configuration.
     watch: Option<Watch>,
 }
 
@@ -63,13 +65,13 @@ impl Keeper {
         keeper
     }
 
-    /// Returns whether a file that had servers is missing.
+    /// Returns whether a configuration file is missing that had servers when it was last read.
     async fn is_file_missing(&self) -> bool {
         let before = self.world.loaded();
         tokio::task::spawn_blocking(move || before.is_file_missing()).await.unwrap_or(false)
     }
 
-    /// Applies the first configuration, and handles changes until the daemon ends.
+    /// Applies the first configuration, and handles changes until the world ends.
     pub(super) async fn run(mut self) {
         let ending = self.world.ending.clone();
         self.apply().await;
@@ -96,7 +98,7 @@ impl Keeper {
         }
     }
 
-    /// Makes the host run what should run.
+    /// Makes the host run the servers that the loaded configuration says, without those that a user stopped.
     async fn apply(&self) {
         if let (WorldKind::Session(_), Some(base)) = (&self.world.kind, &self.base) {
             // A server that the user stops also stops in the user's sessions.
@@ -118,15 +120,16 @@ impl Keeper {
         self.apply().await;
     }
 
-    /// Removes stopped servers that are no longer configured from the list of stopped ones, so that a later entry of
-    /// the same name runs.
-    fn release_removed(&self) {
+    /// Forgets that a user stopped a server once the server is not configured any more, so that a later entry of the
+    /// same name runs.
+    fn forget_removed_stops(&self) {
         let loaded = self.world.loaded();
         let mut stopped = BTreeSet::clone(&self.world.stopped.load());
         stopped.retain(|name| loaded.entry(name).is_some());
         self.world.stopped.store(Arc::new(stopped));
     }
 
+    /// Loads the configuration again and applies it. If the files cannot be used, the old configuration stays.
     async fn reload(&mut self) -> Result<(), NotReloaded> {
         let before = self.world.loaded();
         match self.load(&before).await {
@@ -134,7 +137,7 @@ impl Keeper {
                 self.world.rejected.store(Arc::default());
                 let changes = changes(&before, &loaded);
                 self.world.loaded.store(loaded);
-                self.release_removed();
+                self.forget_removed_stops();
                 self.apply().await;
                 self.watch_files();
                 if !changes.is_null() {
@@ -146,8 +149,8 @@ impl Keeper {
         }
     }
 
-    /// Reads the files and the servers that the member has added. If the member has added none, takes over the
-    /// configuration of the base.
+    /// Reads the files, with the servers that the member has added. A world with a base reads no files if the member
+    /// has added no servers: it takes over the configuration of the base.
     async fn load(&self, before: &Arc<Loaded>) -> Result<Arc<Loaded>, Vec<Problem>> {
         let request = with_own(&self.world.request, self.world.own_servers.as_deref(), &self.world.kind).await;
         if let Some(base) = self.base.as_ref().filter(|_| request.of_member.is_empty()) {
@@ -158,6 +161,7 @@ impl Keeper {
         loaded.map(Arc::new).map_err(|rejected| rejected.problems)
     }
 
+    /// Reports why the files cannot be used.
     fn reject(&self, problems: Vec<Problem>) -> Result<(), NotReloaded> {
         for problem in &problems {
             tracing::warn!("the configuration was not changed: {problem}");
@@ -168,11 +172,12 @@ impl Keeper {
         Err(NotReloaded::Rejected(problems))
     }
 
+    /// Watches the files of the loaded configuration, and the files that its entries name.
     fn watch_files(&mut self) {
         let loaded = self.world.loaded();
         if let Some(watch) = &mut self.watch {
-            let programs = loaded.entries.iter().flat_map(|entry| &entry.files).map(PathBuf::as_path);
-            watch.follow(loaded.files.iter().map(|file| file.path.as_path()).chain(programs));
+            let named_by_entries = loaded.entries.iter().flat_map(|entry| &entry.files).map(PathBuf::as_path);
+            watch.follow(loaded.files.iter().map(|file| file.path.as_path()).chain(named_by_entries));
         }
     }
 }
@@ -206,7 +211,7 @@ impl MissingFileTimer {
         is_missing
     }
 
-    /// Resolves when a missing file has not reappeared in time; never while no file is missing.
+    /// Returns when a missing file has not reappeared in time. Never returns while no file is missing.
     async fn expired(&mut self) {
         match self.until {
             Some(until) => sleep_until(until).await,
@@ -216,7 +221,8 @@ impl MissingFileTimer {
     }
 }
 
-/// Reads files on a blocking thread.
+/// Reads the configuration files on a blocking thread, and checks the entries of projects against `approvals`. `before`
+/// is the configuration that runs: with it, files that cannot be used are an error.
 pub(super) async fn load(
     request: &Request,
     approvals: Vec<Approval>,
@@ -224,12 +230,12 @@ pub(super) async fn load(
 ) -> Result<Loaded, Rejected> {
     let request = request.clone();
     let read = tokio::task::spawn_blocking(move || {
-        let ledger = move |candidate: &Candidate<'_>| {
+        let is_approved = move |candidate: &Candidate<'_>| {
             approvals.iter().any(|approval| approval.covers(candidate.project, candidate.name, candidate.hash))
         };
         match before {
-            Some(before) => reload(&request, &ledger, &before),
-            None => Ok(toolrack_config::load(&request, &ledger)),
+            Some(before) => reload(&request, &is_approved, &before),
+            None => Ok(toolrack_config::load(&request, &is_approved)),
         }
     });
     match read.await {
@@ -274,13 +280,13 @@ mod tests {
     async fn a_missing_file_has_a_second_to_reappear() {
         let mut timer = MissingFileTimer::default();
         let begin = Instant::now();
-        assert!(timer.wait_if(true), "its servers stay");
+        assert!(timer.wait_if(true), "the servers of the missing file keep running");
         tokio::time::advance(GRACE / 2).await;
         assert!(timer.wait_if(true), "another change does not restart the timer");
         timer.expired().await;
         assert_eq!(begin.elapsed(), GRACE);
         assert!(timer.wait_if(true));
-        assert!(!timer.wait_if(false), "it is back");
+        assert!(!timer.wait_if(false), "the file is back");
         let expired = tokio::time::timeout(GRACE * 10, timer.expired()).await;
         assert!(expired.is_err(), "the timer has stopped");
     }

@@ -20,22 +20,24 @@ use toolrack_host::{CallEnd, Event, LinkError, Principal, ServerName, State};
 use super::World;
 use crate::{event_log::Audience, rights::Right};
 
-/// Ended calls that are remembered one by one.
+/// How many of the last calls that ended are remembered one by one.
 const MAX_RECENT_CALLS: usize = 20;
 
-/// The window of the calls per minute.
+/// The window in which the calls per minute are counted.
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// The most calls in that window; when there are more, this number is shown.
+/// The most calls that are counted in that window. When there are more, this number is shown.
 const MAX_PER_MINUTE: usize = 100_000;
 
-/// The most servers that are counted separately; the others are counted together.
+/// The most pairs of a server and an end of its calls that are counted separately. Calls of further pairs are counted
+/// together, under the name `(others)`.
 const MAX_SERVERS: usize = 1_000;
 
 /// Calls of one server that ended in one way.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Count {
     pub(crate) calls: u64,
+    /// How long all of these calls took together.
     pub(crate) time: Duration,
 }
 
@@ -46,26 +48,33 @@ pub(crate) struct Recent {
     pub(crate) tool: String,
     pub(crate) end: CallEnd,
     pub(crate) duration: Duration,
+    /// When the call ended.
     pub(crate) at: DateTime<Utc>,
+    /// Whose call it was.
     pub(crate) by: Principal,
 }
 
-/// The counts, as everything but their one task reads them.
+/// The counts, for all code that reads them.
 #[derive(Debug)]
 pub(crate) struct Tally(watch::Receiver<Counted>);
 
-/// The counts, as the task that makes them has them: see [`listen`].
+/// The counts, for the one task that changes them: see [`listen`].
 pub(super) type Counts = watch::Sender<Counted>;
 
+/// What is counted.
 #[derive(Debug, Default)]
 pub(super) struct Counted {
+    /// By the name of the server and the word of [`CallEnd`].
     by_server: BTreeMap<(String, &'static str), Count>,
+    /// How many calls were not allowed.
     denied: u64,
-    /// The number of events that were missed because they arrived too fast.
+    /// How many events were missed because they arrived too fast.
     lost: u64,
+    /// The last calls that ended, the oldest first.
     recent: VecDeque<Recent>,
+    /// When the calls of the last [`MINUTE`] ended, the oldest first.
     ends: VecDeque<Instant>,
-    /// When the next attempt of each server that reconnects begins.
+    /// When the next attempt begins to connect a server that reconnects, by the name of the server.
     retries: BTreeMap<String, DateTime<Utc>>,
 }
 
@@ -74,12 +83,13 @@ impl Tally {
         Self(counts.subscribe())
     }
 
-    /// By server and end.
+    /// The counts by the name of the server and the word of [`CallEnd`].
     pub(crate) fn by_server(&self) -> BTreeMap<(String, &'static str), Count> {
         self.0.borrow().by_server.clone()
     }
 
-    /// How many calls ended, and how many of them ended without a result.
+    /// How many calls ended, and how many of them failed: without a result, or with one that the tool marks as an
+    /// error.
     pub(crate) fn totals(&self) -> (u64, u64) {
         let counted = self.0.borrow();
         let sum = |wanted: &dyn Fn(&str) -> bool| {
@@ -88,7 +98,7 @@ impl Tally {
         (sum(&|_| true), sum(&|end| end == CallEnd::ToolError.word() || end == CallEnd::Failed.word()))
     }
 
-    /// Calls that were not allowed.
+    /// How many calls were not allowed.
     pub(crate) fn denied(&self) -> u64 {
         self.0.borrow().denied
     }
@@ -98,21 +108,21 @@ impl Tally {
         self.0.borrow().lost
     }
 
-    /// Calls that ended within the last minute.
+    /// How many calls ended within the last minute.
     pub(crate) fn last_minute(&self) -> usize {
         let ends = &self.0.borrow().ends;
         ends.len() - ends.partition_point(is_old)
     }
 
-    /// Those of the last calls that `reader` may see, the newest first: their own, or all of them for who operates the
-    /// servers.
+    /// Those of the last calls that `reader` may see, the newest first: all of them if the reader operates the servers,
+    /// otherwise the reader's own.
     pub(crate) fn recent(&self, reader: &Principal) -> Vec<Recent> {
         let operates = Right::Operate.is_of(reader);
         let counted = self.0.borrow();
         counted.recent.iter().rev().filter(|recent| operates || recent.by.is_same(reader)).cloned().collect()
     }
 
-    /// Returns when the next attempt to connect `server` begins, if it is known; the time may have passed.
+    /// Returns when the next attempt to connect `server` begins, if that is known. The time may have passed.
     pub(crate) fn retry_at(&self, server: &str) -> Option<DateTime<Utc>> {
         self.0.borrow().retries.get(server).copied()
     }
@@ -124,6 +134,7 @@ fn is_old(end: &Instant) -> bool {
 }
 
 impl Counted {
+    /// Notes when the next attempt to connect a server begins, or that none is planned any more.
     fn note_state(&mut self, server: &ServerName, state: &State) {
         match state {
             State::Reconnecting { in_ms, .. } => {
@@ -153,7 +164,7 @@ impl Counted {
     }
 }
 
-/// Counts and logs the host's events, until the daemon ends.
+/// Counts and logs the host's events, until the world ends.
 pub(super) async fn listen(world: Arc<World>, mut events: broadcast::Receiver<Event>, counts: Counts) {
     loop {
         let event = tokio::select! {
@@ -171,7 +182,8 @@ pub(super) async fn listen(world: Arc<World>, mut events: broadcast::Receiver<Ev
     }
 }
 
-/// The logs and warnings of servers can contain texts of any caller.
+/// Who may read an event. An event that is about neither a server's state nor one caller's call is for operators alone,
+/// such as the logs and warnings of servers, which can contain texts of any caller.
 fn audience(event: &Event) -> Audience {
     match event {
         Event::McpServerState { server, .. }
@@ -192,7 +204,7 @@ fn audience(event: &Event) -> Audience {
     }
 }
 
-/// The same event without what the server wrote; `None` where it has nothing of that.
+/// The event without what the server wrote. `None` if the event has nothing that the server wrote.
 fn without_output(logged: &Value) -> Option<Value> {
     let mut less = logged.clone();
     for place in ["/error", "/reason", "/state/error"] {
@@ -203,11 +215,12 @@ fn without_output(logged: &Value) -> Option<Value> {
     (less != *logged).then_some(less)
 }
 
+/// Adds an event to the event log of the world, and counts it.
 fn note(world: &World, counts: &Counts, event: Event) {
     let logged = serde_json::to_value(&event).unwrap_or_default();
     if let Some(name) = logged["event"].as_str() {
         let audience = match audience(&event) {
-            // Of a server that several share, its members read less than those who operate it.
+            // If several members share the server, those who do not operate it get the event without its output.
             Audience::Server(server) if !world.is_of_one(&server) => match without_output(&logged) {
                 Some(less) => {
                     world.log.add(name, Audience::Members(server), &less);
@@ -280,15 +293,15 @@ mod tests {
         add(&counts, "git", CallEnd::Ok, 1);
         assert_eq!(tally.last_minute(), 2);
         advance(Duration::from_secs(21)).await;
-        assert_eq!(tally.last_minute(), 1, "also without a new call");
+        assert_eq!(tally.last_minute(), 1, "the first call is too old, although no new call has ended");
         advance(MINUTE).await;
         assert_eq!((tally.last_minute(), tally.totals().0), (0, 2));
         add(&counts, "git", CallEnd::Ok, 1);
-        assert_eq!(counts.borrow().ends.len(), 1, "old ones are forgotten");
+        assert_eq!(counts.borrow().ends.len(), 1, "the calls before are forgotten");
     }
 
     #[test]
-    fn the_newest_calls_come_first_and_no_more_than_the_bound() {
+    fn the_last_calls_are_listed_with_the_newest_first_and_up_to_the_bound() {
         let (counts, tally) = counted();
         for number in 0..MAX_RECENT_CALLS + 5 {
             add(&counts, &format!("s{number}"), CallEnd::Ok, 1);
@@ -315,13 +328,13 @@ mod tests {
     #[test]
     fn members_read_that_a_server_has_ended_and_not_what_it_wrote() {
         let error = "the server process ended (exit status 3); its last words: of a caller; 2 times it sent more";
-        let report = |event: Value| without_output(&event);
         let less = "the server process ended (exit status 3)";
-        assert_eq!(report(json!({ "error": error })), Some(json!({ "error": less })));
-        assert_eq!(report(json!({ "reason": error, "server": "s" })), Some(json!({ "reason": less, "server": "s" })));
-        let state = |error: &str| json!({ "state": { "state": "failed", "error": error } });
-        assert_eq!(report(state(error)), Some(state(less)));
-        assert_eq!(report(state(less)), None);
+        assert_eq!(without_output(&json!({ "error": error })), Some(json!({ "error": less })));
+        let with_reason = |reason: &str| json!({ "reason": reason, "server": "s" });
+        assert_eq!(without_output(&with_reason(error)), Some(with_reason(less)));
+        let with_state = |error: &str| json!({ "state": { "state": "failed", "error": error } });
+        assert_eq!(without_output(&with_state(error)), Some(with_state(less)));
+        assert_eq!(without_output(&with_state(less)), None);
     }
 
     #[test]
@@ -334,7 +347,11 @@ mod tests {
         let by_server = tally.by_server();
         assert_eq!(by_server.len(), MAX_SERVERS + 1);
         assert_eq!(by_server[&("(others)".to_owned(), CallEnd::Ok.word())].calls, 7);
-        assert_eq!(by_server[&("s0".to_owned(), CallEnd::Ok.word())].calls, 2, "a known one still has its own count");
+        assert_eq!(
+            by_server[&("s0".to_owned(), CallEnd::Ok.word())].calls,
+            2,
+            "a server that was counted before keeps its own count"
+        );
         assert_eq!(tally.totals().0, 1_008);
     }
 
