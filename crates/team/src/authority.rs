@@ -1,4 +1,4 @@
-//! Which member of the team a token proves, and how long the token is valid.
+//! Finds out which member of the team a token proves, and ends tokens that are no longer valid.
 
 use std::{
     collections::HashMap,
@@ -29,20 +29,22 @@ use crate::{
     tokens::looks_like_one,
 };
 
-/// How often [`Authority::watch`] asks the store whether the team has changed. After this time, a revoked token is no
-/// longer valid.
+/// How often [`Authority::watch`] asks the store whether the team has changed. A token that was revoked is no longer
+/// valid after this time.
 const WATCH_INTERVAL: Duration = Duration::from_millis(500);
 
-/// How long the store may take to answer [`Authority::watch`]. After this time, the authority regards the store as away.
+/// How long the store may take to answer [`Authority::watch`]. After this time, the authority regards the store as
+/// away.
 const STORE_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The most tokens that are kept in memory. Beyond that, the authority forgets the tokens that no request uses.
+/// The most tokens that the authority keeps in memory. Beyond that, it forgets the tokens that no request uses.
 const MAX_KNOWN: usize = 10_000;
 
-/// How many tokens a query reads again after a change.
+/// How many tokens one query reads again after a change of the team.
 const TOKENS_PER_QUERY: usize = 500;
 
-/// How often the authority reads a token again because the team changed meanwhile, before it refuses the request.
+/// How many times the authority reads a token for one request. It reads again when the team has changed meanwhile, and
+/// refuses the request when the team changes each time.
 const MAX_READS: usize = 8;
 
 /// Why a token cannot be checked.
@@ -55,26 +57,28 @@ pub enum Unavailable {
     /// The keys of the issuer that signed the token cannot be fetched.
     #[error("the issuer of the token cannot be reached now")]
     Issuer(#[source] Unreachable),
-    /// Too many requests with different tokens are under way, or the team changes too fast.
+    /// Requests with too many different tokens are under way, or the team changes too fast.
     #[error("too many tokens are in use at once")]
     Busy,
 }
 
-/// A checked token and the member whom it proves, until it ends. Clones share it.
+/// A checked token, with the member whom it proves. Clones share it, and learn at the same time that the token has
+/// ended.
 #[derive(Clone)]
 pub struct ProvedToken(Arc<Known>);
 
 struct Known {
     proof: Proof,
+    /// Cancelled when the token is no longer valid.
     ended: CancellationToken,
 }
 
 /// The proof that a token belongs to its member.
 #[derive(Clone, PartialEq)]
 enum Proof {
-    /// The store has its hash.
+    /// The store has the hash of the token.
     Kept(TeamToken),
-    /// An issuer that the team trusts signed it.
+    /// An issuer that the team trusts has signed the token.
     Signed(Vouched),
 }
 
@@ -103,9 +107,9 @@ impl ProvedToken {
         }
     }
 
-    /// Whether the token is valid for `path`. A personal token is valid everywhere, unless it is for one profile; the
-    /// token of an OAuth client is valid for the MCP endpoint for which it was issued; the cookie of a browser is valid
-    /// for no MCP endpoint. No token is valid for an endpoint of another tenant.
+    /// Whether the token is valid for `path`. A personal token is valid everywhere, unless it is for one profile. The
+    /// token of an OAuth client is valid for the MCP endpoint for which it was issued. The cookie of a browser is valid
+    /// everywhere but at MCP endpoints. No token is valid for an endpoint of another tenant.
     #[must_use]
     pub fn opens(&self, path: &str) -> bool {
         let endpoint = Endpoint::at(path);
@@ -137,8 +141,8 @@ impl ProvedToken {
         }
     }
 
-    /// Waits until the token ends or is revoked, or the rights of its member change. A request that is under way must
-    /// end then.
+    /// Waits until the token ends or is revoked, or the rights of its member change. Requests under way with this token
+    /// must end then.
     pub async fn ended(&self) {
         self.0.ended.cancelled().await;
     }
@@ -162,21 +166,23 @@ impl ProvedToken {
 /// Finds the member whom a token proves.
 ///
 /// It keeps in memory what it has read from the store until the store changes, so that most requests need no query. One
-/// task ([`Self::watch`]) notices changes, and ends the tokens that were revoked or whose members have other rights.
+/// task ([`Self::watch`]) notices changes, and ends the tokens that were revoked or whose members have other rights
+/// now.
 pub struct Authority {
     store: TeamStore,
     issuers: Option<Issuers>,
     refusals: Option<Arc<Refusals>>,
     known: Mutex<KnownTokens>,
-    /// Notifies of each change of the team, after ending the tokens that the change revoked.
+    /// Sent to after each change of the team, once the tokens that the change revoked have ended.
     changes: watch::Sender<()>,
-    /// Whether the store did not answer when [`Self::watch`] asked it last.
+    /// Whether the store did not answer when [`Self::watch`] last asked it.
     is_away: AtomicBool,
 }
 
-/// The tokens in memory, in the state of the team at `version`.
+/// The tokens in memory.
 #[derive(Default)]
 struct KnownTokens {
+    /// The version of the team for which they are valid. `None` if that is not known, so that they must be read again.
     version: Option<i64>,
     by_hash: HashMap<TokenHash, ProvedToken>,
 }
@@ -208,20 +214,21 @@ impl Authority {
         self.changes.subscribe()
     }
 
-    /// Whether the store answers, as far as [`Self::watch`] has noticed: for about three seconds, this may be wrong.
+    /// Whether the store answers, as far as [`Self::watch`] has noticed. A change of this may go unnoticed for about
+    /// three seconds.
     #[must_use]
     pub fn has_store(&self) -> bool {
         !self.is_away.load(Ordering::Relaxed)
     }
 
-    /// Also accepts the tokens of `issuers`. An issuer's statement about a person is valid until the token ends.
+    /// Also accepts the tokens of `issuers`. What an issuer's token says about a person is valid until the token ends.
     #[must_use]
     pub fn trusting(self, issuers: Issuers) -> Self {
         Self { issuers: Some(issuers), ..self }
     }
 
-    /// Also records in the audit log each token that proves no member. [`Issuers`] record the tokens that an issuer
-    /// could have signed.
+    /// Also records in the audit log that a token proves no member. Tokens that an issuer could have signed are
+    /// recorded by [`Issuers`].
     #[must_use]
     pub fn recording(self, refusals: Arc<Refusals>) -> Self {
         Self { refusals: Some(refusals), ..self }
@@ -234,17 +241,17 @@ impl Authority {
         known.filter(|proved| !proved.has_ended(Utc::now()))
     }
 
-    /// Checks `token`; `None` when it is not a token of the team, has ended or was revoked.
+    /// Checks `token`. `None` when it is not a token of the team, has ended or was revoked.
     ///
     /// # Errors
-    /// [`Unavailable`]; the request must be refused then.
+    /// [`Unavailable`]. The caller must refuse the request then.
     pub async fn prove(&self, token: &str) -> Result<Option<ProvedToken>, Unavailable> {
         if let Some(proved) = self.known(token) {
             return Ok(Some(proved));
         }
         let kept = match (looks_like_one(token), &self.issuers) {
-            (true, _) => self.kept(TokenHash::of(token)).await?,
-            (false, Some(issuers)) => return self.signed(issuers, token).await,
+            (true, _) => self.prove_kept(TokenHash::of(token)).await?,
+            (false, Some(issuers)) => return self.prove_signed(issuers, token).await,
             (false, None) => None,
         };
         if let (None, Some(refusals)) = (&kept, &self.refusals) {
@@ -254,19 +261,19 @@ impl Authority {
     }
 
     /// Checks a token whose hash the store may have.
-    async fn kept(&self, hash: TokenHash) -> Result<Option<ProvedToken>, Unavailable> {
-        self.proved(hash, None).await
+    async fn prove_kept(&self, hash: TokenHash) -> Result<Option<ProvedToken>, Unavailable> {
+        self.read_and_keep(hash, None).await
     }
 
     /// Checks a token that one of the issuers may have signed.
-    async fn signed(&self, issuers: &Issuers, token: &str) -> Result<Option<ProvedToken>, Unavailable> {
+    async fn prove_signed(&self, issuers: &Issuers, token: &str) -> Result<Option<ProvedToken>, Unavailable> {
         let Some(vouched) = issuers.verify(token).await.map_err(Unavailable::Issuer)? else { return Ok(None) };
-        self.proved(TokenHash::of(token), Some(vouched)).await
+        self.read_and_keep(TokenHash::of(token), Some(vouched)).await
     }
 
-    /// Returns the proof in the store. For a token that an issuer has `signed`, the store only knows how often the
-    /// person was removed from the team.
-    async fn proof(&self, hash: TokenHash, signed: Option<&Vouched>) -> Result<Option<Proof>, StoreError> {
+    /// Reads the proof of a token from the store. For a token that an issuer has `signed`, the store has only one fact:
+    /// how often the person was removed from the team.
+    async fn read_proof(&self, hash: TokenHash, signed: Option<&Vouched>) -> Result<Option<Proof>, StoreError> {
         let Some(signed) = signed else { return Ok(self.store.team_token(hash).await?.map(Proof::Kept)) };
         let person = signed.principal.person_key();
         let memberships = self.store.memberships(std::slice::from_ref(&person)).await?;
@@ -275,11 +282,15 @@ impl Authority {
         Ok(Some(Proof::Signed(Vouched { principal, ..signed.clone() })))
     }
 
-    /// Reads the proof of a token, and keeps it for the version of the team from which it was read.
-    async fn proved(&self, hash: TokenHash, signed: Option<Vouched>) -> Result<Option<ProvedToken>, Unavailable> {
+    /// Reads the proof of a token, and keeps it in memory for the version of the team from which it was read.
+    async fn read_and_keep(
+        &self,
+        hash: TokenHash,
+        signed: Option<Vouched>,
+    ) -> Result<Option<ProvedToken>, Unavailable> {
         for _ in 0..MAX_READS {
             let version = self.known.lock().version;
-            let Some(proof) = self.proof(hash, signed.as_ref()).await.map_err(Unavailable::Store)? else {
+            let Some(proof) = self.read_proof(hash, signed.as_ref()).await.map_err(Unavailable::Store)? else {
                 return Ok(None);
             };
             let mut known = self.known.lock();
@@ -291,8 +302,8 @@ impl Authority {
         Err(Unavailable::Busy)
     }
 
-    /// Looks for changes until `ending`, and ends the tokens that are no longer valid. While the store cannot be read,
-    /// the tokens in memory stay valid until they expire.
+    /// Looks for changes of the team until `ending` is cancelled, and ends the tokens that are no longer valid. While
+    /// the store cannot be read, the tokens in memory stay valid until they expire.
     pub async fn watch(self: Arc<Self>, ending: CancellationToken) {
         let mut rounds = interval(WATCH_INTERVAL);
         rounds.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -307,14 +318,15 @@ impl Authority {
                 Ok(()) => has_warned = false,
                 Err(error) if !has_warned => {
                     has_warned = true;
-                    tracing::warn!("{error}: changes of the team apply once the store can be read again");
+                    tracing::warn!("changes of the team have no effect until the store can be read again: {error}");
                 }
                 Err(_) => {}
             }
         }
     }
 
-    /// Looks for changes, and records whether the store answers.
+    /// Looks for changes of the team, and records whether the store answers. Waits for the answer even after
+    /// [`STORE_TIMEOUT`], so that only one query at a time hangs.
     async fn check_store(&self) -> Result<(), StoreError> {
         let mut refreshing = pin!(self.refresh());
         let refreshed = match timeout(STORE_TIMEOUT, &mut refreshing).await {
@@ -335,24 +347,24 @@ impl Authority {
             return Ok(());
         }
         let in_use = self.known.lock().set_version(version);
-        let mut all_read = Ok(());
+        let mut result = Ok(());
         for part in in_use.chunks(TOKENS_PER_QUERY) {
-            // Read many tokens with one query, because each query waits for the queries of requests.
+            // One query reads many tokens, because each query has to wait for the queries of requests.
             if self.read_again(part).await.is_ok() {
                 continue;
             }
             // If a token cannot be read, the others must end nevertheless.
             for one in part.chunks(1) {
-                all_read = self.read_again(one).await.and(all_read);
+                result = self.read_again(one).await.and(result);
             }
         }
-        if all_read.is_err() {
-            // A token that could not be read may have ended: the next round reads all of them again.
+        if result.is_err() {
+            // A token that could not be read may have ended, so the next round reads all of them again.
             self.known.lock().version = None;
         } else {
             self.changes.send_replace(());
         }
-        all_read
+        result
     }
 
     /// Reads tokens again, and ends those that have changed or are gone.
@@ -391,10 +403,12 @@ impl KnownTokens {
         proved.0.ended.cancel();
     }
 
+    /// Forgets the tokens that no request uses: those of which no other clone exists.
     fn forget_unused(&mut self) {
         self.by_hash.retain(|_, proved| Arc::strong_count(&proved.0) > 1);
     }
 
+    /// Ends the tokens whose time is over.
     fn end_expired(&mut self, now: DateTime<Utc>) {
         self.by_hash.retain(|_, proved| {
             let has_ended = proved.has_ended(now);
@@ -405,8 +419,8 @@ impl KnownTokens {
         });
     }
 
-    /// Keeps `proved`, and returns it. If another request has kept the same proof meanwhile, returns that one; `None`
-    /// when there is no room.
+    /// Keeps `proved` in memory, and returns it. If another request has kept the same proof meanwhile, returns that
+    /// one. `None` when there is no room.
     fn keep(&mut self, hash: TokenHash, proved: ProvedToken) -> Option<ProvedToken> {
         if let Some(known) = self.by_hash.get(&hash)
             && known.0.proof == proved.0.proof

@@ -1,4 +1,4 @@
-//! The front door, and what all of its routes share.
+//! The front door of a team, with what all of its routes share.
 
 use std::{fmt, num::NonZeroU32, sync::Arc};
 
@@ -23,8 +23,8 @@ use crate::{
     tokens::looks_like_one,
 };
 
-/// How many registrations per minute the store keeps. The id of a client beyond this limit contains its registration
-/// itself, sealed.
+/// How many registrations of clients per minute go into the store. Beyond this limit, the id that a client gets
+/// contains the registration itself, sealed.
 const REGISTRATIONS_PER_MINUTE: NonZeroU32 = NonZeroU32::new(120).unwrap();
 
 /// The reason why a front door cannot be created.
@@ -48,15 +48,17 @@ pub enum BadFrontDoor {
 /// It is an OAuth 2.1 authorization server for the team's [`Endpoint`]s, for public clients only. Its tokens
 /// are random, and the [`TeamStore`] keeps only their hashes; [`Authority`](crate::Authority) checks them.
 ///
-/// It records every refusal of bad input as a row `refused_at_the_door` of the audit log, within [bounds](Refusals).
+/// It records every refusal of bad input as a row `refused_at_the_door` of the audit log, within the bounds of
+/// [`Refusals`].
 pub struct FrontDoor {
     pub(crate) team: Arc<TeamFile>,
     pub(crate) store: TeamStore,
     pub(crate) cookies: Cookies,
+    /// Signs users in. Without it, the team has only personal tokens and those of trusted issuers.
     pub(crate) provider: Option<Provider>,
     pub(crate) clients: Clients,
     pub(crate) refusals: Arc<Refusals>,
-    /// Limits how many clients may register.
+    /// Limits how many registrations go into the store.
     pub(crate) registrations: DefaultDirectRateLimiter,
 }
 
@@ -66,7 +68,7 @@ impl fmt::Debug for FrontDoor {
     }
 }
 
-/// A user in a browser.
+/// A member who is signed in in a browser.
 pub(crate) struct SignedIn {
     /// The secret in the cookie.
     pub(crate) cookie: Zeroizing<String>,
@@ -75,10 +77,8 @@ pub(crate) struct SignedIn {
 
 impl FrontDoor {
     /// Creates the front door of `team`. `client_secret` is the value of the placeholder in
-    /// [`SignInProvider::client_secret`](crate::SignInProvider). It sends its own requests by the default egress rules; see
-    /// [`Self::with_egress`] for other rules.
-    ///
-    /// It sends no request before the first user signs in.
+    /// [`SignInProvider::client_secret`](crate::SignInProvider). The front door sends its own requests by the default
+    /// egress rules; see [`Self::with_egress`] for other rules. It sends none before the first user signs in.
     ///
     /// # Errors
     /// [`BadFrontDoor`]
@@ -120,40 +120,42 @@ impl FrontDoor {
         self.cookies.session()
     }
 
-    /// Returns the value of the session cookie in these headers; `None` if there are two different ones.
+    /// Returns the value of the session cookie in these headers. `None` if there is none, or if there are two with
+    /// different values.
     #[must_use]
     pub fn session_in<'a>(&self, headers: &'a HeaderMap) -> Option<&'a str> {
         cookie(headers, self.cookies.session())
     }
 
-    /// Returns the address under which the team is reached.
+    /// Returns the URL under which people and clients reach the team.
     #[must_use]
     pub fn url(&self) -> &Url {
         &self.team.url
     }
 
-    /// Returns whether users can sign in here.
+    /// Returns whether users can sign in at this front door.
     #[must_use]
     pub fn signs_in(&self) -> bool {
         self.provider.is_some()
     }
 
-    /// Returns whether the browser says that a page of this team sent the request. Otherwise, a request that only the session
-    /// cookie authenticates may change nothing. A program that lies about the page does not have the cookie.
+    /// Returns whether the browser says that a page of this team sent the request. A request that only the session
+    /// cookie authenticates may change something only if this is `true`. A program that is no browser could send a
+    /// wrong `Origin`, but does not have the cookie.
     #[must_use]
     pub fn is_of_own_page(&self, headers: &HeaderMap) -> bool {
         headers.contains_key(ORIGIN) && is_from_here(headers, &self.team.url)
     }
 
-    /// Returns the authorization servers whose tokens are valid for the MCP endpoint: this one, if users can sign in, and the
-    /// trusted issuers.
+    /// Returns the authorization servers whose tokens are valid for the MCP endpoint: this one, if users can sign in,
+    /// and the trusted issuers.
     pub(crate) fn authorization_servers(&self) -> Vec<&str> {
         let own = self.signs_in().then(|| self.issuer());
         own.into_iter().chain(self.team.issuers.iter().map(|trusted| bare(&trusted.issuer))).collect()
     }
 
-    /// Returns the value of `WWW-Authenticate` for a request to an MCP endpoint without a valid token (RFC 9728, 5.1; RFC 6750,
-    /// 3). `is_wrong` says whether it had an invalid one.
+    /// Returns the value of `WWW-Authenticate` for a request to an MCP endpoint without a valid token (RFC 9728, 5.1;
+    /// RFC 6750, 3). `is_wrong` says whether the request had a token, which is not valid.
     #[must_use]
     pub fn challenge(&self, endpoint: Endpoint<'_>, is_wrong: bool) -> String {
         let error = if is_wrong { "error=\"invalid_token\", " } else { "" };
@@ -164,7 +166,7 @@ impl FrontDoor {
         format!("Bearer {error}resource_metadata=\"{metadata}\", scope=\"{SCOPE}\"")
     }
 
-    /// Returns the record of refusals, to which other endpoints of the team add theirs within the same bounds.
+    /// Returns the recorder of refusals. Other endpoints of the team record theirs there, too, within the same bounds.
     #[must_use]
     pub fn refusals(&self) -> &Arc<Refusals> {
         &self.refusals
@@ -175,20 +177,20 @@ impl FrontDoor {
         self.team.url.as_str().trim_end_matches('/')
     }
 
-    /// Returns the address of an endpoint, which tokens name as their resource (RFC 8707).
+    /// Returns the URL of an endpoint, which clients name as the resource of a token (RFC 8707).
     pub(crate) fn resource(&self, endpoint: Endpoint<'_>) -> String {
         format!("{}{endpoint}", self.issuer())
     }
 
-    /// Returns the endpoint with this address.
+    /// Returns the endpoint whose URL is `resource`, if there is one.
     pub(crate) fn endpoint_of<'r>(&self, resource: &'r str) -> Option<Endpoint<'r>> {
         Endpoint::at(resource.strip_prefix(self.issuer())?)
     }
 
-    /// Returns the endpoint that `parameters` name as the resource. Without a resource, it is `/mcp`.
+    /// Returns the endpoint that `parameters` name as the resource. If they name none, that is `/mcp`.
     ///
     /// # Errors
-    /// When they name several, or one that does not belong to this team (RFC 8707, 2.2).
+    /// When they name several endpoints, or a resource that is no endpoint of this team (RFC 8707, 2.2).
     pub(crate) fn endpoint_in<'p>(&self, parameters: &'p Parameters) -> Result<Endpoint<'p>, &'static str> {
         let mut named = parameters.all("resource").map(|resource| self.endpoint_of(resource));
         match named.next() {
@@ -198,12 +200,12 @@ impl FrontDoor {
         }
     }
 
-    /// Returns an address of the team.
+    /// Returns the URL of `path`, which begins without a slash, at the team.
     pub(crate) fn address_of(&self, path: &str) -> String {
         format!("{}/{path}", self.issuer())
     }
 
-    /// Returns the member who is signed in in the browser that sent these headers.
+    /// Returns the member who is signed in in the browser that sent these headers, if there is one.
     pub(crate) async fn signed_in(&self, headers: &HeaderMap) -> Result<Option<SignedIn>, StoreError> {
         let Some(cookie) = self.session_in(headers).filter(|cookie| looks_like_one(cookie)) else { return Ok(None) };
         let token = self.store.team_token(TokenHash::of(cookie)).await?;
@@ -218,7 +220,8 @@ impl FrontDoor {
 /// The only scope: to use the tools of the team in the name of a user.
 pub(crate) const SCOPE: &str = "mcp";
 
-/// Returns the caller for the audit log: a member, in a browser or through a client.
+/// Returns `member` as a caller for the audit log. `client` is the OAuth client through which the member acts; `None`
+/// for a browser.
 pub(crate) fn caller_of(member: &Principal, client: Option<&str>) -> Caller {
     let caller = Caller::of(member.clone(), Way::Daemon);
     match client {
@@ -247,19 +250,19 @@ mod tests {
 
     #[tokio::test]
     async fn a_challenge_leads_to_the_metadata_of_its_own_endpoint_where_tokens_can_be_had() {
-        let (_folder, open) = door("https://tools.example", SIGN_IN).await;
+        let (_folder, with_sign_in) = door("https://tools.example", SIGN_IN).await;
         let metadata = "https://tools.example/.well-known/oauth-protected-resource";
         assert_eq!(
-            open.challenge(Endpoint::ALL, false),
+            with_sign_in.challenge(Endpoint::ALL, false),
             format!("Bearer resource_metadata=\"{metadata}/mcp\", scope=\"mcp\"")
         );
         assert_eq!(
-            open.challenge(Endpoint::of(Some("review")), true),
+            with_sign_in.challenge(Endpoint::of(Some("review")), true),
             format!("Bearer error=\"invalid_token\", resource_metadata=\"{metadata}/p/review/mcp\", scope=\"mcp\"")
         );
-        let (_folder, closed) = door("https://tools.example", "").await;
-        assert_eq!(closed.challenge(Endpoint::ALL, false), "Bearer realm=\"toolrack\"");
-        assert_eq!(closed.challenge(Endpoint::ALL, true), "Bearer error=\"invalid_token\", realm=\"toolrack\"");
+        let (_folder, without) = door("https://tools.example", "").await;
+        assert_eq!(without.challenge(Endpoint::ALL, false), "Bearer realm=\"toolrack\"");
+        assert_eq!(without.challenge(Endpoint::ALL, true), "Bearer error=\"invalid_token\", realm=\"toolrack\"");
     }
 
     #[tokio::test]

@@ -20,7 +20,7 @@ pub use self::audit_export::{AuditExportTable, ExportTarget, S3Table};
 pub use self::store::{ReplicasTable, StoreTable, StoreUrl, UrlCommand, UrlFile};
 use crate::quotas::Limits;
 
-/// A team: its address, its tenants, the provider of its people, and the issuers that it trusts.
+/// A team: its address, its tenants, the provider that signs its people in, and the issuers that it trusts.
 ///
 /// ```
 /// let team = toolrack_team::TeamFile::parse(
@@ -49,19 +49,19 @@ use crate::quotas::Limits;
 pub struct TeamFile {
     /// The address under which people and clients reach the daemon, without a path: `https://tools.example`.
     pub url: Url,
-    /// The Postgres database that has all rows; without it, they are in files.
+    /// The Postgres database that has all data of the team. Without it, the data are in SQLite files.
     pub store: Option<StoreTable>,
-    /// The times of replicas: several daemons that serve the team together.
+    /// The time limits of replicas: several daemons that serve the team together.
     #[serde(default)]
     pub replicas: ReplicasTable,
-    /// Where the audit logs are written to, so that they are not in the database alone.
+    /// Where the daemon exports the audit logs to, so that they are not in the database alone.
     pub audit_export: Option<AuditExportTable>,
     /// The provider that signs people in, with OpenID Connect.
     pub sign_in: Option<SignInProvider>,
     /// The tenants.
     #[serde(default)]
     pub tenants: Vec<Tenant>,
-    /// Issuers whose access tokens (RFC 9068) open the MCP endpoint.
+    /// Issuers whose access tokens (RFC 9068) are valid for the MCP endpoint.
     #[serde(default)]
     pub issuers: Vec<TrustedIssuer>,
 }
@@ -70,23 +70,24 @@ pub struct TeamFile {
 #[derive(Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SignInProvider {
-    /// Its issuer, as its metadata name it.
+    /// The issuer of the provider, as the provider's metadata name it.
     pub issuer: Url,
-    /// The id under which it knows Toolrack.
+    /// The id under which the provider knows Toolrack.
     pub client_id: String,
-    /// The secret of that client; a placeholder such as `${env:NAME}`. A public client has none.
+    /// The secret of that client: a placeholder such as `${env:NAME}`. A public client has none.
     pub client_secret: Option<String>,
-    /// The scopes to ask for, beside `openid`.
-    #[serde(default = "scopes")]
+    /// The scopes that Toolrack asks for, beside `openid`. `profile` and `email` by default.
+    #[serde(default = "default_scopes")]
     pub scopes: Vec<String>,
-    /// The claim with the groups of a person.
-    #[serde(default = "groups_claim")]
+    /// The claim with the groups of a person. `groups` by default.
+    #[serde(default = "default_groups_claim")]
     pub groups_claim: String,
-    /// The claim that [`Tenant::claims`] are compared with. Without it, addresses and groups decide.
+    /// The claim whose value decides which tenant a person belongs to: see [`Tenant::claims`]. Without it, the person's
+    /// e-mail address and groups decide.
     pub tenant_claim: Option<String>,
 }
 
-/// Everything but the secret.
+/// Leaves out the secret.
 impl std::fmt::Debug for SignInProvider {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("SignInProvider")
@@ -100,31 +101,31 @@ impl std::fmt::Debug for SignInProvider {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Tenant {
-    /// Its name, a part of addresses: 1 to 64 characters of `a-z`, `0-9`, `-` and `_`.
+    /// The name of the tenant, which is a part of URLs: 1 to 64 characters of `a-z`, `0-9`, `-` and `_`.
     pub id: String,
-    /// The folder of its configuration and data; `tenants/ID` beside the file by default.
+    /// The folder with the tenant's configuration and data. `tenants/ID` beside the team file by default.
     #[serde(default)]
     pub home: PathBuf,
     /// The verified e-mail addresses of its members: `ann@acme.example`, or `*@acme.example` for all of a domain.
     #[serde(default)]
     pub members: Vec<String>,
-    /// The groups whose members belong to it.
+    /// The provider's groups whose people are members of the tenant.
     #[serde(default)]
     pub groups: Vec<String>,
-    /// The values of the provider's tenant claim that mean this tenant.
+    /// The values of [`SignInProvider::tenant_claim`] that mean this tenant.
     #[serde(default)]
     pub claims: Vec<String>,
     /// The groups and addresses that have a role. A person with several roles has the most powerful one; a person
     /// without any has [`Self::role`].
     #[serde(default)]
     pub roles: BTreeMap<Role, Vec<String>>,
-    /// The role of all others; `user` by default.
+    /// The role of members who have none by [`Self::roles`]. `user` by default.
     #[serde(default)]
     pub role: Role,
-    /// How many calls its members may make; without any, as many as they want.
+    /// How much its members may use. Without limits, as much as they want.
     #[serde(default)]
     pub limits: Limits,
-    /// Servers that its members add for themselves; none by default.
+    /// Which servers its members may add for themselves. None by default.
     pub own_servers: Option<OwnServersAllowed>,
     /// The variables of the daemon's environment that placeholders in its files may name. None by default, because the
     /// variables belong to the operator of the daemon.
@@ -145,7 +146,7 @@ pub struct OwnServersAllowed {
 }
 
 impl OwnServersAllowed {
-    /// The rules for connections to these servers.
+    /// The egress rules for connections to these servers.
     #[must_use]
     pub fn egress(&self) -> EgressRules {
         let source = "`own_servers` of the team file".to_owned();
@@ -165,24 +166,24 @@ fn destinations<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Allowed>, D::E
 pub struct TrustedIssuer {
     /// The `iss` of its tokens.
     pub issuer: Url,
-    /// The `aud` that a token must have; [`TeamFile::url`] with `/mcp` by default.
+    /// The `aud` that a token must have. [`TeamFile::url`] with `/mcp` by default.
     pub audience: Option<String>,
-    /// The address of its keys; by default, the one in its metadata (RFC 8414).
+    /// The address of its keys. By default, the address in its metadata (RFC 8414).
     pub jwks_uri: Option<Url>,
-    /// The tenants for which it may vouch.
+    /// The tenants for whose members its tokens are accepted.
     pub tenants: BTreeSet<String>,
-    /// The claim with the groups.
-    #[serde(default = "groups_claim")]
+    /// The claim with the groups of a person. `groups` by default.
+    #[serde(default = "default_groups_claim")]
     pub groups_claim: String,
-    /// The claim that [`Tenant::claims`] are compared with.
+    /// The claim whose value decides which tenant a person belongs to: see [`Tenant::claims`].
     pub tenant_claim: Option<String>,
 }
 
-fn scopes() -> Vec<String> {
+fn default_scopes() -> Vec<String> {
     ["profile", "email"].map(str::to_owned).to_vec()
 }
 
-fn groups_claim() -> String {
+fn default_groups_claim() -> String {
     "groups".to_owned()
 }
 
@@ -190,7 +191,7 @@ fn groups_claim() -> String {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BadTeamFile {
-    /// It is not TOML, or has an unknown field.
+    /// The file is not TOML, or has an unknown field or a value of the wrong kind.
     #[error("the team file cannot be understood: {why}")]
     Syntax {
         /// The line and the reason, without the line itself, which may contain a password.
@@ -209,20 +210,20 @@ pub enum BadTeamFile {
     /// A tenant has an invalid name.
     #[error("{0}")]
     Tenant(#[from] BadPrincipal),
-    /// Two tenants have one name or one folder.
-    #[error("two tenants of the team file have the {what} `{value}`")]
+    /// Two tenants have the same name or folder, or two issuers the same address.
+    #[error("two tables of the team file have the {what} `{value}`")]
     Twice {
-        /// The value that both have.
+        /// The field: `id`, `home` or `issuer`.
         what: &'static str,
-        /// Its value.
+        /// The value that both have.
         value: String,
     },
-    /// The name of a tenant that the file does not have.
+    /// An issuer names a tenant that the file does not have.
     #[error("the team file has no tenant `{tenant}`, which the issuer {issuer} names")]
     UnknownTenant {
-        /// The name.
+        /// The id of the missing tenant.
         tenant: String,
-        /// The issuer.
+        /// The issuer that names it.
         issuer: Url,
     },
     /// A rule for members cannot be understood.
@@ -233,16 +234,16 @@ pub enum BadTeamFile {
         /// The rule.
         rule: String,
     },
-    /// The settings of `[audit_export]` do not belong together.
+    /// The settings of `[audit_export]` contradict each other.
     #[error("`[audit_export]` of the team file: {why}")]
     AuditExport {
-        /// The reason, with the setting.
+        /// The reason, which names the setting.
         why: &'static str,
     },
 }
 
 impl TeamFile {
-    /// Parses the text of a file in `folder`, where relative homes of tenants begin.
+    /// Parses the `text` of a team file. Relative paths in it begin in `folder`, the folder of the file.
     ///
     /// # Errors
     /// [`BadTeamFile`]
@@ -306,14 +307,14 @@ impl TeamFile {
     }
 }
 
-/// What is wrong with `text`, without the passwords of URLs in it.
+/// The error of a `text` that cannot be parsed, without the passwords of URLs in it.
 fn syntax(text: &str, error: &toml_edit::de::Error) -> BadTeamFile {
     let before = error.span().and_then(|span| text.get(..span.start));
     let line = before.map(|before| format!("line {}: ", before.matches('\n').count() + 1)).unwrap_or_default();
     BadTeamFile::Syntax { why: line + &without_passwords(error.message()) }
 }
 
-/// Puts `***` in the place of what stands between `://` and `@`.
+/// Replaces what stands between `://` and `@` with `***`.
 fn without_passwords(text: &str) -> String {
     let mut parts = text.split("://");
     let first = parts.next().unwrap_or_default().to_owned();
@@ -326,7 +327,7 @@ fn without_passwords(text: &str) -> String {
     })
 }
 
-/// Checks an address over which secrets go: https, or this machine.
+/// Checks a URL to which secrets are sent: its scheme must be https, or it must be on this machine.
 fn check_url(field: &'static str, url: &Url) -> Result<(), BadTeamFile> {
     let refused = |needs| Err(BadTeamFile::Url { field, url: url.clone(), needs });
     let is_here = match url.host() {

@@ -25,9 +25,9 @@ use crate::{
 const MAX_BYTES: usize = 1024 * 1024;
 
 /// Claims that only ID tokens and logout tokens have.
-const NOT_OF_ACCESS: [&str; 5] = ["nonce", "at_hash", "c_hash", "s_hash", "events"];
-/// Claims of which access tokens have one (RFC 9068, 2.2; `scp` and `azp` are what others call them).
-const OF_ACCESS: [&str; 3] = ["scope", "scp", "client_id"];
+const NOT_IN_ACCESS_TOKENS: [&str; 5] = ["nonce", "at_hash", "c_hash", "s_hash", "events"];
+/// Claims of which an access token has at least one (RFC 9068, 2.2). Some issuers write `scp` in place of `scope`.
+const IN_ACCESS_TOKENS: [&str; 3] = ["scope", "scp", "client_id"];
 
 /// The issuers that a team trusts.
 pub struct Issuers {
@@ -53,7 +53,7 @@ impl fmt::Debug for Issuers {
 pub struct Vouched {
     /// The person or service.
     pub principal: Principal,
-    /// When the token ends, with a minute for clocks that differ.
+    /// When the token ends: a minute later than it says, for clocks that differ.
     pub ends_at: DateTime<Utc>,
     /// The profile, if the token is valid only for the MCP endpoint of that profile.
     pub profile: Option<String>,
@@ -66,7 +66,8 @@ struct Metadata {
 }
 
 impl Issuers {
-    /// The trusted issuers of `team`. Their keys are fetched when the first token needs them, where `egress` allows it.
+    /// The issuers that `team` trusts. Their keys are fetched when a token first needs them, and only from addresses
+    /// that `egress` allows.
     ///
     /// # Errors
     /// When no HTTP client can be made.
@@ -79,7 +80,7 @@ impl Issuers {
         Ok(Self { team, known, refusals })
     }
 
-    /// Checks `token`. `None` if it proves nothing. The reason goes only into the audit log, and no caller learns it.
+    /// Checks `token`. `None` if it proves nothing. Only the audit log has the reason; callers do not learn it.
     ///
     /// A token is at most 16 KiB long, has an asymmetric signature of an algorithm that the issuer's key allows, this
     /// team's `/mcp`, the endpoint of one profile, or the configured audience in `aud`, and `iss`, `sub` and `exp`.
@@ -114,6 +115,7 @@ impl Issuers {
         }
     }
 
+    /// Checks the signature and the claims of a token that names `issuer`. The error says why the token proves nothing.
     async fn vouched(&self, issuer: &Issuer, token: &str, claimed: &Claimed) -> Result<Vouched, StatementError> {
         let config = &issuer.config;
         let (audience, endpoint) = self.audience(config, claimed);
@@ -122,8 +124,8 @@ impl Issuers {
         if kind != "at+jwt" && !is_of_access(&jwt) {
             return Err(StatementError::forged("it is not an access token"));
         }
-        // The holder of such a token has to prove a key with each request (RFC 7800), so that a thief cannot use the
-        // token. No door here checks such a proof.
+        // A client with such a token has to prove with each request that it has a key (RFC 7800), so that a thief
+        // cannot use the token. The MCP endpoint does not check such proofs.
         if jwt.contains_key("cnf") {
             return Err(StatementError::forged(
                 "it is bound to a key of its client, and only bearer tokens are served here",
@@ -164,6 +166,7 @@ impl Issuers {
         (format!("{team}{endpoint}"), endpoint)
     }
 
+    /// Records in the audit log why a token proves nothing.
     async fn refuse(&self, code: &str, why: &str, issuer: &str) {
         let issuer = text::for_line(&text::clip(issuer, 200)).into_owned();
         let why = format!("a token of {issuer}: {why}");
@@ -180,17 +183,17 @@ fn not_a_member(error: NotAMember) -> StatementError {
 
 /// Whether a token without the type `at+jwt` is an access token.
 fn is_of_access(jwt: &JwtClaims) -> bool {
-    OF_ACCESS.iter().any(|claim| jwt.contains_key(*claim))
-        && !NOT_OF_ACCESS.iter().any(|claim| jwt.contains_key(*claim))
+    IN_ACCESS_TOKENS.iter().any(|claim| jwt.contains_key(*claim))
+        && !NOT_IN_ACCESS_TOKENS.iter().any(|claim| jwt.contains_key(*claim))
 }
 
-/// The claims of a token, before they are proved.
+/// What a token says of itself, before its signature is checked.
 struct Claimed {
     issuer: String,
     audiences: Vec<String>,
 }
 
-/// The claims of a token; `None` for a text that is not a signed statement.
+/// Reads what a token says of itself. `None` for a text that is not a signed statement.
 fn claims_of(token: &str) -> Option<Claimed> {
     if token.len() > signed::MAX_BYTES || token.split('.').count() != 3 {
         return None;
@@ -216,11 +219,12 @@ fn keys(http: Http, config: &TrustedIssuer, egress: &Egress) -> Keys {
     })
 }
 
+/// Fetches the metadata of an issuer, and checks that they belong to the issuer.
 fn discovery(http: Http, issuer: Url, egress: Egress) -> Remembered<Metadata> {
     Remembered::new(move || {
         let (http, issuer, egress) = (http.clone(), issuer.clone(), egress.clone());
         async move {
-            let metadata = first_of(&http, &issuer).await?;
+            let metadata = fetch_metadata(&http, &issuer).await?;
             if !is_issuer(&issuer, &metadata.issuer) {
                 return Err(Unreachable::new(&issuer, "says in its metadata that it is another issuer"));
             }
@@ -234,10 +238,10 @@ fn discovery(http: Http, issuer: Url, egress: Egress) -> Remembered<Metadata> {
     })
 }
 
-/// The metadata of an authorization server, or else of an OpenID provider.
-async fn first_of(http: &Http, issuer: &Url) -> Result<Metadata, Unreachable> {
+/// Fetches the metadata of an authorization server or, if there are none, those of an OpenID provider.
+async fn fetch_metadata(http: &Http, issuer: &Url) -> Result<Metadata, Unreachable> {
     let path = issuer.path().trim_end_matches('/');
-    // RFC 8414 (3.1) puts its word before the path of the issuer, OpenID Connect behind it.
+    // RFC 8414 (3.1) puts `.well-known` before the path of the issuer, and OpenID Connect puts it behind the path.
     let mut place = issuer.clone();
     place.set_path(&format!("/.well-known/oauth-authorization-server{path}"));
     if let Ok(metadata) = http.json(&place).await {

@@ -54,9 +54,9 @@ pub(crate) struct Provider {
 
 /// The secrets of one sign-in.
 pub(crate) struct Attempt {
-    /// The redirect must contain it.
+    /// The parameter `state` with which the browser must come back from the provider.
     pub(crate) state: String,
-    /// The ID token must contain it.
+    /// The claim `nonce` that the ID token must have.
     pub(crate) nonce: String,
     /// Proves to the provider that the code comes from the program that began the sign-in (PKCE).
     pub(crate) verifier: String,
@@ -82,6 +82,7 @@ impl From<StatementError> for NotSignedIn {
     }
 }
 
+/// The field that OpenID Connect adds to the answer with tokens.
 #[derive(Debug, Deserialize, Serialize)]
 struct WithIdToken {
     id_token: Option<String>,
@@ -106,8 +107,8 @@ type Client = oauth2::Client<
 >;
 
 impl Provider {
-    /// Creates the provider of `config`, whose secret is resolved already. The provider sends browsers back to
-    /// `redirect_uri`.
+    /// Creates the provider of `config`. `secret` is the value of the placeholder in `config.client_secret`. The
+    /// provider sends browsers back to `redirect_uri`. Fails when the HTTP client cannot be created.
     pub(crate) fn new(
         config: SignInProvider,
         secret: Option<String>,
@@ -129,8 +130,8 @@ impl Provider {
         &self.config.issuer
     }
 
-    /// Returns the page of the provider where a user signs in. With `ask_again`, the provider asks even a user who is
-    /// signed in there already, so that they can choose another account.
+    /// Returns the URL of the provider's page at which a user signs in. With `ask_again`, the provider asks even a user
+    /// who is signed in there already, so that they can choose another account.
     pub(crate) async fn page(&self, attempt: &Attempt, ask_again: bool) -> Result<Url, Unreachable> {
         let client = self.client(&*self.metadata.get().await?);
         let verifier = PkceCodeVerifier::new(attempt.verifier.clone());
@@ -147,8 +148,8 @@ impl Provider {
         Ok(request.url().0)
     }
 
-    /// Returns whether an answer with this `iss` parameter comes from this provider (RFC 9207). The provider may leave the
-    /// parameter out, unless its metadata promises it.
+    /// Returns whether an answer with this `iss` parameter comes from this provider (RFC 9207). An answer without the
+    /// parameter counts as the provider's, unless the provider's metadata promises the parameter.
     pub(crate) async fn sent_answer(&self, iss: Option<&str>) -> Result<bool, Unreachable> {
         match iss {
             Some(iss) => Ok(is_issuer(&self.config.issuer, iss)),
@@ -193,7 +194,8 @@ impl Provider {
         Ok(())
     }
 
-    /// Adds the claims of the userinfo endpoint (OpenID Connect Core, 5.3), if the ID token lacks a claim that is needed.
+    /// Adds the claims of the userinfo endpoint (OpenID Connect Core, 5.3), if the ID token lacks a claim that is
+    /// needed.
     async fn add_userinfo(&self, jwt: &mut JwtClaims, metadata: &Metadata, token: &str) -> Result<(), NotSignedIn> {
         let needed =
             ["email", self.config.groups_claim.as_str()].into_iter().chain(self.config.tenant_claim.as_deref());
@@ -211,6 +213,7 @@ impl Provider {
         Ok(())
     }
 
+    /// Exchanges the code for tokens.
     async fn exchange(&self, metadata: &Metadata, code: String, attempt: &Attempt) -> Result<Tokens, NotSignedIn> {
         let failed = |why: String| Unreachable::new(&metadata.token_endpoint, why);
         let client = self.client(metadata);
@@ -225,6 +228,7 @@ impl Provider {
         })
     }
 
+    /// Toolrack as a client of the provider.
     fn client(&self, metadata: &Metadata) -> Client {
         let mut client = oauth2::Client::new(ClientId::new(self.config.client_id.clone()))
             .set_auth_uri(AuthUrl::from_url(metadata.authorization_endpoint.clone()))

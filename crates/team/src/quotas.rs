@@ -1,6 +1,7 @@
 //! Quotas of a tenant: how much all of its members together, each member, and the clients of each profile may use.
 //!
-//! A [`Meter`] knows one quota and how much of it is used. Work is allowed if every meter to which it counts has room.
+//! A [`Meter`] measures how much of one quota is used. A call, or other work, may begin if there is room in every quota
+//! to which it counts: those of the tenant, of the member and of the profile.
 
 mod kept;
 mod limits;
@@ -27,8 +28,8 @@ pub use self::{
     usage::{Holder, Usage},
 };
 
-/// How many members' use is counted at the same time. Beyond that, the counts of members who use nothing of their quotas
-/// any more are dropped.
+/// How many members may have a count at the same time. When there are more, those are dropped that say that nothing is
+/// used any more.
 const MAX_MEMBERS: usize = 10_000;
 
 /// Counts what the members of a tenant use. All hosts of the tenant share it; clones share it, too.
@@ -56,10 +57,13 @@ impl fmt::Debug for TenantQuotas {
 /// A membership: the issuer and the subject of the member, and how many memberships ended before.
 type Member = (String, String, u32);
 
+/// The meters of all holders.
 struct Counts {
+    /// Those of the tenant: what all members use together.
     all: Meters,
     by_member: HashMap<Member, MemberMeters>,
     by_profile: HashMap<Arc<str>, Meters>,
+    /// What the store has of holders that have no meters yet.
     kept: Kept,
 }
 
@@ -73,7 +77,8 @@ struct MemberMeters {
 #[derive(Clone, Debug, Default)]
 struct Meters {
     meters: Vec<Meter>,
-    /// The use since the amounts were last written: the sum of its shares of the quotas.
+    /// How much was used since the amounts were last written, as the sum of the used shares of the quotas: 0.5 is half
+    /// of one quota.
     unwritten: f64,
 }
 
@@ -99,24 +104,27 @@ impl Meters {
         self.meters.iter_mut().for_each(|meter| meter.advance(now));
     }
 
-    /// The meter that keeps work waiting for longest, and how long.
+    /// The meter for whose quota this work has to wait the longest, and how long. `None` if the work may begin.
     fn refusal(&self, work: Work) -> Option<(Meter, Duration)> {
         let bounding = self.meters.iter().filter(|meter| work.uses(meter.quota().quantity()));
         bounding.filter_map(|meter| Some((*meter, meter.wait()?))).max_by_key(|(_, wait)| *wait)
     }
 
+    /// Counts what is known when work begins: a call.
     fn begin(&mut self, work: Work) {
         if work == Work::Call {
             self.add(Quantity::Calls, 1);
         }
     }
 
+    /// Gives back the place of a call in quotas of calls at once.
     fn end(&mut self, work: Work) {
         if work == Work::Call {
             self.meters.iter_mut().filter(|meter| meter.is_at_once()).for_each(Meter::give_back);
         }
     }
 
+    /// Counts `amount` in all meters of `quantity`.
     fn add(&mut self, quantity: Quantity, amount: u64) {
         for meter in self.meters.iter_mut().filter(|meter| amount > 0 && meter.counts(quantity)) {
             meter.add(amount);
@@ -183,6 +191,7 @@ impl TenantQuotas {
 }
 
 impl Inner {
+    /// The refusal that names the quota of `meter`, of which `holder` has nothing left for `wait`.
     fn over(&self, holder: &Holder, meter: Meter, wait: Duration) -> OverQuota {
         let tenant = &self.tenant;
         let (who, place) = match holder {
@@ -194,6 +203,7 @@ impl Inner {
         OverQuota::new(&who, holder.setting(quota), place, (quota, meter.used()), wait)
     }
 
+    /// Begins work of `caller` if there is room in all quotas, and counts it. `None` if no quota concerns the work.
     fn begin(&self, caller: &Caller, work: Work) -> Result<Option<Share>, OverQuota> {
         let (each, now) = (&self.limits.each_member, self.clock.now());
         let mut counts = self.counts.lock();
@@ -222,7 +232,7 @@ impl Inner {
             let (meter, wait) = meters.refusal(work)?;
             Some((index, meter, wait))
         });
-        // Report the longest wait. If two waits are equal, name the first holder.
+        // The refusal names the quota with the longest wait and, of two with the same wait, that of the first holder.
         let refusal = refusals.reduce(|longest, other| if other.2 > longest.2 { other } else { longest });
         if let Some((index, meter, wait)) = refusal {
             let holder = match (index, caller.in_profile()) {
@@ -252,7 +262,7 @@ impl Quotas for TenantQuotas {
 }
 
 impl Counts {
-    /// If there are too many members, drops the counts of those who use nothing of their quotas any more.
+    /// If too many members have a count, drops the counts of those who use nothing of their quotas any more.
     fn make_room(&mut self, now: DateTime<Utc>) {
         if self.by_member.len() < MAX_MEMBERS {
             return;
@@ -263,8 +273,8 @@ impl Counts {
         });
     }
 
-    /// Calls a function with the meters to which work counts.
-    fn each_of(&mut self, share: &Share, mut with: impl FnMut(&mut Meters)) {
+    /// Calls `with` for the meters of each holder to which the work counts.
+    fn for_each_holder(&mut self, share: &Share, mut with: impl FnMut(&mut Meters)) {
         with(&mut self.all);
         if let Some(member) = share.member.as_ref().and_then(|member| self.by_member.get_mut(member)) {
             with(&mut member.meters);
@@ -275,7 +285,7 @@ impl Counts {
     }
 }
 
-/// Work, with the member and the profile to whose quotas it counts in addition to the tenant's.
+/// The holders to whose quotas work counts: the tenant always, and these.
 struct Share {
     member: Option<Member>,
     profile: Option<Arc<str>>,
@@ -291,7 +301,7 @@ struct Running {
 impl UnderWay for Running {
     fn used(&self, quantity: Quantity, amount: u64) {
         let now = self.quotas.clock.now();
-        self.quotas.counts.lock().each_of(&self.share, |meters| {
+        self.quotas.counts.lock().for_each_holder(&self.share, |meters| {
             // Use after midnight counts for the new day.
             meters.advance(now);
             meters.add(quantity, amount);
@@ -302,7 +312,7 @@ impl UnderWay for Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        self.quotas.counts.lock().each_of(&self.share, |meters| meters.end(self.share.work));
+        self.quotas.counts.lock().for_each_holder(&self.share, |meters| meters.end(self.share.work));
     }
 }
 

@@ -1,5 +1,5 @@
-//! People sign in in the browser, at the team's OpenID Connect provider: a code with PKCE, a nonce, and a state that is
-//! tied to the browser.
+//! Signs people in in the browser, at the team's OpenID Connect provider: with a code and PKCE, a nonce, and a state
+//! that is tied to the browser.
 
 mod attempts;
 
@@ -34,24 +34,24 @@ use crate::{
 
 /// How long the session of a browser is valid.
 const SESSION: TimeDelta = TimeDelta::hours(12);
-/// How long a person may stay at the provider.
+/// How long a person may take at the provider.
 const SIGN_IN_TIME: TimeDelta = TimeDelta::minutes(10);
-/// How many sessions in browsers one person may have. A new one replaces the oldest.
+/// How many sessions in browsers one person may have. Beyond this number, a new session replaces the oldest.
 const MAX_SESSIONS: usize = 50;
-/// The most bytes of a browser's name.
+/// The most bytes of a browser's name that are kept as the label of its session.
 const MAX_LABEL: usize = 120;
 
 /// Why a person is not signed in.
 enum Stop {
     /// The team has no provider.
     NoProvider,
-    /// Bad input, with a stable code.
+    /// The input was refused: a stable code, and the reason.
     Refused(&'static str, String),
     /// The provider is down, or does not follow the protocol.
     Unreachable(Unreachable),
-    /// The person belongs to no tenant, or to several.
+    /// The person belongs to no tenant, or to several. The text names the person.
     Stranger(NotAMember, String),
-    /// The daemon itself failed.
+    /// The daemon itself failed, for this reason.
     Internal(String),
 }
 
@@ -83,8 +83,8 @@ impl From<NoRandom> for Stop {
     }
 }
 
-/// `GET /sign-in?to=PATH`: sends the browser to the provider. `to` is where it goes afterwards, a path of this origin;
-/// `again` asks the provider to let the person choose another account.
+/// `GET /sign-in?to=PATH`: sends the browser to the provider. `to` is the path of this origin to which the browser goes
+/// after the sign-in. `again` asks the provider to let the person choose another account.
 pub(crate) async fn begin(State(door): State<Arc<FrontDoor>>, headers: HeaderMap, query: RawQuery) -> Response {
     match send_to_provider(&door, &headers, &query.0.unwrap_or_default()).await {
         Ok(answer) => answer,
@@ -108,18 +108,19 @@ async fn send_to_provider(door: &FrontDoor, headers: &HeaderMap, query: &str) ->
     Ok(answer)
 }
 
-/// `GET /sign-in/back`: the browser comes back from the provider, with a code.
+/// `GET /sign-in/back`: the browser comes back from the provider, with a code or an error.
 pub(crate) async fn back(State(door): State<Arc<FrontDoor>>, headers: HeaderMap, query: RawQuery) -> Response {
-    match signed_in(&door, &headers, &query.0.unwrap_or_default()).await {
+    match finish(&door, &headers, &query.0.unwrap_or_default()).await {
         Ok(answer) => answer,
         Err(stop) => stopped(&door, stop).await,
     }
 }
 
-async fn signed_in(door: &FrontDoor, headers: &HeaderMap, query: &str) -> Result<Response, Stop> {
+/// Checks the answer of the provider, stores the member, and begins a session of the browser.
+async fn finish(door: &FrontDoor, headers: &HeaderMap, query: &str) -> Result<Response, Stop> {
     let provider = door.provider.as_ref().ok_or(Stop::NoProvider)?;
     let parameters = read(query)?;
-    let returned = began_here(door, headers, &parameters)?;
+    let returned = attempt_of_browser(door, headers, &parameters)?;
     if !provider.sent_answer(parameters.get("iss")).await? {
         let why = "the answer comes from another provider than the one to which the browser was sent".to_owned();
         return Err(Stop::Refused("wrong_issuer", why));
@@ -138,15 +139,15 @@ async fn signed_in(door: &FrontDoor, headers: &HeaderMap, query: &str) -> Result
         let who = claims.verified_email.as_deref().or(claims.name.as_deref()).unwrap_or(&claims.subject);
         Stop::Stranger(error, text::for_line(&text::clip(who, 200)).into_owned())
     })?;
-    let session = keep(door, headers, &member).await?;
+    let session = begin_session(door, headers, &member).await?;
     let mut answer = see_other(&returned.to);
     set_cookie(door, &mut answer, door.cookies.session(), session.reveal(), SESSION);
     Ok(answer)
 }
 
-/// The sign-in that began in this browser and comes back here. One that began in another browser could sign the person
-/// in with the account of an attacker.
-fn began_here(door: &FrontDoor, headers: &HeaderMap, parameters: &Parameters) -> Result<Returned, Stop> {
+/// Returns the sign-in that this browser began and that comes back now. A sign-in that another browser began is
+/// refused, because it could sign the person in with the account of an attacker.
+fn attempt_of_browser(door: &FrontDoor, headers: &HeaderMap, parameters: &Parameters) -> Result<Returned, Stop> {
     let refused = |why: &str| Stop::Refused("wrong_browser", why.to_owned());
     let state = parameters.get("state").ok_or_else(|| refused("the answer of the provider has no state"))?;
     let cookie = cookie(headers, door.cookies.sign_in());
@@ -162,9 +163,9 @@ fn began_here(door: &FrontDoor, headers: &HeaderMap, parameters: &Parameters) ->
     }
 }
 
-/// Stores the member as the provider describes them now, and begins a session, which replaces the one that the browser
-/// had.
-async fn keep(door: &FrontDoor, headers: &HeaderMap, member: &Principal) -> Result<Secret, Stop> {
+/// Stores the member as the provider describes them now, and begins a session. It replaces the session that the browser
+/// had, and the oldest ones of the member beyond [`MAX_SESSIONS`].
+async fn begin_session(door: &FrontDoor, headers: &HeaderMap, member: &Principal) -> Result<Secret, Stop> {
     let by = caller_of(member, None);
     door.store.put_signed_in(member, &by).await?;
     let session = Secret::new(Purpose::Browser)?;
@@ -188,11 +189,11 @@ async fn keep(door: &FrontDoor, headers: &HeaderMap, member: &Principal) -> Resu
     Ok(session)
 }
 
-/// Ends the session that the browser has, if any.
+/// Ends the session that the browser has, if it has one.
 async fn end_session(door: &FrontDoor, headers: &HeaderMap, member: &Principal) -> Result<(), StoreError> {
     if let Some(old) = door.session_in(headers).filter(|old| looks_like_one(old)) {
         let old = TokenHash::of(old);
-        // End only the token of a browser: if a cookie holds another token, that token stays valid.
+        // Only a token of a browser ends. If the cookie holds another token, that one stays valid.
         if door.store.team_token(old).await?.is_some_and(|token| token.purpose == Purpose::Browser) {
             door.store.revoke_tokens(Tokens::Hash(old), &caller_of(member, None)).await?;
         }
@@ -200,16 +201,16 @@ async fn end_session(door: &FrontDoor, headers: &HeaderMap, member: &Principal) 
     Ok(())
 }
 
-/// `POST /sign-out`: ends the session of the browser. With `to`, another person can sign in, and the browser then goes
-/// there.
+/// `POST /sign-out`: ends the session of the browser. With `to`, the browser goes on to the sign-in, where the person
+/// can choose another account, and after that to the path in `to`.
 pub(crate) async fn sign_out(State(door): State<Arc<FrontDoor>>, headers: HeaderMap, body: Bytes) -> Response {
-    match signed_out(&door, &headers, &body).await {
+    match end_sign_in(&door, &headers, &body).await {
         Ok(answer) => answer,
         Err(stop) => stopped(&door, stop).await,
     }
 }
 
-async fn signed_out(door: &FrontDoor, headers: &HeaderMap, body: &[u8]) -> Result<Response, Stop> {
+async fn end_sign_in(door: &FrontDoor, headers: &HeaderMap, body: &[u8]) -> Result<Response, Stop> {
     if !is_from_here(headers, &door.team.url) {
         return Err(Stop::Refused("cross_site", "the form did not come from a page of this server".to_owned()));
     }
@@ -228,6 +229,7 @@ async fn signed_out(door: &FrontDoor, headers: &HeaderMap, body: &[u8]) -> Resul
     Ok(answer)
 }
 
+/// Reads the parameters of a query or a form. None may occur twice.
 fn read(text: &str) -> Result<Parameters, Stop> {
     let wrong = |why: &str| Stop::Refused("invalid_request", why.to_owned());
     let parameters = Parameters::read(text).ok_or_else(|| wrong("the request is longer than 16 KiB"))?;
@@ -243,7 +245,7 @@ fn set_cookie(door: &FrontDoor, answer: &mut Response, name: &str, value: &str, 
     }
 }
 
-/// A page that says why the person is not signed in, and what to do. It ends no session.
+/// A page that says why the person is not signed in, and what to do. The session that the browser may have goes on.
 async fn stopped(door: &FrontDoor, stop: Stop) -> Response {
     let again = "Nothing has changed. To try again, begin from the page or the program that sent you here.";
     let record = |code, why| DoorRefusal { door: "sign-in", code, why, ..DoorRefusal::default() };
@@ -301,8 +303,9 @@ mod tests {
 
     const ANN: TokenOwner<'static> = TokenOwner { issuer: "https://login.example", subject: "ann" };
 
-    async fn signs_in(door: &FrontDoor, headers: &HeaderMap) -> Secret {
-        keep(door, headers, &ann()).await.unwrap_or_else(|_| panic!("Ann is not signed in"))
+    /// Signs Ann in, in the browser that sends `headers`.
+    async fn sign_ann_in(door: &FrontDoor, headers: &HeaderMap) -> Secret {
+        begin_session(door, headers, &ann()).await.unwrap_or_else(|_| panic!("Ann is not signed in"))
     }
 
     /// A personal token of Ann.
@@ -321,11 +324,11 @@ mod tests {
     #[tokio::test]
     async fn only_the_oldest_browser_session_of_a_user_makes_room() {
         let (_folder, door) = door().await;
-        let first = signs_in(&door, &HeaderMap::new()).await;
+        let first = sign_ann_in(&door, &HeaderMap::new()).await;
         let personal = personal_token(&door).await;
-        let second = signs_in(&door, &HeaderMap::new()).await;
+        let second = sign_ann_in(&door, &HeaderMap::new()).await;
         for _ in 2..=MAX_SESSIONS {
-            signs_in(&door, &HeaderMap::new()).await;
+            sign_ann_in(&door, &HeaderMap::new()).await;
         }
         let stored = async |secret: &Secret| door.store.team_token(secret.hash()).await.unwrap().is_some();
         assert!(!stored(&first).await && stored(&second).await && stored(&personal).await);
@@ -334,15 +337,15 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_new_session_replaces_the_one_of_its_browser_and_a_token_in_its_place_stays() {
+    async fn a_new_session_replaces_the_one_of_its_browser_but_no_other_token_in_the_cookie() {
         let (_folder, door) = door().await;
-        let first = signs_in(&door, &HeaderMap::new()).await;
-        let second = signs_in(&door, &cookie_of(&door, first.reveal())).await;
+        let first = sign_ann_in(&door, &HeaderMap::new()).await;
+        let second = sign_ann_in(&door, &cookie_of(&door, first.reveal())).await;
         let stored = async |secret: &Secret| door.store.team_token(secret.hash()).await.unwrap().is_some();
         assert!(!stored(&first).await && stored(&second).await);
         // Another site cannot make a browser end a person's token by setting it as a cookie.
         let personal = personal_token(&door).await;
-        signs_in(&door, &cookie_of(&door, personal.reveal())).await;
+        sign_ann_in(&door, &cookie_of(&door, personal.reveal())).await;
         assert!(stored(&personal).await && stored(&second).await);
     }
 
@@ -351,12 +354,12 @@ mod tests {
         let (_folder, door) = door().await;
         let label = async |agent: &str| {
             let headers = HeaderMap::from_iter([(USER_AGENT, agent.parse().unwrap())]);
-            let secret = signs_in(&door, &headers).await;
+            let secret = sign_ann_in(&door, &headers).await;
             door.store.team_token(secret.hash()).await.unwrap().unwrap().label
         };
         assert_eq!(label("Firefox/140.0").await, "Firefox/140.0");
         assert!(label(&"x".repeat(5_000)).await.len() <= MAX_LABEL + "…".len());
-        let session = signs_in(&door, &HeaderMap::new()).await;
+        let session = sign_ann_in(&door, &HeaderMap::new()).await;
         let token = door.store.team_token(session.hash()).await.unwrap().unwrap();
         assert_eq!(token.label, "a browser");
         let hours = token.ends_at.unwrap().signed_duration_since(token.made_at).num_hours();

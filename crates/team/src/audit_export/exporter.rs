@@ -1,4 +1,7 @@
-//! Writes one log.
+//! Writes what is new of one log: its rows as objects, and then a head that names them.
+//!
+//! A round plans a head first and stores it in the database, so that after a crash the next process writes the same
+//! head and the same objects.
 
 use std::{sync::Arc, time::Duration};
 
@@ -20,13 +23,13 @@ use super::{
     reading::{ObjectBounds, Rows},
 };
 
-/// The most objects of one head. What is beyond follows in the next one at once.
+/// The most objects of one head. Further objects get another head in the same round.
 const MAX_OBJECTS: usize = 100;
 
-/// The first pause before an object is tried again, and the longest: each is twice as long as the one before.
+/// The first and the longest pause before an object is tried again. Each pause is twice as long as the one before.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(15));
 
-/// The most keys that a process remembers having signed with.
+/// Of how many keys a process remembers that it has signed with them.
 const MAX_OWN_KEYS: usize = 16;
 
 /// Why a log was not written.
@@ -36,43 +39,49 @@ pub enum ExportError {
     /// The database fails.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The log is not what was written, and no head is signed for it.
+    /// The log in the database is not what was once written there. No head is signed for it.
     #[error("it is damaged: {0}")]
     Broken(#[from] Break),
     /// The place did not take an object.
     #[error(transparent)]
     Place(#[from] PlaceError),
-    /// A row or a head cannot be written as JSON, or not be signed.
+    /// A row or a head cannot be written as JSON, or a head cannot be signed.
     #[error("its rows cannot be written")]
     Unwritable,
-    /// The program that opens the log fails.
+    /// The log could not be opened, for this reason.
     #[error("{0}")]
     Closed(String),
 }
 
-/// How logs are written.
+/// How logs are written: the place, the key, and the settings of `[audit_export]`.
 pub(super) struct LogExporter {
-    /// The place, as the database knows it.
+    /// The name of the place, under which the database stores how far each log is written there.
     pub(super) name: String,
     pub(super) place: Arc<dyn Place>,
     pub(super) key: SigningKey,
-    /// The key whose public half this process has written last.
+    /// The public key that this process has last written to the place.
     pub(super) written_key: watch::Sender<Option<PublicKey>>,
     /// The keys with which this process has signed, the present one last.
     pub(super) own_keys: Vec<PublicKey>,
+    /// The largest object.
     pub(super) most: ObjectBounds,
+    /// The time between two rounds.
     pub(super) every: Duration,
+    /// How often a log without new rows gets a head.
     pub(super) idle_every: Duration,
+    /// How long writing one object may take.
     pub(super) timeout: Duration,
+    /// How many times a round may try again to write an object.
     pub(super) retries: u32,
+    /// How long the database keeps rows that are not written yet, although they are old enough to be forgotten.
     pub(super) hold: Duration,
 }
 
-/// How often writing may still be tried again.
+/// How many times this round may still try again to write an object.
 pub(super) struct Retries(pub(super) u32);
 
 impl LogExporter {
-    /// Signs with `key` from now on. Returns whether it is another one.
+    /// Signs with `key` from now on. Returns whether that is another key than before.
     pub(super) fn take_key(&mut self, key: SigningKey) -> bool {
         let public = key.public();
         let is_other = public != self.key.public();
@@ -93,27 +102,29 @@ pub(super) struct LogExport<'a> {
     pub(super) log: &'a LogName,
     pub(super) store: &'a Store,
     /// How far the log is written, also after an error.
-    pub(super) found: &'a mut AuditExport,
-    /// Those of all logs of the round.
+    pub(super) progress: &'a mut AuditExport,
+    /// Shared by all logs of the round.
     pub(super) retries: &'a mut Retries,
 }
 
 impl LogExport<'_> {
     /// Writes what is new of the log, if that is due.
     pub(super) async fn run(mut self) -> Result<(), ExportError> {
-        // If this process dies, another one begins after that time, and writes the same.
-        *self.found = self.store.begin_audit_export(&self.exporter.name, 2 * self.exporter.timeout).await?;
-        if !self.found.is_due {
+        // If this process dies, another one may begin after twice the timeout, and writes the same.
+        *self.progress = self.store.begin_audit_export(&self.exporter.name, 2 * self.exporter.timeout).await?;
+        if !self.progress.is_due {
             return Ok(());
         }
         let written = self.write_all().await;
-        // A little less than the time between two rounds, which are not equally long.
+        // A little less than the time between two rounds, because rounds are not equally long: the next one must not
+        // find that it is too early.
         let pause = if written.is_ok() { self.exporter.every * 9 / 10 } else { Duration::ZERO };
         let ended = self.store.end_audit_export(&self.exporter.name, pause).await;
         written?;
         Ok(ended?)
     }
 
+    /// Completes a head that was left behind, and then writes heads until all rows are written.
     async fn write_all(&mut self) -> Result<(), ExportError> {
         loop {
             let (pending, is_new) = match self.left_behind() {
@@ -124,38 +135,39 @@ impl LogExport<'_> {
                 },
             };
             if !self.write(&pending).await? {
-                // The store has forgotten rows of it: what is left gets a head of its own.
-                self.store.plan_audit_export(&self.exporter.name, self.found.head.as_deref(), None).await?;
-                self.found.pending = None;
+                // The store has forgotten rows of the head that was left behind. The rows that are left get a new head.
+                self.store.plan_audit_export(&self.exporter.name, self.progress.head.as_deref(), None).await?;
+                self.progress.pending = None;
                 continue;
             }
             let end = pending.head.end().map_or(0, |end| end.seq);
             let is_last = is_new && pending.head.objects.len() < MAX_OBJECTS;
             self.store.finish_audit_export(&self.exporter.name, &pending.text, end, self.exporter.hold).await?;
-            (self.found.head, self.found.pending, self.found.through) = (Some(pending.text), None, end);
+            (self.progress.head, self.progress.pending, self.progress.through) = (Some(pending.text), None, end);
             if is_last {
-                self.found.newest = self.found.newest.max(end);
+                self.progress.newest = self.progress.newest.max(end);
                 return Ok(());
             }
         }
     }
 
-    /// The head that an earlier round or process began to write, if a key of this process signed it. It may be in the
-    /// place already, so it is written as it is, also when another key signs by now.
+    /// The head that an earlier round or process began to write, if a key of this process signed it. The place may have
+    /// it already, so it must be written as it is, even if another key signs by now.
     fn left_behind(&self) -> Option<Signed> {
-        let text = self.found.pending.clone()?;
+        let text = self.progress.pending.clone()?;
         let (head, key) = Head::read(&text, &self.exporter.own_keys).ok()?;
         (head.log == self.log.to_string() && head.previous == self.previous()).then_some(Signed { head, key, text })
     }
 
     /// The hash of the last head, which the next one names.
     fn previous(&self) -> Option<String> {
-        self.found.head.as_deref().map(|head| sha256(head.as_bytes()))
+        self.progress.head.as_deref().map(|head| sha256(head.as_bytes()))
     }
 
-    /// Makes and stores the next head; `None` if there is nothing to say.
+    /// Makes the next head, and stores it in the database before anything of it is written. `None` if no head is due,
+    /// or if another process has stored one meanwhile.
     async fn plan(&self) -> Result<Option<Signed>, ExportError> {
-        let last = self.found.head.as_deref().and_then(Head::unverified);
+        let last = self.progress.head.as_deref().and_then(Head::unverified);
         let mut rows = Rows::after(self.store, last.as_ref().and_then(Head::end)).await?;
         let (mut objects, mut end) = (Vec::new(), rows.after);
         while objects.len() < MAX_OBJECTS
@@ -180,14 +192,16 @@ impl LogExport<'_> {
         };
         let text = head.sign(&self.exporter.key).ok_or(ExportError::Unwritable)?;
         let is_ours =
-            self.store.plan_audit_export(&self.exporter.name, self.found.head.as_deref(), Some(&text)).await?;
+            self.store.plan_audit_export(&self.exporter.name, self.progress.head.as_deref(), Some(&text)).await?;
         Ok(is_ours.then_some(Signed { head, key: self.exporter.key.public(), text }))
     }
 
-    /// Writes the objects of a head, and the head. Returns `false` when the store has forgotten rows of it.
+    /// Writes the objects of a head, and then the head. Returns `false` when the store has forgotten rows of the
+    /// objects.
     async fn write(&mut self, Signed { head, key, text }: &Signed) -> Result<bool, ExportError> {
         let after = head.after().ok_or(ExportError::Unwritable)?;
-        // First what has this content under every circumstance: a place may try with it whether it overwrites.
+        // The key comes first, because the file of a key always has the same content: with the first file, a place may
+        // find out whether its service would overwrite it.
         if *self.exporter.written_key.borrow() != Some(*key) {
             self.put(&format!("keys/{}.json", key.id()), key.to_jwk().into()).await?;
             self.exporter.written_key.send_replace(Some(*key));
@@ -208,7 +222,7 @@ impl LogExport<'_> {
         Ok(true)
     }
 
-    /// Writes an object, and tries again within bounds.
+    /// Writes an object. After a failure that may pass, tries again as often as [`Retries`] allows.
     async fn put(&mut self, name: &str, content: Bytes) -> Result<(), PlaceError> {
         let (mut pause, longest) = PAUSES;
         loop {
@@ -239,12 +253,12 @@ impl LogExport<'_> {
 /// A head, and its signed text.
 struct Signed {
     head: Head,
-    /// Whose signature it has.
+    /// The key that signed it.
     key: PublicKey,
     text: String,
 }
 
 /// How many rows of a log are not written yet.
-pub(super) fn behind(found: &AuditExport) -> u64 {
-    found.newest.saturating_sub(found.through)
+pub(super) fn behind(progress: &AuditExport) -> u64 {
+    progress.newest.saturating_sub(progress.through)
 }

@@ -1,4 +1,4 @@
-//! What is signed: where a log ended at some time, and the objects that led there.
+//! Heads: signed statements of where a log ended at some time, and of the objects with its rows up to there.
 
 use std::fmt;
 
@@ -10,19 +10,19 @@ use toolrack_store::audit::{ChainEnd, hex};
 
 use super::key::{PublicKey, SigningKey};
 
-/// The type of a head (RFC 7515, 4.1.9), which no other signed statement has.
+/// The `typ` of a head (RFC 7515, 4.1.9), which no other signed statement has.
 const TYPE: &str = "toolrack-audit-head";
 
 /// An audit log of a team.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum LogName {
-    /// That of the daemon itself: sign-ins, members, refused requests.
+    /// The log of the daemon itself: sign-ins, members, refused requests.
     Team,
-    /// That of a tenant.
+    /// The log of the tenant with this id.
     Tenant(String),
 }
 
-/// The folder of its objects.
+/// The folder of the log's objects in the place.
 impl fmt::Display for LogName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -32,23 +32,23 @@ impl fmt::Display for LogName {
     }
 }
 
-/// A signed statement: until then, the log consisted of this.
+/// A signed statement of what a log consisted of at some time. Each head goes on where the one before it ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Head {
     /// The log: `team` or `tenants/ID`.
     pub log: String,
-    /// Its number: the first head of a log is 1.
+    /// The number of the head. The first head of a log has the number 1.
     pub number: u64,
-    /// When it was signed.
+    /// When the head was signed.
     pub at: DateTime<Utc>,
-    /// SHA-256 of the head before it, as that was written.
+    /// SHA-256 of the signed text of the head before this one.
     pub previous: Option<String>,
     /// The end of the chain before the first row of the objects: `SEQ:HASH`.
     pub after: String,
-    /// The end of the chain after their last row.
+    /// The end of the chain after the last row of the objects.
     pub end: String,
-    /// The objects since the head before it, in their order.
+    /// The objects that were written since the head before this one, in the order of their rows.
     pub objects: Vec<NamedObject>,
 }
 
@@ -56,11 +56,11 @@ pub struct Head {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct NamedObject {
-    /// Its name.
+    /// The name of the object in the place.
     pub name: String,
-    /// SHA-256 of its content.
+    /// SHA-256 of the content, in hexadecimal digits.
     pub sha256: String,
-    /// How many bytes it has.
+    /// The length of the content.
     pub bytes: u64,
     /// The number of its first row.
     pub first: u64,
@@ -88,23 +88,24 @@ pub(super) fn sha256(bytes: &[u8]) -> String {
 }
 
 impl Head {
-    /// The end of the chain, if it is one.
+    /// The field `end`, if it can be read.
     pub(super) fn end(&self) -> Option<ChainEnd> {
         self.end.parse().ok()
     }
 
+    /// The field `after`, if it can be read.
     pub(super) fn after(&self) -> Option<ChainEnd> {
         self.after.parse().ok()
     }
 
-    /// Signs it. The same head and key make the same text.
+    /// Signs the head. The same head and key always make the same text.
     pub(super) fn sign(&self, key: &SigningKey) -> Option<String> {
         let mut header = Header::new(Algorithm::EdDSA);
         (header.typ, header.kid) = (Some(TYPE.to_owned()), Some(key.public().id()));
         encode(&header, self, &key.encoding).ok()
     }
 
-    /// Reads the head that one of `keys` has signed, and says which one.
+    /// Reads a head that one of `keys` has signed. Returns the head and that key, or what is wrong with the text.
     pub(super) fn read(text: &str, keys: &[PublicKey]) -> Result<(Self, PublicKey), String> {
         let header = decode_header(text).map_err(|_| "is no signed head".to_owned())?;
         if header.typ.as_deref() != Some(TYPE) || header.alg != Algorithm::EdDSA || header.crit.is_some() {
@@ -119,13 +120,13 @@ impl Head {
         Ok((read.map_err(|_| "has a wrong signature".to_owned())?.claims, *key))
     }
 
-    /// Reads a head without a look at its signature.
+    /// Reads a head without checking its signature.
     pub(super) fn unverified(text: &str) -> Option<Self> {
         insecure_decode_claims(text).ok()
     }
 }
 
-/// A head never ends, and is for all.
+/// How a head is checked. Unlike a token, it has no time of expiry and no audience.
 fn rules() -> Validation {
     let mut rules = Validation::new(Algorithm::EdDSA);
     rules.required_spec_claims.clear();

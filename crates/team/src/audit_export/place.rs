@@ -1,16 +1,17 @@
-//! Where objects go.
+//! The place to which the exporter writes objects.
 
 use bytes::Bytes;
 use futures::future::BoxFuture;
 
-/// A place that takes objects and never changes one.
+/// A place that takes objects and never overwrites one.
 pub trait Place: Send + Sync {
-    /// Prepares for a round, for example reads credentials again, which may have changed.
+    /// Prepares for a round. A place may for example read its credentials again, which may have changed.
     fn begin_round(&self) -> BoxFuture<'_, Result<(), PlaceError>> {
         Box::pin(async { Ok(()) })
     }
 
-    /// Writes an object, if there is none of this name. One with the same content is as good as written.
+    /// Writes an object, if there is none of this name. Succeeds, too, if the place already has an object of this name
+    /// with the same content. Dropping the future may leave the object written or not.
     fn put<'a>(&'a self, name: &'a str, content: Bytes) -> BoxFuture<'a, Result<(), PlaceError>>;
 }
 
@@ -24,16 +25,16 @@ pub enum PlaceError {
          place. Verify what is there, and name a new place in `to` of `[audit_export]`"
     )]
     Occupied {
-        /// The name.
+        /// The name of the object.
         name: String,
     },
-    /// It failed, and may work later.
+    /// Writing failed, and may work later.
     #[error("{why}")]
     Failed {
         /// The reason.
         why: String,
     },
-    /// It will fail again until a setting is changed.
+    /// Writing will fail again until the operator changes a setting.
     #[error("{why}")]
     Refused {
         /// The reason.

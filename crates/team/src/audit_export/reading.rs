@@ -1,4 +1,4 @@
-//! Rows of a log, as objects.
+//! Reads the rows of a log from the database, and makes objects of them.
 
 use std::collections::VecDeque;
 
@@ -12,7 +12,7 @@ use super::{
     head::{LogName, NamedObject},
 };
 
-/// Rows that are read at once.
+/// How many rows one query reads.
 const PAGE_ROWS: usize = 500;
 
 /// How large an object may be.
@@ -33,7 +33,8 @@ pub(super) struct Rows<'a> {
 }
 
 impl<'a> Rows<'a> {
-    /// The rows after `end`, or all.
+    /// The rows after `end`, or all rows without one. [`Self::after`] is later than `end` if the store has forgotten
+    /// rows after `end`.
     pub(super) async fn after(store: &'a Store, end: Option<ChainEnd>) -> Result<Self, ExportError> {
         let found = store.audit_after(end, PAGE_ROWS).await??;
         let mut rows = Self { store, after: found.after, read: found.after, page: VecDeque::new() };
@@ -41,12 +42,13 @@ impl<'a> Rows<'a> {
         Ok(rows)
     }
 
+    /// Adds rows that were read from the database.
     fn take(&mut self, rows: Vec<AuditRow>) {
         self.read = rows.last().and_then(AuditRow::end).unwrap_or(self.read);
         self.page.extend(rows);
     }
 
-    /// Reads more rows, if all that were read are used up. Where the store has forgotten the next ones, these rows end.
+    /// Reads more rows, if all that were read are used up. If the store has forgotten the next rows, there are no more.
     async fn fill(&mut self) -> Result<(), ExportError> {
         if self.page.is_empty() {
             let found = self.store.audit_after(Some(self.read), PAGE_ROWS).await??;
@@ -57,7 +59,7 @@ impl<'a> Rows<'a> {
         Ok(())
     }
 
-    /// Makes the next object of at most that size; `None` if there are no more rows.
+    /// Makes the next object, of at most the size `most`, but of one row at least. `None` if there are no more rows.
     pub(super) async fn object(&mut self, log: &LogName, most: ObjectBounds) -> Result<Option<Part>, ExportError> {
         let (mut content, mut rows, mut first, mut end) = (Vec::new(), 0, 0, None);
         loop {
@@ -87,10 +89,11 @@ impl<'a> Rows<'a> {
 pub(super) struct Part {
     pub(super) object: NamedObject,
     pub(super) content: Vec<u8>,
-    /// The end of the chain after its last row.
+    /// The end of the chain after the last row of the object.
     pub(super) end: ChainEnd,
 }
 
+/// A row as a line of an object: JSON and a line break.
 fn line(row: &AuditRow) -> Result<Vec<u8>, ExportError> {
     let mut line = serde_json::to_vec(&ExportedRow::from(row)).map_err(|_| ExportError::Unwritable)?;
     line.push(b'\n');

@@ -1,4 +1,4 @@
-//! Rounds over all logs.
+//! The exporter of all audit logs of a team. It works in rounds: each round writes what is new of each log.
 
 use std::{
     collections::BTreeSet,
@@ -26,10 +26,10 @@ use super::{
 };
 use crate::file::AuditExportTable;
 
+// The defaults of the settings of the same names in `[audit_export]`: see `AuditExportTable`.
 const ROWS_PER_OBJECT: usize = 10_000;
 const BYTES_PER_OBJECT: usize = 16 * 1024 * 1024;
 const IDLE_EVERY: Duration = Duration::from_hours(24);
-/// How long writing one object may take.
 pub(super) const TIMEOUT: Duration = Duration::from_secs(30);
 const RETRIES: u32 = 5;
 const RETRY_AFTER: Duration = Duration::from_mins(1);
@@ -41,16 +41,17 @@ const SHORTEST_PAUSE: Duration = Duration::from_millis(100);
 /// An audit log, opened for one round.
 #[derive(Debug)]
 pub struct OpenLog {
-    /// Its rows.
+    /// The database with the rows of the log.
     pub store: Store,
-    /// Whether the store is to be closed after the round.
+    /// Whether the exporter closes the store after the round.
     pub closes: bool,
 }
 
-/// Opens a log; `None` if there is none yet.
+/// Opens a log. `None` if the log does not exist yet. The error says why the log cannot be opened.
 pub type OpenLogs = Box<dyn Fn(LogName) -> BoxFuture<'static, Result<Option<OpenLog>, String>> + Send + Sync>;
 
-/// Reads the key that signs, again for each round. The error says why that fails, without a secret.
+/// Reads the key with which heads are signed. Each round reads it again, because it may have changed. The error says
+/// why that fails, and contains no secret.
 pub type ReadSigningKey = Box<dyn Fn() -> BoxFuture<'static, Result<SigningKey, String>> + Send + Sync>;
 
 /// What programs that monitor the daemon see of the export.
@@ -67,7 +68,7 @@ impl AuditExportStatus {
         Self { rows_behind: 0.into(), failures: 0.into(), complete_at: watch::Sender::new(Instant::now()) }
     }
 
-    /// How many rows were not written at the end of the last round, or more while the place is away.
+    /// How many rows were not written yet at the end of the last round. While the place is away, this may be too many.
     #[must_use]
     pub fn rows_behind(&self) -> u64 {
         self.rows_behind.load(Ordering::Relaxed)
@@ -79,7 +80,8 @@ impl AuditExportStatus {
         self.failures.load(Ordering::Relaxed)
     }
 
-    /// How long ago the last round ended in which every log was written; before the first one, since when the daemon runs.
+    /// How long ago the last round ended in which every log was written. Before the first such round, how long ago the
+    /// exporter was made.
     #[must_use]
     pub fn age(&self) -> Duration {
         self.complete_at.borrow().elapsed()
@@ -90,16 +92,19 @@ impl AuditExportStatus {
 pub struct AuditExporter {
     logs: Vec<LogName>,
     open: OpenLogs,
-    one: LogExporter,
+    /// Exports a single log.
+    exporter: LogExporter,
+    /// `None` if the key never changes.
     read_key: Option<ReadSigningKey>,
     retry_after: Duration,
     status: Arc<AuditExportStatus>,
+    /// The logs whose export fails; `None` stands for all logs together. A failure is logged when it begins.
     failing: BTreeSet<Option<LogName>>,
 }
 
 impl fmt::Debug for AuditExporter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("AuditExporter").field("to", &self.one.name).finish_non_exhaustive()
+        f.debug_struct("AuditExporter").field("to", &self.exporter.name).finish_non_exhaustive()
     }
 }
 
@@ -116,7 +121,7 @@ impl AuditExporter {
         let size = |set: Option<std::num::NonZeroU32>, default: usize| {
             set.map_or(default, |set| usize::try_from(set.get()).unwrap_or(usize::MAX))
         };
-        let one = LogExporter {
+        let exporter = LogExporter {
             name: table.place_name(),
             place,
             written_key: watch::Sender::default(),
@@ -135,29 +140,29 @@ impl AuditExporter {
         Self {
             logs,
             open,
-            retry_after: table.retry_after.unwrap_or(RETRY_AFTER).min(one.every),
-            one,
+            retry_after: table.retry_after.unwrap_or(RETRY_AFTER).min(exporter.every),
+            exporter,
             read_key: None,
             status: Arc::new(AuditExportStatus::new()),
             failing: BTreeSet::new(),
         }
     }
 
-    /// Has `read` read the key before each round, so that another key signs from then on. While that fails, nothing is
-    /// written.
+    /// Calls `read` before each round, and signs with the key that it returns. While `read` fails, the exporter writes
+    /// nothing.
     #[must_use]
     pub fn with_changing_key(mut self, read: ReadSigningKey) -> Self {
         self.read_key = Some(read);
         self
     }
 
-    /// What programs that monitor the daemon see.
+    /// The status of this exporter, which it updates after each round.
     #[must_use]
     pub fn status(&self) -> Arc<AuditExportStatus> {
         Arc::clone(&self.status)
     }
 
-    /// Writes until `ending`. What was begun then is gone on with by the next process.
+    /// Writes until `ending` is ready. What is only half written then, the next process completes.
     pub async fn run_until(mut self, ending: impl Future<Output = ()>) {
         tokio::select! {
             () = self.rounds() => {}
@@ -165,6 +170,7 @@ impl AuditExporter {
         }
     }
 
+    /// Runs rounds forever.
     async fn rounds(&mut self) {
         loop {
             let began = Instant::now();
@@ -173,31 +179,32 @@ impl AuditExporter {
         }
     }
 
-    /// Writes what is due. Returns when the next round begins, counted from the beginning of this one.
+    /// Writes what is due. Returns how long after the beginning of this round the next one is to begin.
     pub(super) async fn round(&mut self) -> Duration {
         if let Err(why) = self.begin_round().await {
-            self.fails(None, "audit logs are", &why);
+            self.note_failure(None, "audit logs are", &why);
             return self.retry_after;
         }
-        let (mut next, mut rows_behind, mut is_complete) = (self.one.every, 0, true);
-        let mut retries = Retries(self.one.retries);
+        let (mut next, mut rows_behind, mut is_complete) = (self.exporter.every, 0, true);
+        let mut retries = Retries(self.exporter.retries);
         for log in self.logs.clone() {
-            let mut found = AuditExport::default();
-            let exported = self.export(&log, &mut found, &mut retries).await;
-            rows_behind += behind(&found);
+            let mut progress = AuditExport::default();
+            let exported = self.export(&log, &mut progress, &mut retries).await;
+            rows_behind += behind(&progress);
             match exported {
                 Ok(()) => {
-                    next = next.min(found.due_in.unwrap_or(self.one.every));
-                    self.works(Some(&log));
+                    next = next.min(progress.due_in.unwrap_or(self.exporter.every));
+                    self.note_success(Some(&log));
                 }
                 Err(error) => {
                     (next, is_complete) = (next.min(self.retry_after), false);
                     let is_of_place = matches!(error, ExportError::Place(_));
                     let subject = format!("the audit log `{log}` is");
-                    self.fails((!is_of_place).then_some(&log), &subject, &error.to_string());
-                    // What is of one log harms no other one. A place that is away, or takes nothing, is so for all.
+                    self.note_failure((!is_of_place).then_some(&log), &subject, &error.to_string());
+                    // An error of one log does not concern the other logs, so the round goes on. If the place is away
+                    // or takes nothing, it is so for all logs, and the round ends.
                     if matches!(error, ExportError::Place(PlaceError::Failed { .. } | PlaceError::Refused { .. })) {
-                        // The others have at least as many rows as before.
+                        // The logs that this round has not looked at are behind by at least as many rows as before.
                         rows_behind = rows_behind.max(self.status.rows_behind());
                         break;
                     }
@@ -205,48 +212,54 @@ impl AuditExporter {
             }
         }
         if is_complete {
-            self.works(None);
+            self.note_success(None);
             self.status.complete_at.send_replace(Instant::now());
         }
         self.status.rows_behind.store(rows_behind, Ordering::Relaxed);
         next
     }
 
-    /// Reads what may have changed since the last round.
+    /// Reads the key and the credentials again, which may have changed since the last round.
     async fn begin_round(&mut self) -> Result<(), String> {
         if let Some(read) = &self.read_key {
             let key = read().await?;
-            if self.one.take_key(key) {
-                tracing::info!("audit logs are signed with the key {} from now on", self.one.key.public().id());
+            if self.exporter.take_key(key) {
+                tracing::info!("audit logs are signed with the key {} from now on", self.exporter.key.public().id());
             }
         }
-        self.one.place.begin_round().await.map_err(|error| error.to_string())
+        self.exporter.place.begin_round().await.map_err(|error| error.to_string())
     }
 
-    /// Writes one log.
-    async fn export(&self, log: &LogName, found: &mut AuditExport, retries: &mut Retries) -> Result<(), ExportError> {
+    /// Writes what is new of one log. `progress` says afterwards how far the log is written, also after an error.
+    async fn export(
+        &self,
+        log: &LogName,
+        progress: &mut AuditExport,
+        retries: &mut Retries,
+    ) -> Result<(), ExportError> {
         let opened = (self.open)(log.clone()).await.map_err(ExportError::Closed)?;
         let Some(OpenLog { store, closes }) = opened else { return Ok(()) };
-        let exported = LogExport { exporter: &self.one, log, store: &store, found, retries }.run().await;
+        let exported = LogExport { exporter: &self.exporter, log, store: &store, progress, retries }.run().await;
         if closes {
             store.close().await;
         }
         exported
     }
 
-    /// The log says it once.
-    fn fails(&mut self, what: Option<&LogName>, subject: &str, why: &str) {
+    /// Counts a failure of `log`, or of all logs (`None`). Writes a warning only if the export of them worked before.
+    fn note_failure(&mut self, log: Option<&LogName>, subject: &str, why: &str) {
         self.status.failures.fetch_add(1, Ordering::Relaxed);
-        if self.failing.insert(what.cloned()) {
-            let to = &self.one.name;
+        if self.failing.insert(log.cloned()) {
+            let to = &self.exporter.name;
             tracing::warn!("{subject} not exported to {to}: {why}");
         }
     }
 
-    fn works(&mut self, what: Option<&LogName>) {
-        if self.failing.remove(&what.cloned()) {
-            let log = what.map_or_else(|| "every audit log".to_owned(), |log| format!("the audit log `{log}`"));
-            tracing::info!("{log} is exported to {} again", self.one.name);
+    /// Reports that the export of `log`, or of all logs (`None`), works again if it failed before.
+    fn note_success(&mut self, log: Option<&LogName>) {
+        if self.failing.remove(&log.cloned()) {
+            let subject = log.map_or_else(|| "every audit log".to_owned(), |log| format!("the audit log `{log}`"));
+            tracing::info!("{subject} is exported to {} again", self.exporter.name);
         }
     }
 }

@@ -1,8 +1,8 @@
 //! A bucket of S3 as the place of objects.
 //!
-//! Each object is written with `If-None-Match: *`, so that the service itself refuses to overwrite one. Before the first
-//! object of a process is taken as written, it is sent once more: a service that does not know the header would take it
-//! again, and is refused.
+//! The exporter writes each object with `If-None-Match: *`, so that the service itself refuses to overwrite one. It
+//! sends the first object that it writes a second time, to see whether the service does so: if the service takes the
+//! object again, it ignores the header, and the exporter does not use it.
 
 use std::{
     fmt,
@@ -33,16 +33,16 @@ use super::{
 };
 use crate::file::{AuditExportTable, ExportTarget, S3Table};
 
-/// How long a signed request may be used. S3 allows the clocks of both sides to be that far apart.
+/// How long a signed request is valid. S3 accepts clocks that are that far apart.
 const SIGNED_FOR: Duration = Duration::from_mins(15);
 
-/// The most that is read of an answer that says why a request was refused.
+/// How many bytes are read of an answer that says why the service refused a request.
 const MAX_ANSWER: usize = 16 * 1024;
 
-/// The most that an error shows of the service's own code.
+/// How many bytes an error shows of the code that the service gave.
 const MAX_CODE: usize = 64;
 
-/// What proves to the service who writes.
+/// The credentials with which the exporter signs its requests to the service.
 pub struct S3Credentials {
     /// The id of the access key.
     pub access_key_id: String,
@@ -52,26 +52,27 @@ pub struct S3Credentials {
     pub session_token: Option<String>,
 }
 
-/// Shows nothing of them.
+/// Shows nothing of the credentials.
 impl fmt::Debug for S3Credentials {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("S3Credentials").finish_non_exhaustive()
     }
 }
 
-/// Reads the credentials, again for each round. The error says why that fails, without a secret.
+/// Reads the credentials. Each round reads them again, because they may have changed. The error says why that fails,
+/// and contains no secret.
 pub type ReadS3Credentials = Box<dyn Fn() -> BoxFuture<'static, Result<S3Credentials, String>> + Send + Sync>;
 
 /// A bucket of AWS or of another service that speaks S3 and knows conditional writes.
 ///
-/// It follows no redirects, and connects only where the egress rules allow. No request takes longer than `timeout` of the
-/// table; dropping a future cancels its request, which the service may have carried out nevertheless.
+/// It follows no redirects, and connects only where the egress rules allow it. No request takes longer than `timeout`
+/// of the table. Dropping a future cancels its request, which the service may have carried out nevertheless.
 pub struct S3Place {
     bucket: Bucket,
     prefix: String,
     client: Client,
-    read: ReadS3Credentials,
-    /// Those that were read last.
+    credentials_source: ReadS3Credentials,
+    /// The credentials that were read last.
     credentials: watch::Sender<Option<Arc<Credentials>>>,
     /// Whether the service has shown that it refuses to overwrite an object.
     is_conditional: AtomicBool,
@@ -84,12 +85,13 @@ impl fmt::Debug for S3Place {
     }
 }
 
-/// What became of an object that was to be written.
+/// What became of a conditional write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Written {
-    Now,
-    /// An object of that name is there already.
-    Before,
+enum Outcome {
+    /// The service has written the object.
+    Created,
+    /// The service has an object of that name already, and has not changed it.
+    Existed,
 }
 
 impl S3Place {
@@ -113,13 +115,16 @@ impl S3Place {
             .user_agent(concat!("toolrack/", env!("CARGO_PKG_VERSION")));
         let client = guard.client(builder).map_err(|error| unusable(&error.without_url()))?;
         let (prefix, credentials) = (prefix.clone(), watch::Sender::default());
-        Ok(Self { bucket, prefix, client, read, credentials, is_conditional: AtomicBool::new(false) })
+        let is_conditional = AtomicBool::new(false);
+        Ok(Self { bucket, prefix, client, credentials_source: read, credentials, is_conditional })
     }
 
+    /// The key of the object `name` in the bucket.
     fn key(&self, name: &str) -> String {
         if self.prefix.is_empty() { name.to_owned() } else { format!("{}/{name}", self.prefix) }
     }
 
+    /// The credentials of this round. Reads them if no round has done so yet.
     async fn credentials(&self) -> Result<Arc<Credentials>, PlaceError> {
         let known = self.credentials.borrow().clone();
         match known {
@@ -129,8 +134,8 @@ impl S3Place {
     }
 
     async fn read_credentials(&self) -> Result<Arc<Credentials>, PlaceError> {
-        let read = (self.read)().await.map_err(refused)?;
-        // What people store often ends with the end of a line.
+        let read = (self.credentials_source)().await.map_err(refused)?;
+        // A value that a person has put into a file often ends with a line break.
         let [id, key] = [&read.access_key_id, &read.secret_access_key].map(|text| text.trim());
         for (field, value) in [("access_key_id", id), ("secret_access_key", key)] {
             if value.is_empty() {
@@ -145,11 +150,13 @@ impl S3Place {
         Ok(credentials)
     }
 
+    /// Writes an object, if there is none of this name. Until the service has shown that it refuses to overwrite
+    /// objects, sends the object twice.
     async fn write(&self, name: &str, content: &Bytes) -> Result<(), PlaceError> {
-        let mut written = self.create(name, content).await?;
-        if written == Written::Now && !self.is_conditional.load(Ordering::Relaxed) {
-            written = self.create(name, content).await?;
-            if written == Written::Now {
+        let mut outcome = self.create(name, content).await?;
+        if outcome == Outcome::Created && !self.is_conditional.load(Ordering::Relaxed) {
+            outcome = self.create(name, content).await?;
+            if outcome == Outcome::Created {
                 return Err(refused(format!(
                     "{} ignores `If-None-Match`, so that objects could be overwritten there: name a service that knows \
                      conditional writes in `[audit_export]`",
@@ -157,17 +164,18 @@ impl S3Place {
                 )));
             }
         }
-        if written == Written::Before {
+        if outcome == Outcome::Existed {
             self.is_conditional.store(true, Ordering::Relaxed);
             return self.compare(name, content).await;
         }
         Ok(())
     }
 
-    /// Writes an object if there is none of this name.
-    async fn create(&self, name: &str, content: &Bytes) -> Result<Written, PlaceError> {
+    /// Sends an object that the service writes only if it has none of this name.
+    async fn create(&self, name: &str, content: &Bytes) -> Result<Outcome, PlaceError> {
         let checksum = STANDARD.encode(Sha256::digest(content));
-        // All are signed. The service compares the checksum with what arrives; a bucket with Object Lock asks for one.
+        // The signature covers these headers. The service compares the checksum with what arrives; a bucket with Object
+        // Lock requires one.
         let headers =
             [("if-none-match", "*"), ("x-amz-checksum-sha256", &checksum), ("x-amz-sdk-checksum-algorithm", "SHA256")];
         let (key, credentials) = (self.key(name), self.credentials().await?);
@@ -177,13 +185,13 @@ impl S3Place {
         let request = headers.iter().fold(request, |request, (header, value)| request.header(*header, *value));
         let mut answer = self.send(request).await?;
         match answer.status() {
-            status if status.is_success() => Ok(Written::Now),
-            StatusCode::PRECONDITION_FAILED => Ok(Written::Before),
-            _ => Err(self.why(&mut answer, &format!("to write {name}")).await),
+            status if status.is_success() => Ok(Outcome::Created),
+            StatusCode::PRECONDITION_FAILED => Ok(Outcome::Existed),
+            _ => Err(self.error_of(&mut answer, &format!("to write {name}")).await),
         }
     }
 
-    /// Compares the object of this name with `content`.
+    /// Compares the object of this name with `content`. It is an error if they differ.
     async fn compare(&self, name: &str, content: &Bytes) -> Result<(), PlaceError> {
         let (key, credentials) = (self.key(name), self.credentials().await?);
         let url = self.bucket.get_object(Some(&credentials), &key).sign(SIGNED_FOR);
@@ -191,20 +199,21 @@ impl S3Place {
         match answer.status() {
             StatusCode::OK => {}
             StatusCode::NOT_FOUND => {
-                return Err(failed(format!("{} has an object {name}, and then has none", self.service())));
+                let service = self.service();
+                return Err(failed(format!("{service} said that it has an object {name}, but has none to read")));
             }
-            _ => return Err(self.why(&mut answer, &format!("to read {name}, which is there already")).await),
+            _ => return Err(self.error_of(&mut answer, &format!("to read {name}, which is there already")).await),
         }
-        // One byte more than ours is enough to see that it is another one.
-        let there = self.read(&mut answer, content.len() + 1).await?;
-        if there == **content { Ok(()) } else { Err(PlaceError::Occupied { name: name.to_owned() }) }
+        // One byte more than `content` has is enough to see that the object is longer.
+        let existing = self.read(&mut answer, content.len() + 1).await?;
+        if existing == **content { Ok(()) } else { Err(PlaceError::Occupied { name: name.to_owned() }) }
     }
 
     async fn send(&self, request: RequestBuilder) -> Result<Response, PlaceError> {
         request.send().await.map_err(|error| self.unreachable(error))
     }
 
-    /// Reads an answer, of which what is beyond `most` bytes is left.
+    /// Reads at most `most` bytes of the body of an answer, and leaves the rest.
     async fn read(&self, answer: &mut Response, most: usize) -> Result<Vec<u8>, PlaceError> {
         let mut read = Vec::new();
         while read.len() < most
@@ -215,8 +224,9 @@ impl S3Place {
         Ok(read)
     }
 
-    /// Why the service does not do what it was asked for.
-    async fn why(&self, answer: &mut Response, what: &str) -> PlaceError {
+    /// The error for an answer with which the service does not do what it was asked for. `what` is that, as in "to
+    /// write NAME".
+    async fn error_of(&self, answer: &mut Response, what: &str) -> PlaceError {
         let status = answer.status();
         let body = match self.read(answer, MAX_ANSWER).await {
             Ok(body) => body,
@@ -234,17 +244,18 @@ impl S3Place {
         }
     }
 
+    /// The error for a request that got no answer, or only a part of one.
     fn unreachable(&self, error: reqwest::Error) -> PlaceError {
         let service = self.service();
         if error.is_timeout() {
             return failed(format!("{service} does not answer in time (`timeout` of `[audit_export]`)"));
         }
-        // The URL has the signature in it.
+        // The URL contains the signature, which is a secret.
         let why = root_cause(&error.without_url());
         failed(format!("{service} cannot be reached: {}", for_line(&clip(&why, 256))))
     }
 
-    /// The service, for messages.
+    /// The address of the service, for messages.
     fn service(&self) -> String {
         self.bucket.base_url().origin().ascii_serialization()
     }
@@ -274,7 +285,8 @@ fn bucket_of(s3: &S3Table, name: &str) -> Result<Bucket, String> {
     let (endpoint, style) = match &s3.endpoint {
         Some(endpoint) => (Ok(endpoint.clone()), UrlStyle::Path),
         None => {
-            // The certificate of AWS is for one label before the host.
+            // The certificate of AWS covers only one label before the host, so a name with a dot cannot be a part of
+            // it.
             let style = if name.contains('.') { UrlStyle::Path } else { UrlStyle::VirtualHost };
             (Url::parse(&format!("https://s3.{region}.amazonaws.com")), style)
         }
@@ -283,19 +295,19 @@ fn bucket_of(s3: &S3Table, name: &str) -> Result<Bucket, String> {
     Bucket::new(endpoint, style, name.to_owned(), region).map_err(|error| error.to_string())
 }
 
-/// The code of an error, which its XML names (`<Error><Code>NoSuchBucket</Code>…`). It is foreign text.
+/// The code that the XML of an error names (`<Error><Code>NoSuchBucket</Code>…`). It is untrusted text of the service.
 fn code(body: &[u8]) -> Option<String> {
     let body = String::from_utf8_lossy(body);
     let (_, rest) = body.split_once("<Code>")?;
     rest.split_once("</Code>").map(|(code, _)| code.trim().to_owned())
 }
 
-/// What an operator does about an answer; `None` if the service may answer differently when it is asked again.
+/// What the operator can do about an error. `None` if it may pass by itself, so that the exporter tries again.
 fn next_step(status: StatusCode, code: &str) -> Option<&'static str> {
-    let is_passing = status.is_server_error() && status != StatusCode::NOT_IMPLEMENTED
+    let is_temporary = status.is_server_error() && status != StatusCode::NOT_IMPLEMENTED
         || matches!(status.as_u16(), 307 | 408 | 409 | 425 | 429)
         || matches!(code, "RequestTimeout" | "SlowDown");
-    if is_passing {
+    if is_temporary {
         return None;
     }
     Some(match (code, status.as_u16()) {

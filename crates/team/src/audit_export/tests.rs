@@ -23,13 +23,13 @@ MC4CAQAwBQYDK2VwBCIEIBui53Ksu9aAEBXty8HchgQ8IGsxS24fUtfwr3KlIinL
 -----END PRIVATE KEY-----
 ";
 
-/// A place in memory, which fails now and then.
+/// A place in memory, which fails when a test wants it.
 #[derive(Default)]
 struct Memory {
     files: Mutex<BTreeMap<String, Bytes>>,
-    /// How many times it still fails.
+    /// How many of the next writes fail.
     failures: AtomicU32,
-    /// How many objects it still takes before it fails for ever.
+    /// For how many more objects there is room. Without room, all writes fail. `None` for no bound.
     room: Mutex<Option<u32>>,
 }
 
@@ -46,7 +46,7 @@ impl Place for Memory {
             }
             let mut files = self.files.lock();
             match files.get(name) {
-                Some(there) if *there != content => Err(PlaceError::Occupied { name: name.to_owned() }),
+                Some(existing) if *existing != content => Err(PlaceError::Occupied { name: name.to_owned() }),
                 _ => {
                     files.insert(name.to_owned(), content);
                     Ok(())
@@ -110,7 +110,7 @@ impl Stage {
         AuditExporter::new(&file.audit_export.unwrap(), key, Arc::<Memory>::clone(&self.place), logs, open)
     }
 
-    /// One round, whatever is due.
+    /// Runs one round of a new process, whether or not a round is due.
     async fn round(&self, key: &str, settings: &str) -> Arc<AuditExportStatus> {
         self.store.end_audit_export("file:///out", Duration::ZERO).await.unwrap();
         let mut exporter = self.exporter(key, settings);
@@ -118,7 +118,7 @@ impl Stage {
         exporter.status()
     }
 
-    /// What is wrong with the only log.
+    /// The result of verifying the only log with the key `PRIVATE`.
     fn report(&self) -> LogReport {
         let keys = [SigningKey::from_pem(PRIVATE).unwrap().public()];
         let mut reports = verify(&*self.place, &keys).unwrap();
@@ -130,7 +130,7 @@ impl Stage {
         self.report().problems.into_iter().map(|problem| format!("{} {}", problem.name, problem.why)).collect()
     }
 
-    /// Changes the files, and says what is wrong then.
+    /// Changes the files, returns what is wrong then, and changes them back.
     fn problems_after(&self, change: impl FnOnce(&mut BTreeMap<String, Bytes>)) -> Vec<String> {
         let before = self.place.files.lock().clone();
         change(&mut self.place.files.lock());
@@ -168,12 +168,12 @@ async fn rows_become_objects_and_each_round_signs_a_head() {
     let end = stage.store.verify_audit(None).await.unwrap().unwrap().end;
     assert_eq!((report.end.unwrap().0, report.problems), (end, Vec::new()));
     stage.round(PRIVATE, "idle_every = \"1ms\"").await;
-    assert_eq!(stage.report().heads, 3, "a log without new rows has a head now and then");
+    assert_eq!(stage.report().heads, 3, "after `idle_every`, a log without new rows gets a head, too");
     stage.store.close().await;
 }
 
 #[tokio::test]
-async fn whatever_is_changed_in_the_place_is_found_and_named() {
+async fn each_change_in_the_place_is_found_and_named() {
     let stage = Stage::new().await;
     for _ in 0..3 {
         stage.rows(4).await;
@@ -210,7 +210,7 @@ async fn whatever_is_changed_in_the_place_is_found_and_named() {
 }
 
 #[tokio::test]
-async fn a_head_of_another_key_and_one_with_other_words_prove_nothing() {
+async fn a_head_of_another_key_and_a_head_that_was_changed_prove_nothing() {
     let stage = Stage::new().await;
     stage.rows(4).await;
     stage.round(PRIVATE, "").await;
@@ -230,7 +230,7 @@ async fn a_head_of_another_key_and_one_with_other_words_prove_nothing() {
         let text = String::from_utf8(files[&head(1)].to_vec()).unwrap();
         let (body, signature) = text.rsplit_once('.').unwrap();
         let (header, claims) = body.split_once('.').unwrap();
-        // Another letter of base64, in the middle of the claims.
+        // Changes one letter in the middle of the claims, which are base64.
         let at = claims.len() / 2;
         let letter = if &claims[at..=at] == "A" { "B" } else { "A" };
         let claims = format!("{}{letter}{}", &claims[..at], &claims[at + 1..]);
@@ -241,7 +241,7 @@ async fn a_head_of_another_key_and_one_with_other_words_prove_nothing() {
 }
 
 #[tokio::test]
-async fn rows_that_no_head_names_are_said_and_prove_nothing() {
+async fn objects_that_no_head_names_are_reported_and_prove_nothing() {
     let stage = Stage::new().await;
     stage.rows(1).await;
     stage.round(PRIVATE, "").await;
@@ -252,7 +252,7 @@ async fn rows_that_no_head_names_are_said_and_prove_nothing() {
 }
 
 #[tokio::test]
-async fn a_round_goes_on_where_a_killed_process_stopped_and_writes_the_same() {
+async fn a_round_goes_on_where_a_killed_process_stopped_and_writes_the_same_objects() {
     for room in 0..6 {
         let stage = Stage::new().await;
         stage.rows(4).await;
@@ -260,7 +260,7 @@ async fn a_round_goes_on_where_a_killed_process_stopped_and_writes_the_same() {
         let status = stage.round(PRIVATE, "retries = 0").await;
         assert_eq!(status.failures(), u64::from(room < 4), "two objects, a key and a head");
         *stage.place.room.lock() = None;
-        // Meanwhile, there are more rows, and other settings.
+        // The next process has more rows to write, and other settings.
         stage.rows(2).await;
         stage.round(PRIVATE, "rows_per_object = 2").await;
         let report = stage.report();

@@ -1,4 +1,4 @@
-//! Verifies what was exported, without the database.
+//! Verifies exported audit logs, without the database.
 
 use std::collections::BTreeSet;
 
@@ -11,53 +11,55 @@ use super::{
     key::PublicKey,
 };
 
-/// A copy of what was exported. Names are as in the place: `tenants/acme/heads/0000000001.jws`.
+/// A copy of the exported files. Their names are those in the place, such as `tenants/acme/heads/0000000001.jws`.
 pub trait ExportedFiles {
-    /// The names below `folder`, in their order; none if there is no such folder.
+    /// The names of what is directly in `folder`, sorted. None if there is no such folder.
     ///
     /// # Errors
-    /// When it cannot be read.
+    /// When the folder cannot be read.
     fn names(&self, folder: &str) -> Result<Vec<String>, String>;
 
-    /// The content of a file; `None` if there is none.
+    /// The content of the file `name`. `None` if there is no such file.
     ///
     /// # Errors
-    /// When it cannot be read.
+    /// When the file cannot be read.
     fn read(&self, name: &str) -> Result<Option<Vec<u8>>, String>;
 }
 
 /// Something that is not as it was signed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
-    /// The object, the head or the log.
+    /// The name of the object, of the head or of the log.
     pub name: String,
-    /// What is wrong with it.
+    /// What is wrong with it, to be read after the name: "is missing".
     pub why: String,
 }
 
-/// What one log consists of.
+/// The result of verifying one log.
 #[derive(Clone, Debug)]
 pub struct LogReport {
     /// The log.
     pub log: LogName,
-    /// How many heads have a right signature.
+    /// How many heads have a valid signature, and are in their place.
     pub heads: u64,
-    /// How many rows the right ones of their objects have.
+    /// How many rows are proved: those of the objects that are what a head says.
     pub rows: u64,
     /// The first of these rows.
     pub first: Option<u64>,
     /// Where the last head says that the chain ends, and when.
     pub end: Option<(ChainEnd, DateTime<Utc>)>,
-    /// Objects that no head names. Nothing proves them. The newest ones may belong to a head that is still to come.
+    /// Objects that no head names, so that nothing proves them. The newest ones may belong to a head that is not
+    /// written yet.
     pub unnamed: Vec<String>,
-    /// What is wrong.
+    /// All that is wrong with the log. Empty if nothing is.
     pub problems: Vec<Problem>,
 }
 
-/// Verifies each log that is there: signatures of heads, that none is missing, hashes of objects, the chain of rows.
+/// Verifies each log among `files`: that one of `keys` has signed each head, that no head is missing, that each object
+/// has the hash that its head names, and that each row follows from the one before it. What is wrong is in the reports.
 ///
 /// # Errors
-/// When a file cannot be read, or no log is there.
+/// When a file cannot be read, or `files` have no log.
 pub fn verify(files: &dyn ExportedFiles, keys: &[PublicKey]) -> Result<Vec<LogReport>, String> {
     let mut logs = Vec::new();
     if !files.names("team")?.is_empty() {
@@ -68,22 +70,23 @@ pub fn verify(files: &dyn ExportedFiles, keys: &[PublicKey]) -> Result<Vec<LogRe
     if logs.is_empty() {
         return Err("it has no exported audit logs: neither `team` nor `tenants` is in it".to_owned());
     }
-    logs.into_iter().map(|log| Walk::new(files, keys, log).run()).collect()
+    logs.into_iter().map(|log| Verification::new(files, keys, log).run()).collect()
 }
 
-/// The way through the heads of one log.
-struct Walk<'a> {
+/// The state of verifying one log, head after head.
+struct Verification<'a> {
     files: &'a dyn ExportedFiles,
     keys: &'a [PublicKey],
     report: LogReport,
+    /// The objects that the heads name.
     named: BTreeSet<String>,
-    /// The number of the head before, and its SHA-256.
+    /// The number of the last head that was read, and its SHA-256.
     previous: Option<(u64, String)>,
     /// Where the chain ends according to that head.
     end: Option<ChainEnd>,
 }
 
-impl<'a> Walk<'a> {
+impl<'a> Verification<'a> {
     fn new(files: &'a dyn ExportedFiles, keys: &'a [PublicKey], log: LogName) -> Self {
         let report =
             LogReport { log, heads: 0, rows: 0, first: None, end: None, unnamed: Vec::new(), problems: Vec::new() };
@@ -93,7 +96,7 @@ impl<'a> Walk<'a> {
     fn run(mut self) -> Result<LogReport, String> {
         let folder = format!("{}/heads", self.report.log);
         for file in self.files.names(&folder)? {
-            self.head(&format!("{folder}/{file}"))?;
+            self.check_head(&format!("{folder}/{file}"))?;
         }
         if self.report.heads == 0 {
             self.problem(&folder, "has no head with a right signature, so that nothing is proved");
@@ -108,11 +111,13 @@ impl<'a> Walk<'a> {
         Ok(self.report)
     }
 
+    /// Adds a problem to the report.
     fn problem(&mut self, name: &str, why: impl Into<String>) {
         self.report.problems.push(Problem { name: text::for_line(name).into_owned(), why: why.into() });
     }
 
-    fn head(&mut self, name: &str) -> Result<(), String> {
+    /// Checks the head in the file `name`, and its objects.
+    fn check_head(&mut self, name: &str) -> Result<(), String> {
         let content = self.files.read(name)?.unwrap_or_default();
         let read = std::str::from_utf8(&content).map_err(|_| "is no signed head".to_owned());
         let head = match read.and_then(|text| Head::read(text, self.keys)) {
@@ -133,7 +138,7 @@ impl<'a> Walk<'a> {
         }
         self.report.heads += 1;
         self.compare_with_previous(name, &head, after);
-        self.objects(&head, after, end)?;
+        self.check_objects(&head, after, end)?;
         self.previous = Some((head.number, sha256(&content)));
         self.end = Some(end);
         self.report.end = Some((end, head.at));
@@ -166,7 +171,9 @@ impl<'a> Walk<'a> {
         }
     }
 
-    fn objects(&mut self, head: &Head, after: ChainEnd, end: ChainEnd) -> Result<(), String> {
+    /// Checks the objects of a head, whose rows lead from `after` to `end`.
+    fn check_objects(&mut self, head: &Head, after: ChainEnd, end: ChainEnd) -> Result<(), String> {
+        // The end of the chain after the objects so far; `None` after an object that is wrong.
         let (mut at, mut is_whole) = (Some(after), true);
         for object in &head.objects {
             if !object.name.starts_with(&format!("{}/rows/", self.report.log)) || object.name.contains("..") {
@@ -175,7 +182,7 @@ impl<'a> Walk<'a> {
                 continue;
             }
             self.named.insert(object.name.clone());
-            match self.object(object, at)? {
+            match self.check_object(object, at)? {
                 Ok(next) => {
                     self.report.first = self.report.first.or(Some(object.first));
                     self.report.rows += object.last.saturating_sub(object.first) + 1;
@@ -194,20 +201,21 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
-    /// Returns the end of the chain after the rows of an object. Without `after`, its first row is taken as it is.
-    fn object(&self, object: &NamedObject, after: Option<ChainEnd>) -> Result<Result<ChainEnd, String>, String> {
+    /// Returns the end of the chain after the rows of an object, or what is wrong with the object. Without `after`, the
+    /// first row is believed, because the row before it is not known.
+    fn check_object(&self, object: &NamedObject, after: Option<ChainEnd>) -> Result<Result<ChainEnd, String>, String> {
         let Some(content) = self.files.read(&object.name)? else {
             return Ok(Err("is missing".to_owned()));
         };
         if sha256(&content) != object.sha256 {
             return Ok(Err("is not what was signed".to_owned()));
         }
-        Ok(rows(&content, after, object))
+        Ok(follow_rows(&content, after, object))
     }
 }
 
-/// Walks along the rows of an object that is what was signed.
-fn rows(content: &[u8], after: Option<ChainEnd>, object: &NamedObject) -> Result<ChainEnd, String> {
+/// Follows the chain through the rows of an object whose hash is right. Returns where the chain ends.
+fn follow_rows(content: &[u8], after: Option<ChainEnd>, object: &NamedObject) -> Result<ChainEnd, String> {
     let mut end = after;
     for line in content.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
         let line = std::str::from_utf8(line).unwrap_or_default();

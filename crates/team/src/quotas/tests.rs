@@ -17,7 +17,7 @@ fn caller(subject: &str) -> Caller {
     Caller::of(principal, Way::Daemon)
 }
 
-/// How many of `calls` that end at once are counted.
+/// How many of `calls` calls are allowed, each of which ends before the next one begins.
 fn counted(quotas: &TenantQuotas, subject: &str, calls: usize) -> usize {
     (0..calls).filter(|_| quotas.begin(&caller(subject), Work::Call).is_ok()).count()
 }
@@ -34,15 +34,15 @@ async fn each_member_has_calls_of_their_own_in_a_minute() {
     advance(Duration::from_secs(10)).await;
     assert_eq!(counted(&quotas, "ann", 2), 1);
     advance(Duration::from_hours(1)).await;
-    assert_eq!(counted(&quotas, "ann", 10), 6, "what was not used does not add up");
+    assert_eq!(counted(&quotas, "ann", 10), 6, "unused calls of past minutes do not add up");
 }
 
 #[tokio::test(start_paused = true)]
-async fn all_members_together_have_a_bound_and_a_refused_call_takes_nothing() {
+async fn all_members_together_have_a_bound_and_a_refused_call_does_not_count() {
     let quotas = quotas("calls_per_minute = 5\neach_member = { calls_per_minute = 4 }");
     assert_eq!((counted(&quotas, "ann", 9), counted(&quotas, "bob", 9)), (4, 1));
     assert!(quotas.begin(&caller("bob"), Work::Call).unwrap_err().words.starts_with("all members together of `acme`"));
-    // Bob's own quota lost one call, and not nine.
+    // Only the call of Bob that was allowed counted for his own quota, and not the eight that were refused.
     advance(Duration::from_mins(1)).await;
     assert_eq!(counted(&quotas, "bob", 9), 4);
 }
@@ -59,7 +59,7 @@ async fn a_call_holds_its_place_until_it_ends() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn members_without_a_count_are_forgotten() {
+async fn members_who_use_nothing_any_more_are_forgotten() {
     let quotas = quotas("each_member = { calls_per_minute = 1 }");
     let _held = quotas.begin(&caller("held"), Work::Call).unwrap();
     for number in 0..MAX_MEMBERS {
@@ -67,15 +67,16 @@ async fn members_without_a_count_are_forgotten() {
         advance(Duration::from_millis(100)).await;
     }
     assert!(quotas.0.counts.lock().by_member.len() <= MAX_MEMBERS);
-    assert!(quotas.begin(&caller("held"), Work::Call).is_ok(), "its minute is over");
-    assert_eq!(counted(&quotas, &(MAX_MEMBERS - 1).to_string(), 1), 0, "its minute is not");
+    assert!(quotas.begin(&caller("held"), Work::Call).is_ok(), "the minute of this call is over");
+    assert_eq!(counted(&quotas, &(MAX_MEMBERS - 1).to_string(), 1), 0, "the minute of the last call is not over");
 }
 
-/// The refusal of work of `subject` that a quota does not allow.
+/// The refusal of work that a quota does not allow `subject` to begin.
 fn refused(quotas: &TenantQuotas, subject: &str, work: Work) -> OverQuota {
     quotas.begin(&caller(subject), work).unwrap_err()
 }
 
+/// Has `subject` receive a result of this size.
 fn receive(quotas: &TenantQuotas, subject: &str, bytes: u64) {
     quotas.begin(&caller(subject), Work::Read).unwrap().used(Quantity::ResultBytes, bytes);
 }
@@ -84,7 +85,7 @@ fn receive(quotas: &TenantQuotas, subject: &str, bytes: u64) {
 async fn bytes_of_results_are_counted_at_the_end_and_refuse_the_next_call() {
     let quotas = quotas("result_bytes_per_day = 1000\neach_member = { result_bytes_per_hour = 100 }");
     receive(&quotas, "ann", 99);
-    // The last byte that is left allows work, however much it brings.
+    // While one byte is left, work may begin, however large its result turns out to be.
     receive(&quotas, "ann", 500);
     for work in [Work::Call, Work::Read] {
         let over = refused(&quotas, "ann", work);
@@ -119,10 +120,10 @@ async fn the_quota_that_keeps_a_caller_waiting_for_longest_is_named() {
 #[tokio::test(start_paused = true)]
 async fn tokens_and_money_stop_the_next_request_to_a_model_and_no_call() {
     let quotas = quotas("each_member = { tokens_per_day = 100, dollars_per_month = 0.5 }");
-    let place = quotas.begin(&caller("ann"), Work::Model).unwrap();
-    place.used(Quantity::Tokens, 99);
-    place.used(Quantity::Dollars, toolrack_host::quota::billionths(0.5));
-    drop(place);
+    let request = quotas.begin(&caller("ann"), Work::Model).unwrap();
+    request.used(Quantity::Tokens, 99);
+    request.used(Quantity::Dollars, toolrack_host::quota::billionths(0.5));
+    drop(request);
     let over = refused(&quotas, "ann", Work::Model);
     assert!(over.words.contains("spend $0.5 on models in a month"), "{}", over.words);
     assert_eq!(counted(&quotas, "ann", 1), 1);
@@ -151,7 +152,7 @@ async fn the_clients_of_a_profile_share_its_quotas_and_a_changed_quota_keeps_the
     drop(held);
     drop(begin("bob").unwrap());
     assert_eq!(begin("cid").unwrap_err().setting, "profiles.limits.calls_per_hour");
-    assert_eq!(counted(&quotas, "cid", 3), 3, "outside of the profile");
+    assert_eq!(counted(&quotas, "cid", 3), 3, "calls outside of the profile do not count for it");
     quotas.set_profiles(&review(&[("calls_per_hour", 3.0)]));
     assert!(begin("cid").is_ok());
     assert_eq!(begin("cid").unwrap_err().used, 3);
@@ -191,7 +192,7 @@ async fn resumed(limits: &str, store: &Store) -> TenantQuotas {
 }
 
 #[tokio::test]
-async fn use_survives_a_restart_but_for_the_work_that_was_under_way() {
+async fn use_survives_a_restart_except_that_of_calls_at_once() {
     let folder = tempfile::tempdir().unwrap();
     let store = Store::open(folder.path().join("toolrack.db")).await.unwrap();
     let limits =
@@ -206,7 +207,7 @@ async fn use_survives_a_restart_but_for_the_work_that_was_under_way() {
 
     let second = resumed(limits, &store).await;
     second.set_profiles(&in_profile);
-    // Members whose use is only kept are seen, too.
+    // A member's use that is only in the store so far is shown, too.
     let members = second.usage().into_iter().filter(|usage| matches!(usage.holder, Holder::Member { .. }));
     let members: Vec<_> = members.map(|usage| (usage.quota.name(), usage.used)).collect();
     assert!(members.contains(&("result_bytes_per_hour", 100)), "{members:?}");
@@ -229,7 +230,7 @@ async fn a_killed_process_has_written_all_but_a_small_share_of_each_quota() {
     let folder = tempfile::tempdir().unwrap();
     let store = Store::open(folder.path().join("toolrack.db")).await.unwrap();
     let quotas = resumed("calls_per_day = 1000", &store).await;
-    // The first write is at once, the next regular one ten seconds later.
+    // The regular writes are now and in ten seconds. What counts as much use must be written before the second one.
     let writes = async {
         for (calls, used) in [(1, 1.0), (6, 7.0)] {
             assert_eq!(counted(&quotas, "ann", calls), calls);

@@ -21,8 +21,9 @@ use crate::TeamFile;
 const NAME: &str = "tenants/acme/heads/0000000001.jws";
 const SECRET: &str = "s3cret-of-the-key";
 
-/// What the service answers next.
+/// What the service answers to a request.
 enum Next {
+    /// This status and this body.
     Status(u16, &'static str),
     /// Nothing, ever.
     Silence,
@@ -30,7 +31,7 @@ enum Next {
     Endless(u16),
 }
 
-/// A request that arrived.
+/// A request that the service has got.
 struct Seen {
     method: String,
     path: String,
@@ -39,15 +40,16 @@ struct Seen {
     body: Bytes,
 }
 
+/// What the service is to answer, and what it has seen.
 #[derive(Default)]
 struct Script {
     next: Mutex<VecDeque<Next>>,
     seen: Mutex<Vec<Seen>>,
-    /// How many bytes of endless bodies were taken.
-    taken: AtomicUsize,
+    /// How many bytes of endless bodies the service has sent.
+    sent: AtomicUsize,
 }
 
-/// A service on loopback that answers as it is told.
+/// A service on loopback that answers by a script, and a place that writes to it.
 struct Stage {
     script: Arc<Script>,
     place: S3Place,
@@ -69,8 +71,8 @@ impl Stage {
         Self { script, place, origin, reads, _tasks: tasks }
     }
 
-    /// A stage whose service has shown already that it refuses to overwrite.
-    async fn tried(next: impl IntoIterator<Item = Next>) -> Self {
+    /// A stage whose service has already shown that it refuses to overwrite objects, so that each object is sent once.
+    async fn known_as_conditional(next: impl IntoIterator<Item = Next>) -> Self {
         let stage = Self::new(next).await;
         stage.place.is_conditional.store(true, Ordering::Relaxed);
         stage
@@ -85,6 +87,7 @@ impl Stage {
     }
 }
 
+/// A place that writes to `endpoint`, and how many times it has read credentials. The third read fails.
 fn place(endpoint: &str, timeout: &str) -> (S3Place, Arc<AtomicU32>) {
     let reads = Arc::new(AtomicU32::new(0));
     let counter = Arc::clone(&reads);
@@ -123,18 +126,18 @@ async fn answer(State(script): State<Arc<Script>>, request: Request) -> Answer {
         Some(Next::Silence) => std::future::pending().await,
         Some(Next::Endless(status)) => {
             let chunks = futures::stream::repeat_with(move || {
-                script.taken.fetch_add(1024, Ordering::Relaxed);
+                script.sent.fetch_add(1024, Ordering::Relaxed);
                 Ok::<_, std::convert::Infallible>(Bytes::from_static(&[b'o'; 1024]))
             });
             (status, Body::from_stream(chunks))
         }
         None => (500, Body::from("this answer is not expected")),
     };
-    // A location that is this service again: a client that followed it would be seen.
+    // The location is at this service, so that a test sees a client that follows it.
     Answer::builder().status(status).header("location", "/elsewhere").body(body).unwrap()
 }
 
-/// The signature of a request as it arrived, by the rules of AWS (Signature Version 4, in the query).
+/// The right signature of a request as it arrived, by the rules of AWS (Signature Version 4, in the query).
 fn signature(seen: &Seen, secret: &str) -> String {
     let field = |name: &str| {
         let pair = seen.query.split('&').find_map(|pair| pair.strip_prefix(name)?.strip_prefix('='));
@@ -174,19 +177,20 @@ async fn an_object_is_written_only_where_none_is_and_what_arrives_is_what_was_si
         }
     }
     stage.script.next.lock().extend([Next::Status(200, ""), Next::Status(200, "")]);
-    assert_eq!((stage.put().await, stage.put().await), (Ok(()), Ok(())), "then each is sent once");
+    assert_eq!((stage.put().await, stage.put().await), (Ok(()), Ok(())), "each further object is sent once");
 }
 
 #[tokio::test]
-async fn what_is_there_already_is_as_good_as_written_only_with_the_same_content() {
-    for (there, is_same) in [("ours", true), ("ourS", false), ("our", false), ("ours and more", false), ("", false)] {
-        let stage = Stage::new([Next::Status(412, ""), Next::Status(200, there)]).await;
+async fn an_object_that_exists_counts_as_written_only_if_it_has_the_same_content() {
+    let contents = [("ours", true), ("ourS", false), ("our", false), ("ours and more", false), ("", false)];
+    for (existing, is_same) in contents {
+        let stage = Stage::new([Next::Status(412, ""), Next::Status(200, existing)]).await;
         let occupied = Err(PlaceError::Occupied { name: NAME.to_owned() });
-        assert_eq!(stage.put().await, if is_same { Ok(()) } else { occupied }, "{there}");
+        assert_eq!(stage.put().await, if is_same { Ok(()) } else { occupied }, "{existing}");
     }
-    let stage = Stage::tried([Next::Status(412, ""), Next::Endless(200)]).await;
+    let stage = Stage::known_as_conditional([Next::Status(412, ""), Next::Endless(200)]).await;
     assert_eq!(stage.put().await, Err(PlaceError::Occupied { name: NAME.to_owned() }));
-    let stage = Stage::tried([Next::Status(412, ""), Next::Status(404, "")]).await;
+    let stage = Stage::known_as_conditional([Next::Status(412, ""), Next::Status(404, "")]).await;
     let gone = stage.put().await;
     assert!(matches!(gone, Err(PlaceError::Failed { .. })), "{gone:?}");
 }
@@ -202,7 +206,7 @@ async fn a_service_that_would_overwrite_objects_is_refused() {
 }
 
 #[tokio::test]
-async fn a_refusal_says_what_to_do_and_what_may_pass_is_a_failure() {
+async fn an_error_that_lasts_is_refused_with_a_next_step_and_one_that_may_pass_is_a_failure() {
     for (status, body, next_step) in [
         (403, "<Error><Code>AccessDenied</Code><Message>x</Message></Error>", "needs the rights s3:PutObject"),
         (403, "<Error><Code>InvalidAccessKeyId</Code></Error>", "check `access_key_id`"),
@@ -212,32 +216,33 @@ async fn a_refusal_says_what_to_do_and_what_may_pass_is_a_failure() {
         (404, "<Error><Code>NoSuchBucket</Code></Error>", "make the bucket"),
         (301, "<Error><Code>PermanentRedirect</Code></Error>", "`endpoint` and `region`"),
     ] {
-        let stage = Stage::tried([Next::Status(status, body)]).await;
+        let stage = Stage::known_as_conditional([Next::Status(status, body)]).await;
         let Err(PlaceError::Refused { why }) = stage.put().await else { panic!("{status}: not refused") };
         let shown = format!("{} refuses to write {NAME} ({status}", stage.origin);
         assert!(why.starts_with(&shown) && why.contains(next_step), "{why}");
         assert_eq!(stage.methods(), ["PUT"], "{status}: no redirect is followed");
     }
     for status in [307, 408, 409, 429, 500, 503] {
-        let stage = Stage::tried([Next::Status(status, "<Code>SlowDown</Code>"), Next::Status(200, "")]).await;
+        let answers = [Next::Status(status, "<Code>SlowDown</Code>"), Next::Status(200, "")];
+        let stage = Stage::known_as_conditional(answers).await;
         let failed = format!("{} fails to write {NAME} ({status} SlowDown)", stage.origin);
         assert_eq!(stage.put().await, Err(PlaceError::Failed { why: failed }));
-        assert_eq!(stage.put().await, Ok(()), "the next one is written");
+        assert_eq!(stage.put().await, Ok(()), "the next attempt succeeds");
     }
-    let stage = Stage::tried([Next::Status(412, ""), Next::Status(403, "")]).await;
+    let stage = Stage::known_as_conditional([Next::Status(412, ""), Next::Status(403, "")]).await;
     let Err(PlaceError::Refused { why }) = stage.put().await else { panic!("not refused") };
     assert!(why.contains("to read") && why.contains("s3:GetObject"), "{why}");
 }
 
 #[tokio::test]
 async fn no_answer_of_the_service_is_read_without_end_or_shown_as_it_is() {
-    let stage = Stage::tried([Next::Endless(403)]).await;
+    let stage = Stage::known_as_conditional([Next::Endless(403)]).await;
     let refused = stage.put().await;
     assert!(matches!(refused, Err(PlaceError::Refused { .. })), "{refused:?}");
-    let taken = stage.script.taken.load(Ordering::Relaxed);
-    assert!(taken < 64 * 1024 * 1024, "more than the buffers of sockets was taken: {taken}");
+    let sent = stage.script.sent.load(Ordering::Relaxed);
+    assert!(sent < 64 * 1024 * 1024, "the service could send more than the buffers of sockets hold: {sent}");
     let long = "<Code>\u{1b}[31mred\nline 2 and very, very, very, very, very, very, very, very much more</Code>";
-    let stage = Stage::tried([Next::Status(403, long)]).await;
+    let stage = Stage::known_as_conditional([Next::Status(403, long)]).await;
     let Err(PlaceError::Refused { why }) = stage.put().await else { panic!("not refused") };
     assert!(!why.contains(['\u{1b}', '\n']) && !why.contains("much more"), "{why}");
 }
@@ -245,22 +250,23 @@ async fn no_answer_of_the_service_is_read_without_end_or_shown_as_it_is() {
 #[tokio::test]
 async fn silence_and_an_address_without_a_service_are_failures_that_show_no_signature() {
     let stage = Stage::new([Next::Silence]).await;
-    let (quick, _) = place(&stage.origin, "200ms");
-    let Err(PlaceError::Failed { why }) = quick.put(NAME, "ours".into()).await else { panic!("no failure") };
+    let (impatient, _) = place(&stage.origin, "200ms");
+    let Err(PlaceError::Failed { why }) = impatient.put(NAME, "ours".into()).await else { panic!("no failure") };
     assert_eq!(why, format!("{} does not answer in time (`timeout` of `[audit_export]`)", stage.origin));
     // A port that was free a moment ago.
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let origin = format!("http://{}", listener.local_addr().unwrap());
     drop(listener);
-    let (away, _) = place(&origin, "30s");
-    let Err(PlaceError::Failed { why }) = away.put(NAME, "ours".into()).await else { panic!("no failure") };
+    let (unreachable, _) = place(&origin, "30s");
+    let Err(PlaceError::Failed { why }) = unreachable.put(NAME, "ours".into()).await else { panic!("no failure") };
     assert!(why.starts_with(&format!("{origin} cannot be reached: ")), "{why}");
     assert!(!why.contains("Amz") && !why.contains("ID0") && !why.contains(SECRET), "{why}");
 }
 
 #[tokio::test]
 async fn credentials_are_read_again_for_each_round_and_never_shown() {
-    let stage = Stage::tried([Next::Status(200, ""), Next::Status(200, ""), Next::Status(200, "")]).await;
+    let answers = [Next::Status(200, ""), Next::Status(200, ""), Next::Status(200, "")];
+    let stage = Stage::known_as_conditional(answers).await;
     assert_eq!((stage.put().await, stage.put().await), (Ok(()), Ok(())));
     assert_eq!(stage.reads.load(Ordering::Relaxed), 1);
     assert_eq!((stage.place.begin_round().await, stage.put().await), (Ok(()), Ok(())));
