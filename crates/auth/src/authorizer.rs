@@ -21,11 +21,11 @@ use crate::{
     store::TokenLease,
 };
 
-/// How often to poll the store while a server waits for the user to sign in.
+/// How often the store is read again while a server waits for the user to sign in, maybe through another process.
 const POLL_INTERVAL: Duration = Duration::from_secs(2);
 
 impl Inner {
-    /// Signs a request, after renewing the tokens if they are stale.
+    /// Signs a request, and renews the tokens before if they expire soon. `None` if there are none.
     async fn sign(self: &Arc<Self>, to: Destination<'_>, method: &Method) -> Result<Option<Signature>, AuthError> {
         let slot = self.slot(&to);
         let usable = match slot.usable() {
@@ -44,7 +44,7 @@ impl Inner {
         Ok(Some(Signature { authorization, proof }))
     }
 
-    /// Loads the stored credentials, and renews them if they are stale.
+    /// Loads the stored credentials, and renews them if they expire soon. `None` if there are none that can be used.
     async fn load_usable(
         self: &Arc<Self>,
         to: Destination<'_>,
@@ -56,8 +56,8 @@ impl Inner {
         }
         let stored = match self.load(&slot.key).await {
             Ok(stored) => stored.map(Arc::new),
-            // Most servers want no token, so the request goes out without one. A server that wants one answers 401, and
-            // that error reports the failure of the store.
+            // The request goes out without a token, because most servers want none. A server that wants one answers
+            // 401, and then the error of that request reports the failure of the store.
             Err(error) => {
                 tracing::warn!(server = %to.server, %error, "the stored tokens cannot be read");
                 None
@@ -83,8 +83,8 @@ impl Inner {
         Ok(slot.known())
     }
 
-    /// Renews stale credentials, unless another process has done so meanwhile. Runs to its end even if the caller is
-    /// dropped. The caller holds the slot's permit.
+    /// Renews stale credentials, unless another process has done so meanwhile. The renewal runs to its end even if this
+    /// future is dropped. The caller holds the slot's permit, in `context`.
     async fn renew_in_own_task(
         self: &Arc<Self>,
         server: &ServerName,
@@ -100,6 +100,7 @@ impl Inner {
         renewed.await
     }
 
+    /// Takes the lease of the credentials, renews them, and gives the lease back.
     async fn renew_under_lease(&self, context: &AuthContext, stale: &Stale) -> Result<(), AuthError> {
         let lease = self.lease(&context.slot.key).await?;
         let renewed = self.renew(context, stale, lease.as_ref()).await;
@@ -115,6 +116,8 @@ impl Inner {
         }
     }
 
+    /// Renews the stored credentials if they are still the stale ones. The caller holds the lease. [`AuthError::Ended`]
+    /// if the user must sign in again.
     async fn renew(&self, context: &AuthContext, stale: &Stale, lease: &dyn TokenLease) -> Result<(), AuthError> {
         let AuthContext { oauth, slot, server, .. } = context;
         let stored = self.load(&slot.key).await?;
@@ -155,7 +158,8 @@ impl Inner {
         }
     }
 
-    /// Gets another token after the server has refused a request: from the store, by renewal, or from the user.
+    /// Gets another token after the server has refused a request: one that is in the store by now, else a renewed one,
+    /// else one from a new sign-in.
     async fn reauthorize(self: &Arc<Self>, to: Destination<'_>, challenge: &Challenge) -> Result<(), Refused> {
         if challenge.wants_nonce() {
             return self.check_nonce(&to);
@@ -201,7 +205,7 @@ impl Inner {
         Ok(self.sign_in_with_browser(to.server, &context, wanted, browser.as_ref()).await.map(drop)?)
     }
 
-    /// Refuses unless this server has sent a nonce for the next proof.
+    /// An error unless this server has sent a nonce that the next proof can have.
     fn check_nonce(&self, to: &Destination<'_>) -> Result<(), Refused> {
         match self.slot(to).nonce() {
             Some(_) => Ok(()),
@@ -211,7 +215,7 @@ impl Inner {
         }
     }
 
-    /// Refuses unless the authorization server of `server` issues bound tokens.
+    /// An error unless the metadata of `server` say that its tokens are bound, so that a new sign-in gets bound ones.
     async fn check_issues_bound(&self, server: &Url, challenge: Option<&str>) -> Result<(), Refused> {
         let authorization_server =
             within(AuthorizationServer::discover(self.wires.to(server)?, server, challenge)).await;
@@ -222,8 +226,9 @@ impl Inner {
     }
 }
 
-/// Returns the scopes to request after a challenge: the configured ones, or after a 403 those of the last sign-in and
-/// the missing ones. Refuses scopes that the last sign-in requested already and the server did not grant.
+/// Returns the scopes to request after a challenge: the configured ones or, after a 403, those of the last sign-in and
+/// the missing ones. An error if the last sign-in requested all of these already: the server did not grant them, and
+/// would not grant them now.
 fn scopes_to_request(
     challenge: &Challenge,
     url: &Url,
@@ -277,11 +282,13 @@ impl From<AuthError> for Refused {
 impl Inner {
     fn not_authorized(&self, server: &ServerName, refused: Refused) -> NotAuthorized {
         match refused {
-            Refused::SignIn(scopes) => NotAuthorized::SignIn { how: (self.how)(server, &scopes) },
+            Refused::SignIn(scopes) => NotAuthorized::SignIn { how: (self.sign_in_hint)(server, &scopes) },
             Refused::Error(error @ (AuthError::Unavailable { .. } | AuthError::Egress(_) | AuthError::Store(_))) => {
                 NotAuthorized::Unavailable { why: error.to_string() }
             }
-            Refused::Error(error) => NotAuthorized::SignIn { how: format!("{} ({error})", (self.how)(server, &[])) },
+            Refused::Error(error) => {
+                NotAuthorized::SignIn { how: format!("{} ({error})", (self.sign_in_hint)(server, &[])) }
+            }
         }
     }
 }

@@ -22,11 +22,11 @@ use crate::{
     jose::{compact, unique},
 };
 
-/// The longest nonce that is accepted, because every request repeats it in a header.
+/// The longest nonce that is accepted, in bytes. It has a bound because every request repeats it in a header.
 const NONCE_BYTES: usize = 1024;
 
-/// The key that the tokens of one sign-in are bound to: P-256, because every server with DPoP accepts ES256. It is
-/// stored beside them, as PKCS#8 in base64.
+/// The key to which the tokens of one sign-in are bound. It is a key of P-256, because every server with DPoP accepts
+/// ES256. It is stored beside the tokens, as PKCS#8 in base64.
 #[derive(Clone, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub(crate) struct ProofKey(Arc<Pair>);
@@ -64,6 +64,7 @@ impl From<ProofKey> for String {
 }
 
 impl ProofKey {
+    /// Makes a new key.
     pub(crate) fn generate() -> Result<Self, AuthError> {
         let failed = || AuthError::Unavailable { why: "no key could be generated".to_owned() };
         let pair = EcdsaKeyPair::generate(&ECDSA_P256_SHA256_FIXED_SIGNING).map_err(|_| failed())?;
@@ -76,6 +77,7 @@ impl ProofKey {
         &self.0.encoded
     }
 
+    /// The public key as a JWK (RFC 7517).
     fn jwk(&self) -> Value {
         let [x, y] = &self.0.point;
         json!({ "crv": "P-256", "kty": "EC", "x": x, "y": y })
@@ -89,7 +91,7 @@ impl ProofKey {
     }
 
     /// Returns the value of the `DPoP` header for one request (RFC 9449, 4.2). `token` is the access token of the
-    /// request, `nonce` the one that the server demands.
+    /// request, and `nonce` is the nonce that the server demands, if it demands one.
     pub(crate) fn proof(
         &self,
         method: &str,
@@ -124,7 +126,8 @@ fn target(url: &Url) -> String {
 pub(crate) struct Nonce(String);
 
 impl Nonce {
-    /// Returns the value of a `DPoP-Nonce` header, if it can be one (RFC 9449, 8.1) and is not absurdly long.
+    /// Returns the nonce in a `DPoP-Nonce` header, if its characters are allowed (RFC 9449, 8.1) and it has at most
+    /// [`NONCE_BYTES`].
     pub(crate) fn of(value: &HeaderValue) -> Option<Self> {
         let value = value.to_str().ok()?;
         let fits = value.bytes().all(|byte| matches!(byte, 0x21 | 0x23..=0x5b | 0x5d..=0x7e));

@@ -1,4 +1,5 @@
-//! The requests to an authorization server, made with `rmcp`.
+//! The requests of a sign-in to an authorization server, made with `rmcp`: discovery, registration, the exchange of a
+//! code for tokens, and their renewal.
 
 use std::{iter, sync::Arc, time::Duration};
 
@@ -21,9 +22,10 @@ use crate::{
 };
 
 /// The timeout of one operation, with all its requests.
-const OPERATION_TIME: Duration = Duration::from_secs(45);
+const OPERATION_TIMEOUT: Duration = Duration::from_secs(45);
 /// The `client_name` of a dynamic registration (RFC 7591).
 const CLIENT_NAME: &str = "Toolrack";
+/// The scope that asks for a refresh token (OpenID Connect Core, 11).
 const OFFLINE_ACCESS: &str = "offline_access";
 
 /// A discovered authorization server, and what is needed to send requests to it.
@@ -31,27 +33,31 @@ pub(crate) struct AuthorizationServer {
     manager: AuthorizationManager,
     metadata: AuthorizationMetadata,
     wire: Arc<Wire>,
+    /// The MCP server whose authorization server this is.
     server: Url,
+    /// The issuer. If the metadata name none, the token endpoint stands for it.
     pub(crate) issuer: String,
+    /// Whether a code can be protected with PKCE and S256.
     has_pkce: bool,
 }
 
 /// The page on which the user signs in, and the state that checks the redirect from it.
 pub(crate) struct AuthorizationRequest {
-    found: AuthorizationServer,
+    authorization_server: AuthorizationServer,
     client: Client,
     scopes: Vec<String>,
     resource: String,
+    /// The key to which the tokens will be bound, if they will be bound.
     key: Option<ProofKey>,
     pub(crate) page: Url,
 }
 
-/// Runs an operation with [`OPERATION_TIME`] as its timeout.
+/// Runs an operation with [`OPERATION_TIMEOUT`] as its timeout.
 pub(crate) async fn within<T>(work: impl Future<Output = Result<T, AuthError>>) -> Result<T, AuthError> {
     let late = || AuthError::Unavailable {
-        why: format!("the authorization server did not answer within {} s", OPERATION_TIME.as_secs()),
+        why: format!("the authorization server did not answer within {} s", OPERATION_TIMEOUT.as_secs()),
     };
-    timeout(OPERATION_TIME, work).await.unwrap_or_else(|_| Err(late()))
+    timeout(OPERATION_TIMEOUT, work).await.unwrap_or_else(|_| Err(late()))
 }
 
 impl AuthorizationServer {
@@ -62,8 +68,8 @@ impl AuthorizationServer {
         let resolved =
             manager.resolve_metadata_from_challenge(challenge).await.map_err(|error| discovery_error(&error))?;
         let metadata = resolved.metadata;
-        // A server without PKCE leaves the field out (RFC 8414), and MCP tells clients to refuse it. A server of MCP
-        // 2025-03-26 may have no metadata at all, so for that one the missing field proves nothing.
+        // An authorization server without PKCE leaves the field out (RFC 8414), and MCP tells clients to refuse such a
+        // server. For MCP 2025-03-26, a server may have no metadata at all, so a missing field proves nothing there.
         let methods = metadata.code_challenge_methods_supported.as_deref().unwrap_or_default();
         let has_pkce = methods.iter().any(|method| method == "S256")
             || resolved.source == AuthorizationMetadataSource::LegacyEndpointFallback;
@@ -72,14 +78,14 @@ impl AuthorizationServer {
             None => metadata.token_endpoint.clone(),
         };
         manager.set_metadata(metadata.clone());
-        let found = Self { manager, metadata, wire, server: server.clone(), issuer, has_pkce };
-        found.endpoint("token endpoint", &found.metadata.token_endpoint)?;
-        Ok(found)
+        let discovered = Self { manager, metadata, wire, server: server.clone(), issuer, has_pkce };
+        discovered.endpoint("token endpoint", &discovered.metadata.token_endpoint)?;
+        Ok(discovered)
     }
 
-    /// Checks an endpoint to which secrets or the user may be sent.
+    /// Parses and checks the URL of an endpoint to which secrets or the user may be sent. `what` names it in an error.
     fn endpoint(&self, what: &'static str, url: &str) -> Result<Url, AuthError> {
-        checked(&self.wire, &self.server, what, url)
+        check_endpoint(&self.wire, &self.server, what, url)
     }
 
     pub(crate) fn into_metadata(self) -> AuthorizationMetadata {
@@ -117,10 +123,12 @@ impl AuthorizationServer {
     }
 
     /// Returns a new key to bind tokens to, if the entry or the server wants DPoP.
-    pub(crate) fn key(&self, oauth: &OAuth) -> Result<Option<ProofKey>, AuthError> {
+    pub(crate) fn new_key(&self, oauth: &OAuth) -> Result<Option<ProofKey>, AuthError> {
         (oauth.dpop || self.wants_bound()).then(ProofKey::generate).transpose()
     }
 
+    /// Returns the scopes to request with a grant that needs no user: `scopes`, or those that the server names if
+    /// `scopes` is empty.
     pub(crate) async fn scopes_without_user(&self, scopes: &[String]) -> Vec<String> {
         match scopes {
             [] => self.manager.select_initial_scopes(&[]).await,
@@ -141,7 +149,7 @@ impl AuthorizationServer {
         if !self.has_pkce {
             return Err(AuthError::NoPkce);
         }
-        let key = self.key(oauth)?;
+        let key = self.new_key(oauth)?;
         self.sign_with(oauth, key.clone())?;
         self.endpoint("authorization endpoint", &self.metadata.authorization_endpoint)?;
         let scopes = self.scopes(scopes).await;
@@ -161,7 +169,7 @@ impl AuthorizationServer {
         }
         let resource = page.query_pairs().find(|(name, _)| name == "resource").map(|(_, value)| value.into_owned());
         let resource = resource.unwrap_or_else(|| self.server.to_string());
-        Ok(AuthorizationRequest { found: self, client, scopes, resource, key, page })
+        Ok(AuthorizationRequest { authorization_server: self, client, scopes, resource, key, page })
     }
 
     /// Returns the scopes to request, in MCP's order of preference: `wanted`, or those of the challenge, or those of
@@ -171,12 +179,12 @@ impl AuthorizationServer {
             return self.manager.select_initial_scopes(&[]).await;
         }
         let supported = self.metadata.scopes_supported.as_deref().unwrap_or_default();
-        let stays = supported.iter().filter(|scope| *scope == OFFLINE_ACCESS).cloned().collect::<Vec<_>>();
-        union(wanted, &stays)
+        let offline_access = supported.iter().filter(|scope| *scope == OFFLINE_ACCESS).cloned().collect::<Vec<_>>();
+        union(wanted, &offline_access)
     }
 
-    /// Returns the client to sign in with: the configured one, one with a metadata document, the one that an earlier
-    /// sign-in registered, or a newly registered one.
+    /// Returns the client to sign in with: the configured one, else the one with a metadata document if the server
+    /// reads such documents, else the one that an earlier sign-in registered, else a newly registered one.
     async fn client(
         &mut self,
         oauth: &OAuth,
@@ -184,35 +192,36 @@ impl AuthorizationServer {
         redirect_uri: &str,
         before: Option<&Credentials>,
     ) -> Result<Client, AuthError> {
-        let known = |id: &str| Client {
+        let unregistered = |id: &str| Client {
             id: id.to_owned(),
             secret: None,
             redirect_uri: redirect_uri.to_owned(),
             registered: false,
         };
         if let Some(id) = &oauth.client_id {
-            return Ok(known(id));
+            return Ok(unregistered(id));
         }
-        let takes_documents = self.metadata.additional_fields.get("client_id_metadata_document_supported");
-        if takes_documents.and_then(serde_json::Value::as_bool) == Some(true)
+        let reads_documents = self.metadata.additional_fields.get("client_id_metadata_document_supported");
+        if reads_documents.and_then(serde_json::Value::as_bool) == Some(true)
             && let Some(document) = &oauth.client_metadata_url
         {
-            let usable = Url::parse(document).is_ok_and(|url| url.scheme() == "https" && url.path() != "/");
-            if !usable {
+            let is_usable = Url::parse(document).is_ok_and(|url| url.scheme() == "https" && url.path() != "/");
+            if !is_usable {
                 let why = "`oauth.client_metadata_url` must be an https URL with a path".to_owned();
                 return Err(AuthError::NoClient { why });
             }
-            return Ok(known(document));
+            return Ok(unregistered(document));
         }
-        let same = |before: &&Credentials| {
+        let can_be_used_again = |before: &&Credentials| {
             before.issuer == self.issuer && before.client.registered && before.client.redirect_uri == redirect_uri
         };
-        if let Some(before) = before.filter(same) {
+        if let Some(before) = before.filter(can_be_used_again) {
             return Ok(before.client.clone());
         }
         self.register(scopes, redirect_uri).await
     }
 
+    /// Registers a client (RFC 7591).
     async fn register(&mut self, scopes: &[String], redirect_uri: &str) -> Result<Client, AuthError> {
         let Some(endpoint) = self.metadata.registration_endpoint.clone() else {
             let why = "no client is configured, and none can be registered there".to_owned();
@@ -233,7 +242,8 @@ impl AuthorizationServer {
 }
 
 impl AuthorizationRequest {
-    /// Exchanges the code in `back`, the URL that the browser was redirected to, for tokens.
+    /// Exchanges the code in `back`, the URL to which the browser was redirected, for tokens. `secret` is that of the
+    /// configured client, which errors must not repeat.
     pub(crate) async fn exchange(self, back: &Url, secret: Option<&str>) -> Result<Credentials, AuthError> {
         let answer = Answer::of(back)?;
         self.check_issuer(&answer)?;
@@ -241,49 +251,52 @@ impl AuthorizationRequest {
             let description = quote(&answer.description.unwrap_or_default());
             return Err(AuthError::Refused { error: quote(&error), description });
         }
-        let code = answer.code.ok_or_else(|| bad_redirect("it holds no code"))?;
+        let code = answer.code.ok_or_else(|| bad_redirect("it has no code"))?;
         let state = answer.state.unwrap_or_default();
-        let exchanged = self.found.manager.exchange_code_for_token_with_issuer(&code, &state, answer.iss.as_deref());
-        let own = self.client.secret.as_deref().unwrap_or_default();
-        let secrets = [code.as_str(), state.as_str(), own, secret.unwrap_or_default()];
+        let server = &self.authorization_server;
+        let exchanged = server.manager.exchange_code_for_token_with_issuer(&code, &state, answer.iss.as_deref());
+        let registered_secret = self.client.secret.as_deref().unwrap_or_default();
+        let secrets = [code.as_str(), state.as_str(), registered_secret, secret.unwrap_or_default()];
         let response =
-            exchanged.await.map_err(|error| token_error(&error, &secrets, self.found.wire.unanswered().as_deref()))?;
+            exchanged.await.map_err(|error| token_error(&error, &secrets, server.wire.unanswered().as_deref()))?;
         Ok(Credentials {
-            issuer: self.found.issuer,
+            issuer: self.authorization_server.issuer,
             resource: self.resource,
             client: self.client,
             tokens: Some(Tokens::of(&response, &self.scopes, self.key.is_some())?),
             requested: self.scopes,
             key: self.key,
-            metadata: self.found.metadata,
+            metadata: self.authorization_server.metadata,
         })
     }
 
-    /// Checks `state` and issuer before anything else in the answer, also when the answer is an error (RFC 9207, 2.4).
+    /// Checks the `state` and the issuer of an answer. The caller does this first, also when the answer is an error
+    /// (RFC 9207, 2.4).
     fn check_issuer(&self, answer: &Answer) -> Result<(), AuthError> {
         let sent = self.page.query_pairs().find(|(name, _)| name == "state").map(|(_, value)| value.into_owned());
         if sent.is_none() || sent != answer.state {
-            return Err(bad_redirect("it is not an answer to this question"));
+            return Err(bad_redirect("it does not belong to the sign-in that is under way"));
         }
-        let promised = self.found.metadata.additional_fields.get("authorization_response_iss_parameter_supported");
-        let promised = promised.and_then(serde_json::Value::as_bool) == Some(true);
+        let metadata = &self.authorization_server.metadata;
+        let promised = metadata.additional_fields.get("authorization_response_iss_parameter_supported");
+        let is_promised = promised.and_then(serde_json::Value::as_bool) == Some(true);
         let received = answer.iss.as_deref();
-        let fits = match (received, &self.found.metadata.issuer) {
+        let is_expected = match (received, &metadata.issuer) {
             (Some(received), Some(issuer)) => received == issuer,
             (Some(_), None) => false,
-            (None, _) => !promised,
+            (None, _) => !is_promised,
         };
-        if fits {
+        if is_expected {
             return Ok(());
         }
         Err(AuthError::WrongIssuer {
-            expected: quote(&self.found.issuer),
+            expected: quote(&self.authorization_server.issuer),
             received: quote(received.unwrap_or_default()),
         })
     }
 }
 
-/// The query of the URL that a browser was redirected to.
+/// The answer of an authorization server: the query of the URL to which it redirected the browser.
 #[derive(Default)]
 struct Answer {
     code: Option<String>,
@@ -317,7 +330,8 @@ fn bad_redirect(why: &str) -> AuthError {
     AuthError::Callback { why: why.to_owned() }
 }
 
-/// Renews the tokens of `credentials`; `oauth` has the configuration of the client.
+/// Renews the tokens of `credentials`. `oauth` has the configuration of the client. [`AuthError::Ended`] if the
+/// authorization server does not accept the refresh token any more, or if there is none.
 pub(crate) async fn refresh(
     wire: Arc<Wire>,
     server: &Url,
@@ -331,7 +345,7 @@ pub(crate) async fn refresh(
     let Some(refresh) = &tokens.refresh else {
         return Err(AuthError::Ended);
     };
-    let endpoint = checked(&wire, server, "token endpoint", &credentials.metadata.token_endpoint)?;
+    let endpoint = check_endpoint(&wire, server, "token endpoint", &credentials.metadata.token_endpoint)?;
     let assertion = ClientAssertion::of(oauth, &credentials.issuer, &credentials.metadata)?;
     wire.sign_with(RequestSigner { endpoint, assertion, proof: credentials.key.clone() });
     let mut secrets = credentials.secrets();
@@ -346,13 +360,13 @@ pub(crate) async fn refresh(
         config = config.with_client_secret(secret);
     }
     manager.configure_client(config).map_err(|error| discovery_error(&error))?;
-    let held = serde_json::json!({
+    let response = serde_json::json!({
         "access_token": tokens.access, "refresh_token": refresh, "token_type": "bearer",
     });
-    let held = serde_json::from_value(held).ok();
+    let response = serde_json::from_value(response).ok();
     let store = InMemoryCredentialStore::new();
-    let held = StoredCredentials::new(client.id.clone(), held, tokens.scopes.clone(), Some(tokens.received));
-    store.save(held).await.map_err(|error| discovery_error(&error))?;
+    let stored = StoredCredentials::new(client.id.clone(), response, tokens.scopes.clone(), Some(tokens.received));
+    store.save(stored).await.map_err(|error| discovery_error(&error))?;
     manager.set_credential_store(store);
     let response = manager.refresh_token().await.map_err(|error| match error {
         RmcpError::TokenRefreshRejected(_) | RmcpError::AuthorizationRequired => AuthError::Ended,
@@ -364,14 +378,16 @@ pub(crate) async fn refresh(
     Ok(Credentials { tokens: Some(renewed), ..credentials.clone() })
 }
 
-/// Checks an endpoint to which secrets or the user may be sent.
-pub(crate) fn checked(wire: &Wire, server: &Url, what: &'static str, url: &str) -> Result<Url, AuthError> {
+/// Parses and checks the URL of an endpoint to which secrets or the user may be sent. `server` is the MCP server that
+/// led to it, and `what` names the endpoint in an error.
+pub(crate) fn check_endpoint(wire: &Wire, server: &Url, what: &'static str, url: &str) -> Result<Url, AuthError> {
     let refused = |why: &str| AuthError::Unsafe { what, why: why.to_owned() };
     let url = Url::parse(url).map_err(|_| refused("it is not a URL"))?;
     wire.guard.check_for_secrets(&url, server).map_err(|why| refused(&why.to_string()))?;
     Ok(url)
 }
 
+/// The error of a request other than one to the token endpoint.
 fn discovery_error(error: &RmcpError) -> AuthError {
     let mut causes = iter::successors(std::error::Error::source(error), |cause| cause.source());
     let refused = causes.find_map(|cause| match cause.downcast_ref()? {
@@ -400,6 +416,7 @@ fn discovery_error(error: &RmcpError) -> AuthError {
     }
 }
 
+/// The error of a request to the token endpoint.
 fn token_error(error: &RmcpError, secrets: &[&str], unanswered: Option<&str>) -> AuthError {
     match error {
         RmcpError::AuthorizationServerMismatch { expected_issuer, received_issuer } => {
@@ -415,8 +432,8 @@ fn token_error(error: &RmcpError, secrets: &[&str], unanswered: Option<&str>) ->
 /// `rmcp`'s message for a request without a response, from which it drops the cause.
 const UNANSWERED: &str = "Request failed";
 
-/// Returns the text of the error with its innermost cause, escaped and without `secrets`. `unanswered` is the reason
-/// why the last request got no response.
+/// Returns the text of an error with its innermost cause, escaped and without `secrets`. `unanswered` is the reason why
+/// the last request got no response, if it got none.
 fn message(error: &RmcpError, secrets: &[&str], unanswered: Option<&str>) -> String {
     let mut message = error.to_string();
     if let Some(start) = message.strip_suffix(UNANSWERED) {

@@ -6,7 +6,7 @@ use toolrack_host::{egress::Refused, text};
 
 use crate::{browser::BrowserError, store::TokenStoreError};
 
-/// The longest foreign text inside an error.
+/// The longest text of a server inside an error, in bytes.
 const QUOTE_BYTES: usize = 300;
 
 /// An error of signing in, or of staying signed in.
@@ -24,10 +24,10 @@ pub enum AuthError {
     /// The authorization server does not declare support for PKCE with S256, which MCP demands.
     #[error("its authorization server does not offer PKCE with S256, without which a code could be stolen")]
     NoPkce,
-    /// An address that must not be used.
+    /// The server or its metadata name a URL that must not be used.
     #[error("its {what} is not used: {why}")]
     Unsafe {
-        /// The kind of address: `authorization endpoint`, …
+        /// What the URL is: `authorization endpoint`, …
         what: &'static str,
         /// The reason, escaped.
         why: String,
@@ -72,13 +72,13 @@ pub enum AuthError {
     /// The authorization server no longer accepts the refresh token: the user has to sign in again.
     #[error("the sign-in has ended: the authorization server no longer accepts the refresh token")]
     Ended,
-    /// The authorization server cannot be reached, or fails; a later try may work.
+    /// The authorization server cannot be reached, or fails. A later attempt may work.
     #[error("{why}")]
     Unavailable {
         /// The problem, escaped.
         why: String,
     },
-    /// The rules of egress do not let a request out.
+    /// The egress rules do not allow a request.
     #[error("{0}")]
     Egress(Box<Refused>),
     /// The browser was not redirected back.
@@ -87,7 +87,7 @@ pub enum AuthError {
     /// Tokens cannot be stored or read.
     #[error("{0}")]
     Store(TokenStoreError),
-    /// The entry cannot be used.
+    /// The `oauth` of the server's entry cannot be used.
     #[error("{why}")]
     Config {
         /// The problem.
@@ -95,6 +95,7 @@ pub enum AuthError {
     },
 }
 
+/// Shows a description behind an error, if there is one.
 struct Described<'a>(&'a str);
 
 impl std::fmt::Display for Described<'_> {
@@ -164,12 +165,12 @@ impl From<BrowserError> for AuthError {
     }
 }
 
-/// Foreign text for an error: one safe, clipped line.
+/// The text of a server for an error: one safe line, cut to [`QUOTE_BYTES`].
 pub(crate) fn quote(foreign: &str) -> String {
     text::for_line(&text::clip(foreign.trim(), QUOTE_BYTES)).into_owned()
 }
 
-/// As [`quote`], and without `secrets`: a server can repeat what it was sent.
+/// As [`quote`], but with `***` in place of each of `secrets`, because a server can repeat what it was sent.
 pub(crate) fn quote_without(foreign: &str, secrets: &[&str]) -> String {
     let mut foreign = foreign.to_owned();
     for secret in secrets.iter().filter(|secret| secret.len() >= 4) {

@@ -1,8 +1,8 @@
 //! The grants that need no browser: client credentials, JWT bearer (workload identity), and enterprise-managed
 //! authorization (ID-JAG).
 //!
-//! `rmcp` supports only the first one, and only with a secret. Each grant is one or two form requests, so this crate
-//! sends them itself.
+//! `rmcp` supports only client credentials, and only with a secret. Each grant is one request with a form, or two, so
+//! this crate sends them itself.
 
 use http::{Method, Request, header};
 use rmcp::transport::auth::AuthorizationMetadata;
@@ -12,15 +12,16 @@ use url::{Url, form_urlencoded::Serializer};
 
 use crate::{
     credentials::{Client, Credentials, Tokens},
-    engine::AuthorizationServer,
+    engine::{AuthorizationServer, check_endpoint},
     error::{AuthError, quote_without},
     revoke::basic,
     wire::{Wire, Wires},
 };
 
-/// RFC 7523, 2.1.
+/// The grant type of RFC 7523, 2.1.
 const JWT_BEARER: &str = "urn:ietf:params:oauth:grant-type:jwt-bearer";
-/// RFC 8693, 2.1, and the kinds of tokens that an enterprise exchanges.
+/// The grant type of RFC 8693, 2.1. Below it are the types of the token that is exchanged, and of the one that is got
+/// for it.
 const TOKEN_EXCHANGE: &str = "urn:ietf:params:oauth:grant-type:token-exchange";
 const ID_TOKEN: &str = "urn:ietf:params:oauth:token-type:id_token";
 const ID_JAG: &str = "urn:ietf:params:oauth:token-type:id-jag";
@@ -37,6 +38,7 @@ struct Form<'a> {
 }
 
 impl<'a> Form<'a> {
+    /// A form with a grant type, for the client of `oauth`.
     fn new(grant: &str, oauth: &'a OAuth) -> Self {
         let secrets = [&oauth.client_secret, &oauth.assertion.text];
         Self {
@@ -48,6 +50,7 @@ impl<'a> Form<'a> {
         }
     }
 
+    /// Adds a field, unless its value is empty.
     fn with(mut self, name: &'static str, value: impl Into<String>) -> Self {
         let value = value.into();
         if !value.is_empty() {
@@ -77,7 +80,7 @@ impl<'a> Form<'a> {
         request.body(form.finish().into_bytes())
     }
 
-    /// Sends the form, and parses the response as a JSON object.
+    /// Sends the form, and parses the response as a JSON object. `whose` names the receiver in an error.
     async fn send(&self, wire: &Wire, endpoint: &Url, whose: &str) -> Result<Value, AuthError> {
         let unavailable = |why: String| AuthError::Unavailable { why: format!("{whose}: {why}") };
         let request = self.request(endpoint).map_err(|error| unavailable(error.to_string()))?;
@@ -87,8 +90,8 @@ impl<'a> Form<'a> {
         if status.is_success() && value.is_object() {
             return Ok(value);
         }
-        let member = |name: &str| value[name].as_str().map(|member| quote_without(member, &self.secrets));
-        let why = match (member("error"), member("error_description")) {
+        let field = |name: &str| value[name].as_str().map(|text| quote_without(text, &self.secrets));
+        let why = match (field("error"), field("error_description")) {
             (Some(error), Some(description)) => format!("{error}, {description}"),
             (Some(error), None) => error,
             _ => format!("HTTP {}, with a body that cannot be read", status.as_u16()),
@@ -100,7 +103,7 @@ impl<'a> Form<'a> {
     }
 }
 
-/// Returns whether a server accepts client secrets only in the form (`client_secret_post`).
+/// Returns whether an authorization server accepts client secrets only in the form (`client_secret_post`).
 pub(crate) fn takes_secrets_in_forms(metadata: &AuthorizationMetadata) -> bool {
     let methods = metadata.additional_fields.get("token_endpoint_auth_methods_supported").and_then(Value::as_array);
     let takes = |name: &str| methods.is_some_and(|methods| methods.iter().any(|method| method.as_str() == Some(name)));
@@ -108,8 +111,8 @@ pub(crate) fn takes_secrets_in_forms(metadata: &AuthorizationMetadata) -> bool {
 }
 
 impl AuthorizationServer {
-    /// Gets a token with the grant of `oauth`, for these scopes; if there are none, for the scopes that the server
-    /// names.
+    /// Gets a token with the grant of `oauth`, for these scopes, or for the scopes that the server names if `scopes` is
+    /// empty.
     pub(crate) async fn token_without_user(
         self,
         oauth: &OAuth,
@@ -118,7 +121,7 @@ impl AuthorizationServer {
     ) -> Result<Credentials, AuthError> {
         let scopes = self.scopes_without_user(scopes).await;
         let endpoint = self.token_endpoint()?;
-        let key = self.key(oauth)?;
+        let key = self.new_key(oauth)?;
         self.sign_with(oauth, key.clone())?;
         let assertion = oauth.assertion.text.as_deref().unwrap_or_default();
         let form = match oauth.grant {
@@ -159,9 +162,9 @@ impl AuthorizationServer {
         let idp = oauth.idp.as_ref().ok_or_else(|| config("`oauth.idp` is missing"))?;
         let IdentityProvider { token_url, client_id, client_secret } = idp;
         let url = Url::parse(token_url).map_err(|_| config("`oauth.idp.token_url` is not a URL"))?;
-        // The user has configured this URL and no server has named it, so it may be on a private address.
+        // This URL may lead to a private address, because the user has configured it and no server has named it.
         let wire = wires.to(&url)?;
-        let endpoint = crate::engine::checked(&wire, &url, "`oauth.idp.token_url`", token_url)?;
+        let endpoint = check_endpoint(&wire, &url, "`oauth.idp.token_url`", token_url)?;
         let assertion = oauth.assertion.text.as_deref().unwrap_or_default();
         let mut form = Form::new(TOKEN_EXCHANGE, oauth)
             .with("requested_token_type", ID_JAG)
@@ -170,8 +173,8 @@ impl AuthorizationServer {
             .with("scope", scopes.join(" "))
             .with("subject_token", assertion)
             .with("subject_token_type", ID_TOKEN);
-        // The client at the identity provider differs from the one at the authorization server, whose secret must not
-        // be sent here.
+        // The client at the identity provider is not the one at the authorization server. The secret of the latter must
+        // not be sent to the identity provider.
         (form.client, form.secret) = (client_id.as_deref(), client_secret.as_deref());
         form.secrets.extend(client_secret.as_deref());
         let answer = form.send(&wire, &endpoint, "the identity provider").await?;

@@ -40,21 +40,22 @@ impl Signed {
     }
 }
 
-/// What became of the tokens when a user signed out. They are deleted here in any case.
+/// What became of the tokens when a user signed out. In any case, the store has deleted them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SignedOut {
-    /// There were none: the user was not signed in.
+    /// There were no tokens: the user was not signed in.
     WasNotSignedIn,
-    /// The authorization server revoked them.
+    /// The authorization server revoked the tokens.
     Revoked,
-    /// The authorization server cannot revoke tokens: copies of them are valid until they expire.
+    /// The authorization server cannot revoke tokens. A copy of them is valid until it expires.
     CannotRevoke,
-    /// The authorization server did not revoke them, for this reason: copies of them may be valid until they expire.
+    /// The authorization server did not revoke the tokens, for this reason. A copy of them may be valid until it
+    /// expires.
     NotRevoked(AuthError),
 }
 
 impl SignedOut {
-    /// The outcome, as the audit log has it; `None` if there was nothing to sign out of.
+    /// The outcome in words, for the audit log. `None` if the user was not signed in.
     fn outcome(&self) -> Option<String> {
         match self {
             Self::WasNotSignedIn => None,
@@ -69,10 +70,11 @@ impl SignedOut {
 
 impl SignIn {
     /// Signs in to a server, whether or not the user is signed in already. Requests `scopes`, or, if there are none,
-    /// the scopes of the entry or of the server. A grant that needs no user shows no page.
+    /// the scopes of the entry or of the server. Shows the page in `browser`, unless the grant of the entry needs no
+    /// user. Once the browser has come back, the sign-in runs to its end even if this future is dropped.
     ///
     /// # Errors
-    /// [`AuthError`]; an earlier sign-in is kept.
+    /// [`AuthError`]. An earlier sign-in then stays as it is.
     pub async fn login(
         &self,
         to: Destination<'_>,
@@ -97,10 +99,11 @@ impl SignIn {
             .await
     }
 
-    /// Revokes the tokens for a server, if its authorization server supports that, and deletes them in any case.
+    /// Revokes the tokens for a server, if its authorization server supports that, and deletes them in any case. Runs
+    /// to its end even if this future is dropped.
     ///
     /// # Errors
-    /// [`AuthError::Store`] when they cannot be deleted.
+    /// [`AuthError::Store`] when the tokens cannot be deleted.
     pub async fn logout(&self, to: Destination<'_>) -> Result<SignedOut, AuthError> {
         let inner = &self.0;
         let (context, name) = (inner.context(to).await?, to.server.clone());
@@ -118,9 +121,9 @@ impl SignIn {
 
 /// The inputs of a sign-in.
 pub(crate) struct SignInRequest<'a> {
-    /// The scopes to request; empty to request the scopes that the server names.
+    /// The scopes to request. If there are none, those that the server names are requested.
     pub(crate) scopes: &'a [String],
-    /// The challenge of the refused request.
+    /// The challenge with which the server refused a request, if it did.
     pub(crate) challenge: Option<&'a str>,
     /// The stored credentials of an earlier sign-in.
     pub(crate) before: Option<&'a Credentials>,
@@ -172,14 +175,15 @@ impl Inner {
         challenge: Option<&str>,
     ) -> Result<Signed, AuthError> {
         let AuthContext { oauth, slot, server, .. } = context;
-        let found = within(AuthorizationServer::discover(self.wires.to(server)?, server, challenge)).await?;
-        let fresh = within(found.token_without_user(oauth, scopes, &self.wires)).await?;
+        let discovery = AuthorizationServer::discover(self.wires.to(server)?, server, challenge);
+        let authorization_server = within(discovery).await?;
+        let fresh = within(authorization_server.token_without_user(oauth, scopes, &self.wires)).await?;
         let signed = Signed::of(&fresh);
         self.save_new(slot, fresh).await?;
         Ok(signed)
     }
 
-    /// Reports the outcome of a sign-in to the witness.
+    /// Reports the outcome of a sign-in to the witness, and returns it.
     fn record_outcome(&self, server: &ServerName, signed: Result<Signed, AuthError>) -> Result<Signed, AuthError> {
         match &signed {
             Ok(signed) => self.report(Fact::SignedIn { server: server.clone(), issuer: signed.issuer.clone() }),
@@ -188,7 +192,7 @@ impl Inner {
         signed
     }
 
-    /// Shows the page to the user; returns the state of the sign-in, and the URL to which the browser was redirected.
+    /// Shows the page to the user. Returns the state of the sign-in, and the URL to which the browser was redirected.
     async fn visit_page(
         &self,
         context: &AuthContext,
@@ -199,8 +203,8 @@ impl Inner {
         let wire = self.wires.to(server)?;
         let redirect_uri = browser.redirect_uri();
         let request = async {
-            let found = AuthorizationServer::discover(wire, server, wanted.challenge).await?;
-            found.authorization_request(oauth, wanted.scopes, &redirect_uri, wanted.before).await
+            let authorization_server = AuthorizationServer::discover(wire, server, wanted.challenge).await?;
+            authorization_server.authorization_request(oauth, wanted.scopes, &redirect_uri, wanted.before).await
         };
         let request = within(request).await?;
         check_page(&request.page)?;
@@ -222,7 +226,7 @@ impl Inner {
         Ok(signed)
     }
 
-    /// Deletes the tokens, and revokes them if the server supports that.
+    /// Deletes the tokens from the store, and then revokes them if the authorization server supports that.
     async fn revoke_and_delete(&self, context: &AuthContext) -> Result<SignedOut, AuthError> {
         let AuthContext { oauth, slot, server, .. } = context;
         // The lease keeps another process from renewing and storing the tokens meanwhile.

@@ -7,7 +7,9 @@ use http::{Method, Request, header};
 use toolrack_host::spec::OAuth;
 use url::{Url, form_urlencoded::Serializer};
 
-use crate::{credentials::Credentials, engine::checked, error::AuthError, token_request::ClientAssertion, wire::Wire};
+use crate::{
+    credentials::Credentials, engine::check_endpoint, error::AuthError, token_request::ClientAssertion, wire::Wire,
+};
 
 /// Revokes the refresh token, and then the access token, which some servers do not revoke with it. Returns `false` if
 /// the server has no revocation endpoint.
@@ -23,7 +25,7 @@ pub(crate) async fn revoke(
     else {
         return Ok(false);
     };
-    let endpoint = checked(&wire, server, "revocation endpoint", endpoint)?;
+    let endpoint = check_endpoint(&wire, server, "revocation endpoint", endpoint)?;
     let methods = fields
         .get("revocation_endpoint_auth_methods_supported")
         .or_else(|| fields.get("token_endpoint_auth_methods_supported"))

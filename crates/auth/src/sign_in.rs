@@ -1,5 +1,5 @@
-//! [`SignIn`], and the state that its parts share: the slots, the store and its leases, and the work that must not be
-//! interrupted.
+//! [`SignIn`], and the state that its parts share: the slots, the store with its leases, and the work that must run to
+//! its end.
 
 mod builder;
 
@@ -24,25 +24,25 @@ use crate::{
     wire::Wires,
 };
 
-/// The longest life of a lease, which exceeds any work under it.
+/// How long a lease is valid. No work under a lease takes that long.
 const MAX_LEASE: Duration = Duration::from_secs(120);
-/// How long to wait for another process's refresh.
+/// How long to wait for a lease while another process renews the tokens.
 const LEASE_WAIT: Duration = Duration::from_secs(60);
-/// The time-out of work that must not be interrupted: the wait for the lease, and the work under it.
+/// The time-out of work that must run to its end: the wait for the lease, and the work under it.
 const WORK_TIMEOUT: Duration = Duration::from_secs(LEASE_WAIT.as_secs() + MAX_LEASE.as_secs());
-/// The time for which an ending program waits for that work.
+/// How long a program that ends waits for that work.
 const SHUTDOWN_WAIT: Duration = Duration::from_secs(5);
 
-/// Makes the line that tells the user how to sign in to this server, with these scopes if there are any.
+/// Makes the line that tells the user how to sign in to a server, with these scopes if there are any.
 type SignInHint = dyn Fn(&ServerName, &[String]) -> String + Send + Sync;
-/// Receives every secret before it is used.
+/// Gets every secret before it is used, to keep it out of logs.
 type SecretListener = dyn Fn(&str) + Send + Sync;
 
-/// Signs the requests of a host in. Cheap to clone.
+/// Adds access tokens to the requests of a host, and gets these tokens by signing in. Cheap to clone.
 ///
-/// It renews a token before it expires, and once when a server refuses it. If several tasks and processes need the same
-/// renewal, one performs it, and the others use its result. Without a [`Browser`] it asks no user: a server that
-/// requires a sign-in reports that.
+/// It renews a token before the token expires, and once when a server refuses it. If several tasks and processes need
+/// the same renewal, one performs it, and the others use its result. Without a [`Browser`] it asks no user: the host
+/// then reports that the server requires a sign-in.
 #[derive(Clone)]
 pub struct SignIn(pub(crate) Arc<Inner>);
 
@@ -52,14 +52,14 @@ pub(crate) struct Inner {
     pub(crate) browser: Option<Arc<dyn Browser>>,
     tenant: String,
     user: String,
-    pub(crate) how: Box<SignInHint>,
-    hears: Box<SecretListener>,
+    pub(crate) sign_in_hint: Box<SignInHint>,
+    secret_listener: Box<SecretListener>,
     witness: Option<Arc<dyn Witness>>,
     pub(crate) wires: Wires,
-    /// One slot for each server and account that was used; at most as many as are configured.
+    /// One slot for each server and account that was used: at most as many as are configured.
     slots: Mutex<HashMap<TokenKey, Arc<Slot>>>,
-    /// Work that runs to its end even if the task that waits for it is dropped. Closed from the start, because
-    /// `TaskTracker::wait` returns only on a closed tracker.
+    /// Work that runs to its end even if the future that waits for it is dropped. The tracker is closed from the start,
+    /// because `TaskTracker::wait` returns only on a closed tracker.
     under_way: TaskTracker,
 }
 
@@ -68,9 +68,9 @@ pub(crate) struct Inner {
 pub(crate) struct AuthContext {
     pub(crate) oauth: OAuth,
     pub(crate) slot: Arc<Slot>,
-    /// The server's URL as authorization servers know it.
+    /// The server's URL without query, user and fragment.
     pub(crate) server: Url,
-    /// The slot's permit, which the task holds until its work is done.
+    /// The slot's permit, which the task holds until its work is done. `None` if the work needs none.
     pub(crate) permit: Permit,
 }
 
@@ -91,7 +91,7 @@ impl Default for SignIn {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Account {
-    /// The server and the account.
+    /// Which server and which account it is for.
     pub key: TokenKey,
     /// The authorization server that issued the tokens.
     pub issuer: String,
@@ -99,17 +99,17 @@ pub struct Account {
     pub scopes: Vec<String>,
     /// The expiry of the access token, in seconds since 1970; `None` if it is not known.
     pub expires: Option<u64>,
-    /// Whether it can be renewed without the user.
+    /// Whether the access token can be renewed without the user.
     pub renewable: bool,
-    /// Whether there are tokens. Otherwise only the registration at the issuer is kept.
+    /// Whether there are tokens. If not, only the registration of the client at the issuer is kept.
     pub signed_in: bool,
 }
 
 impl SignIn {
-    /// Returns every sign-in of this tenant and user.
+    /// Returns every stored sign-in of this tenant and user.
     ///
     /// # Errors
-    /// [`AuthError::Store`] when they cannot be read.
+    /// [`AuthError::Store`] when the store cannot be read.
     pub async fn accounts(&self) -> Result<Vec<Account>, AuthError> {
         let mut accounts = Vec::new();
         let own = |key: &TokenKey| key.tenant == self.0.tenant && key.user == self.0.user;
@@ -130,9 +130,9 @@ impl SignIn {
         Ok(accounts)
     }
 
-    /// Waits at most five seconds until no renewal, sign-in or sign-out is at a point where it must not be interrupted.
-    /// A program calls this at its end, after its hosts have ended. A renewal outlives the request that began it,
-    /// because the server may have invalidated the old refresh token already.
+    /// Waits until the renewals, sign-ins and sign-outs are done that must run to their end, but at most five seconds.
+    /// A program calls this at its end, after its hosts have ended. A renewal goes on after the request that began it,
+    /// because the authorization server may have invalidated the old refresh token already.
     pub async fn settled(&self) {
         if timeout(SHUTDOWN_WAIT, self.0.under_way.wait()).await.is_err() {
             tracing::warn!("a sign-in is under way while the program ends: the user may have to sign in again");
@@ -141,12 +141,14 @@ impl SignIn {
 }
 
 impl Inner {
+    /// The data for a sign-in or a renewal at a server, with the placeholders of the entry's `oauth` filled in.
     pub(crate) async fn context(&self, to: Destination<'_>) -> Result<AuthContext, AuthError> {
         let resolved = self.resolver.oauth(to.server, to.spec).await;
         let oauth = resolved.map_err(|error| AuthError::Config { why: error.to_string() })?;
         Ok(AuthContext { oauth, slot: self.slot(&to), server: resource(to.url), permit: None })
     }
 
+    /// The slot of a server and the account that its entry names.
     pub(crate) fn slot(&self, to: &Destination<'_>) -> Arc<Slot> {
         let key = TokenKey {
             tenant: self.tenant.clone(),
@@ -159,27 +161,29 @@ impl Inner {
         Arc::clone(slot)
     }
 
+    /// Loads the stored credentials. `None` if there are none, or none that can be read.
     pub(crate) async fn load(&self, key: &TokenKey) -> Result<Option<Credentials>, TokenStoreError> {
         let stored = self.store.load(key).await?.as_deref().and_then(Credentials::from_bytes);
-        stored.iter().flat_map(Credentials::secrets).for_each(|secret| (self.hears)(secret));
+        stored.iter().flat_map(Credentials::secrets).for_each(|secret| (self.secret_listener)(secret));
         Ok(stored)
     }
 
-    /// Stores new credentials, under the lease.
+    /// Stores new credentials, under the lease that the caller holds.
     pub(crate) async fn save(
         &self,
         slot: &Slot,
         lease: &dyn TokenLease,
         credentials: Credentials,
     ) -> Result<(), TokenStoreError> {
-        // Updates the slot before the store: if the store fails, this process can still use the token.
-        credentials.secrets().into_iter().for_each(|secret| (self.hears)(secret));
+        // The slot comes before the store: if the store fails, this process can still use the token.
+        credentials.secrets().into_iter().for_each(|secret| (self.secret_listener)(secret));
         let bytes = credentials.to_bytes();
         slot.set_known(Some(Arc::new(credentials)));
         lease.save(bytes).await
     }
 
-    /// Stores the credentials of a new sign-in. It takes the lease, so that no renewal of the old ones overwrites them.
+    /// Stores the credentials of a new sign-in. Takes the lease, so that no renewal of the old credentials overwrites
+    /// them.
     pub(crate) async fn save_new(&self, slot: &Slot, credentials: Credentials) -> Result<(), AuthError> {
         let lease = self.lease(&slot.key).await?;
         let saved = self.save(slot, lease.as_ref(), credentials).await;
@@ -187,27 +191,32 @@ impl Inner {
         Ok(saved?)
     }
 
-    /// Spawns `work`, which runs to its end even if no task waits for it any more. If it were interrupted, a new token
-    /// could get lost with its response, and a lease that is not released would block every process until it expires.
+    /// Spawns `work`, which runs to its end even if the returned future is dropped, but at most for [`WORK_TIMEOUT`].
+    /// If it were interrupted, a new token could get lost with its response, and a lease that is not released would
+    /// block every process until it expires.
     pub(crate) fn to_completion<T: Send + 'static>(
         &self,
         work: impl Future<Output = Result<T, AuthError>> + Send + 'static,
     ) -> BoxFuture<'static, Result<T, AuthError>> {
-        let late = |_| AuthError::Unavailable { why: format!("it was not done within {} s", WORK_TIMEOUT.as_secs()) };
-        let stopped = |_| AuthError::Unavailable { why: "it was stopped before it was done".to_owned() };
+        let late = |_| AuthError::Unavailable {
+            why: format!("the work on this sign-in was not done within {} s", WORK_TIMEOUT.as_secs()),
+        };
+        let stopped =
+            |_| AuthError::Unavailable { why: "the work on this sign-in was stopped before it was done".to_owned() };
         let work = self.under_way.spawn(timeout(WORK_TIMEOUT, work).in_current_span());
         Box::pin(async move { work.await.map_err(stopped)?.map_err(late)? })
     }
 
+    /// Takes the lease of the credentials under `key`. An error if another process holds it for [`LEASE_WAIT`].
     pub(crate) async fn lease(&self, key: &TokenKey) -> Result<Box<dyn TokenLease>, AuthError> {
         let late = || AuthError::Unavailable {
-            why: format!("another process renews this sign-in for longer than {} s", LEASE_WAIT.as_secs()),
+            why: format!("another process has been renewing this sign-in for {} s", LEASE_WAIT.as_secs()),
         };
         let lease = timeout(LEASE_WAIT, self.store.lease(key, MAX_LEASE)).await.map_err(|_| late())?;
         lease.map_err(AuthError::Store)
     }
 
-    /// Passes `fact` to the witness, where there is one.
+    /// Passes `fact` to the witness, if there is one.
     pub(crate) fn report(&self, fact: Fact) {
         if let Some(witness) = &self.witness {
             witness.saw(fact);

@@ -10,17 +10,17 @@ use url::Url;
 
 /// The key of credentials: everything that must be the same for a token to be used.
 ///
-/// The issuer is a part of the credentials, not of the key: a server can move to another issuer, and the credentials of
-/// the first are then dropped, never used with the second.
+/// The issuer is a part of the credentials, not of the key. So if a server moves to another issuer, the credentials of
+/// the first issuer are found and dropped, and never used with the second.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct TokenKey {
-    /// The tenant of a hosted program, or a user's profile; empty if there is only one.
+    /// The tenant of a hosted program, or a user's profile. Empty if there is only one.
     pub tenant: String,
-    /// The user of the tenant; empty if there is only one.
+    /// The user of the tenant. Empty if there is only one.
     pub user: String,
     /// The MCP server: its URL up to the path, without query and fragment.
     pub resource: String,
-    /// The name of the account; empty for the account without a name.
+    /// The name of the account. Empty for the account without a name.
     pub account: String,
 }
 
@@ -73,10 +73,10 @@ pub trait TokenStore: Send + Sync {
     /// [`TokenStoreError`] when the store cannot be read.
     fn keys(&self) -> BoxFuture<'_, Result<Vec<TokenKey>, TokenStoreError>>;
 
-    /// Waits until no other task, in any process, has the lease of `key`, and takes it. A refresh token is good for one
-    /// use: the process that renews it holds the lease meanwhile, and only the holder changes the stored credentials.
-    /// The lease ends with [`TokenLease::release`] or after `longest`, so that a process that dies blocks no other. The
-    /// caller bounds the wait.
+    /// Waits until no other task, in any process, has the lease of `key`, and takes the lease. A refresh token can be
+    /// used only once, so the process that uses it holds the lease meanwhile, and only the holder changes the stored
+    /// credentials. The lease ends with [`TokenLease::release`] or after `longest`, so that a process that dies blocks
+    /// no other. The wait itself has no bound: the caller drops the future when it has waited long enough.
     ///
     /// # Errors
     /// [`TokenStoreError`] when the store fails.
@@ -89,7 +89,8 @@ pub trait TokenStore: Send + Sync {
 
 /// The right to change the credentials under one key; see [`TokenStore::lease`].
 ///
-/// Neither method does anything once the lease has run out: by then another process may have written newer credentials.
+/// Once the lease has run out, [`Self::save`] and [`Self::delete`] change nothing, because another process may have
+/// written newer credentials by then.
 pub trait TokenLease: Send + Sync {
     /// Stores `credentials`, instead of the old ones.
     ///
@@ -103,7 +104,7 @@ pub trait TokenLease: Send + Sync {
     /// As [`Self::save`].
     fn delete(&self) -> BoxFuture<'_, Result<(), TokenStoreError>>;
 
-    /// Gives the lease back.
+    /// Gives the lease back, so that another task can take it.
     fn release(self: Box<Self>) -> BoxFuture<'static, ()>;
 }
 
@@ -192,7 +193,7 @@ impl TokenLease for MemoryLease {
 
     fn delete(&self) -> BoxFuture<'_, Result<(), TokenStoreError>> {
         Box::pin(async {
-            // Keeps the entry itself, because other tasks may wait for its lease.
+            // The entry itself stays, because other tasks may wait for its lease.
             self.entries.0.lock().entry(self.key.clone()).or_default().credentials = None;
             Ok(())
         })

@@ -24,17 +24,17 @@ use crate::{
     token_request::{RequestSigner, wants_nonce},
 };
 
-/// The timeout of a connect, TCP and TLS together.
-const CONNECT_TIME: Duration = Duration::from_secs(10);
+/// The timeout of connecting, TCP and TLS together.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// The timeout of one request, with its response.
-const REQUEST_TIME: Duration = Duration::from_secs(20);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(20);
 /// The most bytes of a response body.
 const BODY_BYTES: usize = 256 * 1024;
 /// The most requests of one operation, so that hostile metadata cannot cause endless requests.
 const MAX_REQUESTS: u32 = 32;
 
-/// One pooled client for each set of allowed addresses, made when first needed. The addresses in a server's metadata
-/// are untrusted: see [`toolrack_host::egress`].
+/// Makes the [`Wire`]s of operations. It has one pooled HTTP client for each set of allowed addresses, made when it is
+/// first needed. The addresses in a server's metadata are untrusted: see [`toolrack_host::egress`].
 #[derive(Debug, Default)]
 pub(crate) struct Wires {
     egress: Egress,
@@ -46,7 +46,7 @@ impl Wires {
         Self { egress, clients: ArcSwap::default() }
     }
 
-    /// Returns the wire of one operation for the server at `url`.
+    /// Returns a new wire, for one operation that concerns the server at `url`.
     pub(crate) fn to(&self, url: &Url) -> Result<Arc<Wire>, AuthError> {
         let guard = self.egress.named_by(url);
         let known = self.clients.load().get(&guard).cloned();
@@ -54,12 +54,12 @@ impl Wires {
         Ok(Arc::new(Wire { client, guard, signer: OnceLock::new(), seen: Seen::default() }))
     }
 
-    /// Returns a new client for these addresses. Two operations that need one at the same moment make two, and the
-    /// second replaces the first in the map.
+    /// Returns a new client for these addresses, and remembers it. If two operations need one at the same moment, each
+    /// makes its own, and the second is remembered.
     fn connect(&self, guard: &Guard) -> Result<Client, AuthError> {
         let builder = Client::builder()
-            .connect_timeout(CONNECT_TIME)
-            .timeout(REQUEST_TIME)
+            .connect_timeout(CONNECT_TIMEOUT)
+            .timeout(REQUEST_TIMEOUT)
             // `rmcp` follows redirects itself, within one origin, where MCP allows it.
             .redirect(redirect::Policy::none())
             .user_agent(concat!("toolrack/", env!("CARGO_PKG_VERSION")));
@@ -76,16 +76,16 @@ impl Wires {
     }
 }
 
-/// The HTTP client of one operation, with its limits.
+/// The HTTP client of one operation, such as a sign-in, with the limits of the operation.
 pub(crate) struct Wire {
     client: Client,
     pub(crate) guard: Guard,
-    /// Signs the requests to the token endpoint, once it is known.
+    /// Signs the requests to the token endpoint. Set once the endpoint is known.
     signer: OnceLock<RequestSigner>,
     seen: Seen,
 }
 
-/// Observations from the requests of this operation.
+/// What the requests of one operation have shown.
 #[derive(Debug, Default)]
 struct Seen {
     /// How many requests were sent.
@@ -94,12 +94,13 @@ struct Seen {
     wants_bound: AtomicBool,
     /// The nonce that the token endpoint wants in proofs.
     nonce: ArcSwapOption<Nonce>,
-    /// The reason why the last request got no response. `rmcp` drops the cause from some of its errors.
+    /// The reason why the last request got no response. It is kept here because `rmcp` drops it from some of its
+    /// errors.
     unanswered: ArcSwapOption<String>,
 }
 
 impl Seen {
-    /// Counts one more request; an error when there were too many.
+    /// Counts one more request. An error when there were too many.
     fn count(&self) -> Result<(), WireError> {
         match self.requests.fetch_add(1, Ordering::Relaxed) < MAX_REQUESTS {
             true => Ok(()),
@@ -108,7 +109,8 @@ impl Seen {
     }
 }
 
-/// The reason why a request to an authorization server got no response.
+/// The reason why a request to an authorization server got no response. `Display` is to be read after the server's
+/// name.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum WireError {
     #[error("{0}")]
@@ -123,12 +125,12 @@ pub(crate) enum WireError {
     Unsigned(AuthError),
 }
 
-/// Returns why a request failed, without a URL, which may hold a secret.
+/// Returns why a request failed, without its URL, which may contain a secret.
 fn reason(error: &reqwest::Error) -> String {
     if error.is_timeout() {
         return match error.is_connect() {
-            true => format!("no connection to it was made within {} s", CONNECT_TIME.as_secs()),
-            false => format!("it did not answer within {} s", REQUEST_TIME.as_secs()),
+            true => format!("no connection to it was made within {} s", CONNECT_TIMEOUT.as_secs()),
+            false => format!("it did not answer within {} s", REQUEST_TIMEOUT.as_secs()),
         };
     }
     root_cause(error)
@@ -156,12 +158,13 @@ impl Wire {
         self.seen.unanswered.load().as_deref().cloned()
     }
 
-    /// Sends the request as [`Self::send`] does, and stores the reason if there is no response.
+    /// Sends the request as [`Self::send`] does, and stores the reason if there is no response: see
+    /// [`Self::unanswered`].
     async fn send_and_note(&self, request: http::Request<Vec<u8>>) -> Result<http::Response<Vec<u8>>, WireError> {
         let place = Url::parse(&request.uri().to_string()).map(|url| url.origin().ascii_serialization());
         let answer = self.send(request).await;
         let unanswered = answer.as_ref().err().map(|error| match (error, place) {
-            // These say it themselves.
+            // These errors name the place themselves.
             (WireError::Refused(_) | WireError::Unsigned(_), _) | (_, Err(_)) => error.to_string(),
             (error, Ok(place)) => format!("{place}: {error}"),
         });
@@ -182,6 +185,7 @@ impl Wire {
         if wants_nonce(&answer) { self.send_authenticated(signer, &request).await } else { Ok(answer) }
     }
 
+    /// Sends a request to the token endpoint, with what proves the client and its key.
     async fn send_authenticated(
         &self,
         signer: &RequestSigner,
@@ -191,6 +195,7 @@ impl Wire {
         self.send_once(signer.authenticated(request, nonce.as_deref()).map_err(WireError::Unsigned)?).await
     }
 
+    /// Sends the request as it is, and reads the whole response.
     async fn send_once(&self, request: http::Request<Vec<u8>>) -> Result<http::Response<Vec<u8>>, WireError> {
         self.seen.count()?;
         let failed = |error: reqwest::Error| WireError::Http(error.without_url());

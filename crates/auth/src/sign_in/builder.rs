@@ -16,8 +16,8 @@ pub struct SignInBuilder {
     browser: Option<Arc<dyn Browser>>,
     tenant: String,
     user: String,
-    how: Box<SignInHint>,
-    hears: Box<SecretListener>,
+    sign_in_hint: Box<SignInHint>,
+    secret_listener: Box<SecretListener>,
     witness: Option<Arc<dyn Witness>>,
     egress: Egress,
 }
@@ -49,17 +49,17 @@ impl SignInBuilder {
         self
     }
 
-    /// Sets the advice on how to sign in to a server, with more scopes if some are given: one line, such as `toolrack
-    /// login sentry`.
+    /// Sets the function that makes the advice on how to sign in to a server: one line, such as `toolrack login
+    /// sentry`. If scopes are given, the sign-in has to request them.
     pub fn how(mut self, how: impl Fn(&ServerName, &[String]) -> String + Send + Sync + 'static) -> Self {
-        self.how = Box::new(how);
+        self.sign_in_hint = Box::new(how);
         self
     }
 
-    /// Sets a function that receives every token and secret before it is used, to keep it out of logs and off the
-    /// screen: a server can repeat a secret that it was sent.
-    pub fn secrets(mut self, hears: impl Fn(&str) + Send + Sync + 'static) -> Self {
-        self.hears = Box::new(hears);
+    /// Sets a function that gets every token and secret before it is used, so that the program can keep it out of logs
+    /// and off the screen: a server can repeat a secret that it was sent.
+    pub fn secrets(mut self, listener: impl Fn(&str) + Send + Sync + 'static) -> Self {
+        self.secret_listener = Box::new(listener);
         self
     }
 
@@ -76,18 +76,30 @@ impl SignInBuilder {
         self
     }
 
-    /// Builds it.
+    /// Builds the [`SignIn`].
     #[must_use]
     pub fn build(self) -> SignIn {
-        let Self { store, resolver, browser, tenant, user, how, hears, witness, egress } = self;
+        let Self { store, resolver, browser, tenant, user, sign_in_hint, secret_listener, witness, egress } = self;
         let (wires, slots, under_way) = (Wires::new(egress), Default::default(), TaskTracker::new());
         under_way.close();
-        SignIn(Arc::new(Inner { store, resolver, browser, tenant, user, how, hears, witness, wires, slots, under_way }))
+        SignIn(Arc::new(Inner {
+            store,
+            resolver,
+            browser,
+            tenant,
+            user,
+            sign_in_hint,
+            secret_listener,
+            witness,
+            wires,
+            slots,
+            under_way,
+        }))
     }
 }
 
 impl SignIn {
-    /// Returns a builder; tokens are kept in `store`.
+    /// Returns a builder of a [`SignIn`] that keeps its tokens in `store`.
     pub fn builder(store: Arc<dyn TokenStore>) -> SignInBuilder {
         SignInBuilder {
             store,
@@ -95,8 +107,8 @@ impl SignIn {
             browser: None,
             tenant: String::new(),
             user: String::new(),
-            how: Box::new(|server, _| format!("sign in to `{server}`")),
-            hears: Box::new(|_| {}),
+            sign_in_hint: Box::new(|server, _| format!("sign in to `{server}`")),
+            secret_listener: Box::new(|_| {}),
             witness: None,
             egress: Egress::default(),
         }

@@ -12,10 +12,12 @@ use toolrack_testkit::authorization::{ASSERTION, AuthorizationFault, FakeAuthori
 
 use crate::stage::{Stage, echo, state};
 
+/// A stage whose entry requires bound tokens.
 fn bound(faults: impl IntoIterator<Item = AuthorizationFault>) -> Stage {
     Stage::with(FakeAuthorization::start(faults), OAuth { dpop: true, ..OAuth::default() })
 }
 
+/// The requests with a proof that the MCP endpoint has got.
 fn signed_mcp_requests(stage: &Stage) -> Vec<RecordedRequest> {
     stage
         .server
@@ -34,19 +36,15 @@ async fn every_request_has_a_proof_of_its_own() {
     echo(&host).await.unwrap();
     host.shutdown().await;
     let requests = stage.server.requests();
-    let proofs: Vec<_> = requests.iter().filter_map(|requests| requests.proof.as_ref()).collect();
-    assert_eq!(proofs.iter().collect::<BTreeSet<_>>().len(), proofs.len());
+    let proofs: Vec<_> = requests.iter().filter_map(|request| request.proof.as_ref()).collect();
+    assert_eq!(proofs.iter().collect::<BTreeSet<_>>().len(), proofs.len(), "no two proofs are the same");
     assert!(proofs.len() >= 4, "for the code, the connection and two calls: {}", proofs.len());
     assert!(
-        signed_mcp_requests(&stage).iter().all(|requests| requests
-            .authorization
-            .as_ref()
-            .unwrap()
-            .starts_with("DPoP "))
+        signed_mcp_requests(&stage).iter().all(|request| request.authorization.as_ref().unwrap().starts_with("DPoP "))
     );
     let counts = stage.server.counts();
     assert_eq!((counts.proofs as usize, counts.replayed), (proofs.len(), 0));
-    // The code was bound to the key as well.
+    // The authorization code was bound to the key, too.
     let page = &stage.browser.0.lock().unwrap()[0];
     assert!(page.query_pairs().any(|(name, value)| name == "dpop_jkt" && value.len() == 43), "{page}");
 }
@@ -69,7 +67,7 @@ async fn the_key_survives_a_restart_and_renewed_tokens_are_bound_to_it() {
 }
 
 #[tokio::test]
-async fn a_recorded_token_and_proof_are_useless() {
+async fn a_token_and_a_proof_that_were_recorded_are_refused() {
     let stage = bound([]);
     stage.login().await.unwrap();
     let host = stage.host().await;
@@ -128,17 +126,17 @@ async fn a_nonce_in_a_response_is_used_in_the_next_proof() {
 }
 
 #[tokio::test]
-async fn a_refused_nonce_is_tried_once_and_an_oversized_one_never() {
+async fn a_nonce_that_is_refused_is_used_once_and_an_oversized_one_never() {
     let stage = bound([]);
     stage.login().await.unwrap();
     let host = stage.host().await;
-    // 100 KB in one header is more than an HTTP client reads.
-    for (nonce, tried) in [("n".to_owned(), 2), ("n".repeat(20_000), 1)] {
+    // An HTTP client would not read 100 KB in one header, so the oversized nonce has only 20 KB.
+    for (nonce, attempts) in [("n".to_owned(), 2), ("n".repeat(20_000), 1)] {
         stage.server.set_faults([AuthorizationFault::NoNonceFits(nonce)]);
         let before = stage.server.counts();
         let refused = echo(&host).await.unwrap_err();
         let counts = stage.server.counts();
-        assert_eq!((counts.rejected - before.rejected, counts.admitted), (tried, before.admitted), "{refused}");
+        assert_eq!((counts.rejected - before.rejected, counts.admitted), (attempts, before.admitted), "{refused}");
         assert_eq!(counts.refreshes, 0, "the token is not renewed");
         assert!(refused.to_string().len() < 1_000, "{refused}");
         stage.server.set_faults([]);
@@ -146,9 +144,9 @@ async fn a_refused_nonce_is_tried_once_and_an_oversized_one_never() {
     let signed_in = stage.sign_in.accounts().await.unwrap().iter().all(|account| account.signed_in);
     assert!(signed_in, "the sign-in is still valid");
     host.shutdown().await;
-    let login = bound([AuthorizationFault::NoNonceFits("n".to_owned())]);
-    assert_eq!(login.login().await.unwrap_err().code(), "SIGN_IN_NO_TOKEN");
-    assert_eq!(login.server.counts().refused, 2, "the client sends the request twice");
+    let stage = bound([AuthorizationFault::NoNonceFits("n".to_owned())]);
+    assert_eq!(stage.login().await.unwrap_err().code(), "SIGN_IN_NO_TOKEN");
+    assert_eq!(stage.server.counts().refused, 2, "the client sends the request twice");
 }
 
 #[tokio::test]
@@ -184,7 +182,7 @@ async fn a_server_whose_metadata_requires_bound_tokens_gets_them_without_a_setti
     assert_eq!(how, "login guarded");
     host.shutdown().await;
     stage.login().await.unwrap();
-    stage.outlives_a_token().await;
+    stage.call_before_and_after_expiry().await;
     assert!(
         signed_mcp_requests(&stage).iter().all(|request| request.authorization.as_ref().unwrap().starts_with("DPoP "))
     );

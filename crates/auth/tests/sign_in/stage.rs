@@ -1,4 +1,4 @@
-//! Shared by the tests: a host that signs in, and a browser that follows its orders.
+//! Shared by the tests: a host that signs in, and a browser that follows redirects.
 
 use std::sync::{Arc, Mutex};
 
@@ -14,11 +14,11 @@ use url::Url;
 
 pub(crate) const SERVER: &str = "guarded";
 
-/// Follows redirects up to the one that leads back, and remembers the pages that it was shown.
+/// A browser whose user agrees at once: it takes the redirect of the page back, and remembers the page.
 #[derive(Default)]
-pub(crate) struct Obedient(pub(crate) Mutex<Vec<Url>>);
+pub(crate) struct AgreeingBrowser(pub(crate) Mutex<Vec<Url>>);
 
-impl Browser for Obedient {
+impl Browser for AgreeingBrowser {
     fn redirect_uri(&self) -> String {
         "http://127.0.0.1:1/callback".to_owned()
     }
@@ -39,20 +39,21 @@ pub(crate) struct Stage {
     pub(crate) server: FakeAuthorization,
     pub(crate) store: Arc<MemoryTokens>,
     pub(crate) sign_in: SignIn,
-    pub(crate) browser: Obedient,
+    pub(crate) browser: AgreeingBrowser,
     pub(crate) spec: ServerSpec,
     name: ServerName,
     url: Url,
 }
 
 impl Stage {
+    /// A stage with an entry for `server`, and without tokens.
     pub(crate) fn of(server: FakeAuthorization) -> Self {
         let store = Arc::new(MemoryTokens::default());
         let url = server.mcp_url();
         Self {
             sign_in: sign_in(&store),
             store,
-            browser: Obedient::default(),
+            browser: AgreeingBrowser::default(),
             spec: ServerSpec::http(&url),
             name: ServerName::new(SERVER).unwrap(),
             url: Url::parse(&url).unwrap(),
@@ -60,6 +61,7 @@ impl Stage {
         }
     }
 
+    /// A stage whose entry has this `oauth`.
     pub(crate) fn with(server: FakeAuthorization, oauth: OAuth) -> Self {
         let mut stage = Self::of(server);
         let Transport::Http(http) = &mut stage.spec.transport else { panic!("not HTTP") };
@@ -86,8 +88,8 @@ impl Stage {
         self.host_with(self.sign_in.clone()).await
     }
 
-    /// A tool is called before and after its access token has ended.
-    pub(crate) async fn outlives_a_token(&self) {
+    /// Calls a tool before and after the access token has expired.
+    pub(crate) async fn call_before_and_after_expiry(&self) {
         let host = self.host().await;
         echo(&host).await.unwrap();
         self.server.expire();
@@ -95,6 +97,7 @@ impl Stage {
         host.shutdown().await;
     }
 
+    /// A host of a process with `sign_in`, once its server has connected or failed.
     pub(crate) async fn host_with(&self, sign_in: SignIn) -> Host {
         let host = Host::builder().authorizer(Arc::new(sign_in)).build();
         host.apply(Desired::from([(self.name.clone(), self.spec.clone())])).await;

@@ -18,7 +18,7 @@ async fn a_server_that_wants_a_sign_in_says_how_and_is_connected_when_the_user_h
     assert_eq!(state(&host), State::NeedsAuth { how: "login guarded".to_owned() });
     let refused = echo(&host).await.unwrap_err();
     assert_eq!((refused.code(), refused.hint().as_deref()), ("AUTH_REQUIRED", Some("login guarded")));
-    // In another process; this one hears of it.
+    // The user signs in through another process, and the host of this process notices it.
     let signed = stage.another().login(stage.destination(), &[], &stage.browser).await.unwrap();
     assert!(signed.renewable && signed.issuer.starts_with("http://127.0.0.1"), "{signed:?}");
     while !matches!(state(&host), State::Connected { .. }) {
@@ -61,7 +61,7 @@ async fn a_token_is_renewed_before_it_expires_without_a_refusal() {
 }
 
 #[tokio::test]
-async fn of_twenty_processes_that_renew_at_once_one_does_and_no_token_is_lost() {
+async fn twenty_processes_that_need_a_renewal_at_once_share_one_and_lose_no_token() {
     let stage = Stage::of(FakeAuthorization::start([]));
     stage.login().await.unwrap();
     let hosts = join_all((0..20).map(|_| stage.host_with(stage.another()))).await;
@@ -107,7 +107,7 @@ async fn an_authorization_server_that_fails_costs_the_call_and_not_the_sign_in()
 }
 
 #[tokio::test]
-async fn signing_out_revokes_and_forgets() {
+async fn signing_out_revokes_the_tokens_and_deletes_them() {
     let stage = Stage::of(FakeAuthorization::start([]));
     stage.login().await.unwrap();
     assert_eq!(stage.sign_in.logout(stage.destination()).await.unwrap(), SignedOut::Revoked);
@@ -121,14 +121,14 @@ async fn signing_out_revokes_and_forgets() {
 
 #[tokio::test]
 async fn signing_out_of_a_server_that_cannot_revoke_deletes_the_tokens_and_says_so() {
-    let book = Arc::new(Book::default());
+    let recorded = Arc::new(RecordingWitness::default());
     let mut stage = Stage::of(FakeAuthorization::start([]));
-    let witness: Arc<dyn Witness> = Arc::<Book>::clone(&book);
+    let witness: Arc<dyn Witness> = Arc::<RecordingWitness>::clone(&recorded);
     stage.sign_in = SignIn::builder(Arc::<toolrack_auth::MemoryTokens>::clone(&stage.store)).witness(witness).build();
-    let elsewhere = format!("{}/nowhere", stage.server.issuer());
+    let missing_page = format!("{}/nowhere", stage.server.issuer());
     for (endpoint, outcome) in [
         (json!(null), "the tokens were deleted here; the authorization server cannot revoke tokens"),
-        (json!(elsewhere), "the tokens were deleted here, but not revoked: "),
+        (json!(missing_page), "the tokens were deleted here, but not revoked: "),
     ] {
         let is_offered = endpoint.is_string();
         stage.server.set_faults([AuthorizationFault::Metadata(json!({ "revocation_endpoint": endpoint }))]);
@@ -139,7 +139,7 @@ async fn signing_out_of_a_server_that_cannot_revoke_deletes_the_tokens_and_says_
             other => assert!(!is_offered && *other == SignedOut::CannotRevoke, "{other:?}"),
         }
         assert!(stage.store.keys().await.unwrap().is_empty());
-        let facts = std::mem::take(&mut *book.0.lock().unwrap());
+        let facts = std::mem::take(&mut *recorded.0.lock().unwrap());
         let Some(Fact::SignedOut { outcome: told, .. }) = facts.last() else { panic!("{facts:?}") };
         assert!(told.starts_with(outcome), "{told}");
     }
@@ -180,7 +180,7 @@ async fn a_client_signs_in_without_a_user_if_the_entry_says_so() {
 }
 
 #[tokio::test]
-async fn the_secret_of_a_registered_or_configured_client_outlives_the_process() {
+async fn another_process_renews_tokens_with_the_secret_of_the_configured_client() {
     let oauth =
         OAuth { client_id: Some(CLIENT.to_owned()), client_secret: Some(CLIENT_SECRET.to_owned()), ..OAuth::default() };
     let stage = Stage::with(FakeAuthorization::start([]), oauth);
@@ -219,14 +219,14 @@ async fn a_user_signs_in_through_a_client_with_a_key_and_stays_signed_in() {
         OAuth { client_id: Some(id), private_key: TextOrFile { text: Some(key), file: None }, ..OAuth::default() };
     let mut stage = Stage::with(server, oauth);
     stage.login().await.unwrap();
-    stage.outlives_a_token().await;
+    stage.call_before_and_after_expiry().await;
     let counts = stage.server.counts();
     assert_eq!((counts.registrations, counts.exchanges, counts.refreshes, counts.refused), (0, 1, 1, 0));
     let requests = stage.server.requests();
     let statements: Vec<_> = requests.iter().filter_map(|requests| requests.parameter("client_assertion")).collect();
-    assert!(statements.len() == 2 && statements[0] != statements[1], "one each for the code and the renewal");
+    assert!(statements.len() == 2 && statements[0] != statements[1], "one for the code, and another for the renewal");
 
-    // Another's key is not taken for it.
+    // The server refuses the key of another client.
     let (_, other) = stage.server.client_with_key();
     let Transport::Http(http) = &mut stage.spec.transport else { panic!("not HTTP") };
     http.oauth.private_key.text = Some(other);
@@ -234,11 +234,11 @@ async fn a_user_signs_in_through_a_client_with_a_key_and_stays_signed_in() {
     assert_eq!(stage.server.counts().exchanges, 1);
 }
 
-/// Remembers what it was told.
+/// Remembers all facts that were reported to it.
 #[derive(Default)]
-struct Book(Mutex<Vec<Fact>>);
+struct RecordingWitness(Mutex<Vec<Fact>>);
 
-impl Witness for Book {
+impl Witness for RecordingWitness {
     fn saw(&self, fact: Fact) {
         self.0.lock().unwrap().push(fact);
     }
@@ -246,11 +246,11 @@ impl Witness for Book {
 
 #[tokio::test]
 async fn sign_ins_sign_outs_and_failures_are_reported_and_a_repeated_failure_once() {
-    let book = Arc::new(Book::default());
+    let recorded = Arc::new(RecordingWitness::default());
     let mut stage = Stage::of(FakeAuthorization::start([]));
-    let witness: Arc<dyn Witness> = Arc::<Book>::clone(&book);
+    let witness: Arc<dyn Witness> = Arc::<RecordingWitness>::clone(&recorded);
     stage.sign_in = SignIn::builder(Arc::<toolrack_auth::MemoryTokens>::clone(&stage.store)).witness(witness).build();
-    let facts = || std::mem::take(&mut *book.0.lock().unwrap());
+    let facts = || std::mem::take(&mut *recorded.0.lock().unwrap());
     stage.login().await.unwrap();
     let issuer = stage.server.issuer();
     assert!(matches!(&*facts(), [Fact::SignedIn { issuer: reported, .. }] if *reported == issuer));
@@ -313,7 +313,7 @@ async fn the_end_of_a_program_waits_for_the_renewal_that_a_request_left_behind()
     stage.server.set_faults([]);
     settled.await;
 
-    // Another process finds what it has got.
+    // Another process uses the token that the renewal has got.
     let host = stage.host_with(stage.another()).await;
     echo(&host).await.unwrap();
     assert_eq!((stage.server.counts().refreshes, stage.server.counts().reused), (1, 0));
