@@ -1,4 +1,4 @@
-//! The latest events. The daemon keeps them so that a client can continue where its connection ended.
+//! The newest events of a world. The daemon keeps them so that a client can continue where its connection ended.
 
 use std::{collections::VecDeque, fmt, sync::Arc};
 
@@ -15,7 +15,7 @@ use crate::{rights::Right, shown};
 /// The most events that a log keeps.
 const MAX_EVENTS: usize = 1_000;
 
-/// The most bytes of one event; a longer one loses everything but its server.
+/// The most bytes of one event. Of a longer one, the log keeps only the name, the time and the server.
 const MAX_BYTES: usize = 16 * 1024;
 
 /// The most bytes of the events that a log keeps.
@@ -47,10 +47,11 @@ pub(crate) enum Audience {
 }
 
 impl Audience {
-    /// Returns whether `principal` may see and answer a question for this audience; `false` for other events.
+    /// Returns whether `principal` may see and answer a question for this audience. `false` for the audience of other
+    /// events.
     ///
-    /// An approval is for the caller, and for the operators of the tenant. A form or a page of a server is for its caller
-    /// alone, because the answer speaks in the caller's name.
+    /// The caller and the operators of the tenant may answer an approval. Only the caller may answer a form or a page
+    /// of a server, because the answer speaks in the caller's name.
     pub(crate) fn asks(&self, principal: &Principal) -> bool {
         match self {
             Self::Approval(caller) => caller.is_same(principal) || Right::Operate.is_of(principal),
@@ -63,9 +64,9 @@ impl Audience {
 /// An event.
 #[derive(Debug)]
 pub(crate) struct LoggedEvent {
-    /// The number of the event in this run, from 1.
+    /// The number of the event in this log, from 1.
     pub(crate) id: u64,
-    /// Its name.
+    /// The name of the event: `tool_started`, …
     pub(crate) name: String,
     /// Who may read it.
     pub(crate) audience: Audience,
@@ -76,8 +77,8 @@ pub(crate) struct LoggedEvent {
 /// The events that a reader has not seen yet.
 #[derive(Debug, Default)]
 pub(crate) struct Unseen {
-    /// The number of further events that are no longer kept; `Some(0)` if it is unknown, because the reader last read
-    /// the events of another run.
+    /// How many events the reader has missed, because they are no longer kept. `Some(0)` if that is not known, because
+    /// the reader last read the events of another run. `None` if it has missed none.
     pub(crate) missed: Option<u64>,
     /// The events that are still kept, in order.
     pub(crate) events: Vec<Arc<LoggedEvent>>,
@@ -87,17 +88,17 @@ pub(crate) struct Unseen {
 #[derive(Debug, Default)]
 pub(crate) struct RecentEvents {
     events: VecDeque<Arc<LoggedEvent>>,
-    /// The bytes of their data.
+    /// The bytes of the data of all of them.
     bytes: usize,
 }
 
 impl RecentEvents {
-    /// The number of the last event; 0 before the first.
+    /// The number of the last event. 0 if there is none.
     fn last(&self) -> u64 {
         self.events.back().map_or(0, |last| last.id)
     }
 
-    /// Adds an event, and drops the oldest ones when the log is full. The new one is always kept.
+    /// Adds an event, and drops the oldest ones when the log is full. Always keeps the new one.
     fn add(&mut self, event: LoggedEvent, capacity: LogCapacity) {
         self.bytes += event.data.len();
         self.events.push_back(Arc::new(event));
@@ -109,8 +110,8 @@ impl RecentEvents {
 
 /// The newest events. Writing never waits for a reader.
 pub(crate) struct EventLog {
-    /// Distinguishes the numbers of this log from those of any other log: of an earlier run, or of another agent's
-    /// world.
+    /// Distinguishes the numbers of this log from those of other logs: those of earlier runs of the daemon, and those
+    /// of other worlds. Random.
     run: u32,
     kept: watch::Sender<RecentEvents>,
     capacity: LogCapacity,
@@ -129,10 +130,11 @@ impl EventLog {
         Self { run: rand::rng().random(), kept: watch::Sender::default(), capacity, secrets }
     }
 
-    /// Adds an event for `audience`. If the event is not an object, or is too long, only its name is kept.
+    /// Adds an event for `audience`. Of an event that is not a JSON object, only the name and the time are kept. See
+    /// [`MAX_BYTES`] for what is kept of a long one.
     pub(crate) fn add(&self, name: &str, audience: Audience, event: &impl Serialize) {
         let mut data = match serde_json::to_value(event) {
-            Ok(Value::Object(members)) => members,
+            Ok(Value::Object(fields)) => fields,
             _ => Map::new(),
         };
         data.shift_remove("event");
@@ -149,7 +151,7 @@ impl EventLog {
         });
     }
 
-    /// The number of the last event; 0 before the first.
+    /// The number of the last event. 0 if there is none.
     pub(crate) fn newest(&self) -> u64 {
         self.kept.borrow().last()
     }
@@ -159,8 +161,8 @@ impl EventLog {
         format!("{:08x}-{id}", self.run)
     }
 
-    /// The number of the event that a reader has seen last: 0 if it wants all that is kept, `None` if the event was
-    /// not in this log.
+    /// The number in the id of an event that a reader has seen last. 0 for a reader that wants all events that are
+    /// kept. `None` if the event is not one of this log.
     pub(crate) fn number_of(&self, name: &str) -> Option<u64> {
         if name == "0" {
             return Some(0);
@@ -170,24 +172,25 @@ impl EventLog {
         (u32::from_str_radix(run, 16) == Ok(self.run)).then_some(number)
     }
 
-    /// Returns the events after the event `seen`; all kept events for a reader of another log.
+    /// Returns the events after the event with the number `seen`. `None` stands for a reader of another log, which gets
+    /// all events that are kept.
     pub(crate) fn after(&self, seen: Option<u64>) -> Unseen {
         let kept = &self.kept.borrow().events;
         let first = kept.front().map_or(0, |first| first.id);
-        let gone = first.saturating_sub(seen.unwrap_or(0) + 1);
-        // The numbers of kept events have no gaps.
-        let known = seen.map_or(0, |seen| (seen + 1).saturating_sub(first));
-        let events = kept.iter().skip(usize::try_from(known).unwrap_or(usize::MAX)).cloned().collect();
-        Unseen { missed: (gone > 0 || seen.is_none()).then_some(gone), events }
+        let missed = first.saturating_sub(seen.unwrap_or(0) + 1);
+        // The numbers of kept events have no gaps, so numbers say how many events to skip.
+        let already_seen = seen.map_or(0, |seen| (seen + 1).saturating_sub(first));
+        let events = kept.iter().skip(usize::try_from(already_seen).unwrap_or(usize::MAX)).cloned().collect();
+        Unseen { missed: (missed > 0 || seen.is_none()).then_some(missed), events }
     }
 
-    /// Wakes up whenever there is something new.
+    /// Returns a receiver that notices each new event.
     pub(crate) fn watch(&self) -> watch::Receiver<RecentEvents> {
         self.kept.subscribe()
     }
 }
 
-/// Hides secrets in every text of `value`, names of members included.
+/// Hides secrets in every text of `value`, the names of fields included.
 pub(crate) fn conceal(value: &mut Value, secrets: &Interpolate) {
     text::change_in(value, &|text| secrets.conceal(text));
 }
@@ -221,7 +224,7 @@ mod tests {
     #[test]
     fn a_slow_reader_gets_the_number_of_missed_events() {
         let log = log();
-        // They are short: their number is the bound.
+        // These events are short, so their number reaches its bound, and not their bytes.
         (0..MAX_EVENTS + 10).for_each(|n| log.add("a", Audience::All, &json!({ "n": n })));
         let unseen = log.after(Some(4));
         assert_eq!((unseen.missed, unseen.events.len(), unseen.events[0].id), (Some(6), MAX_EVENTS, 11));
@@ -240,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn long_events_take_no_more_room_than_there_is_and_the_newest_one_stays() {
+    fn long_events_push_out_older_ones_until_their_bytes_are_within_the_bound() {
         let log = log();
         let long = json!({ "text": "x".repeat(MAX_BYTES - 100) });
         (0..10).for_each(|_| log.add("a", Audience::All, &long));

@@ -314,11 +314,11 @@ fn too_many_connections(full: Full) -> ApiError {
 /// Lets a request through, with its principal and its membership in the extensions, or answers it with a refusal.
 pub(crate) async fn check(State(guard): State<Arc<Guard>>, mut request: Request, next: Next) -> Response {
     let connection = request.extensions().get::<Arc<Connection>>().cloned();
-    let _busy = connection.as_ref().map(Connection::asks);
+    let _busy = connection.as_ref().map(Connection::begin_request);
     let from_sibling = request.extensions().get().copied();
     let (proved, refusal) = guard.judge(request.method(), request.uri(), request.headers(), from_sibling).await;
     let has_room = match (&proved, &connection) {
-        (Some(proved), Some(connection)) => connection.is_of(&proved.principal()),
+        (Some(proved), Some(connection)) => connection.give_to(&proved.principal()),
         _ => Ok(()),
     };
     if let Some(refusal) = refusal.or_else(|| has_room.err().map(too_many_connections)) {

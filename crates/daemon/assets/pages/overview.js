@@ -26,7 +26,7 @@ const ORDER = [
 export function Overview() {
   const now = overview.value;
   if (!now) return html`<${Head} title="Overview" /><${Waiting} />`;
-  const waits = asked() + proposed() + strange();
+  const waiting = openQuestions() + pendingServers() + quarantinedTools();
   return html`
     <${Head} title="Overview" help="overview" about=${`Toolrack ${now.version}, up for ${duration(now.uptime_s * 1000)}`} />
     <${NextSteps} />
@@ -60,9 +60,9 @@ export function Overview() {
       />
       <${Figure}
         label="Waiting for you"
-        value=${count(waits)}
-        mood=${waits > 0 ? "warn" : ""}
-        href=${questions.value.length > 0 || waits === 0 ? "#/approvals" : "#/trust"}
+        value=${count(waiting)}
+        mood=${waiting > 0 ? "warn" : ""}
+        href=${questions.value.length > 0 || waiting === 0 ? "#/approvals" : "#/trust"}
         id="approvals"
       />
     </section>
@@ -73,15 +73,15 @@ export function Overview() {
   `;
 }
 
-// The counts of what waits for the user: the figure is their sum, and a step below it names each.
-const asked = () => questions.value.length;
-const proposed = () => trust.value?.pending.length ?? 0;
-const strange = () => trust.value?.quarantined.length ?? 0;
+// The counts of what waits for the user. The figure "Waiting for you" is their sum, and each has a step of its own.
+const openQuestions = () => questions.value.length;
+const pendingServers = () => trust.value?.pending.length ?? 0;
+const quarantinedTools = () => trust.value?.quarantined.length ?? 0;
 
 /** @param {Record<string, number>} states */
 const sum = (states) => Object.values(states).reduce((all, one) => all + one, 0);
 
-/** @param {number} value */
+/** Calls per minute in words: small numbers with one decimal. @param {number} value */
 const rate = (value) => (value > 0 && value < 10 ? value.toFixed(1).replace(/\.0$/, "") : count(Math.round(value)));
 
 /** @param {{label: string, value: string, of?: number, note?: string, mood?: string, href?: string, id: string}} given */
@@ -102,18 +102,18 @@ function Figure({ label, value, of, note, mood = "", href, id }) {
  * @typedef {{id: string, mood: "warn" | "bad", title: string, note?: string | null, href: string, action: string}} Step
  */
 
-/** Returns what the user should do, the most urgent first. @returns {Step[]} */
+/** Returns the steps that the user should take, the most urgent first. @returns {Step[]} */
 function steps() {
-  const [questioned, pending, quarantined] = [asked(), proposed(), strange()];
-  const doubtful = overview.value?.tools_with_findings ?? 0;
-  const wrong = problems.value.length;
+  const [open, pending, quarantined] = [openQuestions(), pendingServers(), quarantinedTools()];
+  const withFindings = overview.value?.tools_with_findings ?? 0;
+  const configProblems = problems.value.length;
   /** @type {Step[]} */
   const found = [];
-  if (questioned > 0)
+  if (open > 0)
     found.push({
       id: "approvals",
       mood: "warn",
-      title: `${counted(questioned, "question")} ${questioned === 1 ? "waits" : "wait"} for your answer`,
+      title: `${counted(open, "question")} ${open === 1 ? "waits" : "wait"} for your answer`,
       href: "#/approvals",
       action: "Answer",
     });
@@ -129,15 +129,15 @@ function steps() {
     found.push({
       id: "quarantine",
       mood: "warn",
-      title: `${counted(quarantined, "tool")} ${quarantined === 1 ? "is" : "are"} not what ${quarantined === 1 ? "it was" : "they were"}`,
+      title: `${counted(quarantined, "tool")} ${quarantined === 1 ? "has" : "have"} changed and ${quarantined === 1 ? "waits" : "wait"} for your approval`,
       href: "#/trust",
       action: "Review",
     });
-  if (doubtful > 0)
+  if (withFindings > 0)
     found.push({
       id: "findings",
       mood: "warn",
-      title: `${counted(doubtful, "tool")} ${doubtful === 1 ? "has" : "have"} something in the definition that you should look at`,
+      title: `${counted(withFindings, "tool")} ${withFindings === 1 ? "has" : "have"} something in the definition that you should look at`,
       note: servers.value
         ?.filter((server) => server.tools_with_findings > 0)
         .map((server) => server.name)
@@ -146,11 +146,11 @@ function steps() {
       action: "Look",
     });
   for (const server of servers.value ?? []) found.push(...stepsOf(server));
-  if (wrong > 0)
+  if (configProblems > 0)
     found.push({
       id: "config",
       mood: "bad",
-      title: `${counted(wrong, "problem")} in the configuration`,
+      title: `${counted(configProblems, "problem")} in the configuration`,
       note: problems.value[0].message,
       href: "#/config",
       action: "Look",
@@ -158,7 +158,7 @@ function steps() {
   return found;
 }
 
-/** @param {Api.Server} server @returns {Step[]} */
+/** Returns the step for a server that does not work or needs a sign-in, if it is one. @param {Api.Server} server @returns {Step[]} */
 function stepsOf({ name, state, error, how }) {
   const href = hashOf(["servers", name, "health"]);
   if (state === "needs_auth")
@@ -197,14 +197,15 @@ function NextSteps() {
   `;
 }
 
+/** What a user without servers sees. */
 function First() {
   return html`
     <section class="notice first" data-testid="step-first">
       <div>
         <h2>Add your first server</h2>
         <p>
-          Bring in what your other programs have, paste an entry from a page, or fill in a form. Its tools are here at
-          once.
+          Import the servers of your other programs, paste an entry from a web page, or fill in a form. You can use the
+          tools of a new server at once.
         </p>
       </div>
       <p class="actions">
@@ -216,16 +217,16 @@ function First() {
   `;
 }
 
-/** @param {{states: Record<string, number>}} given */
+/** How many servers are in each state. @param {{states: Record<string, number>}} given */
 function States({ states }) {
   const all = [...ORDER, ...Object.keys(states).filter((state) => !ORDER.includes(state))];
-  const some = all.filter((state) => (states[state] ?? 0) > 0);
+  const present = all.filter((state) => (states[state] ?? 0) > 0);
   return html`
     <section class="panel" data-testid="states">
       <h2>Servers by state</h2>
-      ${some.length === 0 && html`<p class="quiet-text">None yet.</p>`}
+      ${present.length === 0 && html`<p class="quiet-text">None yet.</p>`}
       <ul class="states">
-        ${some.map(
+        ${present.map(
           (state) =>
             html`<li>
               <a href=${hashOf(["servers"], { state })} data-status=${state}>
@@ -259,7 +260,7 @@ function Recent({ recent }) {
   `;
 }
 
-/** @type {Record<string, [string, string]>} */
+/** The label and the mood of each outcome of a call. @type {Record<string, [string, string]>} */
 const OUTCOMES = {
   ok: ["ok", "good"],
   tool_error: ["tool error", "bad"],

@@ -41,7 +41,7 @@ export function Server({ name, tab }) {
         <p>It may have been removed or renamed. <a href="#/servers">All servers</a></p><//>
     `;
   }
-  // Only who operates the servers gets their entries.
+  // The daemon sends entries only to users who operate the servers.
   const tabs = Object.entries(TABS).filter(([id]) => id !== "config" || server.config);
   const shown = tabs.some(([id]) => id === tab) ? tab : "tools";
   return html`

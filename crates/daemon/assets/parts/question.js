@@ -1,4 +1,4 @@
-// A question with its answers: an approval, a form, or an address to open.
+// A question with its answers: an approval, a form, or a page to open.
 
 import { post, Refusal } from "../api.js";
 import { parseExact } from "../exact-json.js";
@@ -40,7 +40,7 @@ export function Question({ question, onAnswer }) {
         onAnswer(false);
         throw error;
       }
-      say("The question was answered elsewhere, or has ended");
+      say("This question is not open any more: it was answered elsewhere, or its call has ended");
     }
     removeQuestion(question.id);
   });
@@ -65,31 +65,31 @@ function Clock({ until }) {
   const now = useNow();
   const left = Math.max(0, Math.round((Date.parse(until) - now) / 1000));
   const text = left >= 60 ? `${Math.floor(left / 60)}:${String(left % 60).padStart(2, "0")} min` : `${left} s`;
-  return html`<span class=${left < 30 ? "clock soon" : "clock"} title="after that it counts as denied">
+  return html`<span class=${left < 30 ? "clock soon" : "clock"} title="without an answer in this time, the question is declined">
     ${text} left</span>
   `;
 }
 
 /** @typedef {ReturnType<typeof useAction<[Record<string, unknown>], void>>} Send */
 
-/** Answers that stand for more than one call, and when each is offered. */
+/** The answers that cover more than one call, and for which values of `lasting` each is offered. */
 const LASTING = [
   {
     answer: "session",
     label: "This session",
-    title: "this tool, until Toolrack ends",
+    title: "allow calls of this tool until Toolrack ends",
     when: ["session", "always"],
   },
   {
     answer: "always_tool",
     label: "Always this tool",
-    title: "as long as its definition does not change",
+    title: "allow calls of this tool as long as its definition does not change",
     when: ["always"],
   },
   {
     answer: "always_server",
     label: "Always this server",
-    title: "every tool that it has now, as long as its definition does not change",
+    title: "allow calls of every tool that the server has now, as long as the definition of the tool does not change",
     when: ["always"],
   },
 ];
@@ -104,7 +104,7 @@ function Approval({ question, send }) {
   const denying = useFocusMoved(reason !== null);
   const editing = useFocusMoved(edited !== null);
   const allow = (/** @type {string} */ answer) => {
-    // Unchanged arguments are sent in the caller's own spelling, not in that of the page.
+    // If the arguments are unchanged, they are not sent: the call runs with exactly what the caller wrote.
     if (edited === null || edited === json(given)) return send.run({ answer });
     let changed;
     try {
@@ -150,7 +150,7 @@ function Approval({ question, send }) {
                 data-testid="arguments-edit"
               />
             </label>
-            <p><button type="button" class="small" onClick=${() => setEdited(null)}>As they came</button></p>
+            <p><button type="button" class="small" onClick=${() => setEdited(null)}>Undo the changes</button></p>
           `
     }
     ${problem && html`<p class="field-problem" role="alert">${problem}</p>`}
@@ -195,7 +195,7 @@ function Approval({ question, send }) {
           `
         : html`
             <div class="field">
-              <label class="label" for=${id}>Why not? <span class="optional">optional; the model reads it</span></label>
+              <label class="label" for=${id}>Why not? <span class="optional">optional; the model reads your reason</span></label>
               <input ref=${denying.on} id=${id} value=${reason} onInput=${onText(setReason)} data-testid="deny-reason" />
             </div>
             <div class="answers">
@@ -216,7 +216,8 @@ function Approval({ question, send }) {
 }
 
 /**
- * Moves the focus on when another element takes the place of the focused one.
+ * Moves the focus when one element takes the place of another: to the element `on` when `isOn` becomes true, and to `off`
+ * when it becomes false.
  * @param {boolean} isOn
  */
 function useFocusMoved(isOn) {
@@ -243,7 +244,7 @@ function Form({ question, send }) {
   return html`
     <form onSubmit=${submit} noValidate>
       <p class="description whole">${question.message}</p>
-      <p class="quiet-text">What you write here goes to the server ${question.server}. Never give it a password.</p>
+      <p class="quiet-text">The server ${question.server} gets what you write here. Never give it a password.</p>
       <${SchemaForm} typed=${typed} onChange=${setTyped} label="Your answer" />
       <div class="answers">
         <button type="submit" class="primary" disabled=${send.busy} data-testid="accept">Send</button>

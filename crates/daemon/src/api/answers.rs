@@ -30,13 +30,13 @@ pub(super) struct Which {
     tool: Option<String>,
 }
 
-/// Whose answers a caller sees and takes back: who operates the servers, those of all; another member, their own. A member also
-/// sees those that cover the calls of all.
+/// Whose answers a caller sees and takes back: all answers if the caller operates the servers, otherwise the caller's
+/// own. A member also sees the answers that cover the calls of all.
 fn whose(caller: &Caller) -> Whose<'_> {
     if Right::Operate.is_of(caller.principal()) { Whose::All } else { Whose::Of(caller.principal()) }
 }
 
-/// Whether `caller` sees and takes back this answer until the daemon ends.
+/// Whether `caller` sees and takes back this answer, which is valid until the daemon ends.
 fn is_theirs(answer: &SessionAnswer, caller: &Caller) -> bool {
     let is_same = |principal: &Principal| principal.is_same(caller.principal());
     Right::Operate.is_of(caller.principal()) || answer.principal.as_ref().is_some_and(is_same)

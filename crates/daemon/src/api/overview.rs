@@ -25,7 +25,7 @@ pub(super) struct Overview {
     calls: Calls,
     /// Open questions, including those of the worlds of agents.
     approvals: usize,
-    /// The last calls, the newest first: the caller's own, or those of all for who operates the servers.
+    /// The last calls, the newest first: the caller's own, or those of all callers if the caller operates the servers.
     recent: Vec<Call>,
 }
 

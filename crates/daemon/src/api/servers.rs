@@ -28,7 +28,7 @@ use crate::{
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct Servers {
     servers: Vec<Server>,
-    /// The problems of the configuration, for who operates the servers.
+    /// The problems of the configuration. Empty for callers who do not operate the servers.
     problems: Vec<Problem>,
 }
 
@@ -40,7 +40,8 @@ pub(crate) struct Server {
     /// `connected`, `tools_failed`, `reconnecting`, `needs_auth`, `failed`, or `broken` for an entry that cannot be
     /// used as it is written.
     state: &'static str,
-    /// Why it is not connected; what the server wrote last is for its own user and for who operates the servers.
+    /// Why it is not connected. Only its own user, and callers who operate the servers, get what the server wrote
+    /// last.
     error: Option<String>,
     /// Failed attempts so far, while `reconnecting`.
     attempt: Option<u32>,
@@ -61,7 +62,7 @@ pub(crate) struct Server {
     server_info: Option<toolrack_host::mcp::ServerInfo>,
     /// `built in`, `user`, `project`, `local` or `command line`.
     scope: String,
-    /// The file that it is configured in, for who operates the servers.
+    /// The file that it is configured in. `null` for callers who do not operate the servers.
     source: Option<String>,
     line: Option<usize>,
     enabled: bool,
@@ -75,14 +76,14 @@ pub(crate) struct Server {
     tools_hidden: usize,
     /// The tokens of its tool definitions for a model; an estimate.
     tokens: usize,
-    /// For its own user and for who operates the servers: they can contain what it wrote.
+    /// Only its own user, and callers who operate the servers, get these, because they can contain what it wrote.
     warnings: Vec<String>,
     /// Tools that differ from their pins; `GET /api/v1/trust` shows the differences.
     quarantined: Vec<String>,
     /// Tools with findings in their definitions, at which a user should look, including tools in quarantine.
     tools_with_findings: usize,
     instructions: Option<String>,
-    /// Its entry, with secrets hidden, for who operates the servers.
+    /// Its entry, with secrets hidden. `null` for callers who do not operate the servers.
     #[schema(value_type = Option<Object>)]
     config: Option<Value>,
     /// Names this version of the entry, for `If-Match`.
@@ -135,8 +136,9 @@ impl Server {
         server
     }
 
-    /// What `reader` may see of it. What a server that members share writes can contain texts of each of them, and its
-    /// entry and the places of files are those of the machine.
+    /// The server as `reader` may see it. Only readers who operate the servers see its entry and its file, which say
+    /// something about the machine, and the output of a server that several members share, which can contain texts of
+    /// each of them.
     fn seen_by(mut self, reader: &Principal, world: &World) -> Self {
         if Right::Operate.is_of(reader) {
             return self;
@@ -149,6 +151,7 @@ impl Server {
         self
     }
 
+    /// Adds what the host says of the server.
     fn fill(&mut self, status: ServerStatus, is_stopped: bool) {
         self.error = status.state.error().map(str::to_owned);
         self.state = shown(status.state.word(), is_stopped);
@@ -198,11 +201,12 @@ pub(super) fn states_of(world: &World) -> Vec<(String, &'static str)> {
     entries.collect()
 }
 
-/// The entry of this name, if the world has it.
+/// The entry of this name. An error if the configuration has none, or if it belongs to no server of this world.
 pub(super) fn entry<'a>(world: &World, loaded: &'a Loaded, name: &str) -> Result<&'a Entry, ApiError> {
     loaded.entry(name).filter(|_| world.has(name)).ok_or_else(|| ApiError::no_server(name))
 }
 
+/// The server of this name, as `reader` may see it.
 fn one(world: &World, name: &str, reader: &Principal) -> Result<Server, ApiError> {
     let loaded = world.loaded();
     let entry = entry(world, &loaded, name)?;
@@ -210,6 +214,7 @@ fn one(world: &World, name: &str, reader: &Principal) -> Result<Server, ApiError
     Ok(Server::new(entry, status, world).seen_by(reader, world))
 }
 
+/// The answer to a change of a server's state that has begun: the server as it is now.
 fn accepted(world: &World, name: &str, caller: &Caller) -> Result<Response, ApiError> {
     Ok((StatusCode::ACCEPTED, Json(one(world, name, caller.principal())?)).into_response())
 }
@@ -325,7 +330,7 @@ impl Edited {
     }
 }
 
-/// Makes a change.
+/// Changes the entry `name` in its file. With `dry_run`, only says what the change would be.
 pub(super) async fn edit(
     world: &World,
     name: &str,
@@ -338,7 +343,7 @@ pub(super) async fn edit(
     Ok(Edited::new(name, scope, edited, dry_run))
 }
 
-/// Adds entries, all of them or none.
+/// Adds entries to a file, all of them or none. With `dry_run`, only says what the changes would be.
 pub(super) async fn add_all(
     world: &World,
     additions: Additions,
@@ -455,14 +460,14 @@ pub(super) async fn connect(
     By(caller): By,
     Path(name): Path<String>,
 ) -> Result<Response, ApiError> {
-    may_steer(&world, &name, &caller)?;
-    runnable(&world, &name)?;
+    check_may_control(&world, &name, &caller)?;
+    check_may_run(&world, &name)?;
     world.set_stopped(&name, false).await?;
-    let is_idle = world.host.status().iter().any(|status| {
+    let has_given_up_or_waits = world.host.status().iter().any(|status| {
         status.name.as_str() == name
             && matches!(status.state, HostState::Failed { .. } | HostState::Reconnecting { .. })
     });
-    if is_idle {
+    if has_given_up_or_waits {
         world.host.reconnect(&name)?;
     }
     accepted(&world, &name, &caller)
@@ -477,7 +482,7 @@ pub(super) async fn disconnect(
     By(caller): By,
     Path(name): Path<String>,
 ) -> Result<Response, ApiError> {
-    may_steer(&world, &name, &caller)?;
+    check_may_control(&world, &name, &caller)?;
     entry(&world, &world.loaded(), &name)?;
     world.set_stopped(&name, true).await?;
     accepted(&world, &name, &caller)
@@ -491,8 +496,8 @@ pub(super) async fn reconnect(
     By(caller): By,
     Path(name): Path<String>,
 ) -> Result<Response, ApiError> {
-    may_steer(&world, &name, &caller)?;
-    runnable(&world, &name)?;
+    check_may_control(&world, &name, &caller)?;
+    check_may_run(&world, &name)?;
     match world.is_stopped(&name) {
         true => world.set_stopped(&name, false).await?,
         false => world.host.reconnect(&name)?,
@@ -500,29 +505,29 @@ pub(super) async fn reconnect(
     accepted(&world, &name, &caller)
 }
 
-/// Refuses a caller who may not start and stop the server: a member may do that with their own, and who operates the
-/// tenant's servers with all that they have.
-fn may_steer(world: &World, name: &str, caller: &Caller) -> Result<(), ApiError> {
+/// An error for a caller who may not start and stop the server. Members may do that with servers that run for them
+/// alone, and principals who operate the tenant's servers with all servers.
+fn check_may_control(world: &World, name: &str, caller: &Caller) -> Result<(), ApiError> {
     if !world.shows(name, caller.principal()) {
         return Err(ApiError::no_server(name));
     }
     if world.runs_for_one_member(name) { Ok(()) } else { check(Right::Operate, caller.principal()) }
 }
 
-/// Refuses to connect a server that must not run: it is disabled, broken, or not trusted.
-pub(super) fn runnable(world: &World, name: &str) -> Result<(), ApiError> {
+/// An error for a server that must not run, because it is disabled, broken or not trusted.
+pub(super) fn check_may_run(world: &World, name: &str) -> Result<(), ApiError> {
     let loaded = world.loaded();
     let entry = entry(world, &loaded, name)?;
     let (code, message, hint) = if !entry.is_valid {
         (
             "BROKEN_ENTRY",
-            "its entry cannot be used as it is written",
+            "the server's entry cannot be used as it is written",
             "correct the problems that are reported with the servers",
         )
     } else if entry.trust == toolrack_host::spec::Trust::Pending {
-        ("NOT_TRUSTED", "it is not trusted in this folder yet", "look at it, and approve it")
+        ("NOT_TRUSTED", "the server is not trusted in this folder yet", "look at it, and approve it")
     } else if !entry.enabled {
-        ("SERVER_DISABLED", "it is switched off", "enable it first")
+        ("SERVER_DISABLED", "the server is switched off", "enable it first")
     } else {
         return Ok(());
     };

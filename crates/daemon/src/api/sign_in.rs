@@ -5,7 +5,7 @@ use serde::Deserialize;
 use toolrack_host::spec::Transport;
 use utoipa::ToSchema;
 
-use super::{Answer, ApiError, Body, Path, State, done, servers::runnable};
+use super::{Answer, ApiError, Body, Path, State, done, servers::check_may_run};
 use crate::world::{NoSignIn, PasteRefused, SigningIn};
 
 /// Begins to sign in to a server, and cancels an earlier sign-in. Open the page in the answer in a browser on the
@@ -18,7 +18,7 @@ pub(super) async fn begin(
     Extension(world): State,
     Path(name): Path<String>,
 ) -> Result<(StatusCode, Json<SigningIn>), ApiError> {
-    runnable(&world, &name)?;
+    check_may_run(&world, &name)?;
     let loaded = world.loaded();
     let found = loaded.desired.get_key_value(name.as_str());
     let (server, spec) = found.ok_or_else(|| ApiError::no_server(&name))?;

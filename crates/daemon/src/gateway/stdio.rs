@@ -22,29 +22,30 @@ use super::{
     session::Session,
 };
 
-/// Messages that wait to be written. Senders wait while it is full.
+/// How many messages may wait to be written. Beyond that, their senders wait.
 const OUTBOX_MESSAGES: usize = 64;
 
-/// How long running requests continue after their client has closed its end, and then how long the writing of their
-/// answers may take.
+/// How long running requests continue after their client has closed its end of the connection, and then again how long
+/// writing their answers may take.
 const CLOSE_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// Why a connection over stdio ended badly.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StdioError {
-    /// The client cannot be read from or written to.
+    /// The connection cannot be read or written.
     #[error("the connection to the client broke: {0}")]
     Io(#[from] io::Error),
-    /// A line is too long to be a message.
+    /// The client sent a line that is too long.
     #[error("the client sent a message of more than {limit} bytes (body_bytes)")]
     TooLarge {
-        /// The bound.
+        /// The most bytes of a message.
         limit: usize,
     },
 }
 
-/// Serves one client until it has closed its end. Its user is the one who runs this process: the streams are theirs.
+/// Serves one client until it has closed its end of the connection. Its principal is the user of the machine, who runs
+/// this process and owns its streams.
 pub(super) async fn serve(
     gateway: &Gateway,
     reader: impl AsyncRead + Send + Unpin,
@@ -61,12 +62,13 @@ pub(super) async fn serve(
         ended = &mut writing => return ended.map_err(StdioError::Io),
         () = gateway.0.stop.cancelled() => Ok(()),
     };
-    // Answers that are ready are still written.
+    // Dropping the connection closes the outbox, so that `writing` ends once all answers in it are written.
     drop(connection);
     let _ = timeout(CLOSE_TIMEOUT, writing).await;
     ended
 }
 
+/// Writes messages, each on a line of its own, until all senders are dropped.
 async fn write(mut messages: mpsc::Receiver<Bytes>, mut writer: impl AsyncWrite + Unpin) -> io::Result<()> {
     while let Some(message) = messages.recv().await {
         writer.write_all(&message).await?;
@@ -78,6 +80,7 @@ async fn write(mut messages: mpsc::Receiver<Bytes>, mut writer: impl AsyncWrite 
     Ok(())
 }
 
+/// A client over stdio.
 struct Connection<'g> {
     gateway: &'g Gateway,
     session: Arc<Session>,
@@ -108,36 +111,37 @@ impl Connection<'_> {
                 Some(received) = news::next(&mut news) => self.notify(received).await,
                 uris = self.session.subscribed.updated() => {
                     for uri in uris {
-                        self.say(news::updated(&uri, None)).await;
+                        self.send(news::updated(&uri, None)).await;
                     }
                 }
             }
         }
     }
 
-    async fn say(&self, message: Bytes) {
-        // A send fails only once the writer has ended; the connection ends then anyway.
+    /// Sends a message to the client, without secrets.
+    async fn send(&self, message: Bytes) {
+        // This fails only once the writer has ended, and then the connection ends anyway.
         let _ = self.outbox.send(self.gateway.0.concealed(message)).await;
     }
 
     async fn refuse(&self, id: Option<&Id>, refusal: &Refusal) {
-        self.say(message::error(id, refusal)).await;
+        self.send(message::error(id, refusal)).await;
     }
 
-    /// Sends notifications of changes. A client of the older era gets all of them, and one of 2026-07-28 those to which it
-    /// has subscribed.
+    /// Sends notifications of changes to a client that has sent `initialize`. A client of 2026-07-28 gets those to
+    /// which it has subscribed, in answer to its `subscriptions/listen`.
     async fn notify(&self, received: Vec<News>) {
         if self.session.agreed.get().is_none() {
             return;
         }
         for news in received.iter().filter(|news| news.concerns(&self.session.view, &self.session.principal)) {
             if let Some(message) = self.session.notification(news) {
-                self.say(message).await;
+                self.send(message).await;
             }
         }
     }
 
-    /// Handles a message, unless it is a request: then it returns the id, and the caller has to handle the request.
+    /// Handles a message. If it is a request, only returns its id, and the caller has to handle the request.
     async fn receive(&self, body: &Bytes) -> Option<Id> {
         if body.trim_ascii().is_empty() {
             return None;
@@ -153,7 +157,7 @@ impl Connection<'_> {
         None
     }
 
-    /// Handles a request, unless the client cancels it.
+    /// Runs a request and sends its answer, unless the client cancels the request.
     async fn handle(&self, id: Id, body: Bytes) {
         let running = match self.session.running(&id) {
             Ok(running) => running,
@@ -162,12 +166,13 @@ impl Connection<'_> {
         let answer = running.token.run_until_cancelled(self.run(&id, &body)).await;
         drop(running);
         match answer {
-            Some(Ok(result)) => self.say(message::response(&id, &result)).await,
+            Some(Ok(result)) => self.send(message::response(&id, &result)).await,
             Some(Err(refusal)) => self.refuse(Some(&id), &refusal).await,
             None => {}
         }
     }
 
+    /// Runs a request, and sends what the client gets before the answer. Returns the answer.
     async fn run(&self, id: &Id, body: &Bytes) -> Result<Bytes, Refusal> {
         let Ok(Incoming::Request { method, params, .. }) = message::read(body) else {
             return Err(Refusal::invalid_request("not a request"));
@@ -189,7 +194,7 @@ impl Connection<'_> {
         };
         loop {
             match exchange.next().await {
-                Out::Message(message) => self.say(message).await,
+                Out::Message(message) => self.send(message).await,
                 Out::Answer(answer) => return answer,
             }
         }
@@ -208,7 +213,8 @@ impl Connection<'_> {
     }
 }
 
-/// Reads up to the end of a line; returns whether there was one. Cancel-safe.
+/// Reads up to the end of a line, and appends that to `line`, without the line break. Returns `false` at the end of the
+/// input. Cancel-safe: what was read stays in `line`.
 async fn next_line(
     reader: &mut (impl AsyncBufRead + Unpin),
     line: &mut Vec<u8>,

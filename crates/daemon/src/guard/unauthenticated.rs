@@ -11,22 +11,22 @@ use toolrack_host::Principal;
 
 use crate::shares::{Full, Place, Shares};
 
-/// How many of the oldest connections are compared to find one to end. The search must be quick while very many clients
-/// connect.
+/// How many of the oldest connections are compared to find one to end. There is a bound because the search must be
+/// quick even while very many clients connect.
 const MAX_COMPARED: usize = 16;
 
-/// All these connections. The task that accepts connections owns this; a connection reports when it no longer belongs
-/// here.
+/// All connections that have not shown a valid token yet. The task that accepts connections owns this value, and a
+/// connection reports to it when it has ended or is known.
 #[derive(Debug)]
 pub(crate) struct Unauthenticated {
-    /// The number of the next one.
+    /// The number of the next connection.
     next: u64,
     by_number: BTreeMap<u64, Arc<Connection>>,
-    /// The numbers of connections that have left. Each connection sends its number at most twice, and all are read when
-    /// the next connection is accepted.
+    /// The numbers of the connections that have left. The channel needs no bound: each connection sends its number at
+    /// most twice, and all numbers are read when the next connection is accepted.
     left: mpsc::UnboundedReceiver<u64>,
     leaves: mpsc::UnboundedSender<u64>,
-    /// Those that are known.
+    /// The places of the connections that are known.
     known: Shares,
 }
 
@@ -37,23 +37,24 @@ pub(crate) struct Connection {
     state: watch::Sender<State>,
     leaves: mpsc::UnboundedSender<u64>,
     known: Shares,
-    /// The one among the known connections, of the principal that sent the last request.
+    /// The place of this connection among the known ones. It belongs to the principal that sent the last request.
     place: Mutex<Option<Place>>,
 }
 
+/// The state of a connection.
 #[derive(Clone, Copy, Debug)]
 struct State {
-    /// It has shown a right token.
+    /// Whether the connection has shown a valid token.
     is_known: bool,
-    /// It must end, to make room.
+    /// Whether the connection must end, to make room.
     is_over: bool,
-    /// Its requests that are being answered.
+    /// How many of its requests are being answered.
     requests: usize,
-    /// Since when there has been none.
+    /// Since when none has been.
     silent: Instant,
 }
 
-/// A request that is being answered.
+/// Counts a request of a connection as being answered, until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Busy(Arc<Connection>);
 
@@ -67,14 +68,14 @@ impl Drop for Busy {
 }
 
 impl Unauthenticated {
-    /// `known` has a place for each connection that has shown a right token.
+    /// Starts without connections. Those that show a valid token take their places in `known`.
     pub(crate) fn new(known: Shares) -> Self {
         let (leaves, left) = mpsc::unbounded_channel();
         Self { next: 0, by_number: BTreeMap::new(), left, leaves, known }
     }
 
-    /// Returns the connections that are here now, after removing those that have left.
-    fn here(&mut self) -> &mut BTreeMap<u64, Arc<Connection>> {
+    /// Returns the connections that have not shown a valid token, after removing those that have left.
+    fn current(&mut self) -> &mut BTreeMap<u64, Arc<Connection>> {
         while let Ok(number) = self.left.try_recv() {
             self.by_number.remove(&number);
         }
@@ -82,7 +83,7 @@ impl Unauthenticated {
     }
 
     pub(crate) fn len(&mut self) -> usize {
-        self.here().len()
+        self.current().len()
     }
 
     /// Registers a new connection.
@@ -92,20 +93,20 @@ impl Unauthenticated {
         self.next += 1;
         let place = Mutex::new(None);
         let connection = Arc::new(Connection { number, state: watch::Sender::new(state), leaves, known, place });
-        self.here().insert(number, Arc::clone(&connection));
+        self.current().insert(number, Arc::clone(&connection));
         connection
     }
 
-    /// Ends the connection that has been silent longest among the oldest. Ends one whose request is being answered only
-    /// if all of them have such a request. Returns whether there was a connection to end.
+    /// Ends one of the [`MAX_COMPARED`] oldest connections: the one that has been silent for the longest time or, if a
+    /// request of each is being answered, any of them. Returns whether there was a connection to end.
     pub(crate) fn end_one(&mut self) -> bool {
-        let here = self.here();
-        let longest = here.values().take(MAX_COMPARED).min_by_key(|connection| {
+        let current = self.current();
+        let longest_silent = current.values().take(MAX_COMPARED).min_by_key(|connection| {
             let state = *connection.state.borrow();
             (state.requests > 0, state.silent)
         });
-        let Some(number) = longest.map(|connection| connection.number) else { return false };
-        if let Some(connection) = here.remove(&number) {
+        let Some(number) = longest_silent.map(|connection| connection.number) else { return false };
+        if let Some(connection) = current.remove(&number) {
             connection.change(|state| state.is_over = true);
         }
         true
@@ -113,8 +114,8 @@ impl Unauthenticated {
 }
 
 impl Connection {
-    /// Registers a request, which is being answered until the result is dropped.
-    pub(crate) fn asks(self: &Arc<Self>) -> Busy {
+    /// Registers a request, which counts as being answered until the returned value is dropped.
+    pub(crate) fn begin_request(self: &Arc<Self>) -> Busy {
         self.change(|state| state.requests += 1);
         Busy(Arc::clone(self))
     }
@@ -125,12 +126,13 @@ impl Connection {
         let _ = self.leaves.send(self.number);
     }
 
-    /// Gives the connection to the principal that a valid token on it has proved. From now on it is not ended to make
-    /// room. A proxy has requests of several principals on one connection: it is that of the last one.
+    /// Gives the connection to the principal that a valid token on it has proved. From now on, it is not ended to make
+    /// room. A connection of a proxy may carry requests of several principals: it belongs to the one that sent the last
+    /// request.
     ///
     /// # Errors
-    /// [`Full`] when the principal has too many connections; then it stays whose it was.
-    pub(crate) fn is_of(&self, principal: &Principal) -> Result<(), Full> {
+    /// [`Full`] when the principal has too many connections. Then the connection stays as it was.
+    pub(crate) fn give_to(&self, principal: &Principal) -> Result<(), Full> {
         let mut place = self.place.lock();
         if place.as_ref().is_some_and(|place| place.is_of(principal)) {
             return Ok(());
@@ -144,27 +146,28 @@ impl Connection {
         Ok(())
     }
 
-    /// Waits until the connection must end: it has not shown a valid token, and either another connection needs its
-    /// place, or it has sent no head of a request for `heads`.
-    pub(crate) async fn must_close(&self, heads: Duration) {
+    /// Waits until the connection must end, because it has not shown a valid token, and either another connection needs
+    /// its place, or its client has sent no head of a request for `head_timeout`. Never returns for a known connection.
+    pub(crate) async fn must_close(&self, head_timeout: Duration) {
         let mut states = self.state.subscribe();
         loop {
             let state = *states.borrow_and_update();
             if state.is_known {
-                // It stays, whatever changes.
+                // A known connection stays known, so nothing can change this.
                 return std::future::pending().await;
             }
             if state.is_over {
                 return;
             }
             tokio::select! {
-                // Its sender is in this connection.
+                // Cannot fail, because this connection owns the sender.
                 _ = states.changed() => {}
-                () = sleep_until(state.silent + heads), if state.requests == 0 => return,
+                () = sleep_until(state.silent + head_timeout), if state.requests == 0 => return,
             }
         }
     }
 
+    /// Changes the state, and wakes the task that waits in [`Self::must_close`].
     fn change(&self, change: impl FnOnce(&mut State)) {
         self.state.send_if_modified(|state| {
             let was_known = state.is_known;
@@ -183,40 +186,41 @@ mod tests {
 
     use super::*;
 
-    const HEADS: Duration = Duration::from_secs(10);
+    const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 
+    /// No connections yet. There may be eight known ones, two of each member.
     fn unauthenticated() -> Unauthenticated {
         Unauthenticated::new(Shares::new(8, 2))
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_member_has_a_share_of_the_connections_and_one_that_another_member_uses_is_that_member_s() {
+    async fn a_member_has_a_share_of_the_connections_and_a_connection_belongs_to_the_member_who_used_it_last() {
         let person = |subject| Principal::new(Kind::Person, "acme", "https://login.example", subject).unwrap();
         let (ann, bob) = (person("ann"), person("bob"));
         let mut unauthenticated = unauthenticated();
         let [first, second, third] = [(); 3].map(|()| unauthenticated.enter());
-        assert_eq!([&first, &second, &third].map(|one| one.is_of(&bob)), [Ok(()), Ok(()), Err(Full::Share)]);
-        assert_eq!(first.is_of(&bob), Ok(()), "one of his carries as many requests as he sends");
-        assert_eq!(unauthenticated.len(), 1, "the third has shown a right token, and makes room all the same");
-        assert_eq!(third.is_of(&ann), Ok(()));
-        // A proxy sends hers on a connection that was his.
-        assert_eq!((second.is_of(&ann), unauthenticated.enter().is_of(&bob)), (Ok(()), Ok(())));
+        assert_eq!([&first, &second, &third].map(|one| one.give_to(&bob)), [Ok(()), Ok(()), Err(Full::Share)]);
+        assert_eq!(first.give_to(&bob), Ok(()), "a connection of bob carries as many requests as bob sends");
+        assert_eq!(unauthenticated.len(), 1, "the third connection did not get a place, although its token is valid");
+        assert_eq!(third.give_to(&ann), Ok(()));
+        // A proxy sends a request of ann on a connection that belonged to bob, who then has room for another one.
+        assert_eq!((second.give_to(&ann), unauthenticated.enter().give_to(&bob)), (Ok(()), Ok(())));
         let of_the_machine: Vec<_> = (0..4).map(|_| unauthenticated.enter()).collect();
-        assert!(of_the_machine.iter().all(|one| one.is_of(&Principal::LOCAL).is_ok()));
+        assert!(of_the_machine.iter().all(|one| one.give_to(&Principal::LOCAL).is_ok()));
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_one_that_was_silent_the_longest_makes_room_and_none_that_is_known() {
+    async fn the_connection_that_was_silent_the_longest_makes_room_and_no_known_one_does() {
         let mut unauthenticated = unauthenticated();
         let known = unauthenticated.enter();
-        known.is_of(&Principal::LOCAL).unwrap();
+        known.give_to(&Principal::LOCAL).unwrap();
         let busy = unauthenticated.enter();
-        let request = busy.asks();
+        let request = busy.begin_request();
         advance(Duration::from_secs(1)).await;
         let (first, second) = (unauthenticated.enter(), unauthenticated.enter());
         advance(Duration::from_secs(1)).await;
-        drop(first.asks());
-        let is_over = |connection: &Connection| connection.must_close(HEADS).now_or_never().is_some();
+        drop(first.begin_request());
+        let is_over = |connection: &Connection| connection.must_close(HEAD_TIMEOUT).now_or_never().is_some();
         for over in [&second, &first, &busy] {
             assert!(!is_over(over));
             assert!(unauthenticated.end_one());
@@ -231,16 +235,16 @@ mod tests {
     async fn a_head_is_due_in_time_unless_the_token_was_shown_or_an_answer_is_due() {
         let mut unauthenticated = unauthenticated();
         let (silent, known, busy) = (unauthenticated.enter(), unauthenticated.enter(), unauthenticated.enter());
-        known.is_of(&Principal::LOCAL).unwrap();
-        let request = busy.asks();
+        known.give_to(&Principal::LOCAL).unwrap();
+        let request = busy.begin_request();
         let began = Instant::now();
-        silent.must_close(HEADS).await;
-        assert_eq!(began.elapsed(), HEADS);
-        advance(HEADS).await;
-        assert!(busy.must_close(HEADS).now_or_never().is_none());
-        assert!(known.must_close(HEADS).now_or_never().is_none());
+        silent.must_close(HEAD_TIMEOUT).await;
+        assert_eq!(began.elapsed(), HEAD_TIMEOUT);
+        advance(HEAD_TIMEOUT).await;
+        assert!(busy.must_close(HEAD_TIMEOUT).now_or_never().is_none());
+        assert!(known.must_close(HEAD_TIMEOUT).now_or_never().is_none());
         drop(request);
-        busy.must_close(HEADS).await;
-        assert_eq!(began.elapsed(), HEADS * 3);
+        busy.must_close(HEAD_TIMEOUT).await;
+        assert_eq!(began.elapsed(), HEAD_TIMEOUT * 3);
     }
 }

@@ -1,8 +1,8 @@
-//! HTTP connections: bounded in number and in silence.
+//! HTTP connections: how many there may be, and how long they may be silent.
 //!
-//! A connection is *known* from its first request with a valid token on. The number of other connections is small: if
-//! there are too many, a new one replaces the one that was silent for longest. Thus programs without a token displace
-//! only each other.
+//! A connection is *known* from its first request with a valid token on. Other connections are limited to a small
+//! number: beyond it, a new one replaces the one that was silent for the longest time. So programs without a token
+//! displace only each other.
 
 use std::{io, pin::pin, sync::Arc, time::Duration};
 
@@ -29,10 +29,11 @@ use crate::{
     shares::Shares,
 };
 
-/// The most connections that are answered at once while the daemon only waits for the calls under way.
-const MOST_CHECKS: usize = 64;
+/// The most connections of load balancers that are answered at once while the daemon waits for the calls under way to
+/// end.
+const MAX_CHECKS: usize = 64;
 
-/// How often at most the log reports connections that were ended to make room.
+/// The shortest time between two warnings about connections that were ended to make room.
 const REPORT_EVERY: Duration = Duration::from_mins(1);
 
 /// The limits of connections.
@@ -44,9 +45,9 @@ pub(super) struct Bounds {
     pub(super) of_member: usize,
     /// The most of them that have not shown a valid token.
     pub(super) unauthenticated: usize,
-    /// How long such a connection may take to send the head of each request.
+    /// How long a connection that is not known may take to send the head of each request.
     pub(super) head_timeout: Duration,
-    /// How long a known one may take.
+    /// How long a known connection may take for that.
     pub(super) idle_timeout: Duration,
 }
 
@@ -58,8 +59,9 @@ pub(super) struct Routers {
     pub(super) at_the_end: Option<Router>,
 }
 
-/// Answers requests until `ending` is cancelled, and then finishes running answers ([`Routers::at_the_end`]). When [`Bounds::most`] connections are known, a new one waits,
-/// unanswered, until one of them ends. Dropping the future ends all connections.
+/// Answers requests until `ending` is cancelled, and then finishes the answers under way ([`Routers`] says how it
+/// answers new connections meanwhile). When [`Bounds::most`] connections are known, a new one waits, unanswered, until
+/// one of them ends. Dropping the future ends all connections.
 pub(super) async fn serve(
     listener: TcpListener,
     tls: Option<TlsAcceptor>,
@@ -85,12 +87,12 @@ pub(super) async fn serve(
                         place = shared.place(&mut unauthenticated) => place,
                     };
                     let Ok(place) = place else { break };
-                    connections.spawn(one(stream, place, unauthenticated.enter(), Arc::clone(&shared)));
+                    connections.spawn(serve_one(stream, place, unauthenticated.enter(), Arc::clone(&shared)));
                 }
                 Err(error) if is_of_one_connection(&error) => {}
                 Err(error) => {
                     tracing::warn!("a connection could not be accepted: {error}");
-                    // File descriptors have probably run out: close connections without a token first.
+                    // File descriptors have probably run out, so a connection without a token has to go.
                     unauthenticated.end_one();
                     sleep(ACCEPT_PAUSE).await;
                 }
@@ -98,7 +100,7 @@ pub(super) async fn serve(
         }
     }
     if let Some(router) = at_the_end {
-        let bounds = Bounds { most: MOST_CHECKS, ..bounds };
+        let bounds = Bounds { most: MAX_CHECKS, ..bounds };
         let (places, ending) = (Arc::new(Semaphore::new(bounds.most)), CancellationToken::new());
         let shared = Arc::new(Shared { tls: shared.tls.clone(), router, bounds, places, ending });
         let mut checks = JoinSet::new();
@@ -106,10 +108,10 @@ pub(super) async fn serve(
             tokio::select! {
                 left = connections.join_next() => if left.is_none() { break },
                 Some(_) = checks.join_next() => {}
-                Ok((stream, _)) = listener.accept(), if checks.len() < MOST_CHECKS => {
+                Ok((stream, _)) = listener.accept(), if checks.len() < MAX_CHECKS => {
                     evicted.make_room(&mut unauthenticated, bounds.unauthenticated);
                     let Ok(place) = Arc::clone(&shared.places).try_acquire_owned() else { continue };
-                    checks.spawn(one(stream, place, unauthenticated.enter(), Arc::clone(&shared)));
+                    checks.spawn(serve_one(stream, place, unauthenticated.enter(), Arc::clone(&shared)));
                 }
             }
         }
@@ -124,12 +126,15 @@ struct Shared {
     tls: Option<TlsAcceptor>,
     router: Router,
     bounds: Bounds,
+    /// Has a permit for each further connection that there may be.
     places: Arc<Semaphore>,
+    /// Cancelled when connections must end after the answer that is under way.
     ending: CancellationToken,
 }
 
 impl Shared {
-    /// Returns a place for a connection. If no place is free, ends a connection that has not shown a valid token.
+    /// Returns a place for a connection. If no place is free, ends a connection that has not shown a valid token, and
+    /// waits for a place.
     async fn place(&self, unauthenticated: &mut Unauthenticated) -> io::Result<OwnedSemaphorePermit> {
         if let Ok(place) = Arc::clone(&self.places).try_acquire_owned() {
             return Ok(place);
@@ -139,10 +144,12 @@ impl Shared {
     }
 }
 
-/// Connections that were ended to make room, for the log.
+/// Counts the connections that were ended to make room, for the log.
 #[derive(Default)]
 struct Evicted {
+    /// How many there were since the last warning.
     number: usize,
+    /// When the last warning was written.
     reported: Option<Instant>,
 }
 
@@ -151,11 +158,12 @@ impl Evicted {
     /// are allowed.
     fn make_room(&mut self, unauthenticated: &mut Unauthenticated, bound: usize) {
         while unauthenticated.len() >= bound.max(1) && unauthenticated.end_one() {
-            self.tell(bound);
+            self.report(bound);
         }
     }
 
-    fn tell(&mut self, bound: usize) {
+    /// Counts one more, and writes a warning unless there was one within [`REPORT_EVERY`].
+    fn report(&mut self, bound: usize) {
         self.number += 1;
         if self.reported.is_none_or(|reported| reported.elapsed() >= REPORT_EVERY) {
             let number = std::mem::take(&mut self.number);
@@ -168,24 +176,24 @@ impl Evicted {
     }
 }
 
-/// Returns whether the error concerns only one connection, whose client has disconnected.
+/// Returns whether an error of accepting concerns only one connection, whose client has disconnected.
 fn is_of_one_connection(error: &io::Error) -> bool {
     use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset};
     matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset)
 }
 
 /// Serves one connection to its end, and holds its place until then.
-async fn one(stream: TcpStream, _place: OwnedSemaphorePermit, connection: Arc<Connection>, shared: Arc<Shared>) {
+async fn serve_one(stream: TcpStream, _place: OwnedSemaphorePermit, connection: Arc<Connection>, shared: Arc<Shared>) {
     match &shared.tls {
         None => http(stream, &connection, &shared).await,
         Some(tls) => {
-            // The handshake has the same time as the head of a request.
-            let greeted = tokio::select! {
-                greeted = tls.accept(stream) => greeted,
+            // The handshake may take as long as the head of a request.
+            let handshake = tokio::select! {
+                handshake = tls.accept(stream) => handshake,
                 () = connection.must_close(shared.bounds.head_timeout) => return,
                 () = shared.ending.cancelled() => return,
             };
-            match greeted {
+            match handshake {
                 // Boxed, because it is much larger than a connection without TLS.
                 Ok(stream) => Box::pin(http(stream, &connection, &shared)).await,
                 Err(error) => tracing::debug!("a connection without valid TLS has ended: {error}"),
@@ -209,7 +217,8 @@ async fn http(
     let mut http = pin!(builder.serve_connection(TokioIo::new(stream), TowerToHyperService::new(service)));
     let over = async {
         connection.must_close(shared.bounds.head_timeout).await;
-        // The connection may have sent a token already, so read its input first: with a valid token it stays.
+        // The client may already have sent a token. So the daemon reads what has arrived first: with a valid token, the
+        // connection stays.
         yield_now().await;
         connection.must_close(shared.bounds.head_timeout).await;
     };
@@ -248,8 +257,8 @@ mod tests {
         let address = listener.local_addr().unwrap();
         let guard = Arc::new(Guard::new(Token::given("t0ken"), address, &[], Box::new(|_, _| false)));
         let router = Router::new().layer(axum::middleware::from_fn_with_state(guard, check));
-        // The daemon shares this thread and runs only afterwards, so it finds all of these connections at the same
-        // time.
+        // The task that serves shares this thread and begins only after these lines, so it finds all of these
+        // connections at the same time.
         let mut known = std::net::TcpStream::connect(address).unwrap();
         write!(known, "GET / HTTP/1.1\r\nHost: {address}\r\nAuthorization: Bearer t0ken\r\n\r\n").unwrap();
         let silent: Vec<_> = (0..4).map(|_| std::net::TcpStream::connect(address).unwrap()).collect();

@@ -1,4 +1,4 @@
-//! Which requests the daemon accepts, and how it refuses malformed ones.
+//! Which requests the daemon accepts, how it refuses malformed ones, and how a client continues a stream of events.
 
 use std::time::Duration;
 
@@ -16,18 +16,18 @@ use crate::up::{DaemonOptions, LONG, Up, fake, servers};
 #[tokio::test]
 async fn a_request_needs_the_token_the_right_host_and_the_right_origin() {
     let up = Up::with(&[]).await;
-    let plain = |path: &str| up.client.get(format!("{}{path}", up.url));
-    assert_eq!(plain("/api/v1/servers").send().await.unwrap().status(), 401);
-    assert_eq!(plain("/metrics").send().await.unwrap().status(), 401);
-    assert_eq!(plain("/health").send().await.unwrap().status(), 200);
-    let foreign = plain("/api/v1/servers").bearer_auth("key").header("origin", "https://evil.example");
+    let without_token = |path: &str| up.client.get(format!("{}{path}", up.url));
+    assert_eq!(without_token("/api/v1/servers").send().await.unwrap().status(), 401);
+    assert_eq!(without_token("/metrics").send().await.unwrap().status(), 401);
+    assert_eq!(without_token("/health").send().await.unwrap().status(), 200);
+    let foreign = without_token("/api/v1/servers").bearer_auth("key").header("origin", "https://evil.example");
     assert_eq!(foreign.send().await.unwrap().status(), 403);
-    let rebound = plain("/health").header("host", "evil.example");
+    let rebound = without_token("/health").header("host", "evil.example");
     assert_eq!(rebound.send().await.unwrap().status(), 403);
     up.down().await;
 }
 
-/// How many connections without a token a test opens. Each takes a descriptor at either end.
+/// How many connections without a token a test opens. Each takes a file descriptor at both ends.
 const UNAUTHENTICATED_CONNECTIONS: usize = 400;
 
 #[tokio::test]
@@ -46,20 +46,21 @@ async fn a_client_with_the_token_is_served_while_others_hold_all_unauthenticated
             1 => b"GET /health HTTP/1.1\r\nHost: ",
             _ => b"POST /api/v1/calls HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 9\r\n\r\n",
         };
-        // Fails if the daemon has closed the connection already.
+        // This may fail, because the daemon may have closed the connection already.
         let _ = stream.write_all(first_bytes).await;
         held.push(stream);
         if number % 50 == 0 {
             let request = up.client.get(format!("{}/api/v1/overview", up.url)).bearer_auth("key");
             let answer =
-                timeout(Duration::from_secs(5), request.send()).await.expect("it is answered at once").unwrap();
+                timeout(Duration::from_secs(5), request.send()).await.expect("the daemon answers at once").unwrap();
             assert_eq!(answer.status(), 200, "with {number} others");
         }
     }
-    // A separate client, with a new connection.
+    // A separate client opens a new connection.
     let client = reqwest::Client::builder().no_proxy().build().unwrap();
     let request = client.get(format!("{}/api/v1/overview", up.url)).bearer_auth("key").send();
-    assert_eq!(timeout(Duration::from_secs(5), request).await.expect("it is answered at once").unwrap().status(), 200);
+    let answer = timeout(Duration::from_secs(5), request).await.expect("the daemon answers at once").unwrap();
+    assert_eq!(answer.status(), 200);
     assert_eq!(up.call("fake/echo", json!({ "text": "x" })).await.0, 200);
     events.wait("tool_completed").await;
     drop(held);
@@ -77,7 +78,7 @@ async fn a_client_without_a_token_must_send_its_headers_in_time() {
     let mut request_with_token = async || {
         known.write_all(request.as_bytes()).await.unwrap();
         let mut status_line = [0; 15];
-        timeout(LONG, known.read_exact(&mut status_line)).await.expect("it is answered").unwrap();
+        timeout(LONG, known.read_exact(&mut status_line)).await.expect("the daemon answers").unwrap();
         assert_eq!(&status_line, b"HTTP/1.1 200 OK");
         let mut rest = vec![0; 64 * 1024];
         let _ = known.read(&mut rest).await.unwrap();
@@ -88,7 +89,7 @@ async fn a_client_without_a_token_must_send_its_headers_in_time() {
     begun.write_all(b"GET /health HTTP/1.1\r\nHost: ").await.unwrap();
     for stream in [&mut silent, &mut begun] {
         let mut rest = Vec::new();
-        let _ = timeout(LONG, stream.read_to_end(&mut rest)).await.expect("the daemon closes it");
+        let _ = timeout(LONG, stream.read_to_end(&mut rest)).await.expect("the daemon closes the connection");
     }
     // The connection with the token has been silent for as long, and stays open.
     request_with_token().await;
@@ -111,17 +112,18 @@ async fn a_request_with_two_hosts_origins_or_lengths_is_refused() {
         let head = format!("{line} HTTP/1.1\r\nHost: {address}\r\nAuthorization: Bearer key\r\nConnection: close\r\n");
         stream.write_all(format!("{head}{more}\r\n").as_bytes()).await.unwrap();
         let mut text = String::new();
-        let _ = timeout(LONG, stream.read_to_string(&mut text)).await.expect("it is answered");
+        let _ = timeout(LONG, stream.read_to_string(&mut text)).await.expect("the daemon answers");
         assert_eq!(text.get(9..12), Some(status), "{line} {more}: {text}");
     }
     up.down().await;
 }
 
-/// The status line and the headers of the next answer.
+/// Reads the next answer. Returns its status line and its headers.
 async fn next_head(stream: &mut TcpStream) -> String {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
-        head.push(timeout(LONG, stream.read_u8()).await.expect("it is answered").expect("the connection stays open"));
+        let byte = timeout(LONG, stream.read_u8()).await.expect("the daemon answers");
+        head.push(byte.expect("the connection stays open"));
     }
     let head = String::from_utf8(head).unwrap();
     let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")).unwrap().parse().unwrap();
@@ -140,14 +142,14 @@ async fn a_request_refused_before_its_body_leaves_the_connection_open() {
     {
         let head = format!("POST {path} HTTP/1.1\r\nHost: {address}\r\nAuthorization: Bearer {token}\r\n");
         stream.write_all(format!("{head}Content-Length: 4\r\n\r\n{{").as_bytes()).await.unwrap();
-        // The rest arrives only after a daemon that does not wait would have refused the request.
+        // The rest of the body is sent so late that a daemon that does not wait for it would have answered before.
         let early = timeout(Duration::from_millis(100), stream.peek(&mut [0])).await;
-        assert!(early.is_err(), "it does not wait for the rest: {path}");
+        assert!(early.is_err(), "the daemon answers before it has the whole body: {path}");
         stream.write_all(b"}  ").await.unwrap();
         let answer = next_head(&mut stream).await;
         assert!(answer.starts_with(&format!("HTTP/1.1 {status}")) && !answer.contains("connection: close"), "{answer}");
     }
-    // A body that does not arrive, and one that is too long to be read.
+    // The daemon does not wait for a body that does not arrive, and does not read one that is too long.
     for (length, sent) in [(4, 0), (10_000_000, 100_000)] {
         let mut stream = TcpStream::connect(address).await.unwrap();
         let head = format!("POST /mcp HTTP/1.1\r\nHost: {address}\r\nContent-Length: {length}\r\n\r\n");

@@ -1,4 +1,4 @@
-//! A daemon of a test: real files, a real database, real servers, real HTTP.
+//! The daemon of a test, with real files, a real database, real servers and real HTTP.
 
 use std::{
     collections::BTreeMap,
@@ -29,12 +29,12 @@ use toolrack_testkit::{Home, fake_server_path};
 /// A time-out that is longer than anything takes on a busy machine.
 pub(crate) const LONG: Duration = Duration::from_secs(30);
 
-/// A daemon that is up.
+/// A running daemon.
 pub(crate) struct Up {
     pub(crate) home: Home,
     pub(crate) host: Host,
     pub(crate) store: Store,
-    pub(crate) vault: Arc<Kept>,
+    pub(crate) vault: Arc<MemoryVault>,
     pub(crate) url: String,
     pub(crate) client: Client,
     /// What the daemon passes on to collectors.
@@ -45,19 +45,19 @@ pub(crate) struct Up {
 
 /// The options of a test's daemon.
 pub(crate) struct DaemonOptions {
-    /// How long a question waits.
+    /// How long a question waits for an answer.
     pub(crate) answer_timeout: Duration,
-    /// How long the world of an agent runs without a request.
+    /// How long the world of an agent runs on without a request.
     pub(crate) agent_idle: Duration,
     /// How long requests that are under way at the end may continue.
     pub(crate) grace: Duration,
-    /// How long it serves on at the end.
+    /// How long the daemon continues to serve when it is told to end.
     pub(crate) drain: Duration,
-    /// The most connections, the most without a token, and how long one of the latter may be silent.
+    /// The most connections, the most of them without a token, and how long a connection without a token may be silent.
     pub(crate) connections: (usize, usize, Duration),
     /// The names under which it may be reached.
     pub(crate) hosts: Vec<String>,
-    /// Called before each world is applied.
+    /// Called each time just before a world applies its configuration.
     pub(crate) before_applying: Arc<dyn Fn() + Send + Sync>,
     /// Whether the daemon has its database.
     pub(crate) has_store: bool,
@@ -67,13 +67,13 @@ pub(crate) struct DaemonOptions {
 
 /// The stored secrets of a test, in memory.
 #[derive(Debug, Default)]
-pub(crate) struct Kept {
+pub(crate) struct MemoryVault {
     secrets: Mutex<BTreeMap<String, String>>,
     /// Whether the store refuses every secret.
     pub(crate) refuses: AtomicBool,
 }
 
-impl Kept {
+impl MemoryVault {
     pub(crate) fn value(&self, name: &str) -> Option<String> {
         self.secrets.lock().unwrap().get(name).cloned()
     }
@@ -83,7 +83,7 @@ impl Kept {
     }
 }
 
-impl Vault for Kept {
+impl Vault for MemoryVault {
     fn names(&self) -> BoxFuture<'_, Result<Vec<String>, String>> {
         Box::pin(async { Ok(self.secrets.lock().unwrap().keys().cloned().collect()) })
     }
@@ -99,13 +99,13 @@ impl Vault for Kept {
     }
 }
 
-impl Secrets for Kept {
+impl Secrets for MemoryVault {
     fn secret<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Option<String>, String>> {
         Box::pin(async move { Ok(self.value(name)) })
     }
 }
 
-/// Signs in to a server, with the channels to the page.
+/// Signs in to a server. The argument shows the user the sign-in page.
 pub(crate) type SignIn = dyn Fn(SignInPage) -> BoxFuture<'static, Result<(), NoSignIn>> + Send + Sync;
 
 impl Default for DaemonOptions {
@@ -129,7 +129,7 @@ impl Default for DaemonOptions {
     }
 }
 
-/// A model with a script: its name is the script in JSON.
+/// A model that follows a script. The name of the model is the script, as JSON.
 fn scripted(name: Option<String>) -> Result<ChosenModel, NoModel> {
     let none =
         || NoModel { code: "NO_MODEL", message: "no model is configured".to_owned(), hint: Some("set one".to_owned()) };
@@ -137,13 +137,13 @@ fn scripted(name: Option<String>) -> Result<ChosenModel, NoModel> {
     Ok(ChosenModel { model: Arc::new(model), max_tokens: None, limits: Limits::default(), has_price: true })
 }
 
-/// An entry for the fake server.
+/// An entry that starts the fake server with these arguments.
 pub(crate) fn fake(args: &[&str]) -> Value {
     let args: Vec<_> = ["stdio", "--era", "both"].iter().chain(args).collect();
     json!({ "command": fake_server_path(), "args": args })
 }
 
-/// A file with these servers.
+/// The text of a configuration file with these servers.
 pub(crate) fn servers(entries: &[(&str, Value)]) -> String {
     let entries: serde_json::Map<_, _> =
         entries.iter().map(|(name, entry)| ((*name).to_owned(), entry.clone())).collect();
@@ -163,26 +163,26 @@ impl Up {
         Self::patient(home, LONG).await
     }
 
-    /// The same, where questions wait at most `answer_timeout`.
+    /// A daemon with the configuration in `home`, where questions wait at most `answer_timeout`.
     pub(crate) async fn patient(home: Home, answer_timeout: Duration) -> Self {
         Self::started(home, DaemonOptions { answer_timeout, ..DaemonOptions::default() }).await
     }
 
-    /// The same, where the worlds of agents end after `idle` without a request.
+    /// A daemon with the configuration in `home`, where the worlds of agents end after `agent_idle` without a request.
     pub(crate) async fn idle(home: Home, agent_idle: Duration) -> Self {
         Self::started(home, DaemonOptions { agent_idle, ..DaemonOptions::default() }).await
     }
 
-    /// The same, with these options.
+    /// A daemon with the configuration in `home` and these options. Its servers have connected or failed.
     pub(crate) async fn started(home: Home, daemon_options: DaemonOptions) -> Self {
         let up = Self::begun(home, daemon_options).await;
-        // No other request is answered before the world has begun.
+        // The daemon answers this request only after it has applied the configuration.
         up.get("/openapi.json").await;
         up.host.settled().await;
         up
     }
 
-    /// A daemon that listens already, while it still applies the configuration.
+    /// A daemon that already listens, but may still be applying the configuration.
     pub(crate) async fn begun(home: Home, daemon_options: DaemonOptions) -> Self {
         let DaemonOptions {
             answer_timeout,
@@ -200,12 +200,12 @@ impl Up {
         let environment = Environment::new([("TOOLRACK_HOME", home.toolrack_home()), ("HOME", home.home()), key]);
         let places = Places::from_env(&environment).unwrap();
         let store = Store::open(places.data().join("toolrack.db")).await.unwrap();
-        let kept = store.clone();
-        let vault = Arc::<Kept>::default();
+        let store_of_test = store.clone();
+        let vault = Arc::<MemoryVault>::default();
         let secrets = Interpolate::new(environment.clone(), Unset::Error)
             .with_own_folders(places.own_folders())
-            .with_secrets(Arc::<Kept>::clone(&vault));
-        let of_daemon = Arc::clone(&vault);
+            .with_secrets(Arc::<MemoryVault>::clone(&vault));
+        let vault_of_daemon = Arc::clone(&vault);
         let secrets = Arc::new(secrets);
         let (request, watcher) = (Request::new(places, home.work()), Watcher::new());
         let parts = move |agent: Option<String>| {
@@ -225,7 +225,7 @@ impl Up {
                 environment: environment.clone(),
                 store: has_store.then(|| store.clone()),
                 secrets: Arc::clone(&secrets),
-                vault: Arc::<Kept>::clone(&of_daemon),
+                vault: Arc::<MemoryVault>::clone(&vault_of_daemon),
                 questions,
                 quotas: TenantQuotas::of_machine(),
                 models: Box::new(|name, _| Box::pin(async move { scripted(name) })),
@@ -270,14 +270,15 @@ impl Up {
         let mut running = JoinSet::new();
         running.spawn(daemon.run(end.clone().cancelled_owned()));
         let client = Client::builder().no_proxy().timeout(LONG).build().unwrap();
-        Self { home, host, store: kept, vault, url, client, metrics, end, running }
+        Self { home, host, store: store_of_test, vault, url, client, metrics, end, running }
     }
 
-    /// A request with the token.
+    /// A request with the token of the daemon.
     pub(crate) fn request(&self, method: Method, path: &str) -> RequestBuilder {
         self.client.request(method, format!("{}{path}", self.url)).bearer_auth("key")
     }
 
+    /// Sends a GET, which must succeed. Returns the body of the answer.
     pub(crate) async fn get(&self, path: &str) -> Value {
         let (status, body) = self.send(Method::GET, path, None).await;
         assert!(status.is_success(), "{path}: {status} {body}");
@@ -288,6 +289,7 @@ impl Up {
         self.send(Method::POST, path, Some(body)).await
     }
 
+    /// Sends a request. Checks that the description of the API has the status of the answer.
     pub(crate) async fn send(&self, method: Method, path: &str, body: Option<Value>) -> (StatusCode, Value) {
         let mut request = self.request(method.clone(), path);
         if let Some(body) = body {
@@ -300,12 +302,12 @@ impl Up {
         (status, serde_json::from_str(&text).unwrap_or(Value::String(text)))
     }
 
-    /// Calls a tool that needs no approval.
+    /// Calls a tool, with the user's approval of the call.
     pub(crate) async fn call(&self, tool: &str, arguments: Value) -> (StatusCode, Value) {
         self.post("/api/v1/calls", json!({ "tool": tool, "arguments": arguments, "approved": true })).await
     }
 
-    /// Waits until the server is in this state.
+    /// Waits until the server is in this state. Returns the server as the API shows it then.
     pub(crate) async fn until(&self, server: &str, state: &str) -> Value {
         self.eventually(&format!("{server} is {state}"), async || {
             let (_, found) = self.send(Method::GET, &format!("/api/v1/servers/{server}"), None).await;
@@ -314,7 +316,8 @@ impl Up {
         .await
     }
 
-    /// Waits until `look` returns something. It looks again after each event of the daemon.
+    /// Waits until `look` returns something. Calls it again after each event of the daemon, and every 50 ms. `what` is
+    /// for the message when that does not happen within [`LONG`].
     pub(crate) async fn eventually<T>(&self, what: &str, look: impl AsyncFn() -> Option<T>) -> T {
         let waited = timeout(LONG, async {
             let mut events = self.events(None).await;
@@ -322,11 +325,11 @@ impl Up {
                 if let Some(seen) = look().await {
                     return seen;
                 }
-                // Not every change causes an event, so look again after a short time, too.
+                // Not every change causes an event.
                 let _ = timeout(Duration::from_millis(50), events.next()).await;
             }
         });
-        waited.await.unwrap_or_else(|_| panic!("it did not come to pass: {what}"))
+        waited.await.unwrap_or_else(|_| panic!("this has not happened within {} s: {what}", LONG.as_secs()))
     }
 
     /// The events from now on, or after the event `last`.
@@ -340,7 +343,7 @@ impl Up {
         Events::of(response)
     }
 
-    /// The only open question.
+    /// Waits for an open question, and returns it.
     pub(crate) async fn question(&self) -> Value {
         self.eventually("a question waits", async || {
             let open = self.get("/api/v1/approvals").await;
@@ -354,22 +357,22 @@ impl Up {
         self.post(&format!("/api/v1/approvals/{id}"), answer).await.0
     }
 
-    /// The user's file.
+    /// Reads the user's configuration file.
     pub(crate) fn file(&self) -> String {
         self.home.read("toolrack/mcp.json")
     }
 
-    /// Writes the user's file.
+    /// Writes the user's configuration file.
     pub(crate) fn save(&self, text: &str) {
         self.home.write("toolrack/mcp.json", text);
     }
 
-    /// Has the daemon end, and does not wait for it.
+    /// Makes the daemon end, without waiting for it.
     pub(crate) fn begin_to_end(&self) {
         self.end.cancel();
     }
 
-    /// Ends the daemon, and waits until it has ended.
+    /// Ends the daemon, and waits until it has ended. Returns its files.
     pub(crate) async fn down(mut self) -> Home {
         self.end.cancel();
         timeout(LONG, self.running.join_next()).await.expect("the daemon ends").unwrap().unwrap();
@@ -400,7 +403,7 @@ fn assert_documented(method: &Method, path: &str, status: StatusCode) {
     assert!(operation["responses"].get(status.as_str()).is_some(), "{method} {template} has no {status}");
 }
 
-/// Server-Sent Events as they come.
+/// A stream of Server-Sent Events.
 pub(crate) struct Events {
     bytes: futures::stream::BoxStream<'static, reqwest::Result<bytes::Bytes>>,
     text: String,
@@ -411,7 +414,7 @@ impl Events {
         Self { bytes: response.bytes_stream().boxed(), text: String::new() }
     }
 
-    /// The next event: id, name, data. `None` at the end.
+    /// Waits for the next event. Returns its id, its name and its data; `None` at the end of the stream.
     pub(crate) async fn next(&mut self) -> Option<(Option<String>, String, Value)> {
         loop {
             if let Some((block, rest)) = self.text.split_once("\n\n") {
@@ -426,7 +429,7 @@ impl Events {
         }
     }
 
-    /// The next event of this name.
+    /// Waits for the next event of this name. Returns its id and its data.
     pub(crate) async fn wait(&mut self, name: &str) -> (Option<String>, Value) {
         timeout(LONG, async {
             loop {
@@ -447,12 +450,12 @@ pub(crate) fn project(home: &Home, entries: &[(&str, Value)]) {
     home.write(Path::new("work/.mcp.json"), servers(entries));
 }
 
-fn sign_ins_of(signs_in: &Arc<SignIn>) -> SignIns {
-    let signs_in = Arc::clone(signs_in);
-    Box::new(move |_, _, page| signs_in(page))
+fn sign_ins_of(sign_in: &Arc<SignIn>) -> SignIns {
+    let sign_in = Arc::clone(sign_in);
+    Box::new(move |_, _, page| sign_in(page))
 }
 
-/// Fails every sign-in.
+/// The error of every sign-in by default.
 pub(crate) fn no_sign_in() -> NoSignIn {
     NoSignIn { code: "SIGN_IN_UNKNOWN", message: "this daemon does not know how".to_owned(), hint: None }
 }
