@@ -30,8 +30,7 @@ use crate::{
 
 /// The most open questions. Further ones are declined.
 const MAX_OPEN: usize = 100;
-/// The most open questions about calls of one member of a tenant, so that a member cannot take the places of all
-/// others.
+/// The most open questions about calls of one member, so that a member cannot take the places of all others.
 const MAX_OPEN_OF_MEMBER: usize = 20;
 
 /// The [`Asker`] of a daemon: a question waits until a person answers it in the dashboard or over the API, until the
@@ -65,15 +64,13 @@ struct Inner {
 struct Open {
     /// The number of the last question.
     last: u64,
-    /// By number.
     waiting: BTreeMap<u64, Waiting>,
 }
 
 impl Open {
     fn has_room_for(&self, principal: &Principal) -> bool {
-        let of_principal =
-            || self.waiting.values().filter(|waiting| waiting.question.principal.is_same(principal)).count();
-        self.waiting.len() < MAX_OPEN && (principal.is_local() || of_principal() < MAX_OPEN_OF_MEMBER)
+        let own = || self.waiting.values().filter(|waiting| waiting.question.principal.is_same(principal)).count();
+        self.waiting.len() < MAX_OPEN && (principal.is_local() || own() < MAX_OPEN_OF_MEMBER)
     }
 }
 
@@ -361,7 +358,7 @@ impl Questions {
     /// call cannot run with the answer's arguments. In all but the first case, the question stays open.
     pub(crate) async fn answer(&self, id: &str, principal: &Principal, answer: Answer) -> Result<(), AnswerRefused> {
         let number = self.inner.number(id).ok_or(AnswerRefused::Over)?;
-        let approval = self.inner.approval_for(number, principal, &answer)?;
+        let approval = self.inner.approval(number, principal, &answer)?;
         if let Some(question) = approval {
             if principal.kind() != Kind::Person {
                 return Err(AnswerRefused::NotAPerson);
@@ -378,8 +375,7 @@ impl Questions {
         waiting.answer.send((answer, principal.clone())).map_err(|_| AnswerRefused::Over)
     }
 
-    /// Asks a question, and waits for the answer and the principal who gives it. `approval` is the question of the
-    /// host, if it asks for an approval. Dropping the future withdraws the question.
+    /// Asks a question, and waits for the answer and its principal. Dropping the future withdraws the question.
     async fn ask(&self, about: About, approval: Option<Confirm>) -> Result<(Answer, Principal), Unanswered> {
         let (answer, answered) = oneshot::channel();
         let caller = approval.as_ref().map(|approval| &approval.caller).or(self.caller.as_ref()).cloned();
@@ -452,12 +448,7 @@ impl Inner {
 
     /// The approval for which the question asks, if it asks for one. An error when the question is not open, when
     /// `principal` may not answer it, or when `answer` is for another kind of question.
-    fn approval_for(
-        &self,
-        number: u64,
-        principal: &Principal,
-        answer: &Answer,
-    ) -> Result<Option<Confirm>, AnswerRefused> {
+    fn approval(&self, number: u64, principal: &Principal, answer: &Answer) -> Result<Option<Confirm>, AnswerRefused> {
         let open = self.open.lock();
         let waiting = open.waiting.get(&number).filter(|waiting| waiting.question.is_for(principal));
         let waiting = waiting.ok_or(AnswerRefused::Over)?;
@@ -467,8 +458,7 @@ impl Inner {
         }
     }
 
-    /// Opens a question, whose answer goes to `answer`. Returns its number, and who may see it; `None` if too many
-    /// questions are open. `principal` is that of `caller`, or the user of the machine if there is no caller.
+    /// Opens a question. Returns its number, and who may see it; `None` if too many questions are open.
     fn put(
         &self,
         about: About,

@@ -29,8 +29,7 @@ use super::{
     words::VERSIONS,
 };
 
-/// How long a server may take to accept a subscription. After this time, the gateway acknowledges the other
-/// subscriptions of the request without this one.
+/// How long a server may take to accept a subscription. After this time, the request succeeds without this one.
 const SUBSCRIBE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The client that sent a request.
@@ -80,8 +79,7 @@ pub(super) struct ToolCall {
     pub(super) trace: Option<TraceContext>,
 }
 
-/// What `_meta` of a request says about its client. Clients of 2026-07-28 must name themselves there, and the
-/// transports check that they do.
+/// What `_meta` of a request says of its client. The transports check that clients of 2026-07-28 name themselves there.
 #[derive(Default, Deserialize)]
 struct ClientMeta {
     #[serde(default, rename = "io.modelcontextprotocol/clientInfo")]
@@ -148,7 +146,7 @@ struct ResumeParams<'a> {
 struct Meta {
     #[serde(default)]
     progress_token: Option<Box<RawValue>>,
-    // The fields of a trace context take any value, because a malformed one must not fail the call.
+    // The fields of a trace context take any value, because a malformed context must not fail the call.
     #[serde(default)]
     traceparent: Value,
     #[serde(default)]
@@ -258,7 +256,7 @@ impl Gateway {
         Ok(if is_first { self.with_giving(listed, caller).await } else { listed })
     }
 
-    /// Answers a list of resources, templates or prompts. `field` is the field of the result that has the list.
+    /// Lists resources, templates or prompts. `field` is the field of the result with the list.
     async fn list(&self, caller: &Caller, params: &str, field: &'static str) -> Result<Bytes, Refusal> {
         let after = cursor_of(params)?;
         self.0.ready().await;
@@ -337,8 +335,7 @@ impl Gateway {
         tool.ok_or_else(|| Refusal::invalid_params(format!("Unknown tool: {}", words(name))))
     }
 
-    /// Finds the tool, and makes the call of it. If the tool is unknown, first waits for the servers that may have it.
-    /// A call of a tool whose server lacks values of the member continues once the member has given them.
+    /// Makes the call of a tool. Waits for the servers that may have the tool, and for values that the member has to give.
     async fn call_tool(
         &self,
         caller: &Caller,
@@ -427,8 +424,7 @@ impl Gateway {
         Ok(Bytes::from_static(b"{}"))
     }
 
-    /// Subscribes to all resources of `filter` concurrently, and removes from the filter those for which that fails,
-    /// takes longer than [`SUBSCRIBE_TIMEOUT`], or is beyond the bound of subscriptions.
+    /// Subscribes to all resources of `filter` concurrently, and removes from it those for which that fails or is too slow.
     async fn listening(&self, caller: &Caller, mut filter: Filter) -> Listening {
         let bound = self.0.options.bounds.subscriptions;
         let subscribed = Subscribed::new(bound);
@@ -469,8 +465,7 @@ impl Gateway {
         Ok(self.relayed(caller, entry.server, relay, |result| result))
     }
 
-    /// A call that relays a request to `server`, with the questions of the server going to the client. `finish` changes
-    /// the result for the client.
+    /// A call that relays a request to `server`, and the server's questions to the client. `finish` adapts the result.
     fn relayed(
         &self,
         caller: &Caller,
@@ -492,8 +487,7 @@ impl Gateway {
 }
 
 impl Inner {
-    /// Calls a tool of `server`, by the server's own name for it, as the tool is defined in `catalog`. Questions and
-    /// progress go to `updates`.
+    /// Calls a tool of `server`, by the server's own name for it, as `catalog` defines the tool.
     pub(super) async fn run_tool_call(
         &self,
         (server, tool_call): (ServerName, ToolCall),
@@ -596,8 +590,8 @@ fn set_level(caller: &Caller, params: &str) -> Result<Bytes, Refusal> {
         level: String,
     }
     let Params { level } = read(params)?;
-    let unknown = || Refusal::invalid_params(format!("there is no log level {}", words(&level)));
-    let level = news::level(&level).ok_or_else(unknown)?;
+    let level =
+        news::level(&level).ok_or_else(|| Refusal::invalid_params(format!("unknown level {}", words(&level))))?;
     if let Some(session) = &caller.session {
         session.set_level(level);
     }
