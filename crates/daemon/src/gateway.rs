@@ -14,7 +14,7 @@
 //!
 //! Beside them: `memory` keeps sessions and parked calls, and `background` ends the idle ones; `news` and `subscribed` send
 //! changes to clients. `relay`, `approval` and `giving` ask the user behind a client. `tools` and `cursor` make lists, and
-//! `refusal` makes errors.
+//! `refusal` makes errors. `tool_call` runs a call of a tool at the host.
 
 mod any_client;
 mod approval;
@@ -36,6 +36,7 @@ mod relay;
 mod session;
 mod stdio;
 mod subscribed;
+mod tool_call;
 mod tools;
 mod view;
 mod words;

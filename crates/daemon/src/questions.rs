@@ -379,12 +379,11 @@ impl Questions {
     async fn ask(&self, about: About, approval: Option<Confirm>) -> Result<(Answer, Principal), Unanswered> {
         let (answer, answered) = oneshot::channel();
         let caller = approval.as_ref().map(|approval| &approval.caller).or(self.caller.as_ref()).cloned();
-        let principal = caller.as_ref().map(|caller| caller.principal().clone()).unwrap_or_default();
         let about = match &self.secrets {
             Some(secrets) => about.concealed(secrets),
             None => about,
         };
-        let opened = self.inner.put(about, (caller, &principal), approval, answer);
+        let opened = self.inner.put(about, caller, approval, answer);
         let (number, audience) = opened.ok_or(Unanswered::TooMany)?;
         let withdraw = WithdrawOnDrop { inner: &self.inner, number, audience };
         let answer = timeout(self.inner.answer_timeout, answered).await;
@@ -462,12 +461,13 @@ impl Inner {
     fn put(
         &self,
         about: About,
-        (caller, principal): (Option<Caller>, &Principal),
+        caller: Option<Caller>,
         approval: Option<Confirm>,
         answer: oneshot::Sender<(Answer, Principal)>,
     ) -> Option<(u64, Audience)> {
+        let principal = caller.as_ref().map(|caller| caller.principal().clone()).unwrap_or_default();
         let mut open = self.open.lock();
-        if !open.has_room_for(principal) {
+        if !open.has_room_for(&principal) {
             return None;
         }
         open.last += 1;
@@ -477,7 +477,7 @@ impl Inner {
             id: self.id(number),
             agent: None,
             caller: caller.as_ref().map(CallerView::from),
-            principal: principal.clone(),
+            principal,
             about,
             asked_at: shown::millis(now),
             expires_at: shown::millis(now + self.answer_timeout),

@@ -18,9 +18,10 @@ use toolrack_host::{
 
 use super::{
     Gateway, Inner,
-    methods::{Caller, ToolCall, outcome_of},
+    methods::Caller,
     pending::{PendingCall, Update},
     relay::Relayed,
+    tool_call::{ListedCall, ToolCall, outcome_of},
     tools,
 };
 use crate::missing::Missing;
@@ -47,6 +48,13 @@ impl NotGiven {
 /// Joins the names for a sentence.
 fn listed<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
     names.into_iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
+}
+
+/// A value that a server needs from the member.
+struct NeededValue<'a> {
+    missing: &'a Missing,
+    server: &'a ServerName,
+    name: &'a str,
 }
 
 impl Inner {
@@ -78,16 +86,15 @@ impl Inner {
             )));
         }
         for name in names {
-            self.ask_for(&missing, (server, &name), caller, updates).await?;
+            self.ask_for(NeededValue { missing: &missing, server, name: &name }, caller, updates).await?;
         }
         Ok(())
     }
 
-    /// Directs the member to the page for the value `name`, and waits until they have given it.
+    /// Directs the member to the page for a value, and waits until they have given it.
     async fn ask_for(
         &self,
-        missing: &Missing,
-        (server, name): (&ServerName, &str),
+        NeededValue { missing, server, name }: NeededValue<'_>,
         caller: &Caller,
         updates: &mpsc::Sender<Update>,
     ) -> Result<(), NotGiven> {
@@ -207,8 +214,8 @@ impl Gateway {
                 };
                 let tool = gateway.tool(&catalog, &caller.view, &tool_call.name)?;
                 let (server, name) = (tool.server.clone(), tool.tool().name.clone());
-                let tool_call = (server, ToolCall { name, ..tool_call });
-                gateway.0.run_tool_call(tool_call, &caller, catalog, updates).await
+                let tool_call = ToolCall { name, ..tool_call };
+                gateway.0.run_tool_call(ListedCall { server, catalog, tool_call }, &caller, updates).await
             }
             .boxed()
         }))

@@ -24,6 +24,7 @@ use super::{
     relay::Relayed,
     session::Session,
     subscribed::Subscribed,
+    tool_call::{ListedCall, ToolCall},
     tools,
     view::View,
     words::VERSIONS,
@@ -66,17 +67,6 @@ impl Caller {
             None => host_caller,
         }
     }
-}
-
-/// A call of a tool.
-pub(super) struct ToolCall {
-    /// The name of the tool: first as the client calls it, and the server's own name for it once the tool is found.
-    pub(super) name: String,
-    pub(super) arguments: Option<Map<String, Value>>,
-    pub(super) host_caller: toolrack_host::Caller,
-    /// Whether the client wants progress.
-    pub(super) wants_progress: bool,
-    pub(super) trace: Option<TraceContext>,
 }
 
 /// What `_meta` of a request says of its client. The transports check that clients of 2026-07-28 name themselves there.
@@ -374,7 +364,7 @@ impl Gateway {
         Ok(PendingCall::new(move |updates| {
             async move {
                 match gateway.provide(&server, &caller, &updates).await {
-                    Ok(()) => gateway.run_tool_call((server, tool_call), &caller, catalog, updates).await,
+                    Ok(()) => gateway.run_tool_call(ListedCall { server, catalog, tool_call }, &caller, updates).await,
                     Err(NotGiven(result)) => Ok(result),
                 }
             }
@@ -483,56 +473,6 @@ impl Gateway {
             }
             .boxed()
         })
-    }
-}
-
-impl Inner {
-    /// Calls a tool of `server`, by the server's own name for it, as `catalog` defines the tool.
-    pub(super) async fn run_tool_call(
-        &self,
-        (server, tool_call): (ServerName, ToolCall),
-        caller: &Caller,
-        catalog: Arc<Catalog>,
-        updates: mpsc::Sender<Update>,
-    ) -> Outcome {
-        let ToolCall { name, arguments, host_caller, wants_progress, trace } = tool_call;
-        let mut call = Call::of(server, name, arguments.unwrap_or_default())
-            .pinned(catalog)
-            .verbatim()
-            .trace(trace)
-            .caller(host_caller)
-            .asker(self.asker(caller, updates.clone()));
-        if wants_progress {
-            call = call.on_progress(reporter(updates));
-        }
-        outcome_of(self.host.call(call).await, caller.era)
-    }
-
-    /// The asker that relays questions to the client, or to the asker of the gateway's options.
-    fn asker(&self, caller: &Caller, updates: mpsc::Sender<Update>) -> toolrack_host::SharedAsker {
-        let other = self.options.asker.clone();
-        Arc::new(Relayed { era: caller.era, client: caller.abilities, updates, other, name: None })
-    }
-}
-
-/// Sends progress to the client. Drops what a slow client does not receive in time, because newer progress follows.
-fn reporter(updates: mpsc::Sender<Update>) -> OnProgress {
-    Arc::new(move |progress| {
-        let _ = updates.try_send(Update::Progress(progress));
-    })
-}
-
-/// The outcome of a call for the client. Most errors, such as a denial or an unreachable server, become a result,
-/// because a client shows results to its model, which has to know of them.
-pub(super) fn outcome_of(result: Result<toolrack_host::ToolOutcome, CallError>, era: Era) -> Outcome {
-    match result {
-        Ok(outcome) => Ok(tools::result(outcome, era)),
-        Err(error @ CallError::Remote { .. }) => Err(Refusal::of(error, era)),
-        // The client gets an error rather than a result, because a client can wait, and a model could only try again
-        // immediately.
-        Err(error @ CallError::OverQuota { .. }) => Err(Refusal::of(error, era)),
-        Err(CallError::Unknown(unknown)) => Err(Refusal::invalid_params(format!("Unknown tool: {unknown}"))),
-        Err(error) => Ok(tools::failed(&error.to_string(), error.code())),
     }
 }
 

@@ -1,0 +1,86 @@
+//! Calls of tools.
+
+use std::sync::Arc;
+
+use serde_json::{Map, Value};
+use tokio::sync::mpsc;
+use toolrack_host::{Call, CallError, Catalog, Era, OnProgress, ServerName, SharedAsker, ToolOutcome, TraceContext};
+
+use super::{
+    Inner,
+    methods::Caller,
+    pending::{Outcome, Update},
+    refusal::Refusal,
+    relay::Relayed,
+    tools,
+};
+
+/// A call of a tool.
+pub(super) struct ToolCall {
+    /// The name of the tool: first as the client calls it, and the server's own name for it once the tool is found.
+    pub(super) name: String,
+    pub(super) arguments: Option<Map<String, Value>>,
+    pub(super) host_caller: toolrack_host::Caller,
+    /// Whether the client wants progress.
+    pub(super) wants_progress: bool,
+    pub(super) trace: Option<TraceContext>,
+}
+
+/// A call of a tool that a catalog lists.
+pub(super) struct ListedCall {
+    pub(super) server: ServerName,
+    /// The catalog, which defines the tool.
+    pub(super) catalog: Arc<Catalog>,
+    /// The call, by the server's own name for the tool.
+    pub(super) tool_call: ToolCall,
+}
+
+impl Inner {
+    /// Runs a call. Its progress and its questions go to `updates`.
+    pub(super) async fn run_tool_call(
+        &self,
+        call: ListedCall,
+        caller: &Caller,
+        updates: mpsc::Sender<Update>,
+    ) -> Outcome {
+        let ListedCall { server, catalog, tool_call } = call;
+        let ToolCall { name, arguments, host_caller, wants_progress, trace } = tool_call;
+        let mut call = Call::of(server, name, arguments.unwrap_or_default())
+            .pinned(catalog)
+            .verbatim()
+            .trace(trace)
+            .caller(host_caller)
+            .asker(self.asker(caller, updates.clone()));
+        if wants_progress {
+            call = call.on_progress(reporter(updates));
+        }
+        outcome_of(self.host.call(call).await, caller.era)
+    }
+
+    /// The asker that relays questions to the client, or to the asker of the gateway's options.
+    pub(super) fn asker(&self, caller: &Caller, updates: mpsc::Sender<Update>) -> SharedAsker {
+        let other = self.options.asker.clone();
+        Arc::new(Relayed { era: caller.era, client: caller.abilities, updates, other, name: None })
+    }
+}
+
+/// Sends progress to the client. Drops what a slow client does not receive in time, because newer progress follows.
+fn reporter(updates: mpsc::Sender<Update>) -> OnProgress {
+    Arc::new(move |progress| {
+        let _ = updates.try_send(Update::Progress(progress));
+    })
+}
+
+/// The outcome of a call for the client. Most errors, such as a denial or an unreachable server, become a result,
+/// because a client shows results to its model, which has to know of them.
+pub(super) fn outcome_of(result: Result<ToolOutcome, CallError>, era: Era) -> Outcome {
+    match result {
+        Ok(outcome) => Ok(tools::result(outcome, era)),
+        Err(error @ CallError::Remote { .. }) => Err(Refusal::of(error, era)),
+        // The client gets an error rather than a result, because a client can wait, and a model could only try again
+        // immediately.
+        Err(error @ CallError::OverQuota { .. }) => Err(Refusal::of(error, era)),
+        Err(CallError::Unknown(unknown)) => Err(Refusal::invalid_params(format!("Unknown tool: {unknown}"))),
+        Err(error) => Ok(tools::failed(&error.to_string(), error.code())),
+    }
+}
