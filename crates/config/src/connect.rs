@@ -34,9 +34,9 @@ pub use words::{Reach, TOKEN_VARIABLE};
 pub enum Standing {
     /// The name is free.
     Free,
-    /// The name belongs to Toolrack's gateway.
+    /// The server of this name is Toolrack's gateway.
     Ours,
-    /// The name belongs to another server.
+    /// The server of this name is another one.
     Taken,
 }
 
@@ -106,10 +106,10 @@ pub struct Change {
     plan: Plan,
     /// Whether an undo restores the previous bytes; `true` for a connection.
     is_exact: bool,
-    /// The data to store for an undo once the change is written; `None` to delete it.
+    /// The data for an undo, which is stored just before the change is written; `None` to delete the stored data.
     memory: Option<Memory>,
     /// The file for that data.
-    kept: PathBuf,
+    memory_file: PathBuf,
     /// The folders to remove together with the file.
     folders: Vec<PathBuf>,
 }
@@ -174,17 +174,17 @@ impl Change {
         if path.metadata().is_ok_and(|file| file.permissions().readonly()) {
             return Err(ConnectError::WriteProtected { path });
         }
-        // Store the data for the undo before writing the file: unused data does no harm, but a file without it cannot
-        // be restored.
-        let before = || match &self.memory {
-            Some(memory) => memory.keep(&self.kept),
+        // Store the data for the undo before the file is written: unused data does no harm, but without the data the
+        // file could not be restored.
+        let store_memory = || match &self.memory {
+            Some(memory) => memory.keep(&self.memory_file),
             None => Ok(()),
         };
-        if !self.plan.write(before)? {
+        if !self.plan.write(store_memory)? {
             return Err(ConnectError::Changed { path });
         }
         if self.memory.is_none() {
-            memory::forget(&self.kept);
+            memory::forget(&self.memory_file);
         }
         // Remove the innermost folder first. A folder with other files stays.
         for folder in &self.folders {
@@ -240,36 +240,38 @@ pub fn connect(place: &Place, name: &str, reach: &Reach, memories: &Path) -> Res
     } else {
         elsewhere::plan(&place.path, &place.spot, name, EntryChange::Put(&wanted))?
     };
-    let kept = memory::place(memories, place.client, &plan.path, name);
+    let memory_file = memory::place(memories, place.client, &plan.path, name);
     // If Toolrack was connected before, an undo must restore the state before the first connection.
-    let former = Memory::read(&kept).filter(|memory| plan.before.as_deref().is_some_and(|now| memory.fits(now)));
+    let former = Memory::read(&memory_file).filter(|memory| plan.before.as_deref().is_some_and(|now| memory.fits(now)));
     let memory = match former {
         Some(former) => former.followed_by(&plan),
         None => Memory::of(&plan, missing_folders(&plan.path)),
     };
-    Ok(Change { plan, is_exact: true, memory, kept, folders: Vec::new() })
+    Ok(Change { plan, is_exact: true, memory, memory_file, folders: Vec::new() })
 }
 
-/// Computes the change that removes Toolrack's gateway, the server `name`, from `place`.
+/// Computes the change that removes Toolrack's gateway, the server `name`, from `place`. With the data that
+/// [`Change::write`] stored in `memories`, the file gets its former bytes again, unless it has changed since; then only
+/// the entry is removed.
 ///
 /// # Errors
 /// [`ConnectError`]
 pub fn undo(place: &Place, name: &str, memories: &Path) -> Result<Change, ConnectError> {
     let (path, now) = elsewhere::text(&place.path)?;
-    let kept = memory::place(memories, place.client, &path, name);
-    if let (Some(memory), Some(now)) = (Memory::read(&kept), &now)
+    let memory_file = memory::place(memories, place.client, &path, name);
+    if let (Some(memory), Some(now)) = (Memory::read(&memory_file), &now)
         && let Some(original) = memory.original(now)
     {
         let folders = if original.is_none() { memory.folders() } else { Vec::new() };
         let plan = Plan { path, before: Some(now.clone()), after: original };
-        return Ok(Change { plan, is_exact: true, memory: None, kept, folders });
+        return Ok(Change { plan, is_exact: true, memory: None, memory_file, folders });
     }
     match standing(place, name)? {
         Standing::Free => Err(ConnectError::NotConnected { path, name: name.to_owned() }),
         Standing::Taken => Err(ConnectError::Taken { path, name: name.to_owned() }),
         Standing::Ours => {
             let plan = elsewhere::plan(&place.path, &place.spot, name, EntryChange::Remove)?;
-            Ok(Change { plan, is_exact: false, memory: None, kept, folders: Vec::new() })
+            Ok(Change { plan, is_exact: false, memory: None, memory_file, folders: Vec::new() })
         }
     }
 }

@@ -189,8 +189,8 @@ fn shown_path(path: &Path) -> String {
 
 /// Adds the entry `name` to the file at `path`, creating it and its folders when it does not exist.
 ///
-/// In the file of another program, it writes the entry in that program's format; if that format cannot express the
-/// entry, it returns an error. It also refuses an entry with `***`, which marks a hidden secret and is not a value.
+/// In the file of another program, the entry takes that program's format; it is an error if that format cannot express
+/// the entry. It is also an error if the entry contains `***`, which marks a hidden secret and is not a value.
 /// Blocks up to 5 s while another process edits the file.
 ///
 /// # Errors
@@ -321,7 +321,7 @@ trait File {
     /// Removes the entry `name`.
     fn remove(&self, name: &str) -> Result<String, EditError>;
 
-    /// Enables or disables the entry `name`.
+    /// Enables or disables the entry `name`, with the field that the entry has for that, or with a new one.
     fn switch(&self, name: &str, enabled: bool) -> Result<String, EditError>;
 
     /// Returns the entries and all other parts of the file, to compare it before and after an edit.
@@ -335,21 +335,25 @@ trait File {
         &self.document().text
     }
 
+    /// Returns the error for a form of the file that cannot be edited safely.
     fn refused(&self) -> EditError {
         EditError::Unsafe { path: self.path() }
     }
 }
 
-/// The content of a file by place and name.
+/// The content of a file by place and name. The entries are in the places `server` and `codex`, the other members of the
+/// file in `top`.
 type Parts = BTreeMap<(&'static str, String), Json>;
 
+/// Adds each member of `value` as a part of `place`.
 fn put(parts: &mut Parts, place: &'static str, value: Json) {
     if let Json::Object(members) = value {
         parts.extend(members.into_iter().map(|(name, value)| ((place, name), value)));
     }
 }
 
-/// Changes the entry `name` from `old` to `new`, without rewriting the members that are equal in both.
+/// Changes the entry `name` from `old` to `new`, without rewriting the members that are equal in both. If a member cannot
+/// be changed alone, replaces the whole entry.
 fn change_members(file: &dyn File, name: &str, old: &Map<String, Json>, new: &Json) -> Result<String, EditError> {
     let differences = merge::differences(old, new.as_object().unwrap_or(&Map::new()));
     let mut text = file.text().to_owned();
@@ -375,7 +379,8 @@ fn open(document: Document) -> Result<Box<dyn File>, EditError> {
     }
 }
 
-/// The most attempts to compute an edit when a program without the lock writes the file meanwhile.
+/// How often an edit is computed at most. It is computed again when a program that does not know the lock has written
+/// the file meanwhile.
 const MAX_ATTEMPTS: usize = 3;
 
 /// Changes the entry `name` of the file at `path`.
@@ -394,6 +399,7 @@ fn change(
         let edited = ensure_safe(&*file, &text)?;
         let full = file.document().with_text(&text);
         if !dry_run && text != file.text() && !write::replace(&target, before.as_deref(), &full)? {
+            // The file is no longer what this attempt has read.
             return Ok(None);
         }
         Ok(Some(Edited {

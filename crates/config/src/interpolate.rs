@@ -141,7 +141,8 @@ impl Interpolate {
         self
     }
 
-    /// Gives each confined server a home below `folder`; without it, it has the user's home, and sees nothing in it.
+    /// Gives each confined server a home below `folder`. Without this, `HOME` of a confined server is the user's home, in
+    /// which it can see nothing.
     #[must_use]
     pub fn with_homes(mut self, folder: PathBuf) -> Self {
         self.homes = Some(folder);
@@ -149,21 +150,21 @@ impl Interpolate {
     }
 
     /// Creates the working folders of servers below `folder`, which is
-    /// [`Places::own_folders`](crate::Places::own_folders). Without it they must exist.
+    /// [`Places::own_folders`](crate::Places::own_folders). Without this, they must exist already.
     #[must_use]
     pub fn with_own_folders(mut self, folder: PathBuf) -> Self {
         self.own_folders = Some(folder);
         self
     }
 
-    /// Creates the working folders below `folder`. `own_folders` is the folder that the configuration names for them.
+    /// Creates the working folders below `folder`, in place of `own_folders`, where the configuration says they are.
     #[must_use]
     pub fn with_own_folders_in(mut self, folder: PathBuf, own_folders: PathBuf) -> Self {
         (self.own_folders_moved_to, self.own_folders) = (Some(folder), Some(own_folders));
         self
     }
 
-    /// Also conceals the secrets that servers received from `other`, and looks for them in arguments.
+    /// Also conceals the secrets that servers received from `other`, and finds them in the arguments of calls.
     #[must_use]
     pub fn also_concealing(mut self, other: Arc<Self>) -> Self {
         self.also_conceals = Some(other);
@@ -180,7 +181,7 @@ impl Interpolate {
     /// beyond that, it forgets the oldest ones, [renewed](Self::add_secret) ones first.
     #[must_use]
     pub fn conceal<'t>(&self, text: &'t str) -> Cow<'t, str> {
-        let own = self.state().known.conceal(text);
+        let own = self.read_state().known.conceal(text);
         match (&self.also_conceals, own) {
             (None, own) => own,
             (Some(other), Cow::Borrowed(text)) => other.conceal(text),
@@ -192,7 +193,7 @@ impl Interpolate {
     /// secret crosses that position, regardless of the following text.
     #[must_use]
     pub fn safe_len(&self, text: &str) -> usize {
-        let own = self.state().known.safe_len(text);
+        let own = self.read_state().known.safe_len(text);
         self.also_conceals.as_ref().map_or(own, |other| own.min(other.safe_len(text)))
     }
 
@@ -205,7 +206,9 @@ impl Interpolate {
         let mut given = BTreeSet::new();
         placeholder::user_values(text, &mut given);
         if let Some(name) = given.first() {
-            let why = format!("`{field}`: a setting has no value of a person, as `${{user:{name}}}` would be");
+            let why = format!(
+                "`{field}`: `${{user:{name}}}` is for servers only; use `${{secret:NAME}}` or an environment variable"
+            );
             return Err(ResolveError::new(why));
         }
         let values = self.values(None, [text]).await;
@@ -225,7 +228,7 @@ impl Interpolate {
     #[must_use]
     pub fn has_foreign_secret(&self, arguments: &Map<String, Value>, server: &ServerName) -> bool {
         let in_other = || self.also_conceals.as_ref().is_some_and(|other| other.has_foreign_secret(arguments, server));
-        self.state().known.is_in(arguments, server) || in_other()
+        self.read_state().known.has_foreign(arguments, server) || in_other()
     }
 
     /// Stores `found` as secrets that `server` received, or that no server received (`None`).
@@ -234,42 +237,43 @@ impl Interpolate {
     }
 
     fn remember_as(&self, life: Life, server: Option<&ServerName>, found: impl IntoIterator<Item = String>) {
-        let known = &mut self.change().known;
+        let known = &mut self.write_state().known;
         found.into_iter().for_each(|secret| known.add(server, secret, life));
     }
 
-    fn state(&self) -> RwLockReadGuard<'_, State> {
+    fn read_state(&self) -> RwLockReadGuard<'_, State> {
         self.state.read()
     }
 
-    fn change(&self) -> RwLockWriteGuard<'_, State> {
+    fn write_state(&self) -> RwLockWriteGuard<'_, State> {
         self.state.write()
     }
 
-    /// Returns a copy with other variables, which has not handed out any secret yet.
+    /// Returns a copy that resolves from `environment` instead. The copy has given no secret to a server yet, so it
+    /// conceals none of those that this one conceals.
     #[must_use]
     pub fn with_environment(&self, environment: Environment) -> Self {
         let (stored, homes, own_folders) = (self.stored.clone(), self.homes.clone(), self.own_folders.clone());
         let (own_folders_moved_to, also_conceals) = (self.own_folders_moved_to.clone(), self.also_conceals.clone());
-        let unset = self.state().source.unset;
+        let unset = self.read_state().source.unset;
         Self { stored, homes, own_folders, own_folders_moved_to, also_conceals, ..Self::new(environment, unset) }
     }
 
     /// Returns the variables that it resolves from.
     #[must_use]
     pub fn environment(&self) -> Arc<Environment> {
-        Arc::clone(&self.state().source.environment)
+        Arc::clone(&self.read_state().source.environment)
     }
 
     /// Resolves from `environment` from now on. Servers see it when they connect the next time, and HTTP headers with
     /// the next request.
     pub fn set_environment(&self, environment: Environment) {
-        self.change().source.environment = Arc::new(environment);
+        self.write_state().source.environment = Arc::new(environment);
     }
 
     /// Sets the treatment of variables without a value.
     pub fn set_unset(&self, unset: Unset) {
-        self.change().source.unset = unset;
+        self.write_state().source.unset = unset;
     }
 
     /// Returns the values for the placeholders in `texts`. From now on, [`Self::conceal`] hides the stored secrets
@@ -280,14 +284,14 @@ impl Interpolate {
             placeholder::secrets(text, &mut secrets);
             placeholder::user_values(text, &mut of_user);
         }
-        let stored = self.found(server, secrets, |source, name| source.secret(name)).await;
-        let given = self.found(server, of_user, |source, name| source.user_value(name)).await;
-        let Source { environment, unset } = self.state().source.clone();
+        let stored = self.look_up_all(server, secrets, |source, name| source.secret(name)).await;
+        let given = self.look_up_all(server, of_user, |source, name| source.user_value(name)).await;
+        let Source { environment, unset } = self.read_state().source.clone();
         Values { environment, unset, stored, given, secrets: RefCell::default() }
     }
 
-    /// Looks `names` up, and conceals what is found from now on.
-    async fn found(
+    /// Looks up the values of `names` in the store, and conceals them from now on.
+    async fn look_up_all(
         &self,
         server: Option<&ServerName>,
         names: BTreeSet<String>,
@@ -308,12 +312,13 @@ impl Interpolate {
 
 impl fmt::Debug for Interpolate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Interpolate").field("source", &self.state().source).finish_non_exhaustive()
+        f.debug_struct("Interpolate").field("source", &self.read_state().source).finish_non_exhaustive()
     }
 }
 
-/// Returns the name of the home of a confined server. It depends on the command, because two projects may have servers
-/// of the same name. A test pins it: with another name, a server would lose its files.
+/// Returns the name of the folder that is the home of a confined server. It depends on the command, because two projects
+/// may have servers of the same name. A test holds the names as they are: with another name, a server would lose its
+/// files.
 fn home_name(server: &ServerName, spec: &Stdio, cwd: Option<&PathBuf>) -> String {
     let plain = |c: char| if c.is_ascii_alphanumeric() || c == '-' || c == '_' { c } else { '_' };
     let mut words = vec![server.as_str().as_bytes(), spec.command.as_bytes()];
@@ -338,7 +343,7 @@ struct Values {
     unset: Unset,
     /// The stored secrets that the texts refer to.
     stored: BTreeMap<String, Found>,
-    /// The values that the user of the server has given, likewise.
+    /// The values of the server's user that the texts refer to.
     given: BTreeMap<String, Found>,
     /// The secrets among these values.
     secrets: RefCell<Vec<String>>,
@@ -375,7 +380,7 @@ impl Values {
         }
     }
 
-    /// Records the secret parts of `value`, which belongs to the name `name`.
+    /// Records the secret parts of `value`, which is the value of the variable or header `name`.
     fn record_secrets(&self, name: &str, value: &str) {
         self.record_all(mask::secrets_under(name, value));
     }
@@ -454,7 +459,7 @@ impl Interpolate {
         plan.sandbox = Some(Box::new(confinement));
     }
 
-    /// Makes the working folder of a child, if it is one of those that Toolrack makes.
+    /// Creates the working folder of a child, if it is one that Toolrack creates: directly below `own_folders`.
     fn make_folder(&self, plan: &mut ChildPlan) -> Result<(), ResolveError> {
         let (Some(cwd), Some(own)) = (&plan.cwd, &self.own_folders) else { return Ok(()) };
         let moved = self.own_folders_moved_to.as_ref().filter(|_| cwd.parent() == Some(own)).zip(cwd.file_name());
@@ -519,7 +524,7 @@ impl Interpolate {
             .map(|(name, value)| {
                 let value = values.text(&format!("headers.{name}"), value, BareName::Placeholder)?;
                 values.record_secrets(name, &value);
-                // Without the word before it, too: `Bearer abc`.
+                // The server may repeat the credential without its scheme: only `abc` of `Bearer abc`.
                 values.record_secrets(name, value.rsplit(' ').next().unwrap_or_default());
                 Ok((name.clone(), value))
             })
@@ -547,7 +552,7 @@ impl Resolver for Interpolate {
     }
 
     fn add_secrets(&self, server: &ServerName, secrets: Vec<String>) {
-        // Without the word before it, too: `Bearer abc`.
+        // The server may repeat the credential without its scheme: only `abc` of `Bearer abc`.
         let words = secrets.iter().filter_map(|secret| secret.rsplit_once(' ')).map(|(_, word)| word.to_owned());
         let words: Vec<String> = words.collect();
         self.remember_as(Life::Passing, Some(server), secrets.into_iter().chain(words));
@@ -620,14 +625,15 @@ mod tests {
         assert_eq!(confinement.home.as_deref(), Some(Path::new("/home/me")));
         let own = confinement.own.unwrap();
         assert!(own.starts_with("/homes") && own.to_str().unwrap().contains("/demo-"), "{own:?}");
-        let of = |name: &str| plan.env.iter().find(|(other, _)| other == name).map(|(_, value)| PathBuf::from(value));
-        assert_eq!((of("HOME"), of("TMPDIR")), (Some(own.clone()), Some(own.join("tmp"))));
+        let variable =
+            |name: &str| plan.env.iter().find(|(other, _)| other == name).map(|(_, value)| PathBuf::from(value));
+        assert_eq!((variable("HOME"), variable("TMPDIR")), (Some(own.clone()), Some(own.join("tmp"))));
         let chosen = Stdio { sandbox: sandbox(&[]), ..stdio_with(&[("HOME", "/elsewhere")]) };
         let plan = interpolate.stdio(&name(), &chosen).now_or_never().unwrap().unwrap();
         assert!(plan.env.contains(&("HOME".into(), "/elsewhere".into())), "{:?}", plan.env);
         let other = Stdio { command: "other".into(), ..spec };
         let plan = interpolate.stdio(&name(), &other).now_or_never().unwrap().unwrap();
-        assert_ne!(plan.sandbox.unwrap().own, Some(own), "another program under this name is another one");
+        assert_ne!(plan.sandbox.unwrap().own, Some(own), "another program of the same name has another home");
     }
 
     #[test]
@@ -644,7 +650,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unset_variable_names_itself_and_its_field() {
+    fn the_error_of_an_unset_variable_names_the_variable_and_the_field() {
         let spec = stdio(&[("KEY", "${NO}")], InheritEnv::Safe);
         let error = interpolate(Unset::Error).stdio(&name(), &spec).now_or_never().unwrap().unwrap_err().to_string();
         assert!(error.contains("`env.KEY`") && error.contains("`NO` is not set"), "{error}");
@@ -666,7 +672,7 @@ mod tests {
     }
 
     #[test]
-    fn a_changed_environment_counts_from_the_next_answer() {
+    fn a_changed_environment_applies_to_the_next_header() {
         let interpolate = interpolate(Unset::Error);
         let spec = Http {
             url: "https://x/${DIR}".into(),
@@ -682,11 +688,11 @@ mod tests {
     }
 
     #[test]
-    fn secrets_that_were_handed_out_are_concealed_in_texts() {
+    fn secrets_that_servers_received_are_concealed_in_texts() {
         let environment = Environment::new([("API_TOKEN", "canary-1\"x"), ("DIR", "/data/dir")]);
         let interpolate = Interpolate::new(environment, Unset::Error);
         let text = r#"canary-1"x {"t":"canary-1\"x"} canary-2 canary-3 canary-4 /data/dir"#;
-        assert_eq!(interpolate.conceal(text), text, "nothing was handed out yet");
+        assert_eq!(interpolate.conceal(text), text, "no server has received a secret yet");
 
         let spec = stdio_with(&[("A", "${API_TOKEN}"), ("MY_SECRET", "canary-2"), ("ROOT", "${DIR}")]);
         interpolate.stdio(&name(), &spec).now_or_never().unwrap().unwrap();
@@ -697,7 +703,7 @@ mod tests {
         assert!(!format!("{interpolate:?}").contains("canary"));
     }
 
-    /// Secrets that change between two looks at them.
+    /// A store of secrets that a test changes between two connections.
     #[derive(Debug, Default)]
     struct Stored(Mutex<BTreeMap<String, String>>);
 
@@ -783,7 +789,7 @@ mod tests {
             interpolate.has_foreign_secret(&arguments(value), &ServerName::new(server).unwrap())
         };
         let canary = || Value::from("the key is canary-1\"x!");
-        assert!(!foreign(canary(), "other"), "nothing was handed out yet");
+        assert!(!foreign(canary(), "other"), "no server has received a secret yet");
         let spec = stdio_with(&[("A", "${secret:key}"), ("B", "${secret:short}")]);
         interpolate.stdio(&name(), &spec).now_or_never().unwrap().unwrap();
         assert!(foreign(canary(), "other") && !foreign(canary(), "demo"));
@@ -791,7 +797,7 @@ mod tests {
         assert!(foreign(serde_json::json!({ "canary-1\"x": 1 }), "other"));
         assert!(!foreign(Value::from("1234567 canary"), "other"));
         interpolate.setting("model.key", "model-key-1", true).now_or_never().unwrap().unwrap();
-        assert!(foreign(Value::from("model-key-1"), "demo"), "what no server was given is foreign to all");
+        assert!(foreign(Value::from("model-key-1"), "demo"), "a secret that no server received is foreign to all");
     }
 
     #[test]
@@ -825,6 +831,7 @@ mod tests {
         assert!(interpolate.stdio(&name(), &spec).now_or_never().unwrap().unwrap_err().to_string().contains("UTF-8"));
     }
 
+    /// Returns a resolver that conceals `secrets`.
     fn that_knows(secrets: &[&str]) -> Interpolate {
         let interpolate = Interpolate::new(Environment::default(), Unset::Error);
         interpolate.remember(None, secrets.iter().map(|secret| (*secret).to_owned()));
@@ -850,7 +857,7 @@ mod tests {
     }
 
     #[test]
-    fn an_encoded_secret_is_concealed_and_not_taken_elsewhere() {
+    fn an_encoded_secret_is_concealed_and_foreign_to_other_servers() {
         let known = that_knows(&["canary-5f0e/9c1d"]);
         let (mine, other) = (name(), ServerName::new("other").unwrap());
         known.remember(Some(&mine), ["canary-5f0e/9c1d".to_owned()]);
@@ -884,7 +891,7 @@ mod tests {
             format!("\"{}\"", every(secret)),
             format!("\"{}{}\"", every(&secret[..4]), every(&secret[4..]).to_uppercase().replace("\\U", "\\u")),
         ] {
-            assert_eq!(serde_json::from_str::<String>(&once).unwrap(), secret, "the test");
+            assert_eq!(serde_json::from_str::<String>(&once).unwrap(), secret, "the test writes valid JSON");
             let mut text = once;
             for depth in 0..6 {
                 let concealed = known.conceal(&text);
@@ -892,11 +899,11 @@ mod tests {
                 assert!(serde_json::from_str::<String>(&concealed).is_ok(), "it is JSON as before: {concealed}");
                 let arguments = json!({ "text": &text });
                 assert!(known.has_foreign_secret(arguments.as_object().unwrap(), &other), "{text}");
-                // Writers of both kinds, one in the other.
+                // Writes the text as a string in JSON once more, in turn with and without escapes of letters.
                 text = if depth % 2 == 0 { ascii(&json!(text).to_string()) } else { json!(text).to_string() };
             }
         }
-        assert_eq!(known.conceal(r#"{"a":"p\"ä\/w"}"#), r#"{"a":"p\"ä\/w"}"#, "a part of it is none");
+        assert_eq!(known.conceal(r#"{"a":"p\"ä\/w"}"#), r#"{"a":"p\"ä\/w"}"#, "a part of a secret is not a secret");
     }
 
     #[test]

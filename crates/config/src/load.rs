@@ -101,7 +101,7 @@ pub struct Loaded {
     pub agents: Vec<String>,
     /// The root of the project.
     pub project: PathBuf,
-    /// Files that exist and have no text at all, not even `{}`.
+    /// Files that exist and are empty, without even `{}`. Another program may be about to write them.
     pub(crate) blank: Vec<PathBuf>,
     /// Whether every file could be read. If not, a running host should keep its current servers.
     pub is_complete: bool,
@@ -176,7 +176,7 @@ pub struct Entry {
     pub enabled: bool,
     /// Whether the entry itself enables it, without the switches of other layers.
     pub enabled_itself: bool,
-    /// The file of another layer that switched it on or off with a lone `enabled`.
+    /// The file of another layer that enables or disables it, with an entry that has only `enabled`.
     pub switched_by: Option<Source>,
     /// Whether the user agreed to run it.
     pub trust: Trust,
@@ -221,12 +221,12 @@ pub struct Shadowed {
 pub fn load(request: &Request, ledger: &dyn Ledger) -> Loaded {
     let project = project_root(&request.cwd);
     let layers = layers(request, &project);
-    let wanted = ReadContext { agent: request.agent.as_deref(), check: request.check_model };
+    let read_context = ReadContext { agent: request.agent.as_deref(), check: request.check_model };
     let folders = RunFolders::new(&request.cwd, &project, &request.places);
     let mut loader = Loader::new(
         [(Scope::BuiltIn, &request.built_in), (Scope::Member, &request.of_member)],
         ledger,
-        wanted,
+        read_context,
         folders,
     );
     for layer in &layers {
@@ -249,7 +249,7 @@ struct Loader<'a> {
     /// Files without any text.
     blank: Vec<PathBuf>,
     is_complete: bool,
-    wanted: ReadContext<'a>,
+    read_context: ReadContext<'a>,
     folders: RunFolders,
     ledger: &'a dyn Ledger,
 }
@@ -263,16 +263,17 @@ struct Place<'a> {
 }
 
 impl<'a> Loader<'a> {
-    /// Begins with servers that no file has, the weakest first.
+    /// Creates a loader that has the servers of no file so far, the weakest layer first.
     fn new(
         without_file: [(Scope, &Desired); 2],
         ledger: &'a dyn Ledger,
-        wanted: ReadContext<'a>,
+        read_context: ReadContext<'a>,
         folders: RunFolders,
     ) -> Self {
-        let without_file =
-            without_file.into_iter().flat_map(|(scope, servers)| servers.iter().map(move |one| (scope, one)));
-        let entries = without_file.map(|(scope, (name, spec))| {
+        let servers = without_file
+            .into_iter()
+            .flat_map(|(scope, desired)| desired.iter().map(move |(name, spec)| (scope, name, spec)));
+        let entries = servers.map(|(scope, name, spec)| {
             let entry = Entry {
                 name: name.to_string(),
                 scope,
@@ -304,7 +305,7 @@ impl<'a> Loader<'a> {
             problems: Reported::default(),
             blank: Vec::new(),
             is_complete: true,
-            wanted,
+            read_context,
             folders,
             ledger,
         }
@@ -314,13 +315,14 @@ impl<'a> Loader<'a> {
     /// audit log must apply to every command, regardless of its servers.
     fn add_settings_alone(&mut self, settings: Settings, problems: Vec<Problem>) {
         self.settings = Settings { unset: Unset::default(), role: Role::default(), ..settings };
-        let is_of_servers = |problem: &Problem| {
-            let of_servers = ["agents", "defaults", "mcp_servers", "unset"];
-            problem.field.as_ref().is_some_and(|field| of_servers.iter().any(|name| field.starts_with(name)))
+        let is_ignored = |problem: &Problem| {
+            let ignored_keys = ["agents", "defaults", "mcp_servers", "unset"];
+            problem.field.as_ref().is_some_and(|field| ignored_keys.iter().any(|key| field.starts_with(key)))
         };
-        self.problems.extend(problems.into_iter().filter(|problem| !is_of_servers(problem)));
+        self.problems.extend(problems.into_iter().filter(|problem| !is_ignored(problem)));
     }
 
+    /// Adds what the layer's file has of settings, rules and servers. Servers of agents wait for [`Self::add_agents`].
     fn add_file(&mut self, layer: &Layer) {
         let document = match layer.document() {
             Ok(Some(document)) => document,
@@ -348,14 +350,14 @@ impl<'a> Loader<'a> {
             return;
         }
         if layer.reads == Reads::SettingsAlone {
-            let (settings, problems) = Settings::read(&document, self.wanted);
+            let (settings, problems) = Settings::read(&document, self.read_context);
             return self.add_settings_alone(settings, problems);
         }
         if document.text.is_empty() && layer.text.is_none() {
             self.blank.push(layer.path.clone());
         }
         if layer.reads == Reads::All {
-            let (settings, problems) = Settings::read(&document, self.wanted);
+            let (settings, problems) = Settings::read(&document, self.read_context);
             self.settings = settings;
             self.problems.extend(problems);
         }
@@ -375,13 +377,14 @@ impl<'a> Loader<'a> {
         }
     }
 
+    /// Puts the rules of one file on top of those of weaker layers.
     fn add_policy(&mut self, layer: &Layer, section: PolicySection) {
         let policy = std::mem::take(&mut self.settings.policy);
         self.settings.policy = section.added_to(policy, layer.owner());
     }
 
-    /// Puts the servers of the agent `chosen` on top. Those of the other agents are read too, so that errors in them
-    /// are known before they are needed.
+    /// Puts the servers of the agent `chosen` on top of all layers. The servers of other agents are decoded too, so that
+    /// the user hears of errors in them before an agent needs them.
     fn add_agents(&mut self, chosen: Option<&str>) {
         let files = std::mem::take(&mut self.agents);
         let agents =
@@ -408,8 +411,8 @@ impl<'a> Loader<'a> {
     fn add_entries(&mut self, layer: &Layer, document: &Document, raw: &[Member], agent: Option<&str>) {
         let mut names = HashSet::new();
         for entry in raw {
-            let is_twin = !names.insert(&*entry.name);
-            self.add_entry(&Place { layer, document, agent }, entry, is_twin);
+            let is_repeated = !names.insert(&*entry.name);
+            self.add_entry(&Place { layer, document, agent }, entry, is_repeated);
         }
     }
 
@@ -419,10 +422,12 @@ impl<'a> Loader<'a> {
         self.problems.add(problem);
     }
 
-    fn add_entry(&mut self, place: &Place<'_>, raw: &Member, is_twin: bool) {
+    /// Decodes an entry, and puts it in place of any weaker one of its name. If the file has the name already
+    /// (`is_repeated`), neither of the two is used.
+    fn add_entry(&mut self, place: &Place<'_>, raw: &Member, is_repeated: bool) {
         let mut report = Report::new(Some(place.document), &raw.name);
         let mut decoded = decode(raw, &mut report);
-        if is_twin {
+        if is_repeated {
             let problem = Problem::error("the file has two entries of this name");
             report.add(problem.hint("keep one; until then neither is used"), &raw.name_at);
             decoded = Decoded::Broken;
@@ -442,7 +447,7 @@ impl<'a> Loader<'a> {
         self.problems.extend(report.into_problems());
     }
 
-    /// Replaces any entry of this name.
+    /// Puts an entry in place of any weaker one of its name. Without `spec`, the entry is broken.
     fn insert_entry(&mut self, place: &Place<'_>, raw: &Member, mut spec: Option<ServerSpec>) {
         let layer = place.layer;
         let source = layer.source();
@@ -495,8 +500,13 @@ impl<'a> Loader<'a> {
         self.entries.insert(raw.name.clone(), (entry, spec));
     }
 
-    fn trust_of(&self, project: &Path, name: &str, hash: &str) -> Trust {
-        if self.ledger.approves(&Candidate { project, name, hash }) { Trust::Trusted } else { Trust::Pending }
+    /// Returns whether the user has agreed to run the entry `name` of `project` with the content `agreement`.
+    fn trust_of(&self, project: &Path, name: &str, agreement: &str) -> Trust {
+        if self.ledger.approves(&Candidate { project, name, hash: agreement }) {
+            Trust::Trusted
+        } else {
+            Trust::Pending
+        }
     }
 
     /// Enables or disables the entry of a weaker layer. A project may only disable a user's entry: enabling it would
@@ -521,9 +531,10 @@ impl<'a> Loader<'a> {
         }
     }
 
+    /// Applies the settings that servers inherit, and returns the result.
     fn into_loaded(mut self, files: Vec<ConfigFile>, project: PathBuf) -> Loaded {
         if !self.settings.policy.is_empty() {
-            self.settings.policy = self.settings.policy.of_agent(self.wanted.agent);
+            self.settings.policy = self.settings.policy.of_agent(self.read_context.agent);
         }
         if self.settings.role == Role::Channel {
             // Removes the servers instead of hiding their tools, so that none starts and none can be called.

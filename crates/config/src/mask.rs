@@ -1,8 +1,8 @@
 //! Hides values that could be secrets.
 //!
-//! [`argument`] hides only the secret parts of a text, such as a program's argument; [`literal`] hides a whole text
-//! except its placeholders. [`secrets_of`] finds exactly what [`argument`] hides, so that a value that is hidden in the
-//! configuration is hidden in all output.
+//! [`argument`] returns a text, such as a program's argument, with only its secret parts hidden; [`literal`] hides a
+//! whole text except its placeholders. [`secrets_of`] finds exactly what [`argument`] hides, so that a value that is
+//! hidden where Toolrack shows the configuration is also hidden in the output of servers.
 
 use std::{borrow::Cow, ops::Range};
 
@@ -109,12 +109,13 @@ const MIN_TOKEN: usize = 16;
 
 /// Like [`SECRET_NAMES`], but only as the last word of a name, because they occur inside other words (`MONKEY`,
 /// `COMPASS`).
-const LAST_WORDS: &[&str] = &["key", "pass", "pat", "passcode", "pgpass", "sshpass", "jwt", "creds"];
+const SECRET_LAST_WORDS: &[&str] = &["key", "pass", "pat", "passcode", "pgpass", "sshpass", "jwt", "creds"];
 
-/// Words before `key` with which the name means a harmless key, such as a primary key.
+/// If the last word of a name is `key` and the word before it is one of these, the key is harmless, such as
+/// `primary_key`.
 const HARMLESS_KEYS: &[&str] = &["foreign", "group", "partition", "primary", "public", "sort"];
 
-/// If the name ends in one of these words, its value is not the secret itself, such as in `TOKEN_FILE`.
+/// If the last word of a name is one of these, its value is not the secret itself, as in `TOKEN_FILE`.
 const HARMLESS_ENDINGS: &[&str] = &["author", "dir", "file", "method", "mode", "sock", "type"];
 
 /// Returns whether the name of a field, a variable or an option says that its value is a secret.
@@ -127,26 +128,28 @@ pub(crate) fn is_secret_name(name: &str) -> bool {
         || plain.contains("author-")
         || words.ends_with(&["max".to_owned(), "tokens".to_owned()])
         || words.last().is_some_and(|last| HARMLESS_ENDINGS.contains(&&**last));
-    !is_harmless && (SECRET_NAMES.iter().any(|word| plain.contains(word)) || is_key(&words))
+    !is_harmless && (SECRET_NAMES.iter().any(|word| plain.contains(word)) || ends_in_secret_word(&words))
 }
 
-/// Returns whether `value` is a secret, because its name is that of a [secret](is_secret_name). An exception is the
-/// path of a key file: a dot in its last segment distinguishes it from base64.
+/// Returns whether `value` is a secret, because `name` is the [name of a secret](is_secret_name). An exception is the
+/// path of a key file under a name that ends in `key`: the dot in its last segment tells it from base64.
 pub(crate) fn is_secret(name: &str, value: &str) -> bool {
     let begins_as_path = ["/", "./", "../", "~/"].iter().any(|start| value.starts_with(start));
     let is_path = begins_as_path && value.rsplit('/').next().is_some_and(|last| last.contains('.'));
     is_secret_name(name) && !(is_path && words(name).last().is_some_and(|last| last == "key"))
 }
 
-fn is_key(words: &[String]) -> bool {
+/// Returns whether the last of `words` is one of [`SECRET_LAST_WORDS`], and the word before it does not make it harmless.
+fn ends_in_secret_word(words: &[String]) -> bool {
     let Some((last, before)) = words.split_last() else {
         return false;
     };
     let is_secret_key = |word: &String| !HARMLESS_KEYS.contains(&&**word);
-    LAST_WORDS.contains(&&**last) && (last != "key" || before.last().is_none_or(is_secret_key))
+    SECRET_LAST_WORDS.contains(&&**last) && (last != "key" || before.last().is_none_or(is_secret_key))
 }
 
-/// Returns the words of a name in lower case, of `OPENAI_KEY`, `--openai-key` and `openaiKey`, without numbers.
+/// Splits a name into its words, in lower case and without numbers: `OPENAI_KEY_2`, `--openai-key` and `openaiKey` are
+/// `openai`, `key`.
 fn words(name: &str) -> Vec<String> {
     let mut words = vec![String::new()];
     let mut was_lower = false;
@@ -181,7 +184,7 @@ pub(crate) fn argument(text: &str) -> String {
 
 /// Returns the secret parts of the arguments of a program, without placeholders: exactly what [`arguments`] hides.
 pub(crate) fn secrets_of_arguments<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Vec<String> {
-    spans_of_arguments(arguments).flat_map(|(text, spans)| parts(text, spans)).collect()
+    spans_of_arguments(arguments).flat_map(|(text, spans)| secret_texts(text, spans)).collect()
 }
 
 /// Returns the secrets in the value of `name`: the whole value, or parts of it.
@@ -191,9 +194,10 @@ pub(crate) fn secrets_under(name: &str, value: &str) -> Vec<String> {
 
 /// Returns the secret parts of one text: exactly what [`argument`] hides.
 pub(crate) fn secrets_of(text: &str) -> Vec<String> {
-    parts(text, spans(text))
+    secret_texts(text, spans(text))
 }
 
+/// Returns `text` with `spans` hidden, except the placeholders in them.
 fn hide(text: &str, spans: Spans) -> String {
     let mut out = String::with_capacity(text.len());
     let mut at = 0;
@@ -206,7 +210,7 @@ fn hide(text: &str, spans: Spans) -> String {
 }
 
 /// Returns the texts of `spans`, both as they are written and as a URL or JSON parser decodes them.
-fn parts(text: &str, spans: Spans) -> Vec<String> {
+fn secret_texts(text: &str, spans: Spans) -> Vec<String> {
     let mut found = Vec::new();
     for span in spans {
         let (_, part) = split_scheme(&text[span]);
@@ -220,6 +224,8 @@ fn parts(text: &str, spans: Spans) -> Vec<String> {
     found
 }
 
+/// Returns each of the arguments of a program with the ranges of the secrets in it. The argument after an option such as
+/// `--api-key` is a secret as a whole.
 pub(crate) fn spans_of_arguments<'a>(
     arguments: impl IntoIterator<Item = &'a str>,
 ) -> impl Iterator<Item = (&'a str, Spans)> {
@@ -239,16 +245,16 @@ pub(crate) fn spans_of_arguments<'a>(
     })
 }
 
-/// Returns whether this is an option, and not a value that begins with a dash. An option has only letters and dashes; a
-/// long one may also have digits and `_`.
+/// Returns whether `text` is an option, and not a value that begins with a dash. The name of an option has only letters
+/// and dashes; after two dashes it may also have digits and `_`.
 fn is_option(text: &str) -> bool {
     let Some(name) = text.strip_prefix('-') else {
         return false;
     };
     let name = name.split('=').next().unwrap_or_default();
     let is_long = name.starts_with('-');
-    let is_of_name = |c: char| c.is_ascii_alphabetic() || c == '-' || (is_long && (c.is_ascii_digit() || c == '_'));
-    name.chars().count() <= 1 || name.chars().all(is_of_name)
+    let is_in_name = |c: char| c.is_ascii_alphabetic() || c == '-' || (is_long && (c.is_ascii_digit() || c == '_'));
+    name.chars().count() <= 1 || name.chars().all(is_in_name)
 }
 
 /// Returns whether the value of this option is a header, such as that of `-H`.
@@ -256,6 +262,7 @@ fn announces_header(option: &str) -> bool {
     option == "-H" || words(option).last().is_some_and(|last| last == "header" || last == "headers")
 }
 
+/// Returns the secrets in one argument, or in another readable text.
 fn spans(text: &str) -> Spans {
     // The value in `--option=value` is searched like a separate argument.
     match text.split_once('=') {
@@ -271,10 +278,14 @@ fn shift_spans(spans: Spans, by: usize) -> impl Iterator<Item = Range<usize>> {
     spans.into_iter().map(move |span| span.start + by..span.end + by)
 }
 
+/// Returns the secrets in a text that is not an option: in JSON by the names of its members, in any other text as
+/// [`spans_of_plain`] does. With `is_header`, the text is known to be a header.
 fn spans_of_value(text: &str, is_header: bool) -> Spans {
     spans_of_json(text).unwrap_or_else(|| spans_of_plain(text, is_header))
 }
 
+/// Returns the secrets in a text that is not JSON: the value of one `name=value` or header, or else those in URLs, in
+/// pairs, and tokens.
 fn spans_of_plain(text: &str, is_header: bool) -> Spans {
     if let Some(value) = named_value(text, is_header) {
         return std::iter::once(value).collect();
@@ -405,7 +416,7 @@ fn value_of_pair(rest: &str, is_parameter: bool) -> Range<usize> {
     0..value.trim_end_matches(['"', '\'', '`']).len()
 }
 
-/// Returns the tokens of well-known services.
+/// Returns the words of at least [`MIN_TOKEN`] bytes that begin as the tokens of well-known services do.
 fn tokens(text: &str) -> impl Iterator<Item = Range<usize>> {
     let is_word = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
     let mut at = 0;
@@ -475,7 +486,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_counts_as_a_secret_by_its_last_word() {
+    fn a_name_marks_a_secret_by_its_words_unless_the_last_ones_are_harmless() {
         for name in ["DB_PASS", "OPENAI_KEY", "openaiKey", "--api-key", "GITHUB_PAT", "KEY", "PGPASS", "OPENAI_KEY_2"] {
             assert!(is_secret_name(name), "{name}");
         }
@@ -562,7 +573,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_argument_is_read_once() {
+    fn a_long_argument_takes_time_in_proportion_to_its_length() {
         for piece in ["a://", "a=", "-a=", "token=", "a://?", "token='", "[", "{\"a\":", "://b@"] {
             assert!(!argument(&piece.repeat(100_000)).is_empty(), "{piece}");
         }

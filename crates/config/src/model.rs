@@ -69,7 +69,7 @@ pub struct PriceChoice {
 }
 
 impl PriceChoice {
-    /// Prices without a discount for cached input.
+    /// Creates prices without a discount for cached input.
     #[must_use]
     pub const fn flat(input: f64, output: f64) -> Self {
         Self { input, output, cached_read: input, cache_write: input }
@@ -77,7 +77,7 @@ impl PriceChoice {
 }
 
 impl Default for ModelChoice {
-    /// No setting.
+    /// Returns valid settings with no setting made.
     fn default() -> Self {
         Self {
             name: None,
@@ -133,7 +133,7 @@ impl ModelChoice {
         (choice, table.problems)
     }
 
-    /// These settings with those of `over` on top. If `over` names another model or address, the key and the other
+    /// Returns these settings with those of `over` on top. If `over` names another model or address, the key and the other
     /// settings for reaching the model are not inherited: the key of one provider must not go to another.
     #[must_use]
     pub fn overlaid(self, over: Self) -> Self {
@@ -157,7 +157,8 @@ impl ModelChoice {
         }
     }
 
-    /// These settings without those for reaching the model, unless `over` means the same model at the same address.
+    /// Returns these settings without those for reaching the model, unless `over` means the same model at the same
+    /// address.
     fn without_access(self, over: &Self) -> Self {
         let is_same = |new: &Option<String>, old: &Option<String>| new.is_none() || new == old;
         if is_same(&over.name, &self.name) && is_same(&over.base_url, &self.base_url) {
@@ -225,7 +226,7 @@ struct Table<'a> {
 }
 
 impl Table<'_> {
-    /// Reports an invalid value.
+    /// Reports that the value of `key` is invalid, at `at`: "`PATH.KEY` must be `must`". An empty `key` means the table.
     fn report_invalid(&mut self, key: &str, must: &str, at: &Node) {
         let field = if key.is_empty() { self.path.to_owned() } else { format!("{}.{key}", self.path) };
         let problem = Problem::error(format!("`{field}` must be {must}")).field(field);

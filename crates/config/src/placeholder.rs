@@ -89,7 +89,8 @@ pub(crate) fn is_name(name: &str) -> bool {
     name_length(name) == name.len() && !name.is_empty()
 }
 
-/// Returns whether `name` can be the name of a stored secret: 1 to 64 letters, digits and `_`, `.`, `-`.
+/// Returns whether `name` can be the name of a stored secret or of a user's value: 1 to 64 letters, digits and `_`, `.`,
+/// `-`, the first one no dot or dash.
 pub(crate) fn is_word(name: &str) -> bool {
     let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-');
     (1..=64).contains(&name.len()) && name.chars().all(fits) && !name.starts_with(['-', '.'])
@@ -143,7 +144,7 @@ fn piece(text: &str, bare: BareName) -> Result<(Piece<'_>, usize), TemplateError
     Ok((Piece::Literal(&text[..1]), 1))
 }
 
-/// Returns the index of the `}` that closes the `${` at the beginning of `text`.
+/// Returns the index of the `}` that closes the `${` at the beginning of `text`, past all placeholders inside it.
 pub(crate) fn closing_brace(text: &str) -> Option<usize> {
     let mut depth = 0_usize;
     let bytes = text.as_bytes();
@@ -158,7 +159,7 @@ pub(crate) fn closing_brace(text: &str) -> Option<usize> {
     None
 }
 
-/// Returns the piece between braces, when it is a placeholder.
+/// Returns the placeholder whose text between the braces is `inner`; `None` if it is none, but literal text.
 fn braced(inner: &str) -> Option<Piece<'_>> {
     if let Some(name) = inner.strip_prefix("secret:") {
         return Some(Piece::Secret(name));
@@ -178,7 +179,7 @@ fn braced(inner: &str) -> Option<Piece<'_>> {
 }
 
 /// Returns the variable that opencode would look up in `text`: `NAME` of the first `{env:NAME}` without a `$`.
-pub(crate) fn curly_variable(text: &str) -> Option<&str> {
+pub(crate) fn opencode_variable(text: &str) -> Option<&str> {
     text.match_indices("{env:").find_map(|(at, start)| {
         let (name, _) = text[at + start.len()..].split_once('}')?;
         (!text[..at].ends_with('$') && is_name(name)).then_some(name)
@@ -215,7 +216,8 @@ pub(crate) fn secrets(text: &str, found: &mut BTreeSet<String>) {
     }
 }
 
-/// Adds the names of the values that users give for `text` to `found`, likewise.
+/// Adds the names of the values that `text` may need from the user to `found`, also of those in defaults. Adds none for
+/// a malformed text.
 pub(crate) fn user_values(text: &str, found: &mut BTreeSet<String>) {
     if text.contains("${user:") {
         let user_value = |piece| if let Piece::User(name) = piece { Some(name) } else { None };
@@ -223,6 +225,7 @@ pub(crate) fn user_values(text: &str, found: &mut BTreeSet<String>) {
     }
 }
 
+/// Adds to `found` the names that `name_of` returns for the pieces of `text`, which is nested in `depth` defaults.
 fn names_at<'t>(
     text: &'t str,
     name_of: impl Fn(Piece<'t>) -> Option<&'t str> + Copy,
@@ -239,7 +242,7 @@ fn names_at<'t>(
     }
 }
 
-/// A name to resolve.
+/// A name whose value [`expand`] asks its caller for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reference<'a> {
     /// An environment variable.
@@ -250,7 +253,8 @@ pub(crate) enum Reference<'a> {
     User(&'a str),
 }
 
-/// Returns `text` with every placeholder replaced by the result of `lookup`; `None` means "not set".
+/// Returns `text` with every placeholder replaced by the result of `lookup`, which returns `None` for a name that is not
+/// set. An inserted value is not searched for placeholders.
 pub(crate) fn expand(
     text: &str,
     bare: BareName,
@@ -459,7 +463,7 @@ mod tests {
     }
 
     #[test]
-    fn opencode_s_form_of_a_variable_is_found_unless_it_is_ours() {
+    fn opencode_s_form_of_a_variable_is_found_and_toolrack_s_form_is_not() {
         for (text, found) in [
             ("{env:A}", Some("A")),
             ("x {env:A} {env:B}", Some("A")),
@@ -470,7 +474,7 @@ mod tests {
             ("{env:A", None),
             ("", None),
         ] {
-            assert_eq!(curly_variable(text), found, "{text}");
+            assert_eq!(opencode_variable(text), found, "{text}");
         }
     }
 

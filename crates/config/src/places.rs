@@ -84,13 +84,13 @@ impl Places {
         self.own_folders().join(format!("{start}-{}", HEXLOWER.encode(&hash[..4])))
     }
 
-    /// Settings, and the servers that every agent has (`[[defaults.mcp]]`).
+    /// Returns the user's `toolrack.toml`: the settings, and the servers that every agent has (`[[defaults.mcp]]`).
     #[must_use]
     pub fn settings(&self) -> PathBuf {
         self.config.join("toolrack.toml")
     }
 
-    /// Returns the user's servers.
+    /// Returns the file with the user's servers.
     #[must_use]
     pub fn user_file(&self) -> PathBuf {
         self.user_file.clone().unwrap_or_else(|| self.config.join("mcp.json"))
@@ -102,9 +102,9 @@ impl Places {
         self.user_file.is_some()
     }
 
-    /// Returns the user's private servers for the project at `root`.
+    /// Returns the file with the user's private servers for the project at `root`.
     ///
-    /// The file is among the user's own files, because a file in the project may come from the repository.
+    /// It is among the user's own files, because a file in the project may come from the repository.
     #[must_use]
     pub fn local_file(&self, root: &Path) -> PathBuf {
         let hash = Sha256::digest(root.as_os_str().as_encoded_bytes());

@@ -36,7 +36,7 @@ const SETTLE_TIME: Duration = Duration::from_millis(150);
 /// them, or any change in a folder that cannot be watched.
 const POLL_INTERVAL: Duration = Duration::from_secs(10);
 
-/// How often to try to watch folders that come and go at the same moment. After that, the next check finds them.
+/// How often to try to watch folders that come and go at the same moment. What is missed then, the next check finds.
 const MAX_TRIES: usize = 3;
 
 /// How often to check the files if the system has no watch left: Linux bounds the watches of all programs of a user
@@ -55,7 +55,8 @@ const POLL_INTERVAL_WITHOUT_WATCH: Duration = Duration::from_millis(600);
 pub struct Watcher {
     /// The sender to the thread, which ends when all of these are dropped.
     orders: Arc<Sender<Order>>,
-    next: Arc<AtomicU64>,
+    /// The id of the next reader.
+    next_reader: Arc<AtomicU64>,
 }
 
 /// The files of one reader, which are watched until this is dropped.
@@ -105,7 +106,11 @@ impl Watcher {
         Self::polling(POLL_INTERVAL, Native::new)
     }
 
-    fn polling(pause: Duration, native: impl FnOnce(Box<dyn Fn(notify::Result<Event>) + Send>) -> Native) -> Self {
+    /// Starts a watcher that also checks all files every `poll_interval`.
+    fn polling(
+        poll_interval: Duration,
+        native: impl FnOnce(Box<dyn Fn(notify::Result<Event>) + Send>) -> Native,
+    ) -> Self {
         let (orders, inbox) = channel();
         let orders = Arc::new(orders);
         // Only watchers and watches own the sender, so dropping them ends the thread.
@@ -120,18 +125,18 @@ impl Watcher {
             }
         };
         let folders = Folders::new(native(Box::new(received)));
-        let watched = Watched { folders, names, readers: BTreeMap::new(), by_path: HashMap::new() };
+        let state = ThreadState { folders, names, readers: BTreeMap::new(), by_path: HashMap::new() };
         let thread = thread::Builder::new().name("toolrack-watch".to_owned());
-        if let Err(error) = thread.spawn(move || watched.run(&inbox, pause)) {
+        if let Err(error) = thread.spawn(move || state.run(&inbox, poll_interval)) {
             tracing::warn!("the configuration files cannot be watched: {error}; changes are applied on request");
         }
-        Self { orders, next: Arc::default() }
+        Self { orders, next_reader: Arc::default() }
     }
 
     /// Returns a watch that calls `changed`, on the watcher's thread, 150 ms after one of its files has changed. It
     /// should only notify another thread: reading the configuration again shows whether anything is different.
     pub fn watch(&self, changed: impl Fn() + Send + 'static) -> Watch {
-        let reader = self.next.fetch_add(1, Ordering::Relaxed);
+        let reader = self.next_reader.fetch_add(1, Ordering::Relaxed);
         let _ = self.orders.send(Order::Begin(reader, Box::new(changed)));
         Watch { reader, orders: Arc::clone(&self.orders) }
     }
@@ -174,6 +179,7 @@ impl FileNames {
         is_relevant.then_some(Order::Check(event.paths))
     }
 
+    /// Returns whether a followed file has the same name as `path`.
     fn has(&self, path: &Path) -> bool {
         path.file_name().is_some_and(|name| self.0.load().contains(name))
     }
@@ -190,7 +196,9 @@ impl FileNames {
 
 /// What one reader follows.
 struct Reader {
+    /// What to call when one of the files has changed.
     changed: Box<dyn Fn() + Send>,
+    /// The followed files, as they were when the reader last heard of a change.
     files: BTreeMap<PathBuf, Fingerprint>,
     /// The paths whose events matter to it; their folders are watched.
     paths: BTreeSet<PathBuf>,
@@ -202,27 +210,28 @@ impl Reader {
     }
 }
 
-/// Signals that the watcher and all its watches were dropped.
+/// An error: the watcher and all its watches were dropped, so the thread ends.
 struct AllDropped;
 
 /// The state of the thread.
-struct Watched {
+struct ThreadState {
     folders: Folders,
     names: Arc<FileNames>,
     readers: BTreeMap<ReaderId, Reader>,
+    /// The readers to which an event at a path matters.
     by_path: HashMap<PathBuf, BTreeSet<ReaderId>>,
 }
 
-impl Watched {
+impl ThreadState {
     /// Reports changes until the watcher and all its watches are dropped.
-    fn run(mut self, inbox: &Receiver<Order>, pause: Duration) {
-        let pause_now = |watched: &Self| match watched.folders.is_complete() {
-            true => pause,
-            false => pause.min(POLL_INTERVAL_WITHOUT_WATCH),
+    fn run(mut self, inbox: &Receiver<Order>, poll_interval: Duration) {
+        let interval_now = |state: &Self| match state.folders.is_complete() {
+            true => poll_interval,
+            false => poll_interval.min(POLL_INTERVAL_WITHOUT_WATCH),
         };
         let mut last_check = Instant::now();
         loop {
-            let left = pause_now(&self).saturating_sub(last_check.elapsed());
+            let left = interval_now(&self).saturating_sub(last_check.elapsed());
             let mut affected = match inbox.recv_timeout(left) {
                 Ok(order) => self.handle(order),
                 Err(RecvTimeoutError::Timeout) => {
@@ -238,17 +247,18 @@ impl Watched {
         }
     }
 
-    /// Returns the readers whose files may have changed.
+    /// Does what `order` says. Returns the readers whose files may have changed.
     fn handle(&mut self, order: Order) -> BTreeSet<ReaderId> {
         match order {
             Order::Check(paths) => {
-                paths.iter().for_each(|path| self.folders.doubt(path));
+                paths.iter().for_each(|path| self.folders.mark_replaced(path));
                 return paths.iter().filter_map(|path| self.by_path.get(path)).flatten().copied().collect();
             }
             Order::CheckAll => return self.readers.keys().copied().collect(),
             Order::Begin(reader, changed) => {
                 self.readers.insert(reader, Reader { changed, files: BTreeMap::new(), paths: BTreeSet::new() });
             }
+            // `_done` is dropped after the files are followed, which wakes `Watch::follow`.
             Order::Follow(reader, files, _done) => self.follow(reader, files),
             Order::End(reader) => {
                 self.set_paths(reader, BTreeSet::new());
@@ -271,8 +281,8 @@ impl Watched {
         Ok(())
     }
 
-    /// Determines the folders of each of these readers again, and then calls them, so that they also see what changed
-    /// before a folder was watched.
+    /// Determines the folders of each of these readers again, and only then calls the reader, so that it also sees what
+    /// changed before a folder was watched.
     fn report(&mut self, mut affected: BTreeSet<ReaderId>) {
         let mut reported = BTreeSet::new();
         while let Some(reader) = affected.pop_first() {
@@ -289,7 +299,8 @@ impl Watched {
         }
     }
 
-    /// Watches what `reader` needs now. Returns the readers of the folders that had been replaced by others.
+    /// Watches what `reader` needs now. Returns the readers of those folders that others have replaced: they may have
+    /// missed a change.
     fn watch_again(&mut self, reader: ReaderId) -> BTreeSet<ReaderId> {
         let mut others = BTreeSet::new();
         let folders = self.readers.get(&reader).map(Reader::folders).unwrap_or_default();
@@ -310,6 +321,8 @@ impl Watched {
         readers.into_iter().filter(|reader| self.readers.get(reader).is_some_and(is_changed)).collect()
     }
 
+    /// Makes `files` those that the reader follows. A file that it followed before keeps its fingerprint, so that no change
+    /// is lost.
     fn follow(&mut self, id: ReaderId, files: Vec<PathBuf>) {
         let Some(reader) = self.readers.get_mut(&id) else { return };
         let mut old_files = std::mem::take(&mut reader.files);
@@ -320,7 +333,8 @@ impl Watched {
         self.watch(id);
     }
 
-    /// Watches the folders of `reader` that are not watched yet, and no more than needed.
+    /// Watches the folders that the reader needs, and no longer those that it does not need any more. Tries again if the
+    /// folders change meanwhile.
     fn watch(&mut self, id: ReaderId) {
         for _ in 0..MAX_TRIES {
             let Some(reader) = self.readers.get(&id) else { return };
@@ -332,7 +346,7 @@ impl Watched {
         }
     }
 
-    /// Makes `paths` those whose events matter to `reader`.
+    /// Makes `paths` those whose events matter to the reader, and watches their folders.
     fn set_paths(&mut self, id: ReaderId, paths: BTreeSet<PathBuf>) {
         let Some(reader) = self.readers.get_mut(&id) else { return };
         self.names.add(paths.iter());
@@ -358,8 +372,8 @@ fn folders_of(paths: &BTreeSet<PathBuf>) -> BTreeSet<PathBuf> {
     paths.iter().filter_map(|path| path.parent()).map(Path::to_owned).collect()
 }
 
-/// Returns the paths to watch for a change of `file`: itself, or the nearest existing folder; its link target; and the
-/// folders of both, which can be replaced.
+/// Returns the paths whose events can mean a change of `file`: the file itself, or else the topmost missing folder
+/// above it; the target of a link; and the folders of both, which can be replaced.
 fn paths_to_watch(file: &Path) -> Vec<PathBuf> {
     let mut watched = Vec::new();
     if let Some(existing) = file.ancestors().find(|path| path.parent().is_some_and(Path::is_dir)) {

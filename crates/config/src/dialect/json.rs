@@ -24,7 +24,7 @@ const OPENCODE: &[&str] = &["mcp"];
 /// The most servers that a message names.
 const MAX_NAMED: usize = 5;
 
-/// Members that files may have beside the servers.
+/// Members of a file without servers that are no reason for a warning.
 const COMPANIONS: &[&str] = &["$schema", "inputs"];
 
 /// JSON with comments and trailing commas, otherwise as in RFC 8259.
@@ -52,6 +52,8 @@ pub(crate) enum Container<'a> {
     Missing,
 }
 
+/// Returns the servers of a JSON file, and warnings about parts of the file that are ignored. An error if the file cannot
+/// be parsed.
 pub(super) fn servers(document: &Document) -> Result<Servers, Box<Problem>> {
     let mut servers = Servers::default();
     let Some(root) = parse(document)? else {
@@ -112,42 +114,43 @@ pub(crate) fn container<'a>(document: &Document, root: &'a Node) -> Result<Conta
 }
 
 /// Returns warnings about ignored servers: those under another key, or under the same key a second time.
-fn ignored_servers(document: &Document, root: &Node, counting: &Node) -> Vec<Problem> {
-    let mut problems = Vec::new();
-    let mut counting_path = None;
+fn ignored_servers(document: &Document, root: &Node, used: &Node) -> Vec<Problem> {
+    let mut ignored = Vec::new();
+    let mut used_path = None;
     for &path in CONTAINERS {
         if path == OPENCODE && !is_opencode(document, root) {
             continue;
         }
         for node in all_at(root, path) {
-            if std::ptr::eq(node, counting) {
-                counting_path = Some(path);
+            if std::ptr::eq(node, used) {
+                used_path = Some(path);
                 continue;
             }
-            // The used servers may be inside it, or it is one of them.
-            let holds = |outer: &Node, inner: &Node| outer.at.start <= inner.at.start && inner.at.end <= outer.at.end;
+            // `mcp` may be the object around the used servers, or one of them may be called `servers`.
+            let contains =
+                |outer: &Node, inner: &Node| outer.at.start <= inner.at.start && inner.at.end <= outer.at.end;
             let names = names_of_servers(node);
-            if names.is_empty() || holds(node, counting) || holds(counting, node) {
+            if names.is_empty() || contains(node, used) || contains(used, node) {
                 continue;
             }
-            problems.push((path, node, names));
+            ignored.push((path, node, names));
         }
     }
     let problem = |(path, node, names): (&[&str], &Node, String)| {
         let key = path.join(".");
-        let problem = match counting_path {
-            Some(counting) if counting == path => {
+        let problem = match used_path {
+            Some(used) if used == path => {
                 Problem::error(format!("`{key}` is given twice, and this one is not used: {names}"))
             }
-            Some(counting) => Problem::warning(format!(
+            Some(used) => Problem::warning(format!(
                 "servers are in `{}` already, and those in `{key}` are not used: {names}",
-                counting.join(".")
+                used.join(".")
             )),
             None => Problem::warning(format!("the servers in `{key}` are not used: {names}")),
         };
         document.locate(problem.hint("move them to the others"), node.at.clone())
     };
-    problems.into_iter().map(problem).collect()
+    ignored.into_iter().map(problem).collect()
 }
 
 /// Returns all values at `path`: several if a name is repeated.
@@ -179,7 +182,7 @@ pub(crate) fn is_opencode(document: &Document, root: &Node) -> bool {
     has_schema() || is_named() || {
         let mcp = root.get("mcp").map(|member| &member.node);
         let below = mcp.and_then(|mcp| mcp.get("servers")).map(|member| &member.node);
-        [mcp, below].into_iter().flatten().any(has_its_words)
+        [mcp, below].into_iter().flatten().any(has_opencode_types)
     }
 }
 
@@ -205,11 +208,13 @@ fn set_sse_type(entry: &mut Node) {
     }
 }
 
-fn has_its_words(container: &Node) -> bool {
+/// Returns whether an entry in `container` has one of the types that only opencode has.
+fn has_opencode_types(container: &Node) -> bool {
     let entries = container.members().unwrap_or_default().iter();
     entries.filter_map(|entry| entry.node.text("type")).any(|word| matches!(word, "local" | "remote"))
 }
 
+/// Returns a warning about a file without servers; `None` if the file has nothing else either.
 fn nothing_found(document: &Document, root: &Node) -> Option<Problem> {
     let member = root.members()?.iter().find(|member| !COMPANIONS.contains(&&*member.name))?;
     let problem = Problem::warning("no servers are configured here: there is no `mcpServers`");
@@ -338,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn a_syntax_error_is_placed() {
+    fn a_syntax_error_names_its_line_and_column() {
         for (text, place) in [
             ("{\n  \"mcpServers\": {\n    \"a\": { \"command\": \"x\" \"args\": [] }\n  }\n}", "f.json:3:26: "),
             ("{\n  \"mcpServers\": {", "f.json:2:17: "),
@@ -359,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_in_gemini_s_own_file_is_one_of_sse() {
+    fn an_address_without_a_type_in_gemini_s_own_file_is_one_of_sse() {
         let text = r#"{ "mcpServers": { "a": { "url": "u" }, "b": { "httpUrl": "u" }, "c": { "url": "u", "type": "http" } } }"#;
         let null = r#"{ "mcpServers": { "a": { "url": "u", "type": null } } }"#;
         let servers_of_null = servers(&Document::new(Some("/home/ada/.gemini/settings.json".into()), null)).unwrap();
@@ -376,7 +381,7 @@ mod tests {
     #[test]
     fn servers_that_another_container_hides_are_named() {
         let entry = r#"{ "command": "x" }"#;
-        for (text, is_error, counts, message) in [
+        for (text, is_error, used, message) in [
             (
                 format!(r#"{{"mcpServers":{{"a":{entry}}},"mcpServers":{{"c":{entry}}}}}"#),
                 true,
@@ -403,7 +408,7 @@ mod tests {
             ),
         ] {
             let servers = servers(&Document::new(Some("mcp.json".into()), &text)).unwrap();
-            assert_eq!(servers.raw.iter().map(|raw| &*raw.name).collect::<Vec<_>>(), [counts], "{text}");
+            assert_eq!(servers.raw.iter().map(|raw| &*raw.name).collect::<Vec<_>>(), [used], "{text}");
             assert_eq!(servers.problems.len(), 1, "{text}: {:?}", servers.problems);
             let problem = &servers.problems[0];
             assert_eq!((problem.is_error(), &*problem.message), (is_error, message), "{text}");

@@ -1,38 +1,44 @@
-//! Converts our entries into the formats of other programs.
+//! Converts Toolrack's entries into the formats of other programs.
 //!
-//! A program that finds an unknown field may refuse its whole file. So a field that its format cannot express is not
-//! written, but reported.
+//! A program that finds an unknown field may refuse its whole file. So nothing is written if its format cannot express
+//! one of the fields: the error names that field.
 
 use serde_json::{Map, Value as Json, json};
 
 use crate::placeholder::{BareName, Piece, pieces};
 
-/// The entry in a program's format, or the field of ours that the format cannot express.
+/// The entry in a program's format, or the name of Toolrack's field that the format cannot express.
 type Translated = Result<Json, String>;
 
 /// Converts `entry` into the format of opencode (opencode.ai/docs/mcp-servers), or of its version 2, which has only
 /// `disabled` (opencode.ai/v2/docs/mcp-servers).
-pub(super) fn for_opencode(entry: &Json, is_second: bool) -> Translated {
+pub(super) fn for_opencode(entry: &Json, is_opencode_v2: bool) -> Translated {
     let fields = fields(entry)?;
     let is_remote = fields.contains_key("url");
     let mut out = Map::new();
     let mut command = Vec::new();
     for (name, value) in &fields {
         match (name.as_str(), is_remote) {
-            ("type" | "transport", _) if is_kind(value, is_remote) => {}
-            ("command", false) => command.insert(0, curly(name, value, BareName::Literal)?),
+            ("type" | "transport", _) if is_implied_transport(value, is_remote) => {}
+            ("command", false) => command.insert(0, opencode_placeholders(name, value, BareName::Literal)?),
             ("args", false) => {
-                let Json::Array(arguments) = curly(name, value, BareName::Literal)? else {
+                let Json::Array(arguments) = opencode_placeholders(name, value, BareName::Literal)? else {
                     return Err(name.clone());
                 };
                 command.extend(arguments);
             }
-            ("env", false) => drop(out.insert("environment".to_owned(), curly(name, value, BareName::Placeholder)?)),
-            ("headers", true) => drop(out.insert(name.clone(), curly(name, value, BareName::Placeholder)?)),
-            ("cwd", false) | ("url", true) => drop(out.insert(name.clone(), curly(name, value, BareName::Literal)?)),
+            ("env", false) => {
+                drop(out.insert("environment".to_owned(), opencode_placeholders(name, value, BareName::Placeholder)?))
+            }
+            ("headers", true) => {
+                drop(out.insert(name.clone(), opencode_placeholders(name, value, BareName::Placeholder)?))
+            }
+            ("cwd", false) | ("url", true) => {
+                drop(out.insert(name.clone(), opencode_placeholders(name, value, BareName::Literal)?))
+            }
             ("enabled" | "disabled", _) => {
                 let is_off = value.as_bool().ok_or(&**name)? == (name == "disabled");
-                let (field, value) = if is_second { ("disabled", is_off) } else { ("enabled", !is_off) };
+                let (field, value) = if is_opencode_v2 { ("disabled", is_off) } else { ("enabled", !is_off) };
                 out.insert(field.to_owned(), json!(value));
             }
             _ => return Err(name.clone()),
@@ -45,8 +51,9 @@ pub(super) fn for_opencode(entry: &Json, is_second: bool) -> Translated {
     Ok(Json::Object(out))
 }
 
-/// Returns `value` with our placeholders in opencode's form.
-fn curly(field: &str, value: &Json, bare: BareName) -> Translated {
+/// Returns `value` with its placeholders in opencode's form, `{env:NAME}`. An error for any placeholder that opencode
+/// does not have, such as one with a default.
+fn opencode_placeholders(field: &str, value: &Json, bare: BareName) -> Translated {
     each_text(value, &|text| {
         let pieces = pieces(text, bare).map_err(|_| field.to_owned())?;
         let translated = pieces.into_iter().map(|piece| match piece {
@@ -65,7 +72,7 @@ pub(super) fn for_codex(entry: &Json) -> Translated {
     let mut out = Map::new();
     for (name, value) in &fields {
         match (name.as_str(), is_remote) {
-            ("type" | "transport", _) if is_kind(value, is_remote) => {}
+            ("type" | "transport", _) if is_implied_transport(value, is_remote) => {}
             ("command" | "args" | "cwd", false) | ("url", true) => {
                 let plain = plain(name, value, BareName::Literal)?;
                 out.insert(name.clone(), plain);
@@ -86,8 +93,8 @@ pub(super) fn for_codex(entry: &Json) -> Translated {
     Ok(Json::Object(out))
 }
 
-/// Converts variables and headers. Codex has no placeholders in texts, but has fields for values that are whole
-/// variables.
+/// Converts `env` or `headers`. Codex has no placeholders in texts; for a value that is one whole variable it has other
+/// fields, which hold the variable's name.
 fn codex_values(field: &str, values: &Json, out: &mut Map<String, Json>) -> Result<(), String> {
     let is_header = field == "headers";
     for (name, value) in values.as_object().ok_or(field)? {
@@ -132,6 +139,7 @@ fn codex_tools(tools: &Json, out: &mut Map<String, Json>) -> Result<(), String> 
     Ok(())
 }
 
+/// Adds `more` to the field `field` of `out`: members to an object, new elements to a list.
 fn merge(out: &mut Map<String, Json>, field: &str, more: &Json) {
     match (out.get_mut(field), more) {
         (Some(Json::Object(known)), Json::Object(more)) => known.extend(more.clone()),
@@ -170,14 +178,15 @@ fn each_text(value: &Json, translate: &dyn Fn(&str) -> Translated) -> Translated
     }
 }
 
-/// Returns the fields that are not empty.
+/// Returns the fields of `entry` that are not `null`.
 fn fields(entry: &Json) -> Result<Map<String, Json>, String> {
     let fields = entry.as_object().ok_or("entry")?;
     Ok(fields.iter().filter(|(_, value)| !value.is_null()).map(|(name, value)| (name.clone(), value.clone())).collect())
 }
 
-/// Returns whether `type` can be left out for a program that has no word for SSE.
-fn is_kind(word: &Json, is_remote: bool) -> bool {
+/// Returns whether `word` names the transport that a program without SSE assumes anyway: Streamable HTTP for a server with an
+/// address, stdio for any other.
+fn is_implied_transport(word: &Json, is_remote: bool) -> bool {
     let word = word.as_str().unwrap_or_default().to_ascii_lowercase().replace(['-', '_'], "");
     if is_remote { matches!(&*word, "http" | "streamablehttp" | "remote") } else { matches!(&*word, "stdio" | "local") }
 }
@@ -186,7 +195,7 @@ fn is_kind(word: &Json, is_remote: bool) -> bool {
 mod tests {
     use super::*;
 
-    fn first(entry: &Json) -> Translated {
+    fn for_opencode_v1(entry: &Json) -> Translated {
         for_opencode(entry, false)
     }
 
@@ -197,11 +206,13 @@ mod tests {
             Ok(json!({ "type": "local", "command": ["x"], "disabled": true }))
         );
         assert_eq!(
-            first(&json!({ "type": "stdio", "command": "npx", "args": ["-y", "$$x"], "env": { "K": "a-${KEY}" } })),
+            for_opencode_v1(
+                &json!({ "type": "stdio", "command": "npx", "args": ["-y", "$$x"], "env": { "K": "a-${KEY}" } })
+            ),
             Ok(json!({ "type": "local", "command": ["npx", "-y", "$x"], "environment": { "K": "a-{env:KEY}" } }))
         );
         assert_eq!(
-            first(&json!({ "url": "https://x", "headers": { "A": "Bearer $T" }, "disabled": true })),
+            for_opencode_v1(&json!({ "url": "https://x", "headers": { "A": "Bearer $T" }, "disabled": true })),
             Ok(json!({ "type": "remote", "url": "https://x", "headers": { "A": "Bearer {env:T}" }, "enabled": false }))
         );
     }
@@ -231,13 +242,13 @@ mod tests {
     }
 
     #[test]
-    fn fields_that_a_program_has_no_word_for_are_named() {
+    fn the_error_names_the_field_that_the_program_s_format_cannot_express() {
         for (entry, field) in [
             (json!({ "type": "sse", "url": "https://x" }), "type"),
             (json!({ "command": "x", "retry": "off" }), "retry"),
             (json!({ "command": "x", "env": { "K": "${secret:k}" } }), "env"),
         ] {
-            assert_eq!(first(&entry), Err(field.to_owned()));
+            assert_eq!(for_opencode_v1(&entry), Err(field.to_owned()));
         }
         for (entry, field) in [
             (json!({ "type": "sse", "url": "https://x" }), "type"),

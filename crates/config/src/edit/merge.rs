@@ -39,18 +39,18 @@ fn fields_in(name: &str, entry: &Json) -> Option<Fields> {
 }
 
 fn fields_of(entry: Json) -> Option<Fields> {
-    match tidy(entry) {
+    match with_integers(entry) {
         Json::Object(fields) => Some(fields),
         _ => None,
     }
 }
 
-/// Returns the value with whole numbers as integers: `60.0` and `60` are the same time.
-fn tidy(value: Json) -> Json {
+/// Returns the value with whole numbers as integers, because `60.0` and `60` are the same time and must compare as equal.
+fn with_integers(value: Json) -> Json {
     match value {
         Json::Number(number) if number.is_f64() => Json::Number(whole_number(&number).unwrap_or(number)),
-        Json::Array(items) => items.into_iter().map(tidy).collect(),
-        Json::Object(members) => members.into_iter().map(|(name, member)| (name, tidy(member))).collect(),
+        Json::Array(items) => items.into_iter().map(with_integers).collect(),
+        Json::Object(members) => members.into_iter().map(|(name, member)| (name, with_integers(member))).collect(),
         other => other,
     }
 }
@@ -69,7 +69,7 @@ pub(super) struct Returned<'a> {
     pub(super) shown: &'a Json,
     /// The entry as the editor sent it.
     pub(super) sent: &'a Json,
-    /// The sent entry with the values of its hidden texts.
+    /// The sent entry, with the values from the file in place of `***`.
     pub(super) revealed: &'a Json,
 }
 
@@ -79,7 +79,7 @@ impl Returned<'_> {
         let current = fields_in(self.name, &Json::Object(self.written.clone())).unwrap_or_default();
         let (wanted, changed) = self.wanted(&current);
         let mut base = self.written.clone();
-        self.take_unknown(&mut base);
+        self.copy_unknown(&mut base);
         if changed.is_empty() {
             return Ok(Json::Object(base));
         }
@@ -93,8 +93,8 @@ impl Returned<'_> {
     }
 
     /// Returns the fields of the new entry, and the names of the changed ones. A field that came back unchanged stays
-    /// as the file has it, even if the view had its value from elsewhere: the folder of a project, or the switch of
-    /// another file.
+    /// as the file has it. The view may show another value than the file, such as the folder of a project or the
+    /// `enabled` of another file: the user did not write that, so it does not go into this file.
     fn wanted(&self, current: &Fields) -> (Fields, BTreeSet<String>) {
         let of = |entry: &Json| fields_in(self.name, entry).or_else(|| fields_of(entry.clone())).unwrap_or_default();
         let (shown, sent, revealed) = (of(self.shown), of(self.sent), of(self.revealed));
@@ -114,8 +114,8 @@ impl Returned<'_> {
         (wanted, changed)
     }
 
-    /// Copies the members of the sent entry that are not fields of Toolrack.
-    fn take_unknown(&self, base: &mut Fields) {
+    /// Copies the members of the sent entry that are not fields of Toolrack into `base`.
+    fn copy_unknown(&self, base: &mut Fields) {
         let unknown = read(self.name, Node::from_json(self.revealed)).map(|(_, unknown)| unknown).unwrap_or_default();
         for name in unknown {
             base.extend(self.revealed.get(&name).map(|value| (name, value.clone())));
@@ -141,14 +141,16 @@ struct Merge<'a> {
 }
 
 impl Merge<'_> {
-    /// Merges for the file of another program: applies the members in which the old and the new entry differ in its
-    /// format.
+    /// Merges for the file of another program: converts the old and the new entry into that program's format, and
+    /// applies to `base` the members in which they differ.
     fn translated(&self, file: &dyn File, mut base: Fields) -> Result<Json, EditError> {
         let Self { current, wanted, changed, .. } = *self;
+        // The first group says what kind of server it is, without which no program can read an entry.
         let is_affected = |field: &str| {
-            let group = FIELD_GROUPS.iter().enumerate().filter(|(_, group)| group.contains(&field));
-            let mut group = group.map(|(at, group)| at == 0 || group.iter().any(|field| changed.contains(*field)));
-            changed.contains(field) || group.any(|is_affected| is_affected)
+            let groups = FIELD_GROUPS.iter().enumerate().filter(|(_, group)| group.contains(&field));
+            let mut groups =
+                groups.map(|(index, group)| index == 0 || group.iter().any(|field| changed.contains(*field)));
+            changed.contains(field) || groups.any(|is_affected| is_affected)
         };
         let translate = |fields: &Fields| {
             let selected = fields.iter().filter(|(field, _)| is_affected(field));

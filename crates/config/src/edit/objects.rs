@@ -15,9 +15,10 @@ pub(super) struct File {
     root: Option<Node>,
     /// Whether it is a file of opencode, which has its own format.
     is_opencode: bool,
-    /// Whether the format is that of opencode's version 2.
-    is_second: bool,
-    /// The keys of the servers, if they are known; otherwise they are detected in the file.
+    /// Whether it is in the format of opencode's version 2.
+    is_opencode_v2: bool,
+    /// The keys under which the servers are, as in `mcp.servers`, if the caller knows them. Otherwise the file itself
+    /// tells.
     keys: Option<Vec<String>>,
 }
 
@@ -27,8 +28,9 @@ impl File {
         let nothing = Node { at: 0..0, value: crate::node::Value::Null };
         let is_opencode = reader::is_opencode(&document, root.as_ref().unwrap_or(&nothing));
         let mcp = root.as_ref().and_then(|root| root.get("mcp")).and_then(|mcp| mcp.node.get("servers"));
-        let is_second = is_opencode && mcp.is_some_and(|servers| servers.node.text("type").is_none());
-        let file = Self { document, root, is_opencode, is_second, keys: None };
+        // In version 1, `mcp.servers` is a server of that name, which has a `type`.
+        let is_opencode_v2 = is_opencode && mcp.is_some_and(|servers| servers.node.text("type").is_none());
+        let file = Self { document, root, is_opencode, is_opencode_v2, keys: None };
         file.container()?;
         Ok(file)
     }
@@ -36,27 +38,27 @@ impl File {
     /// Opens the file of a program that has its servers under `keys`.
     pub(super) fn under(document: Document, keys: &[String]) -> Result<Self, EditError> {
         let root = reader::parse(&document).map_err(EditError::Unreadable)?;
-        let file = Self { document, root, is_opencode: false, is_second: false, keys: Some(keys.to_owned()) };
+        let file = Self { document, root, is_opencode: false, is_opencode_v2: false, keys: Some(keys.to_owned()) };
         file.container()?;
         Ok(file)
     }
 
-    /// Creates the file of opencode, of either version.
+    /// Opens the file of opencode, whichever version's format it is in.
     pub(super) fn of_opencode(document: Document) -> Result<Self, EditError> {
         let root = reader::parse(&document).map_err(EditError::Unreadable)?;
         let below = root.as_ref().and_then(|root| root.get("mcp")?.node.get("servers"));
-        let is_second = below.is_some_and(|servers| servers.node.text("type").is_none());
-        let keys: &[&str] = if is_second { &["mcp", "servers"] } else { &["mcp"] };
+        let is_opencode_v2 = below.is_some_and(|servers| servers.node.text("type").is_none());
+        let keys: &[&str] = if is_opencode_v2 { &["mcp", "servers"] } else { &["mcp"] };
         Self::under(document, &keys.iter().map(|key| (*key).to_owned()).collect::<Vec<_>>())
     }
 
-    /// Returns the object with the servers.
+    /// Returns the object with the servers; `None` if the file has none yet.
     fn container(&self) -> Result<Option<&Node>, EditError> {
         let Some(root) = &self.root else {
             return Ok(None);
         };
         if let Some(keys) = &self.keys {
-            return self.at(root, keys);
+            return self.object_at(root, keys);
         }
         match reader::container(&self.document, root) {
             Ok(reader::Container::Under(node) | reader::Container::Root(node)) => Ok(Some(node)),
@@ -65,14 +67,15 @@ impl File {
         }
     }
 
-    /// Returns the object at `keys`, if there is one.
-    fn at<'a>(&'a self, root: &'a Node, keys: &[String]) -> Result<Option<&'a Node>, EditError> {
+    /// Returns the object at `keys`: `None` if one of the keys is missing, and an error if something other than an
+    /// object is on the way.
+    fn object_at<'a>(&'a self, root: &'a Node, keys: &[String]) -> Result<Option<&'a Node>, EditError> {
         let mut node = root;
-        for at in 0..=keys.len() {
+        for depth in 0..=keys.len() {
             if node.members().is_none() {
-                return Err(EditError::Unreadable(not_an_object(&self.document, node, &place(&keys[..at]))));
+                return Err(EditError::Unreadable(not_an_object(&self.document, node, &shown_keys(&keys[..depth]))));
             }
-            match keys.get(at).map(|key| node.get(key)) {
+            match keys.get(depth).map(|key| node.get(key)) {
                 None => return Ok(Some(node)),
                 Some(None) => return Ok(None),
                 Some(Some(member)) => node = &member.node,
@@ -81,11 +84,11 @@ impl File {
         Ok(None)
     }
 
-    /// Returns the text with `entry` under keys of which some do not exist yet.
+    /// Returns the text with `entry` below `keys`, and with those of the keys that the file does not have yet.
     fn insert_with_keys(&self, keys: &[String], name: &str, entry: &Json) -> String {
         let mut value = json!({ name: entry });
-        for (at, key) in keys.iter().enumerate().rev() {
-            let parent = self.root.as_ref().and_then(|root| self.at(root, &keys[..at]).ok().flatten());
+        for (depth, key) in keys.iter().enumerate().rev() {
+            let parent = self.root.as_ref().and_then(|root| self.object_at(root, &keys[..depth]).ok().flatten());
             if let Some(parent) = parent {
                 return splice::insert(&self.document.text, parent, key, &value);
             }
@@ -94,6 +97,7 @@ impl File {
         splice::create(&self.document.text, &value)
     }
 
+    /// Returns the object with the servers, and the entry `name` in it.
     fn member(&self, name: &str) -> Result<(&Node, &Member), EditError> {
         let container = self.container()?.ok_or_else(|| super::File::refused(self))?;
         let member = container.get(name).ok_or_else(|| super::File::refused(self))?;
@@ -131,7 +135,7 @@ impl super::File for File {
         if !self.is_opencode {
             return Ok(entry.clone());
         }
-        foreign::for_opencode(entry, self.is_second).map_err(|field| EditError::Foreign {
+        foreign::for_opencode(entry, self.is_opencode_v2).map_err(|field| EditError::Foreign {
             path: self.path(),
             program: "opencode",
             field,
@@ -178,7 +182,7 @@ impl super::File for File {
             (Some(field), _) => splice::replace(self.text(), field, &json!(enabled)),
             (None, Some(field)) => splice::replace(self.text(), field, &json!(!enabled)),
             _ if entry.members().is_none() => return Err(self.refused()),
-            (None, None) if self.is_second => splice::insert(self.text(), entry, "disabled", &json!(!enabled)),
+            (None, None) if self.is_opencode_v2 => splice::insert(self.text(), entry, "disabled", &json!(!enabled)),
             (None, None) => splice::insert(self.text(), entry, "enabled", &json!(enabled)),
         })
     }
@@ -190,7 +194,7 @@ impl super::File for File {
         };
         let mut top = root.to_json();
         if let Some(keys) = &self.keys {
-            if let Ok(Some(node)) = self.at(root, keys) {
+            if let Ok(Some(node)) = self.object_at(root, keys) {
                 put(&mut parts, "server", node.to_json());
             }
             take_at(&mut top, keys);
@@ -206,8 +210,8 @@ impl super::File for File {
     }
 }
 
-/// Returns the keys for a message, as in `mcp.servers`.
-fn place(keys: &[String]) -> String {
+/// Returns the keys as a message shows them, as in `mcp.servers`.
+fn shown_keys(keys: &[String]) -> String {
     if keys.is_empty() { "the file".to_owned() } else { format!("`{}`", keys.join(".")) }
 }
 
@@ -225,7 +229,7 @@ fn take_at(value: &mut Json, keys: &[String]) {
     }
 }
 
-/// Removes the servers from a file's value.
+/// Removes the object with the servers, which equals `servers`, from the value of a file, wherever a file can have it.
 fn take_servers(root: &mut Json, servers: &Json) {
     for path in reader::CONTAINERS {
         let Some((last, parents)) = path.split_last() else {

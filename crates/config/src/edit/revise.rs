@@ -1,4 +1,5 @@
-//! Writes an entry that an editor showed with hidden secrets, and that the user has changed there.
+//! Writes an entry that the user has changed in an editor, such as the dashboard, which showed it with its secrets
+//! hidden.
 
 use std::path::Path;
 
@@ -49,12 +50,13 @@ pub fn revise(path: &Path, name: &str, revision: &Revision<'_>, options: Options
             return Err(EditError::Moved { name: name.to_owned(), path: file.path() });
         }
         let mut revealed = revision.entry.clone();
-        let (Some((had, _)), Json::Object(members)) = (merge::read(name, raw.node), &json) else {
+        let (Some((current, _)), Json::Object(members)) = (merge::read(name, raw.node), &json) else {
+            // The entry in the file is broken, so no hidden value can come from there.
             hidden::refuse(name, &revealed)?;
             warnings = check(name, &revealed)?;
             return file.replace(name, &file.translated(name, &revealed)?);
         };
-        hidden::reveal(name, &mut revealed, &redact(&had), &redact::proposal(&had))?;
+        hidden::reveal(name, &mut revealed, &redact(&current), &redact::proposal(&current))?;
         warnings = check(name, &revealed)?;
         let returned =
             Returned { name, written: members, shown: revision.shown, sent: revision.entry, revealed: &revealed };
@@ -78,7 +80,7 @@ mod tests {
   "b": { "url": "https://example.com/mcp", "headers": { "Authorization": "Bearer abcdefgh" } }
 } }"#;
 
-    /// The entry `name` of the file comes back like this.
+    /// Revises the entry `name` of `file`: the editor showed it as it is in the file now, and sends back `entry`.
     fn revise(
         file: &Path,
         name: &str,
@@ -113,17 +115,17 @@ mod tests {
     }
 
     #[test]
-    fn concurrent_changes_are_left_alone_and_the_written_fields_are_named() {
+    fn an_entry_that_changed_since_it_was_shown_is_not_overwritten() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("mcp.json");
         let loaded = || load(&Request::new(Places::under(folder.path()), folder.path()), &NoLedger);
         fs::write(&file, FILE).unwrap();
         let seen = loaded().entry("a").unwrap().clone();
-        let theirs = FILE.replace("hunter2-hunter2", "another-one");
-        fs::write(&file, &theirs).unwrap();
+        let changed_elsewhere = FILE.replace("hunter2-hunter2", "another-one");
+        fs::write(&file, &changed_elsewhere).unwrap();
         let refused = revise(&file, "a", &seen.view, Some(&seen.hash), Options::default()).unwrap_err();
         assert!(matches!(refused, EditError::Moved { .. }), "{refused}");
-        assert_eq!(fs::read_to_string(&file).unwrap(), theirs);
+        assert_eq!(fs::read_to_string(&file).unwrap(), changed_elsewhere);
 
         let now = loaded().entry("a").unwrap().clone();
         let mut entry = now.view.clone();
@@ -132,7 +134,7 @@ mod tests {
         assert_eq!(edited.before, Some(now.hash));
         assert_eq!(edited.after.as_ref(), Some(&loaded().entry("a").unwrap().hash));
         let again = revise(&file, "a", &entry, edited.before.as_deref(), Options::default());
-        assert!(matches!(again, Err(EditError::Moved { .. })), "the second of two with one version");
+        assert!(matches!(again, Err(EditError::Moved { .. })), "the first of two changes of one version wins");
     }
 
     #[test]
@@ -164,7 +166,8 @@ mod tests {
   "b": { "type": "stdio", "command": "srv", "args": ["ghp_canarycanary11111", "x", "ghp_canarycanary22222"] }
 } }"#;
 
-    /// The arguments of the entry `name` of [`TWO`] after it came back with these.
+    /// Revises the entry `name` of [`TWO`] so that it has the arguments `args`; returns the arguments that are then in the
+    /// file. After an error the file must be unchanged.
     fn revised(name: &str, args: &Json) -> Result<Json, String> {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("mcp.json");
@@ -215,7 +218,8 @@ mod tests {
         }
     }
 
-    /// The file with this text, after `set` was done to what is shown of its entry `a`.
+    /// Writes `text` to `file`, has `set` change the view of its entry `a`, and revises the entry with that; returns the
+    /// new text.
     fn after(file: &str, text: &str, set: impl FnOnce(&mut Json)) -> String {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join(file);
@@ -257,7 +261,7 @@ mod tests {
             set(|entry| drop(entry["headers"].as_object_mut().unwrap().shift_remove("A"))),
             json.replace("\"A\": \"$A\", ", "")
         );
-        // What one word said of two bounds cannot be said of one.
+        // `timeout` sets two bounds to one value. Once the bounds differ, each is written as a field of its own.
         let both = set(|entry| entry["max_call_time"] = json!(120));
         let expected = json.replace("\"timeout\": 90000, ", "").replace(
             "\"description\": \"ours\"",

@@ -10,7 +10,7 @@ use crate::{
     node::{Member, Node},
 };
 
-/// Returns the text for a file that has at most comments so far.
+/// Appends `value` to `text`, which is empty or has only comments.
 pub(super) fn create(text: &str, value: &Json) -> String {
     let style = Style::of(text);
     let mut out = text.trim_end().to_owned();
@@ -76,7 +76,7 @@ fn insert_first(text: &str, object: &Node, name: &str, value: &Json, style: &Sty
     out + &text[close..]
 }
 
-/// Gives `member` another value.
+/// Gives `member` another value, on one line or on several, as the old value is written.
 pub(super) fn replace(text: &str, member: &Member, value: &Json) -> String {
     let at = &member.node.at;
     let layout = if text[at.clone()].contains('\n') || own_line_indent(text, member.name_at.start).is_some() {
@@ -88,7 +88,8 @@ pub(super) fn replace(text: &str, member: &Member, value: &Json) -> String {
     format!("{}{value}{}", &text[..at.start], &text[at.end..])
 }
 
-/// Removes `member` from `object`, with its comma and a comment after it on its line. Comments above it stay.
+/// Removes `member` from `object`, with its comma and with a comment that follows on the same line. Comments above it
+/// stay.
 pub(super) fn remove(text: &str, object: &Node, member: &Member) -> String {
     let members = object.members().unwrap_or_default();
     let index = members.iter().position(|other| other.name_at == member.name_at).unwrap_or_default();
@@ -102,7 +103,7 @@ pub(super) fn remove(text: &str, object: &Node, member: &Member) -> String {
 
     let mut cuts = Vec::new();
     if has_own_lines {
-        // Remove the line ends before the lines, so that the text after them keeps its own.
+        // Cut from the end of the line above, so that the text below keeps the line end before it.
         let line_start = start - indent_at(text, start).len();
         let rest = line_rest(text, end).unwrap_or_default();
         cuts.push(before_newline(text, line_start)..end + rest);
@@ -111,7 +112,7 @@ pub(super) fn remove(text: &str, object: &Node, member: &Member) -> String {
         cuts.push(start..if after.is_some() { end + space } else { end });
     }
     if let (None, Some(before)) = (comma, before) {
-        // The member before it is now the last.
+        // The removed member was the last one: the member before it needs no comma any more.
         let gap = before.node.at.end..start;
         cuts.extend(comma_in(text, gap).map(|comma| {
             let only_space = text[comma + 1..start].chars().all(|c| matches!(c, ' ' | '\t'));
@@ -125,13 +126,14 @@ pub(super) fn remove(text: &str, object: &Node, member: &Member) -> String {
     }
 }
 
-/// Replaces `{` and `}` with only white space in between by `{}`.
+/// Shortens the object that begins at `open` to `{}`, if only white space is left in it.
 fn tidy_empty(text: &str, open: usize) -> String {
     let inside = &text[open + 1..];
     let rest = inside.trim_start();
     if rest.starts_with('}') { format!("{}{rest}", &text[..open + 1]) } else { text.to_owned() }
 }
 
+/// Returns `text` without `cuts`, which may overlap.
 fn cut(text: &str, mut cuts: Vec<Range<usize>>) -> String {
     cuts.sort_by_key(|cut| cut.start);
     let mut out = String::with_capacity(text.len());
@@ -143,7 +145,7 @@ fn cut(text: &str, mut cuts: Vec<Range<usize>>) -> String {
     out + &text[done..]
 }
 
-/// Returns the white space at the beginning of the line of `at`.
+/// Returns the white space with which the line of `at` begins, up to `at`.
 fn indent_at(text: &str, at: usize) -> &str {
     let line_start = text[..at].rfind('\n').map_or(0, |newline| newline + 1);
     let line = &text[line_start..at];
@@ -157,14 +159,15 @@ fn own_line_indent(text: &str, at: usize) -> Option<&str> {
     before.ends_with('\n').then_some(indent)
 }
 
-/// The end of the line before the one that begins at `line_start`, without its line end.
+/// Returns the position before the line end that precedes `line_start`.
 fn before_newline(text: &str, line_start: usize) -> usize {
     let before = &text[..line_start];
     let before = before.strip_suffix('\n').unwrap_or(before);
     before.strip_suffix('\r').unwrap_or(before).len()
 }
 
-/// Returns the length of the rest of the line after `at`, if it has only white space and a comment.
+/// Returns the length of the rest of the line after `at`; `None` if more than white space and a comment is there, or if
+/// the line is the last one of the file.
 fn line_rest(text: &str, at: usize) -> Option<usize> {
     let line = text[at..].split('\n').next().unwrap_or_default();
     let line = line.strip_suffix('\r').unwrap_or(line);
@@ -178,7 +181,7 @@ fn line_rest(text: &str, at: usize) -> Option<usize> {
     (ends && (rest.is_empty() || is_comment)).then_some(line.len())
 }
 
-/// Returns the comma between two values, which may follow comments.
+/// Returns the position of the comma in `gap`, the text between two values. A comma in a comment does not count.
 fn comma_in(text: &str, gap: Range<usize>) -> Option<usize> {
     let mut at = gap.start;
     while at < gap.end {

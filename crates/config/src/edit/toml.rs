@@ -1,4 +1,4 @@
-//! Edits of TOML: our `[[defaults.mcp]]` and Codex's `[mcp_servers.name]`.
+//! Edits TOML files: Toolrack's `[[defaults.mcp]]` and Codex's `[mcp_servers.name]`.
 //!
 //! toml_edit finds the positions; the text itself is spliced, because toml_edit changes line ends.
 
@@ -22,7 +22,7 @@ pub(super) struct File {
 /// The format of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Form {
-    /// `[[defaults.mcp]]` with a name.
+    /// Toolrack's own: `[[defaults.mcp]]` with a member `name`.
     Ours,
     /// `[mcp_servers.name]`.
     Codex,
@@ -35,12 +35,14 @@ struct Entry<'a> {
     body: Body<'a>,
 }
 
+/// How the members of an entry are written.
 enum Body<'a> {
     /// A table with a header, and tables below it.
     Table(&'a Table),
-    /// `{ … }`, with the key before it, if there is one.
+    /// `{ … }`, and the position of its key; `None` where it has no key, because it is an element of a list.
     Inline(&'a InlineTable, Option<Range<usize>>),
-    /// Another value.
+    /// Something that is not a table, or a table of dotted keys (`mcp_servers.name.command = "…"`), which has no text
+    /// of its own.
     Other,
 }
 
@@ -53,7 +55,7 @@ impl<'a> Body<'a> {
         }
     }
 
-    /// Returns the table under `name` in it.
+    /// Returns the member `name`, if it is a table as well.
     fn below(&self, name: &str) -> Option<Body<'a>> {
         match self.table()?.get(name)? {
             Item::Table(table) => Some(Body::Table(table)),
@@ -69,7 +71,7 @@ type Block = Range<usize>;
 impl File {
     pub(super) fn of(document: Document) -> Result<Self, EditError> {
         let root = reader::parse(&document).map_err(EditError::Unreadable)?;
-        // A file that has something else in the place of servers would lose it.
+        // If `mcp` or `mcp_servers` is no list or table of servers, an edit would overwrite it.
         reader::servers(&document).map_err(EditError::Unreadable)?;
         let parsed = Toml::parse(document.text.clone());
         let parsed = parsed.map_err(|_| EditError::Unreadable(Box::new(Problem::error("this is not TOML"))))?;
@@ -111,11 +113,12 @@ impl File {
         self.entries().into_iter().find(|entry| entry.name == name).ok_or_else(|| super::File::refused(self))
     }
 
-    fn has_codex(&self) -> bool {
+    fn has_codex_servers(&self) -> bool {
         self.parsed.contains_key("mcp_servers")
     }
 
-    /// Returns the format of a new entry.
+    /// Returns the format of a new entry, which the name of the file or the servers in it tell. An error when neither
+    /// does.
     fn form(&self) -> Result<Form, EditError> {
         if self.is_codex {
             return Ok(Form::Codex);
@@ -123,18 +126,20 @@ impl File {
         let path = super::File::path(self);
         let is_called = |name: &str| path.file_name().is_some_and(|file| file == name);
         let has_ours = self.parsed.get("defaults").and_then(|defaults| defaults.get("mcp")).is_some();
-        if is_called("toolrack.toml") || (has_ours && !self.has_codex()) {
+        if is_called("toolrack.toml") || (has_ours && !self.has_codex_servers()) {
             return Ok(Form::Ours);
         }
         let is_codex = is_called("config.toml") && path.parent().is_some_and(|folder| folder.ends_with(".codex"));
-        if self.has_codex() || is_codex { Ok(Form::Codex) } else { Err(EditError::UnknownForm { path }) }
+        if self.has_codex_servers() || is_codex { Ok(Form::Codex) } else { Err(EditError::UnknownForm { path }) }
     }
 
+    /// Returns the members of `entry` in the order in which they are written, without those that are `null`. An error
+    /// for a value that TOML cannot express.
     fn rendered(&self, form: Form, name: &str, entry: &Json) -> Result<Vec<(String, Value)>, EditError> {
-        let named = (form == Form::Ours).then(|| Json::from(name));
-        let mut fields: Vec<(&str, &Json)> = named.iter().map(|name| ("name", name)).collect();
+        let entry_name = (form == Form::Ours).then(|| Json::from(name));
+        let mut fields: Vec<(&str, &Json)> = entry_name.iter().map(|name| ("name", name)).collect();
         let of_entry = entry.as_object().into_iter().flatten().map(|(name, value)| (name.as_str(), value));
-        // In this format, `name` is the name of the entry, and cannot be another field.
+        // In Toolrack's format, `name` is the name of the entry, and cannot be another field.
         fields.extend(of_entry.filter(|(name, _)| form != Form::Ours || *name != "name"));
         fields.sort_by_key(|(name, _)| render::rank(name));
         let mut out = Vec::with_capacity(fields.len());
@@ -158,8 +163,9 @@ impl File {
         Ok(out)
     }
 
-    /// Sets `name` to this value in `body`, in place or after all others.
-    fn put(&self, body: &Body<'_>, name: &str, value: &Value) -> Option<String> {
+    /// Returns the text with the member `name` of `body` set to `value`, in its place or after all other members.
+    /// `None` if the member has a form in which it cannot be changed alone, such as a table with a header.
+    fn set_member(&self, body: &Body<'_>, name: &str, value: &Value) -> Option<String> {
         let text = &self.document.text;
         let key = toml_edit::Key::new(name);
         let key = key.display_repr();
@@ -186,8 +192,9 @@ impl File {
         }
     }
 
-    /// Removes `name` from `body`, with its lines.
-    fn take(&self, body: &Body<'_>, name: &str) -> Option<String> {
+    /// Returns the text without the member `name` of `body`, and without the lines that it is on. `None` if other
+    /// content is on those lines.
+    fn remove_member(&self, body: &Body<'_>, name: &str) -> Option<String> {
         let text = &self.document.text;
         match (body, body.table()?.get(name)) {
             (_, None) => Some(text.clone()),
@@ -322,17 +329,17 @@ impl super::File for File {
         let (last, parents) = path.split_last()?;
         let found = self.entry(name).ok()?;
         if found.form == Form::Ours && path == ["name"] {
-            // The name of the entry.
+            // `name` is how the entry is found, so it has this value already.
             return Some(self.text().to_owned());
         }
         let mut body = found.body;
-        for name in parents {
-            body = body.below(name)?;
+        for parent in parents {
+            body = body.below(parent)?;
         }
         let value = value.map(to_toml);
         match value {
-            Some(value) => self.put(&body, last, &value?),
-            None => self.take(&body, last),
+            Some(value) => self.set_member(&body, last, &value?),
+            None => self.remove_member(&body, last),
         }
     }
 
@@ -343,7 +350,7 @@ impl super::File for File {
                 let blocks: Vec<Block> = self.blocks(table).iter().map(|block| with_blank_line(text, block)).collect();
                 if blocks.is_empty() { Err(self.refused()) } else { Ok(cut(text, &blocks)) }
             }
-            // The value of a key on its own lines.
+            // `name = { … }`, which is cut out by whole lines.
             Body::Inline(table, Some(key)) => {
                 let end = table.span().ok_or_else(|| self.refused())?.end;
                 let lines = line_start(text, key.start)..line_end(text, end);
@@ -363,7 +370,7 @@ impl super::File for File {
                 return Ok(format!("{}{value}{}", &text[..at.start], &text[at.end..]));
             }
         }
-        self.put(&found.body, "enabled", &Value::from(enabled)).ok_or_else(|| self.refused())
+        self.set_member(&found.body, "enabled", &Value::from(enabled)).ok_or_else(|| self.refused())
     }
 
     fn parts(&self) -> Parts {
@@ -380,7 +387,7 @@ impl super::File for File {
                 parts.insert(("server", name.unwrap_or_else(|| server.to_string())), server);
             }
         }
-        // A table that has only servers is added and removed with them.
+        // An edit adds `defaults` with the first server and removes it with the last: that is no change of its own.
         if top.get("defaults").and_then(Json::as_object).is_some_and(serde_json::Map::is_empty) {
             top.as_object_mut().and_then(|top| top.shift_remove("defaults"));
         }
@@ -389,7 +396,7 @@ impl super::File for File {
     }
 }
 
-/// Every table with a header, from `table` on down.
+/// Adds the block of `table`, if it has a header, and those of all tables below it to `out`.
 fn collect(table: &Table, text: &str, out: &mut Vec<Block>) {
     if let Some(header) = header(table, text) {
         let end = content_end(table).max(header.end);
@@ -421,13 +428,14 @@ fn content_end(table: &Table) -> usize {
     ends.max().unwrap_or_default()
 }
 
-/// Extends `block` by one blank line before it, unless that line separates other content.
+/// Extends `block` by the blank line before it, if there is one.
 fn with_blank_line(text: &str, block: &Block) -> Block {
     let before = &text[..block.start];
     let blank = if before.ends_with("\r\n\r\n") { 2 } else { usize::from(before.ends_with("\n\n")) };
     block.start - blank..block.end
 }
 
+/// Returns `text` without `blocks`, which must be in order.
 fn cut(text: &str, blocks: &[Block]) -> String {
     let mut out = text.to_owned();
     for block in blocks.iter().rev() {
@@ -456,6 +464,7 @@ pub(super) fn to_toml(value: &Json) -> Option<Value> {
         Json::Bool(flag) => Value::from(*flag),
         Json::Number(number) => match number.as_i64() {
             Some(number) => Value::from(number),
+            // An integer above `i64::MAX` is refused: TOML has none, and as a float it would lose digits.
             None => Value::from(number.as_f64().filter(|_| !number.is_u64())?),
         },
         Json::String(text) => Value::from(text.as_str()),

@@ -37,12 +37,13 @@ impl Kind {
     }
 }
 
-/// Returns the type from `type`, or from the other fields.
+/// Returns the type that `type` names. Without `type`, `command`, `container` or `url` tells it. Reports an error and
+/// returns `None` if neither is clear.
 pub(super) fn kind(fields: &mut Fields<'_, '_, '_>, name_at: &Range<usize>) -> Option<Kind> {
     if let Some(field) = fields.take("type") {
         let word = fields.text(field)?;
         return match word.to_ascii_lowercase().replace(['-', '_'], "").as_str() {
-            // The second words are opencode's.
+            // `local` and `remote` are opencode's words.
             "stdio" | "local" => Some(Kind::Stdio),
             "http" | "streamablehttp" | "remote" => Some(Kind::Http),
             "sse" => Some(Kind::Sse),
@@ -116,7 +117,7 @@ fn stdio(fields: &mut Fields<'_, '_, '_>, name_at: &Range<usize>) -> Stdio {
         warn_of_secret(fields, item);
     }
     let args = args.into_iter().flatten().map(|item| item.value).collect();
-    // A field with a row of its own is read by it.
+    // Only the fields without a row in the host's `spec.rs`: the rows read all others.
     let mut stdio = Stdio { command, args, ..Stdio::default() };
     stdio.env = env(fields);
     stdio.cwd = cwd(fields);
@@ -144,7 +145,7 @@ fn http(fields: &mut Fields<'_, '_, '_>, name_at: &Range<usize>) -> Http {
     http
 }
 
-/// Returns whether `text` begins with `start`, ignoring case, as schemes are compared.
+/// Returns whether `text` begins with `start`, ignoring case, because the scheme of a URL may have either.
 fn begins(text: &str, start: &str) -> bool {
     text.get(..start.len()).is_some_and(|beginning| beginning.eq_ignore_ascii_case(start))
 }
@@ -202,7 +203,8 @@ fn listed_command<'m>(fields: &mut Fields<'m, '_, '_>, field: Field<'m>) -> (Str
     (command.value, Some(items))
 }
 
-/// Reads a text that must exist and not be empty.
+/// Reads a text that must exist and not be empty. After an error, the text is empty or unusable, but the reader goes on,
+/// so that the user sees all errors of an entry at once.
 fn required(fields: &mut Fields<'_, '_, '_>, field: Option<Field<'_>>, name: &str, name_at: &Range<usize>) -> String {
     let Some(field) = field else {
         fields.report().error(name_at, name, format!("`{name}` is missing"));
@@ -272,7 +274,7 @@ fn inherit_env(fields: &mut Fields<'_, '_, '_>) -> InheritEnv {
     }
 }
 
-/// Reads headers, also in the three forms of Codex.
+/// Reads `headers`, and Codex's other fields for headers: `env_http_headers` and `bearer_token_env_var`.
 fn headers(fields: &mut Fields<'_, '_, '_>) -> BTreeMap<String, String> {
     let mut headers = BTreeMap::new();
     if let Some(field) = fields.take("headers") {
@@ -302,6 +304,7 @@ fn headers(fields: &mut Fields<'_, '_, '_>) -> BTreeMap<String, String> {
     headers
 }
 
+/// Returns the placeholder of the variable that `item` names, after `prefix`. Reports an error for any other text.
 fn variable(fields: &mut Fields<'_, '_, '_>, item: &Item<'_>, prefix: &str) -> Option<String> {
     if placeholder::is_name(&item.value) {
         return Some(format!("{prefix}${{{}}}", item.value));
@@ -311,7 +314,7 @@ fn variable(fields: &mut Fields<'_, '_, '_>, item: &Item<'_>, prefix: &str) -> O
     None
 }
 
-/// Adds the header `headers.NAME` if it is valid (RFC 9110, 5.1 and 5.5).
+/// Adds the header `headers.NAME` if it is valid (RFC 9110, 5.1 and 5.5); otherwise reports an error.
 fn header(fields: &mut Fields<'_, '_, '_>, headers: &mut BTreeMap<String, String>, item: Item<'_>) {
     let name = item.name.trim_start_matches("headers.");
     let is_token = |c: char| c.is_ascii_alphanumeric() || "!#$%&'*+-.^_`|~".contains(c);
@@ -342,7 +345,7 @@ pub(super) fn check_template(fields: &mut Fields<'_, '_, '_>, item: &Item<'_>) {
         let problem = Problem::error(format!("`{}`: {error}", item.name)).field(&item.name);
         fields.report().add(problem.hint(error.hint()), item.at);
     }
-    if let Some(name) = placeholder::curly_variable(&item.value) {
+    if let Some(name) = placeholder::opencode_variable(&item.value) {
         let problem = Problem::warning(format!("`{}`: `{{env:{name}}}` is not looked up", item.name));
         fields.report().add(problem.field(&item.name).hint(format!("write `${{{name}}}`")), item.at);
     }

@@ -48,7 +48,7 @@ pub(super) fn entry(origin: &Origin<'_>, raw: &Member, report: &mut Report<'_>) 
         translation.field(member);
     }
     translation.add_env_file();
-    translation.kind();
+    translation.add_type();
     translation.apply_switches(&raw.name, &raw.name_at);
     let Translation { texts, out, .. } = translation;
     let node = Node { at: raw.node.at.clone(), value: Value::Map(out) };
@@ -61,11 +61,11 @@ struct Translation<'a> {
     texts: Texts<'a>,
     /// Toolrack's fields so far.
     out: Vec<Member>,
-    /// The strongest address so far, and its rank in the table of fields.
+    /// The strongest address so far, and its rank in the table of fields; a lower rank is stronger.
     address: Option<(usize, Address)>,
     /// The member `type`.
     type_member: Option<Member>,
-    /// The variables of an env file.
+    /// The variables of an env file, until `env` is known, which is stronger.
     env_file: Vec<Member>,
 }
 
@@ -74,7 +74,7 @@ impl Translation<'_> {
         self.texts.client()
     }
 
-    /// Returns `name`, changed so that it is valid for a server.
+    /// Returns `name`, changed if necessary so that it is valid for a server in Toolrack.
     fn name<'n>(&mut self, name: &'n str) -> Cow<'n, str> {
         if ServerName::new(name).is_ok() {
             return Cow::Borrowed(name);
@@ -91,6 +91,7 @@ impl Translation<'_> {
         Cow::Owned(usable.to_owned())
     }
 
+    /// Translates one member of the entry, as the table of the other program's fields says.
     fn field(&mut self, member: &Member) {
         let name = canonical(&member.name);
         let Some(meaning) = meaning(self.client(), &name) else {
@@ -125,6 +126,7 @@ impl Translation<'_> {
         self.left_out(&member.name, &why);
     }
 
+    /// Notes for the user that the other program's field `field` is not imported.
     fn left_out(&mut self, field: &str, why: &str) {
         self.texts.note(format!("`{field}` is left out: {why}"));
     }
@@ -146,6 +148,7 @@ impl Translation<'_> {
         }
     }
 
+    /// Reads the program: a text, a list with its arguments, or Zed's object.
     fn command(&mut self, member: &Member) {
         let nodes = match &member.node.value {
             Value::List(nodes) => nodes,
@@ -218,7 +221,8 @@ impl Translation<'_> {
         }
     }
 
-    /// Makes a relative folder absolute, from the project of the file, because the entry goes into another file.
+    /// Translates the working folder. A relative one of a project's file becomes absolute, because the entry goes into
+    /// another file.
     fn folder(&mut self, member: &Member) {
         let file = self.texts.file();
         let value = match (self.value(&member.name, &member.node, BareName::Literal), member.node.as_text()) {
@@ -270,6 +274,7 @@ impl Translation<'_> {
         }
     }
 
+    /// Takes the address in `member` as the server's, unless a field of lower rank has set one already.
     fn address(&mut self, member: &Member, rank: usize, address: Address) {
         let value = self.value(&member.name, &member.node, BareName::Literal);
         match self.address {
@@ -286,12 +291,13 @@ impl Translation<'_> {
         self.put("url", member, value);
     }
 
-    /// Adds the type of the server, unless it is a program.
-    fn kind(&mut self) {
+    /// Adds the type of the server. Without a type in the other program's file, a server with an address gets one, and a
+    /// program gets none.
+    fn add_type(&mut self) {
         let has = |name: &str| self.out.iter().any(|member| member.name == name);
         let (has_command, url) = (has("command"), self.out.iter().find(|member| member.name == "url").cloned());
         let Some(type_member) = self.type_member.take() else {
-            // With both, the reader of entries reports the problem.
+            // If the entry has both a program and an address, the reader of entries reports that.
             if let (false, Some(url), Some((_, address))) = (has_command, &url, self.address) {
                 let kind = self.guess(url, address);
                 self.put("type", url, Value::Text(kind.to_owned()));
@@ -312,6 +318,7 @@ impl Translation<'_> {
         self.put("type", &type_member, Value::Text(kind));
     }
 
+    /// Returns the type of a server with an address: by the field that holds the address, or else by the end of the path.
     fn guess(&mut self, url: &Member, address: Address) -> &'static str {
         let path = url.node.as_text().unwrap_or_default().split(['?', '#']).next().unwrap_or_default();
         match address {
@@ -327,6 +334,7 @@ impl Translation<'_> {
         }
     }
 
+    /// Sets each of Toolrack's `bounds` to the time in `member`, which `name` calls. A unit of it has `unit` seconds.
     fn time(&mut self, member: &Member, name: &str, unit: f64, bounds: &[&str]) {
         let number = match &member.node.value {
             Value::Number(number) => number.as_f64().filter(|number| *number > 0.0),
@@ -335,7 +343,7 @@ impl Translation<'_> {
         let Some(number) = number else {
             return self.left_out(name, "it is not a time");
         };
-        // Documented for Claude Code, where a second is the least.
+        // Claude Code's documentation gives 1000 ms as the least value.
         if self.client() == Client::ClaudeCode && number < 1000.0 {
             return self.left_out(name, "Claude Code accepts no time below 1000 ms");
         }
@@ -352,7 +360,7 @@ impl Translation<'_> {
         }
     }
 
-    /// Reads the number of opencode 1, or the object of opencode 2.
+    /// Reads the `timeout` of opencode, in milliseconds: a number in version 1, an object in version 2.
     fn times(&mut self, member: &Member) {
         let Some(times) = member.node.members() else {
             return self.time(member, &member.name, 0.001, &["startup_timeout", "list_timeout"]);
@@ -373,7 +381,7 @@ impl Translation<'_> {
         }
     }
 
-    /// Reads names, or objects with a name and the origin of the variable.
+    /// Reads the variables that the server inherits: their names, or objects with a name and where the variable is from.
     fn inherited(&mut self, member: &Member) {
         let Value::List(nodes) = &member.node.value else {
             return self.put("inherit_env", member, member.node.value.clone());
@@ -393,6 +401,7 @@ impl Translation<'_> {
         }
     }
 
+    /// Reads headers whose values are the names of variables.
     fn variable_headers(&mut self, member: &Member) {
         let Some(members) = member.node.members() else {
             return self.put("headers", member, member.node.value.clone());
@@ -407,13 +416,14 @@ impl Translation<'_> {
         }
     }
 
+    /// Reads the name of the variable that holds the bearer token.
     fn bearer(&mut self, member: &Member) {
         if let Some(value) = self.variable(&member.name, &member.node, "Bearer ") {
             self.merge("headers", member, vec![placed("Authorization", member, value)]);
         }
     }
 
-    /// Returns the placeholder of the variable that `node` names.
+    /// Returns the placeholder of the variable that `node` names, after `prefix`.
     fn variable(&mut self, place: &str, node: &Node, prefix: &str) -> Option<Value> {
         match node.as_text().filter(|name| is_name(name)) {
             Some(name) => Some(Value::Text(format!("{prefix}${{{name}}}"))),
@@ -424,7 +434,7 @@ impl Translation<'_> {
         }
     }
 
-    /// Applies the settings of the file that disable servers.
+    /// Disables the entry if a setting of the other program's file, outside of the entry, disables the server `name`.
     fn apply_switches(&mut self, name: &str, at: &Range<usize>) {
         let Some((_, setting)) = self.texts.origin().off.iter().find(|(off, _)| *off == name) else {
             return;
@@ -441,14 +451,15 @@ fn placed(name: &str, member: &Member, value: Value) -> Member {
     Member { name: name.to_owned(), name_at: member.name_at.clone(), node: Node { at: member.node.at.clone(), value } }
 }
 
-/// Whole seconds as a number, anything else in milliseconds: `30`, `"1500ms"`.
+/// Returns whole seconds as a number and any other time in milliseconds: `30`, `"1500ms"`. `None` for less than a
+/// millisecond.
 fn seconds_or_text(seconds: f64) -> Option<Value> {
     let milliseconds = std::time::Duration::try_from_secs_f64(seconds).ok()?.as_millis();
     if milliseconds == 0 {
         return None;
     }
-    let full = u64::try_from(milliseconds / 1000).ok().filter(|_| milliseconds % 1000 == 0);
-    Some(match full {
+    let whole_seconds = u64::try_from(milliseconds / 1000).ok().filter(|_| milliseconds % 1000 == 0);
+    Some(match whole_seconds {
         Some(seconds) => Value::Number(Number::from(seconds)),
         None => Value::Text(format!("{milliseconds}ms")),
     })

@@ -15,8 +15,8 @@ use super::{
 };
 use crate::mask::HIDDEN;
 
-/// The shortest secret to search for in arguments; a shorter one could occur by chance.
-const MIN_TELLING: usize = 8;
+/// The shortest form of a secret to search for in arguments, in bytes; a shorter one could occur by chance.
+const MIN_IN_ARGUMENTS: usize = 8;
 
 /// The most secrets to remember. Beyond that, the oldest are forgotten.
 const MAX_SECRETS: usize = 10_000;
@@ -24,7 +24,7 @@ const MAX_SECRETS: usize = 10_000;
 /// The most bytes of all remembered secrets together.
 const MAX_BYTES: usize = 16 * 1024 * 1024;
 
-/// How long a secret is remembered.
+/// How long a secret is remembered. The order is that in which secrets are forgotten.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Life {
     /// It is forgotten first: a token that will be renewed, or the output of a program that runs repeatedly.
@@ -36,47 +36,51 @@ pub(super) enum Life {
 /// The known secrets, each with the servers that received it.
 #[derive(Default)]
 pub(super) struct Known {
-    given: BTreeMap<String, Secret>,
+    secrets: BTreeMap<String, Secret>,
     /// The secrets in each encoding that a text may have them in.
     forms: BTreeMap<String, Form>,
     /// The prefixes of all forms.
-    starts: Starts,
-    /// The length of the longest form.
+    prefixes: PrefixFilter,
+    /// The length of the longest form, in bytes.
     longest: usize,
-    /// The bytes of all secrets.
+    /// The length of all secrets together, in bytes.
     bytes: usize,
-    /// Counts the additions.
+    /// The number of calls of [`Self::add`], which orders the secrets by age.
     clock: u64,
 }
 
 struct Secret {
     life: Life,
-    /// When it was last given to a server, as a count.
-    at: u64,
-    given: BTreeSet<ServerName>,
+    /// The value of [`Known::clock`] when a server last received it.
+    last_given: u64,
+    /// The servers that received it.
+    servers: BTreeSet<ServerName>,
 }
 
 /// A text that one or more secrets have in some encoding.
 #[derive(Default)]
 struct Form {
+    /// The number of secrets that have this form.
     secrets: usize,
-    given: BTreeSet<ServerName>,
+    /// The servers that received one of them.
+    servers: BTreeSet<ServerName>,
 }
 
 impl Known {
-    /// Adds `secret`, which `server` received; `None` if no server did.
+    /// Adds `secret`, which `server` received; `None` if no server did. Ignores a secret of less than 6 bytes, which
+    /// would be found by chance everywhere.
     pub(super) fn add(&mut self, server: Option<&ServerName>, secret: String, life: Life) {
         self.clock += 1;
-        if let Some(known) = self.given.get_mut(&secret) {
-            known.at = self.clock;
+        if let Some(known) = self.secrets.get_mut(&secret) {
+            known.last_given = self.clock;
             known.life = known.life.max(life);
-            // The usual case, because headers are given with each request.
-            if server.is_none_or(|server| known.given.contains(server)) {
+            // The usual case, because a server receives its headers with each request.
+            if server.is_none_or(|server| known.servers.contains(server)) {
                 return;
             }
-            known.given.extend(server.cloned());
+            known.servers.extend(server.cloned());
             for form in forms(&secret) {
-                self.forms.entry(form).or_default().given.extend(server.cloned());
+                self.forms.entry(form).or_default().servers.extend(server.cloned());
             }
             return;
         }
@@ -84,36 +88,37 @@ impl Known {
             return;
         }
         let forms = forms(&secret);
-        if self.starts.is_too_small(self.forms.len() + forms.len()) {
-            // Twice as many, so that it does not grow with each secret.
-            self.fill_starts(2 * (self.forms.len() + forms.len()));
+        if self.prefixes.is_too_small(self.forms.len() + forms.len()) {
+            // With room for twice as many, so that it is not rebuilt for each secret.
+            self.rebuild_prefixes(2 * (self.forms.len() + forms.len()));
         }
         for form in forms {
-            self.starts.add(&form);
+            self.prefixes.add(&form);
             self.longest = self.longest.max(form.len());
             let form = self.forms.entry(form).or_default();
             form.secrets += 1;
-            form.given.extend(server.cloned());
+            form.servers.extend(server.cloned());
         }
         self.bytes += secret.len();
-        self.given.insert(secret, Secret { life, at: self.clock, given: server.cloned().into_iter().collect() });
-        if self.given.len() > MAX_SECRETS || self.bytes > MAX_BYTES {
+        let servers = server.cloned().into_iter().collect();
+        self.secrets.insert(secret, Secret { life, last_given: self.clock, servers });
+        if self.secrets.len() > MAX_SECRETS || self.bytes > MAX_BYTES {
             self.forget();
         }
     }
 
-    /// Forgets the oldest tenth: many together, because each removal scans the rest. Passing secrets are forgotten
-    /// before lasting ones; the newest one stays.
+    /// Forgets secrets until a tenth of the room is free: many together, because each time all others are scanned.
+    /// Passing secrets are forgotten before lasting ones, and older ones before newer ones; the newest one stays.
     fn forget(&mut self) {
         let mut oldest: Vec<_> =
-            self.given.iter().map(|(text, secret)| (secret.life, secret.at, text.clone())).collect();
+            self.secrets.iter().map(|(text, secret)| (secret.life, secret.last_given, text.clone())).collect();
         oldest.sort_unstable();
-        oldest.retain(|(_, at, _)| *at != self.clock);
+        oldest.retain(|(_, last_given, _)| *last_given != self.clock);
         for (_, _, secret) in oldest {
-            if self.given.len() <= MAX_SECRETS / 10 * 9 && self.bytes <= MAX_BYTES / 10 * 9 {
+            if self.secrets.len() <= MAX_SECRETS / 10 * 9 && self.bytes <= MAX_BYTES / 10 * 9 {
                 break;
             }
-            self.given.remove(&secret);
+            self.secrets.remove(&secret);
             self.bytes -= secret.len();
             for form in forms(&secret) {
                 if let Some(known) = self.forms.get_mut(&form) {
@@ -124,14 +129,14 @@ impl Known {
                 }
             }
         }
-        self.fill_starts(self.forms.len());
+        self.rebuild_prefixes(self.forms.len());
         self.longest = self.forms.keys().map(String::len).max().unwrap_or(0);
     }
 
-    /// Rebuilds the filter, with room for this many forms.
-    fn fill_starts(&mut self, number: usize) {
-        self.starts = Starts::for_forms(number);
-        self.forms.keys().for_each(|form| self.starts.add(form));
+    /// Rebuilds the filter of prefixes, with room for `forms` forms.
+    fn rebuild_prefixes(&mut self, forms: usize) {
+        self.prefixes = PrefixFilter::for_forms(forms);
+        self.forms.keys().for_each(|form| self.prefixes.add(form));
     }
 
     /// Returns `text` with `***` in place of each secret; overlapping secrets become one `***`.
@@ -159,86 +164,89 @@ impl Known {
 
     /// Returns the ranges of secrets in `text`, in order: the longest form at each position. They may overlap.
     fn found(&self, text: &str) -> impl Iterator<Item = Range<usize>> {
-        self.places(text).filter_map(|at| self.beginning(&text[at..]).next().map(|(form, _)| at..at + form.len()))
+        self.candidates(text).filter_map(|at| self.forms_at(&text[at..]).next().map(|(form, _)| at..at + form.len()))
     }
 
-    /// Returns the length of the beginning of `text` that ends inside no secret, regardless of the text that follows.
+    /// Returns the length of the longest beginning of `text` whose end is in no secret, whatever text may follow.
     pub(super) fn safe_len(&self, text: &str) -> usize {
         if self.forms.is_empty() {
             return text.len();
         }
         let views = Views::of(text, true);
-        let started = views.each().map(|view| view.original(self.before_begun(view.text)));
-        let mut safe = started.min().unwrap_or(text.len());
-        // A secret may overlap the start of another one, and an escape must not be cut.
-        let across = |at: usize| {
+        let unfinished = views.each().map(|view| view.original(self.before_unfinished(view.text)));
+        let mut safe = unfinished.min().unwrap_or(text.len());
+        // That position may be in another secret, or in an escape: then move to the beginning of that, and look again.
+        let beginning_around = |at: usize| {
             let in_view = |view: View<'_>| Some(view.original(self.start_across(view.text, view.position(at))?));
             views.cut_by(at).or_else(|| views.each().find_map(in_view))
         };
-        while let Some(start) = across(safe) {
+        while let Some(start) = beginning_around(safe) {
             safe = start;
         }
         safe
     }
 
-    /// Returns the number of bytes before the first form that begins in `text` and may continue after it.
-    fn before_begun(&self, text: &str) -> usize {
+    /// Returns the number of bytes before the first unfinished form: one that begins in `text` and may continue in the
+    /// text that follows.
+    fn before_unfinished(&self, text: &str) -> usize {
         let from = text.floor_char_boundary(text.len().saturating_sub(self.longest));
-        let is_begun = |at: &usize| {
+        let is_unfinished = |at: &usize| {
             let rest = &text[*at..];
             let next = self.forms.range::<str, _>((Bound::Excluded(rest), Bound::Unbounded)).next();
             next.is_some_and(|(form, _)| form.starts_with(rest))
         };
-        text[from..].char_indices().map(|(at, _)| from + at).find(is_begun).unwrap_or(text.len())
+        text[from..].char_indices().map(|(at, _)| from + at).find(is_unfinished).unwrap_or(text.len())
     }
 
     /// Returns the start of the first secret in `text` that begins before `at` and ends after it.
     fn start_across(&self, text: &str, at: usize) -> Option<usize> {
         let from = text.floor_char_boundary(at.saturating_sub(self.longest));
         let goes_on =
-            |start: usize| self.beginning(&text[start..]).next().is_some_and(|(form, _)| start + form.len() > at);
-        self.places(&text[from..])
+            |start: usize| self.forms_at(&text[start..]).next().is_some_and(|(form, _)| start + form.len() > at);
+        self.candidates(&text[from..])
             .map(|start| from + start)
             .take_while(|start| *start < at)
             .find(|start| goes_on(*start))
     }
 
     /// Returns whether `arguments`, including the names of members, contain a secret that `server` did not receive.
-    pub(super) fn is_in(&self, arguments: &Map<String, Value>, server: &ServerName) -> bool {
-        arguments.iter().any(|(name, value)| self.holds(name, server) || self.holds_in(value, server))
+    pub(super) fn has_foreign(&self, arguments: &Map<String, Value>, server: &ServerName) -> bool {
+        arguments
+            .iter()
+            .any(|(name, value)| self.text_has_foreign(name, server) || self.value_has_foreign(value, server))
     }
 
-    fn holds(&self, text: &str, server: &ServerName) -> bool {
-        let is_foreign = |(form, known): (&str, &Form)| form.len() >= MIN_TELLING && !known.given.contains(server);
-        let is_in = |text: &str| self.places(text).any(|at| self.beginning(&text[at..]).any(is_foreign));
+    fn text_has_foreign(&self, text: &str, server: &ServerName) -> bool {
+        let is_foreign =
+            |(form, known): (&str, &Form)| form.len() >= MIN_IN_ARGUMENTS && !known.servers.contains(server);
+        let is_in = |text: &str| self.candidates(text).any(|at| self.forms_at(&text[at..]).any(is_foreign));
         Views::of(text, false).each().any(|view| is_in(view.text))
     }
 
-    fn holds_in(&self, value: &Value, server: &ServerName) -> bool {
+    fn value_has_foreign(&self, value: &Value, server: &ServerName) -> bool {
         match value {
-            Value::String(text) => self.holds(text, server),
-            Value::Array(items) => items.iter().any(|item| self.holds_in(item, server)),
-            Value::Object(members) => {
-                members.iter().any(|(name, value)| self.holds(name, server) || self.holds_in(value, server))
-            }
+            Value::String(text) => self.text_has_foreign(text, server),
+            Value::Array(items) => items.iter().any(|item| self.value_has_foreign(item, server)),
+            Value::Object(members) => self.has_foreign(members, server),
             _ => false,
         }
     }
 
     /// Returns the positions in `text` where a form may begin, in one pass for any number of forms.
-    fn places<'t>(&self, text: &'t str) -> impl Iterator<Item = usize> + use<'_, 't> {
+    fn candidates<'t>(&self, text: &'t str) -> impl Iterator<Item = usize> + use<'_, 't> {
         let windows =
             if self.forms.is_empty() { [].windows(PREFIX_LENGTH) } else { text.as_bytes().windows(PREFIX_LENGTH) };
         windows
             .enumerate()
-            .filter(|(_, start)| self.starts.has(start))
+            .filter(|(_, prefix)| self.prefixes.has(prefix))
             .map(|(at, _)| at)
             .filter(|at| text.is_char_boundary(*at))
     }
 
     /// Returns the forms that `text` begins with, the longest first.
-    fn beginning<'k>(&'k self, text: &str) -> impl Iterator<Item = (&'k str, &'k Form)> {
-        // Each candidate is the greatest form that is not greater than the rest.
+    fn forms_at<'k>(&'k self, text: &str) -> impl Iterator<Item = (&'k str, &'k Form)> {
+        // A form that `left` begins with is not greater than `left`: try the greatest of those. If `left` does not begin
+        // with it, all forms that `left` begins with are in the part that both have in common.
         let mut left = text;
         std::iter::from_fn(move || {
             while !left.is_empty() {
@@ -249,7 +257,6 @@ impl Known {
                     left = &left[..left.floor_char_boundary(common - 1)];
                     return Some((&**form, known));
                 }
-                // A shorter form is in the common prefix.
                 left = &left[..left.floor_char_boundary(common)];
             }
             None
@@ -257,52 +264,53 @@ impl Known {
     }
 }
 
-/// The length of the prefixes in the filter. Every form is at least as long.
+/// The length of the prefixes in the filter, in bytes. Every form is at least as long.
 const PREFIX_LENGTH: usize = 4;
 
-/// The least and the greatest size of the filter, as powers of two in bits. Even with the most secrets, only one place
-/// in eight matches by chance.
+/// The least and the greatest size of the filter: the exponents of two in its number of bits. Even with the most
+/// secrets, only one position in eight matches by chance.
 const SIZES: RangeInclusive<u32> = 12..=20;
 
-/// The bits of the filter for each form, as long as it can grow.
-const BITS_OF_FORM: usize = 64;
+/// The number of bits of the filter for each form, until the filter has its greatest size.
+const BITS_PER_FORM: usize = 64;
 
-/// A Bloom filter of the prefixes of all forms: it may report a prefix that no form has, but misses none. It is as
-/// large as their number needs, because each member of a team may have some.
+/// A Bloom filter of the prefixes of all forms: it may report a prefix that no form has, but misses none. Its size
+/// depends on the number of forms, because there may be one filter for each member of a team.
 #[derive(Default)]
-struct Starts {
+struct PrefixFilter {
     bits: Vec<u64>,
-    /// Its size is two to the power of this.
+    /// The exponent of two in the number of its bits.
     size: u32,
 }
 
-impl Starts {
-    /// Creates an empty set with room for this many forms.
-    fn for_forms(number: usize) -> Self {
-        let least = (number * BITS_OF_FORM).next_power_of_two().ilog2();
+impl PrefixFilter {
+    /// Creates an empty filter with room for `forms` forms.
+    fn for_forms(forms: usize) -> Self {
+        let least = (forms * BITS_PER_FORM).next_power_of_two().ilog2();
         let size = least.clamp(*SIZES.start(), *SIZES.end());
         Self { bits: vec![0; (1 << size) / 64], size }
     }
 
-    /// Whether another one for so many forms would be larger.
-    fn is_too_small(&self, number: usize) -> bool {
-        self.bits.is_empty() || (self.size < *SIZES.end() && number * BITS_OF_FORM > 1 << self.size)
+    /// Returns whether `forms` forms need a larger filter, and a larger one is allowed.
+    fn is_too_small(&self, forms: usize) -> bool {
+        self.bits.is_empty() || (self.size < *SIZES.end() && forms * BITS_PER_FORM > 1 << self.size)
     }
 
     fn add(&mut self, form: &str) {
-        if let Some(start) = form.as_bytes().get(..PREFIX_LENGTH) {
-            let bit = self.bit(start);
+        if let Some(prefix) = form.as_bytes().get(..PREFIX_LENGTH) {
+            let bit = self.bit(prefix);
             self.bits[bit / 64] |= 1 << (bit % 64);
         }
     }
 
-    fn has(&self, start: &[u8]) -> bool {
-        let bit = self.bit(start);
+    fn has(&self, prefix: &[u8]) -> bool {
+        let bit = self.bit(prefix);
         self.bits.get(bit / 64).is_some_and(|bits| bits & (1 << (bit % 64)) != 0)
     }
 
-    fn bit(&self, start: &[u8]) -> usize {
-        let number = start.iter().fold(0_u32, |number, byte| number << 8 | u32::from(*byte));
+    /// Returns the bit of a prefix: its bytes as a number, spread by a multiplication (Fibonacci hashing).
+    fn bit(&self, prefix: &[u8]) -> usize {
+        let number = prefix.iter().fold(0_u32, |number, byte| number << 8 | u32::from(*byte));
         (number.wrapping_mul(0x9e37_79b1) >> (32 - self.size.max(1))) as usize
     }
 }
@@ -329,20 +337,20 @@ mod tests {
         known.add(None, "configured once".to_owned(), Life::Lasting);
         for number in 0..20_000 {
             known.add(None, token(number), Life::Passing);
-            assert!(known.given.len() <= MAX_SECRETS);
+            assert!(known.secrets.len() <= MAX_SECRETS);
             if number % 1_000 == 999 {
                 assert_eq!(known.conceal(&token(number)), HIDDEN, "{number}");
             }
         }
         assert_eq!(known.conceal(&format!("configured once, {}.", token(19_000))), "***, ***.");
         assert_eq!(known.conceal(&token(0)), token(0), "it was forgotten");
-        let forms: BTreeSet<_> = known.given.keys().flat_map(|secret| forms(secret)).collect();
-        assert!(known.forms.keys().eq(&forms), "nothing of what was forgotten is left");
-        assert_eq!(known.bytes, known.given.keys().map(String::len).sum::<usize>());
+        let forms: BTreeSet<_> = known.secrets.keys().flat_map(|secret| forms(secret)).collect();
+        assert!(known.forms.keys().eq(&forms), "no form of a forgotten secret is left");
+        assert_eq!(known.bytes, known.secrets.keys().map(String::len).sum::<usize>());
     }
 
     #[test]
-    fn a_secret_that_is_handed_out_again_counts_as_new() {
+    fn a_secret_that_a_server_receives_again_counts_as_new() {
         let mut known = known((0..MAX_SECRETS).map(token));
         known.add(None, token(0), Life::Passing);
         known.add(None, "one more".to_owned(), Life::Passing);
@@ -351,12 +359,12 @@ mod tests {
     }
 
     #[test]
-    fn a_text_is_compared_no_more_often_because_more_is_known() {
+    fn more_secrets_do_not_mean_more_comparisons_with_a_text() {
         let text = "the quick brown fox jumps over the lazy dog; ".repeat(1_000);
         let compared = |secrets: usize| {
             let known = known((0..secrets).map(token));
             assert!(matches!(known.conceal(&text), Cow::Borrowed(_)));
-            known.places(&text).count()
+            known.candidates(&text).count()
         };
         let (few, many) = (compared(10), compared(5_000));
         assert!(many <= few + text.len() / 8, "{few} {many} of {}", text.len());
@@ -368,7 +376,7 @@ mod tests {
             secrets in prop::collection::btree_set("[abé]{6,9}", 0..8), text in "[abé]{0,40}",
         ) {
             let known = known(secrets.iter().cloned());
-            // By hand: a place is hidden when a secret is on it.
+            // The same by trying every form at every position.
             let mut hidden = vec![false; text.len()];
             for (at, _) in text.char_indices() {
                 for form in known.forms.keys().filter(|form| text[at..].starts_with(form.as_str())) {
@@ -378,7 +386,7 @@ mod tests {
             let left = |text: &str| text.replace('*', "");
             let shown: String = text.char_indices().filter(|(at, _)| !hidden[*at]).map(|(_, c)| c).collect();
             prop_assert_eq!(left(&known.conceal(&text)), shown);
-            let longest_first: Vec<_> = known.beginning(&text).map(|(form, _)| form).collect();
+            let longest_first: Vec<_> = known.forms_at(&text).map(|(form, _)| form).collect();
             let mut all: Vec<_> = known.forms.keys().filter(|form| text.starts_with(form.as_str())).collect();
             all.sort_by_key(|form| std::cmp::Reverse(form.len()));
             prop_assert_eq!(longest_first, all);

@@ -5,7 +5,7 @@ use toolrack_host::{Caller, Gate as _, GateRequest, Verdict, Way, mcp::Annotatio
 use super::*;
 use crate::{places::Places, trust::NoLedger};
 
-/// A home and a project, both empty.
+/// A temporary folder with a user's home and a project, both empty at first.
 struct Disk {
     folder: tempfile::TempDir,
 }
@@ -49,11 +49,13 @@ impl Disk {
         load(&self.request(), &NoLedger)
     }
 
-    fn trusting(&self) -> Loaded {
+    /// Loads with the user's agreement to every entry.
+    fn load_trusted(&self) -> Loaded {
         load(&self.request(), &|_: &Candidate<'_>| true)
     }
 }
 
+/// Returns a file with one server, `a`, that runs `command`.
 fn server(command: &str) -> String {
     format!(r#"{{ "mcpServers": {{ "a": {{ "command": "{command}" }} }} }}"#)
 }
@@ -66,7 +68,7 @@ fn command<'a>(loaded: &'a Loaded, name: &str) -> &'a str {
 }
 
 #[test]
-fn no_file_at_all_is_fine() {
+fn without_any_file_there_are_no_servers_and_no_problems() {
     let loaded = Disk::new().load();
     assert!(loaded.desired.is_empty() && loaded.problems.is_empty() && loaded.is_complete);
     assert_eq!(loaded.files.len(), 7);
@@ -81,11 +83,11 @@ fn a_stronger_layer_replaces_the_entire_entry_and_records_the_hidden_one() {
     disk.write("home/mcp.json", &server("user"));
     assert_eq!(command(&disk.load(), "a"), "user");
     disk.write("project/.mcp.json", &server("project"));
-    assert_eq!(command(&disk.trusting(), "a"), "project");
+    assert_eq!(command(&disk.load_trusted(), "a"), "project");
     disk.write("project/.toolrack/mcp.json", &server("own"));
-    assert_eq!(command(&disk.trusting(), "a"), "own");
+    assert_eq!(command(&disk.load_trusted(), "a"), "own");
     disk.write(&local, &server("local"));
-    let loaded = disk.trusting();
+    let loaded = disk.load_trusted();
     assert_eq!(command(&loaded, "a"), "local");
 
     let entry = loaded.entry("a").unwrap();
@@ -117,13 +119,13 @@ fn the_command_line_is_strongest_and_strict_leaves_only_it() {
     request.mcp_config = vec!["one.json".into(), disk.project().join("two.toml")];
     let loaded = load(&request, &NoLedger);
     assert_eq!(command(&loaded, "a"), "two");
-    assert_eq!(loaded.desired["a"].trust, Trust::Trusted, "it was typed");
+    assert_eq!(loaded.desired["a"].trust, Trust::Trusted, "the user typed the name of the file");
     assert!(loaded.desired.contains_key("u"));
     request.strict = true;
     let loaded = load(&request, &NoLedger);
     assert_eq!(loaded.desired.len(), 1);
     let servers = loaded.files.iter().filter(|file| !file.path.ends_with("toolrack.toml"));
-    assert_eq!(servers.count(), 2, "beside the rules about calls, which hold all the same");
+    assert_eq!(servers.count(), 2, "the two named files; each `toolrack.toml` is still read for its rules about calls");
 }
 
 #[test]
@@ -196,7 +198,7 @@ fn a_null_cannot_exchange_part_of_an_approved_entry() {
 }
 
 #[test]
-fn only_project_files_wait() {
+fn entries_of_the_user_s_own_files_need_no_agreement() {
     let disk = Disk::new();
     disk.write("home/mcp.json", &server("user"));
     disk.write(disk.places().local_file(&disk.project()), r#"{ "mcpServers": { "l": { "command": "x" } } }"#);
@@ -204,7 +206,7 @@ fn only_project_files_wait() {
 }
 
 #[test]
-fn children_of_a_project_run_in_its_folder() {
+fn servers_of_a_project_run_in_its_folder() {
     let disk = Disk::new();
     disk.write("home/mcp.json", r#"{ "mcpServers": { "u": { "command": "x", "cwd": "rel" } } }"#);
     disk.write(
@@ -243,7 +245,7 @@ fn one_bad_entry_costs_only_itself_and_nothing_runs_in_its_place() {
 }
 
 #[test]
-fn a_broken_file_costs_its_layer_and_is_placed() {
+fn a_broken_file_is_ignored_and_its_error_names_the_place() {
     let disk = Disk::new();
     disk.write("home/mcp.json", &server("user"));
     disk.write("project/.mcp.json", "{\n  \"mcpServers\": { \"a\": { \"env\": { \"K\": \"canary\" \n");
@@ -320,7 +322,7 @@ fn a_chosen_user_file_replaces_the_usual_one() {
 
 #[cfg(unix)]
 #[test]
-fn a_pipe_that_a_project_brings_blocks_no_command() {
+fn a_named_pipe_in_a_project_does_not_block_the_loader() {
     let disk = Disk::new();
     let pipe = disk.project().join(".mcp.json");
     let made = std::process::Command::new("mkfifo").arg(&pipe).status();
@@ -351,7 +353,7 @@ fn sb_10_an_agent_replaces_complete_entries_and_adds_its_own() {
         let loaded = load_for(agent);
         assert_eq!(names(&loaded), ["off", "shared", "user"]);
         assert_eq!(command(&loaded, "shared"), "shared");
-        // What is wrong for another agent is known all the same.
+        // The mistake of an agent that is not chosen is reported as well.
         assert_eq!(loaded.errors().filter_map(|problem| problem.entry.as_deref()).collect::<Vec<_>>(), ["x"]);
     }
     let loaded = load_for(Some("main"));
@@ -375,7 +377,7 @@ fn the_servers_of_an_agent_are_stronger_than_every_layer() {
     request.mcp_config = vec!["one.json".into()];
     request.agent = Some("main".into());
     assert_eq!(command(&load(&request, &NoLedger), "more"), "more");
-    // And `--strict-mcp-config` leaves the servers and agents of the user's file out.
+    // With `--strict-mcp-config`, the user's file gives no servers and no agents.
     request.strict = true;
     let loaded = load(&request, &NoLedger);
     assert_eq!(command(&loaded, "more"), "line");
@@ -415,7 +417,7 @@ fn the_rules_of_every_layer_count_and_a_project_allows_nothing() {
     disk.write("project/.toolrack/toolrack.toml", "[policy]\notherwise = \"allow\"\n");
     disk.write("home/toolrack.toml", "[policy]\notherwise = \"deny\"\n");
     std::fs::remove_file(disk.places().local_file(&disk.project()).with_file_name("toolrack.toml")).unwrap();
-    assert!(denies(&disk.load(), "read"), "and does not open what is closed");
+    assert!(denies(&disk.load(), "read"), "a project cannot allow what the user denies");
 }
 
 #[test]
@@ -428,7 +430,7 @@ fn a_strict_load_keeps_the_denials_of_the_user() {
     let loaded = load(&Request { strict: true, ..disk.request() }, &NoLedger);
     assert!(loaded.desired.is_empty() && denies(&loaded, "wipe") && !denies(&loaded, "read"));
     assert_eq!(loaded.settings.unset, crate::Unset::Error);
-    // Nor does a file that cannot be read open anything.
+    // If the file cannot be read, it might deny any call, so every call is denied.
     disk.write("home/toolrack.toml", "[policy");
     assert!(denies(&load(&Request { strict: true, ..disk.request() }, &NoLedger), "read"));
     assert!(denies(&disk.load(), "read"));
@@ -473,7 +475,7 @@ fn an_unknown_agent_is_an_error_with_a_suggestion() {
 }
 
 #[test]
-fn settings_are_the_user_s_and_their_mistakes_cost_no_server() {
+fn only_the_user_s_file_sets_settings_and_a_mistake_in_them_stops_no_server() {
     let disk = Disk::new();
     disk.write("home/toolrack.toml", "unset = 1\nagnets = []\n[[defaults.mcp]]\nname = \"a\"\ncommand = \"a\"\n");
     disk.write("project/x.toml", "unset = \"empty\"\nmodel = \"m\"\n[mcp_servers.b]\ncommand = \"b\"\n");
@@ -499,22 +501,22 @@ fn a_half_written_file_is_reported_and_changes_nothing() {
         assert!(!rejected.problems.is_empty(), "{half:?}");
         assert!(rejected.to_string().contains("mcp.json"), "{half:?}: {rejected}");
     }
-    // What is meant is a change like any other: fewer servers, none, a broken one among good ones, no file.
-    for (meant, names) in [
+    // These are complete files, so they count: with fewer servers, with none, with a broken one among good ones.
+    for (complete, names) in [
         (r#"{ "mcpServers": { "a": { "command": "x" } } }"#, vec!["a"]),
         ("{}", vec![]),
         (r#"{ "mcpServers": { "a": { "command": "x" }, "b": { "command": 1 } } }"#, vec!["a"]),
     ] {
-        disk.write("home/mcp.json", meant);
+        disk.write("home/mcp.json", complete);
         let loaded = reload(&disk.request(), &NoLedger, &before).unwrap();
-        assert_eq!(loaded.desired.keys().map(ServerName::as_str).collect::<Vec<_>>(), names, "{meant}");
+        assert_eq!(loaded.desired.keys().map(ServerName::as_str).collect::<Vec<_>>(), names, "{complete}");
     }
     fs::remove_file(disk.request().places.user_file()).unwrap();
     assert!(reload(&disk.request(), &NoLedger, &before).unwrap().desired.is_empty());
 }
 
 #[test]
-fn every_broken_file_is_placed_with_a_caret_and_costs_its_layer_only() {
+fn the_error_of_a_broken_file_points_at_the_place_and_other_layers_stay() {
     for (path, text, place) in [
         (
             "home/mcp.json",
@@ -534,7 +536,7 @@ fn every_broken_file_is_placed_with_a_caret_and_costs_its_layer_only() {
     ] {
         let disk = Disk::new();
         disk.write("project/.mcp.json", r#"{ "mcpServers": { "other": { "command": "x" } } }"#).write(path, text);
-        let loaded = disk.trusting();
+        let loaded = disk.load_trusted();
         let [problem] = &*loaded.problems else { panic!("{text}: {:#?}", loaded.problems) };
         let shown = problem.to_string();
         let [headline, line, caret, hint] = &*shown.lines().collect::<Vec<_>>() else { panic!("{shown}") };
@@ -590,7 +592,7 @@ fn an_unknown_field_is_a_warning_and_survives_an_edit() {
 }
 
 #[test]
-fn a_file_of_too_many_servers_has_none() {
+fn a_file_with_too_many_servers_is_ignored() {
     let disk = Disk::new();
     let file = |count: usize| {
         let servers: Vec<_> = (0..count).map(|n| format!(r#""s{n}": {{ "command": "x" }}"#)).collect();
@@ -607,7 +609,7 @@ fn a_file_of_too_many_servers_has_none() {
 #[test]
 fn a_file_with_very_many_mistakes_is_read_in_linear_time_and_reported_in_part() {
     let disk = Disk::new();
-    // On one line, where each mistake has the whole file around it.
+    // On one line, so that the excerpt of each problem has to be cut out of the whole file.
     let fields: String = (0..20).map(|n| format!(r#""k{n}":1,"#)).collect();
     let servers: String = (0..MAX_SERVERS).map(|n| format!(r#""s{n}":{{{fields}"command":5}},"#)).collect();
     let variables: String = (0..10_000).map(|n| format!(r#""K{n}":[],"#)).collect();
@@ -620,7 +622,7 @@ fn a_file_with_very_many_mistakes_is_read_in_linear_time_and_reported_in_part() 
 }
 
 #[test]
-fn switching_an_entry_leaves_one_hash_and_any_other_change_none() {
+fn switching_an_entry_changes_only_one_of_its_hashes_and_any_other_change_both() {
     let disk = Disk::new();
     let hashes = |entry: &str| {
         disk.write("project/.mcp.json", &format!(r#"{{ "mcpServers": {{ "a": {entry} }} }}"#));
@@ -631,7 +633,7 @@ fn switching_an_entry_leaves_one_hash_and_any_other_change_none() {
     let (hash, unswitched) = hashes(r#"{ "command": "x", "env": { "KEY": "secret-1" } }"#);
     let (off, off_unswitched) = hashes(r#"{ "command": "x", "env": { "KEY": "secret-1" }, "enabled": false }"#);
     assert!(hash != off && unswitched == off_unswitched);
-    // What is shown of it is the same; what it is, is not.
+    // Another secret looks the same in the view, where it is hidden, but it is another entry.
     let (_, other) = hashes(r#"{ "command": "x", "env": { "KEY": "secret-2" }, "enabled": false }"#);
     assert_ne!(unswitched, other);
 }
@@ -652,7 +654,7 @@ fn a_rule_about_an_unknown_server_is_reported_with_its_line() {
     assert_eq!(error_text, [(Some(4), false, message("mcp__gone__x")), (Some(5), false, message("gone/x"))]);
 }
 
-/// The working folder of the program of `name`.
+/// Returns the working folder of the program that the server `name` runs.
 fn cwd(loaded: &Loaded, name: &str) -> Option<PathBuf> {
     match &loaded.desired[name].transport {
         Transport::Stdio(stdio) => stdio.cwd.clone(),
@@ -672,7 +674,7 @@ fn an_entry_of_the_user_runs_in_a_folder_of_its_own() {
     } }"#;
     disk.write("home/mcp.json", servers);
     disk.write("home/toolrack.toml", "[[defaults.mcp]]\nname = \"toml\"\ncommand = \"uvx\"\n");
-    // A clone that has files of these names.
+    // A cloned repository may have files with the names of the arguments.
     disk.write("project/package.json", "{}").write("project/@scope/server", "x").write("project/uvx", "x");
     let loaded = disk.load();
     for name in ["npx", "web", "toml"] {
@@ -718,7 +720,7 @@ fn an_entry_of_the_user_that_depends_on_the_folder_asks_once_in_each() {
 }
 
 #[test]
-fn an_entry_of_the_user_whose_path_leads_to_the_folder_asks_as_with_any_variable() {
+fn an_entry_of_the_user_that_searches_programs_in_the_working_folder_asks() {
     let disk = Disk::new();
     disk.write("project/bin/fs", "x");
     let trust = |name: &str, value: &str| {
@@ -739,25 +741,29 @@ fn an_entry_of_the_user_whose_path_leads_to_the_folder_asks_as_with_any_variable
         }
     }
     for path in ["/usr/bin:${HOME}/bin", "./bin:/usr/bin", ":bin:${PATH}"] {
-        assert_eq!(trust("PATH", path), Trust::Trusted, "{path}: what is relative does not reach the server");
+        assert_eq!(
+            trust("PATH", path),
+            Trust::Trusted,
+            "{path}: a relative folder is removed before the server gets the variable"
+        );
     }
 }
 
 #[test]
-fn a_file_that_is_typed_runs_where_it_lies_and_one_from_elsewhere_runs_apart() {
+fn a_named_file_in_the_project_runs_there_and_one_from_elsewhere_in_folders_of_its_own() {
     let disk = Disk::new();
     disk.write("project/own.json", &server("python")).write("other.json", &server("npx"));
     disk.write("dot.json", r#"{ "mcpServers": { "dot": { "command": "fs", "args": ["."] } } }"#);
-    let typed = |file: PathBuf| load(&Request { mcp_config: vec![file], ..disk.request() }, &NoLedger);
-    assert_eq!(cwd(&typed(disk.project().join("own.json")), "a"), Some(disk.project()));
-    assert_eq!(cwd(&typed(disk.root().join("other.json")), "a"), Some(disk.places().own_folder("a")));
-    let loaded = typed(disk.root().join("dot.json"));
+    let load_file = |file: PathBuf| load(&Request { mcp_config: vec![file], ..disk.request() }, &NoLedger);
+    assert_eq!(cwd(&load_file(disk.project().join("own.json")), "a"), Some(disk.project()));
+    assert_eq!(cwd(&load_file(disk.root().join("other.json")), "a"), Some(disk.places().own_folder("a")));
+    let loaded = load_file(disk.root().join("dot.json"));
     assert_eq!(cwd(&loaded, "dot"), Some(disk.project()));
-    assert_eq!(loaded.desired["dot"].trust, Trust::Trusted, "it was typed in this folder");
+    assert_eq!(loaded.desired["dot"].trust, Trust::Trusted, "the user typed the command in this folder");
 }
 
 #[test]
-fn a_changed_script_of_a_project_waits_again_and_is_named() {
+fn an_entry_waits_again_when_a_script_that_it_runs_has_changed() {
     let disk = Disk::new();
     disk.write("project/srv.py", "one").write("project/data/x", "x");
     disk.write(
@@ -770,7 +776,7 @@ fn a_changed_script_of_a_project_waits_again_and_is_named() {
     let trust = || load(&disk.request(), &agreed).desired["a"].trust.clone();
     assert_eq!(trust(), Trust::Trusted);
     disk.write("project/data/x", "y");
-    assert_eq!(trust(), Trust::Trusted, "a folder that is named is not looked into");
+    assert_eq!(trust(), Trust::Trusted, "files in a folder that is only an argument do not count");
     disk.write("project/srv.py", "two");
     assert_eq!(trust(), Trust::Pending);
     let now = disk.load().entry("a").unwrap().clone();
@@ -779,11 +785,11 @@ fn a_changed_script_of_a_project_waits_again_and_is_named() {
     disk.write("project/srv.py", "one");
     assert_eq!(trust(), Trust::Trusted);
     fs::remove_file(disk.project().join("srv.py")).unwrap();
-    assert_eq!(trust(), Trust::Pending, "and what may be made there later was not agreed to");
+    assert_eq!(trust(), Trust::Pending, "the user has not agreed to a file that may be created there later");
 }
 
 #[test]
-fn servers_that_are_typed_are_the_users_own_and_replace_those_of_files() {
+fn typed_servers_need_no_agreement_and_replace_those_of_files() {
     let disk = Disk::new();
     disk.write("project/one.json", r#"{ "mcpServers": { "more": { "command": "file" } } }"#);
     let mut request = disk.request();
@@ -795,7 +801,11 @@ fn servers_that_are_typed_are_the_users_own_and_replace_those_of_files() {
     let spec = &loaded.desired["more"];
     assert_eq!((&spec.trust, &spec.source.path), (&Trust::Trusted, &None));
     let Transport::Stdio(stdio) = &spec.transport else { panic!() };
-    assert_eq!(stdio.cwd.as_deref(), Some(&*disk.project().canonicalize().unwrap()), "it names the working folder");
+    assert_eq!(
+        stdio.cwd.as_deref(),
+        Some(&*disk.project().canonicalize().unwrap()),
+        "`./typed` is in the working folder"
+    );
     assert!(loaded.files.iter().all(|file| file.path != Path::new("--mcp-config")), "it is not a file to watch");
 
     request.typed = vec![typed("{ \"mcpServers\": ")];

@@ -28,7 +28,7 @@ pub(crate) struct PolicySection {
     rules: Vec<Rule>,
     allow_read_only: Option<bool>,
     otherwise: Option<DefaultEffect>,
-    /// The reason why the rules of the file cannot be known.
+    /// The reason why the rules of the file cannot be known; then no call runs.
     broken: Option<String>,
 }
 
@@ -89,6 +89,7 @@ impl PolicySection {
         Self { broken: Some("toolrack.toml cannot be read, and may forbid it".to_owned()), ..Self::default() }
     }
 
+    /// Reads the table `[policy]` in `node`, and returns its problems. After an error, the section forbids every call.
     pub(crate) fn read(document: &Document, node: &Node, owner: FileOwner) -> (Self, Vec<Problem>) {
         let mut reader = Reader { document, owner, section: Self::default(), problems: Vec::new() };
         reader.read(node);
@@ -102,6 +103,7 @@ impl PolicySection {
     }
 }
 
+/// A `[policy]` that is being read.
 struct Reader<'a> {
     document: &'a Document,
     owner: FileOwner,
@@ -110,6 +112,7 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
+    /// Reports an error in `policy.FIELD`, at the bytes `at` of the file.
     fn error(&mut self, field: &str, message: String, at: &Range<usize>) {
         let hint = match self.owner {
             FileOwner::User => "until it is correct, no tool runs: the rules could forbid any",
@@ -123,6 +126,7 @@ impl Reader<'_> {
         self.error(field, format!("`policy.{field}` must be {what}"), &node.at);
     }
 
+    /// Warns that the project's file cannot allow calls, and that this part of it has no effect.
     fn warn_ignored(&mut self, field: &str, at: &Range<usize>) {
         let problem =
             Problem::warning("a project can forbid calls or require approval for them, but cannot allow them");
@@ -130,7 +134,8 @@ impl Reader<'_> {
         self.problems.push(self.document.locate(problem, at.clone()));
     }
 
-    /// Reports an unknown key. Without a condition owner key is misspelt, a rule would match more than intended.
+    /// Returns whether `table` has the key of `member`, and reports an error if not. It is no mere warning: if a rule lost
+    /// a condition because its key is misspelt, the rule would match more calls than intended.
     fn check_known(&mut self, member: &Member, table: &Table, place: &str) -> bool {
         let is_known = table.row(&member.name).is_some();
         if !is_known {
@@ -175,6 +180,7 @@ impl Reader<'_> {
         }
     }
 
+    /// Adds `rules`, which have the same effect, to the section.
     fn add(&mut self, rules: Vec<Rule>, field: &str, member: &Member) {
         let allows = rules.first().is_some_and(|rule| rule.effect() == Effect::Allow);
         if allows && self.owner == FileOwner::Project {
@@ -231,8 +237,9 @@ impl Reader<'_> {
         rules
     }
 
-    /// Reads a text, or a list of texts, each with its position. Reports an empty list, except directly below `[policy]`:
-    /// a rule that has lost a condition would match more than intended.
+    /// Reads a text, or a list of texts, each with its position. An empty list is an error, because a rule without its
+    /// condition would match more calls than intended. It is none for `allow`, `confirm` and `deny` directly below
+    /// `[policy]`, where it means no rules.
     fn texts(&mut self, field: &str, node: &Node) -> Vec<(String, Range<usize>)> {
         let texts = match &node.value {
             Value::Text(text) => vec![(text.clone(), node.at.clone())],
@@ -302,6 +309,8 @@ impl Reader<'_> {
         Some(rule.hints(hints))
     }
 
+    /// Returns `rule` with the globs of its condition `name`, which `with` adds. Reports an invalid one, and returns
+    /// `None`.
     fn with_globs(
         &mut self,
         rule: Rule,

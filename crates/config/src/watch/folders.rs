@@ -11,7 +11,7 @@ use super::{ReaderId, fingerprint::Fingerprint};
 
 /// The watch of the system.
 pub(super) struct Native {
-    /// `None` if the system has none left.
+    /// `None` if the system has no watch left.
     watcher: Option<RecommendedWatcher>,
     /// Whether it watches all folders that it should.
     is_complete: bool,
@@ -35,7 +35,7 @@ impl Native {
     fn watch(&mut self, folder: &Path) {
         let Some(watcher) = &mut self.watcher else { return };
         if let Err(error) = watcher.watch(folder, RecursiveMode::NonRecursive) {
-            // Other errors, such as a folder without access, cannot be fixed.
+            // Watching more often does not help against other errors, such as a folder without access.
             if matches!(error.kind, notify::ErrorKind::MaxFilesWatch) && self.is_complete {
                 self.is_complete = false;
                 warn(&error);
@@ -55,8 +55,8 @@ fn warn(error: &notify::Error) {
 
 /// A watched folder.
 struct Folder {
-    /// Its fingerprint from the moment that watching began.
-    print: Fingerprint,
+    /// Its fingerprint from when the system began to watch it.
+    fingerprint: Fingerprint,
     readers: BTreeSet<ReaderId>,
 }
 
@@ -89,12 +89,12 @@ impl Folders {
         }
         // Take the fingerprint first: if the folder is replaced before it is watched, the next check finds a
         // difference.
-        let print = Fingerprint::of(folder);
+        let fingerprint = Fingerprint::of(folder);
         self.native.watch(folder);
-        self.all.insert(folder.to_owned(), Folder { print, readers: BTreeSet::from([reader]) });
+        self.all.insert(folder.to_owned(), Folder { fingerprint, readers: BTreeSet::from([reader]) });
     }
 
-    /// Ends what `reader` has of `folder`.
+    /// No longer watches `folder` for `reader`, and not at all after its last reader.
     pub(super) fn remove(&mut self, folder: &Path, reader: ReaderId) {
         let Some(known) = self.all.get_mut(folder) else { return };
         known.readers.remove(&reader);
@@ -104,23 +104,24 @@ impl Folders {
         }
     }
 
-    /// Takes note that something has happened to `folder` itself: another one may be in its place.
-    pub(super) fn doubt(&mut self, folder: &Path) {
+    /// Takes `folder` for replaced from now on, until it is watched again: something has happened to the folder itself,
+    /// so another one may be in its place.
+    pub(super) fn mark_replaced(&mut self, folder: &Path) {
         if let Some(known) = self.all.get_mut(folder) {
-            known.print = Fingerprint::default();
+            known.fingerprint = Fingerprint::default();
         }
     }
 
-    /// Whether another folder is in the place of the one that is watched.
+    /// Returns whether another folder is, or may be, in the place of the one that is watched.
     pub(super) fn is_replaced(&self, folder: &Path) -> bool {
-        self.all.get(folder).is_some_and(|known| !Fingerprint::of(folder).is_same_file(&known.print))
+        self.all.get(folder).is_some_and(|known| !Fingerprint::of(folder).is_same_file(&known.fingerprint))
     }
 
     /// Watches the folder that is in the place of another one. Returns the readers that may have missed a change.
     pub(super) fn watch_again(&mut self, folder: &Path) -> BTreeSet<ReaderId> {
         let Some(known) = self.all.get_mut(folder) else { return BTreeSet::new() };
         self.native.unwatch(folder);
-        known.print = Fingerprint::of(folder);
+        known.fingerprint = Fingerprint::of(folder);
         self.native.watch(folder);
         known.readers.clone()
     }

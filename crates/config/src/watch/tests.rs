@@ -4,24 +4,24 @@ use notify::event::CreateKind;
 
 use super::*;
 
-/// Longer than a change takes to be reported on a busy machine.
+/// More time than a busy machine takes to report a change.
 const LONG: Duration = Duration::from_secs(20);
 
 fn watched(files: &[&Path]) -> (Watch, mpsc::Receiver<()>) {
-    // Nothing is found by looking that was not heard of.
-    watched_looking_every(LONG * 1000, files)
+    // The files are never checked: only events of the system can report a change.
+    watched_polling_every(LONG * 1000, files)
 }
 
-fn watched_looking_every(pause: Duration, files: &[&Path]) -> (Watch, mpsc::Receiver<()>) {
-    watched_with(pause, Native::new, files)
+fn watched_polling_every(poll_interval: Duration, files: &[&Path]) -> (Watch, mpsc::Receiver<()>) {
+    watched_with(poll_interval, Native::new, files)
 }
 
 fn watched_with(
-    pause: Duration,
+    poll_interval: Duration,
     native: impl FnOnce(Box<dyn Fn(notify::Result<Event>) + Send>) -> Native,
     files: &[&Path],
 ) -> (Watch, mpsc::Receiver<()>) {
-    watched_by(&Watcher::polling(pause, native), files)
+    watched_by(&Watcher::polling(poll_interval, native), files)
 }
 
 fn watched_by(watcher: &Watcher, files: &[&Path]) -> (Watch, mpsc::Receiver<()>) {
@@ -34,13 +34,13 @@ fn watched_by(watcher: &Watcher, files: &[&Path]) -> (Watch, mpsc::Receiver<()>)
     (watch, hears)
 }
 
-/// Waits until every change is reported.
+/// Waits until a change is reported, and then until no further report comes.
 fn settled(hears: &mpsc::Receiver<()>) {
     hears.recv_timeout(LONG).unwrap();
     while hears.recv_timeout(SETTLE_TIME * 4).is_ok() {}
 }
 
-/// A folder with a file, below one that is all its own.
+/// Creates a file in a folder, below a temporary folder that has nothing else.
 fn folder_with_file() -> (tempfile::TempDir, PathBuf) {
     let root = tempfile::tempdir().unwrap();
     let file = root.path().join("toolrack").join("mcp.json");
@@ -110,16 +110,16 @@ fn a_folder_that_disappears_and_comes_back_with_a_branch_is_watched_again() {
 fn a_folder_that_is_a_link_is_followed_to_where_it_leads_next() {
     let root = tempfile::tempdir().unwrap();
     let link = root.path().join("toolrack");
-    let put = |to: &str| {
+    let link_to = |to: &str| {
         make(&root.path().join(to).join("mcp.json"));
         std::os::unix::fs::symlink(root.path().join(to), root.path().join("link")).unwrap();
         fs::rename(root.path().join("link"), &link).unwrap();
     };
-    put("one");
+    link_to("one");
     let file = link.join("mcp.json");
     let (_watch, hears) = watched(&[&file]);
     for next in ["two", "three"] {
-        put(next);
+        link_to(next);
         settled(&hears);
         fs::write(root.path().join(next).join("mcp.json"), "{ }").unwrap();
         settled(&hears);
@@ -127,11 +127,11 @@ fn a_folder_that_is_a_link_is_followed_to_where_it_leads_next() {
 }
 
 #[test]
-fn a_change_that_the_system_does_not_report_is_found_by_looking() {
+fn a_change_that_the_system_does_not_report_is_found_by_the_regular_check() {
     let root = tempfile::tempdir().unwrap();
     let file = root.path().join("far/above/toolrack/mcp.json");
     make(&file);
-    let (_watch, hears) = watched_looking_every(SETTLE_TIME, &[&file]);
+    let (_watch, hears) = watched_polling_every(SETTLE_TIME, &[&file]);
     make(&root.path().join("new/above/toolrack/mcp.json"));
     fs::rename(root.path().join("far"), root.path().join("old")).unwrap();
     fs::rename(root.path().join("new"), root.path().join("far")).unwrap();
@@ -193,7 +193,7 @@ fn reading_a_file_or_writing_another_does_not_count_as_a_change() {
     std::thread::sleep(SETTLE_TIME * 4);
     fs::write(&file, "{ }").unwrap();
     hears.recv_timeout(LONG).unwrap();
-    // One change of the three was told of, and no other is on its way.
+    // The watch reported only the change of the file itself, and nothing else is on its way.
     assert!(hears.recv_timeout(SETTLE_TIME * 4).is_err());
 }
 
@@ -255,7 +255,7 @@ fn what_is_written_to_another_file_does_not_wake_the_thread() {
 }
 
 #[test]
-fn reads_are_no_changes_and_an_event_that_was_missed_may_be_of_any_file() {
+fn a_read_is_no_change_and_a_missed_event_has_all_files_checked() {
     let names = FileNames::default();
     names.add([PathBuf::from("/x/mcp.json")].iter());
     let of = |kind| Event { kind, paths: vec![PathBuf::from("/x/mcp.json")], attrs: Default::default() };
@@ -263,15 +263,15 @@ fn reads_are_no_changes_and_an_event_that_was_missed_may_be_of_any_file() {
     assert!(matches!(names.order(Err(notify::Error::generic("overflow"))), Some(Order::CheckAll)));
     let rescan = of(notify::EventKind::Other).set_flag(notify::event::Flag::Rescan);
     assert!(matches!(names.order(Ok(rescan)), Some(Order::CheckAll)));
-    // A folder or a link in place of another one has any name.
+    // A new folder or link may take the place of one above a followed file, so its name does not matter.
     let created = Event { paths: vec![PathBuf::from("/x")], ..of(notify::EventKind::Create(CreateKind::Folder)) };
     assert!(matches!(names.order(Ok(created)), Some(Order::Check(_))));
 }
 
-/// A thread's state without a watch of the system, and readers of these files.
-fn watched_state(files: &[&Path]) -> Watched {
+/// Returns the state of a thread without a watch of the system, with one reader for each of `files`, numbered from 0.
+fn thread_state(files: &[&Path]) -> ThreadState {
     let folders = Folders::new(Native::none());
-    let mut watched = Watched { folders, names: Arc::default(), readers: BTreeMap::new(), by_path: HashMap::new() };
+    let mut watched = ThreadState { folders, names: Arc::default(), readers: BTreeMap::new(), by_path: HashMap::new() };
     for (reader, file) in (0..).zip(files) {
         watched.handle(Order::Begin(reader, Box::new(|| {})));
         watched.handle(Order::Follow(reader, vec![file.to_path_buf()], mpsc::channel().0));
@@ -284,7 +284,7 @@ fn an_event_concerns_the_readers_of_its_path_and_a_missed_one_all_readers() {
     let (root, first) = folder_with_file();
     let second = root.path().join("other").join("mcp.json");
     make(&second);
-    let mut watched = watched_state(&[&first, &second]);
+    let mut watched = thread_state(&[&first, &second]);
     let path = first.canonicalize().unwrap();
     assert_eq!(watched.handle(Order::Check(vec![path])), BTreeSet::from([0]));
     assert_eq!(watched.handle(Order::Check(vec![root.path().join("toolrack.db")])), BTreeSet::new());
@@ -296,7 +296,7 @@ fn nothing_is_watched_for_a_reader_that_has_ended_or_follows_other_files() {
     let (root, first) = folder_with_file();
     let second = root.path().join("other").join("mcp.json");
     make(&second);
-    let mut watched = watched_state(&[&first]);
+    let mut watched = thread_state(&[&first]);
     let [of_first, of_second] = [&first, &second].map(|file| file.parent().unwrap().canonicalize().unwrap());
     assert!(watched.folders.has(&of_first) && !watched.folders.has(&of_second));
     watched.handle(Order::Follow(0, vec![second.clone()], mpsc::channel().0));
@@ -310,7 +310,7 @@ fn nothing_is_watched_for_a_reader_that_has_ended_or_follows_other_files() {
 fn a_folder_that_two_readers_need_is_watched_until_both_have_ended() {
     let (_root, file) = folder_with_file();
     let folder = file.parent().unwrap().canonicalize().unwrap();
-    let mut watched = watched_state(&[&file, &file]);
+    let mut watched = thread_state(&[&file, &file]);
     watched.handle(Order::End(0));
     assert!(watched.folders.has(&folder));
     watched.handle(Order::End(1));
@@ -318,11 +318,11 @@ fn a_folder_that_two_readers_need_is_watched_until_both_have_ended() {
 }
 
 #[test]
-fn only_readers_with_a_changed_file_or_a_replaced_folder_are_found_by_looking() {
+fn a_check_finds_only_readers_with_a_changed_file_or_a_replaced_folder() {
     let (root, first) = folder_with_file();
     let second = root.path().join("other").join("mcp.json");
     make(&second);
-    let mut watched = watched_state(&[&first, &second]);
+    let mut watched = thread_state(&[&first, &second]);
     let all = || BTreeSet::from([0, 1]);
     assert_eq!(watched.changed_readers(all()), BTreeSet::new());
     fs::write(&second, "{ }").unwrap();
