@@ -128,7 +128,7 @@ impl Shared {
         format!("http://{}/mcp", self.address)
     }
 
-    /// Waits as long as the faults hold answers of the token endpoint back.
+    /// Holds an answer of the token endpoint back, as long as a fault says so.
     async fn hold_back(&self) {
         let holds_back = |state: &State| state.faults.contains(&AuthorizationFault::HoldsTokens);
         if holds_back(&self.state.lock()) {
@@ -138,6 +138,7 @@ impl Shared {
         }
     }
 
+    /// Waits until the state meets `condition`.
     async fn until(&self, condition: impl Fn(&State) -> bool) {
         let mut changes = self.changed.subscribe();
         while !condition(&self.state.lock()) {
@@ -146,7 +147,7 @@ impl Shared {
         }
     }
 
-    /// The value that `find` takes from the first matching fault.
+    /// Returns the value that `find` takes from the first fault that it accepts.
     fn fault<T>(&self, find: impl Fn(&AuthorizationFault) -> Option<T>) -> Option<T> {
         self.state.lock().faults.iter().find_map(find)
     }
@@ -164,7 +165,7 @@ impl FakeAuthorization {
     /// Starts the server with these faults, in front of a fake MCP server of both eras.
     ///
     /// # Panics
-    /// When it cannot be started.
+    /// When the server cannot be started.
     #[must_use]
     pub fn start(faults: impl IntoIterator<Item = AuthorizationFault>) -> Self {
         Self::in_front_of(FakeHttp::start(&["--era", "both"]), faults)
@@ -173,7 +174,7 @@ impl FakeAuthorization {
     /// Starts the server with these faults, in front of this MCP server.
     ///
     /// # Panics
-    /// When it cannot be started.
+    /// When the server cannot be started.
     #[must_use]
     pub fn in_front_of(mcp_server: FakeHttp, faults: impl IntoIterator<Item = AuthorizationFault>) -> Self {
         let state = State { faults: faults.into_iter().collect(), ..State::default() };
@@ -192,12 +193,12 @@ impl FakeAuthorization {
                 let shared = Arc::new(Shared { address, mcp_server, client, state: Mutex::new(state), changed });
                 let _receiver_is_gone = started.send(Arc::clone(&shared));
                 tokio::select! {
-                    ended = axum::serve(listener, pages::router(shared)) => panic!("it ended: {ended:?}"),
+                    ended = axum::serve(listener, pages::router(shared)) => panic!("the authorization server ended: {ended:?}"),
                     _ = stopped => {}
                 }
             });
         });
-        let shared = ready.recv().unwrap_or_else(|error| panic!("it did not start: {error}"));
+        let shared = ready.recv().unwrap_or_else(|error| panic!("the authorization server did not start: {error}"));
         Self { shared, stop: Some(stop), thread: Some(thread) }
     }
 
@@ -246,7 +247,7 @@ impl FakeAuthorization {
         (id, key)
     }
 
-    /// An access token, as a user copies one from a web page.
+    /// Issues an access token without a sign-in, as one that a user copies from a web page.
     #[must_use]
     pub fn hand_out(&self) -> String {
         let resource = self.mcp_url();
@@ -284,7 +285,7 @@ impl Drop for FakeAuthorization {
     }
 }
 
-/// `base` with the members of `over` added; `null` removes a member.
+/// Returns `base` with the members of `over`, which replace those of the same name; `null` removes a member.
 fn merged(mut base: Value, over: &Value) -> Value {
     for (name, value) in over.as_object().into_iter().flatten() {
         match (&mut base, value) {

@@ -16,7 +16,7 @@ use serde_json::Value;
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 
-/// A provider on a port of 127.0.0.1, ended when dropped.
+/// A provider on a port of 127.0.0.1. It ends when this is dropped.
 #[derive(Debug)]
 pub struct FakeModel {
     address: SocketAddr,
@@ -26,25 +26,27 @@ pub struct FakeModel {
 
 /// The state that the test and the server share.
 #[derive(Clone, Debug)]
-struct Script(Arc<Mutex<Played>>);
+struct Script(Arc<Mutex<ScriptState>>);
 
 #[derive(Debug)]
-struct Played {
-    answers: std::vec::IntoIter<Answer>,
-    asked: Vec<RecordedRequest>,
+struct ScriptState {
+    /// The answers that the server has not given yet.
+    remaining: std::vec::IntoIter<Answer>,
+    /// The requests so far.
+    requests: Vec<RecordedRequest>,
 }
 
 impl Script {
     fn new(answers: impl IntoIterator<Item = Answer>) -> Self {
-        let answers = answers.into_iter().collect::<Vec<_>>().into_iter();
-        Self(Arc::new(Mutex::new(Played { answers, asked: Vec::new() })))
+        let remaining = answers.into_iter().collect::<Vec<_>>().into_iter();
+        Self(Arc::new(Mutex::new(ScriptState { remaining, requests: Vec::new() })))
     }
 
-    /// Records a request, and returns the next answer.
-    fn play(&self, asked: RecordedRequest) -> Option<Answer> {
-        let mut played = self.0.lock();
-        played.asked.push(asked);
-        played.answers.next()
+    /// Records a request, and returns the next answer; `None` after the last one.
+    fn next_answer(&self, request: RecordedRequest) -> Option<Answer> {
+        let mut state = self.0.lock();
+        state.requests.push(request);
+        state.remaining.next()
     }
 }
 
@@ -53,7 +55,7 @@ impl Script {
 pub struct RecordedRequest {
     /// Path and query.
     pub path: String,
-    /// Names in lower case.
+    /// The headers, with their names in lower case.
     pub headers: Vec<(String, String)>,
     /// The body, byte for byte.
     pub body: String,
@@ -85,7 +87,8 @@ pub struct Answer {
 /// How an answer ends.
 #[derive(Clone, Debug)]
 enum End {
-    Well,
+    /// As HTTP ends a body.
+    Complete,
     /// The connection breaks.
     Cut,
     /// The server sends nothing more, and keeps the connection open.
@@ -95,20 +98,20 @@ enum End {
 }
 
 impl Answer {
-    /// A body of this type.
+    /// Creates an answer with a body of this type.
     #[must_use]
     pub fn new(status: u16, media_type: &str, body: impl Into<Bytes>) -> Self {
         let headers = vec![("content-type".to_owned(), media_type.to_owned())];
-        Self { status, headers, pieces: vec![body.into()], end: End::Well }
+        Self { status, headers, pieces: vec![body.into()], end: End::Complete }
     }
 
-    /// A body of JSON.
+    /// Creates an answer with a body of JSON.
     #[must_use]
     pub fn json(status: u16, body: &Value) -> Self {
         Self::new(status, "application/json", body.to_string())
     }
 
-    /// A stream of events with this data. The server sends each as a piece of its own.
+    /// Creates an answer of events with this data. The server sends each event as a piece of its own.
     #[must_use]
     pub fn events<'a>(events: impl IntoIterator<Item = &'a str>) -> Self {
         let mut answer = Self::new(200, "text/event-stream", "");
@@ -152,9 +155,9 @@ impl Answer {
 
     fn respond(self) -> Response {
         let rest: stream::BoxStream<'static, io::Result<Bytes>> = match self.end {
-            End::Well => stream::empty().boxed(),
+            End::Complete => stream::empty().boxed(),
             End::Cut => stream::once(async {
-                // Flush what was written before.
+                // Let the server send what comes before, which an error would discard.
                 tokio::task::yield_now().await;
                 Err(io::ErrorKind::ConnectionReset.into())
             })
@@ -163,7 +166,7 @@ impl Answer {
             End::Endless(piece) => stream::repeat_with(move || Ok(piece.clone())).boxed(),
         };
         let pieces = stream::iter(self.pieces).then(|piece| async {
-            // Flush, so that each piece is sent alone.
+            // Let the server send the piece before this one, so that each is sent alone.
             tokio::task::yield_now().await;
             Ok::<_, io::Error>(piece)
         });
@@ -181,7 +184,7 @@ impl FakeModel {
     /// Starts a provider that answers the first request with the first answer, and so on. Further requests get a 404.
     ///
     /// # Panics
-    /// When there is no port.
+    /// When no port is free.
     pub async fn start(answers: impl IntoIterator<Item = Answer>) -> Self {
         let script = Script::new(answers);
         let listener = match TcpListener::bind(("127.0.0.1", 0)).await {
@@ -208,7 +211,7 @@ impl FakeModel {
     /// The requests so far.
     #[must_use]
     pub fn requests(&self) -> Vec<RecordedRequest> {
-        self.script.0.lock().asked.clone()
+        self.script.0.lock().requests.clone()
     }
 
     /// The body of the last request.
@@ -217,9 +220,9 @@ impl FakeModel {
     /// When there was none.
     #[must_use]
     pub fn last_body(&self) -> Value {
-        match self.script.0.lock().asked.last() {
-            Some(asked) => asked.json(),
-            None => panic!("the model was not asked anything"),
+        match self.script.0.lock().requests.last() {
+            Some(request) => request.json(),
+            None => panic!("the model has received no request"),
         }
     }
 }
@@ -230,8 +233,8 @@ async fn answer(State(script): State<Script>, request: Request) -> Result<Respon
     let text = |value: &http::HeaderValue| String::from_utf8_lossy(value.as_bytes()).into_owned();
     let headers = head.headers.iter().map(|(name, value)| (name.to_string(), text(value))).collect();
     let body = axum::body::to_bytes(body, 64 * 1024 * 1024).await.unwrap_or_default();
-    let asked = RecordedRequest { path, headers, body: String::from_utf8_lossy(&body).into_owned() };
-    let next = script.play(asked);
+    let request = RecordedRequest { path, headers, body: String::from_utf8_lossy(&body).into_owned() };
+    let next = script.next_answer(request);
     let next = next.unwrap_or_else(|| Answer::new(404, "text/plain", "the script has no further answer"));
     Ok(next.respond())
 }

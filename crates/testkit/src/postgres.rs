@@ -17,15 +17,15 @@ use nix::{
 };
 use tempfile::TempDir;
 
-/// The user as whom Postgres runs if the test runs as root: Postgres refuses to run as root.
+/// The id of the user as whom Postgres runs if the test runs as root, because Postgres refuses to run as root.
 const UNPRIVILEGED: u32 = 65534;
 
 /// What the log of Postgres says once it accepts connections.
 const READY: &str = "database system is ready to accept connections";
 
-/// Creates the files of a database, with the role `toolrack`, which owns the database, and the role `above`, which
-/// row-level security does not bind.
-const MAKE: &str = r#"
+/// The script that creates the files of a database, with the role `toolrack`, which owns the database, and the role
+/// `above`, which row-level security does not bind.
+const CREATE: &str = r#"
 "$BIN/initdb" -D data -U postgres --auth=trust --no-sync -E UTF8 --locale=C --wal-segsize=1 >log 2>&1 &&
 "$BIN/postgres" --single -D data postgres >>log 2>&1 <<'SQL'
 CREATE ROLE toolrack LOGIN NOSUPERUSER NOBYPASSRLS
@@ -34,9 +34,10 @@ CREATE DATABASE toolrack OWNER toolrack
 SQL
 "#;
 
-/// Copies the files unless they are there already, and becomes the server.
+/// The script that copies the files from `$TEMPLATE`, unless the folder has some already, and then replaces the shell by
+/// the server.
 const RUN: &str = r#"
-{ test -d data || { cp -R "$MADE" data && printf '%s\n' "$SETTINGS" >>data/postgresql.conf; }; } &&
+{ test -d data || { cp -R "$TEMPLATE" data && printf '%s\n' "$SETTINGS" >>data/postgresql.conf; }; } &&
 rm -f data/postmaster.pid && exec "$BIN/postgres" -D data -c listen_addresses= -c unix_socket_directories="$PWD" \
     -c fsync=off -c shared_buffers=16MB -c max_connections=60 -c autovacuum=off -c max_prepared_transactions=0
 "#;
@@ -64,7 +65,7 @@ impl Postgres {
     /// As [`Self::start`].
     #[must_use]
     pub fn start_with(settings: &str) -> Self {
-        Self::start_from(&files(&programs()), settings)
+        Self::start_from(&template(&programs()), settings)
     }
 
     /// Starts a Postgres on a copy of these files of a database, which the user of the server must be able to read.
@@ -103,16 +104,16 @@ impl Postgres {
         self.server.wait().expect("the end of Postgres");
     }
 
-    /// Starts it again with the same data, after [`Self::stop`].
+    /// Starts Postgres again with the same data, after [`Self::stop`].
     ///
     /// # Panics
-    /// When it does not start.
+    /// When Postgres does not start.
     pub fn start_again(&mut self) {
         self.server = start_server(&programs(), self.folder.path(), None);
     }
 
     /// Runs `sql` as `role` with `psql`, so without the code under test. Returns a line for each row, with `|` between
-    /// columns. With a `tenant`, it runs in a transaction of that tenant.
+    /// columns. With a `tenant`, the SQL runs in a transaction that row-level security binds to that tenant.
     ///
     /// # Panics
     /// When the database refuses `sql`.
@@ -148,18 +149,19 @@ impl Postgres {
         format!("postgres://{role}@{socket}/{database}")
     }
 
-    /// The folder of its socket.
+    /// The folder with the socket and the data of Postgres.
     #[must_use]
     pub fn folder(&self) -> &Path {
         self.folder.path()
     }
 }
 
-/// Starts the server in `folder`, the first time on a copy of files and with more settings. Returns when it can be used.
+/// Starts the server in `folder`, and returns when it accepts connections. For the `first` start, copies files and adds
+/// settings.
 fn start_server(programs: &Path, folder: &Path, first: Option<(&Path, &str)>) -> Child {
     let mut run = script(RUN, folder, programs);
     if let Some((files, settings)) = first {
-        run.env("MADE", files).env("SETTINGS", settings);
+        run.env("TEMPLATE", files).env("SETTINGS", settings);
     }
     run.stderr(Stdio::piped());
     let mut server = run.spawn().expect("starting Postgres");
@@ -168,7 +170,8 @@ fn start_server(programs: &Path, folder: &Path, first: Option<(&Path, &str)>) ->
 }
 
 impl Postgres {
-    /// Starts a PgBouncer in front, which gives its two connections to another client after each transaction.
+    /// Starts a PgBouncer in front of Postgres. It has two connections to Postgres, and lends one to a client for a single
+    /// transaction at a time.
     ///
     /// # Panics
     /// When PgBouncer is not installed (Debian's package `pgbouncer`), or does not start.
@@ -184,7 +187,7 @@ impl Postgres {
         );
         let file = folder.path().join("pgbouncer.ini");
         fs::write(&file, settings).expect("writing the settings of PgBouncer");
-        fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).expect("settings that can be read");
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).expect("making the settings readable");
         let mut run = script("exec /usr/sbin/pgbouncer pgbouncer.ini", folder.path(), Path::new(""));
         let mut server = run.stderr(Stdio::piped()).spawn().expect("starting PgBouncer");
         wait_for(&mut server, "process up");
@@ -192,7 +195,7 @@ impl Postgres {
     }
 }
 
-/// A running PgBouncer. It ends when this is dropped or the test dies.
+/// A running PgBouncer. Dropping it, or the end of the test, ends it.
 #[derive(Debug)]
 pub struct Pooler {
     folder: TempDir,
@@ -215,7 +218,8 @@ impl Drop for Pooler {
     }
 }
 
-/// Reads the log of a server until it says `ready`, and the rest in a thread, so that the server never waits for a reader.
+/// Reads the log of a server until a line contains `ready`. A thread reads the rest, so that the server never has to wait
+/// for a reader. Panics with the log if the server ends before.
 fn wait_for(server: &mut Child, ready: &str) {
     let mut log = BufReader::new(server.stderr.take().expect("a piped log")).lines();
     let mut earlier = Vec::new();
@@ -246,36 +250,37 @@ fn programs() -> PathBuf {
     newest.path().join("bin")
 }
 
-/// The files of a new database. The first test creates them, and each test copies them.
-fn files(programs: &Path) -> PathBuf {
+/// Returns the files of a new database. The first test on this machine creates them, and every test copies them.
+fn template(programs: &Path) -> PathBuf {
     let owner = if Uid::effective().is_root() { UNPRIVILEGED } else { Uid::effective().as_raw() };
     let version = programs.parent().and_then(Path::file_name).and_then(|name| name.to_str()).unwrap_or_default();
-    let made = tempfile::env::temp_dir().join(format!("toolrack-test-postgres-{version}-{owner}"));
-    if fs::metadata(&made).is_ok_and(|made| made.uid() == owner) {
-        return made.join("data");
+    let template = tempfile::env::temp_dir().join(format!("toolrack-test-postgres-{version}-{owner}"));
+    if fs::metadata(&template).is_ok_and(|template| template.uid() == owner) {
+        return template.join("data");
     }
     let folder = folder();
-    let status = script(MAKE, folder.path(), programs).status().expect("making the files of a database");
+    let status = script(CREATE, folder.path(), programs).status().expect("creating the files of a database");
     let log = fs::read_to_string(folder.path().join("log")).unwrap_or_default();
-    assert!(status.success(), "the files of a database cannot be made:\n{log}");
+    assert!(status.success(), "the files of a database cannot be created:\n{log}");
     // If another test has created the files meanwhile, keep those and delete these.
-    if fs::rename(folder.path(), &made).is_ok() {
+    if fs::rename(folder.path(), &template).is_ok() {
         let _ = folder.keep();
     }
-    made.join("data")
+    template.join("data")
 }
 
-/// A temporary folder of the user as whom Postgres runs.
+/// Creates a temporary folder that belongs to the user as whom Postgres runs.
 fn folder() -> TempDir {
     let folder = tempfile::tempdir().expect("a temporary folder");
     if Uid::effective().is_root() {
-        chown(folder.path(), Some(UNPRIVILEGED), Some(UNPRIVILEGED)).expect("giving a folder away");
+        chown(folder.path(), Some(UNPRIVILEGED), Some(UNPRIVILEGED)).expect("changing the owner of a folder");
     }
-    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o700)).expect("a folder of its own");
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o700)).expect("making a folder private");
     folder
 }
 
-/// A command that runs a shell script in `folder`, as a user whom Postgres accepts. It ends with the test's thread.
+/// Returns a command that runs a shell script in `folder`, as a user whom Postgres accepts. The process ends with the
+/// thread that starts it.
 fn script(script: &str, folder: &Path, programs: &Path) -> Command {
     let mut command = Command::new("setpriv");
     command.args(["--pdeathsig", "QUIT"]);

@@ -57,7 +57,7 @@ pub(super) struct Grants {
     clients: BTreeMap<String, Option<String>>,
     codes: BTreeMap<String, Agreement>,
     families: Vec<Family>,
-    /// Used refresh tokens, with their families.
+    /// Used refresh tokens, each with the index of its family.
     spent: BTreeMap<String, usize>,
     /// All values that the server has generated.
     issued: BTreeSet<String>,
@@ -66,6 +66,7 @@ pub(super) struct Grants {
 /// The outcome of using a refresh token.
 #[derive(Debug)]
 pub(super) enum Refreshed {
+    /// The new tokens.
     Fresh(Tokens),
     /// The refresh token was used before.
     Reused,
@@ -85,6 +86,7 @@ impl Grants {
     /// Registers a client. Returns its id and, `with_secret`, its secret.
     pub(super) fn register(&mut self, with_secret: bool) -> (String, Option<String>) {
         let id = self.random("client");
+        // An id is public, so a test that searches for secrets must not find it among them.
         self.issued.remove(&id);
         let secret = with_secret.then(|| self.random("secret"));
         self.clients.insert(id.clone(), secret.clone());
@@ -96,7 +98,7 @@ impl Grants {
         client == CLIENT || client.starts_with("https://") || self.clients.contains_key(client)
     }
 
-    /// Whether a client has authenticated itself with its secret.
+    /// Returns whether `secret` is that of `client`. A client without a secret needs none.
     pub(super) fn is_authenticated(&self, client: &str, secret: Option<&str>) -> bool {
         let expected = match self.clients.get(client) {
             Some(registered) => registered.as_deref(),
@@ -144,7 +146,8 @@ impl Grants {
         Tokens { is_bound, access, refresh, scope: scope.to_owned() }
     }
 
-    /// Issues new tokens for a refresh token. If the refresh token was used before, revokes its family.
+    /// Issues new tokens for a refresh token. If the refresh token was used before, revokes its family. With `rotates`,
+    /// the new tokens have another refresh token.
     pub(super) fn refresh(&mut self, to: Recipient<'_>, token: &str, rotates: bool) -> Refreshed {
         if let Some(family) = self.spent.get(token).copied() {
             self.families[family].is_revoked = true;

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use axum::{
     Router,
     body::{Body, Bytes},
-    extract::{Request, State as Of},
+    extract::{Request, State},
     middleware::{self, Next},
     response::{IntoResponse as _, Response},
     routing::{any, get, post},
@@ -23,18 +23,19 @@ use super::{
 };
 
 /// The most bytes of a body.
-const MAX: usize = 16 * 1024 * 1024;
+const MAX_BODY: usize = 16 * 1024 * 1024;
 
 /// The grant of workloads (RFC 7523, 2.1).
 const JWT_BEARER: &str = "urn:ietf:params:oauth:grant-type:jwt-bearer";
 
-/// The header with the nonce that proofs are to hold.
+/// The header with the nonce that the next proofs must contain.
 const NONCE: HeaderName = HeaderName::from_static("dpop-nonce");
 
 /// The scope of a token when the client asks for none.
 const SCOPE: &str = "tools";
 
-/// The value of a fault in the script; `None` when it is not there.
+/// Returns the value of the first fault that matches the pattern; `None` if the test has not given the server such a
+/// fault.
 macro_rules! fault {
     ($server:expr, $pattern:pat => $value:expr) => {
         $server.fault(|fault| if let $pattern = fault { Some($value) } else { None })
@@ -55,14 +56,14 @@ pub(super) fn router(shared: Server) -> Router {
         .route("/token", post(token))
         .route("/revoke", post(revoke))
         .route("/mcp", any(mcp))
-        .layer(middleware::from_fn_with_state(Arc::clone(&shared), note))
+        .layer(middleware::from_fn_with_state(Arc::clone(&shared), record))
         .with_state(shared)
 }
 
-/// Records each request.
-async fn note(Of(server): Of<Server>, request: Request, next: Next) -> Response {
+/// Records a request, and passes it on to its page.
+async fn record(State(server): State<Server>, request: Request, next: Next) -> Response {
     let (head, body) = request.into_parts();
-    let body = axum::body::to_bytes(body, MAX).await.unwrap_or_default();
+    let body = axum::body::to_bytes(body, MAX_BODY).await.unwrap_or_default();
     let mut parameters: Vec<_> = pairs(head.uri.query().unwrap_or_default().as_bytes()).collect();
     if text(&head.headers, header::CONTENT_TYPE).starts_with("application/x-www-form-urlencoded") {
         parameters.extend(pairs(&body));
@@ -89,7 +90,7 @@ fn json_of(status: u16, value: &Value) -> Response {
         .into_response()
 }
 
-/// An error of OAuth (RFC 6749, 5.2).
+/// Returns an error of OAuth (RFC 6749, 5.2), and counts it.
 fn refused(server: &Server, status: u16, error: &str, why: &str) -> Response {
     server.state.lock().counts.refused += 1;
     json_of(status, &json!({ "error": error, "error_description": why }))
@@ -113,7 +114,7 @@ async fn metadata_response(server: &Server, mut document: Value) -> Response {
     json_of(200, &document)
 }
 
-async fn resource(Of(server): Of<Server>) -> Response {
+async fn resource(State(server): State<Server>) -> Response {
     let document = json!({
         "resource": server.mcp_url(),
         "authorization_servers": [server.issuer()],
@@ -124,7 +125,7 @@ async fn resource(Of(server): Of<Server>) -> Response {
     metadata_response(&server, merged(document, &over.unwrap_or_default())).await
 }
 
-async fn metadata(Of(server): Of<Server>) -> Response {
+async fn metadata(State(server): State<Server>) -> Response {
     let issuer = server.issuer();
     let mut document = json!({
         "issuer": issuer,
@@ -147,7 +148,7 @@ async fn metadata(Of(server): Of<Server>) -> Response {
     metadata_response(&server, merged(document, &over.unwrap_or_default())).await
 }
 
-async fn register(Of(server): Of<Server>, body: Bytes) -> Response {
+async fn register(State(server): State<Server>, body: Bytes) -> Response {
     let Ok(mut client) = serde_json::from_slice::<Value>(&body) else {
         return refused(&server, 400, "invalid_client_metadata", "no JSON");
     };
@@ -170,21 +171,24 @@ async fn register(Of(server): Of<Server>, body: Bytes) -> Response {
     json_of(201, &client)
 }
 
-/// Agrees immediately, and redirects back.
-async fn authorize(Of(server): Of<Server>, request: Request) -> Response {
+/// Redirects back to the client at once, as if a user had agreed.
+async fn authorize(State(server): State<Server>, request: Request) -> Response {
     let asked: Parameters = pairs(request.uri().query().unwrap_or_default().as_bytes()).collect();
-    let of = |name: &str| asked.get(name).cloned().unwrap_or_default();
+    let parameter = |name: &str| asked.get(name).cloned().unwrap_or_default();
     let page = |why: &str| (StatusCode::BAD_REQUEST, why.to_owned()).into_response();
-    if !server.state.lock().grants.knows(&of("client_id")) {
+    if !server.state.lock().grants.knows(&parameter("client_id")) {
         return page("no such client");
     }
-    let Ok(mut back) = Url::parse(&of("redirect_uri")) else {
+    let Ok(mut back) = Url::parse(&parameter("redirect_uri")) else {
         return page("no redirect_uri");
     };
-    if of("response_type") != "code" || of("code_challenge_method") != "S256" || of("code_challenge").len() != 43 {
-        return page("a code, and PKCE with S256, are what there is");
+    if parameter("response_type") != "code"
+        || parameter("code_challenge_method") != "S256"
+        || parameter("code_challenge").len() != 43
+    {
+        return page("only `response_type=code` with PKCE and S256 is supported");
     }
-    if of("resource") != server.mcp_url() {
+    if parameter("resource") != server.mcp_url() {
         return page("`resource` must be that of the MCP server");
     }
     if let Some(to) = fault!(server, AuthorizationFault::SentTo(to) => to.clone()) {
@@ -197,10 +201,10 @@ async fn authorize(Of(server): Of<Server>, request: Request) -> Response {
         let mut query = back.query_pairs_mut();
         match refusal {
             Some(error) => drop(query.append_pair("error", error)),
-            None => drop(query.append_pair("code", &agreed(&server, &asked))),
+            None => drop(query.append_pair("code", &issue_code(&server, &asked))),
         }
         if asked.contains_key("state") || state.is_some() {
-            query.append_pair("state", &state.unwrap_or_else(|| of("state")));
+            query.append_pair("state", &state.unwrap_or_else(|| parameter("state")));
         }
         if let Some(iss) = iss.unwrap_or_else(|| Some(server.issuer())) {
             query.append_pair("iss", &iss);
@@ -209,20 +213,21 @@ async fn authorize(Of(server): Of<Server>, request: Request) -> Response {
     (StatusCode::FOUND, [(header::LOCATION, back.to_string())]).into_response()
 }
 
-fn agreed(server: &Server, asked: &Parameters) -> String {
-    let of = |name: &str| asked.get(name).cloned().unwrap_or_default();
+/// Issues a code for what the client has asked for.
+fn issue_code(server: &Server, asked: &Parameters) -> String {
+    let parameter = |name: &str| asked.get(name).cloned().unwrap_or_default();
     let mut state = server.state.lock();
     state.counts.authorizations += 1;
     state.grants.issue_code(Agreement {
-        client: of("client_id"),
-        redirect_uri: of("redirect_uri"),
-        challenge: of("code_challenge"),
-        resource: of("resource"),
-        scope: Some(of("scope")).filter(|scope| !scope.is_empty()).unwrap_or_else(|| SCOPE.to_owned()),
+        client: parameter("client_id"),
+        redirect_uri: parameter("redirect_uri"),
+        challenge: parameter("code_challenge"),
+        resource: parameter("resource"),
+        scope: Some(parameter("scope")).filter(|scope| !scope.is_empty()).unwrap_or_else(|| SCOPE.to_owned()),
     })
 }
 
-/// The client that asks, with its secret: in the header (RFC 6749, 2.3.1) or in the form.
+/// Returns the id of the client that sends a request, and its secret: from the header (RFC 6749, 2.3.1) or from the form.
 fn client_of(headers: &HeaderMap, form: &Parameters) -> (String, Option<String>) {
     let basic =
         text(headers, header::AUTHORIZATION).strip_prefix("Basic ").and_then(|basic| STANDARD.decode(basic).ok());
@@ -237,13 +242,13 @@ fn client_of(headers: &HeaderMap, form: &Parameters) -> (String, Option<String>)
     }
 }
 
-async fn token(Of(server): Of<Server>, headers: HeaderMap, body: Bytes) -> Response {
+async fn token(State(server): State<Server>, headers: HeaderMap, body: Bytes) -> Response {
     let slow = fault!(server, AuthorizationFault::SlowTokens(time) => *time);
     if let Some(time) = slow {
         tokio::time::sleep(time).await;
     }
     if let Some(error) = fault!(server, AuthorizationFault::TokenError(error) => *error) {
-        return refused(&server, 400, error, "as the script has it");
+        return refused(&server, 400, error, "the test has given the server this fault");
     }
     let form: Parameters = pairs(&body).collect();
     let url = format!("{}/token", server.issuer());
@@ -254,60 +259,62 @@ async fn token(Of(server): Of<Server>, headers: HeaderMap, body: Bytes) -> Respo
             answer.headers_mut().extend(nonce.map(|nonce| (NONCE, nonce)));
             return answer;
         }
-        Err(NotProved::AuthorizationFault(why)) => return refused(&server, 400, "invalid_dpop_proof", why),
+        Err(NotProved::Invalid(why)) => return refused(&server, 400, "invalid_dpop_proof", why),
     };
     let (client, secret) = client_of(&headers, &form);
     let is_workload = form.get("grant_type").is_some_and(|grant| grant == JWT_BEARER) && client.is_empty();
     if !is_workload && !server.state.lock().grants.is_authenticated(&client, secret.as_deref()) {
         return refused(&server, 401, "invalid_client", "no such client, or another secret");
     }
-    let held = server.state.lock().statements.hold(&client, &server.issuer(), &form);
-    if let Err(why) = held {
+    let checked = server.state.lock().statements.hold(&client, &server.issuer(), &form);
+    if let Err(why) = checked {
         return refused(&server, 401, "invalid_client", why);
     }
     let to = Recipient { client: &client, key: key.as_deref() };
-    let of = |name: &str| form.get(name).map(String::as_str).unwrap_or_default();
-    if of("resource") != server.mcp_url() {
+    let parameter = |name: &str| form.get(name).map(String::as_str).unwrap_or_default();
+    if parameter("resource") != server.mcp_url() {
         return refused(&server, 400, "invalid_target", "`resource` must be that of the MCP server");
     }
-    let given = match of("grant_type") {
+    let issued = match parameter("grant_type") {
         "authorization_code" => exchanged(&server, to, &form),
-        "refresh_token" => refreshed(&server, to, of("refresh_token")),
+        "refresh_token" => refreshed(&server, to, parameter("refresh_token")),
         "client_credentials" if secret.is_some() => {
             let scope = form.get("scope").map_or(SCOPE, String::as_str);
-            Ok(server.state.lock().grants.issue_tokens(to, of("resource"), scope, false))
+            Ok(server.state.lock().grants.issue_tokens(to, parameter("resource"), scope, false))
         }
-        JWT_BEARER if of("assertion") == ASSERTION => {
-            Ok(server.state.lock().grants.issue_tokens(to, of("resource"), SCOPE, false))
+        JWT_BEARER if parameter("assertion") == ASSERTION => {
+            Ok(server.state.lock().grants.issue_tokens(to, parameter("resource"), SCOPE, false))
         }
         JWT_BEARER => Err(("invalid_grant", "not this assertion")),
         _ => Err(("unsupported_grant_type", "not here")),
     };
     server.hold_back().await;
-    match given {
-        Ok(tokens) => json_of(200, &written(&server, &tokens)),
+    match issued {
+        Ok(tokens) => json_of(200, &token_response(&server, &tokens)),
         Err((error, why)) => refused(&server, 400, error, why),
     }
 }
 
+/// Issues tokens for the code in `form`. The error is the one of OAuth, with an explanation.
 fn exchanged(server: &Server, to: Recipient<'_>, form: &Parameters) -> Result<Tokens, (&'static str, &'static str)> {
-    let of = |name: &str| form.get(name).map(String::as_str).unwrap_or_default();
+    let parameter = |name: &str| form.get(name).map(String::as_str).unwrap_or_default();
     let with_refresh = fault!(server, AuthorizationFault::NoRefresh => ()).is_none();
     let mut state = server.state.lock();
-    let agreement = state.grants.redeem(of("code")).ok_or(("invalid_grant", "no such code"))?;
-    if agreement.client != to.client || agreement.redirect_uri != of("redirect_uri") {
+    let agreement = state.grants.redeem(parameter("code")).ok_or(("invalid_grant", "no such code"))?;
+    if agreement.client != to.client || agreement.redirect_uri != parameter("redirect_uri") {
         return Err(("invalid_grant", "the code is of another client or redirect_uri"));
     }
-    if !verifies(of("code_verifier"), &agreement.challenge) {
+    if !verifies(parameter("code_verifier"), &agreement.challenge) {
         return Err(("invalid_grant", "the code_verifier is not that of the code_challenge"));
     }
-    if agreement.resource != of("resource") {
+    if agreement.resource != parameter("resource") {
         return Err(("invalid_target", "the code is for another resource"));
     }
     state.counts.exchanges += 1;
     Ok(state.grants.issue_tokens(to, &agreement.resource, &agreement.scope, with_refresh))
 }
 
+/// Issues tokens for the refresh token `token`. The error is the one of OAuth, with an explanation.
 fn refreshed(server: &Server, to: Recipient<'_>, token: &str) -> Result<Tokens, (&'static str, &'static str)> {
     let rotates = fault!(server, AuthorizationFault::NoRotation => ()).is_none();
     let mut state = server.state.lock();
@@ -324,22 +331,23 @@ fn refreshed(server: &Server, to: Recipient<'_>, token: &str) -> Result<Tokens, 
     }
 }
 
-fn written(server: &Server, tokens: &Tokens) -> Value {
+/// Returns the body of a successful answer of the token endpoint (RFC 6749, 5.1).
+fn token_response(server: &Server, tokens: &Tokens) -> Value {
     let lives = fault!(server, AuthorizationFault::Lives(seconds) => *seconds);
     let kind = fault!(server, AuthorizationFault::TokenType(kind) => *kind);
-    let mut written = json!({
+    let mut response = json!({
         "access_token": tokens.access,
         "token_type": kind.unwrap_or(if tokens.is_bound { "DPoP" } else { "Bearer" }),
         "expires_in": lives.unwrap_or(3_600),
         "scope": tokens.scope,
     });
     if let Some(refresh) = &tokens.refresh {
-        written["refresh_token"] = refresh.clone().into();
+        response["refresh_token"] = refresh.clone().into();
     }
-    written
+    response
 }
 
-async fn revoke(Of(server): Of<Server>, headers: HeaderMap, body: Bytes) -> Response {
+async fn revoke(State(server): State<Server>, headers: HeaderMap, body: Bytes) -> Response {
     let form: Parameters = pairs(&body).collect();
     let (client, secret) = client_of(&headers, &form);
     if !server.state.lock().grants.is_authenticated(&client, secret.as_deref()) {
@@ -349,12 +357,12 @@ async fn revoke(Of(server): Of<Server>, headers: HeaderMap, body: Bytes) -> Resp
     if state.grants.revoke(form.get("token").map(String::as_str).unwrap_or_default()) {
         state.counts.revocations += 1;
     }
-    // Also for a token that is unknown (RFC 7009, 2.2).
+    // The answer is the same for an unknown token (RFC 7009, 2.2).
     StatusCode::OK.into_response()
 }
 
-/// The MCP server, for requests with a token.
-async fn mcp(Of(server): Of<Server>, request: Request) -> Response {
+/// Passes a request with a valid token on to the MCP server, and refuses any other.
+async fn mcp(State(server): State<Server>, request: Request) -> Response {
     let metadata = format!("{}/.well-known/oauth-protected-resource/mcp", server.issuer());
     let rejected = |status: StatusCode, more: &str| {
         server.state.lock().counts.rejected += 1;
@@ -376,7 +384,7 @@ async fn mcp(Of(server): Of<Server>, request: Request) -> Response {
             answer.headers_mut().extend(nonce.map(|nonce| (NONCE, nonce)));
             return answer;
         }
-        Err(NotProved::AuthorizationFault(_)) => {
+        Err(NotProved::Invalid(_)) => {
             return rejected(StatusCode::UNAUTHORIZED, ", error=\"invalid_dpop_proof\"");
         }
     };
@@ -385,7 +393,7 @@ async fn mcp(Of(server): Of<Server>, request: Request) -> Response {
     let Some(scope) = admitted else {
         return rejected(StatusCode::UNAUTHORIZED, ", error=\"invalid_token\"");
     };
-    let body = axum::body::to_bytes(body, MAX).await.unwrap_or_default();
+    let body = axum::body::to_bytes(body, MAX_BODY).await.unwrap_or_default();
     let wanted = fault!(server, AuthorizationFault::WantsScope(scope) => *scope);
     if let Some(wanted) = wanted.filter(|wanted| !scope.split(' ').any(|has| has == *wanted))
         && body.windows(12).any(|window| window == b"\"tools/call\"")
@@ -395,12 +403,12 @@ async fn mcp(Of(server): Of<Server>, request: Request) -> Response {
     server.state.lock().counts.admitted += 1;
     let mut answer = passed_on(&server, &head, body).await;
     if fault!(server, AuthorizationFault::ChangesNonce => ()).is_some() {
-        answer.headers_mut().extend(value(&newest_nonce(&server)).map(|nonce| (NONCE, nonce)));
+        answer.headers_mut().extend(header_value(&newest_nonce(&server)).map(|nonce| (NONCE, nonce)));
     }
     answer
 }
 
-/// The token, and whether the request calls it bound to a key.
+/// Returns the token of a request, and whether the request says that the token is bound to a key.
 fn token_of(headers: &HeaderMap) -> Option<(bool, &str)> {
     let (scheme, token) = text(headers, header::AUTHORIZATION).split_once(' ')?;
     match scheme {
@@ -410,24 +418,25 @@ fn token_of(headers: &HeaderMap) -> Option<(bool, &str)> {
     }
 }
 
-/// Why a key is not proved.
+/// Why a request does not prove a key.
 enum NotProved {
-    /// Another nonce is wanted: this one.
+    /// The proof must contain this nonce.
     Nonce(Option<HeaderValue>),
-    AuthorizationFault(&'static str),
+    /// The proof is not valid, for this reason.
+    Invalid(&'static str),
 }
 
-/// The key that a request proves to have; `None` if it does not try to.
+/// Returns the key that the client of a request proves to have; `None` for a request without a proof.
 fn proved(server: &Server, headers: &HeaderMap, about: About<'_>) -> Result<Option<String>, NotProved> {
     if !headers.contains_key("dpop") {
         return Ok(None);
     }
     let checked = server.state.lock().proofs.check(headers, about);
     let proof = checked.map_err(|error| match error {
-        NoProof::AuthorizationFault(why) => NotProved::AuthorizationFault(why),
+        NoProof::Invalid(why) => NotProved::Invalid(why),
         NoProof::Replayed => {
             server.state.lock().counts.replayed += 1;
-            NotProved::AuthorizationFault("this proof came before")
+            NotProved::Invalid("this proof came before")
         }
     })?;
     let wanted = fault!(server, AuthorizationFault::WantsNonce(nonce) => nonce.clone());
@@ -436,25 +445,26 @@ fn proved(server: &Server, headers: &HeaderMap, about: About<'_>) -> Result<Opti
     let wanted =
         wanted.filter(|_| about.token.is_some() || fault!(server, AuthorizationFault::ChangesNonce => ()).is_none());
     if let Some(wanted) = wanted.filter(|wanted| proof.nonce.as_ref() != Some(wanted)) {
-        return Err(NotProved::Nonce(value(&wanted)));
+        return Err(NotProved::Nonce(header_value(&wanted)));
     }
     if let Some(nonce) = fault!(server, AuthorizationFault::NoNonceFits(nonce) => nonce.clone()) {
-        return Err(NotProved::Nonce(value(&nonce)));
+        return Err(NotProved::Nonce(header_value(&nonce)));
     }
     server.state.lock().counts.proofs += 1;
     Ok(Some(proof.key))
 }
 
-fn value(nonce: &str) -> Option<HeaderValue> {
+fn header_value(nonce: &str) -> Option<HeaderValue> {
     HeaderValue::from_str(nonce).ok()
 }
 
-/// The nonce after this many admitted requests.
+/// Returns the current nonce under the fault [`ChangesNonce`](AuthorizationFault::ChangesNonce), which changes with each
+/// admitted request.
 fn newest_nonce(server: &Server) -> String {
     format!("nonce-{}", server.state.lock().counts.admitted)
 }
 
-/// The answer of the server behind, passed on.
+/// Passes a request on to the MCP server, without its token, and returns the answer.
 async fn passed_on(server: &Server, head: &http::request::Parts, body: Bytes) -> Response {
     let mut headers = head.headers.clone();
     for name in [header::HOST, header::AUTHORIZATION, header::CONTENT_LENGTH, header::TRANSFER_ENCODING] {

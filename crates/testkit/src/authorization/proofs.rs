@@ -8,24 +8,25 @@ use http::HeaderMap;
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
-/// What a proof must be about.
+/// What a proof must be about: a request, and the access token in it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct About<'a> {
     pub(super) method: &'a str,
     pub(super) url: &'a str,
+    /// `None` at the token endpoint, where the client has no token yet.
     pub(super) token: Option<&'a str>,
 }
 
-/// Why a proof does not hold.
+/// Why a proof is not valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NoProof {
-    /// It is missing, or about something else.
-    AuthorizationFault(&'static str),
+    /// It is missing, malformed, or about something else, for this reason.
+    Invalid(&'static str),
     /// The proof was used before.
     Replayed,
 }
 
-/// A proof that holds.
+/// A valid proof.
 #[derive(Clone, Debug)]
 pub(super) struct Proof {
     /// The thumbprint of its key (RFC 7638).
@@ -40,32 +41,33 @@ pub(super) struct Proofs(BTreeSet<String>);
 impl Proofs {
     /// Checks the one proof of a request (RFC 9449, 4.3).
     pub(super) fn check(&mut self, headers: &HeaderMap, about: About<'_>) -> Result<Proof, NoProof> {
-        let wrong = NoProof::AuthorizationFault;
+        let invalid = NoProof::Invalid;
         let mut given = headers.get_all("dpop").iter();
         let (Some(proof), None) = (given.next().and_then(|proof| proof.to_str().ok()), given.next()) else {
-            return Err(wrong("there is not one proof"));
+            return Err(invalid("there is not one proof"));
         };
-        let (message, signature) = proof.rsplit_once('.').ok_or(wrong("no JWT"))?;
-        let (header, claims) = message.split_once('.').ok_or(wrong("no JWT"))?;
-        let (header, claims) = (decoded(header).ok_or(wrong("no header"))?, decoded(claims).ok_or(wrong("no claims"))?);
+        let (message, signature) = proof.rsplit_once('.').ok_or(invalid("no JWT"))?;
+        let (header, claims) = message.split_once('.').ok_or(invalid("no JWT"))?;
+        let (header, claims) =
+            (decoded(header).ok_or(invalid("no header"))?, decoded(claims).ok_or(invalid("no claims"))?);
         let jwk = &header["jwk"];
         if header["typ"] != "dpop+jwt" || header["alg"] != "ES256" || !jwk["d"].is_null() {
-            return Err(wrong("another header"));
+            return Err(invalid("another header"));
         }
         let half = |name: &str| jwk[name].as_str().and_then(|half| URL_SAFE_NO_PAD.decode(half).ok());
-        let (x, y) = half("x").zip(half("y")).ok_or(wrong("no key"))?;
+        let (x, y) = half("x").zip(half("y")).ok_or(invalid("no key"))?;
         let point = [&[4][..], &x, &y].concat();
-        let signature = URL_SAFE_NO_PAD.decode(signature).map_err(|_| wrong("no signature"))?;
+        let signature = URL_SAFE_NO_PAD.decode(signature).map_err(|_| invalid("no signature"))?;
         let verified = UnparsedPublicKey::new(&ECDSA_P256_SHA256_FIXED, point).verify(message.as_bytes(), &signature);
-        verified.map_err(|_| wrong("another signature"))?;
+        verified.map_err(|_| invalid("another signature"))?;
         if claims["htm"] != about.method || claims["htu"] != about.url {
-            return Err(wrong("of another request"));
+            return Err(invalid("of another request"));
         }
         let hash = about.token.map(|token| URL_SAFE_NO_PAD.encode(Sha256::digest(token)));
         if claims["ath"].as_str() != hash.as_deref() {
-            return Err(wrong("of another token"));
+            return Err(invalid("of another token"));
         }
-        let name = claims["jti"].as_str().filter(|name| name.len() >= 16).ok_or(wrong("without a name"))?;
+        let name = claims["jti"].as_str().filter(|name| name.len() >= 16).ok_or(invalid("without a name"))?;
         if !self.0.insert(name.to_owned()) {
             return Err(NoProof::Replayed);
         }
@@ -76,6 +78,7 @@ impl Proofs {
     }
 }
 
+/// Decodes the header or the claims of a JWT.
 fn decoded(part: &str) -> Option<Value> {
     serde_json::from_slice(&URL_SAFE_NO_PAD.decode(part).ok()?).ok()
 }

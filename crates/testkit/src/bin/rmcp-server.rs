@@ -31,17 +31,19 @@ use tokio::{io::AsyncReadExt as _, net::TcpListener, sync::watch};
 /// The `requestState` of the only question, with characters that must be echoed byte for byte.
 const STATE: &str = "st.ate/with+special=chars and \"quotes\"";
 
-/// The server. Over HTTP each request gets its own clone; what they share is behind the `Arc`.
+/// The server. Over HTTP, each request gets a clone of it, and all clones share their state.
 #[derive(Clone, Debug, Default)]
 struct Demo(Arc<Shared>);
 
 #[derive(Debug, Default)]
 struct Shared {
-    /// Tools that `grow` added; its receivers are the listeners.
+    /// The tools that `grow` has added. Each open subscription waits for a change of them.
     grown: watch::Sender<Vec<String>>,
-    /// Subscriptions that are open.
+    /// The number of open subscriptions.
     listening: watch::Sender<usize>,
+    /// The number of calls of `wait` that still wait.
     waiting: watch::Sender<usize>,
+    /// The number of calls of `wait` that clients have cancelled.
     cancelled: AtomicUsize,
 }
 
@@ -107,9 +109,9 @@ impl Demo {
     }
 
     async fn wait(&self, context: &RequestContext<RoleServer>) -> CallToolResponse {
-        let _counted = Counted::in_(&self.0.waiting);
-        // Over stdio the SDK cancels the token, over HTTP it drops this future with the stream.
-        let _given_up = GivenUp(&self.0.cancelled);
+        let _waiting = CountedIn::new(&self.0.waiting);
+        // Over stdio, the SDK cancels the token. Over HTTP, it drops this future when the client closes the stream.
+        let _cancelled = CountedAtEnd(&self.0.cancelled);
         context.ct.cancelled().await;
         text("cancelled")
     }
@@ -127,26 +129,26 @@ impl Demo {
     }
 }
 
-/// One more in a counter while it lives.
-struct Counted<'a>(&'a watch::Sender<usize>);
+/// Adds one to a counter until it is dropped.
+struct CountedIn<'a>(&'a watch::Sender<usize>);
 
-impl<'a> Counted<'a> {
-    fn in_(counter: &'a watch::Sender<usize>) -> Self {
+impl<'a> CountedIn<'a> {
+    fn new(counter: &'a watch::Sender<usize>) -> Self {
         counter.send_modify(|count| *count += 1);
         Self(counter)
     }
 }
 
-impl Drop for Counted<'_> {
+impl Drop for CountedIn<'_> {
     fn drop(&mut self) {
         self.0.send_modify(|count| *count -= 1);
     }
 }
 
-/// Counts the end of a call that can only end by cancellation.
-struct GivenUp<'a>(&'a AtomicUsize);
+/// Adds one to a counter when it is dropped.
+struct CountedAtEnd<'a>(&'a AtomicUsize);
 
-impl Drop for GivenUp<'_> {
+impl Drop for CountedAtEnd<'_> {
     fn drop(&mut self) {
         self.0.fetch_add(1, Ordering::SeqCst);
     }
@@ -161,7 +163,8 @@ fn text(text: impl Into<String>) -> CallToolResponse {
     CallToolResult::success(vec![ContentBlock::text(text)]).into()
 }
 
-fn word<'a>(arguments: Option<&'a JsonObject>, name: &str) -> &'a str {
+/// Returns the argument `name` as text, or a name that shows its absence.
+fn argument_text<'a>(arguments: Option<&'a JsonObject>, name: &str) -> &'a str {
     arguments.and_then(|arguments| arguments.get(name)).and_then(Value::as_str).unwrap_or("nobody")
 }
 
@@ -187,13 +190,13 @@ impl ServerHandler for Demo {
     ) -> Result<CallToolResponse, ErrorData> {
         let arguments = request.arguments.as_ref();
         Ok(match &*request.name {
-            "greet" => text(format!("hello, {}", word(arguments, "name"))),
+            "greet" => text(format!("hello, {}", argument_text(arguments, "name"))),
             "count" => {
                 let to = arguments.and_then(|arguments| arguments.get("to")).and_then(Value::as_i64);
                 self.count(to.unwrap_or(3), &context).await
             }
             "ask" => Self::ask(&request)?,
-            "grow" => self.grow(word(arguments, "tool")).await,
+            "grow" => self.grow(argument_text(arguments, "tool")).await,
             "wait" => self.wait(&context).await,
             "waiters" => self.waiters().await,
             "cancellations" => self.cancellations().await,
@@ -208,7 +211,7 @@ impl ServerHandler for Demo {
 
     async fn listen(&self, context: SubscriptionContext) -> Result<(), ErrorData> {
         let mut grown = self.0.grown.subscribe();
-        let _counted = Counted::in_(&self.0.listening);
+        let _listening = CountedIn::new(&self.0.listening);
         loop {
             tokio::select! {
                 () = context.cancelled() => return Ok(()),
@@ -232,7 +235,7 @@ async fn over_http() -> std::io::Result<()> {
     let router = axum::Router::new().nest_service("/mcp", service);
     tokio::select! {
         served = async { axum::serve(listener, router).await } => served,
-        // It outlives no test that was killed.
+        // The end of stdin ends the server, so that it does not outlive a test that was killed.
         _ended = async { tokio::io::stdin().read_to_end(&mut Vec::new()).await } => Ok(()),
     }
 }
@@ -247,6 +250,6 @@ async fn main() -> ExitCode {
         Some("http") => over_http().await.is_ok(),
         _ => false,
     };
-    // Not a plain return: the runtime would wait for the thread that reads stdin.
+    // After a plain return, the runtime would wait for the thread that reads stdin.
     std::process::exit(i32::from(!served))
 }

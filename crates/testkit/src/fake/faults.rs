@@ -265,13 +265,14 @@ impl Faults {
         Ok(())
     }
 
-    /// Whether the command line has this fault.
+    /// Returns whether the command line has this fault.
     #[must_use]
     pub fn has(&self, fault: Fault) -> bool {
         self.chosen.iter().any(|(chosen, _)| *chosen == fault)
     }
 
-    /// The number of a fault of the command line: its argument, or the default.
+    /// Returns the argument of a chosen fault as a number, or the fault's default. `None` if the fault is not chosen or
+    /// takes no number.
     #[must_use]
     pub fn number(&self, fault: Fault) -> Option<u64> {
         let (_, arg) = self.chosen.iter().find(|(chosen, _)| *chosen == fault)?;
@@ -282,7 +283,8 @@ impl Faults {
         }
     }
 
-    /// The text of a fault of the command line: its argument, or the default.
+    /// Returns the argument of a chosen fault as text, or the fault's default. `None` if the fault is not chosen or takes
+    /// no text.
     #[must_use]
     pub fn text(&self, fault: Fault) -> Option<&str> {
         let (_, arg) = self.chosen.iter().find(|(chosen, _)| *chosen == fault)?;
@@ -293,7 +295,8 @@ impl Faults {
         }
     }
 
-    /// The faults that strike a request of this method, after `seen` earlier requests of the method.
+    /// Returns the faults that strike a request of this method, before which the server has received `seen` requests of
+    /// the same method.
     #[must_use]
     pub fn strike(&self, method: &str, seen: u64) -> Struck {
         let in_turn = seen >= self.after && seen - self.after < self.times;
@@ -389,7 +392,7 @@ mod tests {
     }
 
     #[test]
-    fn the_aim_can_be_moved_to_another_method_or_to_all() {
+    fn fault_on_aims_a_fault_at_another_method_or_at_all() {
         let mut faults = Faults { on: Some("tools/list".to_owned()), ..Faults::default() };
         faults.add("no-answer").unwrap();
         assert!(faults.strike("tools/list", 0).by(Fault::NoAnswer));
@@ -399,7 +402,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_script_is_refused_with_the_reason() {
+    fn an_unknown_fault_or_a_wrong_argument_is_refused_with_the_reason() {
         let mut faults = Faults::default();
         assert!(faults.add("nonsense").unwrap_err().contains("unknown fault"));
         assert!(faults.add("batch=1").unwrap_err().contains("no argument"));
@@ -408,7 +411,7 @@ mod tests {
     }
 
     #[test]
-    fn an_argument_is_the_given_one_or_the_tables() {
+    fn a_fault_without_an_argument_has_the_default_of_the_table() {
         let mut faults = Faults::default();
         faults.add("huge-line=77").unwrap();
         faults.add("flood-is-not-a-fault").unwrap_err();

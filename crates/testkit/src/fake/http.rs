@@ -49,12 +49,12 @@ const MOVED: &str = "/moved";
 #[derive(Debug)]
 struct Endpoint {
     server: Arc<Server>,
-    open: Mutex<Open>,
+    state: Mutex<State>,
 }
 
-/// State that outlives the requests of clients.
+/// What outlives a single request.
 #[derive(Debug)]
-struct Open {
+struct State {
     sessions: Sessions,
     /// Streams that were cut, and that a client can resume with a GET, by their event id.
     parked: HashMap<String, Parked>,
@@ -70,8 +70,8 @@ struct Parked {
 /// Binds a port of 127.0.0.1 and prints it as the only line of stdout; then accepts forever.
 pub(super) async fn serve(server: Arc<Server>) -> io::Result<()> {
     let listener = bind(server.options.port, PATH).await?;
-    let open = Open { sessions: Sessions::new(&server.options.faults), parked: HashMap::new() };
-    let endpoint = Arc::new(Endpoint { server, open: Mutex::new(open) });
+    let state = State { sessions: Sessions::new(&server.options.faults), parked: HashMap::new() };
+    let endpoint = Arc::new(Endpoint { server, state: Mutex::new(state) });
     loop {
         let (stream, _) = listener.accept().await?;
         let endpoint = Arc::clone(&endpoint);
@@ -102,27 +102,29 @@ pub(super) async fn bind(port: u16, path: &str) -> io::Result<TcpListener> {
 impl Endpoint {
     /// Answers one HTTP request.
     async fn answer_one(&self, exchange: &mut Exchange) -> io::Result<After> {
-        let Some(asked) = exchange.next().await? else { return Ok(After::Close) };
-        if asked.path != PATH && asked.path != MOVED {
+        let Some(http_request) = exchange.next().await? else { return Ok(After::Close) };
+        if http_request.path != PATH && http_request.path != MOVED {
             return plain_text(exchange, 404, "no such page").await;
         }
-        match asked.method.as_str() {
-            "POST" => self.post(exchange, asked).await,
-            "GET" => self.get(exchange, &asked).await,
-            "DELETE" => self.delete(exchange, &asked).await,
+        match http_request.method.as_str() {
+            "POST" => self.post(exchange, http_request).await,
+            "GET" => self.get(exchange, &http_request).await,
+            "DELETE" => self.delete(exchange, &http_request).await,
             _ => plain_text(exchange, 405, "method not allowed").await,
         }
     }
 
-    async fn post(&self, exchange: &mut Exchange, asked: HttpRequest) -> io::Result<After> {
-        let accept = asked.header("accept").unwrap_or_default();
+    async fn post(&self, exchange: &mut Exchange, http_request: HttpRequest) -> io::Result<After> {
+        let accept = http_request.header("accept").unwrap_or_default();
         if !(accept.contains("application/json") && accept.contains("text/event-stream")) {
             return plain_text(exchange, 406, "accept both application/json and text/event-stream").await;
         }
-        match wire::parse(&asked.body) {
-            Incoming::Request { id, method, params } => self.request(exchange, asked, (id, method, params)).await,
+        match wire::parse(&http_request.body) {
+            Incoming::Request { id, method, params } => {
+                self.request(exchange, http_request, (id, method, params)).await
+            }
             Incoming::Notification { method, params } => {
-                let session = self.open.lock().sessions.of_request(&asked);
+                let session = self.state.lock().sessions.of_request(&http_request);
                 if let Some(session) = session {
                     self.server.notice(&session.peer, &method, &params);
                 } else {
@@ -141,18 +143,18 @@ impl Endpoint {
     async fn request(
         &self,
         exchange: &mut Exchange,
-        asked: HttpRequest,
+        http_request: HttpRequest,
         message: (serde_json::Value, String, serde_json::Value),
     ) -> io::Result<After> {
-        let session = self.open.lock().sessions.of_request(&asked);
+        let session = self.state.lock().sessions.of_request(&http_request);
         let is_initialize = message.1 == "initialize";
         let peer = match &session {
             Some(session) => Arc::clone(&session.peer),
             None => Peer::new(format!("http-{}", self.server.unique())),
         };
         let (out, frames) = Outbox::new();
-        let request = self.server.admit(message, &peer, out, asked.headers.clone());
-        if let Some(after) = instead_of_mcp(exchange, &self.server, &request, &asked.path).await? {
+        let request = self.server.admit(message, &peer, out, http_request.headers.clone());
+        if let Some(after) = instead_of_mcp(exchange, &self.server, &request, &http_request.path).await? {
             return Ok(after);
         }
         if request.era == Era::Modern {
@@ -160,32 +162,32 @@ impl Endpoint {
                 return refuse(exchange, 400, &request.id, &refusal).await;
             }
         } else if !is_initialize {
-            let error = self.open.lock().sessions.check(&asked, session.as_deref());
+            let error = self.state.lock().sessions.check(&http_request, session.as_deref());
             if let Some(error) = error {
                 return error.write_to(exchange, &request.id).await;
             }
         }
-        let opened =
-            (is_initialize && request.era == Era::Legacy).then(|| self.open.lock().sessions.open(peer)).flatten();
-        self.answer(exchange, request, frames, opened).await
+        let new_session =
+            (is_initialize && request.era == Era::Legacy).then(|| self.state.lock().sessions.open(peer)).flatten();
+        self.answer(exchange, request, frames, new_session).await
     }
 
-    /// Runs the request and writes its answer.
+    /// Runs the request and writes its answer. `new_session` is the session that the request has opened.
     async fn answer(
         &self,
         exchange: &mut Exchange,
         request: Request,
         mut frames: mpsc::Receiver<Frame>,
-        opened: Option<Arc<Session>>,
+        new_session: Option<Arc<Session>>,
     ) -> io::Result<After> {
         let (id, struck, era, peer) =
             (request.id.clone(), request.struck.clone(), request.era, Arc::clone(&request.peer));
         self.server.start(request);
-        let session = opened.as_ref().map(|session| session.id.as_str());
+        let session = new_session.as_ref().map(|session| session.id.as_str());
         let stream = events::Stream { server: &self.server, struck: &struck, session };
         if let Some(retry) = stream.resumed_after() {
             let event = format!("stream-{}", self.server.unique());
-            // Park it before the client knows of it, because the client may return immediately.
+            // Park the rest before the client gets the event id, because the client may resume immediately.
             self.park(&event, Parked { frames, struck: struck.clone() });
             return stream.cut(exchange, &event, retry).await;
         }
@@ -201,7 +203,7 @@ impl Endpoint {
                 None => Ok(None),
             }
         };
-        // Closing the stream cancels the request in the modern era only.
+        // A client that closes the stream cancels the request, but only in the modern era.
         let client_left = !matches!(outcome, Ok(Some(_)));
         if client_left && era == Era::Modern && self.server.runs(&peer, &id) {
             self.server.cancel(&peer, &id, "disconnect");
@@ -209,9 +211,9 @@ impl Endpoint {
         Ok(outcome?.unwrap_or(After::Close))
     }
 
-    /// The stream of a legacy session, or the rest of a stream that was cut.
-    async fn get(&self, exchange: &mut Exchange, asked: &HttpRequest) -> io::Result<After> {
-        let resumed = asked.header("last-event-id");
+    /// Answers a GET: with the stream of a legacy session, or with the rest of a stream that was cut.
+    async fn get(&self, exchange: &mut Exchange, http_request: &HttpRequest) -> io::Result<After> {
+        let resumed = http_request.header("last-event-id");
         self.server.log.seen(json!({"http": "GET", "last_event_id": resumed}));
         if self.server.options.eras == Eras::Modern {
             return plain_text(exchange, 405, "no GET in this revision").await;
@@ -226,9 +228,9 @@ impl Endpoint {
             return plain_text(exchange, status, "no standing stream here").await;
         }
         let (session, error) = {
-            let sessions = &mut self.open.lock().sessions;
-            let session = sessions.of_request(asked);
-            let error = sessions.check(asked, session.as_deref());
+            let sessions = &mut self.state.lock().sessions;
+            let session = sessions.of_request(http_request);
+            let error = sessions.check(http_request, session.as_deref());
             (session, error)
         };
         if let Some(error) = error {
@@ -243,12 +245,14 @@ impl Endpoint {
         Ok(After::Close)
     }
 
+    /// Keeps the rest of a stream for a GET with this event id.
     fn park(&self, event: &str, rest: Parked) {
-        self.open.lock().parked.insert(event.to_owned(), rest);
+        self.state.lock().parked.insert(event.to_owned(), rest);
     }
 
+    /// Writes the rest of the stream that was cut with this event id, or does what its fault says instead.
     async fn resume(&self, exchange: &mut Exchange, stream: &events::Stream<'_>, event: &str) -> io::Result<After> {
-        let parked = self.open.lock().parked.remove(event);
+        let parked = self.state.lock().parked.remove(event);
         let Some(mut parked) = parked else { return plain_text(exchange, 404, "no such stream").await };
         if parked.struck.by(Fault::SseRefusesResume) {
             self.park(event, parked);
@@ -272,9 +276,9 @@ impl Endpoint {
         Ok(outcome.unwrap_or(After::Close))
     }
 
-    async fn delete(&self, exchange: &mut Exchange, asked: &HttpRequest) -> io::Result<After> {
+    async fn delete(&self, exchange: &mut Exchange, http_request: &HttpRequest) -> io::Result<After> {
         self.server.log.seen(json!({"http": "DELETE"}));
-        let closed = self.open.lock().sessions.close(asked);
+        let closed = self.state.lock().sessions.close(http_request);
         match closed {
             _ if self.server.options.eras == Eras::Modern => {
                 plain_text(exchange, 405, "no DELETE in this revision").await
@@ -285,7 +289,7 @@ impl Endpoint {
     }
 }
 
-/// The next frame; `None` when the client left first.
+/// Returns the next frame; `None` if the client closes the connection before there is one.
 async fn next(exchange: &mut Exchange, frames: &mut mpsc::Receiver<Frame>) -> Option<Frame> {
     tokio::select! {
         frame = frames.recv() => frame,
@@ -293,7 +297,7 @@ async fn next(exchange: &mut Exchange, frames: &mut mpsc::Receiver<Frame>) -> Op
     }
 }
 
-/// Answers with a plain text.
+/// Answers with plain text.
 pub(super) async fn plain_text(exchange: &mut Exchange, status: u16, text: &str) -> io::Result<After> {
     exchange.respond(status, &[("content-type", "text/plain")], text.as_bytes()).await?;
     Ok(After::Keep)
@@ -312,7 +316,7 @@ async fn refuse(exchange: &mut Exchange, status: u16, id: &serde_json::Value, re
     Ok(After::Keep)
 }
 
-/// The answer of the TypeScript SDK's servers to a request without a known session.
+/// Returns the error that servers of the TypeScript SDK give for a request without a known session.
 fn no_valid_session() -> Refusal {
     Refusal::new(code::SERVER, "Bad Request: No valid session ID provided")
 }

@@ -48,6 +48,7 @@ pub(crate) async fn send(server: &Arc<Server>, request: &Request, reply: Reply) 
     }
 }
 
+/// Sends the messages that come before the answer, if a fault strikes.
 async fn flood(server: &Arc<Server>, request: &Request) {
     let count = |fault| if request.struck.by(fault) { server.options.faults.number(fault).unwrap_or(0) } else { 0 };
     tools::notify(request, count(Fault::NotifyFlood)).await;
@@ -96,7 +97,7 @@ fn progress(token: &Value) -> Frame {
     Frame::message(&wire::notification("notifications/progress", &params))
 }
 
-/// The frame that ends the process, or its stdout, instead of an answer.
+/// Returns the frame that ends the process or closes its stdout, if a fault wants that instead of an answer.
 fn death(server: &Server, request: &Request, message: &Value) -> Option<Frame> {
     let struck = &request.struck;
     if struck.by(Fault::CrashOnCall) {
@@ -118,7 +119,7 @@ fn death(server: &Server, request: &Request, message: &Value) -> Option<Frame> {
     struck.by(Fault::CloseStdout).then_some(Frame::CloseStdout)
 }
 
-/// The frames of one answer.
+/// Returns the frames of one answer, with the faults that strike it.
 fn shape(faults: &Faults, struck: &Struck, mut message: Value, status: u16) -> Vec<Frame> {
     let id = message["id"].clone();
     for fault in struck.iter() {
@@ -176,10 +177,10 @@ fn corrupt(faults: &Faults, fault: Fault, id: &Value, message: &mut Value) {
     }
 }
 
-/// Bytes that no JSON library of this program would write.
+/// Returns the answer as bytes that `serde_json` would not write; `None` if the fault asks for none.
 fn garble(faults: &Faults, fault: Fault, id: &Value, message: &Value) -> Option<Vec<u8>> {
     let number = || usize::try_from(faults.number(fault).unwrap_or(0)).unwrap_or(usize::MAX);
-    let around = |text: &[u8]| {
+    let answer_with_text = |text: &[u8]| {
         let mut bytes =
             format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{"content":[{{"type":"text","text":""#).into_bytes();
         bytes.extend_from_slice(text);
@@ -187,11 +188,11 @@ fn garble(faults: &Faults, fault: Fault, id: &Value, message: &Value) -> Option<
         bytes
     };
     let bytes = match fault {
-        Fault::UnparsableAnswer => around(br"half of a pair: \ud800"),
-        Fault::BadUtf8 => around(b"not UTF-8: \xff\xfe\x80"),
+        Fault::UnparsableAnswer => answer_with_text(br"half of a pair: \ud800"),
+        Fault::BadUtf8 => answer_with_text(b"not UTF-8: \xff\xfe\x80"),
         Fault::HugeLine | Fault::BodyHuge | Fault::SseHugeEvent => {
-            let frame = around(b"").len();
-            around(&vec![b'x'; number().saturating_sub(frame)])
+            let frame = answer_with_text(b"").len();
+            answer_with_text(&vec![b'x'; number().saturating_sub(frame)])
         }
         Fault::HugeNumber => {
             format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{"content":[],"score":1e400}}}}"#).into_bytes()

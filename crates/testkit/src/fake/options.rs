@@ -47,15 +47,15 @@ pub struct Options {
     pub faults: Faults,
     /// How many generated tools (`tool_0001`, …) follow the named ones.
     pub tools: usize,
-    /// Tools on one page of a list; 0 is all on one page.
+    /// The number of tools on one page of a list; 0 puts all on one page.
     pub page_size: usize,
     /// Time before each answer to a request.
     pub delay: Duration,
-    /// Time before anything is read.
+    /// Time after the start before the server reads anything.
     pub start_delay: Duration,
-    /// The file that each effect is written to.
+    /// The file to which the server writes each effect of a tool.
     pub log: Option<PathBuf>,
-    /// Whether every message is written to `log` as well.
+    /// Whether the server also writes every message to `log`.
     pub log_all: bool,
     /// `ttlMs` of modern lists.
     pub ttl_ms: i64,
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn every_field_of_a_script_is_read() {
+    fn the_options_of_a_command_line_are_read() {
         let options = parse("http --era both --fault batch --tools 3 --log-all --delay-ms 5 --ttl-ms -1").unwrap();
         assert_eq!(options.transport, Transport::Http);
         assert_eq!(options.eras, Eras::Both);
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn an_invalid_script_is_rejected_with_the_reason() {
+    fn an_invalid_command_line_is_refused_with_the_reason() {
         assert!(parse("").unwrap_err().contains("stdio"));
         assert!(parse("stdio --tools many").unwrap_err().contains("--tools"));
         assert!(parse("stdio --era old").unwrap_err().contains("legacy"));

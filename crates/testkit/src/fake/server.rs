@@ -82,10 +82,11 @@ pub(crate) struct Server {
     /// Whether `elicit`, in mode `url-error`, has already sent links to a client.
     pub(crate) visited: AtomicBool,
     state: Mutex<State>,
-    next: AtomicU64,
+    /// The next number of [`Self::unique`].
+    next_unique: AtomicU64,
 }
 
-/// What changes while it runs.
+/// What changes while the fake runs.
 #[derive(Debug, Default)]
 struct State {
     /// Tools that `tools_changed` added.
@@ -104,6 +105,7 @@ struct State {
 }
 
 impl State {
+    /// Runs `task`, and forgets the tasks that have ended.
     fn spawn(&mut self, task: impl Future<Output = ()> + Send + 'static) -> AbortHandle {
         while self.tasks.try_join_next().is_some() {}
         self.tasks.spawn(task)
@@ -118,7 +120,7 @@ impl Server {
             inherited,
             visited: AtomicBool::new(false),
             state: Mutex::default(),
-            next: AtomicU64::new(1),
+            next_unique: AtomicU64::new(1),
         })
     }
 
@@ -128,7 +130,7 @@ impl Server {
 
     /// Returns a new number with each call.
     pub(crate) fn unique(&self) -> u64 {
-        self.next.fetch_add(1, Ordering::Relaxed)
+        self.next_unique.fetch_add(1, Ordering::Relaxed)
     }
 
     /// Counts a request, and determines the faults that strike it.
@@ -144,7 +146,7 @@ impl Server {
         let struck = self.options.faults.strike(&method, seen);
         let era = era_of(self.options.eras, &method, &params);
         if method == "initialize" {
-            // Here and not in the request's task, because the server may read the next line before that task runs.
+            // Not in the request's task, because the server may read the next line before that task runs.
             peer.capabilities.get_or_init(|| params["capabilities"].clone());
         }
         let mut entry = json!({"method": method, "id": id, "params": params});
@@ -171,7 +173,7 @@ impl Server {
         state.running.insert(key, handle);
     }
 
-    /// Runs anything in a task that ends with the server.
+    /// Runs `task` in the background. It ends with the server.
     pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) -> AbortHandle {
         self.state.lock().spawn(task)
     }
@@ -189,7 +191,7 @@ impl Server {
         self.unlisten(peer, id);
     }
 
-    /// Whether the request still runs.
+    /// Returns whether the request still runs.
     pub(crate) fn runs(&self, peer: &Peer, id: &Value) -> bool {
         self.state.lock().running.contains_key(&run_key(peer, id))
     }
@@ -234,7 +236,7 @@ impl Server {
         self.state.lock().listeners.push(Listener { peer: Arc::clone(peer), out, subscription });
     }
 
-    /// Ends the subscription of this request.
+    /// Ends the subscription that the request `id` of `peer` has begun, if there is one.
     pub(crate) fn unlisten(&self, peer: &Peer, id: &Value) {
         let ended = |listener: &Listener| {
             listener.peer.key == peer.key && listener.subscription.as_ref().is_some_and(|(own, _)| own == id)
@@ -242,7 +244,7 @@ impl Server {
         self.state.lock().listeners.retain(|listener| !ended(listener));
     }
 
-    /// The peer with this key and its outbox, if it listens.
+    /// Returns the peer with this key and its outbox, if it listens.
     pub(crate) fn listening(&self, key: &str) -> Option<(Arc<Peer>, Outbox)> {
         let state = self.state.lock();
         let listener = state.listeners.iter().find(|listener| listener.peer.key == key)?;
@@ -296,6 +298,8 @@ impl Server {
         self.announce("notifications/resources/updated", &json!({"uri": uri}), wants).await;
     }
 
+    /// Sends a notification to the listeners for which `wants` returns true, given the resources to which legacy peers
+    /// have subscribed.
     async fn announce(
         &self,
         method: &str,
@@ -325,6 +329,7 @@ impl Listener {
     }
 }
 
+/// Returns the era of a request to a server that answers `eras`.
 fn era_of(eras: Eras, method: &str, params: &Value) -> Era {
     match eras {
         Eras::Legacy => Era::Legacy,

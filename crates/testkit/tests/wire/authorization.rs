@@ -1,4 +1,4 @@
-//! The authorization server: what it checks, and what it does wrong.
+//! The authorization server: what it checks, and its faults.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -12,7 +12,7 @@ const BACK: &str = "http://127.0.0.1:9/back";
 const VERIFIER: &str = "dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk";
 const CHALLENGE: &str = "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM";
 
-/// A client that does everything by hand.
+/// A client that makes each request of a sign-in by itself, without a library for OAuth.
 struct Client<'a> {
     server: &'a FakeAuthorization,
     http: reqwest::Client,
@@ -21,9 +21,9 @@ struct Client<'a> {
 
 type Fields<'a> = &'a [(&'a str, &'a str)];
 
-/// `usual` with what differs.
-fn with<'a>(valid: Fields<'a>, differs: Fields<'a>) -> BTreeMap<&'a str, &'a str> {
-    valid.iter().chain(differs).copied().collect()
+/// Returns the fields of a valid request, with those of `changes` in place of the same names.
+fn with<'a>(valid: Fields<'a>, changes: Fields<'a>) -> BTreeMap<&'a str, &'a str> {
+    valid.iter().chain(changes).copied().collect()
 }
 
 impl<'a> Client<'a> {
@@ -41,8 +41,9 @@ impl<'a> Client<'a> {
         serde_json::from_slice(&answer.bytes().await.unwrap()).unwrap()
     }
 
-    /// Where a person is sent back to, with what; `None` for a page that says no.
-    async fn authorize(&self, differs: Fields<'_>) -> Option<BTreeMap<String, String>> {
+    /// Signs in, with `changes` of a valid request. Returns the parameters with which the server redirects back; `None` if
+    /// it shows an error instead.
+    async fn authorize(&self, changes: Fields<'_>) -> Option<BTreeMap<String, String>> {
         let resource = self.server.mcp_url();
         let valid = [
             ("response_type", "code"),
@@ -54,7 +55,7 @@ impl<'a> Client<'a> {
             ("resource", &resource),
         ];
         let mut url = url::Url::parse(&(self.server.issuer() + "/authorize")).unwrap();
-        url.query_pairs_mut().extend_pairs(with(&valid, differs));
+        url.query_pairs_mut().extend_pairs(with(&valid, changes));
         let answer = self.http.get(url).send().await.unwrap();
         let back = answer.headers().get("location")?.to_str().unwrap();
         Some(url::Url::parse(back).unwrap().query_pairs().into_owned().collect())
@@ -68,7 +69,8 @@ impl<'a> Client<'a> {
         serde_json::from_slice(&answer.bytes().await.unwrap()).unwrap()
     }
 
-    async fn exchange(&self, differs: Fields<'_>) -> Value {
+    /// Signs in, and exchanges the code for tokens, with `changes` of a valid request.
+    async fn exchange(&self, changes: Fields<'_>) -> Value {
         let code = self.authorize(&[]).await.unwrap().remove("code").unwrap();
         let resource = self.server.mcp_url();
         let valid = [
@@ -79,7 +81,7 @@ impl<'a> Client<'a> {
             ("code_verifier", VERIFIER),
             ("resource", &resource),
         ];
-        self.token(with(&valid, differs)).await
+        self.token(with(&valid, changes)).await
     }
 
     async fn refresh(&self, token: &Value) -> Value {
@@ -94,7 +96,7 @@ impl<'a> Client<'a> {
         self.token(form.into()).await
     }
 
-    /// The status of a call of `echo`, and what it said.
+    /// Calls `echo`. Returns the status, and the text that `echo` returned or the challenge of the refusal.
     async fn echo(&self, token: &Value) -> (u16, String) {
         let request = self.http.post(self.server.mcp_url()).body(call(1, "echo", json!({ "text": "hi" })).to_string());
         let token = token["access_token"].as_str().unwrap_or_default();
@@ -109,7 +111,7 @@ impl<'a> Client<'a> {
 }
 
 #[tokio::test]
-async fn a_client_that_does_all_of_it_right_is_let_in() {
+async fn a_client_that_follows_the_specification_gets_in() {
     let server = FakeAuthorization::start([]);
     let client = Client::new(&server).await;
     let (status, challenge) = client.echo(&json!({})).await;
@@ -126,7 +128,7 @@ async fn a_client_that_does_all_of_it_right_is_let_in() {
     let counts = server.counts();
     let wanted = Counts { registrations: 1, authorizations: 2, exchanges: 1, admitted: 1, rejected: 1, ..counts };
     assert_eq!((counts, counts.refused), (wanted, 0));
-    let first = server.requests().into_iter().find(|asked| asked.endpoint == "GET /authorize").unwrap();
+    let first = server.requests().into_iter().find(|request| request.endpoint == "GET /authorize").unwrap();
     assert_eq!(first.parameter("code_challenge"), Some(CHALLENGE));
     assert!(server.given().contains(&tokens["access_token"].as_str().unwrap().to_owned()));
 }
@@ -160,7 +162,7 @@ async fn the_server_checks_what_a_client_must_send() {
 }
 
 #[tokio::test]
-async fn a_refresh_token_is_good_once_and_a_second_use_ends_all_that_came_of_it() {
+async fn a_refresh_token_is_valid_once_and_a_second_use_revokes_all_tokens_that_came_from_it() {
     let server = FakeAuthorization::start([]);
     let client = Client::new(&server).await;
     let first = client.exchange(&[]).await;
@@ -179,7 +181,7 @@ async fn a_refresh_token_is_good_once_and_a_second_use_ends_all_that_came_of_it(
 }
 
 #[tokio::test]
-async fn a_client_with_a_secret_gets_tokens_for_itself_and_gives_them_back() {
+async fn a_client_with_a_secret_gets_tokens_for_itself_and_can_revoke_them() {
     let server = FakeAuthorization::start([]);
     let client = Client::new(&server).await;
     let resource = server.mcp_url();
@@ -201,7 +203,7 @@ async fn a_client_with_a_secret_gets_tokens_for_itself_and_gives_them_back() {
 }
 
 #[tokio::test]
-async fn faults_of_metadata_work() {
+async fn each_fault_of_metadata_does_what_its_name_says() {
     let server = FakeAuthorization::start([AuthorizationFault::issuer("https://example.com")]);
     let client = Client::new(&server).await;
     let of_server = "/.well-known/oauth-authorization-server";
@@ -231,7 +233,7 @@ async fn faults_of_metadata_work() {
 }
 
 #[tokio::test]
-async fn faults_of_answers_and_tokens_work() {
+async fn each_fault_of_answers_and_tokens_does_what_its_name_says() {
     let server = FakeAuthorization::start([AuthorizationFault::Iss(None), AuthorizationFault::State("other")]);
     let client = Client::new(&server).await;
     let back = client.authorize(&[]).await.unwrap();

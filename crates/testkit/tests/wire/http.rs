@@ -1,4 +1,4 @@
-//! Both eras over Streamable HTTP: sessions, streams, mirrored header fields.
+//! Both eras over Streamable HTTP: sessions, streams, and the headers that repeat parts of the body.
 
 use serde_json::{Value, json};
 use toolrack_testkit::processes::wait_gone;
@@ -25,7 +25,7 @@ fn a_legacy_session_is_opened_used_and_closed() {
 }
 
 #[test]
-fn messages_before_an_answer_make_it_a_stream() {
+fn an_answer_after_other_messages_comes_as_a_stream() {
     let server = start(&[]);
     let answer = post(&server, &[], &call(1, "flood", json!({"n": 3})));
     assert_eq!(answer.header("content-type"), Some("text/event-stream"));
@@ -36,12 +36,12 @@ fn messages_before_an_answer_make_it_a_stream() {
 }
 
 #[test]
-fn the_stream_of_a_session_tells_of_changes() {
+fn the_stream_of_a_session_has_notifications_of_changes() {
     let server = start(&[]);
     let session = handshake(&server);
     let session: &[(&str, &str)] = &[("mcp-session-id", &session)];
     let mut stream = open_get(&server, session);
-    // The head is written after the stream was entered among the listeners.
+    // The server adds the stream to its listeners before it writes the head.
     stream.event_line();
     post(&server, session, &call(1, "tools_changed", json!({"add": "fresh"})));
     assert_eq!(stream.event()["method"], "notifications/tools/list_changed");
@@ -132,7 +132,7 @@ fn mirrored_headers_must_equal_the_body() {
 }
 
 #[test]
-fn a_modern_client_cancels_by_leaving_and_a_legacy_one_does_not() {
+fn a_modern_client_cancels_a_call_by_closing_the_connection_and_a_legacy_one_does_not() {
     let effects = SideEffects::new();
     let server = start(&["--era", "both", "--log", effects.path_str()]);
     let waiting = open_modern(&server, &modern_call(7, "sleep", json!({"ms": 60_000})));
@@ -148,7 +148,7 @@ fn a_modern_client_cancels_by_leaving_and_a_legacy_one_does_not() {
 }
 
 #[test]
-fn a_legacy_client_cancels_by_a_notification() {
+fn a_legacy_client_cancels_a_call_with_a_notification() {
     let effects = SideEffects::new();
     let server = start(&["--log", effects.path_str()]);
     let session = handshake(&server);
@@ -210,7 +210,7 @@ fn the_log_of_everything_has_methods_and_header_fields() {
 }
 
 #[test]
-fn a_restarted_server_has_its_port_again_and_forgot_the_sessions() {
+fn a_restarted_server_can_have_the_same_port_and_has_no_sessions() {
     let mut server = start(&[]);
     let session = handshake(&server);
     server.kill();
@@ -220,7 +220,7 @@ fn a_restarted_server_has_its_port_again_and_forgot_the_sessions() {
 }
 
 #[test]
-fn a_dropped_server_is_gone() {
+fn a_dropped_server_leaves_no_process() {
     let server = start(&[]);
     let pid = server.pid();
     drop(server);

@@ -1,4 +1,4 @@
-//! What is offered and how the tools behave, with the faults that spoil it.
+//! What the server offers and how its tools behave, with and without faults.
 
 use std::process::Command;
 
@@ -8,7 +8,7 @@ use toolrack_testkit::{SideEffects, fake_server_path};
 use crate::plain_stdio::Lines;
 use crate::{call, modern, modern_call, request, text};
 
-/// The tools of every page, following at most `pages` cursors.
+/// Reads at most `pages` pages of tools. Returns the tools, and the cursors between the pages.
 fn list(server: &mut Lines, pages: u64) -> (Vec<Value>, Vec<Value>) {
     let (mut tools, mut cursors, mut params) = (Vec::new(), Vec::new(), json!({}));
     for id in 100..100 + pages {
@@ -21,13 +21,15 @@ fn list(server: &mut Lines, pages: u64) -> (Vec<Value>, Vec<Value>) {
     (tools, cursors)
 }
 
+/// Starts a legacy server, and does the handshake.
 fn ready(args: &[&str]) -> Lines {
     let mut server = Lines::start(args);
     server.handshake();
     server
 }
 
-fn spoilt(fault: &str) -> Lines {
+/// Starts a legacy server with one fault, and does the handshake.
+fn ready_with(fault: &str) -> Lines {
     ready(&["--fault", fault])
 }
 
@@ -48,34 +50,34 @@ fn generated_tools_come_on_pages() {
 
 #[test]
 fn faults_change_a_tool_at_the_given_time() {
-    let says = |server: &mut Lines, name: &str| named(&list(server, 5).0, name).clone();
+    let definition = |server: &mut Lines, name: &str| named(&list(server, 5).0, name).clone();
     let mut honest = ready(&[]);
-    let (echo, write) = (says(&mut honest, "echo"), says(&mut honest, "write"));
-    let other = says(&mut spoilt("redescribes"), "echo");
+    let (echo, write) = (definition(&mut honest, "echo"), definition(&mut honest, "write"));
+    let other = definition(&mut ready_with("redescribes"), "echo");
     assert_ne!(other["description"], echo["description"]);
     assert_eq!(other["inputSchema"], echo["inputSchema"]);
-    let renamed = says(&mut spoilt("renames"), "renamed");
+    let renamed = definition(&mut ready_with("renames"), "renamed");
     assert_eq!(renamed["description"], echo["description"]);
-    let harmless = says(&mut spoilt("flips-hints"), "write");
+    let harmless = definition(&mut ready_with("flips-hints"), "write");
     assert_ne!(write["annotations"]["readOnlyHint"], true);
     assert_eq!(harmless["annotations"]["readOnlyHint"], true);
 
     let mut waits = ready(&["--fault", "redescribes", "--fault", "later"]);
-    assert_eq!(says(&mut waits, "echo"), says(&mut honest, "echo"));
+    assert_eq!(definition(&mut waits, "echo"), definition(&mut honest, "echo"));
     let _ = waits.ask(&call(1, "tools_changed", json!({})));
-    assert_eq!(says(&mut waits, "echo")["description"], other["description"]);
+    assert_eq!(definition(&mut waits, "echo")["description"], other["description"]);
 }
 
 #[test]
-fn faults_of_cursors_work() {
-    let (tools, cursors) = list(&mut spoilt("endless-cursor"), 40);
+fn each_fault_of_cursors_does_what_its_name_says() {
+    let (tools, cursors) = list(&mut ready_with("endless-cursor"), 40);
     assert_eq!((tools.len(), cursors.len()), (22 + 39, 40));
     assert!(cursors.windows(2).all(|two| two[0] != two[1]));
-    let (_, cursors) = list(&mut spoilt("same-cursor"), 5);
+    let (_, cursors) = list(&mut ready_with("same-cursor"), 5);
     assert_eq!(cursors, vec![json!("again"); 5]);
-    let (tools, cursors) = list(&mut spoilt("empty-cursor"), 5);
+    let (tools, cursors) = list(&mut ready_with("empty-cursor"), 5);
     assert_eq!((tools.len(), cursors), (22, vec![json!("")]));
-    let (_, cursors) = list(&mut spoilt("odd-cursor"), 1);
+    let (_, cursors) = list(&mut ready_with("odd-cursor"), 1);
     assert_eq!(cursors, vec![json!(42)]);
 }
 
@@ -90,21 +92,21 @@ fn a_server_may_declare_no_capabilities() {
 }
 
 #[test]
-fn faults_of_definitions_work() {
-    let bad = list(&mut spoilt("bad-tool"), 1).0;
+fn each_fault_of_definitions_does_what_its_name_says() {
+    let bad = list(&mut ready_with("bad-tool"), 1).0;
     assert!(named(&bad, "bad_schema")["inputSchema"].is_null());
     assert!(bad.contains(&json!(7)) && bad.iter().any(|tool| tool.is_object() && tool.get("name").is_none()));
     assert_eq!(bad.len(), 25);
-    let twice = list(&mut spoilt("duplicate-tool"), 1).0;
+    let twice = list(&mut ready_with("duplicate-tool"), 1).0;
     assert_eq!(twice.iter().filter(|tool| tool["name"] == "echo").count(), 2);
-    assert_eq!(list(&mut spoilt("bad-header-name"), 1).0.len(), 27);
-    let tools = list(&mut spoilt("remote-ref-schema=http://127.0.0.1:9/x"), 1).0;
+    assert_eq!(list(&mut ready_with("bad-header-name"), 1).0.len(), 27);
+    let tools = list(&mut ready_with("remote-ref-schema=http://127.0.0.1:9/x"), 1).0;
     assert_eq!(named(&tools, "structured")["outputSchema"]["properties"]["label"]["$ref"], "http://127.0.0.1:9/x");
-    let tools = list(&mut spoilt("expensive-schema=12"), 1).0;
+    let tools = list(&mut ready_with("expensive-schema=12"), 1).0;
     assert!(named(&tools, "structured")["outputSchema"]["$defs"]["d12"].is_object());
-    let tools = list(&mut spoilt("escape-text"), 1).0;
+    let tools = list(&mut ready_with("escape-text"), 1).0;
     assert!(named(&tools, "echo")["description"].as_str().unwrap().contains('\u{1b}'));
-    let tools = list(&mut spoilt("long-description=7"), 1).0;
+    let tools = list(&mut ready_with("long-description=7"), 1).0;
     assert!(named(&tools, "echo")["description"].as_str().unwrap().ends_with("\nEchoes, line 7.\n"));
 }
 
@@ -120,7 +122,7 @@ fn a_list_can_fail_and_a_modern_list_can_have_a_negative_ttl() {
 
 #[test]
 fn each_list_brings_a_storm_of_changes() {
-    let mut server = spoilt("list-changed-storm=20");
+    let mut server = ready_with("list-changed-storm=20");
     for id in [1, 2] {
         server.ask(&request(id, "tools/list", json!({})));
         for _ in 0..20 {
@@ -133,12 +135,12 @@ fn each_list_brings_a_storm_of_changes() {
 fn structured_content_fits_its_schema_unless_a_fault_says_otherwise() {
     let good = ready(&[]).ask(&call(1, "structured", json!({"label": "x"})));
     assert_eq!(good["result"]["structuredContent"], json!({"label": "x", "value": 42}));
-    let bad = spoilt("wrong-structured").ask(&call(1, "structured", json!({})));
+    let bad = ready_with("wrong-structured").ask(&call(1, "structured", json!({})));
     assert_eq!(bad["result"]["structuredContent"], json!({"label": 42}));
 }
 
 #[test]
-fn the_plain_tools_work() {
+fn each_plain_tool_does_what_its_name_says() {
     let mut server = ready(&[]);
     let answer = server.ask(&call(1, "big", json!({"bytes": 1001, "fill": "é"})));
     assert_eq!(text(&answer).len(), 1001);
@@ -151,12 +153,12 @@ fn the_plain_tools_work() {
     let answer = server.ask(&call(5, "tools_changed", json!({"add": "fresh"})));
     assert_eq!(text(&answer), "changed");
     assert_eq!(text(&server.ask(&call(6, "fresh", json!({})))), "fresh");
-    let escaped = spoilt("escape-text").ask(&call(1, "echo", json!({"text": "x"})));
+    let escaped = ready_with("escape-text").ask(&call(1, "echo", json!({"text": "x"})));
     assert!(text(&escaped).contains('\u{202e}'));
 }
 
 #[test]
-fn the_server_tells_its_environment_folder_and_descriptors() {
+fn tools_return_the_environment_the_folder_and_the_descriptors_of_the_server() {
     let folder = std::env::temp_dir().canonicalize().unwrap();
     let mut command = Command::new(fake_server_path());
     command.arg("stdio").env("TESTKIT_SEES", "yes").current_dir(&folder);
@@ -173,7 +175,7 @@ fn the_server_tells_its_environment_folder_and_descriptors() {
 }
 
 #[test]
-fn a_legacy_server_asks_by_requests_of_its_own() {
+fn a_legacy_server_asks_the_client_with_requests_of_its_own() {
     let mut server = ready(&[]);
     for (id, tool, method) in
         [(1_u64, "elicit", "elicitation/create"), (2, "sample", "sampling/createMessage"), (3, "roots", "roots/list")]
@@ -200,7 +202,7 @@ fn a_legacy_server_uses_only_declared_capabilities() {
 }
 
 #[test]
-fn links_can_be_asked_for_by_an_error_once() {
+fn a_server_can_ask_once_with_an_error_to_open_links() {
     let mut server = ready(&[]);
     let refused = server.ask(&call(1, "elicit", json!({"mode": "url-error"})));
     assert_eq!(refused["error"]["code"], -32042);
@@ -209,7 +211,7 @@ fn links_can_be_asked_for_by_an_error_once() {
 }
 
 #[test]
-fn a_modern_server_asks_by_results_and_wants_its_state_back_to_the_byte() {
+fn a_modern_server_asks_the_client_with_results_and_requires_its_state_back_byte_for_byte() {
     let effects = SideEffects::new();
     let mut server = Lines::start(&["--era", "modern", "--log", effects.path_str()]);
     let mut request = modern_call(1, "elicit", json!({"rounds": 2}));
@@ -232,7 +234,7 @@ fn a_modern_server_asks_by_results_and_wants_its_state_back_to_the_byte() {
 }
 
 #[test]
-fn a_modern_server_can_ask_for_nothing_but_another_try() {
+fn a_modern_server_can_ask_the_client_only_to_call_again() {
     let mut server = Lines::start(&["--era", "modern"]);
     let mut request = modern_call(1, "elicit", json!({"mode": "state-only"}));
     let result = server.ask(&request)["result"].clone();
@@ -272,5 +274,5 @@ fn resources_and_prompts_are_listed_and_read_in_both_eras() {
     let needed = server.ask(&modern(2, "prompts/get", json!({"name": "asked"})));
     assert_eq!(needed["result"]["resultType"], "input_required");
     let needed = server.ask(&modern(3, "resources/read", json!({"uri": "fake://asked"})));
-    assert!(needed["result"].get("ttlMs").is_none(), "what is asked for is never cached");
+    assert!(needed["result"].get("ttlMs").is_none(), "a client must not cache a question");
 }

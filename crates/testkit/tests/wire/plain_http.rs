@@ -1,4 +1,4 @@
-//! A client of HTTP/1.1, one connection for each request, that tells exactly how an answer ended.
+//! A client of HTTP/1.1 with one connection for each request. It reports exactly how an answer ended.
 
 use std::io::{BufRead as _, BufReader, ErrorKind, Read as _, Write as _};
 use std::net::TcpStream;
@@ -10,8 +10,8 @@ use toolrack_testkit::FakeHttp;
 use crate::plain_stdio::LONG;
 use crate::{initialize, modern};
 
-/// More body than this is not read.
-const ENOUGH: usize = 12 << 20;
+/// The most bytes of a body that the client reads.
+const MAX_BODY: usize = 12 << 20;
 
 /// How an answer ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,13 +24,13 @@ pub(crate) enum End {
     Reset,
     /// The framing is broken.
     Garbled,
-    /// Nothing more came within the limit.
+    /// Nothing more came within the time limit.
     Silent,
-    /// There is more than enough.
+    /// The body is longer than [`MAX_BODY`].
     Endless,
 }
 
-/// What came back.
+/// An answer, as far as it came.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) status: u16,
@@ -53,7 +53,7 @@ impl Answer {
         serde_json::from_slice(&self.body).unwrap_or_else(|error| panic!("{error} in {self:?}"))
     }
 
-    /// The messages of the body as an event stream of the plain kind.
+    /// Reads the body as an event stream, each message on one line `data: …`, and returns the messages.
     pub(crate) fn events(&self) -> Vec<Value> {
         let text = self.text();
         text.lines().filter_map(|line| serde_json::from_str(line.strip_prefix("data: ")?).ok()).collect()
@@ -96,7 +96,7 @@ impl Open {
         answer
     }
 
-    /// The next line of an event stream, without its end; empty lines and chunk sizes are left out.
+    /// Returns the next line of an event stream, without its end. Skips empty lines and the sizes of chunks.
     pub(crate) fn event_line(&mut self) -> String {
         self.0.get_ref().set_read_timeout(Some(LONG)).unwrap();
         loop {
@@ -107,7 +107,7 @@ impl Open {
         }
     }
 
-    /// The next message of an event stream of the plain kind.
+    /// Returns the next message of an event stream, each message on one line `data: …`.
     pub(crate) fn event(&mut self) -> Value {
         loop {
             if let Some(data) = self.event_line().strip_prefix("data: ") {
@@ -164,7 +164,7 @@ impl Open {
             }
             answer.body.extend_from_slice(&piece[..read]);
             left -= read;
-            if answer.body.len() > ENOUGH {
+            if answer.body.len() > MAX_BODY {
                 return Ok(End::Endless);
             }
         }
@@ -191,7 +191,7 @@ pub(crate) fn open_get(server: &FakeHttp, headers: &[(&str, &str)]) -> Open {
     open(server, "GET", &[&[("accept", "text/event-stream")], headers].concat(), b"")
 }
 
-/// The legacy handshake; the session id.
+/// Does the legacy handshake; returns the session id.
 pub(crate) fn handshake(server: &FakeHttp) -> String {
     let answer = post(server, &[], &initialize(0));
     let session = answer.header("mcp-session-id").unwrap().to_owned();
@@ -200,7 +200,7 @@ pub(crate) fn handshake(server: &FakeHttp) -> String {
     session
 }
 
-/// The mirrored header fields of a modern request.
+/// Returns the headers of a modern request that repeat parts of its body.
 pub(crate) fn mirrored(message: &Value) -> Vec<(&'static str, String)> {
     let mut headers = vec![
         ("mcp-protocol-version", "2026-07-28".to_owned()),
@@ -211,7 +211,7 @@ pub(crate) fn mirrored(message: &Value) -> Vec<(&'static str, String)> {
     headers
 }
 
-/// Posts a modern request with its mirrored header fields.
+/// Posts a modern request with the headers that repeat parts of its body.
 pub(crate) fn open_modern(server: &FakeHttp, message: &Value) -> Open {
     let headers = mirrored(message);
     let headers: Vec<(&str, &str)> = headers.iter().map(|(name, value)| (*name, value.as_str())).collect();

@@ -10,12 +10,13 @@ use toolrack_testkit::SideEffects;
 use crate::plain_stdio::{LONG, Lines, SHORT};
 use crate::{call, initialize, modern, modern_call, request, text};
 
+/// Starts a server with one fault.
 fn with(fault: &str) -> Lines {
     Lines::with(&[fault], &[])
 }
 
 #[test]
-fn a_legacy_server_wants_the_handshake_and_knows_no_discovery() {
+fn a_legacy_server_requires_the_handshake_and_has_no_discovery() {
     let mut server = Lines::start(&[]);
     assert_eq!(server.ask(&modern(1, "server/discover", json!({})))["error"]["code"], -32601);
     assert_eq!(server.ask(&request(2, "tools/list", json!({})))["error"]["code"], -32600);
@@ -40,7 +41,7 @@ fn a_legacy_server_echoes_the_versions_that_it_knows_and_offers_its_own_for_othe
 }
 
 #[test]
-fn a_modern_server_wants_meta_on_every_request_and_no_handshake() {
+fn a_modern_server_requires_meta_on_every_request_and_refuses_the_handshake() {
     let mut server = Lines::start(&["--era", "modern", "--ttl-ms", "5000"]);
     let refused = server.ask(&initialize(1));
     assert_eq!(refused["error"]["code"], -32601);
@@ -81,7 +82,7 @@ fn a_server_of_both_eras_answers_each_request_in_its_own() {
 }
 
 #[test]
-fn faults_of_the_probe_work() {
+fn each_fault_of_the_probe_does_what_its_name_says() {
     let mut server = with("exit-on-discover=4");
     server.send(&modern(1, "server/discover", json!({})));
     assert_eq!(server.status().code(), Some(4));
@@ -150,7 +151,7 @@ fn delays_come_before_reading_and_before_each_answer() {
 }
 
 #[test]
-fn noise_between_messages_is_really_there() {
+fn the_faults_of_framing_put_their_bytes_between_the_messages() {
     let raw = |fault: &str| {
         let mut server = with(fault);
         server.send(&initialize(1));
@@ -196,7 +197,7 @@ fn a_server_that_stops_reading_blocks_the_client_that_writes_to_it() {
         let mut stdin = server.take_stdin();
         let writing = std::thread::spawn(move || stdin.write_all(&vec![b' '; 1 << 20]));
         std::thread::sleep(SHORT);
-        assert!(!writing.is_finished(), "a megabyte went into a pipe without a reader");
+        assert!(!writing.is_finished(), "a pipe without a reader cannot take a megabyte");
         assert!(server.runs());
         server.kill();
         assert!(writing.join().unwrap().is_err());
@@ -214,7 +215,7 @@ fn a_server_that_closes_its_stdin_answers_and_lives_on() {
 }
 
 #[test]
-fn the_faults_ignore_end_of_stdin_and_signals_work() {
+fn a_server_that_ignores_the_end_of_stdin_and_signals_keeps_running() {
     let mut server = Lines::with(&["ignore-eof", "ignore-term"], &[]);
     server.handshake();
     server.close();
@@ -241,7 +242,7 @@ fn a_cancelled_call_stops_and_is_logged() {
     let _started = effects.wait_until(LONG, |effects| effects.runs_of("sleep") == 1);
     server.send(&json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 7}}));
     server.send(&call(8, "sleep", json!({"ms": 600})));
-    assert_eq!(server.message()["id"], 8, "the cancelled call would have been answered before");
+    assert_eq!(server.message()["id"], 8, "the cancelled call is shorter, so its answer would have come first");
     assert_eq!(effects.read().cancelled(), [json!(7)]);
 }
 
@@ -285,7 +286,7 @@ fn subscriptions_are_acknowledged_first_and_notified_with_their_id() {
     server.answer(11);
     server.send(&json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 9}}));
     server.send(&modern_call(12, "tools_changed", json!({"add": "fresher"})));
-    assert_eq!(server.message()["id"], 12, "a cancelled subscription is not told");
+    assert_eq!(server.message()["id"], 12, "a cancelled subscription gets no notification");
 }
 
 #[test]
@@ -316,7 +317,7 @@ fn a_legacy_client_gets_notifications_only_after_the_handshake() {
 }
 
 #[test]
-fn a_deaf_client_costs_the_server_no_more_than_its_queue() {
+fn a_client_that_reads_nothing_costs_the_server_no_more_memory_than_its_queue() {
     let mut server = Lines::start(&[]);
     server.handshake();
     server.send(&call(1, "flood", json!({"n": 200_000})));
