@@ -10,7 +10,8 @@ use chrono::{DateTime, Utc};
 use futures::future::BoxFuture;
 use toolrack_host::{Artifacts, KeepError, ServerName};
 
-/// The extension of a result's file, by its media type. A desktop runs none of them.
+/// The extension of a result's file, by its media type. A desktop runs no file with one of these extensions when a user
+/// opens it.
 const EXTENSIONS: &[(&str, &str)] = &[
     ("application/gzip", "gz"),
     ("application/json", "json"),
@@ -82,7 +83,7 @@ pub struct Piece {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReadError {
-    /// The handle is not of this folder, or the folder has removed the file to make room.
+    /// The handle is of another folder, or the file was removed to make room for newer ones.
     #[error("no result is stored under this handle, or not any more")]
     Unknown,
     /// The result is not text, but a picture, a sound or similar.
@@ -99,8 +100,8 @@ pub enum ReadError {
     },
 }
 
-/// A folder of results: each is a file whose name holds its time, server, tool and type. When there are too many, the
-/// folder removes the oldest. It leaves files alone that it did not create.
+/// A folder of results: each is a file whose name contains its time, server, tool and type. When the results exceed the
+/// bounds, storing one removes the oldest. Files with other names, which Toolrack did not create, stay.
 #[derive(Clone, Debug)]
 pub struct ArtifactFolder {
     folder: PathBuf,
@@ -108,7 +109,7 @@ pub struct ArtifactFolder {
 }
 
 impl ArtifactFolder {
-    /// Stores files in `folder`, which is created with the first one.
+    /// Returns the folder at `folder`, which is created when the first result is stored.
     pub fn new(folder: impl Into<PathBuf>, bounds: ArtifactBounds) -> Self {
         Self { folder: folder.into(), bounds }
     }
@@ -132,11 +133,13 @@ impl ArtifactFolder {
         let total = metadata.ok_or(ReadError::Unknown)?.len();
         let unreadable = |error: io::Error| ReadError::Unreadable { why: error.kind().to_string() };
         let mut file = File::open(handle).map_err(unreadable)?;
-        // Three more bytes at both ends: a character that is cut there begins or ends within them.
+        // Read three more bytes at both ends: a character of UTF-8 has at most four bytes, so one that is cut there begins
+        // or ends within them.
         let start = from.min(total).saturating_sub(3);
         file.seek(io::SeekFrom::Start(start)).map_err(unreadable)?;
         let mut bytes = Vec::new();
         file.take(most as u64 + 6).read_to_end(&mut bytes).map_err(unreadable)?;
+        // As `str::is_char_boundary`: every byte of UTF-8 but `10xxxxxx` begins a character.
         let is_boundary = |at: usize| bytes.get(at).is_none_or(|byte| (*byte as i8) >= -0x40);
         let mut begin = usize::try_from(from.min(total) - start).unwrap_or_default();
         while !is_boundary(begin) {
@@ -147,8 +150,8 @@ impl ArtifactFolder {
             end -= 1;
         }
         let text = std::str::from_utf8(&bytes[begin..end]).map_err(|_| ReadError::NoText { bytes: total })?;
-        let at = |place: usize| start + place as u64;
-        Ok(Piece { text: text.to_owned(), from: at(begin), to: at(end), total })
+        let in_file = |index: usize| start + index as u64;
+        Ok(Piece { text: text.to_owned(), from: in_file(begin), to: in_file(end), total })
     }
 
     fn write(&self, name: &Name, bytes: &[u8]) -> Result<PathBuf, KeepError> {
@@ -184,8 +187,8 @@ impl ArtifactFolder {
         options.write(true).create_new(true);
         #[cfg(unix)]
         std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-        for twin in 0..MAX_SAME_NAME {
-            let path = self.folder.join(name.file(twin));
+        for number in 0..MAX_SAME_NAME {
+            let path = self.folder.join(name.file(number));
             match options.open(&path) {
                 Ok(file) => return Ok((path, file)),
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
@@ -238,17 +241,18 @@ struct Name {
 }
 
 impl Name {
-    fn file(&self, twin: usize) -> String {
+    /// Returns the name of the file. `number` counts the files with the same parts, from 0.
+    fn file(&self, number: usize) -> String {
         let Self { server, tool, extension, .. } = self;
         let time = self.at.format(TIME_FORMAT);
-        match twin {
+        match number {
             0 => format!("{time}-{server}-{tool}.{extension}"),
-            twin => format!("{time}-{server}-{tool}-{twin}.{extension}"),
+            number => format!("{time}-{server}-{tool}-{number}.{extension}"),
         }
     }
 }
 
-/// Whether a file's name begins with a time in our format.
+/// Returns whether a file's name begins with a time in [`TIME_FORMAT`], as the names of stored results do.
 fn is_ours(name: &std::ffi::OsStr) -> bool {
     let time = name.to_str().and_then(|name| name.get(..TIME_LENGTH));
     time.is_some_and(|time| {

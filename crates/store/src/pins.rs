@@ -65,10 +65,12 @@ type QuarantineRow = (
     Option<String>,
 );
 
+/// Converts a stored hash; `None` if it has another length.
 fn hash(bytes: Vec<u8>) -> Option<DefinitionHash> {
     bytes.try_into().ok().map(DefinitionHash::from_bytes)
 }
 
+/// Converts a row; `None` if this version cannot understand it.
 fn quarantined(row: QuarantineRow) -> Option<QuarantinedTool> {
     let (source, server, tool, now, text, cause, was, since, pinned, before, at, approved_by) = row;
     let cause = match (cause.as_str(), was) {
@@ -88,7 +90,7 @@ fn quarantined(row: QuarantineRow) -> Option<QuarantinedTool> {
 }
 
 impl Store {
-    /// All tools in quarantine, by server and name.
+    /// Returns all tools in quarantine, in the order of servers and names.
     ///
     /// # Errors
     /// [`StoreError`] when the database fails.
@@ -105,7 +107,7 @@ impl Store {
         Ok(rows.into_iter().filter_map(quarantined).collect())
     }
 
-    /// Trusts the tool `tool` of `of` with the definition of this hash: replaces its pin, and records that in the
+    /// Trusts the tool `tool` of `of` with the definition whose hash is `approved`: replaces its pin, and records that in the
     /// [audit log](crate::audit) as done by `caller`, in one transaction. Returns `false`, and does nothing, if this
     /// definition is not in quarantine: the tool has another one by now, or a user has approved it already.
     ///
@@ -115,7 +117,7 @@ impl Store {
         &self,
         of: &PinnedServer,
         tool: &str,
-        shown: DefinitionHash,
+        approved: DefinitionHash,
         caller: &Caller,
     ) -> Result<bool, StoreError> {
         let doing = "approving a tool";
@@ -126,7 +128,7 @@ impl Store {
         .bind(&of.source)
         .bind(of.server.as_str())
         .bind(tool)
-        .bind(&shown.as_bytes()[..])
+        .bind(&approved.as_bytes()[..])
         .fetch_optional(&mut transaction)
         .await?;
         let Some((text, was)) = row else {
@@ -141,10 +143,10 @@ impl Store {
                 .execute(&mut transaction)
                 .await?;
         }
-        let definition = Definition { hash: shown, text };
+        let definition = Definition { hash: approved, text };
         pin(&mut transaction, of, &[(tool.to_owned(), definition)], Some(caller.way())).await?;
         forget_checked_list(&mut transaction, of).await?;
-        let audited = Entry::of_release(caller, of, tool, shown);
+        let audited = Entry::of_release(caller, of, tool, approved);
         append(&mut transaction, &[(Utc::now().timestamp_millis(), audited)]).await?;
         transaction.commit().await?;
         Ok(true)
@@ -185,12 +187,12 @@ impl Store {
             .bind(of.server.as_str())
             .execute(&mut transaction)
             .await?;
-        for some in seen.new.chunks(PINS_PER_INSERT) {
-            pin(&mut transaction, of, some, None).await?;
+        for tools in seen.new.chunks(PINS_PER_INSERT) {
+            pin(&mut transaction, of, tools, None).await?;
         }
         replace_quarantine(&mut transaction, of, &seen.mismatches).await?;
         let generation = i64::try_from(seen.generation).unwrap_or(i64::MAX);
-        // The hash of a list without findings saves the next comparison, unless pins have changed meanwhile.
+        // The hash of a list that fits all its pins saves the next comparison, unless the pins change meanwhile.
         let list = seen.mismatches.is_empty().then_some(&seen.list[..]);
         query(
             "UPDATE pinned_servers SET generation = generation + $1, list = CASE WHEN generation = $2 THEN $3 END \
@@ -217,18 +219,18 @@ impl Store {
     }
 }
 
-/// Pins tools. Replaces an earlier pin only if a user approved the tool (`by`).
+/// Pins tools. `approved_by` is where a user approved them; without it, a tool that has a pin already keeps it.
 async fn pin(
     transaction: &mut Transaction,
     of: &PinnedServer,
     tools: &[(String, Definition)],
-    by: Option<Way>,
+    approved_by: Option<Way>,
 ) -> Result<(), StoreError> {
     let now = now();
     let mut builder =
         QueryBuilder::new("INSERT INTO pins (source, server, tool, hash, definition, pinned_at, approved_by) ");
     builder.push_values(tools.iter().map(|(tool, definition)| {
-        let (source, server, approved_by) = (&of.source, of.server.as_str(), by.map(Way::word));
+        let (source, server, approved_by) = (&of.source, of.server.as_str(), approved_by.map(Way::word));
         let Definition { hash, text } = definition;
         values![source, server, tool, &hash.as_bytes()[..], text, now, approved_by]
     }));
@@ -240,7 +242,7 @@ async fn pin(
     builder.build().execute(transaction).await.map(drop)
 }
 
-/// Forgets the hash of the checked list of `of`, whose pins have changed.
+/// Forgets that the list of `of` fits its pins, because the pins have changed: the host compares them again.
 async fn forget_checked_list(transaction: &mut Transaction, of: &PinnedServer) -> Result<(), StoreError> {
     query("UPDATE pinned_servers SET generation = generation + 1, list = NULL WHERE source = $1 AND server = $2")
         .bind(&of.source)
@@ -273,11 +275,11 @@ async fn replace_quarantine(
         .await?;
     let since: BTreeMap<_, _> = known.iter().map(|(tool, hash, since)| ((tool.as_str(), &hash[..]), *since)).collect();
     let mut audited = Vec::new();
-    for each in mismatches {
-        let PinMismatch { tool, definition, cause } = each;
+    for mismatch in mismatches {
+        let PinMismatch { tool, definition, cause } = mismatch;
         let known = since.get(&(tool.as_str(), &definition.hash.as_bytes()[..])).copied();
         if known.is_none() && audited.len() < MAX_AUDITED {
-            audited.push((Utc::now().timestamp_millis(), Entry::of_quarantine(of, each)));
+            audited.push((Utc::now().timestamp_millis(), Entry::of_quarantine(of, mismatch)));
         }
         let (word, was) = match cause {
             Cause::Renamed { was } => ("renamed", Some(was)),

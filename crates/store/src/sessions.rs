@@ -30,12 +30,14 @@ pub use retention::Retention;
 /// The most bytes of a title; longer ones are cut.
 const MAX_TITLE: usize = 500;
 
-/// The shortest prefix of an id that Toolrack shows, and the shortest that it accepts.
-const SHOWN_PREFIX: usize = 8;
-const SHORTEST_PREFIX: usize = 4;
+/// The length of the shortest prefix of an id that Toolrack shows.
+const MIN_SHOWN_PREFIX: usize = 8;
+
+/// The length of the shortest prefix of an id that Toolrack accepts.
+const MIN_TYPED_PREFIX: usize = 4;
 
 /// The most bytes of a typed id that an error message repeats.
-const MAX_TYPED: usize = 200;
+const MAX_SHOWN_TYPED: usize = 200;
 
 /// The most sessions that an error message names when a prefix fits more than one.
 const MAX_CANDIDATES: usize = 5;
@@ -59,7 +61,7 @@ pub struct Spent {
 
 /// The form that `--json` and the control API share.
 impl Serialize for Spent {
-    #[expect(clippy::cast_precision_loss, reason = "a few digits of it are shown")]
+    #[expect(clippy::cast_precision_loss, reason = "users see only a few digits of a cost")]
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         let mut fields = to.serialize_struct("Spent", 6)?;
         fields.serialize_field("input_tokens", &self.input)?;
@@ -223,7 +225,7 @@ from_row!(SessionRow {
     id, title, model, agent, owner, owner_name, created_at, updated_at, has_open_turn, messages, id_before, id_after
 } flatten spent);
 
-/// The start of every query for sessions. Each neighbour, and the last position, costs one look-up in an index.
+/// The start of every query for sessions. Each of the three inner queries costs one look-up in an index.
 const SELECT: &str = "SELECT id, title, model, agent, owner, owner_name, created_at, updated_at, \
     input, output, cached_read, cache_write, reasoning, cost, open_turn IS NOT NULL AS has_open_turn, \
     (SELECT coalesce(max(position) + 1, 0) FROM messages WHERE session_id = s.id) AS messages, \
@@ -232,7 +234,7 @@ const SELECT: &str = "SELECT id, title, model, agent, owner, owner_name, created
     FROM sessions s";
 
 impl SessionRow {
-    /// `None` when the id is not a UUID.
+    /// Converts the row; `None` when the id is not a UUID.
     fn into_session(self) -> Option<Session> {
         let neighbours = [self.id_before.as_deref(), self.id_after.as_deref()];
         Some(Session {
@@ -251,11 +253,11 @@ impl SessionRow {
     }
 }
 
-/// Returns the shortest prefix of `id` that its neighbours do not share.
+/// Returns the shortest prefix of `id`, of at least [`MIN_SHOWN_PREFIX`] characters, that its neighbours do not share.
 fn prefix(id: &str, neighbours: [Option<&str>; 2]) -> String {
     let common = |other: &str| id.bytes().zip(other.bytes()).take_while(|(one, other)| one == other).count();
     let common = neighbours.into_iter().flatten().map(common).max().unwrap_or(0);
-    let mut length = (common + 1).max(SHOWN_PREFIX);
+    let mut length = (common + 1).max(MIN_SHOWN_PREFIX);
     // A prefix that ends in a hyphen looks cut off.
     if id.as_bytes().get(length - 1) == Some(&b'-') {
         length += 1;
@@ -270,7 +272,7 @@ fn time(milliseconds: i64) -> DateTime<Utc> {
 
 /// Makes a typed id safe and short enough to print: it may also come from the path of a request.
 fn printable(typed: &str) -> String {
-    text::for_log(&text::clip(typed, MAX_TYPED)).into_owned()
+    text::for_log(&text::clip(typed, MAX_SHOWN_TYPED)).into_owned()
 }
 
 /// Cuts a title to the length that is stored.
@@ -294,7 +296,8 @@ impl Store {
         self.create_session_as(Uuid::now_v7(), new).await
     }
 
-    /// Begins a conversation with this id. Leaves an existing one as it is, so that a caller can safely try again.
+    /// Begins a conversation with the id `id`. A conversation that exists already stays as it is, so that a caller can
+    /// safely try again.
     pub(crate) async fn create_session_as(&self, id: Uuid, new: &NewSession) -> Result<Session, StoreError> {
         let doing = "beginning a session";
         let now = Utc::now().timestamp_millis();
@@ -426,7 +429,7 @@ impl Store {
         .bind(&key)
         .fetch_one(&mut connection)
         .await?;
-        // Added up here, because SQL fails on a sum that overflows.
+        // Added up here, where a sum that overflows is cut off: in SQL, it would be an error.
         let spent: Vec<SpentRow> = query(
             "SELECT input, output, cached_read, cache_write, reasoning, cost FROM sessions \
              WHERE $1 IS NULL OR owner = $1",
@@ -462,6 +465,7 @@ impl Store {
     }
 }
 
+/// Returns the row of the audit log about what `by` did with the conversation of another member.
 fn entry(kind: &str, session: &Session, by: &Caller) -> Entry {
     let owner = session.owner.as_ref().map_or("", |owner| &owner.name);
     Entry::of_conversation(kind, by, owner, &session.id.to_string())
@@ -471,7 +475,7 @@ fn entry(kind: &str, session: &Session, by: &Caller) -> Entry {
 fn start_of_id(typed: &str) -> Option<String> {
     const HYPHENS: [usize; 4] = [8, 12, 16, 20];
     let digits: String = typed.trim().chars().filter(|c| *c != '-').map(|c| c.to_ascii_lowercase()).collect();
-    if !(SHORTEST_PREFIX..=32).contains(&digits.len()) || !digits.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+    if !(MIN_TYPED_PREFIX..=32).contains(&digits.len()) || !digits.bytes().all(|byte| byte.is_ascii_hexdigit()) {
         return None;
     }
     let mut start = String::with_capacity(36);

@@ -1,7 +1,7 @@
 //! The people and services of a team, and the tokens that stand for them.
 //!
-//! The store has only the hash of a token. It stands for a member, and never holds a role or a group of its own, so
-//! that a change of the member counts for each of its tokens at once.
+//! The store has only the hash of a token. A token stands for a member, and has no role or group of its own, so that a
+//! change of the member applies to all tokens of the member at once.
 
 mod administration;
 mod front_door;
@@ -30,20 +30,20 @@ use crate::{
     rows::from_row,
 };
 
-/// The hash of a token, by which it is found. A token is 256 random bits, so nothing but the hash needs to be slow to
-/// guess, and SHA-256 is enough.
+/// The hash of a token, by which the store finds it. SHA-256 is enough: a token is 256 random bits, which cannot be
+/// guessed, so a hash that is slow to compute would gain nothing.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct TokenHash([u8; 32]);
 
 impl TokenHash {
-    /// The hash of `token`.
+    /// Returns the hash of `token`.
     #[must_use]
     pub fn of(token: &str) -> Self {
         Self(Sha256::digest(token).into())
     }
 }
 
-/// The first digits, which tell hashes apart in a log.
+/// Shows only the first digits, which are enough to tell hashes apart in a log.
 impl std::fmt::Debug for TokenHash {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "TokenHash({:02x}{:02x}…)", self.0[0], self.0[1])
@@ -76,7 +76,7 @@ impl Purpose {
     }
 }
 
-/// The beginning of the family of a token that was made with another one; the id of that one follows.
+/// The beginning of [`NewToken::family`] for a token that was made with another token, whose id follows.
 const MADE_WITH: &str = "with:";
 
 /// A token to store.
@@ -99,14 +99,14 @@ pub struct NewToken {
 }
 
 impl NewToken {
-    /// A token for `purpose`, without a name. It is of no client, family or profile, and does not end by itself.
+    /// Creates a token for `purpose`, without a name, a client, a family or a profile. It does not end by itself.
     #[must_use]
     pub fn new(hash: TokenHash, purpose: Purpose) -> Self {
         let (client, family, profile, ends_at) = (None, None, None, None);
         Self { hash, purpose, label: String::new(), client, family, profile, ends_at }
     }
 
-    /// Ends with the token `id`, which was used to make this one, when that is revoked.
+    /// Has this token end when the token `id` is revoked, because its owner made this token with that one.
     #[must_use]
     pub fn made_with(self, id: &str) -> Self {
         Self { family: Some(format!("{MADE_WITH}{id}")), ..self }
@@ -123,11 +123,11 @@ pub struct TeamToken {
     pub member: Principal,
     /// What it is for.
     pub purpose: Purpose,
-    /// For people.
+    /// A name for people.
     pub label: String,
     /// The OAuth client that has it.
     pub client: Option<String>,
-    /// Names the tokens that end together.
+    /// The family of tokens that end together.
     pub family: Option<String>,
     /// The profile whose MCP endpoint it opens, and nothing else.
     pub profile: Option<String>,
@@ -160,7 +160,7 @@ pub enum Tokens<'a> {
     Id(&'a str),
     /// The one with this hash.
     Hash(TokenHash),
-    /// Those with these hashes, of which one query takes some thousands.
+    /// Those with these hashes: at most some thousands, because they go into one query.
     Hashes(&'a [TokenHash]),
     /// The tokens of one family, which end together.
     Family(&'a str),
@@ -194,7 +194,8 @@ struct TokenRow {
 from_row!(TokenRow { id, purpose, label, client, family, profile, made_at, ends_at } flatten member);
 
 impl MemberRow {
-    /// The principal. An unknown kind or role comes from a newer version and gets the fewest rights.
+    /// Returns the principal. An unknown kind or role, which a newer version has written, counts as the one with the
+    /// fewest rights.
     fn principal(self) -> Result<Principal, BadPrincipal> {
         let kind = if self.kind == Kind::Person.word() { Kind::Person } else { Kind::Service };
         let groups: Vec<String> = serde_json::from_str(&self.groups).unwrap_or_default();
@@ -207,7 +208,7 @@ impl MemberRow {
 }
 
 impl TokenRow {
-    /// The token; `None` if this version cannot understand its row.
+    /// Returns the token; `None` if this version cannot understand its row.
     fn token(self) -> Option<TeamToken> {
         let time = |seconds| DateTime::from_timestamp(seconds, 0);
         Some(TeamToken {
@@ -228,7 +229,8 @@ impl TokenRow {
 }
 
 impl Tokens<'_> {
-    /// The condition on the rows `t` of tokens and `m` of their members. One condition for each, so that each has its index.
+    /// Adds the condition on the rows `t` of tokens and `m` of their members to `query`. Each selection has a condition of
+    /// its own, so that the database uses the right index.
     fn condition(self, query: &mut QueryBuilder) {
         match self {
             Self::All => query.push("TRUE"),
@@ -266,8 +268,8 @@ const SCRIPTS: [&str; 7] = [
 
 /// The store of an installation that serves a team. Clones share it.
 ///
-/// Its tables are made with the first use. A file without a team has none of them, because SQLite reads the definition
-/// of each table whenever a file is opened.
+/// The first use creates its tables. A file without a team has none of them, because SQLite reads the definitions of all
+/// tables whenever a program opens the file.
 #[derive(Clone, Debug)]
 pub struct TeamStore {
     store: Store,
@@ -282,10 +284,11 @@ impl Deref for TeamStore {
 }
 
 impl Store {
-    /// This store with the tables of a team, which are made or brought up to date if need be, in one transaction.
+    /// Returns this store with the tables of a team. Creates them or brings them up to date first if necessary, in one
+    /// transaction.
     ///
     /// # Errors
-    /// [`StoreError::Newer`] when a newer version has made them; others when the database fails.
+    /// [`StoreError::Newer`] when a newer version has created the tables; others when the database fails.
     pub async fn with_team(&self) -> Result<TeamStore, StoreError> {
         #[cfg(feature = "postgres")]
         if let Backend::Postgres(tenant) = &self.backend {
@@ -325,8 +328,8 @@ impl Database {
 
 impl TeamStore {
     /// Adds a member of a team, or changes its name, groups, role and tenant, and records that in the [audit
-    /// log](crate::audit), in one transaction. What a member has been given in another tenant opens this one no door: its
-    /// tokens, sessions and grants end with the move. Does nothing when nothing would change.
+    /// log](crate::audit), in one transaction. When the member moves to another tenant, all tokens, sessions and grants
+    /// from the former tenant end. Does nothing when nothing would change.
     ///
     /// # Errors
     /// [`StoreError`] when the database fails.
@@ -334,7 +337,7 @@ impl TeamStore {
         self.write_member(member, false, caller).await
     }
 
-    /// The same for a member whom a provider has just signed in: a role that an administrator gave stays.
+    /// Does the same for a member whom a provider has just signed in, except that a role that an administrator gave stays.
     ///
     /// # Errors
     /// [`StoreError`] when the database fails.
@@ -342,13 +345,13 @@ impl TeamStore {
         self.write_member(member, true, caller).await
     }
 
-    async fn write_member(&self, new: &Principal, given_role_stays: bool, caller: &Caller) -> Result<(), StoreError> {
+    async fn write_member(&self, new: &Principal, keeps_given_role: bool, caller: &Caller) -> Result<(), StoreError> {
         let doing = "writing a member of the team";
         let groups = serde_json::to_string(&new.groups().collect::<Vec<_>>()).unwrap_or_default();
         let owner = TokenOwner { issuer: new.issuer(), subject: new.subject() };
         let mut transaction = self.begin(doing).await?;
         let before = member(&mut transaction, owner).await?;
-        let role = match given_role_stays {
+        let role = match keeps_given_role {
             true => given_role(&mut transaction, owner, new.tenant()).await?,
             false => None,
         };
@@ -385,7 +388,7 @@ impl TeamStore {
         transaction.commit().await
     }
 
-    /// The members of one tenant, or of all, by tenant and name.
+    /// Returns the members of `tenant`, or of all tenants for `None`, in the order of tenants and names.
     ///
     /// # Errors
     /// [`StoreError`] when the database fails.
@@ -400,7 +403,7 @@ impl TeamStore {
         Ok(rows.into_iter().filter_map(|row| row.principal().ok()).collect())
     }
 
-    /// The member with this identity.
+    /// Returns the member with this identity.
     ///
     /// # Errors
     /// [`StoreError`] when the database fails.
@@ -448,7 +451,7 @@ impl TeamStore {
         Ok(Some(id))
     }
 
-    /// The tokens that `which` selects and that have not ended, by tenant, member and time.
+    /// Returns the tokens that `which` selects and that have not ended, in the order of tenant, member and time.
     ///
     /// # Errors
     /// [`StoreError`] when the database fails.
@@ -465,7 +468,7 @@ impl TeamStore {
         Ok(rows.into_iter().filter_map(TokenRow::token).collect())
     }
 
-    /// The token with this hash, unless it has ended.
+    /// Returns the token with this hash, unless it has ended.
     ///
     /// # Errors
     /// [`StoreError`] when the database fails.
@@ -494,7 +497,8 @@ impl TeamStore {
         Ok(rows.len())
     }
 
-    /// A number that rises with each change that can alter what a token proves.
+    /// Returns a number that grows with each change of a member, a token or anything else that decides what a token
+    /// proves.
     ///
     /// # Errors
     /// [`StoreError`] when the database fails.
@@ -505,7 +509,7 @@ impl TeamStore {
     }
 }
 
-/// The role that an administrator of `tenant` gave to the member.
+/// Returns the role that an administrator of `tenant` gave to the member, if one did.
 async fn given_role(
     connection: &mut Transaction,
     owner: TokenOwner<'_>,

@@ -22,13 +22,14 @@ use crate::database::{query, query_scalar};
 
 pub(crate) use stage::{Stage, on_both};
 
-/// A new store, and the folder of its file.
+/// Creates a store on SQLite; returns it with the folder of its file.
 pub(crate) async fn new_store() -> (tempfile::TempDir, Store) {
     let folder = tempfile::tempdir().unwrap();
     let store = Store::open(folder.path().join("toolrack.db")).await.unwrap();
     (folder, store)
 }
 
+/// Connects to the file without the code under test.
 pub(crate) async fn raw(path: &Path) -> sqlx::SqliteConnection {
     SqliteConnectOptions::new().filename(path).create_if_missing(true).connect().await.unwrap()
 }
@@ -70,15 +71,15 @@ async fn an_answer_of_a_member_covers_only_their_calls_and_is_deleted_with_them(
     };
     assert!(store.remember(answer(Some(&ann))).await);
     assert!(store.recall(about(&ann)).await.is_some());
-    let made_again = ann.clone().in_membership(1);
-    for other in [&bob, &made_again, &Principal::LOCAL] {
+    let ann_added_again = ann.clone().in_membership(1);
+    for other in [&bob, &ann_added_again, &Principal::LOCAL] {
         assert_eq!(store.recall(about(other)).await, None, "{other:?}");
     }
     assert!(store.remember(answer(None)).await);
     let by = Caller::local(Way::Daemon);
     let seen = async |principal| store.answers(Whose::Of(principal)).await.unwrap().len();
     assert_eq!((seen(&ann).await, seen(&bob).await, store.answers(Whose::All).await.unwrap().len()), (2, 1, 2));
-    // A member takes back no answer that covers the calls of others, too.
+    // A member cannot take back an answer that also covers the calls of others.
     assert_eq!(store.forget_answers(None, None, Whose::Of(&bob), &by).await.unwrap(), 0);
     assert!(store.recall(about(&bob)).await.is_some());
     assert_eq!(store.forget_answers(None, None, Whose::Of(&ann), &by).await.unwrap(), 1);
@@ -203,7 +204,7 @@ async fn servers_unseen_for_longest_are_forgotten(stage: &Stage) {
     assert_eq!(store.era("new").await, Some(Era::Modern));
 }
 
-async fn without_a_database_the_memory_is_empty_and_silent(stage: &Stage) {
+async fn without_a_database_no_era_is_remembered_and_no_error_stops_a_connection(stage: &Stage) {
     let store = stage.store().await;
     stage.close(&store).await;
     store.remember_era("x", Era::Modern).await;
@@ -225,6 +226,7 @@ async fn memory_waits_for_a_busy_database_but_not_for_long() {
     assert!(start.elapsed() < Duration::from_secs(2));
 }
 
+/// Opens a file that the store must refuse; returns the error.
 async fn refused(path: &Path) -> StoreError {
     Store::open_within(path.to_owned(), Duration::from_millis(50)).await.unwrap_err()
 }
@@ -265,14 +267,14 @@ async fn an_unusable_file_is_named_and_stays_unchanged() {
     assert!(matches!(error, StoreError::Make { .. }), "{error:?}");
 }
 
-/// Files as older versions wrote them, by their schema.
+/// Files that older versions wrote, with the versions of their schemas.
 const OLDER: [(i64, &[u8]); 3] = [
     (1, include_bytes!("../tests/fixtures/schema1.db")),
     (2, include_bytes!("../tests/fixtures/schema2.db")),
     (8, include_bytes!("../tests/fixtures/schema8.db")),
 ];
 
-/// Checks the rows that every file in `OLDER` has.
+/// Asserts that the store has the rows that every file in [`OLDER`] has.
 async fn assert_has_old_rows(store: &Store) {
     let approval = |name: &str| Approval {
         project: "/home/ada/shop".into(),
@@ -501,5 +503,5 @@ on_both!(
     approvals_are_per_entry_and_can_be_taken_back,
     a_server_that_has_not_changed_is_not_written_again,
     servers_unseen_for_longest_are_forgotten,
-    without_a_database_the_memory_is_empty_and_silent
+    without_a_database_no_era_is_remembered_and_no_error_stops_a_connection
 );

@@ -35,7 +35,7 @@ const MAX_NAME_BYTES: usize = 1024;
 /// The kind of a row. The same name in two spaces is two rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Space {
-    /// A secret that a user set, for entries to name.
+    /// A secret that a user set, and to which entries refer by its name.
     Secret,
     /// A token from a sign-in.
     Token,
@@ -49,6 +49,7 @@ impl Space {
     /// Every space.
     pub const ALL: [Self; 4] = [Self::Secret, Self::Token, Self::MemberValue, Self::OwnServer];
 
+    /// Returns the word for it in the database.
     const fn as_str(self) -> &'static str {
         match self {
             Self::Secret => "secret",
@@ -159,6 +160,7 @@ pub enum VaultError {
     Store(#[from] StoreError),
 }
 
+/// The id of the key, the nonce and the sealed value.
 type Row = (Vec<u8>, Vec<u8>, Vec<u8>);
 
 /// The sealed rows of a [`Store`], and the key to them. Clones share both.
@@ -194,8 +196,8 @@ impl fmt::Debug for Vault {
 }
 
 impl Vault {
-    /// Opens the vault of `store`. To derive a key from a passphrase takes about 50 ms of CPU time and 19 MiB of
-    /// memory. This does not notice a wrong key: reading a row does.
+    /// Opens the vault of `store`. Deriving a key from a passphrase takes about 50 ms of CPU time and 19 MiB of memory.
+    /// A wrong key is no error here: reading a row fails with [`VaultError::OtherKey`].
     ///
     /// # Errors
     /// [`VaultError::Passphrase`], [`VaultError::NoRandomness`], or the database fails.
@@ -204,7 +206,7 @@ impl Vault {
         Ok(Self { store: store.clone(), sealer })
     }
 
-    /// Seals and stores `value`, replacing an earlier one. It is on the disk when this returns.
+    /// Seals and stores `value`, in place of an earlier one. The row is on the disk when this returns.
     ///
     /// # Errors
     /// [`VaultError::Name`], [`VaultError::TooLong`], [`VaultError::NoRandomness`], [`VaultError::Retired`], or the
@@ -329,13 +331,13 @@ impl Store {
     }
 
     async fn remove_in(&self, mut transaction: Transaction, space: Space, name: &str) -> Result<bool, StoreError> {
-        let done = query("DELETE FROM vault WHERE space = $1 AND name = $2")
+        let deleted = query("DELETE FROM vault WHERE space = $1 AND name = $2")
             .bind(space.as_str())
             .bind(name)
             .execute(&mut transaction)
             .await?;
         transaction.commit().await?;
-        Ok(done > 0)
+        Ok(deleted > 0)
     }
 
     /// Like [`Vault::names`], without a key: names are not sealed.
@@ -350,37 +352,38 @@ impl Store {
     }
 }
 
-/// Values that members of a team give. Their names begin with the key of the member.
+/// Secrets, and the values and servers of members of a team, whose names begin with the key of the member.
 impl Store {
-    /// The names of all secrets, each with the time at which it was set, in seconds since 1970.
+    /// Returns the names of all secrets, each with the time at which it was set, in seconds since 1970.
     ///
     /// # Errors
     /// When the database fails.
     pub async fn secrets_since(&self) -> Result<Vec<(String, i64)>, StoreError> {
-        self.names_since(Space::Secret, String::new()).await
+        self.names_with_times(Space::Secret, String::new()).await
     }
 
-    /// The names in [`Space::MemberValue`] that begin with `member`, without that beginning, sorted, each with the time at
+    /// Returns the names in [`Space::MemberValue`] that begin with `member`, without that beginning, sorted, each with the time at
     /// which it was set.
     ///
     /// # Errors
     /// When the database fails.
     pub async fn given_by(&self, member: &str) -> Result<Vec<(String, i64)>, StoreError> {
-        self.names_since(Space::MemberValue, member.to_owned()).await
+        self.names_with_times(Space::MemberValue, member.to_owned()).await
     }
 
-    /// The names in [`Space::OwnServer`] that begin with `member`, without that beginning, sorted.
+    /// Returns the names in [`Space::OwnServer`] that begin with `member`, without that beginning, sorted.
     ///
     /// # Errors
     /// When the database fails.
     pub async fn servers_of(&self, member: &str) -> Result<Vec<String>, StoreError> {
-        let names = self.names_since(Space::OwnServer, member.to_owned()).await?;
+        let names = self.names_with_times(Space::OwnServer, member.to_owned()).await?;
         Ok(names.into_iter().map(|(name, _)| name).collect())
     }
 
-    async fn names_since(&self, space: Space, prefix: String) -> Result<Vec<(String, i64)>, StoreError> {
+    /// Returns the names in `space` that begin with `prefix`, without it, sorted, each with the time at which it was set.
+    async fn names_with_times(&self, space: Space, prefix: String) -> Result<Vec<(String, i64)>, StoreError> {
         let store = self.clone();
-        // A call that waits for its client must hold no connection meanwhile.
+        // In a task of its own, so that a caller who stops polling does not hold a connection to the database meanwhile.
         owned(async move {
             query(
                 "SELECT substr(name, length($2) + 1), changed_at FROM vault \
@@ -401,7 +404,7 @@ impl Store {
     /// When the database fails.
     pub async fn forget_given(&self, member: &str, by: &Caller) -> Result<usize, StoreError> {
         let mut transaction = self.begin_erasing(REMOVING).await?;
-        let gone: Vec<(String, String)> = query(
+        let deleted: Vec<(String, String)> = query(
             "DELETE FROM vault WHERE space IN ($1, $2) AND substr(name, 1, length($3)) = $3 \
              RETURNING space, substr(name, length($3) + 1)",
         )
@@ -415,13 +418,13 @@ impl Store {
             true => Entry::of_credential(by, name, false),
             false => Entry::of_own_server(by, name, false),
         };
-        let rows: Vec<_> = gone.iter().map(|one| (at, entry(one).because_of_removal())).collect();
+        let rows: Vec<_> = deleted.iter().map(|row| (at, entry(row).because_of_removal())).collect();
         append(&mut transaction, &rows).await?;
         transaction.commit().await?;
-        Ok(gone.len())
+        Ok(deleted.len())
     }
 
-    /// Records that `by` gave a value as `name`, or deleted it.
+    /// Records in the audit log that `by` gave the value `name` to their servers, or deleted it.
     ///
     /// # Errors
     /// When the database fails.
@@ -432,7 +435,7 @@ impl Store {
 
 /// Servers that members of a team add for themselves.
 impl Store {
-    /// Records that `by` added the server `name` for themselves, or removed it.
+    /// Records in the audit log that `by` added the server `name` for themselves, or removed it.
     ///
     /// # Errors
     /// When the database fails.
@@ -441,6 +444,7 @@ impl Store {
     }
 }
 
+/// What the store was doing, for its errors.
 const WRITING: &str = "writing to the vault";
 const REMOVING: &str = "removing from the vault";
 

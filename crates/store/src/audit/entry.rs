@@ -10,11 +10,13 @@ use toolrack_host::{
 
 use super::{chain::hex, writer::Hide};
 
-/// The most bytes of a name that another program chose. Longer ones are cut, as are reasons beyond [`MAX_WHY`].
+/// The most bytes of a name that another program chose; a longer one is cut.
 const MAX_NAME: usize = 256;
+
+/// The most bytes of a reason; a longer one is cut.
 const MAX_WHY: usize = 2 * 1024;
 
-/// Larger arguments are not stored in full: only their hash and size are.
+/// The most bytes of arguments that are stored in full. Of larger ones, the row has only the hash and the size.
 const MAX_ARGUMENTS: usize = 64 * 1024;
 
 /// An event, in the form that a row records. Its texts hold no control characters and no known secrets.
@@ -26,8 +28,8 @@ pub struct Entry {
     /// `signed_in`, `signed_out`, `sign_in_failed`, `turned_away`; `over_quota` for something other than a call that a
     /// quota refused; of a team `member_changed`, `member_removed`,
     /// `token_made`, `token_revoked`, `client_allowed`, `client_ended`, `refused_at_the_door`; `credential_given`,
-    /// `credential_removed`; `forgot` for old rows that the store removed, and `lost` for rows that could not
-    /// be written.
+    /// `credential_removed`, `own_server_added`, `own_server_removed`, `conversation_read`, `conversation_deleted`;
+    /// `forgot` for old rows that the store removed, and `lost` for rows that the store could not write.
     pub kind: String,
     /// The origin of the event: `cli`, `daemon`, `gateway`, `agent`, `program`; for `turned_away`, the socket: `cli.sock`,
     /// `mcp.sock`; for `refused_at_the_door`, the endpoint: `authorize`, `token`, `register`, `revoke`, `sign-in`,
@@ -53,7 +55,7 @@ pub struct Entry {
     /// How a client of the gateway is connected: `http`, `stdio`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub over: Option<String>,
-    /// Distinguishes a client from others of the same name. It is an id, not a credential.
+    /// The id of the client's session, which distinguishes it from others of the same name. It is no credential.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub session: Option<String>,
     /// The conversation whose turn made the call.
@@ -141,6 +143,7 @@ pub struct DoorRefusal<'a> {
     pub untold: u64,
 }
 
+/// Returns `from` as one line of at most about `most` bytes, without control characters.
 fn line(from: &str, most: usize) -> Option<String> {
     Some(text::for_line(&text::clip(from, most)).into_owned())
 }
@@ -154,7 +157,7 @@ impl Entry {
         Self { kind: kind.to_owned(), ..Self::default() }
     }
 
-    /// A user agreed to run the entry `name` of `project` with content of this hash, or took that back.
+    /// Records that a user agreed to run the entry `name` of `project` with content of this hash, or took that back.
     pub(crate) fn of_trust(kind: &str, by: &Caller, project: &str, name: &str, content: Option<&str>) -> Self {
         Self {
             server: line(name, MAX_NAME),
@@ -164,7 +167,7 @@ impl Entry {
         }
     }
 
-    /// A user approved the tool `tool` of `of` as it is now.
+    /// Records that a user approved the present definition of the tool `tool` of the server `of`.
     pub(crate) fn of_release(by: &Caller, of: &PinnedServer, tool: &str, definition: DefinitionHash) -> Self {
         Self {
             server: line(of.server.as_str(), MAX_NAME),
@@ -174,7 +177,7 @@ impl Entry {
         }
     }
 
-    /// A tool differs from its pin.
+    /// Records that a tool came into quarantine, because it differs from its pin.
     pub(crate) fn of_quarantine(of: &PinnedServer, mismatch: &PinMismatch) -> Self {
         Self {
             server: line(of.server.as_str(), MAX_NAME),
@@ -185,23 +188,23 @@ impl Entry {
         }
     }
 
-    /// A member of a team was changed or removed.
+    /// Records that a member of a team was changed or removed.
     pub(crate) fn of_member(kind: &str, by: &Caller, member: &Principal) -> Self {
         let shown = format!("{member} ({} of {}, {})", member.subject(), member.issuer(), member.role().word());
         Self { member: line(&shown, MAX_WHY), ..Self::of_kind(kind).by(by) }
     }
 
-    /// The token `id` of `member` was made or revoked.
+    /// Records that the token `id` of `member` was made or revoked.
     pub(crate) fn of_token(kind: &str, by: &Caller, member: &Principal, id: &str, label: &str) -> Self {
         Self { token: line(id, MAX_NAME), why: line(label, MAX_WHY), ..Self::of_member(kind, by, member) }
     }
 
-    /// A member allowed a client to act in their name, or that permission ended.
+    /// Records that a member allowed a client to act in their name, or that this permission ended.
     pub(crate) fn of_grant(kind: &str, by: &Caller, member: &Principal, client: &str) -> Self {
         Self { client: line(client, MAX_NAME), ..Self::of_member(kind, by, member) }
     }
 
-    /// An endpoint of a team refused bad input.
+    /// Records that an endpoint of a team refused bad input.
     pub(crate) fn of_door(refusal: &DoorRefusal<'_>) -> Self {
         let by = refusal.by.map(|member| Caller::of(member.clone(), Way::Daemon)).unwrap_or_default();
         Self {
@@ -214,30 +217,30 @@ impl Entry {
         }
     }
 
-    /// A user gave a value to their own servers, or deleted it.
+    /// Records that a user gave a value to their own servers, or deleted it.
     pub(crate) fn of_credential(by: &Caller, name: &str, is_given: bool) -> Self {
         let kind = if is_given { "credential_given" } else { "credential_removed" };
         Self { credential: line(name, MAX_NAME), ..Self::of_kind(kind).by(by) }
     }
 
-    /// Records that it happened because the member was removed.
+    /// Adds the reason that the member was removed.
     pub(crate) fn because_of_removal(self) -> Self {
         Self { why: line("the member was removed", MAX_WHY), ..self }
     }
 
-    /// A member added the server `name` for themselves, or removed it.
+    /// Records that a member added the server `name` for themselves, or removed it.
     pub(crate) fn of_own_server(by: &Caller, name: &str, is_added: bool) -> Self {
         let kind = if is_added { "own_server_added" } else { "own_server_removed" };
         Self { server: line(name, MAX_NAME), ..Self::of_kind(kind).by(by) }
     }
 
-    /// An administrator read or deleted the conversation `id` of the member `owner`.
+    /// Records that an administrator read or deleted the conversation `id` of the member `owner`.
     pub(crate) fn of_conversation(kind: &str, by: &Caller, owner: &str, id: &str) -> Self {
         let why = format!("the conversation {id} of {owner}");
         Self { why: line(&why, MAX_WHY), ..Self::of_kind(kind).by(by) }
     }
 
-    /// A user took back the answer that calls of `tool` always run.
+    /// Records that a user took back the standing answer that calls of `tool` run without a question.
     pub(crate) fn of_forgotten(by: &Caller, server: &str, tool: &str) -> Self {
         Self {
             server: line(server, MAX_NAME),
@@ -247,10 +250,11 @@ impl Entry {
         }
     }
 
-    /// The entry for `fact`, on behalf of `agent`.
+    /// Returns the entry for `fact`. `agent` is the agent that owns the host, if there is one; `hide` hides secrets in
+    /// texts.
     pub(super) fn of(fact: Fact, agent: Option<&str>, hide: &Hide) -> Self {
         let row = Self::of_fact(fact, hide);
-        // The agent that owns the host takes precedence over the one that the caller names.
+        // The host of an agent belongs to no other agent, so its name is proved; the caller's is only a claim.
         Self { agent: agent.and_then(|agent| line(agent, MAX_NAME)).or(row.agent), ..row }
     }
 
@@ -319,7 +323,7 @@ impl Entry {
         let Evidence { sha256, bytes, full } = called.arguments;
         let arguments = full.filter(|full| full.len() <= MAX_ARGUMENTS);
         let arguments = arguments.and_then(|full| serde_json::from_str(&full).ok()).map(|value| each_text(value, hide));
-        let sent = called.end.is_some();
+        let was_sent = called.end.is_some();
         Self {
             server: Some(called.server.to_string()),
             tool: line(&called.tool, MAX_NAME),
@@ -331,22 +335,23 @@ impl Entry {
             why: line(&hide(&called.why), MAX_WHY),
             outcome: called.end.map(|end| end.word().to_owned()),
             code: called.code.map(str::to_owned),
-            duration_us: u64::try_from(called.duration.as_micros()).ok().filter(|_| sent),
-            bytes: size(called.bytes).filter(|_| sent),
+            duration_us: u64::try_from(called.duration.as_micros()).ok().filter(|_| was_sent),
+            bytes: size(called.bytes).filter(|_| was_sent),
             ..Self::of_kind("call").by(&called.caller)
         }
     }
 
+    /// Names `caller` as the one who acted.
     fn by(self, caller: &Caller) -> Self {
         let short = |name: Option<&str>| name.and_then(|name| line(name, MAX_NAME));
         let principal = caller.principal();
-        let of_team = |part: &str| short((!principal.is_local()).then_some(part));
+        let unless_local = |part: &str| short((!principal.is_local()).then_some(part));
         Self {
             who: Some(caller.way().word().to_owned()),
-            tenant: of_team(principal.tenant()),
-            issuer: of_team(principal.issuer()),
-            subject: of_team(principal.subject()),
-            name: of_team(principal.name()),
+            tenant: unless_local(principal.tenant()),
+            issuer: unless_local(principal.issuer()),
+            subject: unless_local(principal.subject()),
+            name: unless_local(principal.name()),
             client: short(caller.name()),
             over: caller.connected_over().map(|over| over.word().to_owned()),
             session: short(caller.in_session()),

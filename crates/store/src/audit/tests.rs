@@ -38,17 +38,19 @@ async fn open(folder: &TempDir) -> Store {
     Store::open(folder.path().join("toolrack.db")).await.unwrap()
 }
 
-async fn keep(store: &Store, tools: &[&str]) {
+/// Adds a row for a call of each of `tools`.
+async fn add_calls(store: &Store, tools: &[&str]) {
     for (at, tool) in tools.iter().enumerate() {
         store.keep_audit(&[(1_000 + at as i64, call(tool))]).await.unwrap();
     }
 }
 
-async fn chain(store: &Store) -> Result<Chain, Break> {
+/// Verifies the chain, without an end that was saved elsewhere.
+async fn verified(store: &Store) -> Result<Chain, Break> {
     store.verify_audit(None).await.unwrap()
 }
 
-/// Changes the file as an attacker would: the triggers go first.
+/// Changes the file as an attacker would: first removes the triggers that forbid it.
 async fn tamper(path: &Path, statements: &str) {
     let mut connection = raw(path).await;
     let all = format!("DROP TRIGGER audit_rows_stay; DROP TRIGGER audit_rows_stay_as_they_are; {statements}");
@@ -58,12 +60,12 @@ async fn tamper(path: &Path, statements: &str) {
 
 async fn an_untouched_chain_is_valid_and_is_read_in_order(stage: &Stage) {
     let store = stage.store().await;
-    assert_eq!(chain(&store).await.unwrap(), Chain { rows: 0, first: 1, end: ChainEnd { seq: 0, hash: [0; 32] } });
-    keep(&store, &["a", "b", "bad", "d"]).await;
+    assert_eq!(verified(&store).await.unwrap(), Chain { rows: 0, first: 1, end: ChainEnd { seq: 0, hash: [0; 32] } });
+    add_calls(&store, &["a", "b", "bad", "d"]).await;
     // Rows of one batch, which is split over several statements.
     let many: Vec<_> = (0..70).map(|number| (2_000, call(&format!("t{number}")))).collect();
     store.keep_audit(&many).await.unwrap();
-    let full = chain(&store).await.unwrap();
+    let full = verified(&store).await.unwrap();
     assert_eq!((full.rows, full.first, full.end.seq), (74, 1, 74));
     assert_eq!(full.end.to_string().parse(), Ok(full.end));
 
@@ -122,28 +124,28 @@ async fn batches_of_every_size_are_added_in_their_order(stage: &Stage) {
     let rows = store.audit_from(&AuditQuery { limit: MAX_ROWS, ..AuditQuery::default() }).await.unwrap();
     let read: Vec<_> = rows.into_iter().filter_map(|row| row.entry.tool).collect();
     assert_eq!(read, written);
-    assert_eq!(chain(&store).await.unwrap().rows, written.len() as u64);
+    assert_eq!(verified(&store).await.unwrap().rows, written.len() as u64);
 }
 
 async fn rows_can_be_neither_changed_nor_deleted_by_mistake(stage: &Stage) {
     let store = stage.store().await;
-    keep(&store, &["a", "b"]).await;
+    add_calls(&store, &["a", "b"]).await;
     for statement in ["UPDATE audit SET at = 0", "DELETE FROM audit WHERE seq = 2", "DELETE FROM audit"] {
         let error = format!("{:?}", store.write(query(statement), "testing").await.unwrap_err());
         assert!(error.contains("rows of the audit log are never"), "{error}");
     }
-    assert_eq!(chain(&store).await.unwrap().rows, 2);
+    assert_eq!(verified(&store).await.unwrap().rows, 2);
 }
 
 #[tokio::test]
 async fn the_first_bad_row_is_named() {
     let (folder, store) = new_store().await;
-    keep(&store, &["a", "b", "c", "d"]).await;
-    let end = chain(&store).await.unwrap().end;
+    add_calls(&store, &["a", "b", "c", "d"]).await;
+    let end = verified(&store).await.unwrap().end;
     store.close().await;
     let genuine = fs::read(folder.path().join("toolrack.db")).unwrap();
     let missing = |from, to| Break::Missing { from, to };
-    for (statements, broken, says) in [
+    for (statements, broken, text) in [
         ("UPDATE audit SET at = 7 WHERE seq = 2", Break::Changed { seq: 2 }, "row 2 is not what was written"),
         ("UPDATE audit SET body = '{}' WHERE seq = 4", Break::Changed { seq: 4 }, "row 4"),
         ("UPDATE audit SET body = CAST(x'ff' AS TEXT) WHERE seq = 1", Break::Changed { seq: 1 }, "row 1"),
@@ -153,7 +155,7 @@ async fn the_first_bad_row_is_named() {
         ("DELETE FROM audit", missing(1, 4), "rows 1 to 4 are missing"),
         ("DELETE FROM audit; DELETE FROM audit_head", Break::End { seq: 0 }, "the end of the chain"),
         ("DELETE FROM audit_head", Break::End { seq: 4 }, "ends at row 4"),
-        // An attacker who knows the format, and still fails: the end of the chain is kept elsewhere.
+        // An attacker who knows the format fails as well, because the end of the chain was saved elsewhere.
         (
             "DELETE FROM audit WHERE seq = 4; UPDATE audit_head SET seq = 3, hash = (SELECT hash FROM audit WHERE seq = 3)",
             missing(4, 4),
@@ -166,9 +168,9 @@ async fn the_first_bad_row_is_named() {
         let store = Store::open(&path).await.unwrap();
         let found = store.verify_audit(Some(end)).await.unwrap().unwrap_err();
         assert_eq!(found, broken, "{statements}");
-        assert!(found.to_string().contains(says), "{found}");
+        assert!(found.to_string().contains(text), "{found}");
         assert_eq!(found.row(), broken.row());
-        // It still can be looked at.
+        // A broken log can still be read.
         store.audit(&AuditQuery { limit: 9, ..AuditQuery::default() }).await.unwrap();
         store.close().await;
     }
@@ -177,16 +179,16 @@ async fn the_first_bad_row_is_named() {
 #[tokio::test]
 async fn a_saved_chain_end_reveals_a_rewritten_chain() {
     let (_folder, store) = new_store().await;
-    keep(&store, &["a", "b"]).await;
-    let end = chain(&store).await.unwrap().end;
-    keep(&store, &["c"]).await;
+    add_calls(&store, &["a", "b"]).await;
+    let end = verified(&store).await.unwrap().end;
+    add_calls(&store, &["c"]).await;
     store.verify_audit(Some(end)).await.unwrap().unwrap();
     let other = ChainEnd { hash: [1; 32], ..end };
     assert_eq!(store.verify_audit(Some(other)).await.unwrap(), Err(Break::Other { seq: 2 }));
 
     tamper(store.path(), "DELETE FROM audit; UPDATE audit_head SET seq = 0, hash = zeroblob(32)").await;
-    keep(&store, &["a", "harmless", "c"]).await;
-    chain(&store).await.unwrap();
+    add_calls(&store, &["a", "harmless", "c"]).await;
+    verified(&store).await.unwrap();
     assert_eq!(store.verify_audit(Some(end)).await.unwrap(), Err(Break::Other { seq: 2 }));
     for bad in ["", "1", "1:", "1:zz", &format!("x:{}", "0".repeat(64)), &format!("1:+{}", "0".repeat(63))] {
         assert_eq!(bad.parse::<ChainEnd>(), Err(BadChainEnd), "{bad}");
@@ -196,10 +198,10 @@ async fn a_saved_chain_end_reveals_a_rewritten_chain() {
 #[tokio::test]
 async fn a_chain_whose_end_was_removed_continues_and_stays_broken() {
     let (_folder, store) = new_store().await;
-    keep(&store, &["a", "b"]).await;
+    add_calls(&store, &["a", "b"]).await;
     tamper(store.path(), "DELETE FROM audit_head").await;
-    keep(&store, &["c"]).await;
-    assert_eq!(chain(&store).await, Err(Break::Changed { seq: 3 }));
+    add_calls(&store, &["c"]).await;
+    assert_eq!(verified(&store).await, Err(Break::Changed { seq: 3 }));
     assert_eq!(store.audit(&AuditQuery { limit: 9, ..AuditQuery::default() }).await.unwrap().len(), 3);
 }
 
@@ -208,38 +210,38 @@ async fn old_rows_are_deleted_and_the_chain_stays_valid() {
     let (folder, store) = new_store().await;
     let day = |day: i64, tool: &str| (day * DAY, call(tool));
     store.keep_audit(&[day(1, "a"), day(2, "b"), day(50, "c"), day(3, "late"), day(60, "d")]).await.unwrap();
-    let end = chain(&store).await.unwrap().end;
+    let end = verified(&store).await.unwrap().end;
     let keep = KeepAudit { days: Some(30), rows: None };
     store.forget_old_audit(keep, 70 * DAY).await.unwrap();
-    let full = chain(&store).await.unwrap();
-    assert_eq!((full.first, full.rows), (3, 4), "what came after a row that is kept is kept");
+    let full = verified(&store).await.unwrap();
+    assert_eq!((full.first, full.rows), (3, 4), "an old row stays if it follows a row that is not old");
     store.verify_audit(Some(end)).await.unwrap().unwrap();
     let forgotten = ChainEnd { seq: 2, hash: [0; 32] };
     assert_eq!(store.verify_audit(Some(forgotten)).await.unwrap(), Err(Break::Forgotten { seq: 2 }));
 
-    // Once a day is enough.
+    // The store looks for old rows only once a day.
     assert!(!store.has_old_audit(70 * DAY + 1).await.unwrap());
     store.forget_old_audit(KeepAudit { days: Some(1), rows: None }, 70 * DAY + 1).await.unwrap();
-    assert_eq!(chain(&store).await.unwrap().first, 3);
+    assert_eq!(verified(&store).await.unwrap().first, 3);
     assert!(store.has_old_audit(72 * DAY).await.unwrap());
     let few = KeepAudit { days: None, rows: Some(1) };
     store.forget_old_audit(few, 72 * DAY).await.unwrap();
-    assert_eq!(chain(&store).await.unwrap().first, 6);
-    // All of them.
+    assert_eq!(verified(&store).await.unwrap().first, 6);
+    // Every row is old: only the row that records their removal stays.
     store.forget_old_audit(KeepAudit { days: Some(1), rows: None }, 100 * DAY).await.unwrap();
-    let full = chain(&store).await.unwrap();
+    let full = verified(&store).await.unwrap();
     assert_eq!((full.first, full.rows), (8, 1));
     let stored = store.audit(&AuditQuery { limit: 9, ..AuditQuery::default() }).await.unwrap();
     assert_eq!((stored[0].entry.kind.as_str(), stored[0].entry.through), ("forgot", Some(7)));
-    super::tests::keep(&store, &["e"]).await;
-    chain(&store).await.unwrap();
+    add_calls(&store, &["e"]).await;
+    verified(&store).await.unwrap();
     store.close().await;
 
-    // Deleting a little more than was forgotten, and recording that, is detected.
+    // An attacker who deletes one row more, and moves the recorded beginning of the chain, is detected.
     let statements = "DELETE FROM audit WHERE seq = 8; UPDATE audit_head SET kept_from = 9";
     tamper(&folder.path().join("toolrack.db"), statements).await;
     let store = open(&folder).await;
-    assert_eq!(chain(&store).await, Err(Break::Missing { from: 1, to: 8 }));
+    assert_eq!(verified(&store).await, Err(Break::Missing { from: 1, to: 8 }));
 }
 
 #[tokio::test]
@@ -265,7 +267,7 @@ async fn agreements_are_recorded_with_their_user() {
 
     tamper(store.path(), "CREATE TRIGGER full BEFORE INSERT ON audit BEGIN SELECT RAISE(ABORT, 'no'); END").await;
     store.approve(&approval("c"), &Caller::local(Way::Cli)).await.unwrap_err();
-    assert!(store.approvals().await.unwrap().is_empty(), "nothing is agreed to that is not in the log");
+    assert!(store.approvals().await.unwrap().is_empty(), "without a row in the log, there is no agreement");
 }
 
 fn connected(tools: usize) -> Fact {
@@ -288,7 +290,7 @@ async fn facts_are_written_in_order_and_without_secrets(stage: &Stage) {
     let failed = rows.iter().find(|row| row.entry.kind == "failed").unwrap();
     let why = failed.entry.why.as_deref().unwrap();
     assert!(why.contains("with ***") && !why.contains(char::is_control) && !why.contains('\u{202e}'), "{why:?}");
-    chain(&store).await.unwrap();
+    verified(&store).await.unwrap();
 }
 
 async fn rows_of_a_member_have_no_secret_that_only_the_member_knows(stage: &Stage) {
@@ -312,7 +314,7 @@ async fn rows_name_the_agent_in_whose_name_they_are_and_are_found_by_it(stage: &
     let log = Arc::new(log);
     let coder = log.of_agent("a\ncoder");
     log.set(true, KeepAudit::default());
-    assert!(coder.wants_arguments(), "it is the log that says what is kept");
+    assert!(coder.wants_arguments(), "the setting of the log applies to its agents");
     log.saw(connected(1));
     coder.saw(connected(2));
     log.of_agent("other").saw(connected(3));
@@ -327,7 +329,7 @@ async fn rows_name_the_agent_in_whose_name_they_are_and_are_found_by_it(stage: &
     assert_eq!(rows(None).await, [(1, None), coder.clone(), other]);
     assert_eq!(rows(Some("a\\ncoder")).await, [coder]);
     assert_eq!(rows(Some("nobody")).await, []);
-    chain(&store).await.unwrap();
+    verified(&store).await.unwrap();
 }
 
 async fn rows_that_could_not_be_written_are_counted_and_no_caller_waits(stage: &Stage) {
@@ -432,8 +434,8 @@ fn every_change_of_the_audit_log_is_detected() {
     let folder = tempfile::tempdir().unwrap();
     let genuine = runtime.block_on(async {
         let store = open(&folder).await;
-        keep(&store, &["a", "b", "c", "bad", "e", "f", "g", "h", "i", "j", "k", "l"]).await;
-        assert_eq!(chain(&store).await.unwrap().rows, u64::from(ROWS));
+        add_calls(&store, &["a", "b", "c", "bad", "e", "f", "g", "h", "i", "j", "k", "l"]).await;
+        assert_eq!(verified(&store).await.unwrap().rows, u64::from(ROWS));
         store.close().await;
         fs::read(folder.path().join("toolrack.db")).unwrap()
     });
@@ -444,7 +446,7 @@ fn every_change_of_the_audit_log_is_detected() {
             fs::write(&path, &genuine).unwrap();
             tamper(&path, &tampering.statements()).await;
             let store = Store::open(&path).await.unwrap();
-            let found = chain(&store).await;
+            let found = verified(&store).await;
             store.close().await;
             found
         });
@@ -460,9 +462,11 @@ fn every_change_of_the_audit_log_is_detected() {
     });
 }
 
-const EACH: usize = 40;
+/// The number of rows that each process writes.
+const ROWS_PER_PROCESS: usize = 40;
 
-/// In a process that the test below starts.
+/// The part of the test below that runs in processes of its own. Without the argument that the test gives it, it does
+/// nothing.
 #[tokio::test]
 async fn child_writes() {
     let Some(words) = std::env::args().find(|word| word.ends_with(".child.db")) else {
@@ -470,7 +474,7 @@ async fn child_writes() {
     };
     let (writer, path) = words.split_once('=').unwrap();
     let store = Store::open(path).await.unwrap();
-    for number in 0..EACH {
+    for number in 0..ROWS_PER_PROCESS {
         let body = json!({ "number": number });
         let entry = Entry { client: Some(writer.to_owned()), arguments: Some(body), ..call("t") };
         store.keep_audit(&[(1, entry)]).await.unwrap();
@@ -501,13 +505,13 @@ async fn processes_that_write_at_once_make_one_chain() {
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         assert!(String::from_utf8_lossy(&output.stdout).contains("1 passed"));
     }
-    assert_eq!(chain(&store).await.unwrap().rows, (writers.len() * EACH) as u64);
+    assert_eq!(verified(&store).await.unwrap().rows, (writers.len() * ROWS_PER_PROCESS) as u64);
     let rows = store.audit_from(&AuditQuery { limit: MAX_ROWS, ..AuditQuery::default() }).await.unwrap();
     for writer in writers {
         let of_one = rows.iter().filter(|row| row.entry.client.as_deref() == Some(writer));
         let numbers: Vec<_> =
             of_one.map(|row| row.entry.arguments.as_ref().unwrap()["number"].as_u64().unwrap()).collect();
-        assert_eq!(numbers, (0..EACH as u64).collect::<Vec<_>>(), "what one process writes stays in its order");
+        assert_eq!(numbers, (0..ROWS_PER_PROCESS as u64).collect::<Vec<_>>(), "the rows of one process stay in order");
     }
 }
 

@@ -1,7 +1,8 @@
-//! Postgres: the rows of many tenants in one database, each tenant's behind row-level security.
+//! Postgres: the rows of many tenants in one database, separated by row-level security.
 //!
-//! Every transaction begins with one message, which says whose rows it is about and how long it may last. Nothing depends
-//! on what a session remembers, so that a pooler between transactions (PgBouncer) may stand in front.
+//! Every transaction begins with one message, which names the tenant and says how long a statement may take. Nothing
+//! depends on settings of the session, so that a pooler in front (PgBouncer) may give each transaction another
+//! connection.
 
 mod migrations;
 mod settings;
@@ -22,9 +23,10 @@ use super::{Backend, ErrorContext, Writing};
 use crate::{Store, StoreError, error::DatabaseProblem};
 
 /// The oldest version of Postgres that works.
-const OLDEST: i64 = 15;
+const MIN_VERSION: i64 = 15;
 
-/// How much longer than the database this side waits for the end of a statement.
+/// How much longer than the database's own limit this program waits for the end of a statement, and how long it waits
+/// until a connection is closed.
 const GRACE: Duration = Duration::from_secs(2);
 
 /// The tenant of the tables that are read before a tenant is known: those of a team's members and tokens.
@@ -53,7 +55,8 @@ impl Database {
     /// Connects to a database, and brings it to the newest schema. Replicas that start together wait for one another.
     ///
     /// # Errors
-    /// [`StoreError::Database`] says what is in the way, and what to do. No error has the URL, which may hold a password.
+    /// [`StoreError::Database`] says what is in the way, and what to do. No error contains the URL, which may contain a
+    /// password.
     pub async fn connect(settings: DatabaseSettings) -> Result<Self, StoreError> {
         let options = options(&settings)?;
         let name: Arc<str> = name(&options).into();
@@ -61,19 +64,20 @@ impl Database {
         let pool = PgPoolOptions::new()
             .max_connections(settings.most_connections.max(1))
             .acquire_timeout(settings.acquire_timeout)
-            // `begin` notices a connection that is gone, without a question before each transaction.
+            // `begin` notices a connection that is gone, which saves a round trip before each transaction.
             .test_before_acquire(false)
             .connect_lazy_with(options);
         Ok(Self(Arc::new(Shared { pool, name, settings })))
     }
 
-    /// The host and the name of the database.
+    /// Returns the host and the name of the database.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.0.name
     }
 
-    /// The store of a tenant. Open it once: turns of a conversation exclude each other only on one store and its clones.
+    /// Opens the store of a tenant. Open it only once: turns of a conversation exclude each other only on one store and its
+    /// clones.
     ///
     /// # Errors
     /// [`StoreError::Database`] when `tenant` is not a valid name of a tenant, or the database fails.
@@ -84,7 +88,7 @@ impl Database {
         self.store_of(tenant).await
     }
 
-    /// The store of what is read before a tenant is known.
+    /// Opens the store of the rows that are read before the tenant is known.
     pub(crate) async fn front_door(&self) -> Result<Store, StoreError> {
         self.store_of(FRONT_DOOR).await
     }
@@ -169,7 +173,8 @@ impl Tenant {
         }
     }
 
-    /// Why there is no connection: all are in use, or there are none.
+    /// Returns the error for a transaction that got no connection: because all are in use, or because the database cannot
+    /// be reached.
     fn unconnected(&self, error: sqlx::Error, place: &ErrorContext) -> StoreError {
         let Shared { pool, settings, name } = &*self.database.0;
         let all_in_use = pool.size() >= settings.most_connections && pool.num_idle() == 0;
@@ -185,9 +190,11 @@ impl Tenant {
 /// A connection with a transaction. Dropping it undoes what it has written.
 pub(crate) struct Session {
     connection: PoolConnection<Postgres>,
+    /// How long a statement may take.
     limit: Duration,
+    /// Whether the connection keeps statements prepared.
     keeps_statements: bool,
-    /// Whether a statement was begun whose end has not been seen.
+    /// Whether the last statement may still run. Then the connection is closed instead of used again.
     is_unsure: bool,
 }
 
@@ -196,27 +203,29 @@ impl Session {
         self.is_unsure = true;
         let statement = Some(AssertSqlSafe(begin.to_owned()).into_sql_str());
         let begun = within(self.limit, PgTransactionManager::begin(&mut self.connection, statement)).await;
-        // After an error, the connection may be in a transaction that has failed: it is not used again.
+        // After an error, the connection may be in a failed transaction, so it must not be used again.
         self.is_unsure = begun.is_err();
         begun
     }
 
-    /// The connection, how long a statement on it may take, and whether the connection keeps it prepared.
+    /// Begins a statement, whose end [`Self::end`] must note. Returns the connection, how long the statement may take, and
+    /// whether the connection keeps it prepared.
     pub(crate) fn start(&mut self) -> (&mut PgConnection, Duration, bool) {
         self.is_unsure = true;
         (&mut self.connection, self.limit, self.keeps_statements)
     }
 
-    /// Notes that the statement has ended.
-    pub(crate) fn end<T>(&mut self, done: sqlx::Result<T>) -> sqlx::Result<T> {
-        self.is_unsure = done.as_ref().is_err_and(|error| error.as_database_error().is_none());
-        done
+    /// Notes that the statement has ended, with this result. After an error that the database did not send, the statement
+    /// may still run.
+    pub(crate) fn end<T>(&mut self, result: sqlx::Result<T>) -> sqlx::Result<T> {
+        self.is_unsure = result.as_ref().is_err_and(|error| error.as_database_error().is_none());
+        result
     }
 
     pub(crate) async fn commit(mut self) -> sqlx::Result<()> {
         let (connection, limit, _) = self.start();
-        let done = within(limit, PgTransactionManager::commit(connection)).await;
-        self.end(done)
+        let committed = within(limit, PgTransactionManager::commit(connection)).await;
+        self.end(committed)
     }
 }
 
@@ -230,18 +239,19 @@ impl Drop for Session {
     }
 }
 
-/// Waits no longer for a statement than the database itself would let it run.
-pub(crate) async fn within<T>(limit: Duration, done: impl Future<Output = sqlx::Result<T>>) -> sqlx::Result<T> {
-    timeout(limit, done).await.unwrap_or_else(|_| Err(sqlx::Error::Io(std::io::ErrorKind::TimedOut.into())))
+/// Waits for a statement, but not much longer than the database itself would let it run: the network may be gone.
+pub(crate) async fn within<T>(limit: Duration, statement: impl Future<Output = sqlx::Result<T>>) -> sqlx::Result<T> {
+    timeout(limit, statement).await.unwrap_or_else(|_| Err(sqlx::Error::Io(std::io::ErrorKind::TimedOut.into())))
 }
 
-/// The columns of a tenant's tables begin with its name, and so do the keys to which an `ON CONFLICT` refers: the one
-/// difference between the statements of both databases.
+/// Returns `sql`, written for SQLite, as Postgres needs it; `None` if it needs no change. In Postgres, the keys of all
+/// tables begin with the tenant, so the keys that `ON CONFLICT` names must, too. There is no other difference between
+/// the statements for the two databases.
 pub(crate) fn with_tenant(sql: &str) -> Option<String> {
     sql.contains("ON CONFLICT (").then(|| sql.replace("ON CONFLICT (", "ON CONFLICT (of_tenant, "))
 }
 
-/// Postgres has no NUL in texts: U+FFFD stands in its place.
+/// Replaces NUL by U+FFFD, because Postgres allows no NUL in texts.
 pub(crate) fn without_nul(text: String) -> String {
     if text.contains('\0') { text.replace('\0', "\u{fffd}") } else { text }
 }
@@ -254,6 +264,7 @@ fn options(settings: &DatabaseSettings) -> Result<PgConnectOptions, StoreError> 
     Ok(options.application_name("toolrack").statement_cache_capacity(cache))
 }
 
+/// Returns the name of the database for messages: its host or socket, and its name there.
 fn name(options: &PgConnectOptions) -> String {
     let database = options.get_database().unwrap_or(options.get_username());
     match options.get_socket() {
@@ -274,14 +285,15 @@ async fn prepare(options: &PgConnectOptions, name: &Arc<str>, settings: &Databas
         Ok(()) => migrations::run(&mut connection, name, settings).await,
         refused => refused,
     };
-    // What was done is done: that the connection does not close well changes nothing.
+    // The schema is up to date, or the error is known, even if this connection does not close well.
     let _ = timeout(GRACE, connection.close()).await;
     prepared
 }
 
-/// Refuses a role that row-level security does not bind: the second fence between tenants would not stand.
+/// Refuses a version of Postgres that is too old, and a role that row-level security does not bind, because such a role
+/// reads the rows of all tenants.
 async fn check(connection: &mut PgConnection, name: &str, place: &ErrorContext) -> Result<(), StoreError> {
-    let (version, is_above): (i64, bool) = sqlx::query_as(
+    let (version, is_unbound): (i64, bool) = sqlx::query_as(
         "SELECT current_setting('server_version_num')::bigint, \
          EXISTS (SELECT 1 FROM pg_roles WHERE rolname IN (current_user, session_user) AND (rolsuper OR rolbypassrls))",
     )
@@ -290,16 +302,16 @@ async fn check(connection: &mut PgConnection, name: &str, place: &ErrorContext) 
     .await
     .map_err(|error| place.error(error))?;
     let found = version / 10_000;
-    if found < OLDEST {
+    if found < MIN_VERSION {
         return Err(StoreError::of_database(name, DatabaseProblem::Version { found }, None));
     }
-    if is_above {
+    if is_unbound {
         return Err(StoreError::of_database(name, DatabaseProblem::Role, None));
     }
     Ok(())
 }
 
-/// Whether the connection was lost, and not the statement refused.
+/// Returns whether the error means that the connection is lost, and not that the database has refused the statement.
 fn is_gone(error: &sqlx::Error) -> bool {
     match error {
         sqlx::Error::Io(error) => error.kind() != std::io::ErrorKind::TimedOut,
@@ -315,6 +327,7 @@ fn milliseconds(time: Duration) -> i32 {
     i32::try_from(time.as_millis()).unwrap_or(i32::MAX).max(1)
 }
 
+/// Returns the number of the advisory lock of a tenant: the beginning of a hash of its name.
 fn lock(tenant: &str) -> i64 {
     let hash = Sha256::new().chain_update("toolrack tenant ").chain_update(tenant).finalize();
     hash.iter().take(8).fold(0, |number, byte| number << 8 | i64::from(*byte))

@@ -29,7 +29,7 @@ use crate::{
 /// The most characters of a title that the import makes of the first message.
 const MAX_TITLE_CHARS: usize = 80;
 
-/// The columns that the import reads; `true` if it also accepts a file without them.
+/// The columns of `sessions` that the import reads, each with whether a file may lack it.
 const SESSION_COLUMNS: &[(&str, bool)] = &[
     ("id", false),
     ("name", true),
@@ -39,6 +39,8 @@ const SESSION_COLUMNS: &[(&str, bool)] = &[
     ("created_at", true),
     ("updated_at", true),
 ];
+
+/// The columns of `messages` that the import reads, each with whether a file may lack it.
 const MESSAGE_COLUMNS: &[(&str, bool)] = &[
     ("id", false),
     ("session_id", false),
@@ -93,8 +95,10 @@ from_row!(OldMessage { id, role, content, tool_calls, tool_results, timestamp, b
 struct Source {
     path: PathBuf,
     connection: SqliteConnection,
-    sessions: String,
-    messages: String,
+    /// The query for the sessions of the file, up to the condition.
+    select_sessions: String,
+    /// The query for the messages of the file, up to the condition.
+    select_messages: String,
 }
 
 impl Source {
@@ -108,32 +112,33 @@ impl Source {
         let failed = |error| unreadable(path, error);
         let options = SqliteConnectOptions::new().filename(path).read_only(true).immutable(is_alone);
         let mut connection = options.busy_timeout(busy_timeout).connect().await.map_err(failed)?;
-        let sessions = select("sessions", SESSION_COLUMNS, &mut connection).await.map_err(failed)?;
-        let messages = select("messages", MESSAGE_COLUMNS, &mut connection).await.map_err(failed)?;
-        let (Some(sessions), Some(messages)) = (sessions, messages) else {
+        let select_sessions = select("sessions", SESSION_COLUMNS, &mut connection).await.map_err(failed)?;
+        let select_messages = select("messages", MESSAGE_COLUMNS, &mut connection).await.map_err(failed)?;
+        let (Some(select_sessions), Some(select_messages)) = (select_sessions, select_messages) else {
             return Err(refused("it has no tables `sessions` and `messages` that are known here"));
         };
-        Ok(Self { path: path.to_owned(), connection, sessions, messages })
+        Ok(Self { path: path.to_owned(), connection, select_sessions, select_messages })
     }
 
     fn failed(&self, error: sqlx::Error) -> StoreError {
         unreadable(&self.path, error)
     }
 
+    /// Returns the error for a value that the import cannot use: a `what` is `word`.
     fn unexpected(&self, what: &str, word: &str) -> StoreError {
         let why = format!("a {what} is `{}`", text::for_log(word));
         StoreError::NoSessions { path: self.path.clone(), why }
     }
 
     async fn sessions(&mut self) -> Result<Vec<OldSession>, StoreError> {
-        let query = sqlx::query_as(AssertSqlSafe(format!("{} ORDER BY rowid", self.sessions)));
+        let query = sqlx::query_as(AssertSqlSafe(format!("{} ORDER BY rowid", self.select_sessions)));
         query.fetch_all(&mut self.connection).await.map_err(|error| self.failed(error))
     }
 
-    /// The messages of a session by time; those of the same time in the order of the file.
+    /// Returns the messages of a session in the order of time; those of the same time in the order of the file.
     async fn messages(&mut self, session: &OldSession) -> Result<Vec<(DateTime<Utc>, Uuid, NewMessage)>, StoreError> {
         let of_session = "WHERE session_id = (SELECT id FROM sessions WHERE rowid = ?) ORDER BY rowid";
-        let query = sqlx::query_as(AssertSqlSafe(format!("{} {of_session}", self.messages))).bind(session.row);
+        let query = sqlx::query_as(AssertSqlSafe(format!("{} {of_session}", self.select_messages))).bind(session.row);
         let rows: Vec<OldMessage> = query.fetch_all(&mut self.connection).await.map_err(|error| self.failed(error))?;
         let mut at = parse_time(session.created_at.as_deref()).unwrap_or_default();
         let mut messages = Vec::with_capacity(rows.len());
@@ -151,7 +156,8 @@ impl Source {
     }
 }
 
-/// The error for a file of another program, without the advice to move it away.
+/// Returns the error for a file of another program. It does not advise the user to move the file away, as errors about
+/// Toolrack's own file do.
 fn unreadable(path: &Path, error: sqlx::Error) -> StoreError {
     let why = match StoreError::from_sqlx("reading sessions", path, error) {
         StoreError::Corrupt { .. } => "it is damaged or no database",
@@ -162,10 +168,10 @@ fn unreadable(path: &Path, error: sqlx::Error) -> StoreError {
     StoreError::NoSessions { path: path.to_owned(), why: why.to_owned() }
 }
 
-/// Whether the file is in WAL mode without a log to read. Such a file is opened as immutable, because SQLite would
-/// otherwise create files beside it. A file in another mode is locked during the read.
+/// Returns whether the file is in WAL mode, and has no log beside it. The import opens such a file as immutable, because
+/// SQLite would otherwise create files beside it. Any other file is locked while the import reads it.
 fn is_alone(path: &Path) -> io::Result<bool> {
-    // To read a pipe would block.
+    // Reading a named pipe would block.
     if !std::fs::metadata(path)?.is_file() {
         return Err(io::ErrorKind::InvalidInput.into());
     }
@@ -178,8 +184,8 @@ fn is_alone(path: &Path) -> io::Result<bool> {
     Ok(header.get(18) == Some(&2) && !has_log)
 }
 
-/// The start of a query for all `columns` of `table` as text, with null for those that it lacks; `None` when it lacks a
-/// required one.
+/// Returns a query for all `columns` of `table` as text, up to the condition, with null for the columns that the table
+/// lacks; `None` if it lacks a required one.
 async fn select(
     table: &'static str,
     columns: &[(&'static str, bool)],
@@ -188,7 +194,7 @@ async fn select(
     let found: Vec<String> =
         sqlx::query_scalar("SELECT lower(name) FROM pragma_table_info(?)").bind(table).fetch_all(connection).await?;
     let has = |name: &str| found.iter().any(|found| found == name);
-    if columns.iter().any(|(name, may_lack)| !may_lack && !has(name)) {
+    if columns.iter().any(|(name, is_optional)| !is_optional && !has(name)) {
         return Ok(None);
     }
     let columns = columns.iter().map(|(name, _)| match *name {
@@ -217,7 +223,7 @@ fn parse_time(text: Option<&str>) -> Option<DateTime<Utc>> {
     DateTime::parse_from_rfc3339(text).map(|time| time.to_utc()).or_else(|_| as_sqlite()).ok()
 }
 
-/// The title of a session without a name: the beginning of the user's first message.
+/// Returns a title for a session without a name: the beginning of the user's first message.
 fn title_of(messages: &[(DateTime<Utc>, Uuid, NewMessage)]) -> String {
     let first = messages.iter().find(|(_, _, message)| message.role == Role::User);
     let line = first.and_then(|(_, _, message)| message.content.lines().find(|line| !line.trim().is_empty()));
@@ -226,8 +232,8 @@ fn title_of(messages: &[(DateTime<Utc>, Uuid, NewMessage)]) -> String {
 
 impl Store {
     /// Imports the sessions that Synapse keeps in the file `path`, with or without the columns of its second schema.
-    /// Only reads the file. Sessions keep their ids, so that none is imported twice; a session that has grown there but
-    /// not here gets the new messages. Stores either everything or nothing.
+    /// Sessions keep their ids, so that none is imported twice; a session that has grown in the file but not here gets the
+    /// new messages. Stores either everything or nothing. The file itself stays as it is.
     ///
     /// The file may also be the database of another Toolrack; the cost of its messages is not imported.
     ///
@@ -253,18 +259,19 @@ impl Store {
             let messages = source.messages(&session).await?;
             let key = id.to_string();
             let is_new = insert(&key, &session, &messages, &mut transaction).await?;
-            let here: Vec<String> = query_scalar("SELECT id FROM messages WHERE session_id = $1 ORDER BY position")
-                .bind(&key)
-                .fetch_all(&mut transaction)
-                .await?;
+            let known_here: Vec<String> =
+                query_scalar("SELECT id FROM messages WHERE session_id = $1 ORDER BY position")
+                    .bind(&key)
+                    .fetch_all(&mut transaction)
+                    .await?;
             imported.sessions += u64::from(is_new);
             imported.known += u64::from(!is_new);
-            let there = messages.iter().map(|(_, id, _)| id.to_string());
-            // The conversation has grown here as well: keep ours.
-            if here.len() >= messages.len() || !here.iter().cloned().eq(there.take(here.len())) {
+            let in_file = messages.iter().map(|(_, id, _)| id.to_string());
+            // Nothing is new in the file, or the conversation has also grown here: then it stays as it is here.
+            if known_here.len() >= messages.len() || !known_here.iter().cloned().eq(in_file.take(known_here.len())) {
                 continue;
             }
-            for (position, (at, id, message)) in messages.iter().enumerate().skip(here.len()) {
+            for (position, (at, id, message)) in messages.iter().enumerate().skip(known_here.len()) {
                 let placed = Placed { id: *id, at: at.timestamp_millis(), position: position as u64, message };
                 placed.insert(&key, &mut transaction).await?;
                 imported.messages += 1;

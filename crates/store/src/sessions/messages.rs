@@ -29,7 +29,7 @@ impl Role {
     /// Every role.
     pub const ALL: [Self; 4] = [Self::System, Self::User, Self::Assistant, Self::Tool];
 
-    /// The word in the database: `system`, `user`, `assistant` or `tool`.
+    /// Returns the word in the database: `system`, `user`, `assistant` or `tool`.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -40,7 +40,7 @@ impl Role {
         }
     }
 
-    /// The role for a stored word; `None` for an unknown word.
+    /// Returns the role for a stored word; `None` for an unknown word.
     #[must_use]
     pub fn from_word(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|role| role.as_str() == word)
@@ -71,7 +71,7 @@ pub struct NewMessage {
 }
 
 impl NewMessage {
-    /// A message of text.
+    /// Creates a message of text.
     pub fn new(role: Role, content: impl Into<String>) -> Self {
         Self { role, content: content.into(), tool_calls: None, tool_results: None, body: None, spent: None }
     }
@@ -152,7 +152,7 @@ from_row!(MessageRow {
 });
 
 impl MessageRow {
-    /// `None` when the id is no UUID, or the role is unknown.
+    /// Converts the row; `None` when the id is no UUID, or the role is unknown.
     fn into_message(self, session_id: Uuid) -> Option<StoredMessage> {
         let spent = self.input.map(|input| {
             let (output, cached_read) = (self.output.unwrap_or(0), self.cached_read.unwrap_or(0));
@@ -174,10 +174,11 @@ impl MessageRow {
     }
 }
 
-/// A message, its position and its time.
+/// A message with its position and its time.
 #[derive(Debug)]
 pub(super) struct Placed<'a> {
     pub(super) id: Uuid,
+    /// In milliseconds since 1970.
     pub(super) at: i64,
     pub(super) position: u64,
     pub(super) message: &'a NewMessage,
@@ -261,11 +262,11 @@ impl Store {
         Ok(next)
     }
 
-    /// At most `limit` messages of the session `id` from the position `from` on, in their order. None for a session
-    /// that does not exist.
+    /// Returns at most `limit` messages of the session `id` from the position `from` on, in their order. A session that
+    /// does not exist has none.
     ///
     /// # Errors
-    /// [`StoreError`] when the database fails; [`StoreError::Corrupt`] when one of them cannot be read.
+    /// [`StoreError::Corrupt`] when one of the messages cannot be read; others when the database fails.
     pub async fn messages(&self, id: Uuid, from: u64, limit: usize) -> Result<Vec<StoredMessage>, StoreError> {
         let rows: Vec<MessageRow> = query(
             "SELECT id, role, content, tool_calls, tool_results, timestamp, position, body, \
@@ -277,12 +278,12 @@ impl Store {
         .bind(i64::try_from(limit).unwrap_or(i64::MAX))
         .fetch_all(&mut self.read("reading a session").await?)
         .await?;
-        // Skipping the row would shift the positions of all that follow.
+        // Without the row, all messages that follow it would be at wrong positions.
         let damaged = || StoreError::Corrupt { path: self.path().to_owned() };
         rows.into_iter().map(|row| row.into_message(id).ok_or_else(damaged)).collect()
     }
 
-    /// The turn of the session `id` that has not ended, as JSON that the agent wrote with [`Step::open_turn`].
+    /// Returns the turn of the session `id` that has not ended, as JSON that the agent wrote with [`Step::open_turn`].
     ///
     /// # Errors
     /// [`StoreError::UnknownSession`] when there is no such session; others when the database fails.

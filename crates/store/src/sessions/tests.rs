@@ -16,8 +16,8 @@ async fn begin(store: &Store, title: &str) -> Session {
     store.create_session(&new).await.unwrap()
 }
 
-/// Backdates the session: nothing was added to it for so many days.
-async fn age(store: &Store, session: &Session, days: i64) {
+/// Backdates the session, as if nothing had been added to it for `days` days.
+async fn backdate(store: &Store, session: &Session, days: i64) {
     store
         .write(
             query("UPDATE sessions SET updated_at = $1 WHERE id = $2")
@@ -72,12 +72,12 @@ async fn a_conversation_is_read_back_as_it_was_stored(stage: &Stage) {
     assert_eq!(stored.iter().map(|message| message.position).collect::<Vec<_>>(), [0, 1, 2, 3]);
     assert!(stored.iter().all(|message| message.session_id == session.id && message.timestamp >= session.created_at));
     assert!(stored.is_sorted_by_key(|message| message.id), "ids are in the order of time");
-    let back = |at: usize| {
-        let message = stored[at].clone();
+    let without_place = |index: usize| {
+        let message = stored[index].clone();
         let StoredMessage { role, content, tool_calls, tool_results, body, spent, .. } = message;
         NewMessage { role, content, tool_calls, tool_results, body, spent }
     };
-    assert_eq!([back(1), back(2), back(3)], [question, call, result]);
+    assert_eq!([without_place(1), without_place(2), without_place(3)], [question, call, result]);
     let middle = store.messages(session.id, 1, 2).await.unwrap();
     assert_eq!(middle, stored[1..3]);
 
@@ -119,7 +119,7 @@ async fn an_open_turn_is_stored_with_the_messages_of_its_step(stage: &Stage) {
     assert_eq!(store.open_turn(session.id).await.unwrap().as_deref(), Some(r#"{"round":1}"#));
     assert!(store.session(session.id).await.unwrap().has_open_turn);
 
-    // A step that is refused changes neither.
+    // A refused step changes neither the messages nor the open turn.
     let refused = store.append(session.id, &open(0, vec![message_of(Role::User, "y")], None)).await;
     assert!(matches!(refused, Err(StoreError::SessionMoved { expected: 0, found: 1, .. })), "{refused:?}");
     assert_eq!(store.open_turn(session.id).await.unwrap().as_deref(), Some(r#"{"round":1}"#));
@@ -160,7 +160,7 @@ async fn sessions_are_listed_by_page_with_the_newest_first(stage: &Stage) {
     let store = stage.store().await;
     for (number, title) in ["one", "100% two", "THREE", "four_", "five"].into_iter().enumerate() {
         let session = begin(&store, title).await;
-        age(&store, &session, 10 - number as i64).await;
+        backdate(&store, &session, 10 - number as i64).await;
     }
     let page = |after: Option<&Session>| SessionQuery {
         after: after.map(|last| (last.updated_at, last.id)),
@@ -184,9 +184,9 @@ async fn sessions_are_listed_by_page_with_the_newest_first(stage: &Stage) {
 async fn a_new_message_brings_a_session_to_the_top_and_a_new_title_does_not(stage: &Stage) {
     let store = stage.store().await;
     let old = begin(&store, "old").await;
-    age(&store, &old, 2).await;
+    backdate(&store, &old, 2).await;
     let newer = begin(&store, "newer").await;
-    age(&store, &newer, 1).await;
+    backdate(&store, &newer, 1).await;
     store.rename_session(old.id, "renamed").await.unwrap();
     let all = || SessionQuery { limit: 9, ..SessionQuery::default() };
     assert_eq!(titles(&store, all()).await, ["newer", "renamed"]);
@@ -201,13 +201,13 @@ async fn a_session_is_found_by_any_prefix_that_no_other_shares(stage: &Stage) {
         "0190aaaa-1112-7000-8000-000000000002",
         "0190bbbb-0000-7000-8000-000000000003",
     ];
-    for (age, id) in ids.iter().enumerate() {
+    for (number, id) in ids.iter().enumerate() {
         store
             .write(
                 query("INSERT INTO sessions (id, title, created_at, updated_at) VALUES ($1, $2, 0, $3)")
                     .bind(id)
-                    .bind(format!("number {age}"))
-                    .bind(100 - age as i64),
+                    .bind(format!("number {number}"))
+                    .bind(100 - number as i64),
                 "testing",
             )
             .await
@@ -283,7 +283,7 @@ async fn no_text_of_a_deleted_session_is_left_in_the_file() {
             .await
             .unwrap();
         if forgetting {
-            age(&store, &session, 50).await;
+            backdate(&store, &session, 50).await;
             let retention = Retention { keep_days: Some(1), keep_sessions: None };
             assert_eq!(store.forget_old_sessions(retention, None).await.unwrap(), 1);
         } else {
@@ -326,8 +326,8 @@ async fn costs_are_added_up_and_never_overflow(stage: &Stage) {
     let known = Spent { input: 2, output: 4, cached_read: 6, cache_write: 8, reasoning: 10, cost: Some(30) };
     assert_eq!(store.session(session.id).await.unwrap().spent, known);
 
-    let endless = vec![costing(spent(u64::MAX, Some(u64::MAX))), costing(spent(u64::MAX, Some(1)))];
-    store.append(session.id, &step(3, endless)).await.unwrap();
+    let excessive = vec![costing(spent(u64::MAX, Some(u64::MAX))), costing(spent(u64::MAX, Some(1)))];
+    store.append(session.id, &step(3, excessive)).await.unwrap();
     let more = begin(&store, "").await;
     store.append(more.id, &step(0, vec![costing(spent(u64::MAX, None))])).await.unwrap();
     let totals = store.session_totals(Whose::All).await.unwrap().spent;
@@ -354,7 +354,7 @@ async fn old_sessions_are_forgotten_by_age_and_by_number(stage: &Stage) {
         for old in [0, 2, 40, 400] {
             let session = begin(&store, &old.to_string()).await;
             store.append(session.id, &step(0, vec![message_of(Role::User, "x")])).await.unwrap();
-            age(&store, &session, old).await;
+            backdate(&store, &session, old).await;
             in_use = Some(session.id);
         }
         let forgotten = store.forget_old_sessions(retention, in_use).await.unwrap();
@@ -371,7 +371,7 @@ async fn old_sessions_are_looked_for_once_a_day(stage: &Stage) {
     let now = Utc::now();
     let old = async || {
         let session = begin(&store, "old").await;
-        age(&store, &session, 50).await;
+        backdate(&store, &session, 50).await;
     };
     old().await;
     assert_eq!(store.forget_sessions_at(now, retention, None).await.unwrap(), 1);
@@ -421,7 +421,7 @@ async fn a_full_disk_stores_nothing_of_a_step_and_keeps_earlier_steps() {
 }
 
 #[tokio::test]
-async fn a_locked_database_is_waited_for_and_then_named() {
+async fn a_write_waits_for_a_locked_database_and_fails_with_an_error_that_says_so() {
     let (_folder, store) = new_store().await;
     let session = begin(&store, "x").await;
     let patient = Store::open_within(store.path().to_owned(), std::time::Duration::from_millis(50)).await.unwrap();
@@ -455,11 +455,11 @@ async fn a_cancelled_step_is_stored_in_full_or_not_at_all(stage: &Stage) {
         let step = step(before, messages.clone());
         let mut append = Box::pin(store.append(session.id, &step));
         let mut left = polls;
-        let given_up = std::future::poll_fn(|context| {
+        let polled_so_often = std::future::poll_fn(|context| {
             left -= 1;
             if left < 0 { std::task::Poll::Ready(()) } else { append.as_mut().poll(context).map(drop) }
         });
-        given_up.await;
+        polled_so_often.await;
         drop(append);
         let after = store.session(session.id).await.unwrap().messages;
         assert!(after == before || after == before + 50, "{before} became {after}");
@@ -521,7 +521,7 @@ async fn open(path: &Path) -> Store {
 async fn a_query_for_one_principal_finds_the_conversations_of_no_other(stage: &Stage) {
     let store = stage.store().await;
     let [ann, bob] = ["ann", "bob"].map(|subject| Principal::new(Kind::Person, "acme", "https://i", subject).unwrap());
-    let again = ann.clone().in_membership(1);
+    let ann_added_again = ann.clone().in_membership(1);
     for (owner, title) in [(&Principal::LOCAL, "of the machine"), (&ann, "of ann"), (&bob, "of bob")] {
         let new = NewSession { title: title.to_owned(), owner: Owner::of(owner), ..NewSession::default() };
         let session = store.create_session(&new).await.unwrap();
@@ -531,7 +531,7 @@ async fn a_query_for_one_principal_finds_the_conversations_of_no_other(stage: &S
         (Whose::Of(&Principal::LOCAL), vec!["of the machine"]),
         (Whose::Of(&ann), vec!["of ann"]),
         (Whose::Of(&bob), vec!["of bob"]),
-        (Whose::Of(&again), vec![]),
+        (Whose::Of(&ann_added_again), vec![]),
     ] {
         assert_eq!(titles(&store, SessionQuery { whose, limit: 9, ..SessionQuery::default() }).await, found);
         let totals = store.session_totals(whose).await.unwrap();

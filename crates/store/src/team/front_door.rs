@@ -15,21 +15,21 @@ use crate::{
 };
 
 /// How long a registered client stays if no user has used it.
-const UNUSED_CLIENT: TimeDelta = TimeDelta::hours(24);
+const UNUSED_CLIENT_LIFE: TimeDelta = TimeDelta::hours(24);
 /// How long a client stays after its last use: longer than any grant.
-const USED_CLIENT: TimeDelta = TimeDelta::days(90);
+const USED_CLIENT_LIFE: TimeDelta = TimeDelta::days(90);
 /// The most clients that no user has used. The oldest makes room for a new one.
 const MAX_UNUSED_CLIENTS: i64 = 2_000;
-/// The most clients. The one that was not used for the longest time makes room for a new one.
+/// The most clients. The client that no user has used for the longest time makes room for a new one.
 const MAX_CLIENTS: i64 = 20_000;
-/// How long a code can be exchanged.
-const CODE: TimeDelta = TimeDelta::seconds(60);
-/// How long the store remembers a code that was not exchanged, so that the error for a late one says that it is late.
-const LATE_CODE: TimeDelta = TimeDelta::minutes(10);
+/// How long a client can exchange a code.
+const CODE_LIFE: TimeDelta = TimeDelta::seconds(60);
+/// How long the store remembers a code that no client has exchanged, so that the error for a late client says so.
+const LATE_CODE_LIFE: TimeDelta = TimeDelta::minutes(10);
 /// How long a grant stays without a renewal.
-const IDLE_GRANT: TimeDelta = TimeDelta::days(14);
+const IDLE_GRANT_LIFE: TimeDelta = TimeDelta::days(14);
 /// How long a grant stays at most. Then the user is asked again.
-const GRANT: TimeDelta = TimeDelta::days(60);
+const GRANT_LIFE: TimeDelta = TimeDelta::days(60);
 /// The most grants of one member. The oldest makes room for a new one.
 const MAX_GRANTS: i64 = 200;
 
@@ -171,19 +171,21 @@ impl GrantRow {
     }
 }
 
-const GRANTS: &str = "SELECT g.family, g.client, g.client_name, g.redirect_uri, g.challenge, g.resource, g.scope, \
+/// The start of every query for grants, up to the condition.
+const SELECT_GRANTS: &str = "SELECT g.family, g.client, g.client_name, g.redirect_uri, g.challenge, g.resource, g.scope, \
     g.made_at, g.renewed_at, g.ends_at, m.issuer, m.subject, m.kind, m.tenant, m.name, m.groups, m.role, m.membership \
     FROM team_grants g JOIN team_members m ON m.issuer = g.issuer AND m.subject = g.subject WHERE ";
 
 const WRITING_REFRESH: &str = "writing a refresh token of the team";
 
+/// Returns the time in `time` from now, in seconds since 1970.
 fn after(time: TimeDelta) -> i64 {
     now().saturating_add(time.num_seconds())
 }
 
 impl TeamStore {
-    /// Stores a client that registered itself. It ends after 24 hours, unless a user gives it a grant. The store keeps
-    /// the newest 2,000 of the clients that no user has used, and 20,000 of all.
+    /// Stores a client that registered itself. The client ends after 24 hours, unless a user gives it a grant. The store
+    /// keeps at most 20,000 clients, and of those that no user has used only the newest 2,000.
     ///
     /// # Errors
     /// [`StoreError`] when the database fails.
@@ -197,13 +199,13 @@ impl TeamStore {
             .bind(&client.name)
             .bind(uris)
             .bind(now())
-            .bind(after(UNUSED_CLIENT))
+            .bind(after(UNUSED_CLIENT_LIFE))
             .execute(&mut transaction)
             .await?;
         transaction.commit().await
     }
 
-    /// The client that registered under `id`, unless it has ended.
+    /// Returns the client that registered under `id`, unless it has ended.
     ///
     /// # Errors
     /// [`StoreError`] when the database fails.
@@ -220,7 +222,8 @@ impl TeamStore {
     }
 
     /// Stores a grant, and records it in the [audit log](crate::audit), in one transaction. Its code is valid for 60
-    /// seconds. Returns whether there is such a member. The oldest grants beyond 200 of one member end.
+    /// seconds. A member can have 200 grants: the oldest ones beyond that end. Returns whether the member exists;
+    /// otherwise nothing is stored.
     ///
     /// # Errors
     /// [`StoreError`] when the database fails.
@@ -237,7 +240,8 @@ impl TeamStore {
         Ok(true)
     }
 
-    /// Takes the code with this hash: it is valid only once, whatever the caller does with it then.
+    /// Marks the code with this hash as used, and returns its grant. A second use is [`Code::Used`], even if the caller
+    /// issued no tokens after the first.
     ///
     /// # Errors
     /// [`StoreError`] when the database fails.
@@ -255,7 +259,7 @@ impl TeamStore {
         })
     }
 
-    /// Gives the grant its first refresh token. Returns whether the grant is still there and had none.
+    /// Gives the grant `family` its first refresh token. Returns `false` if the grant has ended, or has one already.
     ///
     /// # Errors
     /// [`StoreError`] when the database fails.
@@ -268,12 +272,13 @@ impl TeamStore {
         .bind(&new.handle.0[..])
         .bind(&new.token.0[..])
         .bind(now())
-        .bind(after(IDLE_GRANT))
+        .bind(after(IDLE_GRANT_LIFE))
         .bind(family);
         Ok(self.write(set, WRITING_REFRESH).await? > 0)
     }
 
-    /// The grant of a refresh token, if the token is the current one; [`Refresh::Used`] if it was an earlier one.
+    /// Returns the grant of a refresh token: as [`Refresh::Good`] if the token is the current one of the grant, and as
+    /// [`Refresh::Used`] if it is an earlier one.
     ///
     /// # Errors
     /// [`StoreError`] when the database fails.
@@ -287,8 +292,8 @@ impl TeamStore {
         Ok(if is_current { Refresh::Good(Box::new(grant)) } else { Refresh::Used(Box::new(grant)) })
     }
 
-    /// Replaces the refresh token `old` by `new`, of the same grant. Returns whether `old` was the current one: of two
-    /// callers with the same token, one gets `false`.
+    /// Replaces the refresh token `old` of a grant by `new`. Returns whether `old` was still the current one: of two
+    /// callers with the same token, only one gets `true`.
     ///
     /// # Errors
     /// [`StoreError`] when the database fails.
@@ -300,21 +305,21 @@ impl TeamStore {
         )
         .bind(&new.0[..])
         .bind(now())
-        .bind(after(IDLE_GRANT))
+        .bind(after(IDLE_GRANT_LIFE))
         .bind(&old.handle.0[..])
         .bind(&old.token.0[..]);
         Ok(self.write(set, WRITING_REFRESH).await? > 0)
     }
 
     /// Ends a grant with its refresh token and its access tokens, and records that in the audit log, in one
-    /// transaction. Returns whether there was one.
+    /// transaction. Returns whether the grant existed.
     ///
     /// # Errors
     /// [`StoreError`] when the database fails.
     pub async fn end_grant(&self, family: &str, by: &Caller) -> Result<bool, StoreError> {
         let doing = "ending a grant of the team";
         let mut transaction = self.begin(doing).await?;
-        let mut select = QueryBuilder::new(GRANTS);
+        let mut select = QueryBuilder::new(SELECT_GRANTS);
         select.push("g.family = ").push_bind(family);
         let row: Option<GrantRow> = select.build().fetch_optional(&mut transaction).await?;
         let Some(grant) = row.and_then(GrantRow::grant) else { return Ok(false) };
@@ -325,12 +330,12 @@ impl TeamStore {
         Ok(true)
     }
 
-    /// The valid grants that `which` selects, the newest first.
+    /// Returns the valid grants that `which` selects, the newest first.
     ///
     /// # Errors
     /// [`StoreError`] when the database fails.
     pub async fn grants(&self, which: Grants<'_>) -> Result<Vec<Grant>, StoreError> {
-        let mut query = QueryBuilder::new(GRANTS);
+        let mut query = QueryBuilder::new(SELECT_GRANTS);
         match which {
             Grants::OfTenant(tenant) => query.push("m.tenant = ").push_bind(tenant),
             Grants::Of(owner) => {
@@ -343,7 +348,7 @@ impl TeamStore {
         Ok(rows.into_iter().filter_map(GrantRow::grant).collect())
     }
 
-    /// Records in the audit log that a door refused bad input. The caller bounds how often.
+    /// Records in the audit log that an endpoint of the front door refused bad input. The caller must bound how often.
     ///
     /// # Errors
     /// [`StoreError`] when the database fails.
@@ -355,17 +360,17 @@ impl TeamStore {
         transaction.commit().await
     }
 
-    /// The grant for which `column`, the end of a condition, has this hash.
-    async fn grant_where(&self, column: &'static str, hash: &TokenHash) -> Result<Option<Grant>, StoreError> {
-        let mut select = QueryBuilder::new(GRANTS);
-        select.push(column).push_bind(&hash.0[..]).push(" AND g.ends_at > ").push_bind(now());
+    /// Returns the valid grant that meets the condition `condition`, which ends in `= ` and continues with `hash`.
+    async fn grant_where(&self, condition: &'static str, hash: &TokenHash) -> Result<Option<Grant>, StoreError> {
+        let mut select = QueryBuilder::new(SELECT_GRANTS);
+        select.push(condition).push_bind(&hash.0[..]).push(" AND g.ends_at > ").push_bind(now());
         let mut connection = self.read("reading a grant of the team").await?;
         let row: Option<GrantRow> = select.build().fetch_optional(&mut connection).await?;
         Ok(row.and_then(GrantRow::grant))
     }
 }
 
-/// Removes the clients that have ended, and the oldest beyond the bounds.
+/// Removes the clients that have ended, and the oldest ones, until the bounds allow one more.
 async fn make_room(transaction: &mut Transaction) -> Result<(), StoreError> {
     query("DELETE FROM team_clients WHERE ends_at <= $1").bind(now()).execute(transaction).await?;
     query(
@@ -385,6 +390,7 @@ async fn make_room(transaction: &mut Transaction) -> Result<(), StoreError> {
     Ok(())
 }
 
+/// Inserts a grant, removes those that have ended and the oldest ones beyond the bound, and marks the client as used.
 async fn insert(transaction: &mut Transaction, grant: &NewGrant<'_>) -> Result<(), StoreError> {
     query("DELETE FROM team_grants WHERE ends_at <= $1").bind(now()).execute(transaction).await?;
     query(
@@ -410,15 +416,15 @@ async fn insert(transaction: &mut Transaction, grant: &NewGrant<'_>) -> Result<(
     .bind(grant.resource)
     .bind(grant.scope)
     .bind(&grant.code.0[..])
-    .bind(after(CODE))
+    .bind(after(CODE_LIFE))
     .bind(now())
-    .bind(after(LATE_CODE))
-    .bind(after(GRANT))
+    .bind(after(LATE_CODE_LIFE))
+    .bind(after(GRANT_LIFE))
     .execute(transaction)
     .await?;
     query("UPDATE team_clients SET used_at = $1, ends_at = $2 WHERE id = $3")
         .bind(now())
-        .bind(after(USED_CLIENT))
+        .bind(after(USED_CLIENT_LIFE))
         .bind(grant.client)
         .execute(transaction)
         .await?;

@@ -9,7 +9,7 @@ async fn one_process_begins_and_another_goes_on_with_what_it_left(stage: &Stage)
     let store = stage.store().await;
     let empty = store.begin_audit_export(PLACE, LONG).await.unwrap();
     assert!(!empty.is_due, "nothing is to be written");
-    keep(&store, &["a", "b"]).await;
+    add_calls(&store, &["a", "b"]).await;
     let begun = store.begin_audit_export(PLACE, LONG).await.unwrap();
     assert_eq!((begun.is_due, begun.newest, begun.through, begun.due_in), (true, 2, 0, None));
     let other = store.begin_audit_export(PLACE, LONG).await.unwrap();
@@ -31,10 +31,10 @@ async fn one_process_begins_and_another_goes_on_with_what_it_left(stage: &Stage)
 
 async fn rows_are_read_with_their_chain_and_a_cut_one_is_noticed(stage: &Stage) {
     let store = stage.store().await;
-    keep(&store, &["a", "b", "c"]).await;
+    add_calls(&store, &["a", "b", "c"]).await;
     let all = store.audit_after(None, 2).await.unwrap().unwrap();
     assert_eq!((all.after.seq, all.rows.len()), (0, 2));
-    let end = chain(&store).await.unwrap().end;
+    let end = verified(&store).await.unwrap().end;
     let second = all.rows[1].end().unwrap();
     assert_eq!(store.audit_after(Some(second), 9).await.unwrap().unwrap().rows.len(), 1);
     assert_eq!(store.audit_after(Some(end), 9).await.unwrap().unwrap().rows, []);
@@ -50,17 +50,17 @@ async fn rows_are_read_with_their_chain_and_a_cut_one_is_noticed(stage: &Stage) 
 
 async fn old_rows_stay_until_they_are_exported(stage: &Stage) {
     let store = stage.store().await;
-    keep(&store, &["a", "b", "c", "d"]).await;
+    add_calls(&store, &["a", "b", "c", "d"]).await;
     assert!(store.begin_audit_export(PLACE, LONG).await.unwrap().is_due);
     assert!(store.plan_audit_export(PLACE, None, Some("one")).await.unwrap());
     store.finish_audit_export(PLACE, "one", 2, LONG).await.unwrap();
     let keep_one = KeepAudit { days: None, rows: Some(1) };
     store.forget_old_audit(keep_one, 10 * DAY).await.unwrap();
-    assert_eq!(chain(&store).await.unwrap().first, 3, "rows 3 and 4 are not exported");
+    assert_eq!(verified(&store).await.unwrap().first, 3, "rows 3 and 4 are not exported");
     assert!(store.plan_audit_export(PLACE, Some("one"), Some("two")).await.unwrap());
     store.finish_audit_export(PLACE, "two", 2, Duration::ZERO).await.unwrap();
     store.forget_old_audit(keep_one, 20 * DAY).await.unwrap();
-    let first = chain(&store).await.unwrap().first;
+    let first = verified(&store).await.unwrap().first;
     assert_eq!(first, 5, "they are kept for a bounded time");
     let left = store.audit_after(Some(ChainEnd { seq: 2, hash: [0; 32] }), 9).await.unwrap().unwrap();
     assert_eq!(left.after.seq, 4, "reading goes on behind them");
