@@ -17,16 +17,16 @@ use crate::{
 };
 
 /// The client that does not speak 2026-07-28.
-const KNOWS_ONLY_LEGACY: &str = "typescript-1";
+const LEGACY_ONLY: &str = "typescript-1";
 
-/// The clients of this crate.
+/// The clients that are programs of this crate.
 const IN_RUST: [&str; 3] = ["limit", "toolrack", "rmcp"];
 
-/// Stands for the command of the server as one word.
-const COMMAND: &str = "SERVER";
+/// In the words of a command line: stands for the command of the server as one word.
+const SERVER_AS_ONE_WORD: &str = "SERVER";
 
-/// Stands for the command of the server as its words.
-const WORDS: &str = "SERVER…";
+/// In the words of a command line: stands for the command of the server as several words.
+const SERVER_AS_WORDS: &str = "SERVER…";
 
 /// The fast server over HTTP, in both eras.
 #[derive(Debug)]
@@ -40,30 +40,31 @@ pub(crate) struct Servers {
 pub(crate) struct Client {
     pub(crate) name: &'static str,
     how: How,
-    /// The fraction of the work that it gets: a slow client need not take an hour to be slow.
-    share: usize,
+    /// The divisor of the work that it gets, so that a slow client does not take an hour.
+    divisor: usize,
 }
 
 /// How a client is started.
 #[derive(Clone, Debug)]
 enum How {
-    /// A program that speaks the protocol of this benchmark, with its arguments before the row.
+    /// A program that takes a row and a count as its last arguments, and prints figures. These are the words before them.
     Program(Vec<String>),
-    /// The same, for the rows of agents only.
+    /// The same for a program that takes part only in the rows of agents.
     Agent(Vec<String>),
     /// The command line of Toolrack, with a home of its own.
     Toolrack { program: PathBuf, home: PathBuf },
-    /// Another command line: the words for listing and for calling, with [`COMMAND`] or [`WORDS`] in them.
+    /// Another command line: the words for listing and for calling, which contain [`SERVER_AS_ONE_WORD`] or
+    /// [`SERVER_AS_WORDS`].
     CommandLine { tools: Vec<String>, call: Vec<String>, home: PathBuf },
 }
 
-/// All installed clients; the missing ones are named on stderr.
-#[expect(clippy::disallowed_methods, reason = "`cargo xtask bench` tells where the peers are")]
+/// Returns all installed clients, and names the missing ones on stderr.
+#[expect(clippy::disallowed_methods, reason = "`cargo xtask bench` says in variables where the peers are")]
 pub(crate) fn found() -> Result<Vec<Client>, Trouble> {
     let program = |name: &'static str, path: PathBuf| Client {
         name,
         how: How::Program(vec![path.display().to_string()]),
-        share: 1,
+        divisor: 1,
     };
     let home = env::temp_dir().join(format!("toolrack-bench-{}", std::process::id()));
     std::fs::create_dir_all(&home)?;
@@ -74,7 +75,7 @@ pub(crate) fn found() -> Result<Vec<Client>, Trouble> {
         Client {
             name: "toolrack-cli",
             how: How::Toolrack { program: beside("toolrack")?, home: home.clone() },
-            share: 1,
+            divisor: 1,
         },
     ];
     clients.extend(of_rig());
@@ -99,10 +100,10 @@ fn script(interpreter: &Path, folder: &Path, name: &str) -> Option<How> {
     script.exists().then(|| How::Program(words(interpreter, &[&script.display().to_string()])))
 }
 
-/// Rig's own agent, an example of `toolrack-rig`, which `cargo xtask bench` builds.
+/// Returns Rig's own agent, an example of `toolrack-rig` that `cargo xtask bench` builds.
 fn of_rig() -> Option<Client> {
     match beside("examples/rounds") {
-        Ok(path) => Some(Client { name: "rig", how: How::Agent(vec![path.display().to_string()]), share: 1 }),
+        Ok(path) => Some(Client { name: "rig", how: How::Agent(vec![path.display().to_string()]), divisor: 1 }),
         Err(_) => {
             eprintln!("the agent of Rig is not there (`cargo xtask bench` builds it)");
             None
@@ -114,27 +115,27 @@ fn of_node(node: &Path, peers: &Path, home: &Path) -> Vec<Client> {
     let library = [("typescript-1", "ts1.mjs"), ("typescript-2", "ts2.mjs")];
     let mut clients: Vec<Client> = library
         .into_iter()
-        .filter_map(|(name, file)| Some(Client { name, how: script(node, peers, file)?, share: 4 }))
+        .filter_map(|(name, file)| Some(Client { name, how: script(node, peers, file)?, divisor: 4 }))
         .collect();
     let module = |path: &str| Some(peers.join("node_modules").join(path)).filter(|path| path.exists());
     let mut add = |name, script: Option<PathBuf>, tools: &[&str], call: &[&str]| {
         if let Some(script) = script.map(|script| script.display().to_string()) {
             let all = |rest: &[&str]| words(node, &[&[script.as_str()], rest].concat());
             let (tools, call, home) = (all(tools), all(call), home.to_owned());
-            clients.push(Client { name, how: How::CommandLine { tools, call, home }, share: 1 });
+            clients.push(Client { name, how: How::CommandLine { tools, call, home }, divisor: 1 });
         }
     };
     add(
         "mcporter",
         module("mcporter/dist/cli.js"),
-        &["list", "--stdio", COMMAND, "--name", "fast", "--json", "--no-oauth"],
-        &["call", "--stdio", COMMAND, "--name", "fast", "echo", "text=hello"],
+        &["list", "--stdio", SERVER_AS_ONE_WORD, "--name", "fast", "--json", "--no-oauth"],
+        &["call", "--stdio", SERVER_AS_ONE_WORD, "--name", "fast", "echo", "text=hello"],
     );
     add(
         "inspector",
         module("@modelcontextprotocol/inspector/clients/launcher/build/index.js"),
-        &["--cli", WORDS, "--method", "tools/list"],
-        &["--cli", WORDS, "--method", "tools/call", "--tool-name", "echo", "--tool-arg", "text=hello"],
+        &["--cli", SERVER_AS_WORDS, "--method", "tools/list"],
+        &["--cli", SERVER_AS_WORDS, "--method", "tools/call", "--tool-name", "echo", "--tool-arg", "text=hello"],
     );
     clients
 }
@@ -143,36 +144,38 @@ fn of_python(python: &Path, peers: &Path, home: &Path) -> Vec<Client> {
     let library = [("python-mcp", "client.py"), ("fastmcp", "fastmcp_client.py")];
     let mut clients: Vec<Client> = library
         .into_iter()
-        .filter_map(|(name, file)| Some(Client { name, how: script(python, peers, file)?, share: 20 }))
+        .filter_map(|(name, file)| Some(Client { name, how: script(python, peers, file)?, divisor: 20 }))
         .collect();
     let agent = Some(peers.join("agent.py")).filter(|script| script.exists());
     clients.extend(agent.map(|script| Client {
         name: "pydantic-ai",
         how: How::Agent(words(python, &[&script.display().to_string()])),
-        share: 10,
+        divisor: 10,
     }));
     let program = python.with_file_name("fastmcp");
     if program.exists() {
-        let tools = words(&program, &["list", "--command", COMMAND, "--json"]);
-        let call =
-            words(&program, &["call", "--command", COMMAND, "--target", "echo", "--input-json", r#"{"text":"hello"}"#]);
+        let tools = words(&program, &["list", "--command", SERVER_AS_ONE_WORD, "--json"]);
+        let call = words(
+            &program,
+            &["call", "--command", SERVER_AS_ONE_WORD, "--target", "echo", "--input-json", r#"{"text":"hello"}"#],
+        );
         let how = How::CommandLine { tools, call, home: home.to_owned() };
-        clients.push(Client { name: "fastmcp-cli", how, share: 1 });
+        clients.push(Client { name: "fastmcp-cli", how, divisor: 1 });
     }
     clients
 }
 
 impl Client {
-    /// The command for a row; `None` when it has no part in it.
+    /// Returns the command for a row; `None` if the client takes no part in it.
     pub(crate) fn command(&self, plan: &Plan, servers: &Servers) -> Option<Invocation> {
-        if plan.is_modern && self.name == KNOWS_ONLY_LEGACY {
+        if plan.is_modern && self.name == LEGACY_ONLY {
             return None;
         }
         let command = beside("bench-server").ok()?.display().to_string();
         let stdio: Vec<String> =
             [command.as_str(), "stdio"].iter().chain(plan.server).map(|word| (*word).to_owned()).collect();
         match (&self.how, plan.work) {
-            // Others leave it to those who use them.
+            // Other libraries have no function that makes the tool block.
             (How::Program(_), Work::Library(Row::Block)) if !IN_RUST.contains(&self.name) => None,
             (How::Program(program), Work::Library(row)) => {
                 let mut words = program.clone();
@@ -184,7 +187,7 @@ impl Client {
                     words.push("--".to_owned());
                     words.extend(stdio);
                 }
-                // Clients that begin with the older handshake by default.
+                // By default, some clients begin with the older handshake.
                 let era = plan.is_modern.then(|| ("TOOLRACK_BENCH_ERA".to_owned(), "auto".to_owned()));
                 Some(Invocation { words, variables: era.into_iter().collect(), is_timed: false, gateway: None })
             }
@@ -192,14 +195,14 @@ impl Client {
                 Some(self.agent(program, row, plan.count))
             }
             (How::Agent(program), Work::Agent(row)) => Some(self.agent(program, row, plan.count)),
-            // A program that lists and ends is the least that a command line could be.
-            (How::Program(program), Work::ColdTools) if self.is_a_binary() => {
+            // A program that lists and ends does the least that a command line could do.
+            (How::Program(program), Work::ColdTools) if self.is_small_program() => {
                 let mut words = program.clone();
                 words.extend([Row::List.word().to_owned(), "20".to_owned(), "--".to_owned()]);
                 words.extend(stdio);
                 Some(Invocation { words, variables: Vec::new(), is_timed: true, gateway: None })
             }
-            (How::Program(program), Work::ColdCall | Work::WarmCall) if self.is_a_binary() => {
+            (How::Program(program), Work::ColdCall | Work::WarmCall) if self.is_small_program() => {
                 let mut words = program.clone();
                 words.extend([Row::Big.word().to_owned(), "5".to_owned(), "--".to_owned()]);
                 words.extend(stdio);
@@ -210,13 +213,13 @@ impl Client {
             }
             (How::Toolrack { program, home }, Work::WarmCall) => {
                 let home = home.join("warm");
-                let gateway = told(Gateway::toolrack(program, &home, &stdio))?;
+                let gateway = reported(Gateway::toolrack(program, &home, &stdio))?;
                 let call = toolrack(program, &home, &stdio, Work::ColdCall)?;
                 Some(Invocation { gateway: Some(gateway), ..call })
             }
             (_, Work::Through(row)) => {
-                let gateway = told(self.gateway(servers, &stdio)?)?;
-                let count = (plan.count / self.share).to_string();
+                let gateway = reported(self.gateway(servers, &stdio)?)?;
+                let count = (plan.count / self.divisor).to_string();
                 let through = beside("bench-through").ok()?;
                 let words = words(&through, &[row.word(), &count, &gateway.url]);
                 let token = gateway.token.clone().map(|token| ("TOOLRACK_BENCH_TOKEN".to_owned(), token));
@@ -226,8 +229,8 @@ impl Client {
             (How::CommandLine { tools, call, home }, Work::ColdTools | Work::ColdCall) => {
                 let words = if plan.work == Work::ColdTools { tools } else { call };
                 let words = words.iter().flat_map(|word| match word.as_str() {
-                    COMMAND => vec![stdio.join(" ")],
-                    WORDS => stdio.clone(),
+                    SERVER_AS_ONE_WORD => vec![stdio.join(" ")],
+                    SERVER_AS_WORDS => stdio.clone(),
                     word => vec![word.to_owned()],
                 });
                 let words = words.collect();
@@ -238,7 +241,8 @@ impl Client {
         }
     }
 
-    /// This client as a gateway, in front of a server that is started with these words; `None` when it is none.
+    /// Starts this client as a gateway, in front of a server that it starts with the words `server`; `None` if the client
+    /// has no gateway.
     fn gateway(&self, servers: &Servers, server: &[String]) -> Option<Result<Gateway, Trouble>> {
         match (&self.how, self.name) {
             // The server itself, without a gateway in between.
@@ -257,28 +261,30 @@ impl Client {
 
     fn agent(&self, program: &[String], row: Row, count: usize) -> Invocation {
         let mut words = program.to_vec();
-        words.extend([row.word().to_owned(), (count / self.share).to_string()]);
+        words.extend([row.word().to_owned(), (count / self.divisor).to_string()]);
         Invocation { words, variables: Vec::new(), is_timed: false, gateway: None }
     }
 
-    fn is_a_binary(&self) -> bool {
+    /// Returns whether the client is a program of this crate that is compared with command lines.
+    fn is_small_program(&self) -> bool {
         ["limit", "rmcp"].contains(&self.name)
     }
 
     fn count(&self, row: Row, count: usize) -> usize {
         match row {
-            Row::StdioOne | Row::Stdio64 | Row::HttpOne | Row::Http64 => count / self.share,
+            Row::StdioOne | Row::Stdio64 | Row::HttpOne | Row::Http64 => count / self.divisor,
             _ => count,
         }
     }
 }
 
-/// Reports a gateway that could not be started.
-fn told(gateway: Result<Gateway, Trouble>) -> Option<Gateway> {
+/// Reports a gateway that could not be started on stderr.
+fn reported(gateway: Result<Gateway, Trouble>) -> Option<Gateway> {
     gateway.inspect_err(|error| eprintln!("a gateway could not be started: {error}")).ok()
 }
 
-/// With a configuration file, trust, store and everything else that a user has.
+/// Returns a command of Toolrack's command line, with a configuration file, trust, a store and everything else that a user
+/// has, below `home`.
 fn toolrack(program: &Path, home: &Path, server: &[String], work: Work) -> Option<Invocation> {
     let (command, args) = server.split_first()?;
     let entry = serde_json::json!({ "mcpServers": { "fast": { "command": command, "args": args } } });

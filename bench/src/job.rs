@@ -38,7 +38,7 @@ pub enum Row {
     Agent1000,
 }
 
-/// Rounds of a turn of an agent.
+/// The number of rounds in a turn of an agent.
 pub const ROUNDS: usize = 10;
 
 impl Row {
@@ -59,7 +59,7 @@ impl Row {
         Self::Agent1000,
     ];
 
-    /// Its word on the command line.
+    /// Returns the word for it on the command line.
     #[must_use]
     pub fn word(self) -> &'static str {
         match self {
@@ -79,13 +79,13 @@ impl Row {
         }
     }
 
-    /// The row of this word.
+    /// Returns the row of this word.
     #[must_use]
     pub fn of(word: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|row| row.word() == word)
     }
 
-    /// Calls that are made before the clock starts.
+    /// Returns the number of calls that a client makes before the clock starts.
     #[must_use]
     pub fn warm_up(self) -> usize {
         match self {
@@ -96,7 +96,7 @@ impl Row {
         }
     }
 
-    /// The tools of the agent.
+    /// Returns the number of tools of the agent.
     #[must_use]
     pub fn tools(self) -> usize {
         match self {
@@ -106,7 +106,7 @@ impl Row {
         }
     }
 
-    /// Calls in flight at any time.
+    /// Returns the number of calls in flight at any time.
     #[must_use]
     pub fn in_flight(self) -> usize {
         match self {
@@ -126,11 +126,11 @@ impl fmt::Display for Row {
 /// Where the server is.
 #[derive(Clone, Debug)]
 pub enum Target {
-    /// Started with this command.
+    /// The client starts the server with this command.
     Command(Vec<String>),
-    /// Listens there.
+    /// The server listens at this URL.
     Url(String),
-    /// The row needs none.
+    /// The row needs no server.
     Nowhere,
 }
 
@@ -139,11 +139,11 @@ pub enum Target {
 pub struct Job {
     /// Its kind.
     pub row: Row,
-    /// How much of it.
+    /// How much of it: the number of calls, servers, bytes or steps.
     pub count: usize,
-    /// Where.
+    /// Where the server is.
     pub target: Target,
-    /// Whether 2026-07-28 is to be spoken: the variable `TOOLRACK_BENCH_ERA` is `auto`.
+    /// Whether the client must speak 2026-07-28: the variable `TOOLRACK_BENCH_ERA` is `auto`.
     pub is_modern: bool,
 }
 
@@ -161,7 +161,7 @@ impl Job {
             [dashes, command @ ..] if dashes == "--" && !command.is_empty() => Target::Command(command.to_vec()),
             [url] => Target::Url(url.clone()),
             [] => Target::Nowhere,
-            _ => return Err("where is the server?".into()),
+            _ => return Err("the server must be one URL, or `--` and a command".into()),
         };
         let row = Row::of(row).ok_or_else(|| format!("there is no row {row}"))?;
         let is_modern = env::var("TOOLRACK_BENCH_ERA").is_ok_and(|era| era == "auto");

@@ -1,18 +1,19 @@
-//! The responses of the fast server: as little work as the protocol allows, so that the client is what is measured.
+//! The responses of the fast server, which does as little work as the protocol allows, so that a benchmark measures the
+//! client.
 
 use std::fmt::Write;
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-/// The offer of the server.
+/// What the server offers.
 #[derive(Clone, Copy, Debug)]
 pub struct Offer {
-    /// How many tools in addition to the three that work.
+    /// The number of tools in addition to the three that can be called.
     pub tools: usize,
-    /// How many of them a page has; all when 0.
+    /// The number of these tools on a page of a list; 0 puts all on one page.
     pub page: usize,
-    /// Whether it speaks 2026-07-28 and nothing older, or what is older and not 2026-07-28.
+    /// Whether the server speaks only 2026-07-28; otherwise it speaks only older versions.
     pub is_modern: bool,
 }
 
@@ -62,17 +63,17 @@ struct Meta {
     token: Option<Box<RawValue>>,
 }
 
-/// What is sent for one request.
+/// What the server sends for one request.
 #[derive(Debug, Default)]
 pub struct Answer {
     /// Notifications before the response.
     pub events: Vec<String>,
-    /// The response; `None` for what needs none.
+    /// The response; `None` for a notification or a response of the client, which need none.
     pub response: Option<String>,
 }
 
 impl Request<'_> {
-    /// The answer of a server with this `offer`.
+    /// Returns the answer of a server with this `offer`.
     #[must_use]
     pub fn answer(&self, offer: Offer) -> Answer {
         let (Some(id), Some(method)) = (self.id, self.method) else {
@@ -107,7 +108,7 @@ impl Request<'_> {
         let to = offer.tools.min(from.saturating_add(page));
         let mut out = String::from(r#"{"tools":["#);
         if from == 0 {
-            out += DOERS;
+            out += CALLABLE;
         }
         for index in from..to {
             if index > from {
@@ -123,7 +124,7 @@ impl Request<'_> {
             out += r#","ttlMs":0,"cacheScope":"private","resultType":"complete""#;
         }
         out.push('}');
-        // With no further tool the comma behind the first three is one too many.
+        // If no tool follows the first three, the comma behind them is one too many.
         if from == 0 && to == 0 { out.replacen(",]", "]", 1) } else { out }
     }
 
@@ -153,17 +154,17 @@ impl Request<'_> {
 /// The discovery result of a server of 2026-07-28.
 const DISCOVERED: &str = r#"{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"tools":{}},"ttlMs":0,"cacheScope":"private","_meta":{"io.modelcontextprotocol/serverInfo":{"name":"fast","version":"1"}}}"#;
 
-/// The tools that do any work.
-const DOERS: &str = concat!(
+/// The tools that can be called, with a comma behind each.
+const CALLABLE: &str = concat!(
     r#"{"name":"echo","description":"Returns the text.","inputSchema":{"type":"object","properties":{"text":{"type":"string"}},"required":["text"]}},"#,
     r#"{"name":"text","description":"Returns so many bytes.","inputSchema":{"type":"object","properties":{"bytes":{"type":"integer"}},"required":["bytes"]}},"#,
     r#"{"name":"progress","description":"Reports so many steps.","inputSchema":{"type":"object","properties":{"steps":{"type":"integer"}},"required":["steps"]}},"#
 );
 
-/// As long as those of real tools. `peers/tool.json` repeats it and the schema, for the agents of others.
+/// A description as long as that of a real tool. `peers/tool.json` repeats it and the schema, for the agents of others.
 const DESCRIPTION: &str = "Creates a new issue in the given repository, with a title, a body in Markdown and any number of labels, and returns its number and its URL.";
 
-/// As large as those of real tools.
+/// A schema as large as that of a real tool.
 const SCHEMA: &str = r#"{"type":"object","properties":{"owner":{"type":"string","description":"The owner of the repository"},"repo":{"type":"string","description":"The name of the repository"},"title":{"type":"string","minLength":1,"maxLength":256},"body":{"type":"string","description":"Markdown"},"labels":{"type":"array","items":{"type":"string"},"maxItems":100},"state":{"enum":["open","closed"],"default":"open"}},"required":["owner","repo","title"],"additionalProperties":false}"#;
 
 #[cfg(test)]

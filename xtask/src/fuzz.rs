@@ -61,7 +61,7 @@ impl Plan {
     }
 }
 
-/// Returns the targets: one file each.
+/// Returns the names of the targets, each of which is one file.
 fn targets() -> Vec<String> {
     let files = fs::read_dir(root().join("fuzz/fuzz_targets")).into_iter().flatten().flatten();
     let name = |file: fs::DirEntry| Some(file.path().file_stem()?.to_str()?.to_owned());
@@ -112,12 +112,12 @@ fn search_all(folder: &Path, targets: &[String], seconds: Option<u32>) -> Step {
 fn build() -> Result<PathBuf, Stop> {
     let compiler = std::env::var_os("CXX").unwrap_or_else(|| "c++".into());
     if output(program(&compiler).arg("--version")).is_none() {
-        return Err(Stop::Skipped("libFuzzer needs a C++ compiler, and there is none".into()));
+        return Err(Stop::Skipped("libFuzzer needs a C++ compiler: install one, or name it in `CXX`".into()));
     }
     let version = output(program("rustc").arg("-vV")).unwrap_or_default();
     let host = version.lines().find_map(|line| line.strip_prefix("host: ")).unwrap_or_default();
     lock()?;
-    // With an explicit target, even the host, cargo builds build scripts and macros without the flags.
+    // With an explicit target, even that of this machine, cargo builds build scripts and macros without the flags.
     let mut cargo = cargo(["build", "--release", "--manifest-path", "fuzz/Cargo.toml"]);
     cargo.args(["--target", host, "--target-dir", "target/fuzz"]);
     show(cargo.env("RUSTFLAGS", FLAGS).env_remove("CARGO_ENCODED_RUSTFLAGS"))?;
@@ -146,7 +146,7 @@ fn lock() -> Step {
 /// Looks for an input that makes the target panic.
 fn search(folder: &Path, target: &str, seconds: Option<u32>) -> Step {
     let fuzz = root().join("fuzz");
-    // Keep the learned inputs for the next run, and the found ones where `cargo fuzz` keeps them.
+    // The folders of `cargo fuzz`: for inputs that reach new code, which later runs begin with, and for inputs that fail.
     let (corpus, artifacts) = (fuzz.join("corpus").join(target), fuzz.join("artifacts").join(target));
     for folder in [&corpus, &artifacts] {
         fs::create_dir_all(folder).map_err(failed("make", folder))?;
@@ -172,7 +172,7 @@ fn search(folder: &Path, target: &str, seconds: Option<u32>) -> Step {
     judge(command.stdout(Stdio::null()).stderr(output), &log, target)
 }
 
-/// Empties and returns the folder for learned inputs that no later run uses.
+/// Returns an empty folder for the inputs that this run learns and that no later run uses.
 fn empty_folder(target: &str) -> Result<PathBuf, Stop> {
     let folder = root().join("target/fuzz/learned").join(target);
     if folder.exists() {
@@ -182,6 +182,7 @@ fn empty_folder(target: &str) -> Result<PathBuf, Stop> {
     Ok(folder)
 }
 
+/// Runs the fuzzer, and reports an input that makes the target panic.
 fn judge(command: &mut Command, log: &Path, target: &str) -> Step {
     let status = command.status().map_err(failed("run", Path::new(target)))?;
     let log = content(log);

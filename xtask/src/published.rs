@@ -6,16 +6,16 @@ use std::fs;
 use crate::report::{Report, Step, Stop};
 use crate::run::{capture, cargo, content, failed, program, root, show};
 
-/// Where the packages are made, so that they mix with no others.
+/// The folder in which cargo makes the packages, apart from those of other commands.
 const FOLDER: &str = "target/published";
 
 /// The most bytes of one file in a package.
-const LARGEST_FILE: u64 = 400 * 1024;
+const MAX_FILE_BYTES: u64 = 400 * 1024;
 
 /// The most bytes of one package. crates.io takes ten times as many.
-const LARGEST_PACKAGE: u64 = 1024 * 1024;
+const MAX_PACKAGE_BYTES: u64 = 1024 * 1024;
 
-/// What registries show of a crate, or need to find it.
+/// The fields of a manifest that registries show, or by which users find a crate.
 const FIELDS: [&str; 8] =
     ["description", "readme", "keywords", "categories", "license", "repository", "rust-version", "edition"];
 
@@ -30,7 +30,7 @@ const FEATURE_SETS: [(&str, &str); 6] = [
 ];
 
 /// The most packages that a client of local servers may need, its own included.
-const MOST_PACKAGES: usize = 140;
+const MAX_PACKAGES: usize = 140;
 
 pub(crate) fn run(report: &mut Report) {
     report.step("packages for registries", packages);
@@ -53,7 +53,7 @@ fn packages() -> Step {
     if faults.is_empty() { Ok(()) } else { Err(Stop::Failed(faults.join("; "))) }
 }
 
-/// The names of the crates whose manifest does not forbid to publish them.
+/// Returns the names of the crates whose manifests do not forbid publishing.
 fn publishable() -> Result<Vec<String>, Stop> {
     let folder = root().join("crates");
     let entries = fs::read_dir(&folder).map_err(failed("list", &folder))?;
@@ -66,7 +66,7 @@ fn publishable() -> Result<Vec<String>, Stop> {
     if names.is_empty() { Err(Stop::Failed("no crate may be published".into())) } else { Ok(names) }
 }
 
-/// The value of the first line that sets a field.
+/// Returns the value in the first line of `manifest` that sets `field`, as it is written there.
 fn value<'a>(manifest: &'a str, field: &str) -> Option<&'a str> {
     manifest.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(" = "))
 }
@@ -95,7 +95,7 @@ impl Packed {
         Ok(Self { size, files, manifest })
     }
 
-    /// What is wrong with it.
+    /// Returns what is wrong with the package.
     fn faults(&self) -> Vec<String> {
         let mut faults = Vec::new();
         for needed in ["README.md", "LICENSE-MIT", "LICENSE-APACHE", "Cargo.toml"] {
@@ -103,10 +103,10 @@ impl Packed {
                 faults.push(format!("the package has no {needed}"));
             }
         }
-        let large = self.files.iter().filter(|(_, size, _)| *size > LARGEST_FILE);
-        faults.extend(large.map(|(_, size, path)| format!("{path} has {size} bytes, more than {LARGEST_FILE}")));
-        if self.size > LARGEST_PACKAGE {
-            faults.push(format!("the package has {} bytes, more than {LARGEST_PACKAGE}", self.size));
+        let large = self.files.iter().filter(|(_, size, _)| *size > MAX_FILE_BYTES);
+        faults.extend(large.map(|(_, size, path)| format!("{path} has {size} bytes, more than {MAX_FILE_BYTES}")));
+        if self.size > MAX_PACKAGE_BYTES {
+            faults.push(format!("the package has {} bytes, more than {MAX_PACKAGE_BYTES}", self.size));
         }
         let head = self.manifest.split("\n[").find(|table| table.starts_with("package]")).unwrap_or_default();
         let missing = FIELDS.iter().filter(|field| value(head, field).is_none());
@@ -119,7 +119,7 @@ impl Packed {
     }
 }
 
-/// What a line of `tar -tv` says: the kind of the file, its bytes, its path in the package.
+/// Reads a line of `tar -tv`: the kind of the file, its bytes, and its path in the package.
 fn listed(line: &str, stem: &str) -> Option<(char, u64, String)> {
     let mut words = line.split_whitespace();
     let kind = words.next()?.chars().next()?;
@@ -128,7 +128,7 @@ fn listed(line: &str, stem: &str) -> Option<(char, u64, String)> {
     Some((kind, size, path.to_owned()))
 }
 
-/// The fault of a table of the manifest that is a dependency without a version.
+/// Returns the fault of a table of the manifest, if the table is a dependency without a version.
 fn without_version(table: &str) -> Option<String> {
     let (head, body) = table.split_once("]\n")?;
     let (kind, name) = head.rsplit_once('.')?;
@@ -136,7 +136,7 @@ fn without_version(table: &str) -> Option<String> {
     is_dependency.then(|| format!("the dependency {name} has no version"))
 }
 
-/// Each feature set builds, without a warning.
+/// Lints each feature set, so that it builds without a warning.
 fn feature_sets() -> Step {
     for (package, features) in FEATURE_SETS {
         let mut lint = cargo(["clippy", "--locked", "-p", package, "--no-default-features", "--features", features]);
@@ -145,7 +145,7 @@ fn feature_sets() -> Step {
     Ok(())
 }
 
-/// A program that only starts servers on its machine needs few packages.
+/// Counts the packages that a program needs which only starts servers on its own machine.
 fn small_client() -> Step {
     let mut tree = cargo(["tree", "--locked", "-p", "toolrack-host", "--no-default-features"]);
     let count = packages_of(&capture(tree.args(["-e", "normal,build", "--prefix", "none"]))?);
@@ -153,7 +153,7 @@ fn small_client() -> Step {
     judged(count)
 }
 
-/// How many packages a tree of cargo shows.
+/// Returns the number of different packages in the output of `cargo tree`.
 fn packages_of(tree: &str) -> usize {
     let packages = tree.lines().map(|line| line.trim_end_matches(" (*)"));
     packages.filter(|line| !line.is_empty()).collect::<BTreeSet<_>>().len()
@@ -162,9 +162,9 @@ fn packages_of(tree: &str) -> usize {
 fn judged(count: usize) -> Step {
     match count {
         0 => Err(Stop::Failed("cargo tree shows no packages".into())),
-        1..=MOST_PACKAGES => Ok(()),
+        1..=MAX_PACKAGES => Ok(()),
         _ => Err(Stop::Failed(format!(
-            "a client of local servers needs {count} packages, more than {MOST_PACKAGES}: put the new dependency of \
+            "a client of local servers needs {count} packages, more than {MAX_PACKAGES}: put the new dependency of \
              toolrack-host behind a feature, or do without it"
         ))),
     }
@@ -172,7 +172,7 @@ fn judged(count: usize) -> Step {
 
 #[cfg(test)]
 mod tests {
-    use super::{LARGEST_FILE, LARGEST_PACKAGE, MOST_PACKAGES, Packed, judged, listed, packages_of};
+    use super::{MAX_FILE_BYTES, MAX_PACKAGE_BYTES, MAX_PACKAGES, Packed, judged, listed, packages_of};
 
     const MANIFEST: &str = r#"
 [package]
@@ -216,7 +216,7 @@ version = "1"
         }
         let mut packed = whole();
         packed.files[1].0 = 'l';
-        assert_eq!(packed.faults(), ["the package has no LICENSE-MIT"], "a link leads out of the package");
+        assert_eq!(packed.faults(), ["the package has no LICENSE-MIT"], "a symbolic link is not a file of the package");
         for field in ["description", "keywords", "categories", "readme"] {
             let mut packed = whole();
             packed.manifest = MANIFEST.replace(&format!("\n{field} = "), "\nother = ");
@@ -230,8 +230,8 @@ version = "1"
     #[test]
     fn a_package_that_is_too_large_is_faulty() {
         let mut packed = whole();
-        packed.files.push(('-', LARGEST_FILE + 1, "src/table.rs".to_owned()));
-        packed.size = LARGEST_PACKAGE + 1;
+        packed.files.push(('-', MAX_FILE_BYTES + 1, "src/table.rs".to_owned()));
+        packed.size = MAX_PACKAGE_BYTES + 1;
         let faults = packed.faults();
         assert!(faults[0].starts_with("src/table.rs has 409601 bytes"), "{faults:?}");
         assert!(faults[1].starts_with("the package has 1048577 bytes"), "{faults:?}");
@@ -256,7 +256,7 @@ version = "1"
     fn a_package_that_a_tree_shows_twice_counts_once_and_too_many_fail() {
         assert_eq!(packages_of("a v1\nb v1\nc v1\nb v1 (*)\n"), 3);
         assert!(judged(0).is_err());
-        assert!(judged(MOST_PACKAGES).is_ok());
-        assert!(judged(MOST_PACKAGES + 1).is_err());
+        assert!(judged(MAX_PACKAGES).is_ok());
+        assert!(judged(MAX_PACKAGES + 1).is_err());
     }
 }

@@ -1,4 +1,5 @@
-//! The lower limit: moves the same bytes without a protocol library, and parses only the id of each response.
+//! The client that no other client can be faster than: it moves the same bytes without a protocol library, and parses only
+//! the id of each response.
 
 use std::{
     io::{BufRead, BufReader, Write},
@@ -14,6 +15,7 @@ const INITIALIZE: &str = r#"{"jsonrpc":"2.0","id":0,"method":"initialize","param
 
 const DISCOVER: &str = r#"{"jsonrpc":"2.0","id":0,"method":"server/discover","params":{}}"#;
 
+/// Returns the first request to a server.
 fn greeting(job: &Job) -> String {
     if job.is_modern { DISCOVER } else { INITIALIZE }.to_owned()
 }
@@ -38,6 +40,7 @@ fn echo(job: &Job, id: usize) -> String {
     if job.is_modern { call.replace(r#""params":{"#, META) } else { call }
 }
 
+/// The beginning of the parameters of a request of 2026-07-28.
 const META: &str = r#""params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"limit","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}},"#;
 
 fn main() -> Result<(), Trouble> {
@@ -157,7 +160,7 @@ fn big(job: &Job) -> Result<Figures, Trouble> {
     Ok(Figures { per_second: None, cpu_us: None, ..figures })
 }
 
-/// Copies the bytes of a list that was received before.
+/// Copies the bytes of a list, which it has received once.
 fn block(job: &Job) -> Result<Figures, Trouble> {
     let mut pipes = Pipes::open(job)?;
     pipes.send(r#"{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{}}"#)?;

@@ -13,21 +13,23 @@ use toolrack_bench::{
 };
 use toolrack_host::{Host, Selection, ServerSpec};
 
-/// The tools that each server has in addition to its offer.
+/// The number of tools that each server has in addition to its offer.
 const EXTRA_TOOLS: usize = 3;
-/// The tools of a server in a host with many servers.
+/// The number of tools of a server, in a host with many servers.
 const TOOLS: usize = 10;
-/// The servers of a host with many tools.
+/// The number of servers, in a host with many tools.
 const SERVERS: usize = 10;
-/// The tools of a page.
+/// The number of tools on a page of a list.
 const PAGE: usize = 500;
 /// The time between two servers that become ready one after the other.
 const START_INTERVAL: Duration = Duration::from_millis(5);
-/// How many selections and calls are measured.
+/// How many selections are measured.
 const SELECTIONS: usize = 20_000;
+/// How many calls are measured.
 const CALLS: usize = 2_000;
-/// Below this size, one-time costs weigh more than the costs of each item.
+/// In a host with fewer items, one-time costs weigh more than the costs of each item, so it is not compared.
 const SMALL: usize = 100;
+
 /// The items that grow in number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
@@ -64,8 +66,9 @@ impl Kind {
     }
 }
 
-/// The figures: title, decimal places, and the most that the largest host may cost, as a multiple of the cheapest host
-/// that is not small. A cost that grows with the square of the items is ten times as high with each step.
+/// The figures: title, decimal places, and how many times as much an item of the largest host may cost as one of the
+/// cheapest host that is not [`SMALL`]. If a cost grows with the square of the number of items, each item costs ten times
+/// as much with each step.
 const COLUMNS: [(&str, usize, f64); 8] = [
     // A search among a thousand times as many items, in memory beyond the caches, takes a few times as long.
     ("start, µs an item", 1, 4.0),
@@ -73,7 +76,7 @@ const COLUMNS: [(&str, usize, f64); 8] = [
     ("bytes kept", 0, 1.5),
     ("change of one server, µs an item", 2, 4.0),
     ("allocations of it", 2, 3.0),
-    // Only look-ups in such memory.
+    // A selection consists only of look-ups in such memory.
     ("select, µs", 2, 12.0),
     ("call, µs", 1, 4.0),
     ("allocations of it", 1, 1.5),
@@ -114,7 +117,7 @@ pub(crate) async fn step(kind: Kind, items: usize) -> Result<Step, Trouble> {
     settled(&host).await?;
     let start = meter.stop(items);
     build_index(&host).await;
-    let stored = (quiet().await - before) / items as f64;
+    let bytes_kept = (quiet().await - before) / items as f64;
 
     // With another spec, the host replaces the first server; its tools stay the same.
     if let Some(first) = specs.first_mut() {
@@ -143,7 +146,7 @@ pub(crate) async fn step(kind: Kind, items: usize) -> Result<Step, Trouble> {
     }
     let call = meter.stop(CALLS);
     host.shutdown().await;
-    let costs = [start[0], start[1], stored, change[0], change[1], select, call[0], call[1]];
+    let costs = [start[0], start[1], bytes_kept, change[0], change[1], select, call[0], call[1]];
     Ok(Step { items, costs })
 }
 
@@ -153,7 +156,8 @@ async fn build_index(host: &Host) {
     host.search("echo", 1, &Selection::default()).await;
 }
 
-/// Returns the names of at most this many tools from all parts of the catalog, half of them as users write them.
+/// Returns the names of at most `most` tools from all parts of the catalog, half of them as users write them and half as
+/// models do.
 fn sample(host: &Host, most: usize) -> Vec<String> {
     let catalog = host.catalog();
     let step = catalog.tools().len().div_ceil(most).max(1);
@@ -182,17 +186,17 @@ pub(crate) fn table(kind: Kind, steps: &[Step]) -> String {
     out
 }
 
-/// Returns the costs that grow more than they may.
+/// Returns a sentence for each cost that grows more than it may.
 pub(crate) fn complaints(kind: Kind, steps: &[Step]) -> Vec<String> {
     let Some(last) = steps.last() else { return Vec::new() };
     let mut complaints = Vec::new();
     for (column, (title, _, most)) in COLUMNS.iter().enumerate() {
         let large = steps.iter().filter(|step| step.items >= SMALL.min(last.items));
         let Some(least) = large.map(|step| step.costs[column]).min_by(f64::total_cmp) else { continue };
-        let grown = last.costs[column] / least;
-        if grown > *most {
+        let ratio = last.costs[column] / least;
+        if ratio > *most {
             complaints.push(format!(
-                "with {} {}, `{title}` is {grown:.1} times what it is with fewer; at most {most} times is allowed",
+                "with {} {}, `{title}` is {ratio:.1} times what it is with fewer; at most {most} times is allowed",
                 last.items,
                 kind.word()
             ));

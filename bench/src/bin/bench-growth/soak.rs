@@ -17,16 +17,17 @@ use toolrack_bench::{
 };
 use toolrack_host::{Event, Host, ServerSpec};
 
-/// Messages after which a server dies, a different number for each so that they do not die together.
-const MORTAL: [usize; 3] = [200, 350, 611];
-/// Samples in all.
+/// The number of messages after which a server dies, different for each so that they do not die together.
+const MESSAGES_UNTIL_DEATH: [usize; 3] = [200, 350, 611];
+/// The number of samples.
 const SAMPLES: u32 = 30;
-/// The first samples, before memory is expected to stay the same: a tenth of the time.
+/// The number of first samples that do not count, because memory still grows in a tenth of the time.
 const WARM_UP: usize = 3;
-/// How much live bytes and resident pages may grow between the first and the second half of the rest.
-const MOST: f64 = 0.02;
-/// Pages that the allocator keeps differ by more than that in a small process.
-const MOST_PAGES_KB: f64 = 1_024.0;
+/// How much live bytes and resident pages may grow between the first and the second half of the rest, as a fraction.
+const MAX_GROWTH: f64 = 0.02;
+/// How much resident pages may grow in addition, because the pages that the allocator keeps differ by so much in a small
+/// process.
+const MAX_PAGES_GROWTH_KB: f64 = 1_024.0;
 
 /// One sample of the process.
 #[derive(Clone, Copy, Debug)]
@@ -48,7 +49,7 @@ struct Sum {
     connected: u64,
 }
 
-/// Runs for this long; `false` when memory has grown.
+/// Runs for `time`, and prints each sample. Returns `false` if memory has grown.
 pub(crate) async fn run(time: Duration) -> Result<bool, Trouble> {
     let server = Server::start(&[])?;
     let host = host()?;
@@ -68,7 +69,7 @@ pub(crate) async fn run(time: Duration) -> Result<bool, Trouble> {
             calls: sum.calls,
             failed: sum.failed,
             connected: sum.connected,
-            live: rested(&host).await?,
+            live: live_at_rest(&host).await?,
             resident_kb: resident_kb()?,
             files: fs::read_dir("/proc/self/fd")?.count(),
         };
@@ -76,12 +77,12 @@ pub(crate) async fn run(time: Duration) -> Result<bool, Trouble> {
         samples.push(sample);
     }
     host.shutdown().await;
-    let (told, is_flat) = judged(&samples);
-    println!("\n{told}");
+    let (report, is_flat) = judged(&samples);
+    println!("\n{report}");
     Ok(is_flat)
 }
 
-/// Servers of every kind: in this process, on two pipes, over HTTP; those that die and those that do not.
+/// Returns servers of every kind: in this process, over stdio and over HTTP, some of which die.
 fn specs(server: &Server) -> Result<Vec<ServerSpec>, Trouble> {
     let offer = Offer::default();
     let program = beside("bench-server")?.display().to_string();
@@ -90,8 +91,13 @@ fn specs(server: &Server) -> Result<Vec<ServerSpec>, Trouble> {
         ServerSpec::native(native(offer, Life::default())),
         ServerSpec::stdio(&program, ["stdio"]),
     ];
-    specs.extend(MORTAL.map(|messages| ServerSpec::native(native(offer, Life { messages, ..Life::default() }))));
-    specs.extend(MORTAL.map(|messages| ServerSpec::stdio(&program, ["stdio", "--messages", &messages.to_string()])));
+    specs.extend(
+        MESSAGES_UNTIL_DEATH.map(|messages| ServerSpec::native(native(offer, Life { messages, ..Life::default() }))),
+    );
+    specs.extend(
+        MESSAGES_UNTIL_DEATH
+            .map(|messages| ServerSpec::stdio(&program, ["stdio", "--messages", &messages.to_string()])),
+    );
     for spec in &mut specs {
         spec.retry.attempts = u32::MAX;
         spec.retry.first = Duration::from_millis(10);
@@ -100,7 +106,7 @@ fn specs(server: &Server) -> Result<Vec<ServerSpec>, Trouble> {
     Ok(specs)
 }
 
-/// A few calls of every server, and a new connection for one of them.
+/// Makes twenty calls of every server, and has the host reconnect to one of them, each time another one.
 async fn round(host: &Host, servers: &[String], events: &mut Receiver<Event>, sum: &mut Sum) -> Result<(), Trouble> {
     for _ in 0..20 {
         for server in servers {
@@ -120,8 +126,8 @@ async fn round(host: &Host, servers: &[String], events: &mut Receiver<Event>, su
     }
 }
 
-/// Live bytes while every server is connected and nothing is under way.
-async fn rested(host: &Host) -> Result<f64, Trouble> {
+/// Waits until every server is connected and nothing is under way; returns the live bytes then.
+async fn live_at_rest(host: &Host) -> Result<f64, Trouble> {
     for _ in 0..200 {
         if settled(host).await.is_ok() {
             return Ok(quiet().await);
@@ -132,7 +138,7 @@ async fn rested(host: &Host) -> Result<f64, Trouble> {
     Ok(quiet().await)
 }
 
-/// `VmRSS` of this process.
+/// Returns the resident memory of this process (`VmRSS`), in kilobytes.
 fn resident_kb() -> Result<f64, Trouble> {
     let status = fs::read_to_string("/proc/self/status")?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).ok_or("no VmRSS")?;
@@ -145,23 +151,23 @@ fn line(sample: Sample) -> String {
     format!("| {seconds:.0} | {calls} | {failed} | {connected} | {live:.1} | {resident_kb:.0} | {files} |")
 }
 
-/// The report on the samples, and whether memory is flat.
+/// Returns a report on the samples, and whether memory has not grown.
 fn judged(samples: &[Sample]) -> (String, bool) {
     let rest = samples.get(WARM_UP..).unwrap_or_default();
     let (early, late) = rest.split_at(rest.len() / 2);
     let (Some(first), Some(last)) = (rest.first(), rest.last()) else {
         return ("too short to tell".to_owned(), false);
     };
-    // Compare the least of each half: a timer that happens to be running does not count as growth.
+    // Compare the least of each half, so that memory which is in use only at a sample does not count as growth.
     let least = |samples: &[Sample], of: fn(&Sample) -> f64| samples.iter().map(of).fold(f64::MAX, f64::min);
     let mut text = String::new();
     let mut is_flat = true;
     for (name, of, slack) in [
         ("live bytes", (|sample| sample.live) as fn(&Sample) -> f64, 0.0),
-        ("VmRSS", |sample| sample.resident_kb * 1_024.0, MOST_PAGES_KB * 1_024.0),
+        ("VmRSS", |sample| sample.resident_kb * 1_024.0, MAX_PAGES_GROWTH_KB * 1_024.0),
     ] {
         let (early, late) = (least(early, of), least(late, of));
-        let is_fine = late <= early * (1.0 + MOST) + slack;
+        let is_fine = late <= early * (1.0 + MAX_GROWTH) + slack;
         is_flat &= is_fine;
         let verdict = if is_fine { "flat" } else { "GROWING" };
         let _ = writeln!(
