@@ -19,10 +19,10 @@ pub(crate) use self::{
 
 /// How many nested `$ref`, `anyOf` and similar keywords are followed while a value is read.
 const MAX_DEPTH: usize = 16;
-/// The most places of a schema that one command visits. A schema is untrusted, and a few lines of `anyOf` and `$ref`
-/// can expand to 2^60 places. Beyond the limit, the schema counts as empty.
+/// The most places of a schema that one command visits. Schemas are untrusted, and a few lines of `anyOf` and `$ref` can
+/// expand to 2^60 places. Beyond the limit, the schema counts as empty.
 const MAX_PLACES: usize = 10_000;
-/// Most values of an `enum` that an error lists.
+/// The most values of an `enum` that an error lists.
 const MAX_CHOICES: usize = 20;
 
 /// Why arguments cannot be sent. Each variant is a mistake of the caller.
@@ -53,14 +53,17 @@ pub(crate) struct NamedValue {
     value: Typed,
 }
 
+/// A value as the user typed it.
 #[derive(Clone, Debug, PartialEq)]
 enum Typed {
+    /// Behind `=`: the schema decides what the text means.
     Text(String),
+    /// Behind `:=`, or a member of a JSON object.
     Json(Value),
 }
 
 /// Splits words at their first `=`; a `:` before it makes the value JSON. A word that is a JSON object gives all its
-/// members.
+/// members, before those of other words.
 pub(crate) fn parse(words: &[String]) -> Result<Vec<NamedValue>, BadArguments> {
     let (objects, words): (Vec<_>, Vec<_>) = words.iter().partition(|word| word.trim_start().starts_with('{'));
     let mut given = Vec::new();
@@ -96,7 +99,7 @@ fn pairs(words: &[&String]) -> Result<Vec<NamedValue>, BadArguments> {
         .collect()
 }
 
-/// The JSON object in the text of `--args`.
+/// Parses the text of `--args`, which must be a JSON object.
 pub(crate) fn parse_object(json: &str) -> Result<Map<String, Value>, BadArguments> {
     match serde_json::from_str(json) {
         Ok(Value::Object(object)) => Ok(object),
@@ -105,7 +108,7 @@ pub(crate) fn parse_object(json: &str) -> Result<Map<String, Value>, BadArgument
     }
 }
 
-/// The words as string arguments, for prompts, whose arguments are always strings.
+/// Returns the arguments as strings, for prompts, whose arguments are always strings.
 pub(crate) fn texts(given: Vec<NamedValue>) -> Result<std::collections::BTreeMap<String, String>, BadArguments> {
     let mut texts = std::collections::BTreeMap::new();
     for NamedValue { name, value } in given {
@@ -136,9 +139,9 @@ pub(crate) fn fit(
         }
     }
     let mut arguments = base;
-    let left = Cell::new(MAX_PLACES);
+    let places_left = Cell::new(MAX_PLACES);
     for (name, values) in grouped {
-        let expected = Expected::of_property(schema, &name, &left);
+        let expected = Expected::of_property(schema, &name, &places_left);
         let value = expected.read_all(&name, values, lenient)?;
         arguments.insert(name, value);
     }
@@ -152,12 +155,12 @@ struct Expected<'a> {
     root: &'a Value,
     /// The part of the schema for this place; `None` if there is none.
     here: Option<&'a Value>,
-    /// How many more places may be visited.
-    left: &'a Cell<usize>,
+    /// How many more places of the schema may be visited.
+    places_left: &'a Cell<usize>,
 }
 
 impl BadArguments {
-    /// Returns the probable meaning, as a hint.
+    /// Returns what the user probably meant, as a hint: `name=value` for `name:value`.
     pub(crate) fn hint(&self) -> Option<String> {
         let Self::NoEquals { word } = self else { return None };
         let (name, value) = word.split_once(':').filter(|(name, value)| is_name(name) && !value.starts_with("//"))?;
@@ -166,21 +169,22 @@ impl BadArguments {
     }
 }
 
-/// Whether `word` looks like the usual name of an argument.
+/// Returns whether `word` looks like the usual name of an argument.
 fn is_name(word: &str) -> bool {
     !word.is_empty() && word.chars().all(|c| c.is_alphanumeric() || "_-.".contains(c))
 }
 
 impl<'a> Expected<'a> {
-    fn of_property(root: &'a Value, name: &str, left: &'a Cell<usize>) -> Self {
+    fn of_property(root: &'a Value, name: &str, places_left: &'a Cell<usize>) -> Self {
         let here = root.get("properties").and_then(|known| known.get(name));
-        Self { root, here, left }
+        Self { root, here, places_left }
     }
 
     fn at(self, here: &'a Value) -> Self {
         Self { here: Some(here), ..self }
     }
 
+    /// Reads all values that were typed for the argument `name`: several become a list.
     fn read_all(self, name: &str, mut values: Vec<Typed>, lenient: bool) -> Result<Value, BadArguments> {
         if values.len() == 1
             && let Some(only) = values.pop()
@@ -256,7 +260,7 @@ impl<'a> Expected<'a> {
         }
     }
 
-    /// The schema of the items of a list; `None` if the schema wants no list here.
+    /// Returns the requirements for the items of a list; `None` if the schema wants no list here.
     fn list_items(self, depth: usize) -> Option<Self> {
         let here = self.resolved(depth)?;
         if here.kinds().contains(&"array") {
@@ -266,11 +270,11 @@ impl<'a> Expected<'a> {
         here.branches(depth).into_iter().find_map(|branch| branch.list_items(depth + 1))
     }
 
-    /// Follows `$ref`, inside this schema only; `None` if the schema says nothing here, is nested too deeply, or has
-    /// used up its visits.
+    /// Follows `$ref`, inside this schema only. `None` if the schema says nothing here, is nested too deeply, or no more
+    /// places may be visited.
     fn resolved(self, depth: usize) -> Option<Self> {
         let mut here = self.here?;
-        self.left.set(self.left.get().checked_sub(1)?);
+        self.places_left.set(self.places_left.get().checked_sub(1)?);
         for _ in depth..MAX_DEPTH {
             let Some(target) = here.get("$ref").and_then(Value::as_str) else {
                 return Some(self.at(here));
@@ -280,8 +284,9 @@ impl<'a> Expected<'a> {
         None
     }
 
+    /// Returns the branches of `anyOf` and `oneOf`; none if the schema is nested too deeply.
     fn branches(self, depth: usize) -> Vec<Self> {
-        if depth >= MAX_DEPTH || self.left.get() == 0 {
+        if depth >= MAX_DEPTH || self.places_left.get() == 0 {
             return Vec::new();
         }
         ["anyOf", "oneOf"]
@@ -292,7 +297,7 @@ impl<'a> Expected<'a> {
             .collect()
     }
 
-    /// The values of `enum` or `const`.
+    /// Returns the values of `enum` or `const`; `None` if the schema has neither.
     fn choices(self) -> Option<Vec<&'a Value>> {
         let here = self.here?;
         match here.get("const") {
@@ -301,7 +306,7 @@ impl<'a> Expected<'a> {
         }
     }
 
-    /// The names in `type`, or what other keywords imply.
+    /// Returns the types that `type` names, or that other keywords imply.
     fn kinds(self) -> Vec<&'a str> {
         let Some(here) = self.here else {
             return Vec::new();
@@ -315,7 +320,7 @@ impl<'a> Expected<'a> {
         }
     }
 
-    /// The requirements of the schema here, as a text for the user.
+    /// Returns the requirements in words, for an error.
     fn in_words(self, depth: usize) -> String {
         let Some(here) = self.resolved(depth) else {
             return "text".to_owned();
@@ -354,7 +359,7 @@ impl<'a> Expected<'a> {
     }
 }
 
-/// `text` as JSON writes a number.
+/// Parses `text` as a number in JSON's notation.
 fn number(text: &str) -> Option<Number> {
     serde_json::from_str(text).ok()
 }

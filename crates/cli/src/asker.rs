@@ -1,4 +1,4 @@
-//! The user at the terminal answers the questions of servers and rules.
+//! Asks the user at the terminal what servers and rules want to know.
 //!
 //! Questions go to stderr and answers come from stdin, one question at a time. Nothing is opened, fetched or sent
 //! before the user has seen all of it and agreed.
@@ -48,7 +48,7 @@ pub(crate) struct Terminal {
     screen: Arc<Screen>,
     roots: Vec<Root>,
     lines: Lines,
-    /// Allows one question at a time: the holder of the permit has the terminal.
+    /// Has one permit, whose holder has the terminal, so that there is one question at a time.
     turn: Semaphore,
     /// Answers to forms that were given beforehand.
     answers: Option<Answers>,
@@ -104,10 +104,10 @@ impl Terminal {
     /// Shows `prompt` and waits for a line; `None` at the end of input (Ctrl-D).
     async fn ask(&self, prompt: &str) -> Option<String> {
         self.screen.prompt(prompt);
-        let standing = OpenQuestion(&self.screen);
+        let open_question = OpenQuestion(&self.screen);
         let line = self.lines.next().await;
         self.screen.answered();
-        drop(standing);
+        drop(open_question);
         if line.is_none() {
             self.screen.say("");
         }
@@ -120,10 +120,10 @@ impl Terminal {
         // question is there.
         let keys = self.lines.keys();
         self.screen.prompt(prompt);
-        let standing = OpenQuestion(&self.screen);
+        let open_question = OpenQuestion(&self.screen);
         let key = self.lines.key().await;
         self.screen.answered();
-        drop(standing);
+        drop(open_question);
         drop(keys);
         self.screen.say(&key.as_deref().map_or_else(String::new, |key| text::for_line(key.trim()).into_owned()));
         key
@@ -132,20 +132,20 @@ impl Terminal {
     /// Lets the user change `text` in an editor.
     async fn edit(&self, text: &str) -> Edited {
         self.screen.prompt("The arguments are open in your editor.");
-        let standing = OpenQuestion(&self.screen);
+        let open_question = OpenQuestion(&self.screen);
         let edited = self.lines.edit(text).await;
         self.screen.answered();
-        drop(standing);
+        drop(open_question);
         self.screen.say("");
         edited
     }
 
-    /// The next line of stdin, which answers no question; `None` at its end.
+    /// Returns the next line of stdin, without having asked a question; `None` at the end of input (Ctrl-D).
     pub(crate) async fn line(&self) -> Option<String> {
         self.lines.next().await
     }
 
-    /// Runs `reader` while it keeps questions away from the terminal.
+    /// Runs `reader`, which has the terminal for itself: questions wait until it has ended.
     pub(crate) async fn alone<T>(&self, reader: impl Future<Output = T>) -> T {
         let _turn = self.turn.acquire().await;
         reader.await
@@ -157,7 +157,7 @@ impl Terminal {
         self.ask(question).await
     }
 
-    /// Whether the user says a clear yes.
+    /// Asks a yes-or-no question, and returns whether the user says yes. No answer counts as a no.
     pub(crate) async fn agrees(&self, question: &str) -> bool {
         let Ok(_turn) = self.turn.acquire().await else {
             return false;
@@ -165,14 +165,15 @@ impl Terminal {
         self.yes(question).await == Some(true)
     }
 
-    /// The answer to a yes-or-no question; `None` at the end of input (Ctrl-D).
+    /// Returns the answer to a yes-or-no question; `None` at the end of input (Ctrl-D).
     async fn yes(&self, question: &str) -> Option<bool> {
         let answer = self.ask(&format!("{question} [y/N] ")).await?;
         Some(matches!(answer.trim().to_lowercase().as_str(), "y" | "yes"))
     }
 
+    /// Shows the form of a server, has the user fill it in, and sends it only after the user has seen all values again.
     async fn fill_in(&self, server: &ServerName, message: &str, schema: &Value) -> Elicited {
-        self.screen.say(&asks(server, message));
+        self.screen.say(&question_of(server, message));
         let fields = match form::fields(schema) {
             Ok(fields) => fields,
             Err(why) => {
@@ -191,17 +192,18 @@ impl Terminal {
             };
             answers = filled_in;
             self.screen.say(&summary(&fields, &answers));
-            match self.sends(server).await {
-                Some(Sends::Yes) => return Elicited::Accept(answers),
-                Some(Sends::No) => return Elicited::Decline,
-                Some(Sends::Edit) => {}
+            match self.decision(server).await {
+                Some(FormDecision::Send) => return Elicited::Accept(answers),
+                Some(FormDecision::Decline) => return Elicited::Decline,
+                Some(FormDecision::Edit) => {}
                 None => break,
             }
         }
         Elicited::Cancel
     }
 
-    /// The values of all fields; `before` are the values of the previous attempt. `None` at the end of input (Ctrl-D).
+    /// Asks for the values of all fields; `before` are the values of the previous attempt. `None` at the end of input
+    /// (Ctrl-D).
     async fn fill_in_fields(&self, fields: &[Field], before: &Map<String, Value>) -> Option<Map<String, Value>> {
         let mut answers = Map::new();
         for field in fields {
@@ -212,15 +214,15 @@ impl Terminal {
         Some(answers)
     }
 
-    /// Whether the user sends the form. Enter, which confirms the fields, is not an answer; `None` at the end of input
-    /// (Ctrl-D).
-    async fn sends(&self, server: &ServerName) -> Option<Sends> {
+    /// Asks whether to send the form. Enter is no answer here, because the user has just confirmed fields with it. `None`
+    /// at the end of input (Ctrl-D).
+    async fn decision(&self, server: &ServerName) -> Option<FormDecision> {
         for _ in 0..MAX_TRIES {
             let key = self.ask_key(&format!("Send this to `{server}`? [y]es [n]o [e]dit ")).await?;
             match key.trim().to_lowercase().as_str() {
-                "y" | "yes" => return Some(Sends::Yes),
-                "n" | "no" => return Some(Sends::No),
-                "e" | "edit" => return Some(Sends::Edit),
+                "y" | "yes" => return Some(FormDecision::Send),
+                "n" | "no" => return Some(FormDecision::Decline),
+                "e" | "edit" => return Some(FormDecision::Edit),
                 _ => {
                     self.screen.say("  y sends it, n declines, e goes through the fields again; Ctrl-D leaves the form")
                 }
@@ -229,7 +231,8 @@ impl Terminal {
         None
     }
 
-    /// Returns the answers from the options; `None` if the user at the terminal gives them.
+    /// Returns the answers that `--answer` and `--answers` give to a form; `None` if the user at the terminal must fill it
+    /// in.
     fn given_answers(&self, server: &ServerName, fields: &[Field]) -> Option<Elicited> {
         let answers = self.answers.as_ref()?;
         match answers.values_for(fields) {
@@ -251,8 +254,8 @@ impl Terminal {
         }
     }
 
-    /// The field's value; `Some(None)` when the user leaves it out, `None` at the end of input (Ctrl-D).
-    /// Enter takes `before`, if there is a value.
+    /// Asks for the value of a field, until it is valid. `Some(None)` if the user leaves the field out; `None` at the end of
+    /// input (Ctrl-D), or after too many invalid values. Enter takes `before`, if there is a value.
     async fn fill_in_field(&self, field: &Field, before: Option<&Value>) -> Option<Option<Value>> {
         for line in field.intro() {
             self.screen.say(&line);
@@ -333,22 +336,22 @@ impl Asker for Terminal {
     }
 }
 
-/// The user's decision about a form.
-enum Sends {
-    Yes,
-    No,
+/// The user's decision about a form that is filled in.
+enum FormDecision {
+    Send,
+    Decline,
     Edit,
 }
 
-/// All values of a form, as they would be sent.
+/// Returns all values of a form, as they would be sent.
 fn summary(fields: &[Field], answers: &Map<String, Value>) -> String {
     let mut lines = vec![paint(Tone::Strong, "You have filled in:")];
     lines.extend(fields.iter().map(|field| field.shown(answers.get(&field.name))));
     lines.join("\n")
 }
 
-/// The line that names the server and quotes its message.
-fn asks(server: &ServerName, message: &str) -> String {
+/// Returns the line that names the server and quotes its message.
+fn question_of(server: &ServerName, message: &str) -> String {
     let head = paint(Tone::Strong, &format!("The server `{server}` asks:"));
     format!("{head} {}", text::for_terminal(message))
 }
@@ -362,7 +365,7 @@ fn url_page(server: &ServerName, message: &str, url: &str) -> Option<String> {
     }
     let mut page = format!(
         "{}\n\n  {}{}{}\n",
-        asks(server, message),
+        question_of(server, message),
         text::for_line(&url[..Position::BeforeHost]),
         paint(Tone::Strong, &text::for_line(host)),
         text::for_line(&url[Position::AfterHost..]),
@@ -388,7 +391,7 @@ mod tests {
         ServerName::new("fs").unwrap()
     }
 
-    /// A terminal at which these lines are typed; then its input ends.
+    /// Returns a terminal at which a user types these lines; then the input ends.
     pub(super) fn typed(lines: &[&str]) -> Terminal {
         let mut lines: std::collections::VecDeque<_> = lines.iter().map(|line| (*line).to_owned()).collect();
         let screen = Screen::new(&Global::default(), &Environment::default());
@@ -449,7 +452,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_url_is_agreed_to_or_not() {
+    async fn the_user_agrees_to_open_a_url_or_declines_or_leaves() {
         let url = || Elicitation::Url { message: String::new(), url: "https://example.com/".to_owned(), id: None };
         assert_eq!(typed(&["y"]).elicit(server(), url()).await, Elicited::Accept(Map::new()));
         assert_eq!(typed(&["n"]).elicit(server(), url()).await, Elicited::Decline);
@@ -505,7 +508,7 @@ mod tests {
 
     #[test]
     fn messages_of_a_server_cannot_write_to_the_terminal() {
-        let page = asks(&server(), "a\u{1b}]0;title\u{7}b");
+        let page = question_of(&server(), "a\u{1b}]0;title\u{7}b");
         assert!(!plain(&page).contains('\u{7}'));
     }
 }

@@ -1,4 +1,5 @@
-//! The process that the user has started, when a daemon runs its command: the process lends its terminal to the daemon.
+//! The process that the user has started, when a daemon runs its command: it borrows the daemon's servers, and is the
+//! terminal of the command.
 
 use std::{ffi::OsString, future::Future, io, path::PathBuf, pin::Pin, time::Duration};
 
@@ -102,7 +103,7 @@ fn explain_unused(why: &str, screen: &Screen) {
     screen.detail(&text::for_line(&format!("the running daemon was not used: {why}")));
 }
 
-/// Whether a command can use a daemon.
+/// Which daemon a command can use.
 enum DaemonUse {
     /// No daemon runs, or no daemon can run this kind of command.
     NoDaemon,
@@ -148,7 +149,7 @@ async fn read_args(verb: &Verb, screen: &Screen) -> Option<ArgsText> {
     }
 }
 
-/// The two halves of a connection to a daemon that does the command.
+/// The two halves of a connection to a daemon that runs the command.
 type Halves = (BufReader<OwnedReadHalf>, OwnedWriteHalf);
 
 /// Sends the command to the daemon; the inner error says why the daemon cannot run it.
@@ -171,7 +172,7 @@ enum Ended {
     Elsewhere(String),
 }
 
-/// Shows the daemon's output until it is done.
+/// Tells the daemon to begin, and shows its output and its questions until the command has ended.
 async fn show(
     from: BufReader<OwnedReadHalf>,
     to: &mut OwnedWriteHalf,
@@ -186,7 +187,7 @@ async fn show(
     let (inbox, mut messages) = mpsc::channel(QUEUED_MESSAGES);
     let lines = OwnLines::of_stdin(editor);
     let showing = async {
-        let mut shown = Shown { screen, lines: &lines, typed: None, keys: None, bytes: Vec::new() };
+        let mut terminal = BorrowedTerminal { screen, lines: &lines, typed: None, keys: None, bytes: Vec::new() };
         let mut stopped: Option<Exit> = None;
         loop {
             tokio::select! {
@@ -198,18 +199,18 @@ async fn show(
                     }
                     stopped = Some(exit);
                 }
-                (number, line) = typed(&mut shown.typed) => {
-                    shown.typed = None;
+                (number, line) = typed(&mut terminal.typed) => {
+                    terminal.typed = None;
                     // Fails if the daemon has ended, which the next read reports.
                     let _ = send(to, &ToDaemon::Line(number, line)).await;
                 }
                 message = next_message(&mut messages, stopped.is_some()) => match message {
                     Ok(Some(message)) => tokio::select! {
                         biased;
-                        // Stdout may be blocked. Exit anyway; the daemon notices that this process has ended.
+                        // Stdout may be blocked. End anyway: the daemon notices that this process has ended.
                         exit = stop.requested() => return Ok(Ended::Done(exit)),
                         exit = give_up_after(stopped) => return Ok(Ended::Done(exit)),
-                        taken = shown.take(message) => if let Some(end) = taken? {
+                        ended = terminal.handle(message) => if let Some(end) = ended? {
                             return Ok(end);
                         },
                     },
@@ -228,8 +229,8 @@ async fn show(
     }
 }
 
-/// Resolves when output has taken too long after a signal; never without a signal. The signal may have come before
-/// stdout was blocked.
+/// Returns the exit code of an earlier signal once the output has taken [`EXIT_TIMEOUT`] since; never without such a
+/// signal. The signal may have come before stdout was blocked.
 async fn give_up_after(stopped: Option<Exit>) -> Exit {
     match stopped {
         Some(exit) => {
@@ -240,8 +241,8 @@ async fn give_up_after(stopped: Option<Exit>) -> Exit {
     }
 }
 
-/// Reads the daemon's messages into `inbox`. It is a separate future that runs until the end, because dropping a read
-/// would lose a part of a message.
+/// Reads the daemon's messages into `inbox`, and never returns. It is a future of its own, which is not dropped while the
+/// command runs, because dropping a read would lose a part of a message.
 async fn read_messages(mut from: BufReader<OwnedReadHalf>, inbox: mpsc::Sender<Received>) {
     loop {
         let message = receive::<ToCommand>(&mut from).await;
@@ -252,14 +253,14 @@ async fn read_messages(mut from: BufReader<OwnedReadHalf>, inbox: mpsc::Sender<R
     }
 }
 
-/// The next message. After a signal, it waits at most [`EXIT_TIMEOUT`].
+/// Returns the next message. After a signal, waits at most [`EXIT_TIMEOUT`] for it.
 async fn next_message(messages: &mut mpsc::Receiver<Received>, stopped: bool) -> Received {
     let next = messages.recv();
     let message = if stopped { timeout(EXIT_TIMEOUT, next).await.ok().flatten() } else { next.await };
     message.unwrap_or(Ok(None))
 }
 
-/// The failure for a lost daemon. Removes the live line that the daemon left on the terminal.
+/// Returns the failure for a lost connection. Erases the progress line that the daemon has left on the terminal.
 fn connection_lost(why: &str, screen: &Screen) -> Failure {
     screen.wipe();
     let message = format!("the connection to the daemon was lost while it worked: {why}");
@@ -278,7 +279,8 @@ async fn typed(question: &mut Typed<'_>) -> (u32, Option<String>) {
     }
 }
 
-struct Shown<'a> {
+/// The terminal of this process, which shows the daemon's output and asks its questions.
+struct BorrowedTerminal<'a> {
     screen: &'a Screen,
     lines: &'a OwnLines,
     typed: Typed<'a>,
@@ -288,9 +290,9 @@ struct Shown<'a> {
     bytes: Vec<u8>,
 }
 
-impl Shown<'_> {
-    /// Handles a message of the daemon; returns the end of the command if the message is one.
-    async fn take(&mut self, message: ToCommand) -> Result<Option<Ended>, Failure> {
+impl BorrowedTerminal<'_> {
+    /// Does what a message of the daemon says. Returns how the command ended, if it ended.
+    async fn handle(&mut self, message: ToCommand) -> Result<Option<Ended>, Failure> {
         match message {
             ToCommand::Out(text) => self.screen.raw(text).await?,
             ToCommand::Err(text) => self.screen.raw_aside(&text),

@@ -2,7 +2,7 @@
 //!
 //! The daemon (the lender, a part of `serve`) runs the same verb that the command's own process (the
 //! [borrower](crate::borrower)) would run, on servers that are connected already. The output and the questions of the
-//! verb go through the borrower, which is only its terminal: so both processes use the same code, and the output is the
+//! verb go through the borrower, which is only its terminal. So the same code runs in either case, and the output is the
 //! same.
 //!
 //! ```text
@@ -13,10 +13,10 @@
 //!                            ◄── Out, Err, Ask, …, End
 //! ```
 //!
-//! Until `Go` nothing has begun, and until something is shown the daemon can still give up ([`ToCommand::Elsewhere`]).
-//! It does so wherever its answer could differ from that of the command alone, except for servers that it could not
-//! connect to and that are only shown: they are shown as the daemon knows them. After that, a broken connection is a
-//! failure: a call is never made twice.
+//! Until `Go` nothing has begun, and until it has shown something the daemon can still give up
+//! ([`ToCommand::Elsewhere`]). It does so if its answer could differ from that of the borrower alone. The one exception
+//! are servers that it could not connect to: a command that only shows servers shows them as the daemon knows them. After
+//! that, a broken connection is a failure, and the borrower does not run the command again: a call is never made twice.
 //!
 //! Both ends are the same build of the same program ([`Build`]), so the messages are private to it.
 
@@ -46,22 +46,22 @@ pub(crate) use self::{
 };
 use crate::local_socket::{self, LocalSocket};
 
-/// Bytes of a message: the arguments of a call, and the words and variables of a process.
+/// The most bytes of a message: the arguments of a call, and the words and variables of a process.
 pub(crate) const MAX_MESSAGE: usize = 32 * 1024 * 1024;
 
 /// How long a daemon may take to report its status.
 const STATUS_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Identifies the program. A daemon stays the program that it was started as when a newer one is installed.
+/// Identifies the program. When the user installs a newer program, a running daemon still is the old one.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Build {
     version: String,
-    /// Bytes of the file, and when it was written: seconds and nanoseconds.
+    /// The size of the file in bytes, and when it was written: seconds and nanoseconds.
     file: (u64, i64, i64),
 }
 
 impl Build {
-    /// The build of this process; `None` if it cannot find its own program file.
+    /// Returns the build of this process; `None` if it cannot find its own program file.
     pub(crate) fn this() -> Option<Self> {
         use std::os::unix::fs::MetadataExt as _;
         let file = std::fs::metadata(std::env::current_exe().ok()?).ok()?;
@@ -85,7 +85,7 @@ pub(crate) struct Hello {
 }
 
 impl Hello {
-    /// The greeting of this process; `None` when its command cannot be passed to another process as it is.
+    /// Returns the greeting of this process; `None` if its command cannot be passed to another process as it is.
     pub(crate) fn of(
         words: &[OsString],
         environment: &Environment,
@@ -167,7 +167,7 @@ pub(crate) enum ToCommand {
 }
 
 impl ToCommand {
-    /// Its size in bytes, counting only what keeps the reader busy.
+    /// Returns its size in bytes, of which only output counts: other messages keep the reader busy for no time.
     fn len(&self) -> usize {
         match self {
             Self::Out(text) | Self::Err(text) | Self::Bytes(text) | Self::Edit(_, text) => text.len(),
@@ -176,8 +176,8 @@ impl ToCommand {
     }
 }
 
-/// The status of the daemon whose data are in `data`; `None` when none answers, it does not let this process in, or it
-/// is of another version.
+/// Asks the daemon whose data are in `data` for its status. `None` if no daemon answers, or it refuses this process or is of
+/// another version.
 pub(crate) async fn about(data: &Path) -> Option<About> {
     let asked = async {
         let mut stream = local_socket::enter(data, LocalSocket::Commands).await?;
@@ -190,8 +190,8 @@ pub(crate) async fn about(data: &Path) -> Option<About> {
     }
 }
 
-/// Why a command of this process would not use the daemon whose data are in `data`: one line for each server that
-/// differs there, or one for all. `None` when the daemon gives no answer.
+/// Asks the daemon whose data are in `data` why a command of this process would not use it: one line for each server that
+/// differs there, or one for all. `None` if the daemon gives no answer.
 pub(crate) async fn differences(data: &Path, terminal: FarTerminal) -> Option<Vec<String>> {
     // Any command will do, because the servers are the same for all.
     let words = ["toolrack", "list"].map(OsString::from);
@@ -208,7 +208,7 @@ pub(crate) async fn differences(data: &Path, terminal: FarTerminal) -> Option<Ve
     }
 }
 
-/// Reads a message; `None` at the end. Must not be dropped halfway.
+/// Reads a message; `None` at the end. If the future is dropped before it is ready, a part of a message is lost.
 ///
 /// # Errors
 /// When the connection breaks, or the bytes are not a message.
@@ -246,7 +246,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn messages_come_as_they_went() {
+    async fn a_message_arrives_as_it_was_sent() {
         let (mut one, mut other) = tokio::io::duplex(16);
         let sending = async {
             send(&mut one, &ToDaemon::Line(7, Some("a\nb\u{1b}".to_owned()))).await.unwrap();
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_message_that_is_announced_as_endless_is_refused() {
+    async fn a_message_of_an_impossible_length_is_refused() {
         let mut endless: &[u8] = &[0xff, 0xff, 0xff, 0xff, b'{'];
         assert!(receive::<ToDaemon>(&mut endless).await.is_err());
         let mut nonsense: &[u8] = &[0, 0, 0, 2, b'{', b'}'];

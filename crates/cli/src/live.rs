@@ -93,6 +93,7 @@ enum Out {
     News(String),
     /// The progress line.
     Status(StatusLine),
+    /// A JSON document on a line of its own.
     Record(Value),
     /// Reports that everything before it is printed.
     Flush(oneshot::Sender<()>),
@@ -145,7 +146,8 @@ impl Live {
         Arc::clone(&self.brake)
     }
 
-    /// Shows lines about something else while the turn goes on; to be dropped before [`Self::finish`].
+    /// Returns what shows lines about something else while the turn goes on. Drop it before [`Self::finish`], which waits
+    /// for the last one.
     pub(crate) fn beside(&self) -> Beside {
         Beside(self.out.clone())
     }
@@ -153,7 +155,7 @@ impl Live {
     /// Ends `turn` now, and stores what the model has said so far.
     ///
     /// # Errors
-    /// When it cannot be written.
+    /// When another process has continued the conversation.
     pub(crate) async fn cancel(&mut self, turn: &mut Turn) -> Result<(), NotStored> {
         turn.cancel(&self.partial);
         let stored = self.journal.keep(turn).await;
@@ -164,8 +166,8 @@ impl Live {
     ///
     /// # Errors
     /// When another process has continued the conversation, so that the rest of this turn no longer fits it.
-    fn stop_storing_on_error(&mut self, kept: Result<(), StoreError>) -> Result<(), NotStored> {
-        match kept {
+    fn stop_storing_on_error(&mut self, stored: Result<(), StoreError>) -> Result<(), NotStored> {
+        match stored {
             Ok(()) => {}
             Err(error @ StoreError::SessionMoved { .. }) => return Err(NotStored { why: with_causes(&error) }),
             Err(error) => {
@@ -177,18 +179,20 @@ impl Live {
         Ok(())
     }
 
+    /// Sends `out` to the printing task.
     fn put(&self, out: Out) {
         // The printing task has ended only if stdout cannot be written, which is reported at the end.
         let _ = self.out.send(out);
     }
 
+    /// Prints `record`, if the turn is shown as records.
     fn record(&self, record: Value) {
         if self.shown == Shown::AsRecords {
             self.put(Out::Record(record));
         }
     }
 
-    /// The tool of `call`, under the name that users know.
+    /// Returns the tool of `call`, under the name that users know.
     fn tool(&self, call: &ToolCallData) -> String {
         self.catalog.get(&call.name).map_or_else(|| call.name.clone(), toolrack_host::CatalogTool::selector)
     }
@@ -222,7 +226,7 @@ impl Live {
         }
     }
 
-    /// Shows the text that was held back, at its end.
+    /// Shows the text that [`Self::show_piece`] has held back, once no further text can make a secret of it.
     fn show_rest(&mut self) {
         if let Some((kind, words)) = self.secret_buffer.take() {
             self.show(kind, words);
@@ -254,11 +258,11 @@ impl Live {
     }
 
     fn call_ends(&mut self, ended: &EndedCall<'_>) {
-        let EndedCall { call, error, made, text, is_error, took } = *ended;
+        let EndedCall { call, error, script_calls, text, is_error, took } = *ended;
         let tool = self.tool(call);
-        let itself = matches!(error, Some(CallError::Denied { unasked: true, .. })).then_some(&tool);
-        let within = made.iter().filter(|made| made.error == Some("APPROVAL_NEEDED")).map(|made| &made.tool);
-        for unasked in itself.into_iter().chain(within) {
+        let of_model = matches!(error, Some(CallError::Denied { unasked: true, .. })).then_some(&tool);
+        let of_script = script_calls.iter().filter(|call| call.error == Some("APPROVAL_NEEDED")).map(|call| &call.tool);
+        for unasked in of_model.into_iter().chain(of_script) {
             if !self.unasked.contains(unasked) {
                 self.unasked.push(unasked.clone());
             }
@@ -268,8 +272,8 @@ impl Live {
             "type": "tool_result", "id": call.id, "tool": tool, "is_error": is_error, "text": text,
             "duration_ms": duration_ms,
         });
-        if !made.is_empty() {
-            record["calls"] = json!(made);
+        if !script_calls.is_empty() {
+            record["calls"] = json!(script_calls);
         }
         self.record(record);
         if self.shown == Shown::ToPeople {
@@ -277,7 +281,7 @@ impl Live {
             self.running.ends(&call.id);
             self.show_running();
         }
-        let (id, arguments, calls) = (call.id.clone(), call.input.clone(), made.to_vec());
+        let (id, arguments, calls) = (call.id.clone(), call.input.clone(), script_calls.to_vec());
         self.calls.push(CallRecord { id, tool, arguments, is_error, duration_ms, calls });
     }
 
@@ -341,8 +345,8 @@ impl Front for Live {
             }
             TurnEvent::CallEnds { call, outcome, text, is_error, took } => {
                 let error = outcome.and_then(Result::err);
-                let made = outcome.and_then(Result::ok).map_or(&[][..], |outcome| &outcome.calls);
-                self.call_ends(&EndedCall { call, error, made, text, is_error, took });
+                let script_calls = outcome.and_then(Result::ok).map_or(&[][..], |outcome| &outcome.calls);
+                self.call_ends(&EndedCall { call, error, script_calls, text, is_error, took });
             }
             _ => {}
         }
@@ -357,10 +361,10 @@ impl Front for Live {
             if begins && let Some(id) = self.journal.id() {
                 self.record(json!({ "type": "session", "id": id.to_string() }));
             }
-            // Waits until the text is on the screen, because the next step may ask a question.
-            let (printed, waits) = oneshot::channel();
-            self.put(Out::Flush(printed));
-            let _ = waits.await;
+            // Wait until the text is on the screen, because the next step may ask a question.
+            let (flushed, printed) = oneshot::channel();
+            self.put(Out::Flush(flushed));
+            let _ = printed.await;
             Ok(())
         })
     }
@@ -375,8 +379,8 @@ struct EndedCall<'a> {
     call: &'a ToolCallData,
     /// Why it has no result.
     error: Option<&'a CallError>,
-    /// The calls that it made itself.
-    made: &'a [ScriptCall],
+    /// The calls that its script made, if it runs one.
+    script_calls: &'a [ScriptCall],
     /// The text that the model gets.
     text: &'a str,
     is_error: bool,
@@ -384,7 +388,7 @@ struct EndedCall<'a> {
 }
 
 impl EndedCall<'_> {
-    /// `✔ fs/list_directory path=. 12 ms`, or the reason of the failure.
+    /// Returns `✔ fs/list_directory path=. 12 ms`, or the reason of the failure in place of the time.
     fn line(&self, look: Look, tool: &str) -> String {
         let (sign, tone) = if self.is_error { (Sign::Bad, Tone::Bad) } else { (Sign::Good, Tone::Good) };
         let sign = paint(tone, look.sign(sign));
@@ -395,17 +399,17 @@ impl EndedCall<'_> {
         } else {
             line.push_str(&paint(Tone::Faint, &format!(" {} ms", self.took.as_millis())));
         }
-        if !self.made.is_empty() {
-            line.push_str(&format!("\n  called {}", summarize_calls(self.made)));
+        if !self.script_calls.is_empty() {
+            line.push_str(&format!("\n  called {}", summarize_calls(self.script_calls)));
         }
         line
     }
 }
 
-/// A summary of a script's calls: each tool once, with the number of its calls and its failure, if any.
-fn summarize_calls(made: &[ScriptCall]) -> String {
+/// Returns a summary of a script's calls: equal ones once, with their number and their failure, if there is one.
+fn summarize_calls(calls: &[ScriptCall]) -> String {
     let mut tools: Vec<(&ScriptCall, usize)> = Vec::new();
-    for call in made {
+    for call in calls {
         match tools.iter_mut().find(|(known, _)| *known == call) {
             Some((_, times)) => *times += 1,
             None => tools.push((call, 1)),
@@ -419,7 +423,8 @@ fn summarize_calls(made: &[ScriptCall]) -> String {
     words.collect::<Vec<_>>().join(", ")
 }
 
-/// The arguments of a call in the form `name=value`.
+/// Returns the arguments of a call as a user would type them, `name=value` or `name:=json`, cut to
+/// [`MAX_ARGUMENT_CHARACTERS`].
 fn arguments(input: &Value) -> String {
     let empty = Map::new();
     let words = input.as_object().unwrap_or(&empty).iter().map(|(name, value)| match value {

@@ -38,11 +38,14 @@ use toolrack_host::{Fact, Witness};
 /// How long a process may take to prove that it can read the key.
 const PROOF_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The most audit log rows about refused processes in one [`WINDOW`]. The first row of the next window has the number
-/// of the others.
+/// The most rows of the audit log about refused processes in one [`WINDOW`]. The first row of the next window says how
+/// many refusals have no row.
 const MAX_ROWS: u32 = 20;
+
+/// The time in which refusals are counted together.
 const WINDOW: Duration = Duration::from_mins(1);
 
+/// A random number or a key, as bytes.
 type Bytes = [u8; 32];
 
 /// One of the two sockets.
@@ -55,6 +58,7 @@ pub(crate) enum LocalSocket {
 }
 
 impl LocalSocket {
+    /// Returns the name of its file.
     fn name(self) -> &'static str {
         match self {
             Self::Commands => "cli.sock",
@@ -62,13 +66,13 @@ impl LocalSocket {
         }
     }
 
-    /// The path of the socket of the daemon whose data are in `data`.
+    /// Returns the path of the socket of the daemon whose data are in `data`.
     pub(crate) fn path(self, data: &Path) -> PathBuf {
         folder(data).join(self.name())
     }
 }
 
-/// The folder of the sockets and the key, which only its user may enter.
+/// Returns the folder of the sockets and the key, which only the user may enter.
 pub(crate) fn folder(data: &Path) -> PathBuf {
     data.join("run")
 }
@@ -109,7 +113,8 @@ impl Key {
         folder(data).join("key")
     }
 
-    /// The HMAC with which `side` of `socket` proves that it knows the key. `numbers` are the daemon's and its peer's.
+    /// Returns the HMAC with which `side` of `socket` proves that it knows the key. `numbers` are the daemon's and then
+    /// its peer's.
     fn proof(&self, side: Side, socket: LocalSocket, numbers: &[Bytes; 2]) -> io::Result<Hmac<Sha256>> {
         let mut proof = Hmac::new_from_slice(&self.0).map_err(io::Error::other)?;
         for part in [side.name().as_bytes(), b"\0", socket.name().as_bytes(), b"\0", &numbers[0], &numbers[1]] {
@@ -187,7 +192,8 @@ impl SocketGuard {
         Self { key, witness, reports: Mutex::new(Reports { since: Instant::now(), rows: 0, unreported: 0 }) }
     }
 
-    /// Returns the connection once its peer has proved that it may use the socket, otherwise `None`.
+    /// Returns the connection once its peer has proved that it may use the socket; `None` if it does not prove that within
+    /// [`PROOF_TIMEOUT`].
     pub(crate) async fn admit(&self, socket: LocalSocket, mut stream: UnixStream) -> Option<UnixStream> {
         let peer = stream.peer_cred().ok()?;
         let pid = peer.pid().unwrap_or_default();
@@ -225,6 +231,7 @@ impl SocketGuard {
         stream.write_all(&proof).await
     }
 
+    /// Writes a refusal to the log, and to the audit log if [`MAX_ROWS`] allows.
     fn refuse(&self, socket: LocalSocket, pid: i32, why: &str) {
         let unreported = {
             let mut reports = self.reports.lock();
@@ -247,7 +254,7 @@ impl SocketGuard {
     }
 }
 
-/// A process by name and id, for the audit log.
+/// Returns a process by name and id, for the audit log.
 fn describe_process(pid: i32) -> String {
     match fs::read_to_string(format!("/proc/{pid}/comm")) {
         Ok(name) => format!("{} (process {pid})", name.trim_end()),
@@ -255,12 +262,12 @@ fn describe_process(pid: i32) -> String {
     }
 }
 
-/// Whether a server has started this process, directly or not.
+/// Returns whether a server has started this process, directly or not.
 pub(crate) fn is_in_a_server() -> bool {
     i32::try_from(std::process::id()).is_ok_and(|pid| refusal_for(pid).is_some())
 }
 
-/// The reason why the process `pid` may not use a socket, even with a proof.
+/// Returns the reason why the process `pid` may not use a socket, even with a proof; `None` if it may.
 #[cfg(target_os = "linux")]
 fn refusal_for(pid: i32) -> Option<String> {
     use toolrack_supervisor::lineage::Lineage;
@@ -309,15 +316,15 @@ mod tests {
         let (guard, facts) = guard(Key::make(data.path()).unwrap());
         let listener = UnixListener::bind(LocalSocket::Commands.path(data.path())).unwrap();
         let admitted = async { guard.admit(LocalSocket::Commands, listener.accept().await.unwrap().0).await.unwrap() };
-        let (mut inside, visitor) = tokio::join!(admitted, enter(data.path(), LocalSocket::Commands));
-        visitor.unwrap().write_all(b"hello").await.unwrap();
+        let (mut at_daemon, peer) = tokio::join!(admitted, enter(data.path(), LocalSocket::Commands));
+        peer.unwrap().write_all(b"hello").await.unwrap();
         let mut received = String::new();
-        inside.read_to_string(&mut received).await.unwrap();
+        at_daemon.read_to_string(&mut received).await.unwrap();
         assert_eq!(received, "hello");
         // A proof for one socket is not valid for the other.
         let other = async { guard.admit(LocalSocket::Clients, listener.accept().await.unwrap().0).await };
-        let (admitted, visitor) = tokio::join!(other, enter(data.path(), LocalSocket::Commands));
-        assert!(admitted.is_none() && visitor.is_err());
+        let (admitted, peer) = tokio::join!(other, enter(data.path(), LocalSocket::Commands));
+        assert!(admitted.is_none() && peer.is_err());
         assert_eq!(facts.0.lock().len(), 1);
     }
 
@@ -329,8 +336,8 @@ mod tests {
         let listener = UnixListener::bind(LocalSocket::Clients.path(data.path())).unwrap();
         for _ in 0..MAX_ROWS + 5 {
             let admitted = async { guard.admit(LocalSocket::Clients, listener.accept().await.unwrap().0).await };
-            let (admitted, visitor) = tokio::join!(admitted, enter(data.path(), LocalSocket::Clients));
-            assert!(admitted.is_none() && visitor.is_err());
+            let (admitted, peer) = tokio::join!(admitted, enter(data.path(), LocalSocket::Clients));
+            assert!(admitted.is_none() && peer.is_err());
         }
         let facts = facts.0.lock();
         assert_eq!(facts.len(), MAX_ROWS as usize, "the audit log cannot be flooded");
@@ -347,18 +354,18 @@ mod tests {
         let (real, _) = guard(Key(key.0));
         let listener = UnixListener::bind(LocalSocket::Commands.path(data.path())).unwrap();
         let impostor = async {
-            let mut visitor = listener.accept().await.unwrap().0;
+            let mut stream = listener.accept().await.unwrap().0;
             let number = [7; 32];
-            visitor.write_all(&number).await.unwrap();
+            stream.write_all(&number).await.unwrap();
             let mut received = [0; 64];
-            visitor.read_exact(&mut received).await.unwrap();
+            stream.read_exact(&mut received).await.unwrap();
             assert!(!received.windows(32).any(|part| part == key.0), "the key itself was sent");
-            // Reflects the visitor's own proof.
-            visitor.write_all(&received[32..]).await.unwrap();
+            // Reflects the peer's own proof.
+            stream.write_all(&received[32..]).await.unwrap();
             received
         };
-        let (received, visitor) = tokio::join!(impostor, enter(data.path(), LocalSocket::Commands));
-        assert_eq!(visitor.unwrap_err().kind(), io::ErrorKind::PermissionDenied);
+        let (received, peer) = tokio::join!(impostor, enter(data.path(), LocalSocket::Commands));
+        assert_eq!(peer.unwrap_err().kind(), io::ErrorKind::PermissionDenied);
         let (mut again, here) = UnixStream::pair().unwrap();
         let replayed = async {
             let mut number = [0; 32];
@@ -374,7 +381,7 @@ mod tests {
         use std::os::unix::fs::PermissionsExt as _;
         let data = data();
         let first = Key::make(data.path()).unwrap().0;
-        assert_ne!(Key::make(data.path()).unwrap().0, first, "each launch has its own");
+        assert_ne!(Key::make(data.path()).unwrap().0, first, "each start of a daemon makes another key");
         assert_eq!(fs::metadata(Key::file(data.path())).unwrap().permissions().mode() & 0o777, 0o600);
     }
 }

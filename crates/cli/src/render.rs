@@ -35,7 +35,7 @@ pub(crate) enum Tone {
     Bad,
 }
 
-/// `words` in the colour of `tone`.
+/// Returns `words` in the colour of `tone`.
 pub(crate) fn paint(tone: Tone, words: &str) -> String {
     let style = match tone {
         Tone::Plain => return words.to_owned(),
@@ -80,22 +80,22 @@ impl Look {
         if self.unicode { unicode } else { plain }
     }
 
-    /// Between a state and its reason.
+    /// Returns the sign between a state and its reason.
     pub(crate) fn dash(self) -> &'static str {
         if self.unicode { "—" } else { "-" }
     }
 
-    /// Between two facts.
+    /// Returns the sign between two facts.
     pub(crate) fn dot(self) -> &'static str {
         if self.unicode { "·" } else { "-" }
     }
 
-    /// Marks the place at which something was left out.
+    /// Returns the sign for something that is left out.
     pub(crate) fn ellipsis(self) -> &'static str {
         if self.unicode { "…" } else { "..." }
     }
 
-    /// `words` in at most `columns` columns, with an ellipsis if they are cut. Keeps their colours.
+    /// Returns `words` in at most `columns` columns, with an ellipsis if it had to cut them, and in the same colours.
     pub(crate) fn clip(self, words: &str, columns: usize) -> String {
         if textwrap::core::display_width(words) <= columns {
             return words.to_owned();
@@ -123,21 +123,22 @@ impl Look {
     }
 }
 
-/// Indent of a continued line without columns.
+/// How far the rest of a wrapped line without columns is indented.
 const HANGING_INDENT: usize = 4;
-/// The least width that is assumed of a terminal.
+/// The least width of a terminal; a narrower one counts as this wide.
 const MIN_WIDTH: usize = 20;
-/// Marks a line to cut at the edge of the terminal. Text of servers cannot contain it, because it is escaped there.
+/// Marks a line that must be cut at the edge of the terminal. Text of servers cannot contain it, because it is escaped.
 const EDGE: char = '\u{1}';
 
 /// Marks `line` to be cut at the edge of the terminal instead of wrapped.
 ///
-/// The screen cuts it when it prints it, after it has hidden the secrets: it would not recognize a cut secret.
+/// The screen cuts the line only when it prints it, after it has hidden the secrets, because it would not recognize a
+/// secret that is cut.
 pub(crate) fn one_line(line: &str) -> String {
     format!("{EDGE}{line}")
 }
 
-/// `url` as a link of the terminal (OSC 8, <https://gist.github.com/egmontkob/eb114294efbcd5adb1944c9f3cb5feda>), which
+/// Returns `url` as a link of the terminal (OSC 8, <https://gist.github.com/egmontkob/eb114294efbcd5adb1944c9f3cb5feda>), which
 /// stays one link where the terminal wraps it. Without colour, only the text is printed. A URL that could end the link
 /// early is printed as escaped text.
 pub(crate) fn link(url: &str) -> String {
@@ -163,7 +164,7 @@ impl Look {
             if textwrap::core::display_width(line) <= width {
                 return line.to_owned();
             }
-            let indent = " ".repeat(hang(line, width));
+            let indent = " ".repeat(hanging_indent(line, width));
             let options = textwrap::Options::new(width)
                 .subsequent_indent(&indent)
                 // Leaves a long URL to the terminal's own wrapping: a URL with line breaks cannot be copied or clicked.
@@ -177,8 +178,8 @@ impl Look {
     }
 }
 
-/// The indent for the rest of a wrapped line: its last column, if that leaves enough room.
-fn hang(line: &str, width: usize) -> usize {
+/// Returns the indent for the rest of a wrapped line: that of its last column, if that leaves enough room.
+fn hanging_indent(line: &str, width: usize) -> usize {
     let plain = anstream::adapter::strip_str(line).to_string();
     let indent = plain.len() - plain.trim_start().len();
     let last = plain.trim_end().rfind("  ").map_or(0, |at| plain[..at].width() + 2);
@@ -198,7 +199,7 @@ impl Cell {
     }
 }
 
-/// Lines whose fields are aligned in columns; the last field of a line is not padded.
+/// Returns lines whose fields are aligned in columns; the last field of a line is not padded.
 pub(crate) fn columns(rows: &[Vec<Cell>]) -> Vec<String> {
     let count = rows.iter().map(Vec::len).max().unwrap_or(0);
     let widths: Vec<usize> = (0..count)
@@ -222,15 +223,15 @@ pub(crate) fn columns(rows: &[Vec<Cell>]) -> Vec<String> {
         .collect()
 }
 
-/// `1 tool`, `2 tools`.
+/// Returns a number with its noun: `1 tool`, `2 tools`.
 pub(crate) fn count(number: usize, one: &str) -> String {
     if number == 1 { format!("1 {one}") } else { format!("{number} {one}s") }
 }
 
-/// A number of bytes for people, in powers of ten: `812 B`, `12 kB`, `3.4 MB`.
+/// Returns a number of bytes for people, in powers of ten: `812 B`, `12 kB`, `3.4 MB`.
 pub(crate) fn size(bytes: u64) -> String {
     const UNITS: [&str; 5] = ["B", "kB", "MB", "GB", "TB"];
-    #[expect(clippy::cast_precision_loss, reason = "two digits of it are shown")]
+    #[expect(clippy::cast_precision_loss, reason = "users see only two digits of it")]
     let mut number = bytes as f64;
     let mut unit = 0;
     // Rounding would show 999.5 as 1000.
@@ -279,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_is_one_ends_at_the_edge_and_only_there() {
+    fn a_line_that_is_marked_is_cut_at_the_edge_of_the_terminal_instead_of_wrapped() {
         let look = Look { unicode: true, width: 20 };
         let page = format!("{}\n{}", one_line("  more than twenty columns"), one_line("  less"));
         assert_eq!(look.fit(&page), "  more than twenty…\n  less");

@@ -95,15 +95,15 @@ impl Screen {
             shows_status: on_terminal && !dumb && !global.quiet,
             unicode: supports_unicode(environment),
         };
-        Self::on(device, global, terminal)
+        Self::with_device(device, global, terminal)
     }
 
-    /// A screen at the terminal of another process.
+    /// Creates the screen of a command that this process runs for another one, whose terminal it writes to.
     pub(crate) fn far(global: &Global, terminal: FarTerminal, outbox: Outbox) -> Self {
-        Self::on(Device::Far { out: terminal.out, err: terminal.err, outbox }, global, terminal)
+        Self::with_device(Device::Far { out: terminal.out, err: terminal.err, outbox }, global, terminal)
     }
 
-    fn on(device: Device, global: &Global, terminal: FarTerminal) -> Self {
+    fn with_device(device: Device, global: &Global, terminal: FarTerminal) -> Self {
         let FarTerminal { interactive, shows_status, unicode, .. } = terminal;
         Self {
             json: global.json,
@@ -118,12 +118,12 @@ impl Screen {
         }
     }
 
-    /// The messages to the terminal of another process, if this is one.
+    /// Returns the messages to the other process, if this screen writes to the terminal of one.
     pub(crate) fn outbox(&self) -> Option<&Outbox> {
         self.device.outbox()
     }
 
-    /// The properties of this terminal, for another process that renders output for it.
+    /// Returns the properties of this terminal, for another process that renders output for it.
     pub(crate) fn terminal(&self) -> FarTerminal {
         FarTerminal {
             out: self.device.facts(Stream::Out),
@@ -134,7 +134,7 @@ impl Screen {
         }
     }
 
-    /// Hides the values that `secrets` hands out in everything that is printed from now on.
+    /// Hides the secrets that servers have received from `secrets` in all output from now on.
     pub(crate) fn conceal(&self, secrets: Arc<Interpolate>) {
         let _ = self.secrets.set(secrets);
     }
@@ -143,7 +143,7 @@ impl Screen {
         self.secrets.get().map_or(Cow::Borrowed(text), |secrets| secrets.conceal(text))
     }
 
-    /// How many bytes of an unfinished text can be printed now without cutting a secret.
+    /// Returns how many bytes of an unfinished text can be printed now, without cutting a secret in two.
     pub(crate) fn safe_len(&self, text: &str) -> usize {
         self.secrets.get().map_or(text.len(), |secrets| secrets.safe_len(text))
     }
@@ -173,7 +173,8 @@ impl Screen {
         self.device.has_colour(Stream::Err)
     }
 
-    /// Prints a page for users, with a line end; on a terminal, no line is wider than it. Empty text prints nothing.
+    /// Prints a page for users, with a line end. On a terminal, it cuts or wraps lines that are too wide. Empty text prints
+    /// nothing.
     ///
     /// # Errors
     /// As [`Self::verbatim`].
@@ -197,7 +198,7 @@ impl Screen {
         self.to_stdout(text).await
     }
 
-    /// Writes bytes as they are, into `file` or to stdout. Secrets are hidden where they are text.
+    /// Writes bytes into `file` or to stdout. Bytes that are text get their secrets hidden; others stay as they are.
     ///
     /// # Errors
     /// When they cannot be written. A closed pipe on stdout is not an error.
@@ -221,7 +222,8 @@ impl Screen {
         }
     }
 
-    /// Prints a piece of a text, without a line end. Secrets are hidden where they are whole in it.
+    /// Prints a piece of a text, without a line end. Hides only secrets that are complete in the piece; see
+    /// [`Self::safe_len`].
     ///
     /// # Errors
     /// As [`Self::verbatim`].
@@ -254,28 +256,28 @@ impl Screen {
         self.to_stdout(escape_invisible(&json) + "\n").await
     }
 
-    /// A message in addition to the data; dropped by `--quiet`.
+    /// Prints a message in addition to the data, as one line; not with `--quiet`.
     pub(crate) fn note(&self, message: &str) {
         if !self.quiet {
             self.say(&text::for_line(message));
         }
     }
 
-    /// A detail for users who ask for more; safe to print as it is.
+    /// Prints a detail for users who ask for more (`-v`). The message must be safe to print.
     pub(crate) fn detail(&self, message: &str) {
         if self.verbose {
             self.say(message);
         }
     }
 
-    /// A line in addition to the data, safe to print as it is; dropped by `--quiet`.
+    /// Prints a line in addition to the data, which must be safe to print; not with `--quiet`.
     pub(crate) fn aside(&self, line: &str) {
         if !self.quiet {
             self.say(line);
         }
     }
 
-    /// Something that the user should know although the command works; dropped by `--quiet`.
+    /// Prints what the user should know although the command works; not with `--quiet`.
     pub(crate) fn warning(&self, message: &str) {
         if !self.quiet {
             let label = paint(Tone::Waiting, "warning:");
@@ -289,7 +291,7 @@ impl Screen {
         self.to_stderr(&format!("{}\n", look.fit(&self.concealed(lines))));
     }
 
-    /// Lines for the user at the terminal, rendered for another process that prints them there as they are.
+    /// Returns lines for the user at the terminal as another process must print them there.
     pub(crate) fn rendered(&self, lines: &str) -> String {
         let look = Look { width: self.device.columns(Stream::Err), ..self.look };
         let lines = look.fit(&self.concealed(lines));
@@ -356,7 +358,7 @@ impl Screen {
         }
     }
 
-    /// Moves the cursor to the start of a line, after an interruption.
+    /// Erases the progress line, and ends the line of a question that an interruption has left unanswered.
     pub(crate) fn settle(&self) {
         self.asking.lock().end();
         self.clear();
@@ -371,15 +373,14 @@ impl Screen {
         self.status.lock()
     }
 
-    /// Prints a problem of a configuration file: several lines, safe to print. Dropped by `--quiet` unless it is an
-    /// error.
+    /// Prints a problem of a configuration file, which takes several lines; with `--quiet` only if it is an error.
     pub(crate) fn problem(&self, problem: &Problem) {
         if problem.is_error() || !self.quiet {
             self.say(&problem.to_string());
         }
     }
 
-    /// The failure that ends the command.
+    /// Prints the failure that ends the command: for users, or with `--json` as one line of JSON.
     pub(crate) fn failure(&self, failure: &Failure) {
         if self.json {
             let line = serde_json::to_string(&ErrorLine { error: failure });
@@ -414,7 +415,7 @@ impl Screen {
         ignore_closed_pipe(self.device.to_stdout(text).await)
     }
 
-    /// As [`Self::raw`], to stderr.
+    /// Does the same as [`Self::raw`], on stderr.
     pub(crate) fn raw_aside(&self, text: &str) {
         self.device.steer(text);
     }
@@ -432,7 +433,7 @@ impl Screen {
     }
 }
 
-/// The result of writing to stdout. A closed pipe is not an error.
+/// Returns the failure of writing to stdout. A closed pipe is none: the program that reads may have enough.
 fn ignore_closed_pipe(written: io::Result<()>) -> Result<(), Failure> {
     match written {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
@@ -442,7 +443,8 @@ fn ignore_closed_pipe(written: io::Result<()>) -> Result<(), Failure> {
     }
 }
 
-/// Whether the locale is one of UTF-8: `LC_ALL`, `LC_CTYPE`, `LANG`, the first that is set and not empty (POSIX).
+/// Returns whether the locale is one of UTF-8. The first of `LC_ALL`, `LC_CTYPE` and `LANG` that is set and not empty
+/// decides (POSIX).
 fn supports_unicode(environment: &Environment) -> bool {
     ["LC_ALL", "LC_CTYPE", "LANG"]
         .iter()
@@ -454,9 +456,9 @@ fn supports_unicode(environment: &Environment) -> bool {
         })
 }
 
-/// JSON in which control characters and invisible characters are written as `\u` escapes.
+/// Returns the same JSON with control characters and invisible characters as `\u` escapes.
 ///
-/// JSON demands that only below U+0020; the meaning stays the same.
+/// JSON demands escapes only below U+0020, and allows them everywhere: the value stays the same.
 fn escape_invisible(json: &str) -> String {
     let mut visible = String::with_capacity(json.len());
     for character in json.chars() {
@@ -482,11 +484,11 @@ mod tests {
 
     #[test]
     fn unicode_is_used_if_the_locale_allows_it() {
-        let speaks = |variables: &[(&str, &str)]| supports_unicode(&Environment::new(variables.iter().copied()));
-        assert!(speaks(&[("LANG", "de_DE.UTF-8")]));
-        assert!(speaks(&[("LC_ALL", ""), ("LC_CTYPE", "C.utf8")]));
-        assert!(!speaks(&[("LC_ALL", "C"), ("LANG", "de_DE.UTF-8")]));
-        assert!(!speaks(&[]));
+        let supported = |variables: &[(&str, &str)]| supports_unicode(&Environment::new(variables.iter().copied()));
+        assert!(supported(&[("LANG", "de_DE.UTF-8")]));
+        assert!(supported(&[("LC_ALL", ""), ("LC_CTYPE", "C.utf8")]));
+        assert!(!supported(&[("LC_ALL", "C"), ("LANG", "de_DE.UTF-8")]));
+        assert!(!supported(&[]));
     }
 
     #[test]

@@ -116,7 +116,7 @@ pub(crate) enum SecretsError {
 #[derive(Debug)]
 pub(crate) struct Stored {
     store: Option<Store>,
-    place: KeyOrigin,
+    origin: KeyOrigin,
     keychain: Keychain,
     /// Why the keychain refused a key that this process made.
     refusal: OnceLock<KeychainError>,
@@ -125,26 +125,27 @@ pub(crate) struct Stored {
 }
 
 impl Stored {
-    /// The secrets in `store`, with the key from `variable`, or from the file in `folder` or the keychain.
+    /// Returns the secrets in `store`. Their key is the value of `variable`, or else in the file below `folder` or in the
+    /// keychain. Opens nothing yet.
     pub(crate) fn new(store: Option<Store>, variable: Option<OsString>, folder: &Path, keychain: Keychain) -> Self {
-        let place = match variable.filter(|value| !value.is_empty()) {
+        let origin = match variable.filter(|value| !value.is_empty()) {
             Some(value) => KeyOrigin::Variable(VariableValue(value)),
             None => KeyOrigin::File(folder.join(FILE)),
         };
-        Self { store, place, keychain, refusal: OnceLock::new(), opened: OnceCell::new() }
+        Self { store, origin, keychain, refusal: OnceLock::new(), opened: OnceCell::new() }
     }
 
-    /// The value of [`VARIABLE`], if the key is from there.
+    /// Returns the value of [`VARIABLE`], if the key is from there.
     pub(crate) fn variable(&self) -> Option<&OsStr> {
-        match &self.place {
+        match &self.origin {
             KeyOrigin::Variable(VariableValue(value)) => Some(value),
             KeyOrigin::File(_) => None,
         }
     }
 
-    /// Whether a process with this value of [`VARIABLE`] would use the same key.
+    /// Returns whether a process with this value of [`VARIABLE`] would use the same key.
     pub(crate) fn is_opened_with(&self, variable: Option<OsString>) -> bool {
-        match (&self.place, variable.filter(|value| !value.is_empty())) {
+        match (&self.origin, variable.filter(|value| !value.is_empty())) {
             (KeyOrigin::Variable(VariableValue(ours)), Some(theirs)) => *ours == theirs,
             (KeyOrigin::File(_), None) => true,
             _ => false,
@@ -153,16 +154,16 @@ impl Stored {
 
     /// Describes the place of the key for the user.
     pub(crate) fn place(&self) -> String {
-        match &self.place {
+        match &self.origin {
             KeyOrigin::Variable(_) => VARIABLE.to_owned(),
             KeyOrigin::File(_) if self.source() == Source::Keychain => "the system's keychain".to_owned(),
             KeyOrigin::File(path) => path.display().to_string(),
         }
     }
 
-    /// Where the key is. If the key file is unusable, the place is still the file.
+    /// Returns where the key is. An unusable key file also counts as [`Source::File`].
     pub(crate) fn source(&self) -> Source {
-        match &self.place {
+        match &self.origin {
             KeyOrigin::Variable(_) => Source::Variable,
             KeyOrigin::File(path) => match file::read(path) {
                 Ok(Some(StoredKey::InKeychain(_))) => Source::Keychain,
@@ -172,12 +173,13 @@ impl Stored {
         }
     }
 
-    /// Why the keychain refused the key that this process made; `None` also if there is no keychain.
+    /// Returns why the keychain refused the key that this process made. `None` also if there is no keychain, which is no
+    /// reason to warn the user.
     pub(crate) fn refusal(&self) -> Option<&KeychainError> {
         self.refusal.get().filter(|error| !matches!(error, KeychainError::Absent(_)))
     }
 
-    /// The vault. Makes a key if there is none and no stored value needs an older one.
+    /// Opens the vault. Makes a key if there is none and no stored value needs an older one.
     ///
     /// # Errors
     /// When the key is missing, unusable or in a place that others can read, or the database fails.
@@ -185,10 +187,10 @@ impl Stored {
         if let Some(vault) = self.existing().await? {
             return Ok(vault);
         }
-        let KeyOrigin::File(path) = &self.place else {
+        let KeyOrigin::File(path) = &self.origin else {
             return Err(SecretsError::Variable);
         };
-        let key = made(path)?;
+        let key = new_key(path)?;
         let key = match self.keep_in_keychain(&key, path, file::link).await {
             Err(SecretsError::NotTaken(error)) => {
                 let _ = self.refusal.set(error);
@@ -210,20 +212,20 @@ impl Stored {
         let id = Uuid::now_v7();
         self.keychain.put(id, *key).await.map_err(SecretsError::NotTaken)?;
         let stored = write(path, &file::naming(id));
-        // Removes the key again: another process was quicker, or the file cannot be written, so no process will use it.
+        // If another process was quicker, or the file cannot be written, no process will use this key: remove it again.
         if !matches!(&stored, Ok(StoredKey::InKeychain(stored)) if *stored == id) {
             let _ = self.keychain.remove(id).await;
         }
         stored
     }
 
-    /// Moves the key into the keychain, or from the keychain into the file, without re-encrypting any secret. If there
-    /// is no key yet, makes it there. Returns whether the key was elsewhere before.
+    /// Moves the key into the keychain, or from the keychain into the file; the secrets stay sealed as they are. If there
+    /// is no key yet, makes one in that place. Returns `false` if the key was there already.
     ///
     /// # Errors
     /// As [`Self::vault`], and when the key is that of the variable. The key is then where it was.
     pub(crate) async fn move_key(&self, to_keychain: bool) -> Result<bool, SecretsError> {
-        let KeyOrigin::File(path) = &self.place else {
+        let KeyOrigin::File(path) = &self.origin else {
             return Err(SecretsError::Fixed);
         };
         let lock = rotation::lock(path).await?;
@@ -238,10 +240,10 @@ impl Stored {
                 self.keep_in_keychain(&key, path, file::replace).await?;
             }
             (None, true) => {
-                self.keep_in_keychain(&made(path)?, path, file::link).await?;
+                self.keep_in_keychain(&new_key(path)?, path, file::link).await?;
             }
             (None, false) => {
-                file::link(path, &digits(&made(path)?))?;
+                file::link(path, &digits(&new_key(path)?))?;
             }
             (Some(StoredKey::InKeychain(id)), false) => {
                 let failed = |error| SecretsError::Keychain { path: path.clone(), error };
@@ -295,7 +297,7 @@ impl Stored {
         put.map_err(|error| self.failed(error))
     }
 
-    /// A secret; `None` when it is not set.
+    /// Returns a secret; `None` when it is not set.
     ///
     /// # Errors
     /// As [`Self::vault`], and when it was sealed with another key.
@@ -315,12 +317,13 @@ impl Stored {
         Ok(found.map_err(|error| self.failed(error))?.and_then(|value| value.expose_text().map(str::to_owned)))
     }
 
-    /// The vault, for what is in it under `name`; `None` where no keychain can answer.
+    /// Opens the vault to read `name`. Does not ask the keychain if there is nothing under that name: the user might have to
+    /// unlock it in vain. `None` then, and if there is no key.
     ///
     /// # Errors
     /// As [`Self::vault`].
     pub(crate) async fn holding(&self, space: Space, name: &str) -> Result<Option<Vault>, SecretsError> {
-        if let KeyOrigin::File(path) = &self.place
+        if let KeyOrigin::File(path) = &self.origin
             && let Some(StoredKey::InKeychain(id)) = file::read(path)?
             && !self.keychain.knows(id)
         {
@@ -332,9 +335,9 @@ impl Stored {
         self.existing().await
     }
 
-    /// The vault, if there is a key to it.
+    /// Opens the vault, if there is a key to it.
     async fn existing(&self) -> Result<Option<Vault>, SecretsError> {
-        match &self.place {
+        match &self.origin {
             KeyOrigin::Variable(given) => {
                 let opened = self.opened.get_or_try_init(|| async { self.open(key_in(given)?).await });
                 Ok(Some(opened.await?.clone()))
@@ -343,28 +346,28 @@ impl Stored {
                 let stored = match file::read(path)? {
                     Some(stored) => stored,
                     None if self.is_empty().await? => return Ok(None),
-                    // Since the file was read, others may have made the key and stored what was found.
+                    // After the file was read, another process may have made a key and stored values with it.
                     None => file::read(path)?.ok_or_else(|| SecretsError::KeyGone(path.clone()))?,
                 };
                 match self.key_of(stored, path).await {
                     Ok(key) => self.open(key).await.map(Some),
-                    // A process that ended while it replaced the key may have removed it already.
+                    // If a process has ended while it replaced the key, this key may be gone: finish the replacement.
                     Err(error) => Ok(Some(self.settled(path, None).await?.ok_or(error)?)),
                 }
             }
         }
     }
 
-    /// The key in the file, or the one in the keychain that the file names.
-    async fn key_of(&self, kept: StoredKey, path: &Path) -> Result<VaultKey, SecretsError> {
-        let key = match kept {
+    /// Returns the key in the file, or the one in the keychain that the file names.
+    async fn key_of(&self, stored: StoredKey, path: &Path) -> Result<VaultKey, SecretsError> {
+        let key = match stored {
             StoredKey::InFile(key) => Ok(key),
             StoredKey::InKeychain(id) => self.keychain.key(id).await,
         };
         key.map(VaultKey::from_bytes).map_err(|error| SecretsError::Keychain { path: path.to_owned(), error })
     }
 
-    /// Whether nothing sealed is stored.
+    /// Returns whether the database has no sealed value.
     async fn is_empty(&self) -> Result<bool, SecretsError> {
         for space in Space::ALL {
             let names = self.store()?.sealed_names(space).await.map_err(|error| self.failed(error.into()))?;
@@ -411,13 +414,13 @@ impl NewSecrets for Stored {
     }
 }
 
-/// The key in the variable: 32 bytes, or else derived from a passphrase.
+/// Returns the key in the variable: 32 bytes, or else derived from a passphrase.
 fn key_in(VariableValue(value): &VariableValue) -> Result<VaultKey, SecretsError> {
     let text = value.to_str().ok_or(SecretsError::Variable)?.trim();
     Ok(bytes_in(text).map_or_else(|| VaultKey::from_passphrase(text), VaultKey::from_bytes))
 }
 
-/// 32 bytes as hex digits or base64.
+/// Reads 32 bytes that are written as hex digits or base64.
 fn bytes_in(text: &str) -> Option<[u8; 32]> {
     if text.len() == 64 && text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
         let pairs = (0..32).map(|at| u8::from_str_radix(&text[2 * at..2 * at + 2], 16));
@@ -429,14 +432,14 @@ fn bytes_in(text: &str) -> Option<[u8; 32]> {
     decoded?.try_into().ok()
 }
 
-/// A new key.
-fn made(path: &Path) -> Result<[u8; 32], SecretsError> {
+/// Generates a key, for the file at `path`.
+fn new_key(path: &Path) -> Result<[u8; 32], SecretsError> {
     let key = VaultKey::generate().ok().and_then(|key| key.expose().copied());
     let nothing = || io::Error::other("the system provides no random numbers");
     key.ok_or_else(|| SecretsError::File { path: path.to_owned(), source: nothing() })
 }
 
-/// A key as 64 hex digits.
+/// Writes a key as 64 hex digits.
 fn digits(key: &[u8; 32]) -> String {
     toolrack_store::audit::hex(key)
 }

@@ -34,10 +34,10 @@ struct Choice {
     title: String,
 }
 
-/// The fields of `schema`.
+/// Returns the fields of the form that `schema` describes, in the server's order.
 ///
 /// # Errors
-/// A message for the user, when the schema has a property that no kind of field fits.
+/// A message for the user, if the schema has a property of a kind that a form cannot have, no properties, or too many.
 pub(super) fn fields(schema: &Value) -> Result<Vec<Field>, String> {
     let properties = schema.get("properties").and_then(Value::as_object).ok_or("the form has no fields")?;
     if properties.len() > MAX_FIELDS {
@@ -48,7 +48,6 @@ pub(super) fn fields(schema: &Value) -> Result<Vec<Field>, String> {
         .and_then(Value::as_array)
         .map(|names| names.iter().filter_map(Value::as_str).collect())
         .unwrap_or_default();
-    // The fields keep the server's order.
     properties
         .iter()
         .map(|(name, field)| {
@@ -68,6 +67,7 @@ pub(super) fn fields(schema: &Value) -> Result<Vec<Field>, String> {
 }
 
 impl Kind {
+    /// Returns the kind of field for the schema of a property; `None` if there is none.
     fn of_schema(schema: &Value) -> Option<Self> {
         if let Some(choices) = choices(schema) {
             return Some(Self::One(choices));
@@ -96,7 +96,8 @@ impl Kind {
     }
 }
 
-/// The values of `enum` (with `enumNames`), or of `oneOf` or `anyOf` with `const` and `title`.
+/// Returns the choices of `enum` (with `enumNames`), or of `oneOf` or `anyOf` with `const` and `title`. `None` if the schema
+/// has none of them, or a value that is not text.
 fn choices(schema: &Value) -> Option<Vec<Choice>> {
     if let Some(values) = schema.get("enum").and_then(Value::as_array) {
         let names = schema.get("enumNames").and_then(Value::as_array);
@@ -163,7 +164,7 @@ impl Field {
         format!("  {}{notes}{default}: ", paint(Tone::Strong, &title))
     }
 
-    /// Returns `  Title: value`.
+    /// Returns `  Title: value`, with which the user sees the whole form before it is sent.
     pub(super) fn shown(&self, value: Option<&Value>) -> String {
         let value =
             value.map_or_else(|| paint(Tone::Faint, "(left out)"), |value| text::for_line(&typed_form(value)).into());
@@ -202,6 +203,7 @@ impl Field {
         if is_same { Ok(read) } else { Err("the value has another type than the field".to_owned()) }
     }
 
+    /// Returns whether the name or the title of the field says that it is for a secret.
     fn looks_secret(&self) -> bool {
         let name = format!("{} {}", self.name, self.title.as_deref().unwrap_or_default());
         let name = name.to_lowercase().replace(['_', '-'], " ");

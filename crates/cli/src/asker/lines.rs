@@ -20,8 +20,8 @@ use crate::{
     lending::{FarKeys, FarLines},
 };
 
-/// The milliseconds between two checks whether the question is still open.
-const MOMENT: u8 = 50;
+/// How often the thread checks whether the question is still open, in milliseconds.
+const POLL_MILLISECONDS: u8 = 50;
 
 /// A line without its end; `None` at the end of input.
 type Line = Option<String>;
@@ -45,12 +45,12 @@ pub(super) struct Keys {
 
 /// Reads one line per request, on a thread that starts with the first request.
 ///
-/// When the requesting task is dropped before there is a line, none is read: later input is for another task. A read
-/// that has begun cannot be cancelled. Its line goes to the next task that asks, if one waits by then, and is dropped
-/// otherwise.
+/// When the requesting task is dropped before the user has typed anything, the thread reads nothing: later input is for
+/// another task. A read that has begun cannot be cancelled. Its line goes to the next task that asks, if one waits by
+/// then, and is dropped otherwise.
 #[derive(Debug)]
 pub(crate) struct OwnLines {
-    /// Reaches the thread; `None` when it could not be started.
+    /// The channel to the thread; `None` when the thread could not be started.
     requests: OnceLock<Option<mpsc::Sender<Request>>>,
     editor: Editor,
 }
@@ -72,7 +72,7 @@ impl Lines {
     /// Lines of a source that is always ready to be read.
     #[cfg(test)]
     pub(super) fn new(mut read: impl FnMut() -> Line + Send + 'static) -> Self {
-        let requests = OnceLock::from(reading(|| true, move |_| read()));
+        let requests = OnceLock::from(start_reader(|| true, move |_| read()));
         Self::Own(OwnLines { requests, editor: Editor::none() })
     }
 
@@ -152,20 +152,20 @@ impl OwnLines {
     }
 
     async fn wait_for(&self, unit: Unit) -> Line {
-        let requests = self.requests.get_or_init(|| reading(is_typed, read_stdin)).as_ref()?;
+        let requests = self.requests.get_or_init(|| start_reader(is_typed, read_stdin)).as_ref()?;
         let (answer, line) = oneshot::channel();
         requests.send((unit, answer)).ok()?;
         line.await.ok().flatten()
     }
 }
 
-/// Starts the thread that reads; `None` when the system has no room for it. `ready` waits a moment and returns whether
-/// a read would find something.
-fn reading(ready: fn() -> bool, read: impl FnMut(Unit) -> Line + Send + 'static) -> Option<mpsc::Sender<Request>> {
-    let (wanted, requests) = mpsc::channel();
+/// Starts the thread that reads; `None` when the system can start none. `ready` waits up to [`POLL_MILLISECONDS`], and
+/// returns whether a read would find something.
+fn start_reader(ready: fn() -> bool, read: impl FnMut(Unit) -> Line + Send + 'static) -> Option<mpsc::Sender<Request>> {
+    let (sender, requests) = mpsc::channel();
     // The thread ends with the process: nothing can wake it while it waits for a terminal.
     thread::Builder::new().name("stdin".to_owned()).spawn(move || serve(&requests, ready, read)).ok()?;
-    Some(wanted)
+    Some(sender)
 }
 
 fn read_stdin(unit: Unit) -> Line {
@@ -175,7 +175,7 @@ fn read_stdin(unit: Unit) -> Line {
     }
 }
 
-/// Reads a line and replaces invalid UTF-8 in it: one such line is not the end of the input.
+/// Reads a line, and replaces invalid UTF-8 in it, so that a line that is not text does not end the input.
 fn line_of(input: &mut impl BufRead) -> Line {
     let mut line = Vec::new();
     match input.read_until(b'\n', &mut line) {
@@ -184,15 +184,16 @@ fn line_of(input: &mut impl BufRead) -> Line {
     }
 }
 
-/// Waits a moment for input at the terminal; any other stdin counts as ready.
+/// Waits up to [`POLL_MILLISECONDS`] for input at the terminal, and returns whether there is some. Any other stdin counts as
+/// ready.
 fn is_typed() -> bool {
     let stdin = io::stdin();
     let mut typed = [PollFd::new(stdin.as_fd(), PollFlags::POLLIN)];
     if !stdin.is_terminal() {
         return true;
     }
-    // A terminal hands out whole lines, so that none is left in our buffer.
-    match poll(&mut typed, PollTimeout::from(MOMENT)) {
+    // A read from a terminal returns a single line, so no further line waits in the buffer of this process.
+    match poll(&mut typed, PollTimeout::from(POLL_MILLISECONDS)) {
         Ok(ready) => ready > 0,
         // The terminal was resized, or another signal arrived that is handled elsewhere.
         Err(Errno::EINTR) => false,
@@ -201,6 +202,7 @@ fn is_typed() -> bool {
     }
 }
 
+/// Answers each request with a line or a key that `read` returns.
 fn serve(requests: &mpsc::Receiver<Request>, ready: fn() -> bool, mut read: impl FnMut(Unit) -> Line) {
     while let Ok((mut unit, mut request)) = requests.recv() {
         while !request.is_closed() && !ready() {}

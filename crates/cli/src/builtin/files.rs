@@ -14,11 +14,11 @@ use toolrack_host::text;
 use super::fence::Fence;
 use crate::{error::in_words, render::size};
 
-/// Entries of one folder that are listed.
+/// The most entries of one folder that a listing has.
 const MAX_ENTRIES: usize = 10_000;
-/// Bytes of one file that are shown.
+/// The most bytes of one file that are shown.
 const MAX_TEXT: u64 = 1024 * 1024;
-/// Bytes at the start of a file in which a zero byte means that it is not text.
+/// The number of bytes at the start of a file in which a zero byte means that the file is not text.
 const SNIFFED_BYTES: usize = 8 * 1024;
 
 /// Why a file tool gave no answer; goes to the caller as the tool's error text.
@@ -41,6 +41,7 @@ pub(super) enum Refused {
 }
 
 impl Refused {
+    /// Returns the refusal for an error of the system.
     pub(super) fn io(doing: &'static str, path: &str, error: &io::Error) -> Self {
         // Only the kind of the error: the system's text may name paths that the caller did not name.
         Self::Io { doing, path: path.to_owned(), why: in_words(error) }
@@ -127,6 +128,10 @@ impl Listing {
     }
 }
 
+/// Lists the folder `path`, sorted by name.
+///
+/// # Errors
+/// When `path` is outside of the fence, is no folder, or cannot be read.
 pub(super) fn list(fence: &Fence, path: &str) -> Result<Listing, Refused> {
     let folder = fence.resolve(path)?;
     if !folder.is_dir() {
@@ -145,7 +150,7 @@ pub(super) fn list(fence: &Fence, path: &str) -> Result<Listing, Refused> {
         let Ok(kind) = entry.file_type().map(Kind::of) else {
             continue;
         };
-        let size = (kind == Kind::File).then(|| entry.metadata().map(|about| about.len()).ok()).flatten();
+        let size = (kind == Kind::File).then(|| entry.metadata().map(|metadata| metadata.len()).ok()).flatten();
         entries.push(Entry { name: entry.file_name().to_string_lossy().into_owned(), kind, size });
     }
     entries.sort_by(|a, b| a.name.cmp(&b.name));
@@ -170,11 +175,15 @@ pub(super) struct Text {
     pub(super) note: Option<String>,
 }
 
+/// Reads a part of the file `path`, of at most [`MAX_TEXT`] bytes.
+///
+/// # Errors
+/// When `path` is outside of the fence, is not a regular file of text, or cannot be read.
 pub(super) fn read(fence: &Fence, path: &str, part: Part) -> Result<Text, Refused> {
     let real = fence.resolve(path)?;
     // Check this before opening the file: opening a pipe waits for its writer.
-    let about = std::fs::metadata(&real).map_err(|error| Refused::io("read", path, &error))?;
-    if !about.is_file() {
+    let metadata = std::fs::metadata(&real).map_err(|error| Refused::io("read", path, &error))?;
+    if !metadata.is_file() {
         return Err(Refused::NotAFile { path: path.to_owned() });
     }
     let failed = |error: io::Error| Refused::io("read", path, &error);
@@ -182,17 +191,17 @@ pub(super) fn read(fence: &Fence, path: &str, part: Part) -> Result<Text, Refuse
     let mut start = Vec::new();
     (&mut file).take(SNIFFED_BYTES as u64).read_to_end(&mut start).map_err(failed)?;
     if start.contains(&0) {
-        return Err(Refused::NotText { path: path.to_owned(), size: size(about.len()) });
+        return Err(Refused::NotText { path: path.to_owned(), size: size(metadata.len()) });
     }
     match part {
-        Part::Whole => read_head(file, None, &about),
-        Part::Head(lines) => read_head(file, Some(lines), &about),
+        Part::Whole => read_head(file, None, &metadata),
+        Part::Head(lines) => read_head(file, Some(lines), &metadata),
         Part::Tail(lines) => read_tail(file, lines),
     }
     .map_err(failed)
 }
 
-fn read_head(mut file: File, lines: Option<u32>, about: &Metadata) -> io::Result<Text> {
+fn read_head(mut file: File, lines: Option<u32>, metadata: &Metadata) -> io::Result<Text> {
     file.seek(SeekFrom::Start(0))?;
     let mut from = BufReader::new(file.take(MAX_TEXT));
     let mut bytes = Vec::new();
@@ -208,14 +217,14 @@ fn read_head(mut file: File, lines: Option<u32>, about: &Metadata) -> io::Result
             }
         }
     }
-    let cut = bytes.len() as u64 == MAX_TEXT && about.len() > MAX_TEXT;
+    let cut = bytes.len() as u64 == MAX_TEXT && metadata.len() > MAX_TEXT;
     if cut {
         bytes.truncate(whole_characters(&bytes));
     }
     Ok(Text {
         text: String::from_utf8_lossy(&bytes).into_owned(),
         note: cut.then(|| {
-            format!("(only the first {} of {} are shown; use `head` or `tail`)", size(MAX_TEXT), size(about.len()))
+            format!("(only the first {} of {} are shown; use `head` or `tail`)", size(MAX_TEXT), size(metadata.len()))
         }),
     })
 }
@@ -228,7 +237,7 @@ fn read_tail(mut file: File, lines: u32) -> io::Result<Text> {
     file.take(MAX_TEXT).read_to_end(&mut bytes)?;
     let from = tail_start(&bytes, lines);
     let cut = start > 0 && from == 0 && lines > 0;
-    // A cut may fall inside a character: its remaining bytes are not text.
+    // The cut may be inside a character, whose remaining bytes are not text: begin after them.
     let from = if cut { bytes.iter().position(|byte| byte & 0xC0 != 0x80).unwrap_or(0) } else { from };
     Ok(Text {
         text: String::from_utf8_lossy(&bytes[from..]).into_owned(),
@@ -236,7 +245,8 @@ fn read_tail(mut file: File, lines: u32) -> io::Result<Text> {
     })
 }
 
-/// The offset at which the last `lines` lines begin. A newline at the very end ends the last line and begins no other.
+/// Returns the offset at which the last `lines` lines begin. A newline at the very end ends the last line, and begins no
+/// further one.
 fn tail_start(bytes: &[u8], lines: u32) -> usize {
     if lines == 0 {
         return bytes.len();
@@ -250,7 +260,7 @@ fn tail_start(bytes: &[u8], lines: u32) -> usize {
         .map_or(0, |(at, _)| at + 1)
 }
 
-/// The length of `bytes` without a character that was cut in two at the end.
+/// Returns the length of `bytes` without a character that is cut in two at the end.
 fn whole_characters(bytes: &[u8]) -> usize {
     match std::str::from_utf8(bytes) {
         Err(error) if error.error_len().is_none() => error.valid_up_to(),
@@ -298,16 +308,20 @@ impl Info {
     }
 }
 
+/// Describes the file or folder `path`.
+///
+/// # Errors
+/// When `path` is outside of the fence, or cannot be read.
 pub(super) fn info(fence: &Fence, path: &str) -> Result<Info, Refused> {
     let real = fence.resolve(path)?;
-    let about = std::fs::metadata(&real).map_err(|error| Refused::io("read", path, &error))?;
+    let metadata = std::fs::metadata(&real).map_err(|error| Refused::io("read", path, &error))?;
     Ok(Info {
         path: fence.shown(&real),
-        kind: Kind::of(about.file_type()),
-        size: about.len(),
-        modified: about.modified().ok().map(rfc3339),
-        created: about.created().ok().map(rfc3339),
-        permissions: permissions(&about),
+        kind: Kind::of(metadata.file_type()),
+        size: metadata.len(),
+        modified: metadata.modified().ok().map(rfc3339),
+        created: metadata.created().ok().map(rfc3339),
+        permissions: permissions(&metadata),
     })
 }
 
@@ -316,9 +330,9 @@ fn rfc3339(time: SystemTime) -> String {
 }
 
 #[cfg(unix)]
-fn permissions(about: &Metadata) -> Option<String> {
+fn permissions(metadata: &Metadata) -> Option<String> {
     use std::os::unix::fs::PermissionsExt;
-    Some(format!("{:03o}", about.permissions().mode() & 0o7777))
+    Some(format!("{:03o}", metadata.permissions().mode() & 0o7777))
 }
 
 #[cfg(not(unix))]

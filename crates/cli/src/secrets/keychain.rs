@@ -1,9 +1,9 @@
 //! The keychain of the system, as the place of the key.
 //!
-//! It is asked through the system's own programs: `secret-tool` of libsecret, which speaks the Secret Service of GNOME, KDE
-//! and KeePassXC (<https://specifications.freedesktop.org/secret-service/latest/>), and `security` on macOS. The key goes
-//! in over stdin and comes out over stdout, and never stands on a command line. It is asked once in a process, and not
-//! before a secret is needed.
+//! Toolrack runs the system's own programs to reach it: `secret-tool` of libsecret, which speaks the Secret Service of
+//! GNOME, KDE and KeePassXC (<https://specifications.freedesktop.org/secret-service/latest/>), and `security` on macOS.
+//! The key goes to them over stdin and comes from them over stdout, and is never on a command line. A process asks for a
+//! key once, and not before it needs a secret.
 
 use std::{
     ffi::OsString,
@@ -30,14 +30,14 @@ use crate::error::in_words;
 /// How long an answer may take: the user may have to type the password of the keychain.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// How long no task asks again after a failure. Otherwise, if ten servers start, each would wait for
-/// [`ANSWER_TIMEOUT`].
-const PAUSE: Duration = Duration::from_secs(5);
+/// How long after a failure no task asks again, but gets the same error. Otherwise, if ten servers start, each would wait
+/// for [`ANSWER_TIMEOUT`].
+const RETRY_PAUSE: Duration = Duration::from_secs(5);
 
-/// The most bytes of a program's output that are read.
+/// The most bytes of a program's output that are kept.
 const MAX_OUTPUT: u64 = 8 * 1024;
 
-/// Variables that the programs need to find the keychain, and a user who unlocks it. They get no others.
+/// The variables that the programs get: those that they need to find the keychain, and to ask the user to unlock it.
 const VARIABLES: &[&str] = &[
     "DBUS_SESSION_BUS_ADDRESS",
     "DISPLAY",
@@ -51,7 +51,7 @@ const VARIABLES: &[&str] = &[
     "XDG_RUNTIME_DIR",
 ];
 
-/// The name of our items there.
+/// The service name of Toolrack's items in the keychain.
 const SERVICE: &str = "toolrack";
 
 /// The label of an item in the keychain.
@@ -70,12 +70,12 @@ pub(crate) enum KeychainError {
     Slow(Duration),
     #[error("the keychain holds something else in the place of the key")]
     NoKey,
-    /// The message of its program, in one line.
+    /// With the message of the program, in one line.
     #[error("the keychain cannot be used: {0}")]
     Failed(String),
 }
 
-/// The program that asks it.
+/// The program that reaches the keychain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     /// `secret-tool`, found on the path.
@@ -87,10 +87,10 @@ enum Kind {
 /// The keychain of the user who runs this process.
 pub(crate) struct Keychain {
     kind: Kind,
-    /// The variables that its program gets.
+    /// The variables that the program gets.
     variables: Vec<(&'static str, OsString)>,
     answer_timeout: Duration,
-    /// The last look-up, so that one key is looked up once.
+    /// The last look-up, so that the keychain is asked once for each key.
     last: ArcSwapOption<Lookup>,
 }
 
@@ -104,18 +104,19 @@ impl std::fmt::Debug for Keychain {
 struct Lookup {
     id: Uuid,
     key: OnceCell<[u8; 32]>,
+    /// The last failure, and its time.
     failed: ArcSwapOption<(Instant, KeychainError)>,
 }
 
-/// The result of a program.
-struct Done {
+/// How a run of the program ended, and its output.
+struct Finished {
     status: ExitStatus,
     stdout: String,
     stderr: String,
 }
 
 impl Keychain {
-    /// The keychain that `environment` leads to. Looks at nothing yet.
+    /// Returns the keychain that `environment` leads to, without asking it anything yet.
     pub(crate) fn of(environment: &Environment) -> Self {
         let value = |name: &&'static str| Some((*name, environment.get(name)?.to_owned()));
         let kind = if cfg!(target_os = "macos") { Kind::Security } else { Kind::SecretTool };
@@ -127,7 +128,7 @@ impl Keychain {
         }
     }
 
-    /// The key under `id`. A task that asks meanwhile waits for the same answer.
+    /// Returns the key under `id`. A task that asks meanwhile waits for the same answer.
     ///
     /// # Errors
     /// When there is no keychain, it is locked, slow, or has no such key.
@@ -135,7 +136,7 @@ impl Keychain {
         let lookup = self.lookup(id);
         let ask = || async {
             if let Some((at, error)) = lookup.failed.load().as_deref()
-                && at.elapsed() < PAUSE
+                && at.elapsed() < RETRY_PAUSE
             {
                 return Err(error.clone());
             }
@@ -147,11 +148,12 @@ impl Keychain {
         lookup.key.get_or_try_init(ask).await.copied()
     }
 
-    /// Whether [`Self::key`] answers at once.
+    /// Returns whether [`Self::key`] has the key already, and answers at once.
     pub(crate) fn knows(&self, id: Uuid) -> bool {
         self.lookup(id).key.initialized()
     }
 
+    /// Returns the last look-up if it is for `id`; otherwise begins one, which becomes the last.
     fn lookup(&self, id: Uuid) -> Arc<Lookup> {
         let fresh = Arc::new(Lookup { id, key: OnceCell::new(), failed: ArcSwapOption::default() });
         let is_this = |lookup: &&Arc<Lookup>| lookup.id == id;
@@ -159,6 +161,7 @@ impl Keychain {
         last.filter(|lookup| is_this(&lookup)).unwrap_or(fresh)
     }
 
+    /// Asks the keychain for the key under `id`.
     async fn ask(&self, id: Uuid) -> Result<[u8; 32], KeychainError> {
         let program = self.program()?;
         let id = id.to_string();
@@ -172,20 +175,20 @@ impl Keychain {
             return super::bytes_in(done.stdout.trim()).ok_or(KeychainError::NoKey);
         }
         Err(match self.kind {
-            // It prints nothing both when there is no such key and when the keychain stayed locked; a search does not
-            // unlock it.
+            // `secret-tool` prints nothing if there is no such key, and also if the keychain stays locked. A search, which
+            // needs no unlocking, tells which.
             Kind::SecretTool if done.stderr.trim().is_empty() || is_locked(&done.stderr) => {
                 let found = self.run(&program, &["search", "service", SERVICE, "key", &id], "").await?;
                 if found.stdout.trim().is_empty() { KeychainError::Missing } else { KeychainError::Locked }
             }
-            // The last byte of errSecItemNotFound, errSecInteractionNotAllowed and errSecAuthFailed.
+            // These exit codes are the last bytes of errSecItemNotFound, errSecInteractionNotAllowed and errSecAuthFailed.
             Kind::Security if done.status.code() == Some(44) => KeychainError::Missing,
             Kind::Security if matches!(done.status.code(), Some(36 | 51)) => KeychainError::Locked,
             _ => done.failed(),
         })
     }
 
-    /// Stores `key` there, and checks that it can be read back.
+    /// Stores `key` under `id`, and checks that it can be read back.
     ///
     /// # Errors
     /// As [`Self::key`].
@@ -197,7 +200,7 @@ impl Keychain {
             Kind::SecretTool => {
                 self.run(&program, &["store", &label, "service", SERVICE, "key", &name], &digits).await?
             }
-            // Its commands come over stdin, so that no secret is on a command line.
+            // `security -i` reads its commands from stdin, so that the key is on no command line.
             Kind::Security => {
                 let line = format!("add-generic-password -s {SERVICE} -a {name} -l \"{LABEL}\" -w {digits}\n");
                 self.run(&program, &["-i"], &line).await?
@@ -212,7 +215,7 @@ impl Keychain {
         }
     }
 
-    /// Removes what is under `id`.
+    /// Removes the key under `id`.
     ///
     /// # Errors
     /// As [`Self::key`]; a missing key is not an error.
@@ -227,7 +230,7 @@ impl Keychain {
         if is_gone { Ok(()) } else { Err(done.failed()) }
     }
 
-    /// The program that asks it.
+    /// Returns the path of the program that reaches the keychain.
     fn program(&self) -> Result<PathBuf, KeychainError> {
         if self.kind == Kind::Security {
             return Ok(PathBuf::from("/usr/bin/security"));
@@ -236,7 +239,7 @@ impl Keychain {
         if self.variable("DBUS_SESSION_BUS_ADDRESS").is_none() && !bus.is_some_and(|bus| bus.exists()) {
             return Err(KeychainError::Absent("no session of D-Bus leads to one (`DBUS_SESSION_BUS_ADDRESS`)"));
         }
-        // Skip a relative folder, which would be one in the working folder.
+        // Skip relative folders: they would be in the working folder, where a project could put a program of this name.
         let path = self.variable("PATH").cloned().unwrap_or_default();
         let folders = std::env::split_paths(&path).filter(|folder| folder.is_absolute());
         let folders = std::env::join_paths(folders).unwrap_or_default();
@@ -249,7 +252,7 @@ impl Keychain {
     }
 
     /// Runs the program to its end, within the time-out.
-    async fn run(&self, program: &Path, args: &[&str], stdin: &str) -> Result<Done, KeychainError> {
+    async fn run(&self, program: &Path, args: &[&str], stdin: &str) -> Result<Finished, KeychainError> {
         let failed = |error: io::Error| KeychainError::Failed(format!("{}: {}", program.display(), in_words(&error)));
         let mut command = Command::new(program);
         command
@@ -263,24 +266,25 @@ impl Keychain {
         let all = async {
             let mut child = command.spawn()?;
             let (input, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
-            let give = async move {
+            let write_stdin = async move {
                 if let Some(mut input) = input {
-                    // A program that ended without reading reports why itself.
+                    // A program that ends without reading stdin says why on stderr.
                     let _ = input.write_all(stdin.as_bytes()).await;
                 }
             };
-            let ((), stdout, stderr, status) = tokio::join!(give, listen(stdout), listen(stderr), child.wait());
-            Ok(Done { status: status?, stdout, stderr })
+            let ((), stdout, stderr, status) =
+                tokio::join!(write_stdin, read_output(stdout), read_output(stderr), child.wait());
+            Ok(Finished { status: status?, stdout, stderr })
         };
         match timeout(self.answer_timeout, all).await {
-            Ok(done) => done.map_err(failed),
+            Ok(finished) => finished.map_err(failed),
             Err(_) => Err(KeychainError::Slow(self.answer_timeout)),
         }
     }
 }
 
-impl Done {
-    /// The failure with the first line of its stderr.
+impl Finished {
+    /// Returns the failure with the first line of stderr.
     fn failed(&self) -> KeychainError {
         let line = self.stderr.lines().find(|line| !line.trim().is_empty());
         KeychainError::Failed(match line {
@@ -290,13 +294,13 @@ impl Done {
     }
 }
 
-/// What `secret-tool` prints when the keychain was not unlocked.
+/// Returns whether `secret-tool` has printed that the keychain was not unlocked.
 fn is_locked(stderr: &str) -> bool {
     stderr.contains("locked collection") || stderr.contains("locked object")
 }
 
-/// Reads up to the bound and discards the rest, so that the program can end.
-async fn listen(from: Option<impl AsyncRead + Unpin>) -> String {
+/// Reads up to [`MAX_OUTPUT`] bytes, and discards the rest, so that the program can end.
+async fn read_output(from: Option<impl AsyncRead + Unpin>) -> String {
     let Some(mut from) = from else {
         return String::new();
     };

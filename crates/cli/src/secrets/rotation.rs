@@ -19,14 +19,14 @@ use toolrack_store::{Uuid, Vault, VaultError, VaultKey};
 use super::{
     KeyOrigin, KeychainError, SecretsError, Stored, VariableValue, digits,
     file::{self, KeyLock, StoredKey},
-    key_in, made,
+    key_in, new_key,
 };
 
 /// How long another process may take to move or change the key: a keychain has to answer it.
 const KEY_CHANGE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How often to look whether it is done.
-const PAUSE: Duration = Duration::from_millis(25);
+/// How often to look whether the other process has ended that.
+const POLL_INTERVAL: Duration = Duration::from_millis(25);
 
 /// Waits for the right to replace the key in `path`.
 ///
@@ -38,7 +38,7 @@ pub(super) async fn lock(path: &Path) -> Result<KeyLock, SecretsError> {
         match file::lock(path)? {
             Some(lock) => return Ok(lock),
             None if Instant::now() >= deadline => return Err(SecretsError::Busy),
-            None => sleep(PAUSE).await,
+            None => sleep(POLL_INTERVAL).await,
         }
     }
 }
@@ -46,7 +46,7 @@ pub(super) async fn lock(path: &Path) -> Result<KeyLock, SecretsError> {
 impl Stored {
     /// Returns whether the caller must provide the new key, because the key is in a place that cannot be written.
     pub(crate) fn requires_given_key(&self) -> bool {
-        matches!(self.place, KeyOrigin::Variable(_))
+        matches!(self.origin, KeyOrigin::Variable(_))
     }
 
     /// Seals everything with a new key: a random one that is stored where the old one was, or `given` where
@@ -56,7 +56,7 @@ impl Stored {
     /// As [`Self::vault`], when the new key cannot be stored or is not valid, or something does not open. Everything is
     /// then sealed with the old key, which is where it was, except after [`SecretsError::Unfinished`].
     pub(crate) async fn rotate(&self, given: Option<String>) -> Result<Option<usize>, SecretsError> {
-        let path = match &self.place {
+        let path = match &self.origin {
             KeyOrigin::File(path) => path,
             KeyOrigin::Variable(_) => return self.rotate_given(given.unwrap_or_default()).await.map(Some),
         };
@@ -95,7 +95,7 @@ impl Stored {
     async fn store_next(&self, path: &Path, lock: &KeyLock) -> Result<VaultKey, SecretsError> {
         // A key that is left over was never used: what it sealed was never committed.
         self.drop_next(path, lock).await?;
-        let (next, key) = (file::next(path), made(path)?);
+        let (next, key) = (file::next(path), new_key(path)?);
         if matches!(file::read(path)?, Some(StoredKey::InKeychain(_))) {
             // Write the file first, so that an unused item of the keychain can be found again.
             let id = Uuid::now_v7();
@@ -176,7 +176,7 @@ impl Stored {
     /// The same error, unless it says that the key was replaced and this process can read the new one. It cannot where
     /// the key comes from its environment.
     pub(crate) async fn renewed(&self, error: VaultError) -> Result<Vault, SecretsError> {
-        if let (VaultError::Retired, KeyOrigin::File(path)) = (&error, &self.place) {
+        if let (VaultError::Retired, KeyOrigin::File(path)) = (&error, &self.origin) {
             if let Some(vault) = self.settled(path, None).await? {
                 return Ok(vault);
             }

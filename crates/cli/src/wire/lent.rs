@@ -39,7 +39,7 @@ use crate::{
 const CONNECT_WAIT: Duration = Duration::from_millis(500);
 
 /// Variables that differ between terminals, and that a server without a terminal does not use.
-const OF_TERMINALS: &[&str] = &["OLDPWD", "PWD", "SHLVL", "TERM", "_"];
+const TERMINAL_VARIABLES: &[&str] = &["OLDPWD", "PWD", "SHLVL", "TERM", "_"];
 
 /// The parts of a daemon that a command uses.
 #[derive(Debug)]
@@ -47,9 +47,9 @@ pub(super) struct LentWorld {
     current: Current,
     loaded: Arc<Loaded>,
     host: Host,
-    /// The variables of the process that asks.
+    /// The variables of the borrower.
     environment: Environment,
-    /// Why the result could differ from that of the process alone, once a reason is known.
+    /// Why the borrower must run the command itself, because its result could differ. Set once a reason is known.
     elsewhere: OnceLock<String>,
     /// Shows the messages of the servers, if the user asked for that.
     server_output: OnceLock<ServerOutput>,
@@ -82,20 +82,20 @@ impl LentWorld {
 }
 
 impl World {
-    /// The world for the command of `borrower`, in the daemon that has this world.
+    /// Returns the world for the command of `borrower`, in the daemon that has this world.
     ///
     /// # Errors
-    /// Why the borrower alone would have another configuration, as a text for the user.
+    /// The reason why the borrower alone would have another configuration, as a text for the user.
     pub(crate) async fn lend(&self, borrower: Borrower, current: &Current) -> Result<Self, String> {
         let Borrower { global, folder, mut environment, screen, lines, args_text } = borrower;
         let key = environment.take(secrets::VARIABLE);
-        let same = &self.command_line.global;
+        let own = &self.command_line.global;
         let is_at_home = || Places::from_env(&environment).is_ok_and(|places| places == self.places);
-        let has_files = global.mcp_config == same.mcp_config && global.strict_mcp_config == same.strict_mcp_config;
+        let has_files = global.mcp_config == own.mcp_config && global.strict_mcp_config == own.strict_mcp_config;
         let why = match () {
             () if folder != self.folder => format!("it was started in another folder, {}", self.folder.display()),
             () if !has_files || !self.command_line.typed.is_empty() => "it has other `--mcp-config` files".to_owned(),
-            () if global.agent != same.agent => "it is for another `--agent`".to_owned(),
+            () if global.agent != own.agent => "it is for another `--agent`".to_owned(),
             () if !global.root.is_empty() => "its servers have no `--root`".to_owned(),
             () if !is_at_home() => "its configuration or its data are elsewhere".to_owned(),
             () if !self.stored.is_opened_with(key) => "another key opens its secrets".to_owned(),
@@ -143,12 +143,12 @@ impl World {
         })
     }
 
-    /// Why the borrower should do the command itself: it would have other servers.
+    /// Returns why the borrower must run the command itself: it would have other servers.
     pub(crate) fn elsewhere(&self) -> Option<&str> {
         self.lent.as_ref()?.elsewhere.get().map(String::as_str)
     }
 
-    /// Why the borrower would not use the daemon for some of its servers: one line for each of them.
+    /// Returns why the borrower would not use the daemon for some of its servers: one line for each of them.
     pub(crate) async fn differences(&self) -> Vec<String> {
         let Some(lent) = &self.lent else { return Vec::new() };
         let mut differences = Vec::new();
@@ -160,14 +160,15 @@ impl World {
         differences
     }
 
-    /// Shows the rest of the servers' logs.
+    /// Shows the rest of the messages of servers, and ends that.
     pub(crate) async fn hush(&self) {
         if let Some(server_output) = self.lent.as_ref().and_then(|lent| lent.server_output.get()) {
             server_output.close().await;
         }
     }
 
-    /// The daemon's host, after checking that it has the servers of `desired`.
+    /// Returns the part of the daemon's host with the servers of `desired`, if they are the same there. Otherwise sets
+    /// [`LentWorld::elsewhere`], and returns an error that the user does not see.
     pub(super) async fn borrow(&self, lent: &LentWorld, desired: &Desired, need: Need) -> Result<Host, Failure> {
         let is_ready = need == Need::Connections || lent.has_tried_all().await;
         let mut why = (!is_ready).then(|| "its servers are still being connected".to_owned());
@@ -188,7 +189,7 @@ impl World {
         Ok(lent.host.excerpt(|name| desired.contains_key(name), self.terminal(), gate).await)
     }
 
-    /// Why the daemon's server `name` differs from the borrower's: it is not connected, or has other variables.
+    /// Returns why the daemon's server `name` differs from the borrower's: it is not connected, or has other variables.
     async fn difference_for(
         &self,
         lent: &LentWorld,
@@ -204,7 +205,7 @@ impl World {
         }
         let theirs = self.hosts.secrets.with_environment(lent.environment.clone());
         let why =
-            match join(StartValues::to(name, spec, &self.hosts.secrets), StartValues::to(name, spec, &theirs)).await {
+            match join(StartValues::of(name, spec, &self.hosts.secrets), StartValues::of(name, spec, &theirs)).await {
                 (Ok(ours), Ok(theirs)) => ours.difference(&theirs)?,
                 // A variable that the daemon does not have either makes no difference.
                 (Err(ours), Err(theirs)) if need == Need::Status && ours == theirs => return None,
@@ -238,11 +239,11 @@ enum StartValues {
 }
 
 impl StartValues {
-    /// The values of `name` in a process that resolves placeholders with `secrets`.
+    /// Returns the values with which a process that resolves placeholders with `secrets` starts the server `name`.
     ///
     /// # Errors
-    /// When a child cannot be planned, as a text for the user.
-    async fn to(name: &ServerName, spec: &ServerSpec, secrets: &Interpolate) -> Result<Self, String> {
+    /// When a placeholder of a child process cannot be resolved, as a text for the user.
+    async fn of(name: &ServerName, spec: &ServerSpec, secrets: &Interpolate) -> Result<Self, String> {
         Ok(match &spec.transport {
             Transport::Stdio(stdio) => {
                 let plan = secrets.stdio(name, stdio).await.map_err(|error| error.to_string())?;
@@ -268,7 +269,7 @@ impl StartValues {
 }
 
 impl StartValues {
-    /// The difference to `theirs`, as a text without any value; `None` if there is none.
+    /// Returns the difference to `theirs` in words, without any value; `None` if there is none.
     fn difference(&self, theirs: &Self) -> Option<String> {
         if self == theirs {
             return None;
@@ -292,15 +293,15 @@ impl StartValues {
     }
 }
 
-/// Whether the entry uses the variable `name`: it sets it, or lets the server inherit it. The client of an engine obeys
-/// its variables, so all of those count.
+/// Returns whether the entry uses the variable `name`: sets it, or lets the server inherit it. The client of a container
+/// engine obeys variables of its own, so for a container all variables count.
 fn uses(stdio: &Stdio, name: &OsStr) -> bool {
     let is = |other: &str| name == other;
     if stdio.env.keys().any(|key| is(key)) {
         return true;
     }
     match &stdio.inherit_env {
-        _ if OF_TERMINALS.iter().any(|of_terminal| is(of_terminal)) => false,
+        _ if TERMINAL_VARIABLES.iter().any(|other| is(other)) => false,
         _ if stdio.container.is_some() => true,
         InheritEnv::All => true,
         InheritEnv::Names(names) => names.iter().any(|other| is(other)),
@@ -309,12 +310,12 @@ fn uses(stdio: &Stdio, name: &OsStr) -> bool {
 }
 
 impl LentWorld {
-    /// Whether each server has been connected, or has failed, at least once.
+    /// Returns whether each server has connected or failed at least once. Waits up to [`CONNECT_WAIT`] for that.
     async fn has_tried_all(&self) -> bool {
         timeout(CONNECT_WAIT, self.host.settled()).await.is_ok()
     }
 
-    /// Why the state of `name` differs from what a command alone would find.
+    /// Returns why the state of `name` differs from the one that the borrower alone would see; `None` if it does not.
     async fn lacks(&self, name: &ServerName, spec: &ServerSpec, need: Need) -> Option<String> {
         if self.current.is_stopped(name.as_str()) {
             return Some("is held there".to_owned());
@@ -324,23 +325,23 @@ impl LentWorld {
             Need::Status => self.state(name),
         };
         let word = state.as_ref().map_or("not known", State::word).replace('_', " ");
-        let has = match state {
+        let is_the_same = match state {
             Some(State::Connected { .. } | State::Idle { .. }) => true,
             Some(State::Disabled) => !spec.enabled,
             Some(State::PendingTrust) => spec.trust == Trust::Pending,
-            // A command alone would try to connect again.
+            // The borrower alone would try to connect again.
             Some(_) => need == Need::Status,
             None => false,
         };
-        (!has).then(|| format!("is {word} there"))
+        (!is_the_same).then(|| format!("is {word} there"))
     }
 
-    /// The state of `name`; `None` if the daemon has no such server.
+    /// Returns the state of `name`; `None` if the daemon has no such server.
     fn state(&self, name: &ServerName) -> Option<State> {
         self.host.status().into_iter().find(|server| server.name == *name).map(|server| server.state)
     }
 
-    /// The state of `name`, once it has connected or failed; `None` if the daemon has no such server.
+    /// Returns the state of `name`, once it has connected or failed; `None` if the daemon has no such server.
     async fn settled(&self, name: &ServerName) -> Option<State> {
         let mut events = self.host.events();
         loop {

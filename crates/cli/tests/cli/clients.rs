@@ -157,9 +157,9 @@ mod needs_clients {
         mcporter_uses(&rack, "lines");
         // Otherwise it would take the token for the same URL from its file.
         configure_mcporter(&rack, None);
-        let quarantined =
+        let without_token =
             ["call", "--http-url", &url(&daemon), "--allow-http", "--no-oauth", "--name", "x", "mcp__fake__add"];
-        let refused = mcporter(&rack, &quarantined);
+        let refused = mcporter(&rack, &without_token);
         assert!(refused.code != Some(0) && refused.stderr.contains("401"), "without the token: {refused}");
     }
 
@@ -252,9 +252,9 @@ mod needs_clients {
         for era in ["legacy", "modern"] {
             inspected(&rack, &Way::url(&daemon, "url"), era);
             let url = url(&daemon);
-            let quarantined =
+            let without_token =
                 ["--protocol-era", era, "--stored-auth-only", "--server-url", &url, "--method", "tools/list"];
-            let refused = inspector(&rack, &quarantined).with(3);
+            let refused = inspector(&rack, &without_token).with(3);
             assert!(refused.stderr.contains("auth_required"), "without the token: {refused}");
         }
     }

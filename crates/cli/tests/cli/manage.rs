@@ -1,4 +1,4 @@
-//! Managing the configuration: get, remove, enable, disable, add-json, config.
+//! Commands that show and change the configuration: `get`, `remove`, `enable`, `disable`, `add-json`, `config`.
 
 use insta::assert_snapshot;
 use serde_json::{Value, json};
@@ -171,7 +171,7 @@ fn the_built_in_server_can_be_switched_off() {
 }
 
 #[test]
-fn a_projects_server_is_switched_for_oneself_alone_and_stays_trusted() {
+fn disabling_a_project_s_server_changes_only_the_user_s_own_file_and_keeps_the_trust() {
     let rack = Rack::new();
     let file = mcp_json(&[("theirs", fake(&[]))]);
     work_file(&rack, ".mcp.json", &file);
@@ -183,7 +183,7 @@ fn a_projects_server_is_switched_for_oneself_alone_and_stays_trusted() {
     let _ = rack.run(&["enable", "theirs"]).ends_with(0);
     assert_eq!(rack.run(&["list", "theirs", "--json"]).json()["servers"][0]["state"], "connected");
 
-    // In the shared file it is a change of the entry, made by a user who trusts it.
+    // With `--scope project` the shared file changes. The user who changes the entry trusts it, so it stays trusted.
     let _ = rack.run(&["disable", "theirs", "--scope", "project"]).ends_with(0);
     assert!(rack.home.read("work/.mcp.json").contains("enabled"));
     let got = rack.run(&["get", "theirs", "--json"]).json();
@@ -307,7 +307,7 @@ fn a_bearer_token_comes_from_a_variable() {
 }
 
 #[test]
-fn config_path_names_every_file_that_counts() {
+fn config_path_names_every_file_that_is_read() {
     let rack = Rack::with(&[]);
     assert_snapshot!(rack.run(&["config", "path", "--scope", "user"]), @"
         $ toolrack config path --scope user
@@ -347,7 +347,7 @@ fn config_validate_shows_every_mistake_with_its_place() {
 }
 
 #[test]
-fn config_show_tells_where_each_entry_comes_from() {
+fn config_show_names_the_file_of_each_entry() {
     let rack = Rack::with(&[("fs", json!({ "command": "x", "args": ["--token", "canary"] }))]);
     assert_snapshot!(rack.run(&["config", "show"]), @"
         $ toolrack config show

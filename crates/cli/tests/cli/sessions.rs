@@ -1,4 +1,4 @@
-//! Conversations: listed, replayed, exported, renamed, deleted, imported.
+//! `toolrack sessions`: conversations are listed, replayed, exported, renamed, deleted and imported.
 
 use std::{os::unix::fs::PermissionsExt as _, path::Path};
 
@@ -22,7 +22,7 @@ pub(crate) fn database(rack: &Rack) -> std::path::PathBuf {
     rack.home.toolrack_home().join("toolrack.db")
 }
 
-/// Keeps a conversation with these messages in the database `path`, and returns the beginning of its id.
+/// Stores a conversation with these messages in the database `path`, and returns the beginning of its id.
 pub(crate) fn keep(path: &Path, title: &str, messages: Vec<NewMessage>) -> String {
     block_on(async {
         let store = Store::open(path).await.unwrap();
@@ -45,7 +45,7 @@ fn wrote(role: Role, body: &Value) -> NewMessage {
     NewMessage { body: Some(body.to_string()), ..says(role, body["content"].as_str().unwrap()) }
 }
 
-/// A user asks for the largest file, and a model looks for it.
+/// Returns a conversation in which a user asks for the largest file, and a model looks for it.
 pub(crate) fn largest_file() -> Vec<NewMessage> {
     let call = json!({ "id": "c1", "name": "builtin__list_directory", "input": { "path": ".", "depth": 2 } });
     let lines: Vec<_> = (1..=20).map(|number| format!("file{number}.txt  {} B", number * 100)).collect();
@@ -62,12 +62,12 @@ pub(crate) fn largest_file() -> Vec<NewMessage> {
     ]
 }
 
-/// What differs from run to run, made the same: ids and times.
+/// Returns the output of a command, without what differs from run to run: the id that begins with `prefix`, and times.
 fn scrubbed(ran: &Ran, prefix: &str) -> String {
     let text = ran.to_string().replace(prefix, "[ID]");
     let mut scrubbed = String::new();
     let mut rest = text.as_str();
-    // Times are `hh:mm`, with seconds or without, behind a day or not.
+    // A time is `hh:mm` or `hh:mm:ss`, and may follow a day.
     while let Some(at) = rest.find(|c: char| c.is_ascii_digit()) {
         scrubbed += &rest[..at];
         rest = &rest[at..];
@@ -266,19 +266,19 @@ fn an_unknown_session_gets_a_suggestion() {
     }
     let listed = rack.run(&["sessions", "list", "--search", "invoices", "--json"]).ends_with(0).json();
     let id = listed["sessions"][0]["prefix"].as_str().unwrap();
-    let meant = format!("hint: did you mean `{id}` (Invoices of November)?");
+    let hint = format!("hint: did you mean `{id}` (Invoices of November)?");
     for typed in ["invoices of november", "Invoces of November"] {
         let ran = rack.run(&["sessions", "show", typed]).ends_with(2);
         assert!(ran.stderr.contains(&format!("there is no session `{typed}`")), "{ran}");
-        assert!(ran.stderr.contains(&meant), "{ran}");
+        assert!(ran.stderr.contains(&hint), "{ran}");
     }
     let ran = rack.run(&["sessions", "show", "ffff"]).ends_with(2);
     assert!(ran.stderr.contains("hint: `toolrack sessions list` shows them"), "{ran}");
-    let slip = format!("{}x{}", &id[..5], &id[6..]);
-    let ran = rack.run(&["sessions", "show", &slip]).ends_with(2);
-    assert!(ran.stderr.contains(&format!("there is no session `{slip}`\nhint: did you mean `")), "{ran}");
-    let both = &id[..4];
-    let ran = rack.run(&["sessions", "show", both, "--json"]).ends_with(2).error();
+    let misspelt = format!("{}x{}", &id[..5], &id[6..]);
+    let ran = rack.run(&["sessions", "show", &misspelt]).ends_with(2);
+    assert!(ran.stderr.contains(&format!("there is no session `{misspelt}`\nhint: did you mean `")), "{ran}");
+    let ambiguous = &id[..4];
+    let ran = rack.run(&["sessions", "show", ambiguous, "--json"]).ends_with(2).error();
     assert_eq!(ran["code"], "AMBIGUOUS_SESSION");
     assert_eq!(rack.run(&["sessions", "show", "x", "--json"]).ends_with(2).error()["code"], "UNKNOWN_SESSION");
 }
@@ -330,7 +330,7 @@ fn several_sessions_are_deleted_at_once_or_none_when_one_is_unknown() {
     let _ = rack.run(&["sessions", "delete", "--yes", &id(0), "ffff"]).ends_with(2);
     assert_eq!(rack.run(&["sessions", "list", "--json"]).json()["totals"]["sessions"], 2);
     let ran = rack.run(&["sessions", "delete", "--yes", &id(0), &id(1), "last", "--json"]).ends_with(0).json();
-    assert_eq!(ran["deleted"].as_array().unwrap().len(), 2, "what is named twice goes once");
+    assert_eq!(ran["deleted"].as_array().unwrap().len(), 2, "a session that is named twice is deleted once");
     assert_eq!(rack.run(&["sessions", "list", "--json"]).json()["totals"]["messages"], 0);
 }
 
@@ -360,7 +360,7 @@ fn an_export_is_markdown_or_json_and_for_its_owner_only() {
 }
 
 #[test]
-fn a_database_of_another_toolrack_is_taken_over_once() {
+fn the_sessions_of_another_toolrack_are_imported_once() {
     let rack = Rack::new();
     let other = rack.home.root().join("other/toolrack.db");
     keep(&other, "theirs", largest_file());
@@ -391,7 +391,7 @@ fn a_database_of_another_toolrack_is_taken_over_once() {
 const SYNAPSE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../store/tests/fixtures/synapse.db");
 
 #[test]
-fn the_sessions_of_synapse_are_taken_over_and_replayed() {
+fn the_sessions_of_synapse_are_imported_and_replayed() {
     let rack = Rack::new();
     let before = std::fs::read(SYNAPSE).unwrap();
     let ran = rack.run(&["sessions", "import", SYNAPSE, "--json"]).ends_with(0).json();
@@ -417,12 +417,12 @@ fn the_sessions_of_synapse_are_taken_over_and_replayed() {
     [0]
     "#);
     let first = rack.run(&["sessions", "show", &id.replace("0002", "0001"), "--json"]).ends_with(0).json();
-    assert_eq!(first["session"]["title"], "Hello!", "it had no name");
+    assert_eq!(first["session"]["title"], "Hello!", "a session without a name gets its first message as title");
 }
 
 #[test]
-fn old_sessions_go_as_the_settings_say() {
-    let stored = |settings: &str| {
+fn the_settings_decide_which_old_sessions_are_deleted() {
+    let left = |settings: &str| {
         let rack = Rack::new();
         let _ = rack.run(&["sessions", "import", SYNAPSE]).ends_with(0);
         keep(&database(&rack), "new", vec![says(Role::User, "x")]);
@@ -431,18 +431,18 @@ fn old_sessions_go_as_the_settings_say() {
         let sessions = listed["sessions"].as_array().unwrap().iter();
         sessions.map(|session| session["title"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
     };
-    assert_eq!(stored(""), ["new", "Files", "Hello!"]);
-    assert_eq!(stored("[sessions]\nkeep_days = 90\n"), ["new"]);
-    assert_eq!(stored("[sessions]\nkeep = 2\n"), ["new", "Files"]);
+    assert_eq!(left(""), ["new", "Files", "Hello!"]);
+    assert_eq!(left("[sessions]\nkeep_days = 90\n"), ["new"]);
+    assert_eq!(left("[sessions]\nkeep = 2\n"), ["new", "Files"]);
     assert_eq!(
-        stored("[sessions]\nkeep = 2\nkeep_days = 0\n"),
+        left("[sessions]\nkeep = 2\nkeep_days = 0\n"),
         ["new", "Files", "Hello!"],
-        "a mistake deletes nothing"
+        "settings with an error delete nothing"
     );
 }
 
 #[test]
-fn a_terminal_obeys_no_text_of_a_conversation() {
+fn no_text_of_a_conversation_controls_the_terminal() {
     let rack = Rack::new();
     let hostile = format!("{ESCAPES}\r\n```\n# out {ESCAPES}\n");
     let body = json!({
@@ -451,7 +451,7 @@ fn a_terminal_obeys_no_text_of_a_conversation() {
     });
     let messages = Role::ALL.map(|role| wrote(role, &body)).to_vec();
     let id = keep(&database(&rack), &hostile, messages);
-    let obeyed = |c: char| c.is_control() && c != '\n' || matches!(c, '\u{200b}' | '\u{202e}');
+    let controls = |c: char| c.is_control() && c != '\n' || matches!(c, '\u{200b}' | '\u{202e}');
     for args in [
         ["list"].as_slice(),
         &["list", "--search", "out"],
@@ -471,28 +471,28 @@ fn a_terminal_obeys_no_text_of_a_conversation() {
             }
             let ran = rack.run(&words);
             assert!(ran.code == Some(0) || args[1] == ESCAPES, "{ran}");
-            assert!(!ran.stdout.contains(obeyed) && !ran.stderr.contains(obeyed), "{ran}");
+            assert!(!ran.stdout.contains(controls) && !ran.stderr.contains(controls), "{ran}");
         }
     }
 }
 
 #[test]
-fn a_secret_that_a_server_gave_away_is_not_shown_to_the_user() {
+fn a_secret_of_a_server_is_hidden_in_conversations() {
     let secret = "canary-of-the-environment";
-    let rack = Rack::new().env("FAKE_TOKEN", secret).env("OTHERS_TOKEN", "canary-of-a-quarantined");
+    let rack = Rack::new().env("FAKE_TOKEN", secret).env("OTHERS_TOKEN", "canary-of-a-pending-server");
     let mut server = fake(&[]);
     server["env"] = json!({ "API_TOKEN": "${FAKE_TOKEN}" });
     rack.configure(&[("fake", server.clone())]);
     server["env"] = json!({ "API_TOKEN": "${OTHERS_TOKEN}" });
     work_file(&rack, ".mcp.json", &mcp_json(&[("theirs", server)]));
     let call = json!({ "id": "c", "name": "env", "input": { "value": format!("x{secret}x") } });
-    // At the place where folding would cut it in two.
+    // The secret is at the place where folding would cut it in two.
     let result = format!("{}{secret}", "y".repeat(790));
     let messages = vec![
         says(Role::User, &format!("my token is {secret}")),
         wrote(Role::Assistant, &json!({ "content": "", "tool_calls": [call] })),
         says(Role::Tool, &result),
-        says(Role::Tool, "canary-of-a-quarantined"),
+        says(Role::Tool, "canary-of-a-pending-server"),
     ];
     keep(&database(&rack), secret, messages);
     for args in [["list"].as_slice(), &["show"], &["show", "--full"], &["export", "last"], &["rename", "last", secret]]
@@ -509,6 +509,9 @@ fn a_secret_that_a_server_gave_away_is_not_shown_to_the_user() {
     for file in ["work/out.md", "work/out.json"] {
         let written = rack.home.read(file);
         assert!(written.contains("***") && !written.contains(secret), "{written}");
-        assert!(written.contains("canary-of-a-quarantined"), "what waits for approval was not filled in: {written}");
+        assert!(
+            written.contains("canary-of-a-pending-server"),
+            "a server that waits for approval has received no secret: {written}"
+        );
     }
 }

@@ -17,8 +17,8 @@ use crate::{
     warm::{Daemon, kill},
 };
 
-/// What a test waits for a change that the daemon promises within a second: enough for a loaded machine, and less than
-/// `POLL_INTERVAL`, after which the daemon finds changed files even if nothing told it of them.
+/// How long a test waits for a change that the daemon promises within a second. It is enough for a loaded machine, and
+/// less than `POLL_INTERVAL`, after which the daemon would find a changed file even without an event.
 pub(crate) const SOON: Duration = Duration::from_secs(8);
 
 /// The variable that holds the URL of the database.
@@ -38,7 +38,7 @@ impl Team {
         Self::with_limits("")
     }
 
-    /// `limits` are those of `acme`.
+    /// Starts the same team with these limits of `acme`.
     pub(crate) fn with_limits(limits: &str) -> Self {
         Self::with_tenant(&format!("limits = {{ {limits} }}"), |tenant| {
             let mut server = fake(&[]);
@@ -47,59 +47,61 @@ impl Team {
         })
     }
 
-    /// The same with these servers of each tenant.
+    /// Starts a team with these servers of each tenant.
     pub(crate) fn with(servers: impl Fn(&'static str) -> Vec<(&'static str, Value)>) -> Self {
         Self::with_tenant("", servers)
     }
 
-    /// The same, with these settings of each tenant.
+    /// Starts a team with these settings and servers of each tenant.
     pub(crate) fn with_settings(settings: &str, servers: impl Fn(&'static str) -> Vec<(&'static str, Value)>) -> Self {
-        Self::made(("", settings, &[]), &[], servers)
+        Self::create(("", settings, &[]), &[], servers)
     }
 
-    /// The same, with more lines about the tenant `acme` in the team file.
+    /// Starts a team with these servers of each tenant, and with more lines about the tenant `acme` in the team file.
     pub(crate) fn with_tenant(acme: &str, servers: impl Fn(&'static str) -> Vec<(&'static str, Value)>) -> Self {
-        Self::made((acme, "", &[]), &[], servers)
+        Self::create((acme, "", &[]), &[], servers)
     }
 
-    /// The same, with these settings of each tenant, and all rows in the Postgres at `url`.
+    /// Starts a team with these settings and servers of each tenant, and with all rows in the Postgres at `url`.
     pub(crate) fn on_postgres(
         url: &str,
         settings: &str,
         servers: impl Fn(&'static str) -> Vec<(&'static str, Value)>,
     ) -> Self {
-        Self::made(("", settings, &[(DATABASE, url)]), &[], servers)
+        Self::create(("", settings, &[(DATABASE, url)]), &[], servers)
     }
 
-    /// The same, served by the first of several replicas.
+    /// Starts the same as [`Self::on_postgres`], served by the first of several replicas.
     pub(crate) fn of_replicas(
         url: &str,
         settings: &str,
         servers: impl Fn(&'static str) -> Vec<(&'static str, Value)>,
     ) -> Self {
-        Self::made(("", settings, &[(DATABASE, url)]), &REPLICA, servers)
+        Self::create(("", settings, &[(DATABASE, url)]), &REPLICA, servers)
     }
 
-    /// The same, with the key that seals the secrets of all tenants.
+    /// Starts the same as [`Self::of_replicas`], with a key that seals the secrets of all tenants.
     pub(crate) fn of_replicas_with_key(
         (url, key): (&str, &str),
         settings: &str,
         servers: impl Fn(&'static str) -> Vec<(&'static str, Value)>,
     ) -> Self {
-        Self::made(("", settings, &[(DATABASE, url), ("TOOLRACK_SECRET_KEY", key)]), &REPLICA, servers)
+        Self::create(("", settings, &[(DATABASE, url), ("TOOLRACK_SECRET_KEY", key)]), &REPLICA, servers)
     }
 
-    /// The same team through another replica, which is started.
+    /// Starts another replica, and returns the same team as one reaches it through that replica.
     pub(crate) fn another_replica(&self) -> Self {
         Self { rack: Arc::clone(&self.rack), daemon: Self::daemon(&self.rack, &REPLICA) }
     }
 
-    /// A team whose tenants end after this time without a request.
+    /// Starts a team whose tenants end after this time without a request.
     fn idle_after(time: &str) -> Self {
-        Self::made(("", "", &[]), &["--agent-idle", time], |tenant| vec![(tenant, fake(&[]))])
+        Self::create(("", "", &[]), &["--agent-idle", time], |tenant| vec![(tenant, fake(&[]))])
     }
 
-    fn made(
+    /// Starts a team: with the lines `acme` about that tenant in the team file, with the `settings` and `servers` of each
+    /// tenant, and with the `variables` and the options `more` of the daemon.
+    fn create(
         (acme, settings, variables): (&str, &str, &[(&'static str, &str)]),
         more: &[&str],
         servers: impl Fn(&'static str) -> Vec<(&'static str, Value)>,
@@ -125,20 +127,20 @@ impl Team {
         Self { rack: Arc::new(rack), daemon }
     }
 
-    /// Serves the team of the home.
+    /// Starts a daemon for the team of the rack, with the options `more`.
     pub(crate) fn daemon(rack: &Rack, more: &[&str]) -> Daemon {
         let path = rack.home.root().join("team/team.toml");
         Daemon::start(rack, &[&["--team", path.to_str().unwrap(), "--allow", "*"], more].concat())
     }
 
-    /// Ends the daemon, and begins another one.
+    /// Ends the daemon, and starts another one.
     pub(crate) fn restarted(self) -> Self {
         assert_eq!(self.daemon.ended_by("TERM"), Some(143));
         let daemon = Self::daemon(&self.rack, &[]);
         Self { rack: self.rack, daemon }
     }
 
-    /// Ends the daemon, and begins another one that has this variable.
+    /// Ends the daemon, and starts another one that has this variable.
     pub(crate) fn restarted_with(self, name: &'static str, value: &str) -> Self {
         assert_eq!(self.daemon.ended_by("TERM"), Some(143));
         let rack = Arc::into_inner(self.rack).expect("one daemon at a time has the rack").env(name, value);
@@ -146,7 +148,7 @@ impl Team {
         Self { rack: Arc::new(rack), daemon }
     }
 
-    /// A token for `member`, and its id.
+    /// Makes a token for `member`; returns the token and its id.
     pub(crate) fn token(&self, member: &str, tenant: &str, role: &str) -> (String, String) {
         let made = self.rack.run(&["team", "token", member, "--tenant", tenant, "--role", role, "--json"]);
         let made = made.ends_with(0).json();
@@ -154,11 +156,12 @@ impl Team {
         (word("token"), word("id"))
     }
 
+    /// Sends a request; returns the connection, from which the answer can be read.
     pub(crate) fn send(&self, method: &str, path: &str, token: &str, body: &str) -> TcpStream {
         self.send_for("application/json, text/event-stream", (method, path, token), body)
     }
 
-    /// Sends a request whose answer may be of these media types.
+    /// Sends a request that accepts these media types.
     pub(crate) fn send_for(&self, accept: &str, (method, path, token): (&str, &str, &str), body: &str) -> TcpStream {
         let mut stream = TcpStream::connect(&self.daemon.address).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
@@ -173,7 +176,7 @@ impl Team {
         stream
     }
 
-    /// The status and the body of an answer.
+    /// Sends a request; returns the status and the body of the answer.
     pub(crate) fn ask(&self, method: &str, path: &str, token: &str, body: &str) -> (u16, String) {
         let mut answer = String::new();
         self.send(method, path, token, body).read_to_string(&mut answer).unwrap();
@@ -186,12 +189,12 @@ impl Team {
         self.ask(method, path, token, "").0
     }
 
-    /// The text of a call over the MCP endpoint.
+    /// Calls a tool over the MCP endpoint, with `toolrack call` as the client; returns all that it prints.
     pub(crate) fn call(&self, token: &str, tool: &str, arguments: &str) -> String {
         self.call_at("/mcp", token, tool, arguments)
     }
 
-    /// The same over the endpoint at `path`.
+    /// Calls a tool over the MCP endpoint at `path`, as [`Self::call`] does.
     fn call_at(&self, path: &str, token: &str, tool: &str, arguments: &str) -> String {
         let url = format!("http://{}{path}", self.daemon.address);
         let gateway = json!({ "url": url, "headers": { "Authorization": format!("Bearer {token}") } });
@@ -240,16 +243,16 @@ fn the_role_of_a_member_decides_what_they_may_do() {
         ("GET", "/api/v1/import"),
         ("DELETE", "/api/v1/servers/acme"),
     ];
-    let open = |role: &str| -> Vec<_> {
+    let allowed = |role: &str| -> Vec<_> {
         let token = token(role);
         all.iter().map(|(method, path)| team.status(method, path, &token) != 403).collect()
     };
-    assert_eq!(open("viewer"), [true, false, false, false, false, false, false, false]);
-    assert_eq!(open("user"), [true, true, false, false, false, true, false, false]);
-    assert_eq!(open("operator"), [true, true, true, false, true, true, false, false]);
-    assert_eq!(open("auditor"), [true, false, false, true, false, false, false, false]);
-    assert_eq!(open("admin"), [true, true, true, true, true, true, false, false]);
-    assert_eq!(open("scraper"), [false, false, false, false, true, false, false, false]);
+    assert_eq!(allowed("viewer"), [true, false, false, false, false, false, false, false]);
+    assert_eq!(allowed("user"), [true, true, false, false, false, true, false, false]);
+    assert_eq!(allowed("operator"), [true, true, true, false, true, true, false, false]);
+    assert_eq!(allowed("auditor"), [true, false, false, true, false, false, false, false]);
+    assert_eq!(allowed("admin"), [true, true, true, true, true, true, false, false]);
+    assert_eq!(allowed("scraper"), [false, false, false, false, true, false, false, false]);
     let refused = team.ask("GET", "/api/v1/import", &token("admin"), "").1;
     assert!(refused.contains("only the user of the daemon's machine has"), "{refused}");
     // Guessed tokens, and a token in the place of another one, are refused.
@@ -316,12 +319,12 @@ fn a_token_for_a_profile_opens_its_endpoint_alone() {
 #[test]
 fn the_key_of_the_daemon_seals_the_secrets_of_tenants_and_no_server_gets_it() {
     let key = "7a".repeat(32);
-    let sealed = |_| {
+    let servers = |_| {
         let mut server = fake(&[]);
         server["env"] = json!({ "VALUE": "${secret:value}", "DAEMON": "${TOOLRACK_SECRET_KEY:-unseen}" });
         vec![("env", server)]
     };
-    let team = Team::with(sealed).restarted_with("TOOLRACK_SECRET_KEY", &key);
+    let team = Team::with(servers).restarted_with("TOOLRACK_SECRET_KEY", &key);
     let home = team.rack.home.root().join("team/tenants/acme");
     let mut command = team.rack.command(&["secret", "set", "value"]);
     let mut child = command.env("TOOLRACK_HOME", &home).stdin(Stdio::piped()).spawn().unwrap();
@@ -331,7 +334,7 @@ fn the_key_of_the_daemon_seals_the_secrets_of_tenants_and_no_server_gets_it() {
 
     let (ann, _) = team.token("ann", "acme", "operator");
     let _ = team.ask("POST", "/api/v1/servers/env/reconnect", &ann, "");
-    // The server runs with the value, which results hide.
+    // The server has the value; Toolrack hides it in the result.
     let value = team.call(&ann, "mcp__env__env", r#"{"name":"VALUE"}"#);
     assert!(value.contains("***"), "{value}");
     let seen = team.call(&ann, "mcp__env__env", r#"{"name":"DAEMON"}"#);
@@ -411,7 +414,7 @@ fn a_server_for_some_members_is_there_for_them_alone_and_as_long_as_they_are_in_
 }
 
 #[test]
-fn a_changed_role_counts_within_a_second_for_the_same_token() {
+fn a_changed_role_applies_to_the_same_token_within_a_second() {
     let team = Team::start();
     let (ann, _) = team.token("ann", "acme", "admin");
     assert_eq!(team.status("GET", "/api/v1/audit", &ann), 200);
@@ -427,7 +430,7 @@ fn a_changed_role_counts_within_a_second_for_the_same_token() {
     }
 }
 
-/// The rows of the tenant's audit log, once the call is among them: they are written beside calls.
+/// Returns the rows of the tenant's audit log, once a call is among them: calls do not wait for their rows.
 fn audit_with_a_call(team: &Team, token: &str) -> Vec<Value> {
     let end = Instant::now() + Duration::from_secs(30);
     loop {
@@ -488,7 +491,8 @@ fn members_and_tokens_are_listed_without_tokens() {
     assert!(wrong.stderr.contains("name of a tenant"), "{wrong}");
 }
 
-/// The status, the headers and the body of a call of `env`, over the API or the MCP endpoint.
+/// Calls `env` over the API, or over the MCP endpoint if `path` ends in `/mcp`. Returns the status, and the headers and the
+/// body as one text.
 pub(crate) fn called(team: &Team, token: &str, path: &str) -> (u16, String) {
     let arguments = json!({ "name": "CANARY" });
     let mut accept = "application/json";
@@ -523,7 +527,7 @@ pub(crate) fn called(team: &Team, token: &str, path: &str) -> (u16, String) {
 }
 
 #[test]
-fn the_error_for_a_used_up_quota_names_the_quota_and_when_it_is_free_again() {
+fn the_error_for_a_used_up_quota_names_the_quota_and_the_time_until_the_next_call() {
     let team = Team::with_limits("each_member = { calls_per_minute = 2 }");
     let (ann, _) = team.token("ann", "acme", "user");
     let (olga, _) = team.token("olga", "acme", "admin");
@@ -573,7 +577,7 @@ fn a_tenant_that_was_idle_for_its_time_leaves_no_file_open() {
     let open = || team.daemon.open_files("/tenants/acme/");
     for _ in 0..2 {
         assert_eq!(team.status("GET", "/api/v1/tools", &ann), 200);
-        assert!(open() > 0, "the database of a tenant that runs");
+        assert!(open() > 0, "a tenant that runs has its database open");
         let started = Instant::now();
         while open() > 0 {
             assert!(started.elapsed() < SOON * 3, "{} files are open", open());
@@ -598,7 +602,7 @@ fn a_daemon_with_drain_serves_members_on_after_the_signal_while_its_health_says_
     let (status, why) = health(&team);
     assert!(status == 404 && why.contains("ending"), "{why}");
     assert!(team.call(&ann, "mcp__shared__echo", r#"{"text":"still"}"#).contains("still"));
-    // A signal that changes nothing.
+    // SIGCONT changes nothing; the daemon ends because of the earlier SIGTERM.
     assert_eq!(team.daemon.ended_by("CONT"), Some(143));
     assert!(signalled.elapsed() >= drain, "{:?}", signalled.elapsed());
 }

@@ -1,5 +1,4 @@
-//! Credentials of a person: servers that each member of a tenant has for itself, with values that only the member
-//! gives.
+//! Servers that each member of a tenant has for themselves, with values that only the member gives.
 
 use std::{
     fs,
@@ -28,13 +27,15 @@ fn team() -> Team {
     Team::with(|_| vec![("mine", personal()), ("shared", fake(&[]))])
 }
 
-/// Values are shorter than what Toolrack hides in results, so that servers can repeat them.
+/// Has a member give the value of `TOKEN`. Toolrack hides values of 6 bytes or more in results; servers can repeat shorter
+/// ones.
 pub(crate) fn give(team: &Team, token: &str, value: &str) {
     let body = json!({ "value": value }).to_string();
     let (status, answer) = team.ask("PUT", "/api/v1/me/credentials/TOKEN", token, &body);
     assert_eq!((status, &*answer), (204, ""));
 }
 
+/// Returns what the member's own server answers when it is asked for one of its variables.
 pub(crate) fn variable(team: &Team, token: &str, name: &str) -> String {
     team.call(token, "mcp__mine__env", &json!({ "name": name }).to_string())
 }
@@ -51,6 +52,7 @@ fn state(team: &Team, token: &str) -> String {
     serde_json::from_str::<Value>(&body).unwrap()["state"].as_str().unwrap().to_owned()
 }
 
+/// Waits until the member's own server has connected.
 pub(crate) fn begins(team: &Team, token: &str) {
     let started = Instant::now();
     while state(team, token) != "connected" {
@@ -58,7 +60,7 @@ pub(crate) fn begins(team: &Team, token: &str) {
     }
 }
 
-/// Waits until the server `mine` of a member who has given nothing has failed to start.
+/// Waits until the member's own server has failed to start, because it has no value.
 fn fails(team: &Team, token: &str) {
     let started = Instant::now();
     while !matches!(&*state(team, token), "failed" | "reconnecting") {
@@ -69,17 +71,17 @@ fn fails(team: &Team, token: &str) {
 #[test]
 fn each_member_has_their_own_servers_beside_those_that_all_share() {
     let team = team();
-    let people = [("ann", "acme", "ann-1"), ("bob", "acme", "bob-2"), ("eve", "bolt", "eve-3")];
-    let people = people.map(|(name, tenant, value)| (team.token(name, tenant, "user").0, value));
-    for (token, value) in &people {
+    let members = [("ann", "acme", "ann-1"), ("bob", "acme", "bob-2"), ("eve", "bolt", "eve-3")];
+    let members = members.map(|(name, tenant, value)| (team.token(name, tenant, "user").0, value));
+    for (token, value) in &members {
         give(&team, token, value);
         begins(&team, token);
     }
     let mut homes = Vec::new();
-    for (token, value) in &people {
+    for (token, value) in &members {
         let own = variable(&team, token, "TOKEN");
         assert!(own.contains(value), "{own}");
-        assert!(people.iter().all(|(_, other)| other == value || !own.contains(other)), "{own}");
+        assert!(members.iter().all(|(_, other)| other == value || !own.contains(other)), "{own}");
         let echoed = team.call(token, "mcp__shared__echo", r#"{"text":"for all"}"#);
         assert!(echoed.contains("for all"), "{echoed}");
         homes.push(variable(&team, token, "HOME"));
@@ -99,25 +101,25 @@ fn a_member_starts_and_stops_their_own_servers_and_no_shared_one() {
         give(&team, token, value);
         begins(&team, token);
     }
-    let steer = |token: &str, server: &str, verb: &str| {
+    let post = |token: &str, server: &str, verb: &str| {
         team.ask("POST", &format!("/api/v1/servers/{server}/{verb}"), token, "")
     };
-    let (status, stopped) = steer(&ann, "mine", "disconnect");
+    let (status, stopped) = post(&ann, "mine", "disconnect");
     let stopped: Value = serde_json::from_str(&stopped).unwrap();
     assert_eq!((status, &stopped["state"], &stopped["own"]), (202, &json!("disconnected"), &json!(true)), "{stopped}");
-    assert_eq!(state(&team, &bob), "connected", "that of another member runs on");
-    assert_eq!(steer(&ann, "mine", "reconnect").0, 202);
+    assert_eq!(state(&team, &bob), "connected", "the server of another member still runs");
+    assert_eq!(post(&ann, "mine", "reconnect").0, 202);
     begins(&team, &ann);
     let named = team.ask("POST", "/api/agents/mcp/reconnect", &ann, r#"{"server":"mine"}"#);
     assert_eq!(named.0, 202, "{}", named.1);
     for verb in ["connect", "disconnect", "reconnect"] {
-        let (status, refused) = steer(&ann, "shared", verb);
+        let (status, refused) = post(&ann, "shared", verb);
         assert!(status == 403 && refused.contains("NO_RIGHT"), "{status} {refused}");
     }
     let named = team.ask("POST", "/api/agents/mcp/reconnect", &ann, r#"{"server":"shared"}"#);
     assert_eq!(named.0, 403, "{}", named.1);
     let (viewer, _) = team.token("vic", "acme", "viewer");
-    assert_eq!(steer(&viewer, "mine", "connect").0, 403, "to look needs no more than `see`");
+    assert_eq!(post(&viewer, "mine", "connect").0, 403, "a viewer may only look");
 }
 
 #[test]
@@ -141,7 +143,7 @@ fn a_member_s_value_is_visible_to_no_other_member_and_in_no_response() {
     let read = places.map(|place| team.ask("GET", place, &bob, "").1 + &team.ask("GET", place, &ann, "").1);
     assert!(!read.concat().contains(canary));
     assert!(!variable(&team, &ann, "TOKEN").contains(canary));
-    // Another member's server does not start with it.
+    // The server of another member does not get the value, so it does not start.
     fails(&team, &bob);
     for file in files_below(&team.rack.home.root().join("team")) {
         let content = fs::read(&file).unwrap_or_default();
@@ -155,7 +157,7 @@ pub(crate) fn files_below(folder: &std::path::Path) -> Vec<std::path::PathBuf> {
 }
 
 #[test]
-fn a_changed_value_counts_at_once_and_a_deleted_one_is_gone() {
+fn a_server_gets_a_changed_value_at_once_and_no_longer_a_deleted_one() {
     let team = team();
     let (ann, _) = team.token("ann", "acme", "user");
     give(&team, &ann, "ann-1");
@@ -288,7 +290,7 @@ fn an_operator_who_is_asked_about_a_call_of_another_member_does_not_see_their_va
     let canary = "canary-of-ann-5f0e9c1d";
     give(&team, &ann, canary);
     begins(&team, &ann);
-    // A model that has seen the value takes it to another server: that is asked first.
+    // A model that has seen the value sends it to another server: an operator has to approve that.
     let call = json!({ "tool": "shared/echo", "arguments": { "text": format!("it is {canary}") } }).to_string();
     let mut under_way = team.send("POST", "/api/v1/calls", &ann, &call);
     let started = Instant::now();
@@ -311,7 +313,7 @@ fn an_operator_who_is_asked_about_a_call_of_another_member_does_not_see_their_va
     assert!(answer.contains("it is ***"), "{answer}");
 }
 
-/// A client of 2025-11-25 that talks to the endpoint itself.
+/// A client of 2025-11-25 that writes HTTP itself.
 #[derive(Clone)]
 pub(crate) struct Client<'t> {
     team: &'t Team,
@@ -319,7 +321,7 @@ pub(crate) struct Client<'t> {
     session: String,
 }
 
-/// The messages of an answer, as they come.
+/// The messages of an answer, in the order in which they come.
 pub(crate) struct Messages(BufReader<TcpStream>);
 
 impl Messages {
@@ -337,7 +339,7 @@ impl Messages {
         None
     }
 
-    /// The next one that is the answer to a request, or a request or notification of this method.
+    /// Returns the next request or notification of this method; without a method, the next answer.
     pub(crate) fn until(&mut self, method: Option<&str>) -> Value {
         loop {
             let message = self.next().expect("a message");
@@ -364,12 +366,12 @@ impl<'t> Client<'t> {
         client
     }
 
-    /// A client that has learned the id of the session of this one, and has another token.
+    /// Returns a client with another token, in the same session: it has learned the session's id.
     pub(crate) fn with_token(&self, token: &str) -> Self {
         Self { token: token.to_owned(), ..self.clone() }
     }
 
-    /// The same client through another replica.
+    /// Returns the same client as it reaches the team through another replica.
     pub(crate) fn through<'o>(&self, team: &'o Team) -> Client<'o> {
         Client { team, token: self.token.clone(), session: self.session.clone() }
     }
@@ -418,6 +420,7 @@ impl<'t> Client<'t> {
     }
 }
 
+/// The capabilities of a client that can open pages.
 fn with_pages() -> Value {
     json!({ "elicitation": { "url": {} } })
 }
@@ -440,7 +443,7 @@ fn a_call_that_lacks_a_value_names_the_page_and_continues_once_the_value_is_give
     let answer = call.until(None);
     assert_eq!(answer["result"]["content"][0]["text"], r#""ann-1""#, "{answer}");
     assert!(!client.tools().contains(&"give_credentials".to_owned()));
-    // Once it is deleted, the server asks again; its tools are known to the client.
+    // After the value is deleted, the server asks again; the client knows its tools by now.
     assert_eq!(team.status("DELETE", "/api/v1/me/credentials/TOKEN", &ann), 204);
     let mut call = client.call("mcp__mine__env", &json!({ "name": "TOKEN" }));
     let question = call.until(Some("elicitation/create"));
@@ -477,7 +480,7 @@ fn a_client_that_opens_no_pages_gets_the_address_of_the_page() {
     let answer = client.call("mcp__mine__env", &json!({ "name": "TOKEN" })).until(None);
     let text = answer["result"]["content"][0]["text"].as_str().unwrap();
     assert!(text.contains("http://127.0.0.1:1/#/credentials/TOKEN"), "{answer}");
-    // The servers that need nothing are there.
+    // Servers that need no value can be used.
     let echoed = client.call("mcp__shared__echo", &json!({ "text": "x" })).until(None);
     assert_eq!(echoed["result"]["content"][0]["text"], "x");
 }

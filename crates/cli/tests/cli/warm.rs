@@ -1,4 +1,4 @@
-//! Commands that a running daemon does: the same output, and the same exit codes, as without it.
+//! Commands that a running daemon runs for a process: the same output, and the same exit codes, as without it.
 
 use std::{
     collections::BTreeSet,
@@ -16,13 +16,13 @@ use crate::{
     terminal::Terminal,
 };
 
-/// Enough for a loaded machine; nothing here takes a tenth of it on an idle one.
+/// How long a test waits for something. On an idle machine nothing here takes a tenth of it.
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// Runs of a command before the servers of a daemon must be there.
+/// How often a test runs a command until the daemon runs it: the daemon must have connected its servers by then.
 const TRIES: usize = 50;
 
-/// `toolrack serve`, until it is dropped.
+/// A process of `toolrack serve`, which dropping this ends.
 pub(crate) struct Daemon {
     child: Child,
     /// Where it listens.
@@ -32,7 +32,7 @@ pub(crate) struct Daemon {
 }
 
 impl Daemon {
-    /// It listens when this returns.
+    /// Starts a daemon with the options `more`, and returns when it listens.
     pub(crate) fn start(rack: &Rack, more: &[&str]) -> Self {
         let args = [&["serve", "--listen", "127.0.0.1:0", "--no-open", "--with-parent", "--json"], more].concat();
         let mut command = rack.command(&args);
@@ -45,7 +45,7 @@ impl Daemon {
         Self { child, address: word("address"), token: word("token") }
     }
 
-    /// The number of files of its process below a folder of this name that are open.
+    /// Returns how many files the daemon has open whose paths contain `below`.
     pub(crate) fn open_files(&self, below: &str) -> usize {
         let files = std::fs::read_dir(format!("/proc/{}/fd", self.child.id())).unwrap();
         let paths = files.filter_map(|file| std::fs::read_link(file.ok()?.path()).ok());
@@ -60,7 +60,7 @@ impl Daemon {
         self.child.id()
     }
 
-    /// Sends it a signal; returns its exit code.
+    /// Sends the daemon a signal, and waits for its end; returns its exit code.
     pub(crate) fn ended_by(mut self, signal: &str) -> Option<i32> {
         // The daemon also ends when its stdin is closed, which `wait` does.
         let stdin = self.child.stdin.take();
@@ -82,38 +82,38 @@ pub(crate) fn kill(signal: &str, pid: u32) {
     assert!(Command::new("kill").args(["-s", signal, &pid.to_string()]).status().unwrap().success());
 }
 
-/// A home with the server `fake`, which writes down what it does.
+/// Creates a rack with the server `fake`, which writes down what it does, and with the servers `more`.
 fn logged(more: &[(&str, Value)]) -> (Rack, SideEffects) {
     let effects = SideEffects::new();
     let servers = [&[("fake", fake(&["--era", "both", "--log", effects.path_str()]))], more].concat();
     (Rack::with(&servers), effects)
 }
 
-/// The same with a daemon, whose servers are connected.
+/// Creates the same rack with a daemon that has connected its servers.
 fn warm(more: &[(&str, Value)], options: &[&str]) -> (Rack, SideEffects, Daemon) {
     let (rack, effects) = logged(more);
     let daemon = Daemon::start(&rack, options);
-    is_used(&rack, &effects);
+    wait_until_used(&rack, &effects);
     (rack, effects, daemon)
 }
 
-/// How many processes of the server have done something.
+/// Returns how many processes of the server have run a tool.
 fn started(effects: &SideEffects) -> usize {
     effects.read().pids().into_iter().collect::<BTreeSet<_>>().len()
 }
 
-/// Runs a command until it is done by the daemon: it starts nothing.
-fn is_used(rack: &Rack, effects: &SideEffects) {
+/// Runs a command again and again, until the daemon runs it: then no new process of the server runs the tool.
+fn wait_until_used(rack: &Rack, effects: &SideEffects) {
     let used = (0..TRIES).any(|_| {
         let before = started(effects);
         let _ = rack.run(&["call", "fake/add", "a=1", "b=2"]).ends_with(0);
         before > 0 && started(effects) == before
     });
-    assert!(used, "the daemon never did what it could have done");
+    assert!(used, "no command used the daemon");
 }
 
-/// Whether this command starts a server of its own.
-fn is_alone(rack: &Rack, effects: &SideEffects, args: &[&str]) -> bool {
+/// Runs a command; returns whether it started a server of its own.
+fn runs_alone(rack: &Rack, effects: &SideEffects, args: &[&str]) -> bool {
     let before = started(effects);
     let _ = rack.run(args).ends_with(0);
     started(effects) > before
@@ -121,7 +121,7 @@ fn is_alone(rack: &Rack, effects: &SideEffects, args: &[&str]) -> bool {
 
 const CALL: &[&str] = &["call", "fake/add", "a=1", "b=2"];
 
-/// Every command that a daemon can do, with and without success.
+/// Every kind of command that a daemon can run, with and without success. `\s` stands for a space in a word.
 const COMMANDS: &[&str] = &[
     "list",
     "list --json",
@@ -198,7 +198,7 @@ const COMMANDS: &[&str] = &[
     "prompt greet",
 ];
 
-/// What the command of `line` shows, with `{"a":3,"b":4}` on its stdin.
+/// Runs the command `line`, with `{"a":3,"b":4}` on its stdin.
 fn shown(rack: &Rack, line: &str, no_daemon: bool) -> Ran {
     let words: Vec<String> = line.split(' ').map(|word| word.replace("\\s", " ")).collect();
     let mut args: Vec<&str> = words.iter().map(String::as_str).collect();
@@ -218,11 +218,11 @@ fn a_command_prints_the_same_with_and_without_a_daemon() {
     work_file(&rack, "args.json", r#"{ "a": 1, "b": 2 }"#);
     work_file(&rack, ".mcp.json", &mcp_json(&[("theirs", fake(&[]))]));
     let _daemon = Daemon::start(&rack, &[]);
-    is_used(&rack, &effects);
+    wait_until_used(&rack, &effects);
     for line in COMMANDS {
         let before = started(&effects);
         let warm = shown(&rack, line, false);
-        assert_eq!(started(&effects), before, "`{line}` was not done by the daemon: {warm}");
+        assert_eq!(started(&effects), before, "the daemon did not run `{line}`: {warm}");
         let alone = shown(&rack, line, true);
         assert_eq!((&warm.stdout, &warm.stderr, warm.code), (&alone.stdout, &alone.stderr, alone.code), "`{line}`");
     }
@@ -237,17 +237,17 @@ fn a_large_result_arrives_complete() {
     let alone = rack.run(&["call", "fake/big", "bytes=600000", "fill=é", "--no-daemon"]).ends_with(0).stdout;
     assert_eq!(text.len(), alone.len());
     assert!(text.len() >= 600_000 && !text.contains("truncated"), "{}", text.len());
-    assert_eq!(started(&effects), before + 1, "only the one that was told to did it alone");
+    assert_eq!(started(&effects), before + 1, "only the command with `--no-daemon` ran alone");
 }
 
 #[test]
-fn a_file_is_written_where_the_command_was_typed_and_bytes_stay_bytes() {
+fn a_file_is_written_in_the_folder_of_the_command_and_its_bytes_stay_as_they_are() {
     let (rack, effects, _daemon) = warm(&[], &[]);
     let before = started(&effects);
     let words = ["call", "fake/image", "only:=[1]", "--no-validate"];
     let warm = rack.command(&words).output().unwrap().stdout;
     let _ = rack.run(&[&words[..], &["-o", "picture"]].concat()).ends_with(0);
-    assert_eq!(started(&effects), before, "it was not done by the daemon");
+    assert_eq!(started(&effects), before, "the daemon did not run it");
     assert!(warm.starts_with(b"\x89PNG"), "{warm:?}");
     assert_eq!(std::fs::read(rack.home.work().join("picture")).unwrap(), warm);
     assert_eq!(rack.command(&[&words[..], &["--no-daemon"]].concat()).output().unwrap().stdout, warm);
@@ -259,19 +259,19 @@ fn without_a_terminal_a_server_s_question_does_not_wait_for_the_dashboard() {
         let effects = SideEffects::new();
         let rack = Rack::with(&[("fake", fake(&["--era", era, "--log", effects.path_str()]))]);
         let _daemon = Daemon::start(&rack, &[]);
-        is_used(&rack, &effects);
+        wait_until_used(&rack, &effects);
         let before = started(&effects);
         let warm = rack.run(&["call", "fake/elicit"]);
-        assert_eq!(started(&effects), before, "it was not done by the daemon");
+        assert_eq!(started(&effects), before, "the daemon did not run it");
         let alone = rack.run(&["call", "fake/elicit", "--no-daemon"]);
-        // What the server hears may differ: it knows that the daemon has a user to ask.
+        // Only the result may differ, because the server knows that the daemon has a user to ask.
         assert_eq!((&warm.stderr, warm.code), (&alone.stderr, alone.code), "{era}");
     }
 }
 
 #[test]
 fn a_server_s_question_comes_to_the_terminal_of_the_command() {
-    let person = |rack: Rack| rack.env("TERM", "xterm-256color").env("LANG", "C.UTF-8");
+    let with_terminal = |rack: Rack| rack.env("TERM", "xterm-256color").env("LANG", "C.UTF-8");
     let transcript = |args: &[&str], rack: &Rack| {
         let mut terminal = Terminal::run(rack, args);
         let mut seen = terminal.expect("Ctrl-D leaves the form.");
@@ -286,12 +286,12 @@ fn a_server_s_question_comes_to_the_terminal_of_the_command() {
     };
     for era in ["legacy", "modern"] {
         let effects = SideEffects::new();
-        let rack = person(Rack::with(&[("fake", fake(&["--era", era, "--log", effects.path_str()]))]));
+        let rack = with_terminal(Rack::with(&[("fake", fake(&["--era", era, "--log", effects.path_str()]))]));
         let _daemon = Daemon::start(&rack, &[]);
-        is_used(&rack, &effects);
+        wait_until_used(&rack, &effects);
         let before = started(&effects);
         let warm = transcript(&["call", "fake/elicit"], &rack);
-        assert_eq!(started(&effects), before, "it was not done by the daemon");
+        assert_eq!(started(&effects), before, "the daemon did not run it");
         assert_eq!(warm, transcript(&["call", "fake/elicit", "--no-daemon"], &rack), "{era}");
         assert!(warm.0.contains(r#""age":36"#) && warm.1 == 0, "{warm:?}");
     }
@@ -310,14 +310,14 @@ fn ctrl_c_cancels_the_call_and_leaves_the_daemon_and_its_server_alone() {
         assert_eq!(child.wait().unwrap().code(), Some(code));
         let _ = effects.wait_until(LIMIT, |effects| effects.cancelled().len() > cancelled);
     }
-    // A killed process cannot report that.
+    // A killed process cannot tell the daemon that it has ended.
     let (runs, cancelled) = (effects.read().runs_of("sleep"), effects.read().cancelled().len());
     let mut child = rack.command(&["call", "fake/sleep", "ms=600000"]).stdout(Stdio::null()).spawn().unwrap();
     let _ = effects.wait_until(LIMIT, |effects| effects.runs_of("sleep") > runs);
     child.kill().unwrap();
     let _ = child.wait();
     let _ = effects.wait_until(LIMIT, |effects| effects.cancelled().len() > cancelled);
-    is_used(&rack, &effects);
+    wait_until_used(&rack, &effects);
     drop(daemon);
 }
 
@@ -342,7 +342,7 @@ fn a_resource_is_followed_through_the_daemon_until_the_user_interrupts_and_again
 }
 
 #[test]
-fn a_reader_that_stalls_keeps_no_signal_from_being_heard() {
+fn a_signal_ends_a_command_whose_output_is_not_read() {
     let (rack, _, _daemon) = warm(&[], &[]);
     for signal in ["INT", "TERM"] {
         // More than a pipe holds.
@@ -356,21 +356,22 @@ fn a_reader_that_stalls_keeps_no_signal_from_being_heard() {
 }
 
 #[test]
-fn a_command_with_another_world_does_without_the_daemon() {
+fn a_command_with_other_servers_than_the_daemon_runs_alone() {
     let (rack, effects, _daemon) = warm(&[], &[]);
     let other = work_file(&rack, "other.json", &mcp_json(&[]));
     let other = other.to_str().unwrap();
     let folder = rack.home.work();
     let folder = folder.to_str().unwrap();
     for more in [&["--no-daemon"][..], &["--mcp-config", other], &["--root", folder], &["-vv"]] {
-        assert!(is_alone(&rack, &effects, &[CALL, more].concat()), "{more:?}");
+        assert!(runs_alone(&rack, &effects, &[CALL, more].concat()), "{more:?}");
     }
-    assert!(!is_alone(&rack, &effects, CALL));
+    assert!(!runs_alone(&rack, &effects, CALL));
     let before = started(&effects);
     assert!(rack.command(CALL).env("TOOLRACK_NO_DAEMON", "1").output().unwrap().status.success());
-    assert_eq!(started(&effects), before + 1, "the variable means nothing");
-    let rest = [("TERM", "another"), ("USER", "another user"), ("LANG", "xx"), ("PATH", "/nowhere:/usr/bin:/bin")];
-    for (name, value) in rest.into_iter().chain([("TOOLRACK_NO_DAEMON", "0"), ("UNRELATED", "x")]) {
+    assert_eq!(started(&effects), before + 1, "the variable had no effect");
+    let irrelevant =
+        [("TERM", "another"), ("USER", "another user"), ("LANG", "xx"), ("PATH", "/nowhere:/usr/bin:/bin")];
+    for (name, value) in irrelevant.into_iter().chain([("TOOLRACK_NO_DAEMON", "0"), ("UNRELATED", "x")]) {
         let before = started(&effects);
         assert!(rack.command(CALL).env(name, value).output().unwrap().status.success());
         assert_eq!(started(&effects), before, "{name} makes no difference");
@@ -378,11 +379,11 @@ fn a_command_with_another_world_does_without_the_daemon() {
     let elsewhere = rack.home.write("elsewhere/x", "");
     let before = started(&effects);
     assert!(rack.command(CALL).current_dir(elsewhere.parent().unwrap()).output().unwrap().status.success());
-    assert_eq!(started(&effects), before + 1, "a server is started where the command is");
+    assert_eq!(started(&effects), before + 1, "the server of a command in another folder must run in that folder");
 }
 
 #[test]
-fn a_changed_file_counts_at_once() {
+fn a_changed_file_applies_to_the_next_command() {
     let (rack, effects, _daemon) = warm(&[], &[]);
     let second = SideEffects::new();
     let servers = [
@@ -400,12 +401,15 @@ fn a_changed_file_counts_at_once() {
 #[test]
 fn the_rules_of_the_daemon_do_not_ask_about_typed_calls() {
     let (rack, effects, _daemon) = warm(&[], &["--deny", "fake/echo"]);
-    assert!(!is_alone(&rack, &effects, &["call", "fake/write", "text=x"]), "it was typed, and so approved");
+    assert!(
+        !runs_alone(&rack, &effects, &["call", "fake/write", "text=x"]),
+        "the user typed the call, and so approved it"
+    );
     let denied = rack.run(&["call", "fake/echo", "text=x"]).ends_with(0);
-    assert_eq!(denied.stdout, "x", "the command alone is not denied");
+    assert_eq!(denied.stdout, "x", "the rules of the command itself do not deny it");
 }
 
-/// A server that says in the file `starts` that it was started, and ends.
+/// An entry whose server adds a line to the file `starts`, and ends.
 fn gone(starts: &std::path::Path) -> Value {
     let script = "echo started >> \"$0\"; echo no licence >&2; exit 3";
     json!({ "command": "sh", "args": ["-c", script, starts], "retry": "off" })
@@ -417,8 +421,8 @@ fn commands_that_show_all_servers_use_the_daemon_even_if_a_server_has_failed() {
     let starts = folder.path().join("starts");
     let unset = json!({ "command": "true", "args": ["${NOWHERE}"], "retry": "off" });
     let (rack, effects, _daemon) = warm(&[("gone", gone(&starts)), ("unset", unset)], &[]);
-    // The daemon may still have to try it.
-    assert!((0..TRIES).any(|_| !is_alone(&rack, &effects, &["list"])), "the daemon never did what it could have done");
+    // The daemon may not have tried to start it yet.
+    assert!((0..TRIES).any(|_| !runs_alone(&rack, &effects, &["list"])), "no command used the daemon");
     let all = || (started(&effects), std::fs::read_to_string(&starts).unwrap());
     let before = all();
     for args in [&["list"][..], &["tools"], &["tools", "--search", "adds numbers"], &["resources"], &["prompts"]] {
@@ -432,13 +436,13 @@ fn commands_that_show_all_servers_use_the_daemon_even_if_a_server_has_failed() {
     }
     let servers = rack.run(&["list", "--json"]).json();
     let states: Vec<_> = servers["servers"].as_array().unwrap().iter().map(|server| &server["state"]).collect();
-    assert_eq!(states, ["connected", "connected", "failed", "failed"], "the first is the one that is built in");
+    assert_eq!(states, ["connected", "connected", "failed", "failed"], "the first is the built-in server");
     assert_eq!(rack.run(&["list", "--exit-code"]).code, Some(4));
     assert_eq!(all(), before);
 }
 
 #[test]
-fn a_server_that_is_down_is_tried_by_the_command_that_needs_it() {
+fn a_command_that_needs_a_server_that_is_down_tries_to_start_it() {
     let (rack, _, _daemon) = warm(&[("gone", json!({ "command": "/nonexistent/server" }))], &[]);
     for args in [&["list", "gone"][..], &["tools", "gone"], &["call", "gone/x"], &["resources", "gone"]] {
         let (warm, alone) = (rack.run(args), rack.run(&[args, &["--no-daemon"]].concat()));
@@ -447,30 +451,30 @@ fn a_server_that_is_down_is_tried_by_the_command_that_needs_it() {
 }
 
 #[test]
-fn a_daemon_that_is_gone_stopped_or_a_stranger_is_done_without() {
+fn a_command_runs_alone_if_the_daemon_has_ended_or_hangs_or_another_program_has_its_socket() {
     let (rack, effects, daemon) = warm(&[], &[]);
     let socket = rack.home.toolrack_home().join("run/cli.sock");
     assert_eq!(std::fs::metadata(socket.parent().unwrap()).unwrap().permissions().mode() & 0o777, 0o700);
     daemon.signal("STOP");
-    assert!(is_alone(&rack, &effects, CALL), "it waits for a daemon that does not answer");
+    assert!(runs_alone(&rack, &effects, CALL), "the command waits for a daemon that does not answer");
     daemon.signal("CONT");
-    is_used(&rack, &effects);
+    wait_until_used(&rack, &effects);
     daemon.signal("KILL");
-    assert!(is_alone(&rack, &effects, CALL));
-    assert!(socket.exists(), "a daemon that was killed leaves it");
+    assert!(runs_alone(&rack, &effects, CALL));
+    assert!(socket.exists(), "a killed daemon leaves its socket");
     std::fs::remove_file(&socket).unwrap();
-    let quarantined = std::os::unix::net::UnixListener::bind(&socket).unwrap();
-    let talking = std::thread::spawn(move || {
-        let (mut stream, _) = quarantined.accept().unwrap();
+    let other_program = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+    let answering = std::thread::spawn(move || {
+        let (mut stream, _) = other_program.accept().unwrap();
         stream.write_all(b"220 mail ready\r\n").unwrap();
     });
-    assert!(is_alone(&rack, &effects, CALL));
-    talking.join().unwrap();
+    assert!(runs_alone(&rack, &effects, CALL));
+    answering.join().unwrap();
 }
 
 #[test]
-fn a_daemon_that_dies_at_work_is_a_failure_and_nothing_is_done_twice() {
-    // A child process would end with the daemon. A server over HTTP does not.
+fn a_command_fails_if_the_daemon_dies_while_it_runs_it_and_no_call_is_made_twice() {
+    // With a server over HTTP, because a child process would end with the daemon.
     let effects = SideEffects::new();
     let server = FakeHttp::start(&["--era", "both", "--log", effects.path_str()]);
     let rack = Rack::with(&[("fake", json!({ "url": server.url() }))]);
@@ -501,10 +505,10 @@ fn a_daemon_that_ends_during_a_call_leaves_no_process() {
     assert!(!servers.is_empty());
     daemon.signal("TERM");
     assert_eq!(child.wait_with_output().unwrap().status.code(), Some(4));
-    assert!(processes::wait_all_gone(&servers, LIMIT), "something was left running");
+    assert!(processes::wait_all_gone(&servers, LIMIT), "a process of a server still runs");
 }
 
-/// The message about the daemon of a command with `-v` and these variables; empty if it used the daemon.
+/// Runs a command with `-v` and these variables; returns why it did not use the daemon, empty if it did.
 fn unused(rack: &Rack, more: &[&str], variables: &[(&str, &str)]) -> String {
     let words = [CALL, &["-v"], more].concat();
     let output = rack.command(&words).envs(variables.iter().copied()).output().unwrap();
@@ -514,26 +518,26 @@ fn unused(rack: &Rack, more: &[&str], variables: &[(&str, &str)]) -> String {
 }
 
 #[test]
-fn a_variable_counts_where_the_entry_uses_it_and_the_user_hears_which_one_it_was() {
+fn a_command_with_another_variable_that_an_entry_uses_runs_alone_and_names_the_variable() {
     let effects = SideEffects::new();
     let mut entry = fake(&["--era", "both", "--log", effects.path_str()]);
     entry["env"] = json!({ "KEY": "${SERVICE_KEY:-none}" });
     let rack = Rack::with(&[("fake", entry)]);
     let _daemon = Daemon::start(&rack, &[]);
-    assert!((0..TRIES).any(|_| unused(&rack, &[], &[]).is_empty()), "the daemon is never used");
+    assert!((0..TRIES).any(|_| unused(&rack, &[], &[]).is_empty()), "no command used the daemon");
     assert_eq!(unused(&rack, &[], &[("USER", "another"), ("PATH", "/bin:/usr/bin")]), "");
     let why = unused(&rack, &[], &[("SERVICE_KEY", "canary-of-a-key")]);
     assert_eq!(why, "`fake` has another `KEY` there");
     assert_eq!(unused(&rack, &["--no-daemon"], &[]), "`--no-daemon` is set");
     assert!(unused(&rack, &["-v"], &[]).contains("-vv"));
 
-    let here = |words: &[&str]| {
+    let run_with_key = |words: &[&str]| {
         let output = rack.command(words).env("SERVICE_KEY", "canary-of-a-key").output().unwrap();
         Ran::new(words, &output, &rack).ends_with(0)
     };
-    let status = here(&["daemon", "status"]);
+    let status = run_with_key(&["daemon", "status"]);
     assert!(status.stdout.contains("commands here do not use it: `fake` has another `KEY` there"), "{status}");
-    let doctor = here(&["doctor", "--offline"]);
+    let doctor = run_with_key(&["doctor", "--offline"]);
     assert!(doctor.stdout.contains("do not use it: `fake` has another `KEY` there"), "{doctor}");
     let same = rack.run(&["daemon", "status", "--json"]).ends_with(0).json();
     assert_eq!(same["unused"], json!([]), "{same}");

@@ -97,7 +97,7 @@ pub(crate) struct DaemonLogsArgs {
 }
 
 /// How often to check whether a process has started, or ended.
-const PAUSE: Duration = Duration::from_millis(20);
+const PROCESS_POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// How often to look for new lines of a log.
 const LOG_POLL_INTERVAL: Duration = Duration::from_millis(200);
@@ -108,7 +108,7 @@ const KILL_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long the previous daemon may take to end, as with `daemon stop`.
 const STOP_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// `daemon status --json`.
+/// What `daemon status --json` prints.
 #[derive(Debug, Default, Serialize)]
 struct Status {
     running: bool,
@@ -120,7 +120,7 @@ struct Status {
     url: Option<String>,
     address: Option<String>,
     version: Option<String>,
-    /// How many are in each state.
+    /// How many servers are in each state.
     servers: BTreeMap<String, usize>,
     /// Why commands in this folder do not use the daemon: a line for each server that differs here, or one for all
     /// servers.
@@ -128,7 +128,7 @@ struct Status {
     log: PathBuf,
 }
 
-/// `daemon stop --json`.
+/// What `daemon stop --json` prints.
 #[derive(Debug, Default, Serialize)]
 struct Stopped {
     stopped: bool,
@@ -137,7 +137,7 @@ struct Stopped {
     killed: bool,
 }
 
-/// `daemon restart --json`.
+/// What `daemon restart --json` prints.
 #[derive(Debug, Serialize)]
 struct Restarted {
     #[serde(flatten)]
@@ -146,14 +146,14 @@ struct Restarted {
     before: Stopped,
 }
 
-/// `daemon logs --json`.
+/// What `daemon logs --json` prints.
 #[derive(Debug, Serialize)]
 struct Log<'a> {
     path: &'a Path,
     lines: Vec<&'a str>,
 }
 
-/// A line of `daemon logs --follow --json`.
+/// What `daemon logs --follow --json` prints for each line.
 #[derive(Debug, Serialize)]
 struct LogLine<'a> {
     line: &'a str,
@@ -162,11 +162,11 @@ struct LogLine<'a> {
 pub(crate) async fn run(verb: DaemonVerb, words: &[OsString], world: &World) -> Result<Exit, Failure> {
     match verb {
         DaemonVerb::Start(args) => {
-            without_parent(&args)?;
+            refuse_with_parent(&args)?;
             start(words, world).await
         }
         DaemonVerb::Restart(args) => {
-            without_parent(&args)?;
+            refuse_with_parent(&args)?;
             restart(words, world).await
         }
         DaemonVerb::Status => status(world).await,
@@ -178,7 +178,8 @@ pub(crate) async fn run(verb: DaemonVerb, words: &[OsString], world: &World) -> 
     }
 }
 
-fn without_parent(args: &ServeArgs) -> Result<(), Failure> {
+/// Refuses `--with-parent`.
+fn refuse_with_parent(args: &ServeArgs) -> Result<(), Failure> {
     if args.with_parent {
         return Err(Failure::usage("`--with-parent` is for `toolrack serve`")
             .hint("a daemon in the background has no parent that could end"));
@@ -203,14 +204,14 @@ async fn start(words: &[OsString], world: &World) -> Result<Exit, Failure> {
             world.screen.note(&format!("a daemon is up already (process {})", record.pid));
             record
         }
-        None => started("start", words, world).await?,
+        None => start_new("start", words, world).await?,
     };
     serve::show(&record, true, world).await?;
     Ok(Exit::Ok)
 }
 
-/// Starts a daemon with the words behind `daemon VERB`.
-async fn started(verb: &str, words: &[OsString], world: &World) -> Result<Record, Failure> {
+/// Starts a daemon with the options that the user typed behind `daemon VERB`.
+async fn start_new(verb: &str, words: &[OsString], world: &World) -> Result<Record, Failure> {
     if local_socket::is_in_a_server() {
         let message = "a daemon that is started by a server ends with that server, and refuses its processes";
         return Err(Failure::new(Exit::Other, "IN_A_SERVER", message).hint("start it from a terminal"));
@@ -221,9 +222,9 @@ async fn started(verb: &str, words: &[OsString], world: &World) -> Result<Record
 }
 
 async fn restart(words: &[OsString], world: &World) -> Result<Exit, Failure> {
-    let before = stopped(STOP_TIMEOUT, world).await?;
+    let before = stop_running(STOP_TIMEOUT, world).await?;
     world.screen.note(&message_of(&before));
-    let record = started("restart", words, world).await?;
+    let record = start_new("restart", words, world).await?;
     if world.screen.json() {
         world.screen.document(&Restarted { up: Up::from(&record), before }).await?;
     } else {
@@ -281,13 +282,13 @@ fn page(status: &Status) -> String {
     lines.join("\n")
 }
 
-/// A state as people write it.
+/// Returns the word of a state as people write it.
 fn words(state: &str) -> String {
     text::for_line(state).replace('_', " ")
 }
 
 async fn stop(kill_after: Duration, world: &World) -> Result<Exit, Failure> {
-    let stopped = stopped(kill_after, world).await?;
+    let stopped = stop_running(kill_after, world).await?;
     if world.screen.json() {
         world.screen.document(&stopped).await?;
     } else {
@@ -304,7 +305,7 @@ fn message_of(stopped: &Stopped) -> String {
 }
 
 /// Ends the daemon that runs, and waits until it is gone; kills it after `kill_after`.
-async fn stopped(kill_after: Duration, world: &World) -> Result<Stopped, Failure> {
+async fn stop_running(kill_after: Duration, world: &World) -> Result<Stopped, Failure> {
     let Some(record) = running(world) else {
         return Ok(Stopped::default());
     };
@@ -329,7 +330,7 @@ async fn stopped(kill_after: Duration, world: &World) -> Result<Stopped, Failure
 
 async fn wait_until_gone(record: &Record) {
     while record.is_alive() {
-        sleep(PAUSE).await;
+        sleep(PROCESS_POLL_INTERVAL).await;
     }
 }
 
@@ -349,7 +350,7 @@ async fn logs(args: &DaemonLogsArgs, world: &World) -> Result<Exit, Failure> {
     Ok(Exit::Ok)
 }
 
-/// The last lines, and then new ones, until the command is interrupted.
+/// Prints the last lines, and then new ones, until the user interrupts the command.
 async fn follow(args: &DaemonLogsArgs, world: &World) -> Result<Exit, Failure> {
     let path = background::log(world.places.data());
     let unusable = |error| background::unusable(&path, &error);

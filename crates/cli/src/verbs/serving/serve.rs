@@ -52,7 +52,7 @@ use crate::{
 use args::ServeArgs;
 use lender::{CommandSocket, lend};
 
-/// `serve --json`: printed once the daemon listens.
+/// What `serve --json` prints once the daemon listens.
 #[derive(Debug, Serialize)]
 pub(crate) struct Up {
     /// The dashboard, with the key to it.
@@ -76,7 +76,7 @@ impl From<&Record> for Up {
     }
 }
 
-/// What each world of the daemon has: options of the command line, and what watches their files.
+/// What all worlds of the daemon have in common: options of the command line, and the watcher of their files.
 #[derive(Clone)]
 struct ForAllWorlds {
     rules: RulesArgs,
@@ -107,19 +107,19 @@ pub(crate) async fn run(args: ServeArgs, world: &World) -> Result<Exit, Failure>
     let certificate = CertificateFiles::of(&args);
     options.tls = certificate.as_ref().map(CertificateFiles::read).transpose()?;
     warn_of_idle(&args.rules, &loaded, &[], &world.screen);
-    let typed = ForAllWorlds::of(&args);
+    let for_all_worlds = ForAllWorlds::of(&args);
     let gate = Arc::new(LiveRules::new(rules(&args.rules, &loaded, &[])));
     let (team, exporter) = match &args.team {
         Some(file) => {
-            let ServedTeam { team, replica, exporter } = team::read(file, &args, &typed, world).await?;
+            let ServedTeam { team, replica, exporter } = team::read(file, &args, &for_all_worlds, world).await?;
             options.replica = replica;
             (Some(team), exporter)
         }
         None => (None, None),
     };
-    let parts = parts(&typed, world, gate)?;
-    let for_sessions = for_sessions(OfUser::of_machine(&typed, world, &parts));
-    let for_agents = for_agents(&typed, world, WorldKind::Machine);
+    let parts = parts(&for_all_worlds, world, gate)?;
+    let for_sessions = for_sessions(OfUser::of_machine(&for_all_worlds, world, &parts));
+    let for_agents = for_agents(&for_all_worlds, world, WorldKind::Machine);
     let mut daemon = match Daemon::start(parts, for_agents, Some(for_sessions), team, options.clone()).await {
         Ok(daemon) => daemon,
         Err(StartError::InUse(address)) => return in_use(&address.to_string(), &args, world).await,
@@ -132,7 +132,7 @@ pub(crate) async fn run(args: ServeArgs, world: &World) -> Result<Exit, Failure>
     let record = Record::of_this(address, daemon.base().to_owned(), options.token.reveal().to_owned());
     let data = world.places.data().to_owned();
     let commands = publish(&mut daemon, &record, world);
-    // In the background there is no user who could see it, and the log must not contain a key.
+    // In the background, output goes to the log of the daemon, which must not contain the key to the dashboard.
     if !args.detached {
         show(&record, args.no_open, world).await?;
     }
@@ -153,7 +153,7 @@ pub(crate) async fn run(args: ServeArgs, world: &World) -> Result<Exit, Failure>
     };
     let renewals = async {
         if let Some((files, tls)) = certificate.zip(options.tls) {
-            files.follow_until(tls, &typed.watcher, current.ending()).await;
+            files.follow_until(tls, &for_all_worlds.watcher, current.ending()).await;
         }
     };
     let exports = async {
@@ -168,7 +168,7 @@ pub(crate) async fn run(args: ServeArgs, world: &World) -> Result<Exit, Failure>
     Ok(exit)
 }
 
-/// The options of the command line and of `[serve]`, over the daemon's defaults.
+/// Returns the options of the command line and of `[serve]`; the daemon's defaults for all others.
 fn options(args: &ServeArgs, bounds: &ServeSettings, token: Token) -> Options {
     let defaults = Options::local(0, token);
     Options {
@@ -188,7 +188,8 @@ fn options(args: &ServeArgs, bounds: &ServeSettings, token: Token) -> Options {
     }
 }
 
-/// Lets other commands find the daemon, unless they find another one already. Warns if they cannot find it.
+/// Lets other commands find the daemon, unless they find another daemon already. Returns the socket on which it takes
+/// commands; warns and returns `None` if other commands will not find it.
 fn publish(daemon: &mut Daemon, record: &Record, world: &World) -> Option<CommandSocket> {
     if let Some(first) = Record::read(world.places.data()).filter(Record::is_alive) {
         let message = format!("another daemon is up at {}: it is the one that other commands find", first.address);
@@ -237,20 +238,20 @@ async fn serve<B>(daemon: Daemon, beside: impl Future<Output = B>, stop: &mut St
     }
 }
 
-/// Returns when the other end of stdin is closed.
+/// Returns when the other end of stdin is closed, because the parent has ended.
 async fn orphaned() {
     let mut ignored = tokio::io::sink();
     // A stdin that cannot be read counts as closed.
     let _ = tokio::io::copy(&mut tokio::io::stdin(), &mut ignored).await;
 }
 
-/// The parts of the daemon's own world, whose host it starts.
+/// Returns the parts of the daemon's own world, and starts its host.
 ///
 /// # Errors
 /// When the host has been started already.
-fn parts(typed: &ForAllWorlds, world: &World, gate: Arc<LiveRules>) -> Result<Parts, Failure> {
-    let questions = Questions::new(typed.answer_timeout);
-    let (live, typed_rules) = (Arc::clone(&gate), typed.rules.clone());
+fn parts(for_all_worlds: &ForAllWorlds, world: &World, gate: Arc<LiveRules>) -> Result<Parts, Failure> {
+    let questions = Questions::new(for_all_worlds.answer_timeout);
+    let (live, typed_rules) = (Arc::clone(&gate), for_all_worlds.rules.clone());
     let asker = Arc::new(AnyClient::or(Arc::new(questions.clone())));
     let running = world.start(HostOptions { gate, asker, on_failure: OnFailure::Reconnect })?;
     let (keeper, audit, egress) = (running.log_keeper(), world.audit_settings(), world.egress().clone());
@@ -259,14 +260,14 @@ fn parts(typed: &ForAllWorlds, world: &World, gate: Arc<LiveRules>) -> Result<Pa
     Ok(Parts {
         host,
         request: world.request(),
-        watcher: typed.watcher.clone(),
+        watcher: for_all_worlds.watcher.clone(),
         environment: world.environment.clone(),
         store: world.store().ok().cloned(),
         secrets: world.secrets(),
         vault: Arc::<Stored>::clone(world.stored()),
         questions,
         quotas: world.quotas().clone(),
-        models: models(typed.model.clone(), world.model_context()),
+        models: models(for_all_worlds.model.clone(), world.model_context()),
         sign_ins: sign_ins(world.sign_in().clone(), world.secrets()),
         kind: WorldKind::Machine,
         credentials: OfMachine::of(Arc::clone(world.stored())),
@@ -282,34 +283,34 @@ fn parts(typed: &ForAllWorlds, world: &World, gate: Arc<LiveRules>) -> Result<Pa
     })
 }
 
-/// The parts of the worlds of agents: a host of their own, and parts of `world`. `kind` says whose shared servers they
-/// also run: those of the machine or of a tenant.
-fn for_agents(typed: &ForAllWorlds, world: &World, kind: WorldKind) -> MakeWorld {
+/// Returns what makes the parts of an agent's world: a host of its own, and parts of `world`. `kind` says whose shared
+/// servers an agent also has: those of the machine or of a tenant.
+fn for_agents(for_all_worlds: &ForAllWorlds, world: &World, kind: WorldKind) -> MakeWorld {
     let (hosts, model_context, audit) = (world.hosts(), world.model_context(), Arc::new(world.audit_settings()));
     let (request, environment, sign_in) = (world.request(), world.environment.clone(), world.sign_in().clone());
-    let (store, secrets, typed) = (world.store().ok().cloned(), world.secrets(), typed.clone());
+    let (store, secrets, for_all_worlds) = (world.store().ok().cloned(), world.secrets(), for_all_worlds.clone());
     let (vault, quotas) = (Arc::clone(world.stored()), world.quotas().clone());
     Box::new(move |id, _| {
-        let questions = Questions::new(typed.answer_timeout);
-        // Load the rules of its files before any of its servers runs.
+        let questions = Questions::new(for_all_worlds.answer_timeout);
+        // Replaced by the rules of the agent's files before any of its servers runs.
         let gate = Arc::new(LiveRules::new(Policy::default()));
         let asker = Arc::new(AnyClient::or(Arc::new(questions.clone())));
         let host = hosts.make(Arc::<LiveRules>::clone(&gate), asker, Some(&id));
         let log = hosts.log_of(&host);
         let (sources, audit, typed_rules) =
-            (log.as_ref().map(LogKeeper::sources), Arc::clone(&audit), typed.rules.clone());
+            (log.as_ref().map(LogKeeper::sources), Arc::clone(&audit), for_all_worlds.rules.clone());
         let named = host.clone();
         let parts = Parts {
             host,
             request: Request { agent: Some(id), ..request.clone() },
-            watcher: typed.watcher.clone(),
+            watcher: for_all_worlds.watcher.clone(),
             environment: environment.clone(),
             store: store.clone(),
             secrets: Arc::clone(&secrets),
             vault: Arc::<Stored>::clone(&vault),
             questions,
             quotas: quotas.clone(),
-            models: models(typed.model.clone(), model_context.clone()),
+            models: models(for_all_worlds.model.clone(), model_context.clone()),
             sign_ins: sign_ins(sign_in.clone(), Arc::clone(&secrets)),
             kind: kind.clone(),
             credentials: Box::new(|_| None),
@@ -339,7 +340,7 @@ fn for_agents(typed: &ForAllWorlds, world: &World, kind: WorldKind) -> MakeWorld
     })
 }
 
-/// Signs in as `toolrack login` does, with the browser that shows the dashboard.
+/// Returns what signs in to servers as `toolrack login` does, with the browser that shows the dashboard.
 fn sign_ins(sign_in: SignIn, secrets: Arc<Interpolate>) -> SignIns {
     Box::new(move |server, http, page: SignInPage| {
         let (sign_in, secrets) = (sign_in.clone(), Arc::clone(&secrets));
@@ -359,10 +360,10 @@ fn sign_ins(sign_in: SignIn, secrets: Arc<Interpolate>) -> SignIns {
     })
 }
 
-/// Finds a model as `toolrack ask` does.
-fn models(typed: ModelArgs, model_context: ModelContext) -> Models {
+/// Returns what finds a model as `toolrack ask` does.
+fn models(args: ModelArgs, model_context: ModelContext) -> Models {
     Box::new(move |name, loaded| {
-        let (mut model, model_context) = (typed.clone(), model_context.clone());
+        let (mut model, model_context) = (args.clone(), model_context.clone());
         model.model = name.or(model.model);
         let model_options =
             ModelOptions { model, limits: LimitArgs::default(), configured: loaded.settings.model.clone() };
@@ -380,6 +381,7 @@ fn models(typed: ModelArgs, model_context: ModelContext) -> Models {
     })
 }
 
+/// Prints the address of the dashboard, and opens it in a browser unless `no_open`.
 pub(crate) async fn show(record: &Record, no_open: bool, world: &World) -> Result<(), Failure> {
     let up = Up::from(record);
     if world.screen.json() {
@@ -395,7 +397,8 @@ pub(crate) async fn show(record: &Record, no_open: bool, world: &World) -> Resul
     Ok(())
 }
 
-/// If a daemon of the same user listens there, the command succeeds: that daemon is as good as a new one.
+/// Ends the command when its address is in use. If a daemon of the same user listens there, the command succeeds, because
+/// that daemon is as good as a new one.
 async fn in_use(address: &str, args: &ServeArgs, world: &World) -> Result<Exit, Failure> {
     match Record::read(world.places.data()) {
         Some(record) if record.address == address && record.is_alive() => {

@@ -124,7 +124,7 @@ struct Prompt {
     piped: Option<String>,
 }
 
-/// The typed words and the content of stdin; `None` when both are empty.
+/// Reads the typed words and the content of stdin; `None` when both are empty.
 async fn prompt(words: &[String], screen: &Screen) -> Result<Option<Prompt>, Failure> {
     let typed = words.join(" ").trim().to_owned();
     let piped = match std::io::stdin().is_terminal() {
@@ -135,7 +135,7 @@ async fn prompt(words: &[String], screen: &Screen) -> Result<Option<Prompt>, Fai
     Ok((!typed.is_empty() || piped.is_some()).then_some(Prompt { typed, piped }))
 }
 
-/// The turn that answers `message`, or continues one that was interrupted.
+/// Returns the turn that answers `message`, or continues one that was interrupted.
 fn turn(opened: Opened, message: Option<Message>, limits: Limits) -> Turn {
     let Opened { messages, open } = opened;
     let resumed = open.map(|state| Turn::resume(messages.clone(), state, limits));
@@ -176,7 +176,7 @@ impl fmt::Debug for Tools {
 }
 
 impl Tools {
-    /// The tools that the model gets.
+    /// Connects to the servers whose tools the model may use, or to none with `--no-tools`.
     pub(crate) async fn of(
         args: &TalkArgs,
         loaded: &Loaded,
@@ -207,20 +207,20 @@ impl Tools {
         let wants_code = role == Role::Worker && (policy.code || settings.model.code == Some(true));
         let interpreter = wants_code.then(code::interpreter).transpose()?;
         let code = interpreter.is_some().then(|| unused_name(&desired, "code")).transpose()?;
-        let ours: Vec<_> = [&discovery, &artifacts_server].into_iter().chain(&code).collect();
-        warn_of_idle(&policy.rules, loaded, &ours, &world.screen);
-        let rules = Arc::new(LiveRules::new(rules(&policy.rules, loaded, &ours)));
+        let own_servers: Vec<_> = [&discovery, &artifacts_server].into_iter().chain(&code).collect();
+        warn_of_idle(&policy.rules, loaded, &own_servers, &world.screen);
+        let rules = Arc::new(LiveRules::new(rules(&policy.rules, loaded, &own_servers)));
         let gate = Arc::<LiveRules>::clone(&rules);
         let running = world.start(HostOptions { gate, asker: world.terminal(), on_failure })?;
-        // Add it from the beginning, so that it can be used once the number of tools is known.
+        // Add the discovery from the beginning: whether the model needs it is known only when all tools are.
         desired.insert(discovery.clone(), running.host().discovery(&discovery, selection.clone()));
         let artifacts = world.artifacts();
         let server = native("artifacts", move || ArtifactServer::new(artifacts.clone()));
         desired.insert(artifacts_server.clone(), ServerSpec::native(server));
         let mut host = running.connect(desired.clone()).await;
         if let (Some(name), Some(interpreter)) = (&code, interpreter) {
-            // Add it last, because it describes the tools of all other servers to the model. It can find and call tools
-            // itself.
+            // Add the server for scripts last, because it describes the tools of all other servers to the model. Scripts can
+            // find tools without the discovery.
             let callable = selection.clone().without_servers([discovery.clone()]);
             desired.insert(name.clone(), host.scripts(name, callable, interpreter));
             host = running.connect(desired).await;
@@ -242,7 +242,7 @@ impl Tools {
         })
     }
 
-    /// No tools at all: no server is started.
+    /// Returns no tools at all, and starts no server.
     async fn none(world: &World) -> Result<Self, Failure> {
         let desired = Desired::new();
         let (discovery, artifacts_server) = (unused_name(&desired, "toolrack")?, unused_name(&desired, "artifacts")?);
@@ -261,16 +261,16 @@ impl Tools {
         })
     }
 
-    /// The rules that decide which calls run without a question.
+    /// Returns the rules that decide which calls run without a question.
     pub(crate) fn rules(&self) -> &LiveRules {
         &self.rules
     }
 
-    /// The user's message, with the resources that `typed` names and with `more` after them. Shows on `screen` which
-    /// resources it read.
+    /// Returns the user's message, with the resources that `typed` names and with `more` after them. Shows on `screen`
+    /// which resources it has read.
     ///
     /// # Errors
-    /// When one of them cannot be read.
+    /// When one of the resources cannot be read.
     pub(crate) async fn compose(&self, typed: &str, more: Option<&str>, screen: &Screen) -> Result<Message, Failure> {
         let servers: Vec<_> = self.servers().into_iter().map(|server| server.name).collect();
         let sources = Sources { host: &self.host, servers: &servers, conceal: &self.conceal };
@@ -281,37 +281,37 @@ impl Tools {
         Ok(composed.message)
     }
 
-    /// Hides secrets from the model.
+    /// Returns what hides secrets from the model.
     pub(crate) fn conceal(&self) -> &Conceal {
         &self.conceal
     }
 
-    /// The user's servers, and their states.
+    /// Returns the user's servers, and their states.
     pub(crate) fn servers(&self) -> Vec<ServerStatus> {
         self.host.status().into_iter().filter(|server| !self.is_own(&server.name)).collect()
     }
 
-    /// The servers that can be asked for resources and prompts.
+    /// Returns the user's servers that are connected, so that they can be asked for resources and prompts.
     pub(crate) fn connected(&self) -> Vec<ServerName> {
         reach::connected(&self.host).into_iter().filter(|server| !self.is_own(server)).collect()
     }
 
-    /// The host that connects them.
+    /// Returns the host that connects the servers.
     pub(crate) fn host(&self) -> &Host {
         &self.host
     }
 
-    /// Whether only the model uses the server.
+    /// Returns whether `server` is one of the program's own servers, which only the model uses.
     pub(crate) fn is_own(&self, server: &ServerName) -> bool {
         [&self.discovery, &self.artifacts_server].into_iter().chain(&self.code).any(|own| own == server)
     }
 
-    /// The tools of the user's servers that may be used.
+    /// Returns the tools of the user's servers that may be used.
     pub(crate) fn of_user(&self) -> Selection {
         self.usable().without_servers([self.artifacts_server.clone()])
     }
 
-    /// All tools that may be used.
+    /// Returns all tools that a model may find and use. It gets those of the discovery and of scripts in other ways.
     fn usable(&self) -> Selection {
         self.selection.clone().without_servers([self.discovery.clone()].into_iter().chain(self.code.clone()))
     }
@@ -334,8 +334,8 @@ impl Tools {
         (agent, description)
     }
 
-    /// Returns the tools that `model` sees, and a description of them. It sees all tools if they leave enough room for
-    /// the conversation.
+    /// Returns the tools in the list of `model`, and a description of them for the user. The list has all tools if they
+    /// leave enough room for the conversation; otherwise the model has to find them.
     fn offered_to(self, model: &dyn Model) -> (Selection, String) {
         let usable = self.usable();
         let catalog = self.host.catalog();
@@ -343,8 +343,9 @@ impl Tools {
         let context_tokens = model.context_tokens().and_then(|tokens| usize::try_from(tokens).ok());
         let budget = Budget { context_tokens, max_tools: model.wire().max_tools(), ..Budget::default() };
         let is_connected = |server: &&ServerStatus| matches!(server.state, State::Connected { .. });
-        let own = 2 + usize::from(self.code.is_some());
-        let servers = self.host.status().iter().filter(is_connected).count().saturating_sub(own);
+        // The program's own servers do not count: the discovery, that of artifacts, and that of scripts.
+        let own_servers = 2 + usize::from(self.code.is_some());
+        let servers = self.host.status().iter().filter(is_connected).count().saturating_sub(own_servers);
         let description = format!("{}, {}", count(servers, "server"), count(tools.saturating_sub(1), "tool"));
         if let Some(code) = self.code {
             let shown = Selection::all().of_servers([code, self.discovery, self.artifacts_server]);
@@ -360,32 +361,34 @@ impl Tools {
     }
 }
 
-/// A name that no other server has.
+/// Returns `name`, or with a number behind it if another server has that name.
 pub(crate) fn unused_name(desired: &Desired, name: &str) -> Result<ServerName, Failure> {
     let names = std::iter::once(name.to_owned()).chain((2..).map(|number| format!("{name}-{number}")));
     let mut free = names.filter_map(|name| ServerName::new(name).ok()).filter(|name| !desired.contains_key(name));
     free.next().ok_or_else(|| Failure::new(Exit::Other, "INTERNAL", "every name is taken"))
 }
 
-/// A pattern for all tools of a server.
+/// Returns a pattern for all tools of a server.
 pub(crate) fn every_tool_of(server: &ServerName) -> Option<Pattern> {
     format!("{server}/*").parse().ok()
 }
 
-/// The rules of the files, the rules that the user typed, and rules for the program's own servers, which only read.
-pub(crate) fn rules(args: &RulesArgs, loaded: &Loaded, ours: &[&ServerName]) -> Policy {
-    let own = loaded.entries.iter().filter(|entry| entry.scope == Scope::BuiltIn);
-    let own = own.filter_map(|entry| ServerName::new(&*entry.name).ok());
-    let own = own.chain(ours.iter().map(|name| (*name).clone())).filter_map(|name| every_tool_of(&name));
+/// Returns the rules of the files and those that the user typed. Also allows all tools of built-in servers and of
+/// `own_servers`, because they only read.
+pub(crate) fn rules(args: &RulesArgs, loaded: &Loaded, own_servers: &[&ServerName]) -> Policy {
+    let built_in = loaded.entries.iter().filter(|entry| entry.scope == Scope::BuiltIn);
+    let built_in = built_in.filter_map(|entry| ServerName::new(&*entry.name).ok());
+    let own = built_in.chain(own_servers.iter().map(|name| (*name).clone()));
+    let own = own.filter_map(|name| every_tool_of(&name));
     let policy = args.allow.iter().cloned().chain(own).fold(loaded.settings.policy.clone(), Policy::allow);
     let policy = args.deny.iter().cloned().fold(policy, Policy::deny);
     if args.yes_read_only { policy.allow_read_only(true) } else { policy }
 }
 
-/// Warns of typed rules that cannot match any tool of the present servers, and so would do nothing.
-pub(crate) fn warn_of_idle(args: &RulesArgs, loaded: &Loaded, ours: &[&ServerName], screen: &Screen) {
+/// Warns of typed rules that do nothing, because they cannot match any tool of a configured server or of `own_servers`.
+pub(crate) fn warn_of_idle(args: &RulesArgs, loaded: &Loaded, own_servers: &[&ServerName], screen: &Screen) {
     let configured = loaded.entries.iter().map(|entry| &*entry.name);
-    let servers: Vec<&str> = configured.chain(ours.iter().map(|name| name.as_str())).collect();
+    let servers: Vec<&str> = configured.chain(own_servers.iter().map(|name| name.as_str())).collect();
     for (option, patterns) in [("--allow", &args.allow), ("--deny", &args.deny)] {
         for pattern in patterns.iter().filter(|pattern| !servers.iter().any(|server| pattern.may_be_of(server))) {
             screen.warning(&format!(
@@ -396,21 +399,23 @@ pub(crate) fn warn_of_idle(args: &RulesArgs, loaded: &Loaded, ours: &[&ServerNam
     }
 }
 
-/// Warns of typed patterns that match no tool, although every server that they may name is connected: most likely the
-/// name of a tool is misspelt.
+/// Warns of typed patterns that match no tool, although every server that they may name is connected: the user has
+/// probably misspelt the name of a tool.
 fn warn_of_unmatched(args: &PolicyArgs, host: &Host, screen: &Screen) {
     let (status, catalog) = (host.status(), host.catalog());
     let options = [("--tool", &args.tool), ("--allow", &args.rules.allow), ("--deny", &args.rules.deny)];
-    for (option, pattern) in options.iter().flat_map(|(option, patterns)| patterns.iter().map(move |it| (option, it))) {
+    let typed = options.iter().flat_map(|(option, patterns)| patterns.iter().map(move |pattern| (option, pattern)));
+    for (option, pattern) in typed {
         let mut servers = status.iter().filter(|server| pattern.may_be_of(server.name.as_str())).peekable();
-        let is_known = servers.peek().is_some() && servers.all(|it| matches!(it.state, State::Connected { .. }));
+        let are_connected =
+            servers.peek().is_some() && servers.all(|server| matches!(server.state, State::Connected { .. }));
         let readings = pattern.every_reading();
         let matches = |tool: &CatalogTool| {
             let (server, name) = (tool.server.as_str(), &*tool.tool().name);
             pattern.matches_name(&tool.name)
                 || std::iter::once(pattern).chain(&readings).any(|reading| reading.matches(server, name))
         };
-        if is_known && !catalog.tools().chain(catalog.quarantined()).any(matches) {
+        if are_connected && !catalog.tools().chain(catalog.quarantined()).any(matches) {
             screen.warning(&format!(
                 "{option} {pattern} matches no tool of its server, and does nothing: `toolrack tools` shows their names"
             ));
@@ -418,7 +423,7 @@ fn warn_of_unmatched(args: &PolicyArgs, host: &Host, screen: &Screen) {
     }
 }
 
-/// The failure of a turn that an error ended.
+/// Returns the failure of a turn that an error has ended.
 pub(crate) fn failed(error: &AgentError) -> Failure {
     match error {
         AgentError::Model { error, .. } => Failure::new(Exit::Model, error.code(), with_causes(&**error)),
@@ -426,6 +431,8 @@ pub(crate) fn failed(error: &AgentError) -> Failure {
     }
 }
 
+/// Returns the exit code for a turn that has ended like this, or the failure. `unasked` are the tools that needed an
+/// approval when no user could be asked.
 pub(crate) fn exit_of(end: &End, unasked: &[String]) -> Result<Exit, Failure> {
     let stopped = |code, what: &str| Failure::new(Exit::TurnLimit, code, what);
     let limit = |code, what: &str, option: &str| {

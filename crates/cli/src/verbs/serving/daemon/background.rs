@@ -13,7 +13,7 @@ use std::{
 use clap::CommandFactory as _;
 use tokio::time::{Instant, sleep};
 
-use super::{super::serve::record::Record, PAUSE};
+use super::{super::serve::record::Record, PROCESS_POLL_INTERVAL};
 use crate::{
     error::{Exit, Failure, in_words},
     lending,
@@ -59,7 +59,7 @@ pub(super) async fn start(verb: &str, words: &[OsString], data: &Path) -> Result
             let message = format!("the daemon did not listen within {} s", START_TIMEOUT.as_secs());
             return Err(Failure::new(Exit::Other, "NOT_STARTED", message).hint("`toolrack daemon logs` shows more"));
         }
-        sleep(PAUSE).await;
+        sleep(PROCESS_POLL_INTERVAL).await;
     }
 }
 
