@@ -122,15 +122,16 @@ impl CatalogTool {
         self.listed.definition()
     }
 
-    /// Returns whether [`Self::mirrored`] may return anything: cheap, with false positives.
+    /// Returns whether [`Self::mirrored`] may return anything. This is cheap; a `true` may be wrong, a `false` never
+    /// is.
     #[must_use]
     pub fn may_mirror(&self) -> bool {
         ParamHeaders::may_be_in(self.tool().input_schema.get())
     }
 
     /// Returns the HTTP headers that mirror arguments of this tool (MCP 2026-07-28, `x-mcp-header`), and their values
-    /// for these arguments; `None` for an argument that is absent. For programs that offer the tool over HTTP and must
-    /// check them. Empty for a tool with invalid marks: clients do not call it over HTTP.
+    /// for these arguments; `None` for an argument that is absent. A program that offers the tool over HTTP must check
+    /// these headers. Returns none for a tool with invalid marks, which clients do not call over HTTP.
     #[must_use]
     pub fn mirrored(&self, arguments: &Map<String, Value>) -> Vec<(HeaderName, Option<HeaderValue>)> {
         let schema = serde_json::from_str(self.tool().input_schema.get());
@@ -230,8 +231,8 @@ impl Catalog {
         self.quarantined.iter()
     }
 
-    /// Returns the tool in quarantine that `selector` names, as for [`Self::select`]. A call of it fails with the
-    /// reason.
+    /// Returns the tool in quarantine that `selector` names, in one of the spellings of [`Self::select`]. A call of
+    /// this tool fails, and its error has the reason of the quarantine.
     #[must_use]
     pub fn in_quarantine(&self, selector: &str) -> Option<&CatalogTool> {
         let means = |tool: &&CatalogTool| {
@@ -283,7 +284,7 @@ impl Catalog {
     /// Returns the tool that `selector` names: `server/tool`, `server.tool` or a model-visible name.
     ///
     /// # Errors
-    /// [`Unknown`], with similar names; without them when `selector` is longer than a name can be.
+    /// [`Unknown`], with similar names; without them if `selector` is longer than a name can be.
     pub fn select(&self, selector: &str) -> Result<&CatalogTool, Unknown> {
         self.find(selector).ok_or_else(|| self.unknown(selector))
     }
@@ -297,7 +298,8 @@ impl Catalog {
         }
     }
 
-    /// Selects as [`Self::select`], but only among the tools of `selection`; reveals nothing about other tools.
+    /// Selects as [`Self::select`] does, but only among the tools of `selection`. The error reveals nothing about other
+    /// tools.
     ///
     /// # Errors
     /// [`Unknown`], with similar names of that selection.
@@ -312,6 +314,8 @@ impl Catalog {
         }
     }
 
+    /// Returns the tool that `selector` names: as `server/tool`, or else as a model-visible name, or else as
+    /// `server.tool`.
     fn find(&self, selector: &str) -> Option<&CatalogTool> {
         if selector.len() > LONGEST_SELECTOR {
             return None;
@@ -339,8 +343,8 @@ impl Catalog {
     /// Returns the only tool that models see as `name` under any of the [usual styles](NameStyle::PRESETS), whatever
     /// the style of this catalog; `None` if there could be several.
     ///
-    /// For a user who types a name as another program shows it. Do not use it for names that a model wrote: any server
-    /// with a tool of that name would get the call.
+    /// This is for a user who types a name as another program shows it. Do not use it for names that a model wrote: any
+    /// server with a tool of that name would get the call.
     #[must_use]
     pub fn by_usual_name(&self, name: &str) -> Option<&CatalogTool> {
         let mut found: Option<&CatalogTool> = None;
@@ -363,6 +367,7 @@ impl Catalog {
         found
     }
 
+    /// Returns the selectors of tools with similar names, the most similar first, safe to print.
     fn similar_to(&self, selector: &str) -> Vec<String> {
         if selector.len() > LONGEST_SELECTOR {
             return Vec::new();
@@ -384,6 +389,7 @@ impl Catalog {
     }
 }
 
+/// Displays suggestions after the error that a name is unknown; nothing if there are none.
 struct Suggest<'a>(&'a [String]);
 
 impl std::fmt::Display for Suggest<'_> {

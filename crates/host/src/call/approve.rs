@@ -25,10 +25,10 @@ use crate::{
     witness::{Caller, Decision},
 };
 
-/// The most bytes of a problem with arguments.
+/// The longest text about a problem with arguments, in bytes.
 const MAX_PROBLEM: usize = 500;
 
-/// Answers an asker's queries about the call in question.
+/// A call that waits for the answer to a question, as the asker of the question sees it.
 struct UnderReview {
     answered: Arc<Answered>,
     gate: Arc<dyn Gate>,
@@ -36,13 +36,14 @@ struct UnderReview {
     /// The fingerprint of its server's entry.
     fingerprint: String,
     caller: Caller,
+    /// When the question was asked.
     asked: Instant,
     /// The user who answered, if the asker named one.
     by: OnceLock<Caller>,
 }
 
 impl UnderReview {
-    /// The rule that now denies the call with these arguments.
+    /// Returns the rule that now denies the call with these arguments, if there is one.
     fn denial(&self, arguments: &Map<String, Value>) -> Option<String> {
         match self.gate.judge(&GateRequest::of(&self.tool, arguments).by(&self.caller)) {
             Verdict::Deny { why } => Some(why.to_string()),
@@ -54,11 +55,11 @@ impl UnderReview {
 impl Review for UnderReview {
     fn is_answered(&self) -> bool {
         let mut answers = self.answered.find(&self.tool, &self.fingerprint, self.caller.principal());
-        answers.any(|since| since.is_kept_here || since.at >= self.asked)
+        answers.any(|answer| answer.is_kept_here || answer.at >= self.asked)
     }
 
     fn answered_by(&self, by: Caller) {
-        // The first one counts: a question has one answer.
+        // The first user counts, because a question has one answer.
         let _ = self.by.set(by);
     }
 
@@ -72,8 +73,8 @@ impl Review for UnderReview {
     }
 }
 
-/// Checks `arguments` against the tool's input schema. With an unusable or too expensive schema, this refuses nothing,
-/// because the server checks the arguments too.
+/// Checks `arguments` against the tool's input schema. The error is a text for the user. If the schema cannot be used
+/// or checking it would take too long, this refuses nothing, because the server checks the arguments too.
 async fn fits(tool: &CatalogTool, arguments: Map<String, Value>) -> Result<(), String> {
     let schema = tool.tool().input_schema.get().to_owned();
     // The work is bounded, but still too long for an async thread.
@@ -108,7 +109,7 @@ pub(super) struct ToConfirm<'a> {
 }
 
 impl CallContext {
-    /// Uses a remembered answer or asks the user. Returns the arguments to send. Sends an event only if it asks a
+    /// Uses a remembered answer or asks the user. Returns the arguments to send. Emits an event only if it asks a
     /// question.
     pub(super) async fn confirm(
         &self,
@@ -140,7 +141,7 @@ impl CallContext {
 
     /// Returns the remembered answer that covers this call.
     async fn recall(&self, tool: &CatalogTool, fingerprint: &str, principal: &Principal) -> Option<String> {
-        if self.answered.find(tool, fingerprint, principal).any(|since| since.is_kept_here) {
+        if self.answered.find(tool, fingerprint, principal).any(|answer| answer.is_kept_here) {
             return Some("a user allowed it until the program ends".to_owned());
         }
         let answers = self.answers.as_ref()?;
@@ -154,7 +155,7 @@ impl CallContext {
         answers.recall(about).await
     }
 
-    /// Asks the user.
+    /// Asks the user, and carries out the answer. Returns the arguments to send.
     async fn ask(
         &self,
         running: &mut Running<'_>,
@@ -171,7 +172,7 @@ impl CallContext {
         let review = self.review(call, tool, fingerprint);
         let question = self.question(call, tool, why.clone(), lasting);
         let question = question.under(Arc::<UnderReview>::clone(&review));
-        // The caller may abandon the call before the user answers.
+        // This decision is recorded if the caller abandons the call before the user answers.
         running.decided(Decision::Unanswered, why.clone());
         let (keep, callers, arguments) = match asker.confirm(question).await {
             Confirmed::Yes => (Keep::Once, Callers::Same, None),
@@ -185,7 +186,7 @@ impl CallContext {
         let decision = if arguments.is_some() { Decision::Edited } else { Decision::Confirmed };
         let why = match keep {
             Keep::Once => why,
-            keep if lasting => format!("{why}; {}", self.keep(keep, callers, &review, server).await),
+            keep if lasting => format!("{why}; {}", self.remember(keep, callers, &review, server).await),
             _ => why,
         };
         running.report_answer(decision, &why, review.by.get());
@@ -224,6 +225,7 @@ impl CallContext {
         })
     }
 
+    /// Creates the question whether a call may run.
     fn question(&self, call: &Call, tool: &CatalogTool, why: String, lasting: bool) -> Confirm {
         let definition = tool.tool();
         Confirm {
@@ -241,8 +243,8 @@ impl CallContext {
         }
     }
 
-    /// Remembers that calls like this one may run, and returns for how long, as text.
-    async fn keep(&self, keep: Keep, callers: Callers, review: &UnderReview, server: &Server) -> &'static str {
+    /// Remembers that calls like this one may run. Returns for how long and for which tools, as text.
+    async fn remember(&self, keep: Keep, callers: Callers, review: &UnderReview, server: &Server) -> &'static str {
         let UnderReview { tool, fingerprint, caller, .. } = review;
         let principal = (callers == Callers::Same).then(|| caller.principal());
         let of_server = keep == Keep::Server;

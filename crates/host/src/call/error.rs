@@ -73,7 +73,7 @@ pub enum CallError {
         /// The place and the reason, safe to print.
         problem: String,
     },
-    /// The server has no connection, or its tools are unknown.
+    /// The server has no connection, or its tools could not be listed.
     #[error("the server {server} ({source_of}) {}", NotReady(.state, .error.as_deref()))]
     NotReady {
         /// The server.
@@ -124,6 +124,7 @@ impl fmt::Display for ServerMessage<'_> {
     }
 }
 
+/// What [`NotReady`] says of a server that needs a sign-in.
 const NOT_SIGNED_IN: &str = "is not connected: it asks for a sign-in";
 
 /// Returns the reason why a server in this state has no connection.
@@ -131,6 +132,8 @@ pub(super) fn not_ready(state: &State, error: Option<&LinkError>) -> String {
     NotReady(state, error).to_string()
 }
 
+/// Displays why a server in this state takes no call, as a predicate of the server; the error is that of the last
+/// attempt.
 struct NotReady<'a>(&'a State, Option<&'a LinkError>);
 
 impl fmt::Display for NotReady<'_> {
@@ -157,7 +160,7 @@ impl fmt::Display for NotReady<'_> {
     }
 }
 
-/// The kind of a failure, by the caller's possible next step.
+/// The kind of a failure. Failures of one kind have the same next step for the caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CallErrorKind {
@@ -197,7 +200,8 @@ impl CallError {
             Self::NotReady { state: State::PendingTrust, .. } | Self::Quarantined { .. } => CallErrorKind::NotTrusted,
             Self::NotReady { state: State::Disabled, .. } => CallErrorKind::Config,
             Self::NotReady { state: State::NeedsAuth { .. }, .. } => CallErrorKind::NeedsAuth,
-            // The server refused the handshake or the list of tools, so that no call reached it.
+            // A JSON-RPC error here is the refusal of the handshake or of the list of tools. No call reached the
+            // server.
             Self::NotReady { error, .. } => match error.as_deref() {
                 None | Some(LinkError::Rpc(_)) => CallErrorKind::Unreachable,
                 Some(error) => kind_of(error),
@@ -210,10 +214,9 @@ impl CallError {
     /// MCP.
     #[must_use]
     pub fn is_protocol_error(&self) -> bool {
-        let is_of = |error: &LinkError| matches!(kind_of(error), CallErrorKind::Refused | CallErrorKind::Other);
         match self {
             Self::Remote { .. } => true,
-            Self::Link { error, .. } => is_of(error),
+            Self::Link { error, .. } => matches!(kind_of(error), CallErrorKind::Refused | CallErrorKind::Other),
             _ => false,
         }
     }
@@ -239,6 +242,7 @@ impl CallError {
     }
 }
 
+/// Returns the kind of an error of the connection.
 fn kind_of(error: &LinkError) -> CallErrorKind {
     match error {
         LinkError::NeedsAuth { .. } => CallErrorKind::NeedsAuth,

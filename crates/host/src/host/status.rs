@@ -46,6 +46,7 @@ pub struct ServerStatus {
     pub quarantined: Vec<Quarantined>,
     /// The server's instructions for models, as the host forwards them. Untrusted.
     pub instructions: Option<String>,
+    /// Its tools, of which only the tokens are shown.
     #[serde(rename = "tokens", serialize_with = "as_tokens")]
     set: Arc<ToolSet>,
 }
@@ -136,8 +137,8 @@ impl fmt::Display for Why {
     }
 }
 
-/// Checks each step of a tool on its way into the catalog, or of a server up to the list of its tools. Accepts every
-/// spelling that a call accepts.
+/// Checks each step of a tool on its way into the catalog, or of a server up to the list of its tools. `selector` may
+/// have every spelling that a call accepts.
 pub(super) fn why(selector: &str, servers: &Servers, catalog: &Catalog) -> Why {
     let known = catalog.select(selector).ok();
     let known = known.or_else(|| catalog.by_usual_name(selector)).or_else(|| catalog.in_quarantine(selector));
@@ -170,6 +171,7 @@ struct Trail {
 }
 
 impl Trail {
+    /// Adds a step. Returns `None` if it failed, so that `?` ends the check.
     fn step(&mut self, stage: &'static str, ok: bool, what: impl AsRef<str>) -> Option<()> {
         let what = text::for_line(what.as_ref()).into_owned();
         self.steps.push(WhyStep { stage, ok, what });
@@ -208,6 +210,7 @@ impl Trail {
         self.tool(tool, &snapshot, catalog, name)
     }
 
+    /// Checks the steps from the start of the server to the list of its tools.
     fn connection(&mut self, snapshot: &Snapshot) -> Option<()> {
         if let State::NeedsAuth { how } = &snapshot.state {
             self.step("start", true, "reached")?;
@@ -237,6 +240,7 @@ impl Trail {
         }
     }
 
+    /// Checks the steps from the list of tools to the model-visible name.
     fn tool(&mut self, tool: &str, snapshot: &Snapshot, catalog: &Catalog, server: &str) -> Option<()> {
         let set = &snapshot.tools;
         if tool.is_empty() {

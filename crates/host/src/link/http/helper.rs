@@ -2,8 +2,9 @@
 //!
 //! Compatible with Claude Code's `headersHelper` (<https://code.claude.com/docs/en/mcp>), except that no shell is
 //! involved: stdout is a JSON object of texts, or `{ "headers": { … }, "expires_in": SECONDS }`. The program runs for
-//! the first request of a connection, again when the time in its output has passed, and once when the server answers
-//! 401. If several requests need it at the same time, it runs once.
+//! the first request of a connection, again when the time in its output has passed, and once more when the server
+//! answers
+//! 401. If several requests need headers at the same time, it runs once for all of them.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -58,6 +59,7 @@ impl fmt::Debug for HelperHeaders {
 }
 
 impl HelperHeaders {
+    /// Returns whether the headers have not expired.
     fn is_fresh(&self) -> bool {
         self.until.is_none_or(|until| Instant::now() < until)
     }
@@ -79,8 +81,9 @@ pub(super) struct Runs(Mutex<State>);
 
 #[derive(Default)]
 struct State {
+    /// The headers of the last run, unless it failed or the server has refused them.
     kept: Option<Arc<HelperHeaders>>,
-    /// The waiting requests own the run: when the last of them is dropped, it ends.
+    /// The current run. The requests that wait for it own it, so it ends when the last of them is dropped.
     under_way: Option<WeakShared<Run>>,
 }
 
@@ -89,9 +92,11 @@ type Run = BoxFuture<'static, Outcome>;
 
 /// The source of a request's headers.
 enum Source {
+    /// The headers of an earlier run.
     Kept(Arc<HelperHeaders>),
     /// A run that another request began.
     Joined(Shared<Run>),
+    /// A run that this request begins.
     Begun(Shared<Run>),
 }
 
@@ -99,8 +104,8 @@ impl Runs {
     /// Chooses the source; `run` creates a run, which does nothing until it is awaited.
     fn source(&self, run: impl FnOnce() -> Run) -> Source {
         let mut state = self.0.lock();
-        if let Some(given) = state.kept.as_ref().filter(|given| given.is_fresh()) {
-            return Source::Kept(Arc::clone(given));
+        if let Some(headers) = state.kept.as_ref().filter(|headers| headers.is_fresh()) {
+            return Source::Kept(Arc::clone(headers));
         }
         if let Some(run) = state.under_way.as_ref().and_then(WeakShared::upgrade) {
             return Source::Joined(run);
@@ -110,7 +115,7 @@ impl Runs {
         Source::Begun(run)
     }
 
-    /// Records the outcome of the current run.
+    /// Stores the outcome of the current run, which has ended.
     fn ended(&self, outcome: &Outcome) {
         *self.0.lock() = State { kept: outcome.as_ref().ok().cloned(), under_way: None };
     }
@@ -120,15 +125,15 @@ impl Program {
     /// Returns the headers for a request to `url`.
     pub(super) async fn headers(self: &Arc<Self>, url: &Url) -> Outcome {
         loop {
-            let (run, is_ours) = match self.runs.source(|| self.run_to_completion(url.clone()).boxed()) {
-                Source::Kept(given) => return Ok(given),
+            let (run, is_own) = match self.runs.source(|| self.run_to_completion(url.clone()).boxed()) {
+                Source::Kept(headers) => return Ok(headers),
                 Source::Joined(run) => (run, false),
                 Source::Begun(run) => (run, true),
             };
             let outcome = run.await;
-            // A failure is shared too, so that no request waits ten seconds for each earlier one. Headers that have
-            // expired already are valid only for the request that began the run.
-            if is_ours || outcome.as_ref().is_ok_and(|given| given.is_fresh()) || outcome.is_err() {
+            // A failure counts for all requests that waited, so that none waits ten seconds for each earlier one.
+            // Headers that have expired already are valid only for the request that began the run.
+            if is_own || outcome.as_ref().is_ok_and(|headers| headers.is_fresh()) || outcome.is_err() {
                 return outcome;
             }
         }
@@ -144,11 +149,12 @@ impl Program {
         }
     }
 
-    /// Reports that the server refused these headers: the next request gets others.
-    pub(super) fn refused(&self, given: &Arc<HelperHeaders>) {
-        self.runs.0.lock().kept.take_if(|kept| Arc::ptr_eq(kept, given));
+    /// Forgets these headers, because the server refused them. The next request runs the program again.
+    pub(super) fn refused(&self, headers: &Arc<HelperHeaders>) {
+        self.runs.0.lock().kept.take_if(|kept| Arc::ptr_eq(kept, headers));
     }
 
+    /// Runs the program once, for at most [`RUN_TIME`].
     async fn run(&self, url: &Url) -> Result<HelperHeaders, LinkError> {
         let mut process = None;
         let ran = timeout(RUN_TIME, self.output(url, &mut process)).await;
@@ -210,19 +216,22 @@ impl Program {
     }
 }
 
+/// Why a run has no output.
 enum Failed {
+    /// The program could not be run, for a reason that has an error of its own.
     Link(LinkError),
+    /// The program failed: a clause that says how.
     Why(String),
 }
 
-/// Headers, and after how many seconds they expire.
+/// The form of the output with headers and the number of seconds after which they expire.
 #[derive(Deserialize)]
 struct Timed {
     headers: Map<String, Value>,
     expires_in: Option<f64>,
 }
 
-/// Parses the output; also returns the values, which are secrets. An error contains none of it.
+/// Parses the output. Returns the values as well, which are secrets. An error contains nothing of the output.
 fn parse(output: &[u8]) -> Result<(HelperHeaders, Vec<String>), String> {
     let printed: Map<String, Value> =
         serde_json::from_slice(output).map_err(|_| "it did not print a JSON object".to_owned())?;

@@ -1,8 +1,8 @@
 //! Detects the era of the server, once per connection; the host remembers it.
 //!
-//! On a stream, it sends `server/discover` first, and after two seconds of silence also `initialize`. The first answer
-//! decides, so that a server that starts slowly is neither restarted nor misjudged. Over HTTP, `initialize` follows
-//! after three seconds or on any answer that is not of the modern era.
+//! On a stream, the host sends `server/discover` first, and after two seconds of silence also `initialize`. The first
+//! answer decides, so that a server that starts slowly is neither restarted nor misjudged. Over HTTP, `initialize`
+//! follows after three seconds or on any answer that is not of the modern era.
 
 use std::{pin::pin, time::Duration};
 
@@ -22,11 +22,14 @@ use crate::{
     text::quote,
 };
 
+/// The MCP version of the modern era.
 pub(crate) const MODERN: &str = "2026-07-28";
+/// The newest MCP version of the legacy era, for which the host asks.
 const LEGACY: &str = "2025-11-25";
+/// All MCP versions of the legacy era, with which the host can work.
 const ALL_LEGACY: [&str; 4] = [LEGACY, "2025-06-18", "2025-03-26", "2024-11-05"];
 
-/// The silence on a stream after which `initialize` is sent too.
+/// The silence on a stream after which the host sends `initialize` too.
 const INITIALIZE_AFTER: Duration = Duration::from_secs(2);
 
 const UNSUPPORTED_VERSION: i64 = -32022;
@@ -91,9 +94,10 @@ pub(crate) async fn shake_hands(channel: &Channel, terms: &Terms<'_>) -> Result<
     Ok(session)
 }
 
-/// The result of the probe.
+/// What the answer to `server/discover`, the probe, says of the server.
 enum Probe {
     Modern(Box<Session>),
+    /// The server may be of the legacy era. The error is its answer to the probe.
     Legacy(LinkError),
 }
 
@@ -106,6 +110,7 @@ impl Probe {
     }
 }
 
+/// A handshake over a channel.
 struct Greeting<'a> {
     channel: &'a Channel,
     terms: &'a Terms<'a>,
@@ -127,7 +132,7 @@ impl Greeting<'_> {
             Wire::Recorded(_) => Ok(discover.as_mut().await),
         };
         if let Ok(probe) = probed {
-            return self.after(probe?).await;
+            return self.after_probe(probe?).await;
         }
         let mut initialize = pin!(self.initialize());
         tokio::select! {
@@ -144,13 +149,14 @@ impl Greeting<'_> {
     }
 
     /// Continues after the answer to the probe.
-    async fn after(&self, probe: Probe) -> Result<Session, LinkError> {
+    async fn after_probe(&self, probe: Probe) -> Result<Session, LinkError> {
         match probe {
             Probe::Modern(session) => Ok(*session),
             Probe::Legacy(why) => outcome_after_probe(why, self.initialize().await),
         }
     }
 
+    /// Sends `server/discover`. Sends it again if the server refuses the version although it lists it as supported.
     async fn discover(&self) -> Result<Probe, LinkError> {
         if let Wire::Http(http) = &self.channel.wire {
             http.speak(Era::Modern, Some(MODERN));
@@ -167,9 +173,10 @@ impl Greeting<'_> {
         {
             answer = ask().await;
         }
-        judge(answer)
+        judge_probe(answer)
     }
 
+    /// Sends `initialize`, and takes the version that the server chooses.
     async fn initialize(&self) -> Result<Session, LinkError> {
         if let Wire::Http(http) = &self.channel.wire {
             http.speak(Era::Legacy, None);
@@ -196,7 +203,7 @@ impl Greeting<'_> {
         Ok(session(era, version, &answer))
     }
 
-    /// Performs the last step: passes the result to the wire and the server.
+    /// Does the last step: tells the wire the era and version, and a legacy server that the handshake is complete.
     async fn settle(&self, session: &Session) -> Result<(), LinkError> {
         if let Wire::Http(http) = &self.channel.wire {
             http.speak(session.era, Some(&session.version));
@@ -218,7 +225,7 @@ fn refuses(wire: &Wire, error: &LinkError) -> bool {
 }
 
 /// Returns the outcome of `initialize` after a probe that failed with `why`. A server that does not know `initialize`
-/// is a modern one; then the result is `why`, its answer to the probe.
+/// is a modern one, so its answer to the probe, `why`, is the outcome, if it says more than the answer to `initialize`.
 fn outcome_after_probe(why: LinkError, initialized: Result<Session, LinkError>) -> Result<Session, LinkError> {
     let unknown = |error: &LinkError| match error {
         LinkError::Rpc(error) => NOT_KNOWN.contains(&error.code),
@@ -240,7 +247,7 @@ fn outcome_after_probe(why: LinkError, initialized: Result<Session, LinkError>) 
 }
 
 /// Classifies the answer to `server/discover`: modern, legacy, or a failure that is neither.
-fn judge(answer: Answered) -> Result<Probe, LinkError> {
+fn judge_probe(answer: Answered) -> Result<Probe, LinkError> {
     match answer {
         Ok(result) => {
             let result: Value = serde_json::from_slice(&result).unwrap_or(Value::Null);
@@ -274,6 +281,7 @@ fn judge(answer: Answered) -> Result<Probe, LinkError> {
     }
 }
 
+/// Returns the versions that a server supports, according to its refusal of another one.
 fn supported(error: &RpcError) -> Vec<&str> {
     error
         .data
@@ -283,6 +291,7 @@ fn supported(error: &RpcError) -> Vec<&str> {
         .unwrap_or_default()
 }
 
+/// Creates the session from the answer to `server/discover` or `initialize`.
 fn session(era: Era, version: &str, answer: &Value) -> Session {
     let info = [&answer["serverInfo"], &answer["_meta"]["io.modelcontextprotocol/serverInfo"]];
     Session {
@@ -294,7 +303,8 @@ fn session(era: Era, version: &str, answer: &Value) -> Session {
     }
 }
 
-/// Returns the capabilities that the server declares. If they cannot be parsed, the host still lists its tools.
+/// Returns the capabilities that the server declares. If they cannot be parsed, only tools count as declared, so that
+/// the host still lists them.
 fn capabilities(declared: &Value) -> Capabilities {
     let readable = declared.is_object().then(|| serde_json::from_value(declared.clone()).ok()).flatten();
     readable.unwrap_or_else(|| Capabilities { tools: Some(json!({})), ..Capabilities::default() })
