@@ -1,5 +1,5 @@
-//! A request of a client, from its arrival to its answer: the messages that the gateway sends back, in order, over any
-//! transport.
+//! A request of a client, from its arrival to its answer: it yields the messages that the gateway sends back, in their
+//! order, for any transport.
 
 use std::collections::BTreeMap;
 
@@ -24,7 +24,7 @@ use crate::shares::Place;
 /// The next message to send back.
 #[derive(Debug)]
 pub(super) enum Out {
-    /// A notification, or a request of the gateway; further messages follow.
+    /// A notification, or a request of the gateway. Further messages follow.
     Message(Bytes),
     /// The answer, which is the last message.
     Answer(Result<Bytes, Refusal>),
@@ -36,32 +36,39 @@ pub(super) struct Exchange {
     caller: Caller,
     id: Id,
     work: Work,
+    /// The principal's place among the calls, or the streams, of the gateway.
     _place: Place,
-    /// The one of its session, if it has one.
+    /// The place among the calls of the session, if the request has a session.
     _slot: Option<OwnedSemaphorePermit>,
 }
 
+/// What is under way.
 enum Work {
     Call(Box<RunningCall>),
     Listen {
         filter: Filter,
         subscribed: Subscribed,
         news: broadcast::Receiver<News>,
-        to_say: Vec<Bytes>,
+        /// The messages that are to be sent next.
+        unsent: Vec<Bytes>,
     },
     /// A call that is parked until its client returns, or that has ended.
     Ended,
 }
 
-/// The state of a request.
+/// A request that has begun.
 pub(super) enum Opened {
-    /// The result object.
+    /// It was answered at once, with this result object.
     Answered(Bytes),
+    /// It is under way.
     Exchange(Exchange),
 }
 
 impl Gateway {
-    /// Begins to handle a request.
+    /// Begins to handle a request. Dropping the future cancels the request.
+    ///
+    /// # Errors
+    /// When the request is refused, also because too many are under way.
     pub(super) async fn open(&self, caller: &Caller, id: &Id, request: ClientRequest<'_>) -> Result<Opened, Refusal> {
         let place = if request.method == "subscriptions/listen" {
             self.0.streams.take(&caller.principal).map_err(|full| Refusal::full("streams", full, "streams"))?
@@ -73,12 +80,12 @@ impl Gateway {
         let slot = slot.transpose().map_err(busy)?;
         let work = match self.handle(caller, request).await? {
             Reply::Now(result) => return Ok(Opened::Answered(result)),
-            Reply::Call(later) => Work::Call(later),
+            Reply::Call(running) => Work::Call(running),
             Reply::Listen(listening) => {
                 let Listening { filter, subscribed } = *listening;
                 let news = self.0.news.subscribe();
-                let to_say = vec![filter.acknowledged(id.json())];
-                Work::Listen { filter, subscribed, news, to_say }
+                let unsent = vec![filter.acknowledged(id.json())];
+                Work::Listen { filter, subscribed, news, unsent }
             }
         };
         let (gateway, caller, id) = (self.clone(), caller.clone(), id.clone());
@@ -99,14 +106,15 @@ impl Exchange {
     pub(super) async fn next(&mut self) -> Out {
         loop {
             let out = match &mut self.work {
-                Work::Call(later) => match self.gateway.0.stop.run_until_cancelled(later.call.next()).await {
+                Work::Call(running) => match self.gateway.0.stop.run_until_cancelled(running.call.next()).await {
                     Some(Step::Update(Update::Progress(progress))) => self.progress(&progress),
                     Some(Step::Update(Update::Question(question))) => self.question(question),
                     Some(Step::Update(Update::Completed(id))) => self.completed(&id),
                     Some(Step::Ended(outcome)) => {
-                        let cacheable = later.cacheable;
+                        let cacheable = running.cacheable;
                         self.work = Work::Ended;
-                        Some(Out::Answer(outcome.map(|it| self.gateway.completed(self.caller.era, it, cacheable))))
+                        let completed = |result| self.gateway.completed(self.caller.era, result, cacheable);
+                        Some(Out::Answer(outcome.map(completed)))
                     }
                     None => {
                         self.work = Work::Ended;
@@ -122,9 +130,10 @@ impl Exchange {
         }
     }
 
+    /// The notification of progress. `None` if the client does not want any.
     fn progress(&self, progress: &Progress) -> Option<Out> {
-        let Work::Call(later) = &self.work else { return None };
-        let token = later.progress_token.as_ref()?;
+        let Work::Call(running) = &self.work else { return None };
+        let token = running.progress_token.as_ref()?;
         let mut params = json!({"progress": progress.progress});
         if let Some(total) = progress.total {
             params["total"] = json!(total);
@@ -133,6 +142,7 @@ impl Exchange {
             params["message"] = json!(message);
         }
         let rest = params.to_string();
+        // The token is copied as the client wrote it, because parsing could change a large number.
         let rest = rest.strip_prefix('{').unwrap_or_default();
         let text = format!(
             r#"{{"jsonrpc":"2.0","method":"notifications/progress","params":{{"progressToken":{},{rest}}}"#,
@@ -141,7 +151,7 @@ impl Exchange {
         Some(Out::Message(text.into()))
     }
 
-    /// Tells a client of the older era that the user is done with the page to which the gateway directed the client.
+    /// Tells a client of the legacy era that the user is done with the page to which the gateway directed the client.
     fn completed(&self, id: &str) -> Option<Out> {
         (self.caller.era == Era::Legacy).then(|| {
             let params = json!({ "elicitationId": id });
@@ -149,7 +159,8 @@ impl Exchange {
         })
     }
 
-    /// Asks a client of the older era with a request of our own, and one of 2026-07-28 in the answer to its request.
+    /// Asks the client. A client of the legacy era gets a request of the gateway, and one of 2026-07-28 gets the
+    /// question in the answer to its own request.
     fn question(&mut self, question: Question) -> Option<Out> {
         match (self.caller.era, &self.caller.session) {
             (Era::Legacy, Some(session)) => match session.ask(question.reply) {
@@ -163,9 +174,9 @@ impl Exchange {
         }
     }
 
-    /// Parks the call until its client returns. All open questions are asked together.
+    /// Parks the call until its client returns, and asks all open questions of the call together.
     fn park(&mut self, first: Question) -> Option<Out> {
-        let Work::Call(mut later) = std::mem::replace(&mut self.work, Work::Ended) else { return None };
+        let Work::Call(mut running) = std::mem::replace(&mut self.work, Work::Ended) else { return None };
         let mut questions = BTreeMap::new();
         let mut next = Some(Update::Question(first));
         while let Some(update) = next {
@@ -173,25 +184,26 @@ impl Exchange {
                 let name = question.name.take().filter(|name| !questions.contains_key(name));
                 questions.insert(name.unwrap_or_else(|| format!("question-{}", questions.len() + 1)), question);
             }
-            next = later.call.try_next();
+            next = running.call.try_next();
         }
-        let waiting = Waiting { call: later.call, questions, origin: later.origin };
+        let waiting = Waiting { call: running.call, questions, origin: running.origin };
         let parked = self.gateway.0.memory.park(waiting);
         Some(Out::Answer(parked.map(|result| self.gateway.completed(Era::Modern, result, false))))
     }
 
+    /// The next message of a subscription. The gateway answers the request when it shuts down.
     async fn next_news(&mut self) -> Out {
-        let Work::Listen { filter, subscribed, news, to_say } = &mut self.work else {
+        let Work::Listen { filter, subscribed, news, unsent } = &mut self.work else {
             return std::future::pending().await;
         };
         loop {
-            if !to_say.is_empty() {
-                return Out::Message(to_say.remove(0));
+            if !unsent.is_empty() {
+                return Out::Message(unsent.remove(0));
             }
             let received = tokio::select! {
                 received = news::next(news) => received,
                 uris = subscribed.updated() => {
-                    to_say.extend(uris.iter().map(|uri| news::updated(uri, Some(self.id.json()))));
+                    unsent.extend(uris.iter().map(|uri| news::updated(uri, Some(self.id.json()))));
                     continue;
                 }
                 () = self.gateway.0.stop.cancelled() => None,
@@ -206,7 +218,7 @@ impl Exchange {
                 if let News::Changed(list, _) = news
                     && filter.wants(*list)
                 {
-                    to_say.push(news::changed(*list, Some(self.id.json())));
+                    unsent.push(news::changed(*list, Some(self.id.json())));
                 }
             }
         }

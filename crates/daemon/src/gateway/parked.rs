@@ -1,8 +1,8 @@
-//! Calls that wait until their client returns with answers (2026-07-28, multi round-trip requests).
+//! Calls that wait until their client returns with answers (multi round-trip requests of 2026-07-28).
 //!
-//! The specification expects servers to forget the call between the rounds and begin it again. A gateway must not: the
-//! call may be running on a server of the older era, where beginning again would call the tool twice. So the call
-//! itself waits here, and `requestState` is the only key to it: 128 random bits, valid for one round.
+//! The specification expects a server to forget the call between the rounds, and to begin it again. A gateway must not
+//! do that: the call may be running on a server of the legacy era, and to begin again would call the tool twice. So the
+//! call itself waits here, and `requestState` is the only key to it: 128 random bits, valid for one round.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -24,7 +24,7 @@ use super::{
 };
 use crate::shares::{Place, Shares};
 
-/// The identity of a request, apart from its round.
+/// What identifies a request in all of its rounds.
 #[derive(Clone, Debug)]
 pub(super) struct Origin {
     pub(super) method: &'static str,
@@ -35,10 +35,11 @@ pub(super) struct Origin {
 }
 
 impl Origin {
-    /// Returns whether `other` is the same request again: all its effective parts are equal. The principal is compared as a
-    /// whole, because the call was begun with its role, groups and membership.
+    /// Returns whether `other` is the same request in another round: all parts that have an effect are equal.
+    /// Principals are compared with role, groups and membership, because these decided what the call may do when it
+    /// began.
     pub(super) fn is(&self, other: &Self) -> bool {
-        let salient = |origin: &Self| {
+        let effective_params = |origin: &Self| {
             let mut params: Map<String, Value> = serde_json::from_slice(&origin.params).unwrap_or_default();
             params.retain(|name, _| matches!(name.as_str(), "name" | "uri" | "arguments"));
             params
@@ -46,25 +47,27 @@ impl Origin {
         self.method == other.method
             && self.principal == other.principal
             && self.view.is(&other.view)
-            && salient(self) == salient(other)
+            && effective_params(self) == effective_params(other)
     }
 }
 
 /// A call that waits for its client.
 pub(super) struct Waiting {
     pub(super) call: PendingCall,
+    /// The open questions, by the keys under which the client answers them.
     pub(super) questions: BTreeMap<String, Question>,
     pub(super) origin: Origin,
 }
 
 impl Waiting {
-    /// Gives the answers of the client to the questions. Ignores answers without an open question; a question whose answer
-    /// does not fit stays open.
+    /// Passes the answers of the client on. Ignores answers to questions that are not open. A question whose answer is
+    /// not valid stays open.
     pub(super) fn give_answers(&mut self, answers: Map<String, Value>) {
         for (key, answer) in answers {
-            let fits = |question: &mut Question| relay::is_answer(question.method, &answer);
-            let answered = self.questions.extract_if(key.clone()..=key, |_, question| fits(question)).next();
+            let is_answered = |question: &mut Question| relay::is_answer(question.method, &answer);
+            let answered = self.questions.extract_if(key.clone()..=key, |_, question| is_answered(question)).next();
             if let Some((_, question)) = answered {
+                // The code that asked may have given up meanwhile.
                 let _ = question.reply.send(Ok(answer));
             }
         }
@@ -82,7 +85,10 @@ impl Parked {
         Self { all: HashMap::new(), shares }
     }
 
-    /// Parks a call; returns the key to it.
+    /// Parks a call. Returns the key with which the client resumes it.
+    ///
+    /// # Errors
+    /// When too many calls are parked, of the principal or of all.
     pub(super) fn insert(&mut self, waiting: Waiting) -> Result<String, Refusal> {
         let place = self.shares.take(&waiting.origin.principal);
         let place = place.map_err(|full| Refusal::full("calls that wait for answers", full, "parked"))?;
@@ -96,11 +102,13 @@ impl Parked {
         self.all.get(state).map(|(since, _, waiting)| (*since, waiting.origin.clone()))
     }
 
+    /// Removes the call that is parked under `state`. Returns it with the time at which it was parked.
     pub(super) fn take(&mut self, state: &str) -> Option<(Instant, Waiting)> {
         self.all.remove(state).map(|(since, _, waiting)| (since, waiting))
     }
 
-    /// Removes the calls that have waited for more than `longest`, and the calls whose questions are closed.
+    /// Removes the calls that have waited for more than `longest`, and the calls whose questions no code waits for any
+    /// more. Dropping what it returns cancels them.
     pub(super) fn remove_late(&mut self, longest: Duration) -> Vec<Waiting> {
         let late = self.all.extract_if(|_, (since, _, waiting)| {
             since.elapsed() > longest || waiting.questions.values().all(|question| question.reply.is_closed())
@@ -129,23 +137,25 @@ mod tests {
         view::Views,
     };
 
+    /// A memory with room for two parked calls, each for a minute.
     fn memory() -> Memory {
         Memory::new(&Bounds { parked: 2, parked_for: Duration::from_secs(60), ..Bounds::default() })
     }
 
-    struct Dropped(Arc<AtomicBool>);
+    /// Sets its flag when it is dropped.
+    struct FlagOnDrop(Arc<AtomicBool>);
 
-    impl Drop for Dropped {
+    impl Drop for FlagOnDrop {
         fn drop(&mut self) {
             self.0.store(true, Ordering::Relaxed);
         }
     }
 
-    /// A call that never ends, whether it was given up, and the answer that it waits for.
+    /// A call that never ends; whether it was dropped; and what receives the answer to its question.
     fn waiting() -> (Waiting, Arc<AtomicBool>, oneshot::Receiver<Result<Value, String>>) {
         let given_up = Arc::new(AtomicBool::new(false));
-        let guard = Dropped(given_up.clone());
-        let call = PendingCall::new(move |_say| {
+        let guard = FlagOnDrop(given_up.clone());
+        let call = PendingCall::new(move |_updates| {
             async move {
                 let _guard = guard;
                 std::future::pending().await
@@ -173,9 +183,9 @@ mod tests {
         one.origin.view = view("tools=a");
         let state = state_of(&parked.park(one).unwrap());
         (0..200).for_each(|number| drop(view(&format!("tools=t{number}"))));
-        let again = |query: &str| Origin { view: view(query), ..origin(r#"{"name":"a"}"#) };
-        assert!(parked.resume(&state, &again("tools=b")).is_err(), "it may see other tools");
-        assert!(parked.resume(&state, &again("tools=a")).is_ok());
+        let with_view = |query: &str| Origin { view: view(query), ..origin(r#"{"name":"a"}"#) };
+        assert!(parked.resume(&state, &with_view("tools=b")).is_err(), "a client that sees other tools is another one");
+        assert!(parked.resume(&state, &with_view("tools=a")).is_ok());
     }
 
     #[tokio::test]
@@ -193,20 +203,20 @@ mod tests {
     async fn a_call_that_was_begun_with_a_role_a_group_or_in_a_membership_does_not_go_on_without_it() {
         let ann = || Principal::new(Kind::Person, "acme", "https://login.example", "ann").unwrap();
         let (parked, (mut of_ann, ..)) = (memory(), waiting());
-        let was = ann().with_role(Role::Operator).in_groups(["dba"]).unwrap();
-        of_ann.origin.principal = was.clone();
+        let before = ann().with_role(Role::Operator).in_groups(["dba"]).unwrap();
+        of_ann.origin.principal = before.clone();
         let state = state_of(&parked.park(of_ann).unwrap());
         let of = |principal| Origin { principal, ..origin(r#"{"name":"a"}"#) };
-        for now in
-            [was.clone().with_role(Role::User), was.clone().in_groups(["eng"]).unwrap(), was.clone().in_membership(1)]
-        {
-            assert!(parked.resume(&state, &of(now)).is_err());
+        let with_role = before.clone().with_role(Role::User);
+        let in_group = before.clone().in_groups(["eng"]).unwrap();
+        for changed in [with_role, in_group, before.clone().in_membership(1)] {
+            assert!(parked.resume(&state, &of(changed)).is_err());
         }
-        assert!(parked.resume(&state, &of(was)).is_ok());
+        assert!(parked.resume(&state, &of(before)).is_ok());
     }
 
     #[tokio::test]
-    async fn a_member_whose_calls_wait_keeps_no_other_from_being_asked() {
+    async fn waiting_calls_of_a_member_leave_room_for_those_of_another() {
         let person = |subject| Principal::new(Kind::Person, "acme", "https://login.example", subject).unwrap();
         let bounds = Bounds { parked: 3, places_for_one: 2, ..Bounds::default() };
         let parked = Memory::new(&bounds);
@@ -220,9 +230,10 @@ mod tests {
         assert!(park("ann").0.is_ok());
         let again = Origin { principal: person("bob"), ..origin(r#"{"name":"a"}"#) };
         assert!(parked.resume(&first.unwrap(), &again).is_ok());
-        assert!(park("bob").0.is_ok(), "who comes back has room for another call");
+        assert!(park("bob").0.is_ok(), "bob has room for another call, because bob has resumed one");
     }
 
+    /// The `requestState` in the result with which a call was parked.
     fn state_of(result: &Bytes) -> String {
         let result: Value = serde_json::from_slice(result).unwrap();
         result["requestState"].as_str().unwrap().to_owned()
@@ -237,7 +248,10 @@ mod tests {
         assert!(!given_up.load(Ordering::Relaxed));
         advance(Duration::from_secs(61)).await;
         let late = parked.resume(&state, &origin(r#"{"name":"a"}"#));
-        assert!(late.is_err() && given_up.load(Ordering::Relaxed), "also when the sweep has not come yet");
+        assert!(
+            late.is_err() && given_up.load(Ordering::Relaxed),
+            "a late call is given up even before the next sweep"
+        );
 
         let (two, given_up, answer) = waiting();
         parked.park(two).unwrap();
@@ -256,6 +270,6 @@ mod tests {
         }
         let again = r#"{ "requestState": "x", "_meta": {"new": 1}, "name": "\u0061" }"#;
         assert!(parked.resume(&state, &origin(again)).is_ok());
-        assert!(parked.resume(&state, &origin(again)).is_err(), "once");
+        assert!(parked.resume(&state, &origin(again)).is_err(), "a call can be resumed only once");
     }
 }

@@ -10,7 +10,8 @@ use toolrack_testkit::{Home, SideEffects, fake_server_path, processes};
 
 use crate::up::{DaemonOptions, Events, LONG, Up};
 
-/// Two agents beside the shared servers. The fake server writes its effects to `effects`.
+/// A configuration with the agents `coder` and `a/b c`, each with a server of its own beside the one that they share.
+/// The fake servers write what they do to `effects`.
 fn home(effects: &SideEffects) -> Home {
     let home = Home::new();
     let args = json!(["stdio", "--era", "both", "--log", effects.path_str()]);
@@ -26,10 +27,12 @@ fn home(effects: &SideEffects) -> Home {
     home
 }
 
+/// The names in a list of servers.
 fn names(servers: &Value) -> Vec<&str> {
     servers["servers"].as_array().unwrap().iter().map(|server| server["name"].as_str().unwrap()).collect()
 }
 
+/// Whether the world of the agent `id` runs.
 async fn is_running(up: &Up, id: &str) -> bool {
     let agents = up.get("/api/v1/agents").await;
     agents["agents"].as_array().unwrap().iter().any(|agent| agent["id"] == id && agent["running"] == true)
@@ -66,7 +69,7 @@ async fn no_agent_sees_the_servers_of_another() {
     assert!(effects.read().pids().iter().all(|pid| !processes::alive(*pid)), "a server outlived its agent's world");
 }
 
-/// The lines that the page of Prometheus would have for the values of all metrics that `wanted` selects.
+/// The lines that a page for Prometheus has for the values that `wanted` selects, made from what collectors get.
 fn lines(up: &Up, wanted: impl Fn(&MetricValue) -> bool) -> Vec<String> {
     let of = |metric| {
         let values = up.metrics.values(metric).into_iter().filter(|value| wanted(value));
@@ -76,7 +79,7 @@ fn lines(up: &Up, wanted: impl Fn(&MetricValue) -> bool) -> Vec<String> {
             format!("{}{labels} {}", metric.name, value.value)
         })
     };
-    // Time goes on between two readings.
+    // The uptime is left out, because it changes between two readings.
     Metrics::all().iter().filter(|metric| metric.name != "toolrack_up_seconds").flat_map(of).collect()
 }
 
@@ -92,9 +95,9 @@ async fn collectors_get_what_the_pages_of_the_daemon_and_its_agents_have() {
         })
         .await;
     }
-    up.eventually("both pages are those that collectors get", async || {
+    up.eventually("both pages have what collectors get", async || {
         let is_of_agent = |value: &MetricValue| value.labels.contains(&("agent", "coder".to_owned()));
-        let mut fits = true;
+        let mut are_equal = true;
         for (base, of_agent) in [("", false), ("/agents/coder", true)] {
             let page = up.get(&format!("{base}/metrics")).await;
             let page = page.as_str().unwrap().lines();
@@ -104,9 +107,9 @@ async fn collectors_get_what_the_pages_of_the_daemon_and_its_agents_have() {
             let sent: Vec<_> =
                 sent.iter().map(|line| line.replace(",agent=\"coder\"", "").replace("{agent=\"coder\"}", "")).collect();
             assert!(sent.iter().any(|line| line.starts_with("toolrack_calls_total{server=\"shared\"")), "{sent:?}");
-            fits &= page == sent;
+            are_equal &= page == sent;
         }
-        fits.then_some(())
+        are_equal.then_some(())
     })
     .await;
     up.down().await;
@@ -225,7 +228,7 @@ async fn the_daemon_lists_and_answers_questions_of_agents() {
     };
     let answers = async {
         let open = up
-            .eventually("both wait", async || {
+            .eventually("both questions wait", async || {
                 let open = up.get("/api/v1/approvals").await["approvals"].as_array().unwrap().clone();
                 (open.len() == 2).then_some(open)
             })

@@ -18,10 +18,12 @@ async fn say(up: &Up, body: Value) -> Vec<(String, Value)> {
     all
 }
 
+/// The name of a model that takes these steps.
 fn script(steps: Value) -> String {
     steps.to_string()
 }
 
+/// The data of all events of this name.
 fn of<'t>(events: &'t [(String, Value)], name: &str) -> Vec<&'t Value> {
     events.iter().filter(|(kind, _)| kind == name).map(|(_, data)| data).collect()
 }
@@ -50,12 +52,12 @@ async fn a_model_calls_a_tool_and_answers_and_the_conversation_is_stored() {
         stored["messages"].as_array().unwrap().iter().map(|message| message["role"].as_str().unwrap()).collect();
     assert_eq!(roles, ["user", "assistant", "tool", "assistant", "user", "assistant"]);
     assert_eq!(stored["next"], Value::Null);
-    // The same conversation, page by page. A long message is cut and marked.
+    // The same conversation, in three pages of two messages.
     let (mut paged, mut after) = (Vec::new(), String::new());
-    for cut in [true, true, false] {
+    for has_next in [true, true, false] {
         let page = up.get(&format!("/api/v1/sessions/{session}?limit=2{after}")).await;
         paged.extend(page["messages"].as_array().unwrap().clone());
-        assert_eq!(page["next"], if cut { paged.last().unwrap()["position"].clone() } else { Value::Null });
+        assert_eq!(page["next"], if has_next { paged.last().unwrap()["position"].clone() } else { Value::Null });
         after = format!("&after={}", page["next"]);
     }
     assert_eq!(Value::from(paged), stored["messages"]);
@@ -64,13 +66,13 @@ async fn a_model_calls_a_tool_and_answers_and_the_conversation_is_stored() {
 
     let delete = async |id: &str| up.send(Method::DELETE, &format!("/api/v1/sessions/{id}"), None).await.0.as_u16();
     for (id, status) in [("last", 404), (&session[..8], 404), (session, 204), (session, 404)] {
-        assert_eq!(delete(id).await, status, "only a whole id deletes: {id}");
+        assert_eq!(delete(id).await, status, "only the whole id of a conversation deletes it: {id}");
     }
     up.down().await;
 }
 
 #[tokio::test]
-async fn a_call_of_a_model_waits_for_approval_like_every_other() {
+async fn a_call_of_a_model_waits_for_approval_like_every_other_call() {
     let effects = SideEffects::new();
     let up = Up::with(&[("fake", fake(&["--log", effects.path_str()]))]).await;
     let calls = json!([{ "name": "mcp__fake__write", "input": { "path": "a" } }]);
@@ -134,9 +136,9 @@ async fn a_cancelled_turn_keeps_its_messages() {
     let turn = say(&up, json!({ "text": "Sleep.", "model": model, "id": "mine" }));
     let cancel = async {
         up.answer(&up.question().await, json!({ "answer": "once" })).await;
-        up.eventually("the tool runs", async || {
-            let log = up.get("/api/v1/overview").await;
-            (log["approvals"] == 0).then_some(())
+        up.eventually("the question is closed, so that the call goes on", async || {
+            let overview = up.get("/api/v1/overview").await;
+            (overview["approvals"] == 0).then_some(())
         })
         .await;
         up.send(Method::DELETE, "/api/v1/turns/mine", None).await.0
@@ -176,10 +178,10 @@ async fn a_conversation_has_one_turn_at_a_time_and_a_second_one_does_not_disturb
 }
 
 #[tokio::test]
-async fn without_a_model_or_a_question_the_error_says_what_is_missing() {
+async fn without_a_model_or_a_message_the_error_says_what_is_missing() {
     let up = Up::with(&[]).await;
-    let who = up.get("/api/v1/model").await;
-    assert_eq!((&who["model"], &who["error"]["code"]), (&Value::Null, &json!("NO_MODEL")));
+    let model = up.get("/api/v1/model").await;
+    assert_eq!((&model["model"], &model["error"]["code"]), (&Value::Null, &json!("NO_MODEL")));
     let (status, error) = up.post("/api/v1/turns", json!({ "text": "hello" })).await;
     assert_eq!((status.as_u16(), &error["error"]["hint"]), (409, &json!("set one")));
     let model = script(json!([{ "text": "x" }]));
@@ -208,7 +210,11 @@ async fn tools_beyond_the_budget_are_found_by_search_and_called_under_their_name
     let turn = say(&up, json!({ "text": "How much is it?", "model": model, "servers": ["fake"] }));
     let answer = async {
         let question = up.question().await;
-        assert_eq!((&question["server"], &question["tool"]), (&json!("fake"), &json!("write")), "it is judged itself");
+        assert_eq!(
+            (&question["server"], &question["tool"]),
+            (&json!("fake"), &json!("write")),
+            "the gate judges the inner call"
+        );
         up.answer(&question, json!({ "answer": "deny" })).await
     };
     let (body, answered) = futures::join!(turn, answer);
@@ -216,7 +222,7 @@ async fn tools_beyond_the_budget_are_found_by_search_and_called_under_their_name
     let text = |at: usize| ends[at]["text"].as_str().unwrap();
     assert!(text(0).contains("mcp__fake__add") && !text(0).contains("mcp__other__"), "{}", text(0));
     assert!(text(1).contains("42"), "{body:?}");
-    assert_eq!(ends[2]["is_error"], true, "a server that was not chosen is called: {body:?}");
+    assert_eq!(ends[2]["is_error"], true, "the tool of a server that was not chosen was called: {body:?}");
     assert_eq!((answered.as_u16(), &ends[3]["is_error"], effects.read().runs_of("write")), (204, &json!(true), 0));
     assert_eq!(of(&body, "call_begins")[0]["tool"], "toolrack-2/search_tools");
     assert_eq!(body.last().unwrap().1["text"], "It is 42.");
@@ -252,17 +258,18 @@ async fn a_turn_has_only_the_selected_tools() {
 }
 
 #[tokio::test]
-async fn the_providers_are_listed_with_whether_they_could_be_asked_and_without_their_keys() {
+async fn the_list_of_providers_says_which_can_be_used_and_has_no_keys() {
     let up = Up::with(&[]).await;
-    let who = up.get("/api/v1/model").await;
-    let find =
-        |name: &str| who["providers"].as_array().unwrap().iter().find(|known| known["name"] == name).unwrap().clone();
+    let answer = up.get("/api/v1/model").await;
+    let find = |name: &str| {
+        answer["providers"].as_array().unwrap().iter().find(|known| known["name"] == name).unwrap().clone()
+    };
     let (anthropic, ollama) = (find("anthropic"), find("ollama"));
     assert_eq!((&anthropic["usable"], &anthropic["key_variable"]), (&json!(true), &json!("ANTHROPIC_API_KEY")));
     assert_eq!(
         (&ollama["usable"], &ollama["local"], &find("openai")["usable"]),
         (&json!(true), &json!(true), &json!(false))
     );
-    assert!(!who.to_string().contains("sk-of-the-test"), "{who}");
+    assert!(!answer.to_string().contains("sk-of-the-test"), "{answer}");
     up.down().await;
 }

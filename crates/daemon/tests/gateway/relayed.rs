@@ -1,4 +1,5 @@
-//! Toolrack's own host as the client, in both eras, over HTTP and stdio: host, gateway, host, server.
+//! Toolrack's own host as the client of the gateway, in both eras, over HTTP and stdio. A request passes a host, the
+//! gateway, another host, and a server.
 
 use std::{
     collections::BTreeMap,
@@ -19,7 +20,7 @@ use toolrack_testkit::SideEffects;
 use crate::world::{PATIENCE, Raw, World, call, client, fake, json_of, object, until};
 
 #[tokio::test]
-async fn tools_are_listed_and_called_over_every_way_in_both_eras() {
+async fn tools_are_listed_and_called_over_every_transport_in_both_eras() {
     for era in ["legacy", "modern"] {
         let world = World::new(&format!("--era {era}")).await;
         for (way, spec) in world.client_entries() {
@@ -87,7 +88,7 @@ async fn the_trace_context_is_passed_to_the_server() {
 }
 
 #[tokio::test]
-async fn a_verbatim_result_keeps_every_byte_and_unknown_members() {
+async fn a_verbatim_result_keeps_fields_that_the_gateway_does_not_know() {
     let world = World::new("").await;
     let raw = Raw::new(&world);
     let answer = json_of(raw.modern(1, "tools/call", json!({"name": "mcp__fake__image"})).await).await;
@@ -144,7 +145,7 @@ async fn a_shutdown_ends_running_calls_with_an_error() {
     let (response, ()) = tokio::join!(raw.modern(1, "tools/call", params), end);
     assert_eq!(response.status(), 503);
     assert!(json_of(response).await["error"]["message"].as_str().unwrap().contains("shutting down"));
-    until("it is cancelled", || effects.read().cancelled().len() == 1).await;
+    until("the call is cancelled at the server", || effects.read().cancelled().len() == 1).await;
     assert_eq!(raw.modern(2, "tools/list", json!({})).await.status(), 503);
     world.end().await;
 }
@@ -182,7 +183,7 @@ async fn progress_arrives_in_order_and_before_the_result() {
 }
 
 #[tokio::test]
-async fn a_call_given_up_is_cancelled_at_the_server() {
+async fn a_call_that_the_client_gives_up_is_cancelled_at_the_server() {
     for era in ["legacy", "modern"] {
         let effects = SideEffects::new();
         let world = World::new(&format!("--era {era} --log {}", effects.path_str())).await;
@@ -201,7 +202,7 @@ async fn a_call_given_up_is_cancelled_at_the_server() {
 }
 
 #[tokio::test]
-async fn sixty_four_calls_at_once_find_their_answers() {
+async fn each_of_64_calls_at_once_gets_its_own_answer() {
     let world = World::new("--era both").await;
     for (way, spec) in world.client_entries() {
         let host = client(spec, None).await;
@@ -259,12 +260,12 @@ async fn log_messages_are_passed_on_from_the_level_that_was_set() {
     world.end().await;
 }
 
-/// The names that a host sees.
+/// The names of all tools that a host sees.
 fn names(host: &Host) -> Vec<String> {
     host.catalog().tools().map(|tool| tool.tool().name.clone()).collect()
 }
 
-/// One profile, `few`, with the tools `echo` and `add`.
+/// Profiles with one, `few`, which has the tools `echo` and `add`.
 fn few() -> Profiles {
     let only = Selection::all().only(["echo".parse().unwrap(), "add".parse().unwrap()]);
     BTreeMap::from([("few".into(), ToolProfile::new(only))]).into()
@@ -309,14 +310,14 @@ async fn many_tools_come_in_pages() {
     }
     let first = json_of(Raw::new(&world).modern(1, "tools/list", json!({})).await).await;
     assert_eq!(first["result"]["tools"].as_array().map(Vec::len), Some(7));
-    let (next, bad): (&Value, _) = (&first["result"]["nextCursor"], json!({"cursor": "page 2"}));
-    assert!(next.is_string());
-    let refused = json_of(Raw::new(&world).modern(1, "tools/list", bad).await).await;
+    assert!(first["result"]["nextCursor"].is_string());
+    let invented_cursor = json!({"cursor": "page 2"});
+    let refused = json_of(Raw::new(&world).modern(1, "tools/list", invented_cursor).await).await;
     assert_eq!(refused["error"]["code"], -32602);
     world.end().await;
 }
 
-/// Remembers who called.
+/// Remembers the way and the client of each call.
 #[derive(Default)]
 struct Callers(Mutex<Vec<(Way, Option<String>)>>);
 

@@ -1,4 +1,4 @@
-//! Servers, a gateway in front of them, and clients.
+//! What the tests share: servers, a gateway in front of them, and clients.
 
 use std::{
     sync::{Arc, Mutex},
@@ -31,12 +31,13 @@ pub(crate) fn name(name: &str) -> ServerName {
     ServerName::new(name).unwrap()
 }
 
-/// `fake-server stdio` with these arguments.
+/// An entry that starts the fake server over stdio with these arguments.
 pub(crate) fn fake(args: &str) -> ServerSpec {
     let args = ["stdio"].into_iter().chain(args.split_whitespace());
     ServerSpec::stdio(fake_server_path().to_str().unwrap(), args)
 }
 
+/// Makes `host` run these servers, and waits until each has connected or failed.
 pub(crate) async fn settled(host: &Host, servers: impl IntoIterator<Item = (&'static str, ServerSpec)>) {
     let desired: Desired = servers.into_iter().map(|(server, spec)| (name(server), spec)).collect();
     host.apply(desired).await;
@@ -52,11 +53,12 @@ pub(crate) struct World {
 }
 
 impl World {
-    /// One fake server, called `fake`.
+    /// A world with one fake server, called `fake`.
     pub(crate) async fn new(args: &str) -> Self {
         Self::with([("fake", fake(args))], GatewayOptions::default()).await
     }
 
+    /// A world with these servers.
     pub(crate) async fn with(
         servers: impl IntoIterator<Item = (&'static str, ServerSpec)>,
         options: GatewayOptions,
@@ -65,6 +67,7 @@ impl World {
         Self::around(host, servers, options).await
     }
 
+    /// A world with `host`, which runs these servers.
     pub(crate) async fn around(
         host: Host,
         servers: impl IntoIterator<Item = (&'static str, ServerSpec)>,
@@ -74,26 +77,26 @@ impl World {
         Self::of(host, options).await
     }
 
-    /// All present and later servers of `host`.
+    /// A world with `host`, whatever servers it runs now or later.
     pub(crate) async fn of(host: Host, options: GatewayOptions) -> Self {
         let gateway = Gateway::new(host.clone(), options);
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}/mcp", listener.local_addr().unwrap());
         let router = axum::Router::new().nest("/mcp", gateway.router());
         let stop = CancellationToken::new();
-        let ends = stop.clone();
+        let stopped = stop.clone();
         TaskTracker::new().spawn(async move {
-            ends.run_until_cancelled(axum::serve(listener, router).into_future()).await;
+            stopped.run_until_cancelled(axum::serve(listener, router).into_future()).await;
         });
         Self { host, gateway, url, _serving: stop.drop_guard() }
     }
 
-    /// The gateway as a server over HTTP.
+    /// An entry for the gateway, over HTTP.
     pub(crate) fn over_http(&self, protocol: Protocol) -> ServerSpec {
         ServerSpec { protocol, ..ServerSpec::http(&self.url) }
     }
 
-    /// The gateway as a server over stdio, by a pipe in memory.
+    /// An entry for the gateway, over the stdio transport, on a pipe in memory.
     pub(crate) fn over_stdio(&self, protocol: Protocol) -> ServerSpec {
         let gateway = self.gateway.clone();
         let native = Native::new("gateway", move |io, _stop| {
@@ -137,13 +140,13 @@ pub(crate) fn object(value: Value) -> Map<String, Value> {
     value.as_object().cloned().unwrap()
 }
 
-/// Calls the fake server's tool through the gateway.
+/// Calls a tool of the fake server through the gateway, which `host` knows as `rack`.
 pub(crate) async fn call(host: &Host, tool: &str, arguments: Value) -> Result<ToolOutcome, CallError> {
     let call = Call::from_map(format!("rack/mcp__fake__{tool}"), object(arguments));
     timeout(PATIENCE, host.call(call)).await.expect("the call ends")
 }
 
-/// A user who answers every question, and remembers the questions.
+/// A user who answers every question with yes, and remembers the questions.
 #[derive(Default)]
 pub(crate) struct Person {
     asked: Mutex<Vec<String>>,
@@ -230,11 +233,13 @@ impl Raw {
         raw
     }
 
+    /// The same client with a query in the URL of the gateway.
     pub(crate) fn at(mut self, query: &str) -> Self {
         self.url = format!("{}?{query}", self.url);
         self
     }
 
+    /// A request with the usual headers. `headers` replaces some of them; an empty value removes one.
     pub(crate) fn builder(&self, method: reqwest::Method, headers: &[(&str, &str)]) -> reqwest::RequestBuilder {
         let mut all = HeaderMap::new();
         all.insert("content-type", "application/json".parse().unwrap());
@@ -261,7 +266,7 @@ impl Raw {
         timeout(PATIENCE, request).await.expect("an answer").unwrap()
     }
 
-    /// A request of 2026-07-28 with all its headers.
+    /// Sends a request of 2026-07-28, with all its headers.
     pub(crate) async fn modern(&self, id: i64, method: &str, params: Value) -> Response {
         let (body, headers) = modern(id, method, params, json!({}));
         let headers: Vec<_> = headers.iter().map(|(name, value)| (*name, value.as_str())).collect();
@@ -292,7 +297,7 @@ pub(crate) fn modern(
     (request(id, method, params), headers)
 }
 
-/// The JSON of an answer, whether it came as JSON or as the last event of a stream.
+/// The JSON-RPC message of an answer, whether it came as JSON or as the last event of a stream.
 pub(crate) async fn json_of(response: Response) -> Value {
     messages_of(response).await.pop().expect("an answer")
 }
@@ -310,12 +315,12 @@ pub(crate) async fn messages_of(response: Response) -> Vec<Value> {
     }
 }
 
-/// Waits until a condition holds.
-pub(crate) async fn until(what: &str, is_so: impl Fn() -> bool) {
-    let so = async {
-        while !is_so() {
+/// Waits until `condition` holds. `what` says in words what that is.
+pub(crate) async fn until(what: &str, condition: impl Fn() -> bool) {
+    let holds = async {
+        while !condition() {
             sleep(Duration::from_millis(5)).await;
         }
     };
-    timeout(PATIENCE, so).await.unwrap_or_else(|_| panic!("never: {what}"));
+    timeout(PATIENCE, holds).await.unwrap_or_else(|_| panic!("this has not happened within 30 s: {what}"));
 }
