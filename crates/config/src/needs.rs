@@ -33,7 +33,7 @@ pub fn share_of(spec: &ServerSpec) -> Share {
     spec.share.unwrap_or_else(|| if is_personal() { Share::User } else { Share::Tenant })
 }
 
-/// Shows `look` every text of an entry that may hold placeholders.
+/// Calls `look` with every text of an entry that may hold placeholders.
 fn texts_of(spec: &ServerSpec, mut look: impl FnMut(&str)) {
     match &spec.transport {
         Transport::Stdio(stdio) => {
@@ -106,32 +106,33 @@ mod tests {
         }
     }
 
-    /// Gives every value that is asked for, and notes its name.
+    /// Has a value for every name, and records the names that were asked for.
     #[derive(Debug, Default)]
-    struct Asked(Mutex<BTreeSet<String>>);
+    struct RecordingSecrets(Mutex<BTreeSet<String>>);
 
-    impl Asked {
-        fn found(&self, name: &str) -> BoxFuture<'static, Result<Option<String>, String>> {
+    impl RecordingSecrets {
+        fn record(&self, name: &str) -> BoxFuture<'static, Result<Option<String>, String>> {
             self.0.lock().unwrap().insert(name.to_owned());
             async { Ok(Some("/value".to_owned())) }.boxed()
         }
     }
 
-    impl Secrets for Asked {
+    impl Secrets for RecordingSecrets {
         fn secret<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Option<String>, String>> {
-            self.found(name)
+            self.record(name)
         }
 
         fn user_value<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Option<String>, String>> {
-            self.found(name)
+            self.record(name)
         }
     }
 
-    /// The names that are looked up when the server of `spec` begins and sends a request.
+    /// Returns the names that are looked up when the server of `spec` starts and when it is sent a request.
     fn looked_up(spec: &ServerSpec) -> BTreeSet<String> {
-        let asked = Arc::new(Asked::default());
+        let secrets = Arc::new(RecordingSecrets::default());
         let interpolate = Interpolate::new(Environment::new([("HOME", "/home/me")]), Unset::Error);
-        let interpolate = interpolate.with_homes("/homes".into()).with_secrets(Arc::clone(&asked) as Arc<dyn Secrets>);
+        let interpolate =
+            interpolate.with_homes("/homes".into()).with_secrets(Arc::clone(&secrets) as Arc<dyn Secrets>);
         let name = ServerName::new("demo").unwrap();
         match &spec.transport {
             Transport::Stdio(stdio) => drop(interpolate.stdio(&name, stdio).now_or_never().unwrap().unwrap()),
@@ -142,34 +143,34 @@ mod tests {
             }
             Transport::Native(_) => {}
         }
-        asked.0.lock().unwrap().clone()
+        secrets.0.lock().unwrap().clone()
     }
 
-    /// Entries with a placeholder of this kind in each text that may hold one.
+    /// Returns entries with a placeholder of this kind in each text that may hold one, and the names in them.
     fn entries(kind: &str) -> [(Json, &'static [&'static str]); 4] {
-        let of = |name: &str| format!("${{{kind}:{name}}}");
+        let placeholder = |name: &str| format!("${{{kind}:{name}}}");
         [
             (
                 json!({
-                    "command": of("command"), "args": ["a", of("arg")], "env": { "A": format!("x {}", of("env")) },
-                    "cwd": of("cwd"), "sandbox": { "read": [of("read")], "write": [of("write")] },
+                    "command": placeholder("command"), "args": ["a", placeholder("arg")], "env": { "A": format!("x {}", placeholder("env")) },
+                    "cwd": placeholder("cwd"), "sandbox": { "read": [placeholder("read")], "write": [placeholder("write")] },
                 }),
                 &["arg", "command", "cwd", "env", "read", "write"],
             ),
             (
                 json!({
                     "command": "x",
-                    "container": { "image": of("image"), "mounts": [format!("{}:/data", of("mount"))] },
+                    "container": { "image": placeholder("image"), "mounts": [format!("{}:/data", placeholder("mount"))] },
                 }),
                 &["image", "mount"],
             ),
             (
                 json!({
-                    "url": format!("https://x.example/{}", of("url")), "headers": { "X-Key": of("header") },
+                    "url": format!("https://x.example/{}", placeholder("url")), "headers": { "X-Key": placeholder("header") },
                     "oauth": {
-                        "grant": "enterprise_managed", "client_id": of("client"), "client_secret": of("secret"),
-                        "assertion": of("assertion"),
-                        "idp": { "token_url": of("idp"), "client_id": of("idp_client"), "client_secret": of("idp_secret") },
+                        "grant": "enterprise_managed", "client_id": placeholder("client"), "client_secret": placeholder("secret"),
+                        "assertion": placeholder("assertion"),
+                        "idp": { "token_url": placeholder("idp"), "client_id": placeholder("idp_client"), "client_secret": placeholder("idp_secret") },
                     },
                 }),
                 &["assertion", "client", "header", "idp", "idp_client", "idp_secret", "secret", "url"],
@@ -178,8 +179,8 @@ mod tests {
                 json!({
                     "url": "https://x.example",
                     "oauth": {
-                        "grant": "client_credentials", "client_id": of("client"), "private_key": of("key"),
-                        "key_id": of("key_id"),
+                        "grant": "client_credentials", "client_id": placeholder("client"), "private_key": placeholder("key"),
+                        "key_id": placeholder("key_id"),
                     },
                 }),
                 &["client", "key", "key_id"],

@@ -77,9 +77,9 @@ pub(crate) struct ReadContext<'a> {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct KeepSessions {
-    /// Days since the last addition to one (`keep_days`), 1 or more.
+    /// For how many days after the last addition to it a conversation is kept (`keep_days`), 1 or more.
     pub days: Option<u32>,
-    /// How many, the newest (`keep`), 1 or more.
+    /// How many of the newest conversations are kept (`keep`), 1 or more.
     pub number: Option<u32>,
 }
 
@@ -105,15 +105,16 @@ impl Settings {
                 let (section, problems) = PolicySection::read(document, node, FileOwner::User);
                 (section.added_to(Policy::default(), FileOwner::User), problems)
             }),
-            model: reader.noting(model(document, &root, context)),
-            tools: reader.noting(tools(document, &root, context)),
-            role: reader.noting(role(document, &root, context)),
+            model: reader.note_problems(model(document, &root, context)),
+            tools: reader.note_problems(tools(document, &root, context)),
+            role: reader.note_problems(role(document, &root, context)),
         };
         reader.note_unknown_keys();
         (settings, reader.problems)
     }
 
-    /// Creates the settings of a file, at `place`, that cannot be read and may say anything.
+    /// Returns the settings for the file at `place`, which cannot be read: the strictest, because the file may have
+    /// forbidden anything.
     pub(crate) fn unreadable(place: String) -> Self {
         let policy = PolicySection::unreadable().added_to(Policy::default(), FileOwner::User);
         let egress = EgressRules::strictest(place);
@@ -129,7 +130,8 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    /// Reads the setting `key`, which is one of a few words; `until_then` says what applies while it is none of them.
+    /// Reads the setting `key`, which must be one of a few words. If it is another, `until_then` tells the user what
+    /// applies until it is corrected.
     fn word<T: Default>(&mut self, key: &str, parse: impl Fn(&str) -> Option<T>, until_then: &str) -> T {
         let Some(member) = self.root.get(key) else { return T::default() };
         member.node.as_text().and_then(parse).unwrap_or_else(|| {
@@ -142,18 +144,18 @@ impl Reader<'_> {
     /// Reads the setting `key` with `read`, if the file has it.
     fn table<T: Default>(&mut self, key: &str, read: impl Fn(&Document, &Node) -> (T, Vec<Problem>)) -> T {
         match self.root.get(key) {
-            Some(member) => self.noting(read(self.document, &member.node)),
+            Some(member) => self.note_problems(read(self.document, &member.node)),
             None => T::default(),
         }
     }
 
-    /// Returns `value`, and adds its problems.
-    fn noting<T>(&mut self, (value, problems): (T, Vec<Problem>)) -> T {
+    /// Adds `problems` to those of the file, and returns `value`.
+    fn note_problems<T>(&mut self, (value, problems): (T, Vec<Problem>)) -> T {
         self.problems.extend(problems);
         value
     }
 
-    /// Adds a problem for each key that no table has.
+    /// Adds a warning for each key that its table does not have.
     fn note_unknown_keys(&mut self) {
         let mut check = |node: Option<&Node>, table: &Table, place: &str| {
             for member in node.and_then(Node::members).unwrap_or_default() {
@@ -176,45 +178,47 @@ fn place(document: &Document) -> String {
     document.path.as_deref().map(|path| text::for_line(&path.display().to_string()).into_owned()).unwrap_or_default()
 }
 
-/// Returns the shared `[model]`, and over it that of the wanted agent. Those of the other agents are read too, so that
-/// errors in them are known before they are needed.
-fn model(document: &Document, root: &Node, wanted: ReadContext<'_>) -> (ModelChoice, Vec<Problem>) {
+/// Returns the shared `[model]`, overlaid with that of the chosen agent. Reads the `[agents.model]` of every other
+/// agent too, so that an error in it is reported before that agent is first chosen.
+fn model(document: &Document, root: &Node, context: ReadContext<'_>) -> (ModelChoice, Vec<Problem>) {
     let mut problems = Vec::new();
     let mut read = |place: &str, node: &Node| {
-        let (choice, wrong) = ModelChoice::read(document, place, node, wanted.check);
-        problems.extend(wrong);
+        let (choice, more) = ModelChoice::read(document, place, node, context.check);
+        problems.extend(more);
         choice
     };
     let mut model = root.get("model").map_or_else(ModelChoice::default, |member| read("model", &member.node));
     for agent in agents(root) {
         let Some(member) = agent.get("model") else { continue };
         let choice = read("agents.model", &member.node);
-        if wanted.is(agent) {
+        if context.is(agent) {
             model = model.overlaid(choice);
         }
     }
     (model, problems)
 }
 
-/// Returns the shared `[tools]`, and over it those of the chosen agent.
-fn tools(document: &Document, root: &Node, wanted: ReadContext<'_>) -> (ToolSettings, Vec<Problem>) {
+/// Returns the shared `[tools]`, overlaid with those of the chosen agent. Reads those of every other agent too, for
+/// their errors.
+fn tools(document: &Document, root: &Node, context: ReadContext<'_>) -> (ToolSettings, Vec<Problem>) {
     let (mut tools, mut problems) = match root.get("tools") {
         Some(member) => ToolSettings::default().overlaid(document, "tools", &member.node),
         None => (ToolSettings::default(), Vec::new()),
     };
     for agent in agents(root) {
         let Some(member) = agent.get("tools") else { continue };
-        let (of_agent, wrong) = tools.clone().overlaid(document, "agents.tools", &member.node);
-        problems.extend(wrong);
-        if wanted.is(agent) {
+        let (of_agent, more) = tools.clone().overlaid(document, "agents.tools", &member.node);
+        problems.extend(more);
+        if context.is(agent) {
             tools = of_agent;
         }
     }
     (tools, problems)
 }
 
-/// Returns the role of the chosen agent. One whose role cannot be read gets no tools: too few of them do no harm.
-fn role(document: &Document, root: &Node, wanted: ReadContext<'_>) -> (Role, Vec<Problem>) {
+/// Returns the role of the chosen agent. An agent whose role cannot be read is a [`Role::Channel`], without tools: too
+/// few tools do no harm.
+fn role(document: &Document, root: &Node, context: ReadContext<'_>) -> (Role, Vec<Problem>) {
     let (mut role, mut problems) = (Role::default(), Vec::new());
     for agent in agents(root) {
         let Some(member) = agent.get("role") else { continue };
@@ -228,7 +232,7 @@ fn role(document: &Document, root: &Node, wanted: ReadContext<'_>) -> (Role, Vec
                 Role::Channel
             }
         };
-        if wanted.is(agent) {
+        if context.is(agent) {
             role = named;
         }
     }
@@ -251,15 +255,15 @@ impl ReadContext<'_> {
 }
 
 impl KeepSessions {
-    /// An invalid value keeps everything: nothing is deleted by mistake.
+    /// Reads `[sessions]`. If any value is invalid, every conversation is kept: a mistake deletes nothing.
     fn read(document: &Document, node: &Node) -> (Self, Vec<Problem>) {
         let mut problems = Vec::new();
-        let mut wrong = |field: &str, must: &str, at: &Node| {
+        let mut note_error = |field: &str, must: &str, at: &Node| {
             let problem = Problem::error(format!("`{field}` must be {must}")).field(field);
             problems.push(document.locate(problem.hint("until then, every conversation is kept"), at.at.clone()));
         };
         if node.members().is_none() {
-            wrong("sessions", "a table", node);
+            note_error("sessions", "a table", node);
         }
         let mut number = |name: &str| {
             let member = node.get(name)?;
@@ -269,7 +273,7 @@ impl KeepSessions {
             };
             let number = number.filter(|number| *number > 0);
             if number.is_none() {
-                wrong(&format!("sessions.{name}"), "a whole number of 1 or more", &member.node);
+                note_error(&format!("sessions.{name}"), "a whole number of 1 or more", &member.node);
             }
             number
         };
@@ -278,7 +282,7 @@ impl KeepSessions {
     }
 }
 
-/// The message about a `member` that `table` does not have, where that is an error.
+/// Returns the message about `member`, which `table` does not have, for a table where an unknown key is an error.
 fn unknown_key(field: &str, member: &Member, table: &Table) -> String {
     match misspelt(&member.name, table.keys()) {
         Some(near) => format!("`{field}` is not a known key: did you mean `{near}`?"),
@@ -286,6 +290,7 @@ fn unknown_key(field: &str, member: &Member, table: &Table) -> String {
     }
 }
 
+/// Returns a warning if `table` does not have `member`. `place` is the path of the table, such as `tools.`, or empty.
 fn unknown(document: &Document, member: &Member, table: &Table, place: &str) -> Option<Problem> {
     if table.row(&member.name).is_some() {
         return None;

@@ -160,7 +160,8 @@ mod code {
 }
 
 impl StoreError {
-    /// Whether the database server cannot do this now and probably can later: it is away, fails over, or is busy.
+    /// Returns whether the database server cannot do this now but probably can later: it is away, fails over, or is
+    /// busy.
     #[must_use]
     pub fn is_temporary(&self) -> bool {
         use DatabaseProblem::{Busy, Conflict, Connections, Idle, Resources, Slow, Standby, Unreachable};
@@ -168,7 +169,7 @@ impl StoreError {
         matches!(problem, Unreachable | Connections | Busy | Slow | Conflict | Idle | Standby | Resources)
     }
 
-    /// The host and name of the database server that the error is about.
+    /// Returns the host and name of the database server that the error is about, or `None` for a database file.
     #[must_use]
     pub fn database(&self) -> Option<&str> {
         match self {
@@ -177,7 +178,8 @@ impl StoreError {
         }
     }
 
-    /// Whether the database did not answer, so that it is worth to ask again after a while.
+    /// Returns whether the server could not be reached, had no connection free, or had a lock on the data, so that the
+    /// operation may succeed later.
     #[must_use]
     pub(crate) fn may_pass(&self) -> bool {
         let problem = match self {
@@ -201,7 +203,7 @@ impl StoreError {
     }
 }
 
-/// The primary result code: the low byte of an extended one.
+/// Returns SQLite's primary result code, which is the low byte of an extended one.
 fn primary_code(error: &sqlx::Error) -> Option<i32> {
     let code = error.as_database_error()?.code()?;
     code.parse::<i32>().ok().map(|code| code & 0xff)
@@ -215,19 +217,19 @@ mod tests {
 
     use super::*;
 
-    /// What SQLite says, with its code.
+    /// An error of SQLite with this result code, or with none if it is empty.
     #[derive(Debug)]
-    struct Said(&'static str);
+    struct SqliteError(&'static str);
 
-    impl fmt::Display for Said {
+    impl fmt::Display for SqliteError {
         fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
             f.write_str("it failed")
         }
     }
 
-    impl Error for Said {}
+    impl Error for SqliteError {}
 
-    impl DatabaseError for Said {
+    impl DatabaseError for SqliteError {
         fn message(&self) -> &'static str {
             "it failed"
         }
@@ -253,14 +255,15 @@ mod tests {
         }
     }
 
-    fn read(code: &'static str) -> String {
-        let error = sqlx::Error::Database(Box::new(Said(code)));
+    /// Returns the message for an error with this result code.
+    fn message_of(code: &'static str) -> String {
+        let error = sqlx::Error::Database(Box::new(SqliteError(code)));
         StoreError::from_sqlx("testing", Path::new("/home/ann/toolrack.db"), error).to_string()
     }
 
     #[test]
-    fn each_code_of_sqlite_says_what_to_do_also_in_its_extended_form() {
-        for (code, says) in [
+    fn each_code_of_sqlite_has_its_message_also_in_extended_form() {
+        for (code, expected) in [
             ("5", "is in use by another process"),
             ("261", "is in use by another process"), // SQLITE_BUSY_RECOVERY
             ("517", "is in use by another process"), // SQLITE_BUSY_SNAPSHOT
@@ -278,13 +281,13 @@ mod tests {
             ("x", "failed at testing"),
             ("", "failed at testing"),
         ] {
-            let message = read(code);
-            assert!(message.contains(says) && message.contains("/home/ann/toolrack.db"), "{code}: {message}");
+            let message = message_of(code);
+            assert!(message.contains(expected) && message.contains("/home/ann/toolrack.db"), "{code}: {message}");
         }
     }
 
     #[test]
-    fn a_queue_that_does_not_end_means_that_another_process_has_the_database() {
+    fn a_timeout_while_waiting_for_a_connection_means_that_another_process_has_the_database() {
         let error = StoreError::from_sqlx("testing", Path::new("/x"), sqlx::Error::PoolTimedOut);
         assert!(matches!(error, StoreError::Locked { .. }), "{error}");
         let other = StoreError::from_sqlx("testing", Path::new("/x"), sqlx::Error::RowNotFound);

@@ -24,14 +24,14 @@ pub struct Journal {
     id: Uuid,
     /// The model that answers.
     model: String,
-    /// Whose conversation it is.
+    /// The owner of the conversation.
     owner: Option<Owner>,
     /// How many messages are stored.
-    kept: usize,
-    /// The cost of the newest answer, until that is stored.
+    stored: usize,
+    /// Usage and cost of the newest answer, until that answer is stored.
     spent: Option<Spent>,
-    /// After a step whose outcome is unknown: how many messages are stored if it succeeded.
-    unsure: Option<usize>,
+    /// While the outcome of a write is unknown: how many messages are stored if it succeeded.
+    stored_if_written: Option<usize>,
 }
 
 /// A conversation to continue.
@@ -45,26 +45,27 @@ pub struct Opened {
 
 impl fmt::Debug for Journal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Journal").field("id", &self.id).field("kept", &self.kept).finish_non_exhaustive()
+        f.debug_struct("Journal").field("id", &self.id).field("stored", &self.stored).finish_non_exhaustive()
     }
 }
 
 impl Journal {
-    /// A journal of a new conversation. Without a store, it stores nothing. `conceal` hides secrets in the messages.
+    /// Returns the journal of a new conversation, which `model` answers. Without a store, the journal stores nothing.
+    /// `conceal` hides secrets in the messages.
     #[must_use]
     pub fn new(store: Option<Store>, model: &str, conceal: Conceal) -> Self {
         let id = Uuid::now_v7();
         let (model, owner) = (model.to_owned(), None);
-        Self { store, conceal, session: None, id, model, owner, kept: 0, spent: None, unsure: None }
+        Self { store, conceal, session: None, id, model, owner, stored: 0, spent: None, stored_if_written: None }
     }
 
-    /// The same for a conversation of `principal`.
+    /// Returns this journal with `principal` as the owner of the conversation.
     #[must_use]
     pub fn owned_by(self, principal: &Principal) -> Self {
         Self { owner: Owner::of(principal), ..self }
     }
 
-    /// A journal of a stored conversation, to continue it.
+    /// Reads a stored conversation. Returns a journal that continues it, and what is stored so far.
     ///
     /// # Errors
     /// When the database cannot be read.
@@ -84,26 +85,26 @@ impl Journal {
             }
         }
         let open = store.open_turn(session.id).await?.and_then(|state| serde_json::from_str(&state).ok());
-        let kept = messages.len();
+        let stored = messages.len();
         let (id, model, owner) = (session.id, model.to_owned(), session.owner.clone());
         let (store, session) = (Some(store.clone()), Some(session));
-        let journal = Self { store, conceal, session, id, model, owner, kept, spent: None, unsure: None };
+        let journal = Self { store, conceal, session, id, model, owner, stored, spent: None, stored_if_written: None };
         Ok((journal, Opened { messages, open }))
     }
 
-    /// The conversation's short name: its prefix, or before it is stored, the end of its future id.
+    /// Returns the conversation's short name: its prefix, or before it is stored, its whole future id.
     #[must_use]
     pub fn prefix(&self) -> String {
         self.session.as_ref().map_or_else(|| self.id.to_string(), |session| session.prefix.clone())
     }
 
-    /// Sets the cost of the newest answer, which the next step stores.
+    /// Takes the usage and cost of `reply`, the newest answer. The next [`keep`](Self::keep) stores them with it.
     pub fn cost_of(&mut self, reply: &Reply) {
         self.spent = Some(spent(reply.usage, reply.cost));
     }
 
-    /// Keeps other turns of this process out of the conversation, even before it is stored; does nothing without a
-    /// store. Hold it for as long as a turn is under way.
+    /// Keeps other turns of this process out of the conversation, even before it is stored, until the claim is dropped:
+    /// hold it for as long as a turn is under way. Without a store, returns `None` and keeps none out.
     ///
     /// # Errors
     /// [`StoreError::SessionBusy`] when another turn holds it already.
@@ -142,38 +143,43 @@ impl Journal {
     /// Adds the messages that are not stored yet.
     async fn add(&mut self, store: &Store, turn: &Turn) -> Result<(), StoreError> {
         let messages = turn.messages();
-        let mut rows: Vec<_> =
-            messages.get(self.kept..).unwrap_or_default().iter().map(|message| row(message, &*self.conceal)).collect();
+        let mut rows: Vec<_> = messages
+            .get(self.stored..)
+            .unwrap_or_default()
+            .iter()
+            .map(|message| row(message, &*self.conceal))
+            .collect();
         if let Some(answer) = rows.iter_mut().rfind(|row| row.role == crate::Role::Assistant) {
             answer.spent = self.spent;
         }
         let is_done = matches!(turn.next(), turn::Next::Done(_));
         let step = Step {
-            position: self.kept as u64,
+            position: self.stored as u64,
             messages: rows,
             open_turn: if is_done { None } else { serde_json::to_string(&turn.state().concealed(&*self.conceal)).ok() },
             model: Some(self.model.clone()),
         };
-        self.unsure = Some(messages.len());
+        self.stored_if_written = Some(messages.len());
         let (store, id) = (store.clone(), self.id);
         owned(async move { store.append(id, &step).await }).await?;
-        (self.kept, self.spent, self.unsure) = (messages.len(), None, None);
+        (self.stored, self.spent, self.stored_if_written) = (messages.len(), None, None);
         Ok(())
     }
 
-    /// Whether an own step of unknown outcome explains why the conversation has `found` messages by now.
+    /// Returns whether the conversation has `found` messages because an earlier [`add`](Self::add), whose outcome was
+    /// unknown, stored them. If so, counts them as stored.
     async fn has_added(&mut self, store: &Store, found: u64, messages: &[Message]) -> Result<bool, StoreError> {
         let found = usize::try_from(found).unwrap_or(usize::MAX);
-        if self.unsure.is_none_or(|unsure| found > unsure) || found <= self.kept {
+        if self.stored_if_written.is_none_or(|expected| found > expected) || found <= self.stored {
             return Ok(false);
         }
-        let ours = messages.get(self.kept..found).unwrap_or_default();
-        let there = store.messages(self.id, self.kept as u64, ours.len()).await?;
-        let is_ours = |(there, ours): (&StoredMessage, &Message)| there.body == row(ours, &*self.conceal).body;
-        if there.len() != ours.len() || !there.iter().zip(ours).all(is_ours) {
+        let written = messages.get(self.stored..found).unwrap_or_default();
+        let read = store.messages(self.id, self.stored as u64, written.len()).await?;
+        let is_same = |(read, written): (&StoredMessage, &Message)| read.body == row(written, &*self.conceal).body;
+        if read.len() != written.len() || !read.iter().zip(written).all(is_same) {
             return Ok(false);
         }
-        (self.kept, self.spent) = (found, None);
+        (self.stored, self.spent) = (found, None);
         Ok(true)
     }
 
@@ -187,20 +193,20 @@ impl Journal {
         model.clone_into(&mut self.model);
     }
 
-    /// The conversation, once a part of it is stored.
+    /// Returns the conversation, or `None` until its first message is stored.
     #[must_use]
     pub fn session(&self) -> Option<&Session> {
         self.session.as_ref()
     }
 
-    /// The id of the stored conversation.
+    /// Returns the id of the conversation, or `None` until its first message is stored.
     #[must_use]
     pub fn id(&self) -> Option<Uuid> {
         self.session.as_ref().map(|session| session.id)
     }
 }
 
-/// Usage and cost, in US dollars, as the store counts them.
+/// Returns usage and `cost`, in US dollars, in the units of the store: tokens and billionths of a dollar.
 #[must_use]
 pub fn spent(usage: Usage, cost: Option<f64>) -> Spent {
     Spent {
@@ -209,7 +215,7 @@ pub fn spent(usage: Usage, cost: Option<f64>) -> Spent {
         cached_read: usage.cached_read,
         cache_write: usage.cache_write,
         reasoning: usage.reasoning,
-        // In billionths of a dollar, which an `f64` of dollars holds precisely enough.
+        // An `f64` of dollars is precise to a billionth for any cost that a conversation can have.
         cost: cost.map(billionths),
     }
 }
@@ -231,9 +237,11 @@ fn title(messages: &[Message], conceal: &dyn Fn(&str) -> String) -> String {
     conceal(line).chars().take(MAX_TITLE_CHARS).collect()
 }
 
+/// Returns the row that stores `message`, with the secrets in it hidden.
 fn row(message: &Message, conceal: &dyn Fn(&str) -> String) -> NewMessage {
     let stored = message.concealed(conceal);
-    // Only `body` goes back to a provider. Other programs read only the columns, in which every secret can be hidden.
+    // `body` keeps the provider's own blocks, because it goes back to that provider. The columns, which other programs
+    // read, leave the blocks out: every secret in the columns can be hidden.
     let mut plain = message.clone();
     plain.blocks = None;
     let message = plain.concealed(conceal);

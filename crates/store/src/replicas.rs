@@ -100,8 +100,8 @@ impl HomeRow {
 }
 
 impl TeamStore {
-    /// Adds this replica. Removes one that had the same address: its process has ended, because two cannot listen there.
-    /// Returns `false`, and changes nothing, if a replica has this id already.
+    /// Adds `replica`. Removes any other with the same address: its process has ended, because two processes cannot
+    /// listen there. Returns `false`, and changes nothing, if a replica has this id already.
     ///
     /// # Errors
     /// [`StoreError`] when the database fails.
@@ -140,7 +140,7 @@ impl TeamStore {
         Ok(written > 0)
     }
 
-    /// The last heartbeats of all replicas, by id.
+    /// Returns the last heartbeat of every replica, ordered by id.
     ///
     /// # Errors
     /// [`StoreError`] when the database fails.
@@ -152,7 +152,7 @@ impl TeamStore {
         Ok(rows.into_iter().map(HeartbeatRow::into_heartbeat).collect())
     }
 
-    /// How many tenants have their home at each replica, by its address.
+    /// Returns how many tenants have their home at each replica, ordered by the replicas' addresses.
     ///
     /// # Errors
     /// [`StoreError`] when the database fails.
@@ -168,8 +168,8 @@ impl TeamStore {
         Ok(rows.into_iter().map(homes).collect())
     }
 
-    /// Removes a replica that has been silent since this heartbeat, which makes all its homes free. Returns `false`,
-    /// and changes nothing, if it has written another heartbeat meanwhile, or was removed before.
+    /// Removes the replica of `last` if that is still its last heartbeat; its tenants have no home then. Returns
+    /// `false`, and changes nothing, if the replica has written another heartbeat meanwhile, or was removed before.
     ///
     /// # Errors
     /// [`StoreError`] when the database fails.
@@ -184,7 +184,7 @@ impl TeamStore {
         Ok(removed > 0)
     }
 
-    /// The home of `tenant`, if it has one.
+    /// Returns the home of `tenant`, if it has one.
     ///
     /// # Errors
     /// [`StoreError`] when the database fails.
@@ -193,8 +193,9 @@ impl TeamStore {
         Ok(find_home(&mut transaction, tenant).await?.map(HomeRow::into_home))
     }
 
-    /// The home of `tenant`. If it has none, the replica `id` becomes its home, with an epoch that is higher by one. If
-    /// several replicas call this at once, one becomes the home, and all of them get that one.
+    /// Returns the home of `tenant`. If it has none, first makes the replica `id` its home, with an epoch that is
+    /// higher by one. If several replicas call this at once, one of them becomes the home, and every caller gets that
+    /// home.
     ///
     /// # Errors
     /// [`StoreError::RemovedReplica`] when the tenant has no home and the replica `id` has been removed; others when
@@ -210,7 +211,8 @@ impl TeamStore {
         Ok(home)
     }
 
-    /// Gives up the home of `tenant`, if that is the replica `id`. The next home has a higher epoch nevertheless.
+    /// Leaves `tenant` without a home, if its home is the replica `id`. The epoch is kept: the next home has a higher
+    /// one.
     ///
     /// # Errors
     /// [`StoreError`] when the database fails.
@@ -224,7 +226,7 @@ impl TeamStore {
         transaction.commit().await
     }
 
-    /// Removes the replica `id`, which makes all its homes free.
+    /// Removes the replica `id`; its tenants have no home then.
     ///
     /// # Errors
     /// [`StoreError`] when the database fails.
@@ -235,7 +237,7 @@ impl TeamStore {
     }
 }
 
-/// Makes the replica `id` the home of `tenant`, unless another one is.
+/// Makes the replica `id` the home of `tenant`, unless the tenant has a home. Returns the home.
 async fn take(transaction: &mut Transaction, tenant: &str, id: &str) -> Result<Home, StoreError> {
     // From here on the row exists and is locked: replicas that want this home wait for each other.
     query(

@@ -30,18 +30,18 @@ const COLLECT_TIME: Duration = Duration::from_millis(250);
 
 const WRITING: &str = "writing the audit log";
 
-/// How long the writer waits before it asks again for a database that does not answer.
-const PAUSE: Duration = Duration::from_millis(500);
+/// How long the writer waits before it tries again to reach a database that does not answer.
+const RETRY_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Returns a text without the secrets in it.
 pub type Hide = Arc<dyn Fn(&str) -> String + Send + Sync>;
 
-/// A fact in the queue: when it happened, in whose name, and what happened.
-type Queued = (i64, InName, Fact);
+/// A fact in the queue: when it happened (in milliseconds since 1970, UTC), who acted, and what happened.
+type Queued = (i64, Actor, Fact);
 
-/// In whose name a fact happened.
+/// Who acted, and whose secrets to hide in what was done.
 #[derive(Clone, Default)]
-struct InName {
+struct Actor {
     /// The agent that acted.
     agent: Option<Arc<str>>,
     /// For an event in the world of a member of a tenant: hides the member's secrets. Replaces the function of the log.
@@ -51,8 +51,10 @@ struct InName {
 /// Queues what a host reports to its witness; never waits.
 pub struct AuditLog {
     queue: mpsc::Sender<Queued>,
+    /// How many facts could not be stored since a row last recorded that number.
     lost: Arc<AtomicU64>,
-    in_full: AtomicBool,
+    /// Whether the arguments of calls are stored in full.
+    arguments_in_full: AtomicBool,
     keep: watch::Sender<KeepAudit>,
     end: watch::Sender<bool>,
 }
@@ -71,32 +73,34 @@ impl AuditLog {
         let (keep, kept) = watch::channel(KeepAudit::default());
         let (end, ended) = watch::channel(false);
         let lost = Arc::<AtomicU64>::default();
-        let log = Self { queue, lost: Arc::clone(&lost), in_full: AtomicBool::new(false), keep, end };
+        let log = Self { queue, lost: Arc::clone(&lost), arguments_in_full: AtomicBool::new(false), keep, end };
         (log, AuditWriter { store, hide, facts, lost, keep: kept, end: ended })
     }
 
     /// Sets whether arguments are stored in full, and how long rows are kept.
     pub fn set(&self, arguments_in_full: bool, keep: KeepAudit) {
-        self.in_full.store(arguments_in_full, Ordering::Relaxed);
+        self.arguments_in_full.store(arguments_in_full, Ordering::Relaxed);
         self.keep.send_replace(keep);
     }
 
-    /// A witness for the host of `agent`, whose rows name the agent.
+    /// Returns a witness for the host of `agent`. The rows of its facts name the agent.
     #[must_use]
     pub fn of_agent(self: &Arc<Self>, agent: &str) -> Arc<dyn Witness> {
-        let name = InName { agent: Some(agent.into()), hide: None };
-        Arc::new(WitnessInName { log: Arc::clone(self), name })
+        let actor = Actor { agent: Some(agent.into()), hide: None };
+        Arc::new(ActorWitness { log: Arc::clone(self), actor })
     }
 
-    /// A witness for the host of a member of a tenant, whose log this is. Its rows have no secrets that `hide` knows.
+    /// Returns a witness for the host of a member; this log must be that of the member's tenant. `hide` hides the
+    /// member's secrets in the rows.
     #[must_use]
     pub fn of_member(self: &Arc<Self>, hide: Hide) -> Arc<dyn Witness> {
-        let name = InName { agent: None, hide: Some(hide) };
-        Arc::new(WitnessInName { log: Arc::clone(self), name })
+        let actor = Actor { agent: None, hide: Some(hide) };
+        Arc::new(ActorWitness { log: Arc::clone(self), actor })
     }
 
-    fn take(&self, name: InName, fact: Fact) {
-        if self.queue.try_send((Utc::now().timestamp_millis(), name, fact)).is_err() {
+    /// Queues `fact`, or counts it as lost if the queue is full or closed.
+    fn enqueue(&self, actor: Actor, fact: Fact) {
+        if self.queue.try_send((Utc::now().timestamp_millis(), actor, fact)).is_err() {
             self.lost.fetch_add(1, Ordering::Relaxed);
         }
     }
@@ -109,23 +113,23 @@ impl AuditLog {
 
 impl Witness for AuditLog {
     fn saw(&self, fact: Fact) {
-        self.take(InName::default(), fact);
+        self.enqueue(Actor::default(), fact);
     }
 
     fn wants_arguments(&self) -> bool {
-        self.in_full.load(Ordering::Relaxed)
+        self.arguments_in_full.load(Ordering::Relaxed)
     }
 }
 
 /// Records what the host of one agent or member reports.
-struct WitnessInName {
+struct ActorWitness {
     log: Arc<AuditLog>,
-    name: InName,
+    actor: Actor,
 }
 
-impl Witness for WitnessInName {
+impl Witness for ActorWitness {
     fn saw(&self, fact: Fact) {
-        self.log.take(self.name.clone(), fact);
+        self.log.enqueue(self.actor.clone(), fact);
     }
 
     fn wants_arguments(&self) -> bool {
@@ -163,7 +167,7 @@ impl AuditWriter {
         }
     }
 
-    /// Waits for facts, then briefly for more. Returns whether these are the last.
+    /// Waits for facts, and then [`COLLECT_TIME`] for more. Returns whether these are the last.
     async fn gather(&mut self, batch: &mut Vec<Queued>) -> bool {
         tokio::select! {
             received = self.facts.recv_many(batch, MAX_BATCH_ROWS) => if received == 0 { return true },
@@ -192,12 +196,13 @@ impl AuditWriter {
         true
     }
 
+    /// Stores `facts`, and how many were lost before them. If that fails, counts all of them as lost.
     async fn write(&self, facts: Vec<Queued>) {
         let lost = self.lost.swap(0, Ordering::Relaxed);
         if facts.is_empty() && lost == 0 {
             return;
         }
-        let entry = |(at, InName { agent, hide }, fact): Queued| {
+        let entry = |(at, Actor { agent, hide }, fact): Queued| {
             (at, Entry::of(fact, agent.as_deref(), hide.as_ref().unwrap_or(&self.hide)))
         };
         let mut entries: Vec<_> = facts.into_iter().map(entry).collect();
@@ -215,7 +220,8 @@ impl AuditWriter {
         }
     }
 
-    /// Adds `entries` to the chain. While the database does not answer, it waits, and facts wait in the queue.
+    /// Adds `entries` to the chain. While the database does not answer and the log is not closed, waits for it; new
+    /// facts wait in the queue.
     async fn keep(&self, entries: &[(i64, Entry)]) -> Result<(), StoreError> {
         let mut has_warned = false;
         let mut transaction = loop {
@@ -225,16 +231,18 @@ impl AuditWriter {
                         tracing::warn!("{error}: the audit log waits for it");
                         has_warned = true;
                     }
-                    sleep(PAUSE).await;
+                    sleep(RETRY_INTERVAL).await;
                 }
                 begun => break begun?,
             }
         };
-        // Written once: it is not known of a commit that failed whether it has happened.
+        // No retry from here on: a commit that failed may have taken effect, and a second one would store the rows
+        // twice.
         chain::append(&mut transaction, entries).await?;
         transaction.commit().await
     }
 
+    /// Removes the rows that are older than the log is kept.
     async fn forget(&self) -> Result<(), StoreError> {
         let now = Utc::now().timestamp_millis();
         if self.store.has_old_audit(now).await? {
