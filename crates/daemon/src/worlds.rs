@@ -541,8 +541,8 @@ pub(crate) mod tests {
 
     #[tokio::test]
     async fn worlds_that_end_together_stop_before_the_first_of_them_has_ended() {
-        let (worlds, signal, _) = waiting();
-        let requests = tokio::join!(code(&worlds, "acme"), code(&worlds, "bolt"), async {
+        let (worlds, signal, _) = worlds_that_fail();
+        let requests = tokio::join!(ask(&worlds, "acme"), ask(&worlds, "bolt"), async {
             let mut ended = Box::pin(worlds.end_where(|_| true));
             assert!(ended.as_mut().now_or_never().is_none(), "no world can end before the signal");
             let are_stopped = worlds.running.lock().values().map(|world| world.stop.is_cancelled()).collect::<Vec<_>>();

@@ -12,6 +12,10 @@ import { EXECUTED } from "./siblings.mjs";
 /** Whether an errand may fail when its replica ends after a SIGTERM: the replica waits neither for people nor for sessions. */
 const mayFailAtEnd = (errand) => errand.kind !== "a call" || errand.era === "legacy";
 
+/** How long HAProxy takes at most to mark a killed replica as down, in milliseconds: a check fails after a second, and two more after 500 ms
+ *  each. Then it closes the connection of each request that it holds for that replica (`on-marked-down shutdown-sessions`). */
+const MARKED_DOWN = 2_500;
+
 const overlaps = ({ from, to }, kill) => from <= kill.to && to >= kill.from;
 
 /** Whether an errand was under way when a replica was killed at which it had a request, or which was the home of its tenant. */
@@ -20,12 +24,14 @@ function wasHit({ errand, request }) {
   const front = frontOf(request.tag);
   // HAProxy closes the connection of a client without an answer, and logs nothing, when its own connection to the replica breaks before
   // an answer.
-  const mayBeAt = (replica) => front === replica || (front === undefined && request.isLost);
+  const isUnlogged = front === undefined && request.isLost;
+  const mayBeAt = (replica) => front === replica || isUnlogged;
   return kills.some((kill) => {
     if (kill.replica === undefined) return overlaps(errand, kill);
     if (kill.how === "term") return mayFailAtEnd(errand) && kill.homes.has(errand.who.tenant) && overlaps(errand, kill);
     return (
       (mayBeAt(kill.replica) && overlaps(request, kill)) ||
+      (isUnlogged && overlaps(request, { from: kill.from, to: kill.to + MARKED_DOWN })) ||
       (kill.homes.has(errand.who.tenant) && overlaps(errand, kill))
     );
   });

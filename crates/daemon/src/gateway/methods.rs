@@ -6,10 +6,10 @@ use bytes::Bytes;
 use futures::{FutureExt as _, future::join_all};
 use serde::Deserialize;
 use serde_json::{Map, Value, json, value::RawValue};
-use tokio::{sync::mpsc, time::timeout};
+use tokio::time::timeout;
 use toolrack_host::{
-    Abilities, Call, CallError, Catalog, CatalogTool, ClientTransport, Era, OnProgress, Principal, Relay, ServerName,
-    SubscribeError, TraceContext, Way,
+    Abilities, Catalog, CatalogTool, ClientTransport, Era, Principal, Relay, ServerName, SubscribeError, TraceContext,
+    Way,
 };
 
 use super::{
@@ -19,9 +19,8 @@ use super::{
     message::json,
     news::{self, Filter},
     parked::Origin,
-    pending::{Outcome, PendingCall, Update},
+    pending::PendingCall,
     refusal::{Refusal, words},
-    relay::Relayed,
     session::Session,
     subscribed::Subscribed,
     tool_call::{ListedCall, ToolCall},

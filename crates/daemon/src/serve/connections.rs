@@ -264,7 +264,8 @@ mod tests {
         let silent: Vec<_> = (0..4).map(|_| std::net::TcpStream::connect(address).unwrap()).collect();
         let ending = CancellationToken::new();
         let mut served = JoinSet::new();
-        served.spawn(serve(listener, None, (router, None), BOUNDS, ending.clone()));
+        let routers = Routers { router, at_the_end: None };
+        served.spawn(serve(listener, None, routers, BOUNDS, ending.clone()));
         let answer = tokio::task::spawn_blocking(move || {
             let mut answer = [0; 12];
             known.read_exact(&mut answer).map(|()| answer)

@@ -7,7 +7,7 @@ use std::{
 };
 
 use futures::future::join_all;
-use serde_json::{Value, json};
+use serde_json::json;
 use tokio::time::timeout;
 use toolrack_config::{Environment, Interpolate, Unset};
 use toolrack_daemon::gateway::{GatewayOptions, Profiles};
