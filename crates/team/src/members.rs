@@ -1,4 +1,4 @@
-//! Finds the tenant and the role of a user or service.
+//! Finds the tenant and the role of a user or service from what a provider says of them.
 
 use toolrack_host::{
     Principal,
@@ -20,11 +20,11 @@ pub struct Claims {
     pub verified_email: Option<String>,
     /// The groups of the user or service.
     pub groups: Vec<String>,
-    /// The value of the tenant claim.
+    /// The value of the tenant claim, if the provider has one.
     pub tenant: Option<String>,
 }
 
-/// Why claims make no member.
+/// Why a user or service with these claims is no member of the team.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NotAMember {
@@ -40,9 +40,9 @@ pub enum NotAMember {
 }
 
 impl TeamFile {
-    /// Returns the principal of `claims`. If the provider has a tenant claim, only that claim decides; otherwise groups
-    /// and verified addresses do. `may_vouch`, if given, returns whether the issuer may vouch for a
-    /// tenant.
+    /// Returns the principal of `claims`. If the provider has a tenant claim, that claim alone decides to which tenant
+    /// the principal belongs. Otherwise, groups and verified addresses decide. `may_vouch`, if given, returns whether
+    /// the issuer may vouch for members of a tenant.
     ///
     /// # Errors
     /// [`NotAMember`]
@@ -71,6 +71,7 @@ impl TeamFile {
 }
 
 impl Tenant {
+    /// Returns whether a user or service with these claims belongs to the tenant.
     fn accepts(&self, claims: &Claims) -> bool {
         if let Some(value) = &claims.tenant {
             return self.claims.contains(value);
@@ -79,7 +80,7 @@ impl Tenant {
         by_address() || self.groups.iter().any(|group| claims.groups.contains(group))
     }
 
-    /// Returns the most powerful role that one of the groups or the address has.
+    /// Returns the most powerful role that is given to one of the groups or to the address.
     fn role_of(&self, claims: &Claims) -> Role {
         let has = |who: &String| claims.groups.contains(who) || has_address(claims, who);
         let is_given = |role: &Role| self.roles.get(role).is_some_and(|holders| holders.iter().any(has));
@@ -88,7 +89,8 @@ impl Tenant {
     }
 }
 
-/// Returns whether the verified address is `rule`, or in its domain. Ignores case, also before the `@`, as providers do.
+/// Returns whether the verified address is `rule`, or is in the domain of a `rule` such as `*@acme.example`. Ignores
+/// case, also before the `@`, as providers do.
 fn has_address(claims: &Claims, rule: &str) -> bool {
     let Some(address) = &claims.verified_email else { return false };
     match (rule.strip_prefix("*@"), address.rsplit_once('@')) {

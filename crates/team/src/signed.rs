@@ -31,8 +31,10 @@ pub(crate) type JwtClaims = Map<String, Value>;
 /// The error for a statement that proves nothing. Safe to print.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum StatementError {
+    /// The statement is wrong, for this reason. The text is to be read after a name of the statement: "it has ended".
     #[error("{0}")]
     Forged(String),
+    /// The keys cannot be fetched, so that the statement cannot be checked.
     #[error("{0}")]
     Unreachable(#[from] Unreachable),
 }
@@ -58,7 +60,8 @@ impl Keys {
         }))
     }
 
-    /// Finds the key that signed a statement with this header. For an unknown key, fetches the keys again, within bounds.
+    /// Finds the key that signed a statement with this header. If the key is unknown, fetches the keys again, unless
+    /// that was done a moment ago.
     async fn find(&self, kid: Option<&str>, algorithm: Algorithm) -> Result<Option<Jwk>, Unreachable> {
         let known = self.0.get().await?;
         if let Some(key) = find(&known, kid, algorithm) {
@@ -81,15 +84,16 @@ fn read_keys(set: KeySet) -> Vec<Jwk> {
 
 /// The key with this id for this algorithm. Without an id, the only key for the algorithm.
 fn find(keys: &[Jwk], kid: Option<&str>, algorithm: Algorithm) -> Option<Jwk> {
-    let mut fitting = keys.iter().filter(|key| allows(key, algorithm));
+    let mut usable = keys.iter().filter(|key| allows(key, algorithm));
     match kid {
-        Some(kid) => fitting.find(|key| key.common.key_id.as_deref() == Some(kid)).cloned(),
-        None => fitting.next().filter(|_| fitting.next().is_none()).cloned(),
+        Some(kid) => usable.find(|key| key.common.key_id.as_deref() == Some(kid)).cloned(),
+        None => usable.next().filter(|_| usable.next().is_none()).cloned(),
     }
 }
 
-/// Returns whether a key may verify a signature of this algorithm. The key decides that, never the statement: the key
-/// names its algorithm, or its kind has only this algorithm. A shared secret may verify nothing.
+/// Returns whether a key may verify a signature of this algorithm. What the key says decides, and never the statement:
+/// its kind must have the algorithm and, if the key names an algorithm, it must be this one. A shared secret verifies
+/// nothing.
 fn allows(key: &Jwk, algorithm: Algorithm) -> bool {
     let is_for_signatures =
         key.common.public_key_use.as_ref().is_none_or(|purpose| *purpose == PublicKeyUse::Signature);
@@ -125,8 +129,8 @@ pub(crate) struct Expected<'a> {
     pub(crate) issuer: &'a Url,
     /// The program that the statement is for.
     pub(crate) audience: &'a str,
-    /// The types that it may have (RFC 8725, 3.11), without `application/` and in lower case; empty if the type is not
-    /// checked.
+    /// The values that its `typ` may have (RFC 8725, 3.11), without `application/` and in lower case. An empty text
+    /// stands for a statement without `typ`.
     pub(crate) types: &'a [&'a str],
 }
 
@@ -140,11 +144,11 @@ pub(crate) fn bare(url: &Url) -> &str {
     if url.path() == "/" { url.as_str().trim_end_matches('/') } else { url.as_str() }
 }
 
-/// Reads a statement that the provider with these keys signed.
+/// Reads a statement that the provider with these keys signed. Returns its claims and its type.
 ///
-/// Accepts only asymmetric signatures, of an algorithm that the key itself allows; refuses headers with `crit`, which
-/// demand extensions that it does not know (RFC 7515, 4.1.11). `iss`, `aud`, `exp` and `sub` must be there; `exp`,
-/// `nbf` and `iat` may be off by 60 s.
+/// Accepts only asymmetric signatures, of an algorithm that the key itself allows. Refuses headers with `crit`, which
+/// demand extensions that this function does not know (RFC 7515, 4.1.11). The claims `iss`, `aud`, `exp` and `sub` must
+/// be there. `exp`, `nbf` and `iat` may be off by 60 s.
 pub(crate) async fn read(
     token: &str,
     keys: &Keys,
@@ -173,6 +177,7 @@ pub(crate) async fn read(
     Ok((jwt, kind))
 }
 
+/// What `jsonwebtoken` checks.
 fn rules(algorithm: Algorithm, expected: Expected<'_>) -> Validation {
     let mut rules = Validation::new(algorithm);
     rules.leeway = LEEWAY;
@@ -212,7 +217,7 @@ pub(crate) fn ends_at(jwt: &JwtClaims) -> Option<i64> {
     at.as_i64().or_else(|| at.as_f64().map(|at| at as i64))
 }
 
-/// The text of a claim.
+/// The text of a claim. `None` if there is none, or if it is empty or no text.
 pub(crate) fn text_of<'a>(jwt: &'a JwtClaims, claim: &str) -> Option<&'a str> {
     jwt.get(claim)?.as_str().filter(|text| !text.is_empty())
 }

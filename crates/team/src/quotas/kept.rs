@@ -1,4 +1,4 @@
-//! Stores how much of each quota was used, so that a restart does not reset it.
+//! Stores how much of each quota was used, so that a restart does not reset the amounts.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -10,25 +10,25 @@ use toolrack_store::{QuotaUse, Store, StoreError};
 
 use super::{Counts, Inner, Meter, Meters, TenantQuotas};
 
-/// How often the use is written at least. A killed process loses what it counted since the last write.
+/// The longest time between two writes. A process that is killed loses what it counted since the last write.
 const WRITE_INTERVAL: Duration = Duration::from_secs(10);
 
-/// The use is written sooner if more than this part of a quota was used since the last write.
+/// What was used is written sooner if it is more than this part of a quota.
 const WRITE_SHARE: f64 = 0.005;
 
-/// The pause between two writes.
+/// The shortest pause between two writes.
 const WRITE_PAUSE: Duration = Duration::from_millis(500);
 
 /// The name in the store for all members of a tenant as one holder of quotas.
 pub(super) const TENANT: &str = "tenant";
 
-/// A member, by the [key](Principal::key).
+/// The beginning of the name in the store of a member. The [key](Principal::key) of the member follows.
 pub(super) const MEMBER: &str = "member ";
 
-/// A profile, by its name.
+/// The beginning of the name in the store of a profile. The name of the profile follows.
 pub(super) const PROFILE: &str = "profile ";
 
-/// The stored use of holders that have no meters yet.
+/// What the store has of holders that have no meters yet, by their names in the store.
 pub(super) type Kept = HashMap<String, Vec<QuotaUse>>;
 
 /// Returns the name of the member with this key as a holder of quotas in the store.
@@ -46,19 +46,19 @@ pub(super) fn of_profile(name: &str) -> String {
 }
 
 impl Meters {
-    /// Continues from the stored amounts.
+    /// Returns these meters with the stored amounts. Ignores amounts of quotas that have no meter.
     pub(super) fn resumed(mut self, kept: Option<&[QuotaUse]>, now: DateTime<Utc>) -> Self {
         for used in kept.unwrap_or_default() {
-            let same = |meter: &&mut Meter| meter.is_lasting() && meter.quota().name() == used.quota;
-            if let Some(meter) = self.meters.iter_mut().find(same) {
-                // A wrong clock must not keep a quota used up forever.
+            let is_of_quota = |meter: &&mut Meter| meter.is_lasting() && meter.quota().name() == used.quota;
+            if let Some(meter) = self.meters.iter_mut().find(is_of_quota) {
+                // A clock that was wrong must not leave a time in the future, until which the quota would stay used up.
                 *meter = Meter::new(meter.quota(), used.used, used.at.min(now));
             }
         }
         self
     }
 
-    /// Returns the amounts that must outlive the process.
+    /// Returns the amounts that still count after a restart.
     pub(super) fn to_keep(&self, holder: &str, name: Option<&str>) -> impl Iterator<Item = QuotaUse> {
         self.meters.iter().filter(|meter| meter.is_lasting()).map(move |meter| {
             let ((used, at), quota) = (meter.reading(), meter.quota());
@@ -81,8 +81,8 @@ impl Counts {
     /// Calls a function with each holder's meters, its name in the store, and its name for users.
     fn each(&mut self, mut with: impl FnMut(String, Option<&str>, &mut Meters)) {
         with(TENANT.to_owned(), None, &mut self.all);
-        for of in self.by_member.values_mut() {
-            with(of_member(&of.principal), Some(of.principal.name()), &mut of.meters);
+        for member in self.by_member.values_mut() {
+            with(of_member(&member.principal), Some(member.principal.name()), &mut member.meters);
         }
         for (name, meters) in &mut self.by_profile {
             with(of_profile(name), Some(name), meters);
@@ -91,10 +91,10 @@ impl Counts {
 }
 
 impl TenantQuotas {
-    /// Continues from the use in `store`. To be called first, before anything is counted.
+    /// Continues from the amounts in `store`. The caller must do this before anything is counted.
     ///
     /// # Errors
-    /// [`StoreError`] when it cannot be read.
+    /// [`StoreError`] when the store cannot be read.
     pub async fn resume(&self, store: &Store) -> Result<(), StoreError> {
         let uses = store.quota_uses().await?;
         let now = self.0.clock.now();
@@ -107,10 +107,10 @@ impl TenantQuotas {
         Ok(())
     }
 
-    /// Writes the use since the last call into `store`.
+    /// Writes the amounts that have changed since the last call into `store`.
     ///
     /// # Errors
-    /// [`StoreError`] when it cannot be written; the next time writes it again.
+    /// [`StoreError`] when the store cannot be written. The next call then writes all amounts.
     pub async fn save(&self, store: &Store) -> Result<(), StoreError> {
         let mut uses = Vec::new();
         self.0.counts.lock().each(|holder, name, meters| {
@@ -128,7 +128,7 @@ impl TenantQuotas {
         saved
     }
 
-    /// Writes the use into `store` in batches, until `ending`, and then the rest.
+    /// Writes the amounts into `store` in batches until `ending` is cancelled, and then once more.
     pub async fn keep(self, store: Store, ending: CancellationToken) {
         let mut rounds = interval(WRITE_INTERVAL);
         rounds.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -152,7 +152,7 @@ impl TenantQuotas {
     }
 }
 
-/// The names of the profiles whose meters are set aside, and what they counted.
+/// Keeps the amounts of a profile that has no quotas any more, for the case that it gets some again.
 pub(super) fn set_aside(kept: &mut Kept, name: &Arc<str>, meters: &Meters) {
     let holder = of_profile(name);
     let uses = meters.to_keep(&holder, Some(name)).collect();

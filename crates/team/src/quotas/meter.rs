@@ -6,27 +6,30 @@ use chrono::{DateTime, Datelike as _, Days, Months, NaiveTime, TimeDelta, Timeli
 use tokio::time::Instant;
 use toolrack_host::{Quantity, Quota, quota::Window};
 
-/// How soon work that found no free place may try again.
+/// How long work should wait before it tries again, if a quota of what runs at once has no free place.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
-/// The tolerance for fractions that are not exact.
+/// The tolerance when amounts are compared, because fractions of them are not exact.
 const INEXACT: f64 = 1e-6;
 
-/// A clock for the time of day. It never goes back, and follows tokio's clock.
+/// A clock of dates that never goes back. It follows tokio's clock, so that tests can control it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Clock {
+    /// What the clock showed when it was made.
     began: DateTime<Utc>,
+    /// When it was made.
     since: Instant,
 }
 
 impl Clock {
+    /// A clock that shows `began` now.
     pub(super) fn at(began: DateTime<Utc>) -> Self {
         Self { began, since: Instant::now() }
     }
 
     pub(super) fn now(&self) -> DateTime<Utc> {
         let passed = TimeDelta::from_std(self.since.elapsed()).unwrap_or_default();
-        // The clock of the machine is ahead after a suspension.
+        // After a suspension of the machine, tokio's clock is behind the machine's.
         (self.began + passed).max(Utc::now())
     }
 }
@@ -35,7 +38,8 @@ impl Clock {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Meter {
     quota: Quota,
-    /// In the window of a minute, the amount decreases continuously; a longer window begins with nothing.
+    /// The amount that counts. In a quota of a minute, it decreases continuously. In a longer window, it is zero again
+    /// when a new window begins.
     used: f64,
     /// When `used` was true.
     at: DateTime<Utc>,
@@ -54,19 +58,19 @@ impl Meter {
         self.quota
     }
 
-    /// Returns the amount at the time of the last look.
+    /// Returns the amount as of the last [`Self::advance`], rounded up.
     #[must_use]
     pub fn used(&self) -> u64 {
         whole(self.used)
     }
 
-    /// Returns the exact amount, and the time to which it belongs.
+    /// Returns the exact amount, and the time at which it was right.
     #[must_use]
     pub fn reading(&self) -> (f64, DateTime<Utc>) {
         (self.used, self.at)
     }
 
-    /// Returns whether the amount outlives the process. Work that is under way does not.
+    /// Returns whether the amount still counts after a restart. The amount of a quota of what runs at once does not.
     #[must_use]
     pub fn is_lasting(&self) -> bool {
         !self.is_at_once()
@@ -77,7 +81,7 @@ impl Meter {
         float(amount) / most(self.quota)
     }
 
-    /// Counts the time until `now`.
+    /// Brings the amount up to date at `now`. Does nothing if `now` is in the past.
     pub fn advance(&mut self, now: DateTime<Utc>) {
         if now <= self.at {
             return;
@@ -90,7 +94,7 @@ impl Meter {
         self.at = now;
     }
 
-    /// Returns how long to wait before more can be used; `None` if more can be used now. Call [`Self::advance`] first.
+    /// Returns how long to wait before more can be used. `None` if more can be used now. Call [`Self::advance`] before.
     #[must_use]
     pub fn wait(&self) -> Option<Duration> {
         let missing = self.used + 1.0 - most(self.quota);
@@ -104,7 +108,7 @@ impl Meter {
         })
     }
 
-    /// Returns when all of it is free again, unless work that is under way decides that or nothing is used.
+    /// Returns when the whole quota is free again. `None` if nothing is used, or if that depends on work under way.
     #[must_use]
     pub fn renews_at(&self) -> Option<DateTime<Utc>> {
         if self.used <= INEXACT {
@@ -123,7 +127,7 @@ impl Meter {
         self.used += float(amount);
     }
 
-    /// Frees a place, in a quota of what may be used at the same time.
+    /// Frees a place in a quota of what runs at once.
     pub(super) fn give_back(&mut self) {
         self.used = (self.used - 1.0).max(0.0);
     }
@@ -184,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn a_minute_refills_bit_by_bit_and_longer_windows_begin_with_the_clock() {
+    fn a_quota_of_a_minute_refills_continuously_and_longer_ones_at_full_hours_days_and_months() {
         let mut minute = meter("calls_per_minute", 6.0, 6.0, "2100-01-01T10:00:00Z");
         assert_eq!(minute.wait(), Some(Duration::from_secs(10)));
         minute.advance(time("2100-01-01T10:00:10Z"));

@@ -1,4 +1,4 @@
-//! The use of the quotas of a tenant, to be shown.
+//! Shows how much of the quotas of a tenant is used.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use toolrack_host::{Principal, Quota, quota::Window};
 use toolrack_store::QuotaUse;
 
 use super::{
-    Counts, Inner, Meter, Meters, TenantQuotas,
+    Counts, Inner, MemberMeters, Meter, Meters, TenantQuotas,
     kept::{MEMBER, PROFILE, of_member},
     membership,
 };
@@ -21,7 +21,7 @@ pub enum Holder {
     Member {
         /// The [key](Principal::key) of the member.
         key: String,
-        /// The name of the member; `None` if only the key is known.
+        /// The name of the member. `None` if only the key is known.
         name: Option<String>,
     },
     /// All clients of a profile together.
@@ -42,12 +42,13 @@ impl Holder {
         format!("{field}.{}", quota.name())
     }
 
+    /// The member that is `principal`.
     pub(super) fn of(principal: &Principal) -> Self {
         Self::Member { key: principal.key(), name: Some(principal.name().to_owned()) }
     }
 }
 
-/// The use of a quota.
+/// How much of a quota is used.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Usage {
     /// Who shares the quota.
@@ -56,9 +57,9 @@ pub struct Usage {
     pub quota: Quota,
     /// How much is used.
     pub used: u64,
-    /// When more can be used, if it is used up.
+    /// When more can be used. `None` if the quota is not used up.
     pub free_at: Option<DateTime<Utc>>,
-    /// When all of it can be used again, if some of it is used and the time is known.
+    /// When the whole quota is free again. `None` if nothing is used, or if the time is not known.
     pub renews_at: Option<DateTime<Utc>>,
 }
 
@@ -69,7 +70,7 @@ impl Usage {
         self.holder.setting(self.quota)
     }
 
-    /// The use according to a meter of `holder` at this time.
+    /// What `meter` of `holder` shows at `now`.
     #[must_use]
     pub fn of(holder: Holder, mut meter: Meter, now: DateTime<Utc>) -> Self {
         meter.advance(now);
@@ -79,45 +80,48 @@ impl Usage {
 }
 
 impl TenantQuotas {
-    /// Returns the use of all members together, of the clients of each profile, and of each member about whom something
-    /// is known.
+    /// Returns what is used by all members together, by the clients of each profile, and by each member of whom an
+    /// amount is known.
     #[must_use]
     pub fn usage(&self) -> Vec<Usage> {
         let now = self.0.clock.now();
         let counts = self.0.counts.lock();
         let mut usage = self.0.shared(&counts, now);
         let mut members: Vec<_> = counts.by_member.values().collect();
-        members.sort_by_key(|of| (of.principal.name().to_owned(), of.principal.key()));
-        usage.extend(members.into_iter().flat_map(|of| shown(Holder::of(&of.principal), &of.meters, now)));
+        members.sort_by_key(|member| (member.principal.name().to_owned(), member.principal.key()));
+        let usage_of_member = |member: &MemberMeters| {
+            usage_of_meters(Holder::of(&member.principal), &member.meters, now).collect::<Vec<_>>()
+        };
+        usage.extend(members.into_iter().flat_map(usage_of_member));
         let mut kept: Vec<_> = counts.kept.iter().filter(|(holder, _)| holder.starts_with(MEMBER)).collect();
         kept.sort_by_key(|(holder, uses)| (uses.first().and_then(|used| used.name.as_deref()), holder.as_str()));
         usage.extend(kept.into_iter().flat_map(|(holder, uses)| {
             let name = uses.first().and_then(|used| used.name.clone());
             let key = holder.trim_start_matches(MEMBER).to_owned();
             let meters = Meters::new(&self.0.limits.each_member, now).resumed(Some(uses), now);
-            shown(Holder::Member { key, name }, &meters, now).collect::<Vec<_>>()
+            usage_of_meters(Holder::Member { key, name }, &meters, now).collect::<Vec<_>>()
         }));
         usage
     }
 
-    /// Returns the use of all members together, of the clients of each profile, and of this member.
+    /// Returns what is used by this member, by all members together, and by the clients of each profile.
     #[must_use]
     pub fn usage_of(&self, member: &Principal) -> Vec<Usage> {
         let now = self.0.clock.now();
         let counts = self.0.counts.lock();
-        let meters = counts.by_member.get(&membership(member)).map(|of| of.meters.clone());
+        let meters = counts.by_member.get(&membership(member)).map(|member| member.meters.clone());
         let meters = meters.unwrap_or_else(|| {
             let kept = counts.kept.get(&of_member(member)).map(Vec::as_slice);
             Meters::new(&self.0.limits.each_member, now).resumed(kept, now)
         });
-        let own = shown(Holder::of(member), &meters, now).collect::<Vec<_>>();
+        let own = usage_of_meters(Holder::of(member), &meters, now).collect::<Vec<_>>();
         [own, self.0.shared(&counts, now)].concat()
     }
 }
 
 impl TenantQuotas {
-    /// Returns the stored use, including that of profiles whose quotas are not set
-    /// here. For a process that only shows it.
+    /// Returns what is used as the store has it, also by profiles whose quotas are not set in this process. For a
+    /// process that only shows it, and counts nothing.
     #[must_use]
     pub fn kept_usage(&self) -> Vec<Usage> {
         let mut usage = self.usage();
@@ -136,17 +140,18 @@ impl TenantQuotas {
 }
 
 impl Inner {
-    /// The use of the quotas that do not belong to a single member.
+    /// What is used of the quotas that do not belong to a single member.
     fn shared(&self, counts: &Counts, now: DateTime<Utc>) -> Vec<Usage> {
         let mut profiles: Vec<_> = counts.by_profile.iter().collect();
         profiles.sort_by_key(|(name, _)| Arc::clone(name));
         let of_profiles = profiles
             .into_iter()
-            .flat_map(|(name, meters)| shown(Holder::Profile { name: Arc::clone(name) }, meters, now));
-        shown(Holder::Tenant, &counts.all, now).chain(of_profiles).collect()
+            .flat_map(|(name, meters)| usage_of_meters(Holder::Profile { name: Arc::clone(name) }, meters, now));
+        usage_of_meters(Holder::Tenant, &counts.all, now).chain(of_profiles).collect()
     }
 }
 
-fn shown(holder: Holder, meters: &Meters, now: DateTime<Utc>) -> impl Iterator<Item = Usage> {
+/// What each meter of `holder` shows.
+fn usage_of_meters(holder: Holder, meters: &Meters, now: DateTime<Utc>) -> impl Iterator<Item = Usage> {
     meters.meters.iter().map(move |meter| Usage::of(holder.clone(), *meter, now))
 }
