@@ -38,7 +38,7 @@ use crate::{
     world::{ChosenModel, NoModel, Running, Work as UnderWay, World, discovery_name},
 };
 
-/// Events that wait for a slow reader before text is joined for it.
+/// How many events may wait for a slow reader. Beyond that, the texts in them are joined.
 const MAX_WAITING: usize = 1_000;
 
 /// A message of a user.
@@ -103,13 +103,15 @@ pub(super) async fn begin(
     Ok(Sse::new(stream::select(events, end).map(Ok)).keep_alive(KeepAlive::default()))
 }
 
-/// Choosing a model other than the configured one needs a right, because it can cost more, or be a server in the
-/// daemon's network; and the mock reads a file of the daemon's machine.
+/// The right to choose a model other than the configured one. A right is needed because another model can cost more, or
+/// can be a server in the daemon's network. The mock needs another right, because it reads a file of the daemon's
+/// machine.
 fn right_to_choose(model: &str) -> Right {
     if model.starts_with("mock/") { Right::Install } else { Right::Operate }
 }
 
-/// Refuses a model without a price where a quota bounds what models cost: it would never be used up.
+/// An error for a model without a known price if a quota limits what models cost, because that quota would never be
+/// used up.
 fn check_price(world: &World, chosen: &ChosenModel) -> Result<(), ApiError> {
     if chosen.has_price || !world.quotas.bounds(Quantity::Dollars) {
         return Ok(());
@@ -131,7 +133,8 @@ pub(super) async fn cancel(
     cancelled(world.under_way.cancel(UnderWay::Turn, &name_of(&principal, &id)))
 }
 
-/// Opens the conversation once no other turn is running in it: calls of a running turn would look interrupted.
+/// Opens the conversation, or a new one without `session`. An error if another turn is running in it, whose calls would
+/// look interrupted.
 async fn open(
     world: &World,
     principal: &Principal,
@@ -156,12 +159,13 @@ async fn open(
     Ok((journal, Some(claim), opened))
 }
 
-/// Returns a function that hides the secrets that servers have received at the time of each call.
+/// Returns a function that hides secrets in a text: those that servers have received until the function is called.
 fn concealer(world: &World) -> Conceal {
     let secrets = Arc::clone(&world.secrets);
     Arc::new(move |text| secrets.conceal(text).into_owned())
 }
 
+/// The turn that answers `text`. Without a text, the interrupted turn of the conversation.
 fn turn(opened: Opened, text: &str, chosen: &ChosenModel) -> Result<Turn, ApiError> {
     let Opened { messages, open } = opened;
     let resumed = open.map(|state| Turn::resume(messages.clone(), state, chosen.limits));
@@ -174,7 +178,7 @@ fn turn(opened: Opened, text: &str, chosen: &ChosenModel) -> Result<Turn, ApiErr
     Ok(Turn::new(messages, chosen.limits))
 }
 
-/// Returns the requested tools.
+/// Returns the selection of the tools that the user wants in this turn.
 fn selection(servers: Option<&[String]>, tools: Option<&[String]>) -> Result<Selection, ApiError> {
     let mut selection = Selection::all();
     if let Some(servers) = servers {
@@ -261,7 +265,7 @@ async fn run_to_end(agent: Agent, mut turn: Turn, mut live: Live, running: Runni
     live.flush().await;
 }
 
-/// An error as it stands in an answer of the API.
+/// An error as the API shows it in an answer.
 fn shown_error(error: &ApiError) -> Value {
     serde_json::to_value(error).map(|mut shown| shown["error"].take()).unwrap_or_default()
 }
@@ -279,8 +283,9 @@ struct Live {
     waiting: VecDeque<(&'static str, Value)>,
     /// Text of the model that is not sent yet, because a secret could begin in it.
     secret_buffer: SecretBuffer,
-    /// The answer so far.
+    /// The text of the model's answer so far.
     answer: String,
+    /// Whether the event `session` was sent.
     has_session: bool,
 }
 
@@ -293,6 +298,7 @@ impl Live {
         live
     }
 
+    /// Sends the event `session` once the conversation is stored.
     fn send_session(&mut self) {
         if let (Some(session), false) = (self.journal.session(), self.has_session) {
             self.has_session = true;
@@ -300,7 +306,7 @@ impl Live {
         }
     }
 
-    /// Sends the part of the model's text that certainly contains no part of a secret.
+    /// Sends the part of the model's text that certainly contains no part of a secret, and holds the rest back.
     fn send_piece(&mut self, words: TextKind, piece: &str) {
         let secrets = Arc::clone(&self.world.secrets);
         for (words, text) in self.secret_buffer.push(words, piece, |text| secrets.safe_len(text)) {
@@ -323,12 +329,13 @@ impl Live {
         self.send(name, json!({ "text": text }));
     }
 
+    /// Sends an event, without secrets, or keeps it for a slow reader.
     fn send(&mut self, name: &'static str, mut data: Value) {
         conceal(&mut data, &self.world.secrets);
         if let (Some(("text", last)), "text") = (self.waiting.back_mut(), name)
             && let (Some(Value::String(before)), Some(more)) = (last.get_mut("text"), data["text"].as_str())
         {
-            // A slow reader gets it in larger pieces.
+            // A slow reader gets the text in larger pieces.
             before.push_str(more);
         } else {
             self.waiting.push_back((name, data));

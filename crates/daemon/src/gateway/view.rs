@@ -1,4 +1,5 @@
-//! The view of one client: selections that narrow each other down.
+//! The view of a client: which tools it sees, by the selections of the gateway, of its query, and of its profile. Each
+//! selection narrows the others down.
 
 use std::sync::{Arc, OnceLock};
 
@@ -14,14 +15,14 @@ use super::{
 };
 use crate::profiles::{Followed, Profiles};
 
-/// Views that are remembered, and with them the lists made for them.
+/// How many views are remembered, with the pages that were made for them.
 const MAX_VIEWS: usize = 64;
-/// Pages of one view that are kept until the tools change.
+/// How many pages of one view are kept until the tools change.
 const KEPT_PAGES: usize = 64;
-/// Patterns and servers in one query.
-const MOST_WORDS: usize = 256;
+/// The most patterns or servers in one parameter of a query.
+const MAX_WORDS: usize = 256;
 
-/// The parameters of a client's query.
+/// The parameters of a client's query that select tools, in their order.
 type Requested = Vec<(&'static str, String)>;
 
 /// The key of a page: the era, and the last item of the page before.
@@ -32,7 +33,9 @@ type PageKey = (Era, Option<String>);
 struct Pages {
     /// The version of the catalog.
     version: u64,
+    /// The profile as it was when the pages were made.
     profile: Option<Arc<ToolProfile>>,
+    /// The page that a client listed first. The others follow it in the order in which clients listed them.
     first: OnceLock<Box<Page>>,
 }
 
@@ -40,8 +43,9 @@ struct Pages {
 #[derive(Debug)]
 struct Page {
     key: PageKey,
+    /// The result object.
     rendered: Bytes,
-    /// The page that a client listed next.
+    /// The page that a client listed after this one.
     next: OnceLock<Box<Page>>,
 }
 
@@ -55,6 +59,7 @@ impl Pages {
         self.version == version && self.profile.as_ref().map(Arc::as_ptr) == profile.map(Arc::as_ptr)
     }
 
+    /// The page with this key, which `render` makes if it is not kept. Beyond [`KEPT_PAGES`], pages are not kept.
     fn page(&self, key: PageKey, render: impl Fn(Option<&str>) -> Bytes) -> Bytes {
         let rendered = || render(key.1.as_deref());
         let mut place = &self.first;
@@ -84,36 +89,36 @@ impl View {
         Arc::new(Self { requested, selections, profile, pages: ArcSwap::from_pointee(Pages::of(0, None)) })
     }
 
-    /// Returns whether `other` was requested with the same text. Views are dropped from the cache, so the same one can
-    /// be made twice.
+    /// Returns whether `other` was requested with the same text. Views are not compared by their addresses, because a
+    /// view that was dropped from the cache is made a second time.
     pub(super) fn is(&self, other: &Self) -> bool {
         self.requested == other.requested
     }
 
-    /// The name of its profile.
+    /// The name of the profile, if the view has one.
     pub(super) fn profile(&self) -> Option<&Arc<str>> {
         self.profile.as_ref().map(|profile| &profile.name)
     }
 
-    /// Returns what the view shows at the moment.
+    /// Returns what the view shows at this moment: profiles can change while it is in use.
     pub(super) fn look(&self) -> Look<'_> {
         Look { selections: &self.selections, profile: self.profile.as_ref().map(Followed::now) }
     }
 
-    /// The page of the catalog of this `version` that `era` and the key `after` lead to. `render` makes it, once:
+    /// The page with this key, of the catalog with this `version`. If the page is not kept, `render` makes it, once:
     /// clients that list at the same moment wait for each other.
     pub(super) fn page(&self, version: u64, key: PageKey, render: impl Fn(&Look<'_>, Option<&str>) -> Bytes) -> Bytes {
         let look = self.look();
         let render = |after: Option<&str>| render(&look, after);
-        let are = |pages: &Pages| pages.are(version, look.profile.as_ref());
+        let are_current = |pages: &Pages| pages.are(version, look.profile.as_ref());
         let stored = self.pages.load_full();
-        if are(&stored) {
+        if are_current(&stored) {
             return stored.page(key, render);
         }
         let fresh = Arc::new(Pages::of(version, look.profile.clone()));
         let before = self.pages.compare_and_swap(&stored, Arc::clone(&fresh));
         // Another client may have stored the same version meanwhile.
-        let pages = if are(&before) { &before } else { &fresh };
+        let pages = if are_current(&before) { &before } else { &fresh };
         pages.page(key, render)
     }
 
@@ -131,6 +136,7 @@ pub(super) struct Look<'v> {
 }
 
 impl Look<'_> {
+    /// Whether a client with this view sees the tool.
     pub(super) fn has(&self, tool: &CatalogTool) -> bool {
         self.selections.iter().all(|selection| selection.has(tool))
             && self.profile.as_ref().is_none_or(|profile| profile.has(tool))
@@ -146,6 +152,7 @@ impl Look<'_> {
         self.profile.as_ref().map_or(&tool.name, |profile| profile.name_of(tool))
     }
 
+    /// The description of the tool that a client with this view gets.
     pub(super) fn description_of<'a>(&'a self, tool: &'a CatalogTool) -> Option<&'a str> {
         match &self.profile {
             Some(profile) => profile.description_of(tool),
@@ -153,8 +160,8 @@ impl Look<'_> {
         }
     }
 
-    /// The tool that a client calls by `name`. One in quarantine is not listed; a client that knows it from before gets
-    /// the reason why it is not called.
+    /// The tool that a client calls by `name`, also one in quarantine. Such a tool is not listed, but a client that
+    /// knows it from before must get the reason why it is not called.
     pub(super) fn find<'c>(&self, catalog: &'c Catalog, name: &str) -> Option<&'c CatalogTool> {
         let found = match &self.profile {
             Some(profile) => profile.find(catalog, name),
@@ -163,7 +170,7 @@ impl Look<'_> {
         found.filter(|tool| self.has(tool))
     }
 
-    /// The selector of the tool that a client calls by `name`.
+    /// The selector of the tool that a client with a profile calls by `name`. `None` without a profile.
     pub(super) fn selector(&self, name: &str) -> Option<String> {
         self.profile.as_ref()?.selector(name)
     }
@@ -196,7 +203,10 @@ impl Views {
         self.default_view.clone()
     }
 
-    /// The view that the query of a URL selects; equal queries share a view.
+    /// The view that the query of a URL selects. Equal queries share a view.
+    ///
+    /// # Errors
+    /// When the query cannot be understood, or names a profile that does not exist.
     pub(super) fn of(&self, query: Option<&str>) -> Result<Arc<View>, Refusal> {
         let requested = parse_query(query);
         if requested.is_empty() {
@@ -238,7 +248,7 @@ impl Views {
     }
 }
 
-/// Reads the view that the query of a URL asks for.
+/// Reads the parameters that select tools, and ignores all others.
 fn parse_query(query: Option<&str>) -> Requested {
     form_urlencoded::parse(query.unwrap_or_default().as_bytes())
         .filter_map(|(key, value)| {
@@ -256,8 +266,8 @@ pub(super) fn profile_in(query: Option<&str>) -> Option<String> {
 /// Reads the selection in `tools` or `servers` of a query.
 fn selection(key: &str, value: &str) -> Result<Selection, Refusal> {
     let all: Vec<_> = value.split(',').map(str::trim).filter(|word| !word.is_empty()).map(ToOwned::to_owned).collect();
-    if all.is_empty() || all.len() > MOST_WORDS {
-        return Err(Refusal::invalid_request(format!("?{key}= takes between 1 and {MOST_WORDS} words")));
+    if all.is_empty() || all.len() > MAX_WORDS {
+        return Err(Refusal::invalid_request(format!("?{key}= takes between 1 and {MAX_WORDS} words")));
     }
     let selected = match key {
         "servers" => {
@@ -302,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn a_profile_that_is_gone_is_refused_also_where_its_view_is_remembered() {
+    fn a_profile_that_was_removed_is_refused_even_if_its_view_is_remembered() {
         let views = views();
         views.of(Some("profile=read")).unwrap();
         views.profiles.set([].into());
@@ -310,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn many_queries_are_not_all_remembered() {
+    fn no_more_views_are_remembered_than_the_bound() {
         let views = views();
         for number in 0..200 {
             views.of(Some(&format!("tools=t{number}"))).unwrap();

@@ -17,18 +17,18 @@ use super::World;
 /// A change of an entry.
 #[derive(Clone, Debug)]
 pub(crate) enum Change {
-    /// A new entry.
+    /// Adds a new entry, or with `replace` puts it in the place of one with the same name.
     Add { scope: Scope, entry: Value, replace: bool },
-    /// The user has changed a shown entry. Has the hash of the entry as it was shown.
+    /// Changes an entry that the user has seen. `seen` is the hash of the entry as the user saw it.
     Revise { entry: Value, seen: Option<String> },
     /// Removes the entry.
     Remove,
-    /// Enables or disables it.
+    /// Enables (`true`) or disables the entry.
     Switch(bool),
 }
 
-/// Stores the secrets of new entries, which then name them as `${secret:NAME}`. An error is for the user, and never
-/// contains a secret.
+/// Stores the secrets of new entries. The entries then contain `${secret:NAME}` in their place. Errors are texts for
+/// the user, and never contain a secret.
 pub trait Vault: Send + Sync {
     /// The names of the stored secrets.
     fn names(&self) -> BoxFuture<'_, Result<Vec<String>, String>>;
@@ -54,7 +54,7 @@ pub(crate) struct Added {
     pub(crate) name: String,
     pub(crate) scope: Scope,
     pub(crate) edited: Edited,
-    /// The secrets that were taken out of it.
+    /// The secrets that were taken out of the entry.
     pub(crate) sealed: Sealed,
 }
 
@@ -63,13 +63,13 @@ pub(crate) struct Added {
 pub(crate) enum EditFailed {
     /// A secret of a new entry was not stored.
     Secrets(String),
-    /// There is no such entry.
+    /// There is no entry of this name.
     Unknown,
-    /// The name does not lead to one file.
+    /// The entry is in no file, or in several files, so that the name does not say which file to edit.
     NoPlace(NoPlace),
     /// The file was not edited.
     Edit(EditError),
-    /// The change was written; the agreement to run it was not.
+    /// The change was written, but the agreement to run the changed entry was not stored.
     Store(StoreError),
     /// The daemon is ending.
     Ending,
@@ -88,8 +88,8 @@ impl From<StoreError> for EditFailed {
 }
 
 impl World {
-    /// Adds entries for `caller`, all of them or none: it writes files and stores secrets only after checking that all
-    /// entries can be added. An error has the name of its entry.
+    /// Adds entries for `caller`. Writes files and stores secrets only after it has checked that all entries can be
+    /// added. An error has the name of the entry that it is about.
     pub(crate) async fn add(
         &self,
         additions: Additions,
@@ -125,7 +125,7 @@ impl World {
         Ok(ready.into_iter().map(|(_, added)| added).collect())
     }
 
-    /// The names that the secrets of a new entry must not have.
+    /// The names of the stored secrets, which the secrets of a new entry must not have.
     async fn names_of_secrets(&self) -> Result<Vec<String>, EditFailed> {
         self.vault.names().await.map_err(EditFailed::Secrets)
     }
@@ -137,7 +137,8 @@ impl World {
         Ok(())
     }
 
-    /// Changes the entry `name` for `caller`, and applies the changed files.
+    /// Changes the entry `name` for `caller`, and applies the changed files. With `dry_run`, only says what the change
+    /// would be.
     pub(crate) async fn edit(
         &self,
         name: &str,
@@ -160,7 +161,8 @@ impl World {
         if dry_run {
             return Ok((place.scope, edited));
         }
-        // Only a reload tells how the entry reads now. The world itself reports files that cannot be used any more.
+        // Only a reload shows how the entry reads now. An error is ignored here, because the world itself reports files
+        // that cannot be used any more.
         let _ = self.reload().await;
         if place.scope == Scope::Project {
             self.agree_to_edit(EditedEntry { name, before: entry, is_new }, &edited, caller).await?;
@@ -169,8 +171,9 @@ impl World {
     }
 
     /// Stores the agreement that an edit implies. A user who adds an entry to a project's file agrees to run exactly
-    /// that entry. Enabling or disabling it keeps an earlier agreement. A revised entry is agreed to only if the
-    /// original entry was, because its hidden values, which the user never saw, come from there.
+    /// that entry. Enabling or disabling an entry keeps an earlier agreement. A user who revises an entry agrees to run
+    /// the revised one only if they had agreed to the original one, because the hidden values, which the user never
+    /// saw, come from there.
     async fn agree_to_edit(
         &self,
         EditedEntry { name, before, is_new }: EditedEntry<'_>,
@@ -214,7 +217,8 @@ struct EditedEntry<'a> {
     is_new: bool,
 }
 
-/// Makes the approval of a user who agrees now to run `entry`; `None` for an entry of the user, which needs none.
+/// Makes the approval of a user who agrees now to run `entry`. `None` for an entry that no project brings, which needs
+/// no approval.
 #[must_use]
 pub fn approval_of(entry: &Entry) -> Option<Approval> {
     Some(Approval {
@@ -226,7 +230,7 @@ pub fn approval_of(entry: &Entry) -> Option<Approval> {
     })
 }
 
-/// Edits on a separate thread, because it may wait for another process that edits the same file.
+/// Edits the file on a thread of its own, because the edit may wait for another process that edits the same file.
 async fn write(path: PathBuf, name: String, change: Change, shown: Value, dry_run: bool) -> Result<Edited, EditFailed> {
     let options = Options { dry_run, ..Options::default() };
     let edit = move || match change {

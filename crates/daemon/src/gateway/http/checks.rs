@@ -21,13 +21,13 @@ pub(super) const VERSION: &str = "mcp-protocol-version";
 const METHOD: &str = "mcp-method";
 const NAME: &str = "mcp-name";
 
-/// A header as text; one that is not ASCII, or occurs twice, is refused.
+/// The value of a header as text. An error if it is not ASCII, or if the header occurs twice.
 pub(super) fn text<'h>(headers: &'h HeaderMap, name: &str) -> Result<Option<&'h str>, Refusal> {
     let mut values = headers.get_all(name).iter();
     let Some(value) = values.next() else { return Ok(None) };
     match (value.to_str(), values.next()) {
         (Ok(text), None) => Ok(Some(text)),
-        _ => Err(Refusal::header_mismatch(format!("{name} comes twice, or cannot be read"))),
+        _ => Err(Refusal::header_mismatch(format!("{name} occurs twice, or is not ASCII"))),
     }
 }
 
@@ -58,6 +58,7 @@ pub(super) fn guard(headers: &HeaderMap, hosts: &[String]) -> Result<(), Refusal
     Ok(())
 }
 
+/// Whether the host of a URL is this machine, or one of `hosts`, which are names with or without a port.
 fn is_ours(url: &Url, hosts: &[String]) -> bool {
     let Some(host) = url.host_str() else { return false };
     let plain = host.trim_start_matches('[').trim_end_matches(']');
@@ -93,6 +94,7 @@ pub(super) fn accepts(headers: &HeaderMap, kind: &str, subtype: &str) -> bool {
     })
 }
 
+/// The parameters that headers repeat.
 #[derive(Debug, Default, Deserialize)]
 struct Params {
     #[serde(rename = "_meta", default)]
@@ -119,7 +121,7 @@ impl<'h> Claims<'h> {
         self.params.meta.as_ref()?.get(key)
     }
 
-    /// The era of the request.
+    /// The era of the request. An error if it has a version that the gateway does not know.
     pub(super) fn era(&self) -> Result<Era, Refusal> {
         let header = text(self.headers, VERSION)?;
         match header {
@@ -130,7 +132,7 @@ impl<'h> Claims<'h> {
         }
     }
 
-    /// Checks what every request of 2026-07-28 carries; returns what its client can do.
+    /// Checks what every request of 2026-07-28 must have. Returns what its client can do.
     pub(super) fn checked(&self, method: &str) -> Result<Abilities, Refusal> {
         let (version, abilities) = self.meta_of_request()?;
         require_same(self.headers, VERSION, version)?;
@@ -154,7 +156,7 @@ impl<'h> Claims<'h> {
     }
 }
 
-/// The members of `_meta` that every request of 2026-07-28 carries: its version, and what its client can do.
+/// The fields of `_meta` that every request of 2026-07-28 must have: its version, and what its client can do.
 fn meta_of_request(meta: Option<&Map<String, Value>>) -> Result<(&str, Abilities), Refusal> {
     let lacks = |key: &str| Refusal::malformed_meta(format!("_meta lacks {key}"));
     let version = meta.and_then(|meta| meta.get(META_VERSION)).and_then(Value::as_str);
@@ -175,7 +177,7 @@ pub(in super::super) fn modern(params: &str) -> Option<Result<Abilities, Refusal
     })
 }
 
-/// Refuses a header that differs from what the body says.
+/// An error if a header is missing, or differs from what the body says.
 fn require_same(headers: &HeaderMap, name: &str, wanted: &str) -> Result<(), Refusal> {
     let given = text(headers, name)?.ok_or_else(|| Refusal::header_mismatch(format!("{name} is missing")))?;
     if decoded(given).as_deref() == Some(wanted) {
@@ -185,7 +187,8 @@ fn require_same(headers: &HeaderMap, name: &str, wanted: &str) -> Result<(), Ref
     Err(Refusal::header_mismatch(format!("{name} is {given}, but the body says {wanted}")))
 }
 
-/// Decodes a value with the Base64 sentinel; `None` if the sentinel contains no Base64 text.
+/// Decodes the value of a header: `=?base64?…?=` stands for a text that a header cannot have. `None` if that is no
+/// Base64 of a text.
 fn decoded(value: &str) -> Option<String> {
     match value.strip_prefix("=?base64?").and_then(|rest| rest.strip_suffix("?=")) {
         None => Some(value.to_owned()),
@@ -193,7 +196,7 @@ fn decoded(value: &str) -> Option<String> {
     }
 }
 
-/// Refuses headers that do not mirror the arguments of a tool as it demands.
+/// An error if headers do not repeat the arguments of a tool that the tool demands in headers.
 pub(super) fn require_mirrored(
     gateway: &Gateway,
     caller: &Caller,
@@ -230,7 +233,7 @@ pub(super) fn require_mirrored(
     Ok(())
 }
 
-/// Whether two values are equal, as texts or as numbers.
+/// Whether the values of a header and of an argument are equal, as texts or as numbers.
 fn equal(given: &str, wanted: &str) -> bool {
     let (Some(given), Some(wanted)) = (decoded(given), decoded(wanted)) else { return false };
     let number = |text: &str| text.parse::<f64>().ok().filter(|number| number.is_finite());
