@@ -1,7 +1,7 @@
 //! OAuth clients, of two kinds: those that registered themselves (RFC 7591), and those whose id is the address of a
 //! document that describes them (Client ID Metadata Documents).
 //!
-//! A client can claim anything about itself. A person can trust only the host to which its answers go.
+//! A client can claim anything about itself. A user can trust only the host to which its answers go.
 
 mod redirect_uri;
 mod sealed;
@@ -26,23 +26,24 @@ use crate::{
 
 /// The most redirect addresses of one client.
 pub(crate) const MAX_REDIRECT_URIS: usize = 10;
-/// The most bytes of the name of a client; a longer one is cut.
+/// The most bytes of the name of a client. A longer one is cut.
 const MAX_NAME: usize = 80;
-/// The most bytes of the document of a client, and of its address.
+/// The most bytes of the document of a client.
 const MAX_DOCUMENT: usize = 64 * 1024;
+/// The most bytes of the id of a client, which may be the address of its document.
 const MAX_ID: usize = 1024;
-/// How long a fetched document counts.
+/// How long a fetched document is used before it is fetched again.
 const DOCUMENT_TIME: Duration = Duration::from_secs(10 * 60);
 /// The most documents that are kept in memory.
 const MAX_DOCUMENTS: usize = 256;
-/// Documents fetched in a minute, and at once.
+/// How many documents are fetched in a minute at most, which may all be at once.
 const DOCUMENTS_PER_MINUTE: NonZeroU32 = NonZeroU32::new(60).unwrap();
 
 /// A client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Client {
     pub(crate) id: String,
-    /// The name that it gives itself, on one line. Untrusted.
+    /// The name that the client gives itself, on one line. Untrusted.
     pub(crate) name: String,
     redirect_uris: Vec<String>,
 }
@@ -72,8 +73,8 @@ impl From<Unreachable> for NoClient {
 }
 
 impl Client {
-    /// The address for the answer: the one that the client asks for, if it is among those that it registered; if it
-    /// asks for none, its only one. For an address of this machine, the port may differ (RFC 8252, 7.3).
+    /// The address for the answer: the one for which the client asks, if the client has registered it, or its only one
+    /// if it asks for none. `None` otherwise. For an address of this machine, the port may differ (RFC 8252, 7.3).
     pub(crate) fn redirect_uri(&self, asked: Option<&str>) -> Option<String> {
         match asked {
             Some(asked) => self
@@ -88,7 +89,7 @@ impl Client {
         }
     }
 
-    /// The host that publishes its document, if it has one.
+    /// The host that publishes the document of the client, if there is one.
     pub(crate) fn published_by(&self) -> Option<String> {
         document_url(&self.id).and_then(|url| url.host_str().map(ToOwned::to_owned))
     }
@@ -106,8 +107,8 @@ pub(crate) fn shown_name(name: Option<&str>) -> String {
     if name.is_empty() { "a client without a name".to_owned() } else { name }
 }
 
-/// Whether an id is the address of a document: https, with a path, without user, fragment and dots in the path. It may
-/// be http only if the team itself is on this machine.
+/// Parses an id that is the address of a document: with http or https, with a path, and without user and fragment.
+/// `None` for all other ids, also for an address in another spelling, such as with dots in its path.
 fn document_url(id: &str) -> Option<Url> {
     if id.len() > MAX_ID {
         return None;
@@ -118,7 +119,7 @@ fn document_url(id: &str) -> Option<Url> {
     (matches!(url.scheme(), "https" | "http") && is_plain && url.path().len() > 1).then_some(url)
 }
 
-/// The document of a client. Other members are ignored.
+/// The document of a client. Its other fields are ignored.
 #[derive(Deserialize)]
 struct Document {
     client_id: String,
@@ -132,6 +133,7 @@ pub(crate) struct Clients {
     store: TeamStore,
     http: Http,
     sealer: Sealer,
+    /// Whether the team is on this machine, so that documents may be fetched with http.
     is_local: bool,
     /// Documents that were fetched in the last [`DOCUMENT_TIME`], the newest last.
     documents: Mutex<Vec<(Instant, Arc<Client>)>>,
@@ -152,8 +154,8 @@ impl Clients {
         })
     }
 
-    /// The client, if it can be found without a request to another program; `Ok(None)` if its document has to be
-    /// fetched.
+    /// The client, if it can be found without a request to another program. `Ok(None)` if its document has to be
+    /// fetched: see [`Self::find`].
     pub(crate) async fn find_here(&self, id: &str) -> Result<Option<Arc<Client>>, NoClient> {
         if self.document_place(id).is_some() {
             return Ok(self.remembered(id));
@@ -183,13 +185,13 @@ impl Clients {
         Ok(client)
     }
 
-    /// Creates a client that the store does not keep until a person agrees; `None` if its description does not fit into
-    /// its id.
+    /// Creates a client that the store does not keep until a user agrees, because its id contains its description.
+    /// `None` if the description is too long for an id.
     pub(crate) fn sealed(&self, name: &str, redirect_uris: &[String]) -> Result<Option<RegisteredClient>, NoRandom> {
         self.sealer.seal(name, redirect_uris)
     }
 
-    /// Stores `client`, to which a person agrees, unless it is stored already.
+    /// Stores `client`, because a user has agreed to it. Does nothing if it is stored already.
     pub(crate) async fn keep(&self, client: &Client) -> Result<(), StoreError> {
         match self.sealer.open(&client.id) {
             Some(sealed) if self.store.registered_client(&client.id).await?.is_none() => {
@@ -199,10 +201,12 @@ impl Clients {
         }
     }
 
+    /// The address of the document, if the id is one and documents may be fetched from it.
     fn document_place(&self, id: &str) -> Option<Url> {
         document_url(id).filter(|url| url.scheme() == "https" || self.is_local)
     }
 
+    /// The client whose document is in memory.
     fn remembered(&self, id: &str) -> Option<Arc<Client>> {
         let documents = self.documents.lock();
         let found = documents.iter().find(|(at, client)| client.id == id && at.elapsed() < DOCUMENT_TIME);
@@ -210,7 +214,7 @@ impl Clients {
     }
 }
 
-/// Checks the document at the address `id`.
+/// Checks the document from the address `id`, and returns the client that it describes.
 fn read(document: Document, id: &str) -> Result<Client, NoClient> {
     let wrong = |why: &str| Err(NoClient::Document(why.to_owned()));
     if document.client_id != id {

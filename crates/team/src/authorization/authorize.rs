@@ -1,4 +1,4 @@
-//! `/oauth/authorize`: a client asks for a code, and a person answers (OAuth 2.1, 4.1).
+//! `/oauth/authorize`: a client asks for a code, and a user answers (OAuth 2.1, 4.1).
 
 use std::sync::Arc;
 
@@ -24,16 +24,16 @@ use crate::{
     random::random_text,
 };
 
-/// The most bytes of a request.
+/// The most bytes of the query of a request.
 const MAX_QUERY: usize = 4_000;
 
 /// Why the client gets no code.
 enum Stop {
-    /// A page shows the error, because the client may not get an answer.
+    /// A page shows the error, because the client must not get an answer.
     PageError(PageError),
-    /// A person must sign in first.
+    /// The user must sign in first.
     SignIn,
-    /// The client gets the error by a redirect, because a member has signed in.
+    /// The client gets the error by a redirect, because a user, this member, has signed in.
     ClientError(ClientError, Principal),
 }
 
@@ -51,14 +51,15 @@ impl From<StoreError> for Stop {
     }
 }
 
+/// The error of a bad request, which a page shows.
 fn wrong(code: &'static str, why: &str) -> Stop {
     Stop::PageError(PageError { code, why: why.to_owned(), is_ours: false })
 }
 
-/// `GET /oauth/authorize`: shows a person which client asks for what.
+/// `GET /oauth/authorize`: shows the user which client asks for what.
 ///
-/// An error is shown as a page, unless the client may get the answer at the address that it names *and* a person has
-/// signed in. Thus a link to this page alone never redirects a browser (RFC 9700, 4.11.2).
+/// A page shows errors, unless the client may get the answer at the address that it names *and* the user has signed in.
+/// So a link to this page alone never redirects a browser (RFC 9700, 4.11.2).
 pub(crate) async fn show(State(door): State<Arc<FrontDoor>>, headers: HeaderMap, query: RawQuery) -> Response {
     let query = query.0.unwrap_or_default();
     match read(&door, &headers, &query).await {
@@ -67,7 +68,7 @@ pub(crate) async fn show(State(door): State<Arc<FrontDoor>>, headers: HeaderMap,
     }
 }
 
-/// `POST /oauth/authorize`: the answer of the person.
+/// `POST /oauth/authorize`: the answer of the user.
 pub(crate) async fn answer(State(door): State<Arc<FrontDoor>>, headers: HeaderMap, body: Bytes) -> Response {
     let form = std::str::from_utf8(&body).ok().and_then(Parameters::read).unwrap_or_default();
     match answered(&door, &headers, &form).await {
@@ -76,13 +77,13 @@ pub(crate) async fn answer(State(door): State<Arc<FrontDoor>>, headers: HeaderMa
     }
 }
 
-/// The request of the client, and the person who is signed in.
+/// The request of the client, and the member who is signed in.
 async fn read(door: &FrontDoor, headers: &HeaderMap, query: &str) -> Result<(ConsentRequest, SignedIn), Stop> {
-    // A longer query would not survive a sign-in, nor fit into a field of the form.
+    // A longer query would not fit into the address to which the sign-in returns, nor into a field of the form.
     let Some(parameters) = Parameters::read(query).filter(|_| query.len() <= MAX_QUERY) else {
         return Err(wrong("invalid_request", "the request is longer than 4,000 bytes"));
     };
-    // The document of the client is fetched only once a person has signed in.
+    // The document of the client is fetched only once the user has signed in.
     let known = reply_to(&door.clients, &parameters, false).await?;
     let Some(person) = door.signed_in(headers).await? else { return Err(Stop::SignIn) };
     let to = match known {
@@ -100,10 +101,12 @@ async fn read(door: &FrontDoor, headers: &HeaderMap, query: &str) -> Result<(Con
     }
 }
 
+/// Whether the client asks for an endpoint of the member's tenant, or of all tenants.
 fn is_for(door: &FrontDoor, asked: &ConsentRequest, member: &Principal) -> bool {
     door.endpoint_of(&asked.resource).is_some_and(|endpoint| endpoint.is_for(member.tenant()))
 }
 
+/// Checks that the answer belongs to a page that this server has shown in this browser, and carries it out.
 async fn answered(door: &FrontDoor, headers: &HeaderMap, form: &Parameters) -> Result<Response, Stop> {
     if !is_from_here(headers, &door.team.url) {
         return Err(wrong("cross_site", "the answer did not come from the page of this server"));
@@ -123,7 +126,7 @@ async fn answered(door: &FrontDoor, headers: &HeaderMap, form: &Parameters) -> R
     allow(door, &asked, &person).await
 }
 
-/// Gives the client its code.
+/// Sends the browser to the client with a code.
 async fn allow(door: &FrontDoor, asked: &ConsentRequest, person: &SignedIn) -> Result<Response, Stop> {
     let code = match random_text::<32>("") {
         Ok(code) => code,
@@ -147,7 +150,7 @@ async fn allow(door: &FrontDoor, asked: &ConsentRequest, person: &SignedIn) -> R
     Ok(see_other(&reply(door, &asked.to, &[("code", &code)])))
 }
 
-/// Answers a browser that gets neither the page nor the code.
+/// The answer for a browser that gets neither the page nor the code.
 async fn stopped(door: &FrontDoor, stop: Stop, query: &str) -> Response {
     match stop {
         Stop::SignIn => {
@@ -198,8 +201,8 @@ fn tell(door: &FrontDoor, client_error: &ClientError) -> Response {
     see_other(&reply(door, &client_error.to, &[("error", client_error.code), ("error_description", client_error.why)]))
 }
 
-/// The address of the client with an answer, the state that it sent, and the issuer (RFC 9207). The address itself
-/// stays byte by byte as the client wrote it.
+/// The address of the client with an answer, with the state that the client sent, and with the issuer (RFC 9207). The
+/// address itself stays as the client wrote it, byte by byte.
 fn reply(door: &FrontDoor, to: &ReplyTo, answer: &[(&str, &str)]) -> String {
     let mut pairs = form_urlencoded::Serializer::new(String::new());
     pairs.extend_pairs(answer);

@@ -17,36 +17,38 @@ use crate::{
     provider::Provider,
 };
 
-/// How long the user can answer a page, in seconds.
+/// How long the user may take to answer a page, in seconds.
 const ANSWER_TIME: i64 = 30 * 60;
 
 /// The form of the page.
 pub(super) struct Form<'a> {
     /// The query of the client's request.
     pub(super) query: &'a str,
-    /// The time until which it is valid, in seconds since 1970.
+    /// The time until which the form is valid, in seconds since 1970.
     pub(super) ends: i64,
 }
 
 impl<'a> Form<'a> {
+    /// A form that is valid for [`ANSWER_TIME`] from now on.
     pub(super) fn now(query: &'a str) -> Self {
         Self { query, ends: Utc::now().timestamp().saturating_add(ANSWER_TIME) }
     }
 
-    /// Whether the form is still valid, and `seal` is its seal for this client and this browser.
+    /// Whether the form is still valid, and `seal` is its seal for this request and this browser.
     pub(super) fn is_sealed_by(&self, seal: &str, request: &ConsentRequest, person: &SignedIn) -> bool {
         let Ok(seal) = HEXLOWER_PERMISSIVE.decode(seal.as_bytes()) else { return false };
         let in_time = self.ends >= Utc::now().timestamp();
         in_time && self.mac(request, person).is_some_and(|mac| mac.verify_slice(&seal).is_ok())
     }
 
+    /// The seal of the form, as it stands in the page.
     fn seal(&self, request: &ConsentRequest, person: &SignedIn) -> String {
         let mac = self.mac(request, person).map(|mac| mac.finalize().into_bytes());
         mac.map(|mac| HEXLOWER_PERMISSIVE.encode(&mac)).unwrap_or_default()
     }
 
-    /// The seal over everything that the page shows. Its key is the secret in the browser's cookie, which no other page
-    /// can read.
+    /// The seal over everything that the page shows, with the length of each part, so that no byte can move from one
+    /// part to the next. Its key is the secret in the browser's cookie, which pages of other sites cannot read.
     fn mac(&self, request: &ConsentRequest, person: &SignedIn) -> Option<Hmac<Sha256>> {
         let mut mac = Hmac::<Sha256>::new_from_slice(person.cookie.as_bytes()).ok()?;
         let client = &request.to.client;
@@ -119,8 +121,8 @@ fn local_host(redirect_uri: &str) -> &str {
     host.split(['?', '#', ';', ',']).next().unwrap_or_default()
 }
 
-/// Returns the sources for `form-action`, including redirects: the client, any https site to which the client redirects
-/// further, and the provider, where another user can sign in.
+/// Returns the sources for `form-action`, which also has to allow the redirects that follow: to the client, from there
+/// to any https site, and to the provider, where another user can sign in.
 fn form_targets(door: &FrontDoor, redirect_uri: &str) -> String {
     let client = match target_of(redirect_uri) {
         Target::Site(_) => String::new(),
@@ -180,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_cannot_move_between_the_parts_of_a_seal() {
+    fn a_byte_that_moves_from_one_part_of_a_page_to_the_next_breaks_the_seal() {
         let (request, person) = (consent_request("A client", "https://client.example/back"), ann("cookie"));
         let mut moved = consent_request("A client", "https://client.example/back");
         moved.scope = "cp".to_owned();

@@ -1,4 +1,4 @@
-//! `POST /oauth/token`: a code becomes tokens, and a refresh token becomes new ones (OAuth 2.1, 4.1.3 and 4.3).
+//! `POST /oauth/token`: a client gets tokens for a code, and new ones for a refresh token (OAuth 2.1, 4.1.3 and 4.3).
 
 use std::sync::Arc;
 
@@ -31,31 +31,33 @@ use crate::{
     tokens::Secret,
 };
 
-/// How long an access token counts.
+/// How long an access token is valid.
 const ACCESS_TIME: TimeDelta = TimeDelta::hours(1);
-/// The most valid access tokens of one grant. A client that renews faster has to wait.
+/// The most access tokens of one grant that are valid at the same time. A client that has as many must wait until one
+/// expires.
 const MAX_ACCESS: usize = 8;
-/// Bytes of a verifier of PKCE (RFC 7636, 4.1).
+/// How many bytes a verifier of PKCE may have (RFC 7636, 4.1).
 const VERIFIER: std::ops::RangeInclusive<usize> = 43..=128;
 
 /// `POST /oauth/token`.
 pub(crate) async fn token(State(door): State<Arc<FrontDoor>>, headers: HeaderMap, body: Bytes) -> Response {
-    answer(&door, "token", given(&door, &headers, &body).await).await
+    answer(&door, "token", exchange(&door, &headers, &body).await).await
 }
 
-async fn given(door: &FrontDoor, headers: &HeaderMap, body: &[u8]) -> Result<Response, Failure> {
+/// Reads the request, and gives tokens for what the client sends.
+async fn exchange(door: &FrontDoor, headers: &HeaderMap, body: &[u8]) -> Result<Response, Failure> {
     let form = form(headers, body)?;
     let client = required(&form, "client_id")?;
-    let given = match form.get("grant_type") {
+    let exchanged = match form.get("grant_type") {
         Some("authorization_code") => by_code(door, &form, client).await,
         Some("refresh_token") => by_refresh(door, &form, client).await,
         Some(_) => Err(Failure::new("unsupported_grant_type", "only codes and refresh tokens are served here")),
         None => Err(Failure::new("invalid_request", "the parameter grant_type is missing")),
     };
-    given.map_err(|failure| failure.of_client(Some(client)))
+    exchanged.map_err(|failure| failure.of_client(Some(client)))
 }
 
-/// The parameters of a public client, each at most once.
+/// Reads the parameters of a public client. An error if one occurs twice, or if the client wants to prove itself.
 pub(super) fn form(headers: &HeaderMap, body: &[u8]) -> Result<Parameters, Failure> {
     let wrong = |why: &str| Failure::new("invalid_request", why);
     let kind = headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
@@ -75,17 +77,18 @@ pub(super) fn form(headers: &HeaderMap, body: &[u8]) -> Result<Parameters, Failu
     Ok(form)
 }
 
+/// The value of a parameter that must be there.
 pub(super) fn required<'a>(form: &'a Parameters, name: &str) -> Result<&'a str, Failure> {
     form.get(name).ok_or_else(|| Failure::new("invalid_request", format!("the parameter {name} is missing")))
 }
 
-/// Exchanges a code. If the code does not belong to this request, it was perhaps stolen, so the code and its tokens
-/// end.
+/// Exchanges a code for tokens. If the code does not belong to this request, it was perhaps stolen, so the code and all
+/// tokens that were given for it end.
 async fn by_code(door: &FrontDoor, form: &Parameters, client: &str) -> Result<Response, Failure> {
     let (code, redirect_uri) = (required(form, "code")?, required(form, "redirect_uri")?);
     let verifier = required(form, "code_verifier")?;
     let endpoint = endpoint_in(door, form)?;
-    let wrong = match door.store.take_code(TokenHash::of(code)).await? {
+    let (grant, why) = match door.store.take_code(TokenHash::of(code)).await? {
         Code::Good(grant) => {
             match mismatch(&grant, client, redirect_uri, verifier).or_else(|| other_endpoint(door, &grant, endpoint)) {
                 None => {
@@ -103,10 +106,10 @@ async fn by_code(door: &FrontDoor, form: &Parameters, client: &str) -> Result<Re
         Code::Used(grant) => (grant, "the code was used before: all tokens that were issued for it are revoked"),
         _ => return Err(Failure::new("invalid_grant", "there is no such code, or it is older than 60 seconds")),
     };
-    end(door, &wrong.0, wrong.1).await
+    end(door, &grant, why).await
 }
 
-/// Why a code does not belong to the request.
+/// Why a code does not belong to the request. `None` if it does.
 fn mismatch(grant: &Grant, client: &str, redirect_uri: &str, verifier: &str) -> Option<&'static str> {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~');
     let challenge = URL_SAFE_NO_PAD.encode(Sha256::digest(verifier));
@@ -123,9 +126,9 @@ fn mismatch(grant: &Grant, client: &str, redirect_uri: &str, verifier: &str) -> 
     }
 }
 
-/// Exchanges a refresh token for the next one. A refresh token that was used before was perhaps stolen, so the grant
-/// ends (OAuth 2.1, 4.3.1). This also hits a client that repeats its request because it lost the answer, because it
-/// cannot be distinguished from a thief.
+/// Exchanges a refresh token for an access token and the next refresh token. A refresh token that was used before was
+/// perhaps stolen, so the grant ends (OAuth 2.1, 4.3.1). This also hits a client that lost the answer and repeats its
+/// request: the server cannot tell it from a thief.
 async fn by_refresh(door: &FrontDoor, form: &Parameters, client: &str) -> Result<Response, Failure> {
     let unknown = || Failure::new("invalid_grant", "there is no such refresh token, or its grant has ended");
     let old = RefreshToken::read(required(form, "refresh_token")?).ok_or_else(unknown)?;
@@ -159,9 +162,11 @@ async fn by_refresh(door: &FrontDoor, form: &Parameters, client: &str) -> Result
     }
 }
 
+/// Why a grant ends whose refresh token was used twice.
 const REUSED: &str = "the refresh token was used before: all tokens of its grant are revoked";
 
-/// Ends a grant whose tokens were perhaps stolen.
+/// Ends a grant whose tokens were perhaps stolen, and revokes its access tokens. Always returns an error, which says
+/// why.
 async fn end(door: &FrontDoor, grant: &Grant, why: &str) -> Result<Response, Failure> {
     let by = caller_of(&grant.member, Some(&grant.client_name));
     door.store.end_grant(&grant.family, &by).await?;
@@ -169,7 +174,7 @@ async fn end(door: &FrontDoor, grant: &Grant, why: &str) -> Result<Response, Fai
     Err(Failure::new("invalid_grant", why).of_member(&grant.member))
 }
 
-/// The MCP endpoint that the client names; `None` if it names none, which means the endpoint of its grant (RFC 8707,
+/// The MCP endpoint that the client names. `None` if it names none, and so means the endpoint of its grant (RFC 8707,
 /// 2.2).
 fn endpoint_in<'f>(door: &FrontDoor, form: &'f Parameters) -> Result<Option<Endpoint<'f>>, Failure> {
     let is_named = form.all("resource").next().is_some();
@@ -177,13 +182,13 @@ fn endpoint_in<'f>(door: &FrontDoor, form: &'f Parameters) -> Result<Option<Endp
     Ok(is_named.then_some(endpoint))
 }
 
-/// Why `grant` allows no tokens for the endpoint that the client names.
+/// Why `grant` allows no tokens for the endpoint that the client names. `None` if it allows them.
 fn other_endpoint(door: &FrontDoor, grant: &Grant, named: Option<Endpoint<'_>>) -> Option<&'static str> {
     let is_other = named.is_some_and(|named| door.endpoint_of(&grant.resource) != Some(named));
     is_other.then_some("the person allowed another MCP endpoint than the parameter resource names")
 }
 
-/// Makes an access token, and the answer with it.
+/// Makes and stores an access token. Returns the answer with it and with `refresh`.
 async fn access(door: &FrontDoor, grant: &Grant, refresh: &RefreshToken) -> Result<Response, Failure> {
     // The team may have moved to another address since.
     let endpoint = door.endpoint_of(&grant.resource).ok_or_else(|| {
