@@ -1,4 +1,4 @@
-// The text and the choices in a form, and the value that they stand for. Pure.
+// Drafts: what a user has typed and chosen in a form, and the value that it stands for. Pure.
 
 import { counted, exactNumber, isExact, isExactNumber, parseExact } from "./exact-json.js";
 import { json } from "./format.js";
@@ -8,19 +8,19 @@ import { json } from "./format.js";
 /**
  * The state of one field. It keeps text as the user typed it, even while that is not a valid value.
  * @typedef {object} Draft
- * @property {string} [text] of a text, a number, or anything as JSON
- * @property {boolean} [on] of a yes or no
- * @property {number} [choice] of an enum or a union; -1 when nothing is chosen
+ * @property {string} [text] of a text, a number, or any value as JSON
+ * @property {boolean} [on] of a boolean
+ * @property {number} [choice] of an enum or a union: the index of what is chosen, -1 when nothing is
  * @property {Record<string, Draft | null>} [fields] of an object; null for a field that is left out
- * @property {Record<string, unknown>} [others] of an object: members that its schema does not name, which are kept
+ * @property {Record<string, unknown>} [others] of an object: fields that its schema does not name, which are kept as they are
  * @property {Draft[]} [items] of an array
- * @property {Record<number, Draft>} [drafts] of a union, one for each part that was shown
+ * @property {Record<number, Draft>} [drafts] of a union: one for each choice that was shown, so that a user can go back to it
  */
 
 /** @typedef {{path: string, message: string}} Problem */
 
 /**
- * Returns the first draft of a form: the given value, otherwise the schema's default, otherwise empty.
+ * Returns the draft with which a form begins: of the given value, else of the schema's default, else an empty one.
  * @param {Shape} shape
  * @param {unknown} [value]
  * @returns {Draft}
@@ -49,7 +49,7 @@ export function draftOf(shape, value = shape.preset) {
   }
 }
 
-/** One more item of a list. @param {Shape} shape @param {unknown} [value] */
+/** The draft of a new item of a list. @param {Shape} shape of the list @param {unknown} [value] */
 export const item = (shape, value) => draftOf(shape.item?.() ?? ANY, value);
 
 /** @type {Shape} */
@@ -82,7 +82,7 @@ function union(shape, value) {
   return { choice, drafts: parts[choice] ? { [choice]: draftOf(parts[choice], fits < 0 ? undefined : value) } : {} };
 }
 
-/** Whether a value could be of a shape, at a glance. @param {Shape} shape @param {unknown} value @returns {boolean} */
+/** Whether a value could be of a shape. Looks only at its kind and at required fields. @param {Shape} shape @param {unknown} value @returns {boolean} */
 function isLike(shape, value) {
   switch (shape.kind) {
     case "integer":
@@ -114,11 +114,12 @@ const isObject = (value) => typeof value === "object" && value !== null && !Arra
 const isSame = (a, b) => JSON.stringify(a) === JSON.stringify(b);
 
 /**
- * Returns the value that a draft stands for; `undefined` for a field that is left out.
+ * Returns the value that a draft stands for, and what is wrong with the draft. The value is `undefined` for a field that is
+ * left out.
  * @param {Shape} shape
  * @param {Draft} draft
  * @param {boolean} [required]
- * @param {string} [path] of the field, for the problems
+ * @param {string} [path] of the field (a JSON pointer), for the problems
  * @returns {{value: unknown, problems: Problem[]}}
  */
 export function valueOf(shape, draft, required = true, path = "") {
@@ -156,7 +157,7 @@ export function valueOf(shape, draft, required = true, path = "") {
 /** @typedef {(value: unknown) => {value: unknown, problems: Problem[]}} Fine */
 /** @typedef {(message: string) => {value: unknown, problems: Problem[]}} Bad */
 
-/** @param {Shape} shape @param {string} text @param {Fine} fine @param {Bad} bad */
+/** The value of a text. @param {Shape} shape @param {string} text @param {Fine} fine @param {Bad} bad */
 function checked({ bounds }, text, fine, bad) {
   const length = [...text].length;
   if (bounds?.least !== undefined && length < bounds.least) return bad(`needs at least ${bounds.least} characters`);
@@ -164,7 +165,7 @@ function checked({ bounds }, text, fine, bad) {
   return fine(text);
 }
 
-/** @param {Shape} shape @param {string} text @param {Fine} fine @param {Bad} bad */
+/** The value of a number. @param {Shape} shape @param {string} text @param {Fine} fine @param {Bad} bad */
 function number({ kind, bounds }, text, fine, bad) {
   const value = Number(text);
   if (!Number.isFinite(value)) return bad("is not a number");
@@ -175,7 +176,7 @@ function number({ kind, bounds }, text, fine, bad) {
   return fine(exactNumber(text));
 }
 
-/** @param {string} text @param {Fine} fine @param {Bad} bad */
+/** The value of JSON that the user typed. @param {string} text @param {Fine} fine @param {Bad} bad */
 function parsed(text, fine, bad) {
   try {
     return fine(parseExact(text));
@@ -184,7 +185,7 @@ function parsed(text, fine, bad) {
   }
 }
 
-/** @param {Shape} shape @param {Draft} draft @param {string} path */
+/** The value of an object. @param {Shape} shape @param {Draft} draft @param {string} path */
 function whole(shape, draft, path) {
   /** @type {Record<string, unknown>} */
   const value = { ...draft.others };
@@ -201,7 +202,7 @@ function whole(shape, draft, path) {
   return { value, problems };
 }
 
-/** @param {Shape} shape @param {Draft} draft @param {string} path */
+/** The value of a list. @param {Shape} shape @param {Draft} draft @param {string} path */
 function list(shape, draft, path) {
   const inner = shape.item?.() ?? ANY;
   const items = draft.items ?? [];

@@ -7,12 +7,12 @@
  * @property {Api.LiveEvent[]} log the last events, oldest first
  */
 
-/** What has to be asked for again after an event. @typedef {"servers" | "questions" | "overview" | "trust" | "config" | "tools" | "answers"} Part */
+/** A part of what the page shows, which has to be fetched again after some events. @typedef {"servers" | "questions" | "overview" | "trust" | "config" | "tools" | "answers"} Part */
 
-/** The number of events that are kept for the history of servers. */
+/** The most events that are kept for the history of servers. */
 export const LOG_LENGTH = 1000;
 
-/** @type {Record<string, Part[]>} */
+/** The parts that are out of date after each event. @type {Record<string, Part[]>} */
 const STALE = {
   mcp_server_state: ["servers", "overview"],
   mcp_server_connected: ["servers", "overview"],
@@ -21,7 +21,7 @@ const STALE = {
   mcp_server_warning: ["servers"],
   mcp_tools_updated: ["servers", "overview", "tools"],
   mcp_tool_quarantined: ["servers", "overview", "trust", "tools"],
-  // A standing answer is stored after its question is closed, and before its call begins or is denied after all.
+  // The daemon stores a standing answer after its question is closed, and before its call begins or is denied.
   tool_started: ["answers"],
   tool_completed: ["overview"],
   tool_denied: ["overview", "answers"],
@@ -34,16 +34,16 @@ const STALE = {
 };
 
 /**
- * Applies an event.
+ * Applies an event. Returns the new world, and the parts that have to be fetched again.
  * @param {World} world
  * @param {Api.LiveEvent} event
- * @param {boolean} isOld whether it happened before this page was opened: it is history and changes nothing
+ * @param {boolean} isOld whether it happened before this page was opened: such an event is history, and changes no list
  * @returns {{world: World, stale: Part[]}}
  */
 export function merged(world, event, isOld = false) {
   const known = event.id !== null && world.log.some((old) => old.id === event.id && old.name === event.name);
   if (known) return { world, stale: [] };
-  // After a gap, or a restart of the daemon, the kept events do not belong to those that follow.
+  // After a gap, or a restart of the daemon, the log begins anew: what is in it has no connection to the events that follow.
   const log = event.name === "missed" ? [] : [...world.log, event].slice(-LOG_LENGTH);
   if (isOld) return { world: { ...world, log }, stale: [] };
   return { world: { ...withEvent(world, event), log }, stale: STALE[event.name] ?? [] };
@@ -62,8 +62,8 @@ export function withEvent(world, event) {
 /** A change of the world: an event, or what the user did on this page. @typedef {(world: World) => World} Change */
 
 /**
- * Puts fetched lists into the world. The daemon may have made them before some of the changes that arrived while the
- * request was under way, so these are applied again: nothing that the page has shown disappears until the next request.
+ * Puts fetched lists into the world. The daemon may have made the lists before some of the changes that arrived while the
+ * request was under way. So these changes are applied to the lists, and no change that the page has shown is undone.
  * @param {World} world
  * @param {Partial<World>} lists
  * @param {Change[]} since the changes since the request began, oldest first
@@ -74,22 +74,24 @@ export function withFetched(world, lists, since) {
 }
 
 /**
+ * The list of servers after an event.
  * @param {Api.Server[] | null} list
  * @param {Api.LiveEvent} event
  */
 function servers(list, { name, data }) {
   if (!list || name !== "mcp_server_state" || !data.state) return list;
-  // A server that does not run was switched off or disconnected; only a new list says which.
+  // A server that is disabled for the host was switched off or disconnected. Only a new list says which.
   if (data.state.state === "disabled") return list;
   const { in_ms: wait, ...state } = data.state;
   const next = typeof wait === "number" ? { retry_at: new Date(Date.parse(data.at) + wait).toISOString() } : {};
   return list.map((server) => (server.name === data.server ? { ...server, ...WITHOUT_REASON, ...state, ...next } : server));
 }
 
-/** Fields that belong to one state, and are removed with it. */
+/** The fields that belong to one state, without a value: a new state begins with these. */
 const WITHOUT_REASON = { error: null, attempt: null, attempts: null, retry_in_ms: null, retry_at: null, how: null };
 
 /**
+ * The list of questions after an event.
  * @param {Api.Question[]} list
  * @param {Api.LiveEvent} event
  */

@@ -39,26 +39,26 @@ export const answersTurn = signal(0);
 /** @type {import("./vendor/preact-signals.js").Signal<import("./events.js").State>} */
 export const connection = signal("connecting");
 
-/** Whether the page shows the present state: it is connected to the daemon, or connects for the first time. */
+/** Whether the page is up to date: it is connected to the daemon, or connects for the first time. */
 export const isKnown = computed(() => connection.value === "live" || connection.value === "connecting");
 
-/** The error of a part that the page could not fetch, until it has it; or of the stream of events. */
+/** The error of a part that the page could not fetch, until it has fetched it, or the error of the stream of events. */
 export const trouble = signal(/** @type {unknown} */ (null));
 
 /** @typedef {import("./merge.js").Part} Part */
 
-/** The time-out of a request, so that one without an answer does not stop all later ones. In ms. */
-const PATIENCE = 20_000;
+/** The time-out of a request, so that a request that gets no answer does not hold up all later ones. In ms. */
+const REQUEST_TIMEOUT = 20_000;
 
-/** Gives up the requests that are under way. */
+/** Aborts the requests that are under way, when the user asks for everything again. */
 let round = new AbortController();
 
-/** @param {string} path */
-async function look(path) {
-  const over = new AbortController();
-  const timer = setTimeout(() => over.abort(new DOMException("no answer", "TimeoutError")), PATIENCE);
+/** Sends a GET, with a time-out. @param {string} path */
+async function fetchJson(path) {
+  const late = new AbortController();
+  const timer = setTimeout(() => late.abort(new DOMException("no answer", "TimeoutError")), REQUEST_TIMEOUT);
   try {
-    return await get(path, AbortSignal.any([over.signal, round.signal]));
+    return await get(path, AbortSignal.any([late.signal, round.signal]));
   } finally {
     clearTimeout(timer);
   }
@@ -73,22 +73,22 @@ function apply(change) {
   remember(change);
 }
 
-/** @param {import("./merge.js").Change} change */
+/** Remembers a change for the answers of the requests that are under way. @param {import("./merge.js").Change} change */
 function remember(change) {
   for (const changes of underWay) changes.push(change);
 }
 
 /**
- * Fetches a list of the world.
+ * Fetches a list of the world, and applies the changes since the request began to it.
  * @param {string} path
- * @param {(answer: any) => Partial<import("./merge.js").World>} lists
+ * @param {(answer: any) => Partial<import("./merge.js").World>} lists takes the list from the answer
  */
 async function fetchLists(path, lists) {
   /** @type {import("./merge.js").Change[]} */
   const since = [];
   underWay.add(since);
   try {
-    const answer = await look(path);
+    const answer = await fetchJson(path);
     world.value = withFetched(world.peek(), lists(answer), since);
     return answer;
   } finally {
@@ -96,7 +96,7 @@ async function fetchLists(path, lists) {
   }
 }
 
-/** @type {Record<Part, () => Promise<void>>} */
+/** How each part is fetched. For the last three, the components that show them fetch them. @type {Record<Part, () => Promise<void>>} */
 const FETCH = {
   servers: async () => {
     const { problems: found } = await fetchLists("/api/v1/servers", ({ servers }) => ({ servers }));
@@ -106,10 +106,10 @@ const FETCH = {
     await fetchLists("/api/v1/approvals", ({ approvals }) => ({ questions: approvals }));
   },
   overview: async () => {
-    overview.value = await look("/api/v1/overview");
+    overview.value = await fetchJson("/api/v1/overview");
   },
   trust: async () => {
-    trust.value = await look("/api/v1/trust");
+    trust.value = await fetchJson("/api/v1/trust");
   },
   config: async () => {
     configTurn.value += 1;
@@ -125,13 +125,13 @@ const FETCH = {
 /** @type {Part[]} */
 const ALL = ["servers", "questions", "overview", "trust", "config", "tools", "answers"];
 
-/** The parts that the person may fetch. */
+/** The parts that the user may fetch. */
 const permitted = () => ALL.filter((part) => part !== "questions" || may("use"));
 
-/** Events come in bursts: the parts that they change are gathered for this long and then fetched once. In ms. */
-const GATHER = 120;
+/** How long to wait before stale parts are fetched, because events come in bursts and each part is then fetched once. In ms. */
+const FETCH_DELAY = 120;
 
-/** @type {Set<Part>} */
+/** The parts that have to be fetched again. @type {Set<Part>} */
 const stale = new Set();
 let timer = 0;
 
@@ -142,17 +142,17 @@ export function refresh(...parts) {
     const now = [...stale];
     stale.clear();
     await Promise.all(now.map(fetchPart));
-    // Parts that changed meanwhile are fetched afterwards, so that an older answer never replaces a newer one.
+    // Only now may another round begin, so that an older answer never replaces a newer one.
     timer = 0;
     trouble.value = [...failures.values()][0] ?? null;
     if (stale.size > 0) refresh();
-  }, GATHER);
+  }, FETCH_DELAY);
 }
 
 /** The errors of the parts whose last request failed. @type {Map<Part, unknown>} */
 const failures = new Map();
 
-/** Fetches a part. The answers of others say nothing about its error, which stays until it is fetched. @param {Part} part */
+/** Fetches a part. Its error stays until the part is fetched, whatever happens to other parts. @param {Part} part */
 async function fetchPart(part) {
   const { signal } = round;
   try {
@@ -184,7 +184,7 @@ export function removeQuestion(id) {
   apply((before) => ({ ...before, questions: before.questions.filter((question) => question.id !== id) }));
 }
 
-/** Listens while the person at this page is known. */
+/** Listens to the events of the daemon while it is known who the user is. */
 export function startWorld() {
   effect(() => {
     if (unknown.value) batch(() => {
@@ -200,9 +200,9 @@ export function startWorld() {
   });
 }
 
-/** @param {AbortSignal} signal */
+/** Applies the events of the daemon until `signal` is aborted. @param {AbortSignal} signal */
 function follow(signal) {
-  // Events from before the daemon's first answer are history; everything that is fetched from then on includes them.
+  // Events from before the connection was live are history: everything that is fetched from then on includes them.
   let begun = Number.POSITIVE_INFINITY;
   const onEvent = (/** @type {Api.LiveEvent} */ event) => {
     const outcome = merged(world.peek(), event, Date.parse(event.data.at) < begun);

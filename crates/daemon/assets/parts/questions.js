@@ -1,4 +1,5 @@
-// The questions, one below the other. A click that was meant for one never answers another that has moved into its place.
+// The questions, one below the other. A click that was meant for one question never answers another one that has just moved
+// into its place.
 
 import { LINGER, shownAfter } from "../shown-questions.js";
 import { html, useEffect, useLayoutEffect, useRef, useState } from "../html.js";
@@ -11,16 +12,17 @@ const SETTLE = 500;
 export function Questions({ waiting, inline = false, children = null }) {
   const shown = useRef(/** @type {import("../shown-questions.js").Shown[]} */ ([]));
   const answered = useRef(/** @type {Set<string>} */ (new Set()));
-  const [, look] = useState(0);
+  const [, renderAgain] = useState(0);
   shown.current = shownAfter(shown.current, waiting, answered.current, performance.now());
   const list = useRef(/** @type {HTMLElement | null} */ (null));
   useSettled(list);
   const onFocusIn = useFocusKept(list, shown.current);
   const ends = shown.current.flatMap(({ over }) => (over === null ? [] : [over]));
-  const first = ends.length > 0 ? Math.min(...ends) : null;
+  const firstEnd = ends.length > 0 ? Math.min(...ends) : null;
+  // Renders again when the question that ended first has been shown for long enough.
   useEffect(() => {
-    if (first === null) return undefined;
-    const timer = setTimeout(() => look((turn) => turn + 1), Math.max(0, first + LINGER - performance.now()));
+    if (firstEnd === null) return undefined;
+    const timer = setTimeout(() => renderAgain((turn) => turn + 1), Math.max(0, firstEnd + LINGER - performance.now()));
     return () => clearTimeout(timer);
   });
   const mark = (/** @type {string} */ id) => (/** @type {boolean} */ isAnswered) =>
@@ -55,7 +57,7 @@ function Over({ question }) {
 }
 
 /**
- * Moves the focus on when the focused question ends: to the next one, or to the heading of the page.
+ * Moves the focus when the question that has it ends: to the next open question, or to the heading of the page.
  * @param {{current: HTMLElement | null}} list
  * @param {import("../shown-questions.js").Shown[]} shown
  */
@@ -80,7 +82,7 @@ function useFocusKept(list, shown) {
 }
 
 /**
- * Ignores the pointer on a question that has just moved, and keeps the height of one that has ended.
+ * Makes a question that has just moved ignore the pointer for [SETTLE], and keeps the height of a question that has ended.
  * @param {{current: HTMLElement | null}} list
  */
 function useSettled(list) {
