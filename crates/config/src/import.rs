@@ -6,7 +6,8 @@
 //!
 //! A field has the meaning that the program which owns the file gives it: `timeout` is in milliseconds for one and in
 //! seconds for another, `url` is SSE for a third. Parts that cannot be converted are left out and listed in
-//! [`Offer::notes`]. Only a bad entry, or only a bad file, is skipped; both are reported as a [`Problem`].
+//! [`Offer::notes`]. A bad entry is skipped without the rest of its file, and a bad file without the other files; both
+//! are reported as a [`Problem`].
 
 mod client;
 mod env_file;
@@ -41,7 +42,8 @@ pub(crate) use places::{files_of_the_project, files_of_the_user};
 pub use seal::{Sealed, SealedSecret, has_secrets};
 use translate::Translated;
 
-/// The largest file that is read: 64 MiB. Claude Code stores its history in the same file.
+/// The largest file that is read: 64 MiB. It is that large because Claude Code stores its history in the file with its
+/// servers.
 const MAX_BYTES: u64 = 64 * 1024 * 1024;
 
 /// A server that another program has configured.
@@ -74,7 +76,7 @@ pub struct Offer {
 /// The result of [`look()`].
 #[derive(Clone, Debug, Default)]
 pub struct Found {
-    /// The servers: in the order of `clients`, and for each program the stronger first.
+    /// The servers, in the order of `clients`. Of the entries of one program, those that override others come first.
     pub offers: Vec<Offer>,
     /// The problems of files and entries.
     pub problems: Vec<Problem>,
@@ -123,6 +125,7 @@ pub(crate) fn read(client: Client, text: &str) -> Found {
 }
 
 impl Found {
+    /// Adds the servers of `file`, if it exists.
     fn add(&mut self, file: &File) {
         match Document::read_up_to(&file.path, MAX_BYTES) {
             Ok(Some(document)) => {
@@ -134,14 +137,15 @@ impl Found {
         }
     }
 
+    /// Adds the servers of `file`, which has been read into `document`.
     fn add_document(&mut self, file: &File, document: &Document) {
         let root = match dialect::parse(document) {
             Ok(Some(root)) => root,
             Ok(None) => return,
             Err(problem) => return self.problems.push(*problem),
         };
-        let origin = Origin { file, inputs: inputs(&root), off: switched_off(file, &root) };
-        let mut given = BTreeSet::new();
+        let origin = Origin { file, inputs: inputs(&root), disabled: disabled(file, &root) };
+        let mut private_names = BTreeSet::new();
         for container in containers(file, &root) {
             let Some(members) = container.node.members() else {
                 let problem = Problem::error(format!("`{}` must be an object of servers", container.name));
@@ -149,8 +153,8 @@ impl Found {
                 continue;
             };
             for member in members {
-                // The private servers of a nearer folder come first and replace those of a farther one.
-                if container.private_to.is_some() && !given.insert(&member.name) {
+                // Private servers of a nearer folder come first, and override those of the same name of a farther one.
+                if container.private_to.is_some() && !private_names.insert(&member.name) {
                     continue;
                 }
                 self.offer(&origin, document, member, container.private_to);
@@ -158,6 +162,7 @@ impl Found {
         }
     }
 
+    /// Offers the server of the entry `raw`, or reports why it cannot be imported.
     fn offer(&mut self, origin: &Origin<'_>, document: &Document, raw: &Member, private_to: Option<&Path>) {
         let mut report = Report::new(Some(document), &raw.name);
         if is_of_an_extension(origin.file.client, &raw.node) {
@@ -169,7 +174,7 @@ impl Found {
             return self.problems.extend(report.into_problems());
         };
         match decode(&raw, &mut report) {
-            // Skips the gateway itself: Toolrack would become its own server.
+            // Toolrack's own gateway is not offered: Toolrack would become its own server.
             Decoded::Server(_) if is_gateway(&raw.node.to_json()) => {}
             Decoded::Server(spec) => {
                 self.offers.push(Offer {
@@ -186,7 +191,7 @@ impl Found {
                 });
             }
             Decoded::Switch(_) => {
-                let problem = Problem::warning("this only switches a server that is configured elsewhere");
+                let problem = Problem::warning("this only enables or disables a server that is configured elsewhere");
                 report.add(problem.hint("there is nothing to import"), &raw.name_at);
                 self.problems.extend(report.into_problems());
             }
@@ -202,7 +207,7 @@ struct Origin<'a> {
     /// The inputs that VS Code asks the user for.
     inputs: Vec<Input<'a>>,
     /// The names that the file disables, each with the setting that does so.
-    off: Vec<(&'a str, &'static str)>,
+    disabled: Vec<(&'a str, &'static str)>,
 }
 
 /// An input that VS Code asks the user for.
@@ -216,12 +221,14 @@ struct Input<'a> {
 
 /// An object of servers in a file.
 struct Container<'a> {
+    /// The path of its key in the file, for messages.
     name: String,
     node: &'a Node,
-    /// The one folder that it is for.
+    /// The one folder in which its servers are used; `None` for every folder.
     private_to: Option<&'a Path>,
 }
 
+/// Returns the objects of servers in a file with this `root`; those of Claude Code for one folder come first.
 fn containers<'a>(file: &'a File, root: &'a Node) -> Vec<Container<'a>> {
     let at = |path: &[&str]| {
         let node = path.iter().try_fold(root, |node, key| Some(&node.get(key)?.node))?;
@@ -237,15 +244,15 @@ fn containers<'a>(file: &'a File, root: &'a Node) -> Vec<Container<'a>> {
             private.chain(at(&["mcpServers"])).collect()
         }
         Client::VsCode => {
-            // In a file of settings, a dot in a key is a level (`mcp.servers`).
+            // In VS Code's settings, a dot in a key stands for one level of nesting (`mcp.servers`).
             [at(&["servers"]), at(&["mcp", "servers"]), at(&["mcp.servers"])].into_iter().flatten().collect()
         }
         Client::Codex => at(&["mcp_servers"]).into_iter().collect(),
         Client::Zed => at(&["context_servers"]).into_iter().collect(),
         // Version 2 nests the servers one level deeper; a reader of version 1 would take that level for a server.
         Client::OpenCode => {
-            let below = at(&["mcp", "servers"]).filter(|container| container.node.get("type").is_none());
-            below.or_else(|| at(&["mcp"])).into_iter().collect()
+            let nested = at(&["mcp", "servers"]).filter(|container| container.node.get("type").is_none());
+            nested.or_else(|| at(&["mcp"])).into_iter().collect()
         }
         Client::ClaudeDesktop | Client::Cursor | Client::Windsurf | Client::Gemini | Client::Qbit | Client::Synapse => {
             at(&["mcpServers"]).into_iter().collect()
@@ -253,32 +260,34 @@ fn containers<'a>(file: &'a File, root: &'a Node) -> Vec<Container<'a>> {
     }
 }
 
-/// Returns whether Zed starts the server through an extension, which alone knows the command.
+/// Returns whether Zed starts the server through an extension. Only the extension knows the command.
 fn is_of_an_extension(client: Client, entry: &Node) -> bool {
     let has = |field: &str| entry.get(field).is_some();
     client == Client::Zed && !has("command") && !has("url") && (has("settings") || entry.text("source").is_some())
 }
 
+/// Returns the settings of Claude Code for the project in `folder`.
 fn claude_project<'a>(root: &'a Node, folder: &Path) -> Option<&'a Node> {
     Some(&root.get("projects")?.node.get(folder.to_str()?)?.node)
 }
 
+/// Returns the inputs in a file of VS Code that have an id.
 fn inputs(root: &Node) -> Vec<Input<'_>> {
     let Some(Value::List(inputs)) = root.get("inputs").map(|member| &member.node.value) else {
         return Vec::new();
     };
-    let read = |input: &'_ Node| -> bool {
+    let is_secret = |input: &'_ Node| -> bool {
         matches!(input.get("password").map(|member| &member.node.value), Some(Value::Bool(true)))
     };
     let inputs = inputs.iter().filter_map(|input| {
         let description = input.text("description").unwrap_or_default();
-        Some(Input { id: input.text("id")?, description, is_secret: read(input) })
+        Some(Input { id: input.text("id")?, description, is_secret: is_secret(input) })
     });
     inputs.collect()
 }
 
-/// Returns the servers that a file disables, and the setting that does so.
-fn switched_off<'a>(file: &File, root: &'a Node) -> Vec<(&'a str, &'static str)> {
+/// Returns the names of the servers that a file disables, each with the setting that does so.
+fn disabled<'a>(file: &File, root: &'a Node) -> Vec<(&'a str, &'static str)> {
     match file.client {
         Client::ClaudeCode => {
             let project = file.cwd.ancestors().find_map(|folder| claude_project(root, folder));
@@ -290,25 +299,27 @@ fn switched_off<'a>(file: &File, root: &'a Node) -> Vec<(&'a str, &'static str)>
                 return Vec::new();
             };
             let excluded = texts_of(settings, "excluded").unwrap_or_default();
-            let mut off: Vec<_> = excluded.into_iter().map(|name| (name, "mcp.excluded")).collect();
+            let mut disabled: Vec<_> = excluded.into_iter().map(|name| (name, "mcp.excluded")).collect();
             if let Some(allowed) = texts_of(settings, "allowed") {
                 let servers = root.get("mcpServers").and_then(|member| member.node.members()).unwrap_or_default();
                 let rest = servers.iter().map(|member| &*member.name).filter(|name| !allowed.contains(name));
-                off.extend(rest.map(|name| (name, "mcp.allowed")));
+                disabled.extend(rest.map(|name| (name, "mcp.allowed")));
             }
-            off
+            disabled
         }
         Client::OpenCode => {
-            // In this program tools are called `server_tool`, and a pattern can disable all tools of a server.
+            // opencode calls tools `server_tool`, and the pattern `server_*` disables all tools of a server.
             let tools = root.get("tools").and_then(|member| member.node.members()).unwrap_or_default();
-            let off = tools.iter().filter(|member| matches!(member.node.value, Value::Bool(false)));
-            off.filter_map(|member| Some((member.name.strip_suffix('*')?.trim_end_matches('_'), "tools"))).collect()
+            let disabled = tools.iter().filter(|member| matches!(member.node.value, Value::Bool(false)));
+            disabled
+                .filter_map(|member| Some((member.name.strip_suffix('*')?.trim_end_matches('_'), "tools")))
+                .collect()
         }
         _ => Vec::new(),
     }
 }
 
-/// Returns the texts of the list `key`.
+/// Returns the texts of the list `key`, or `None` if there is no such list.
 fn texts_of<'a>(node: &'a Node, key: &str) -> Option<Vec<&'a str>> {
     match &node.get(key)?.node.value {
         Value::List(nodes) => Some(nodes.iter().filter_map(Node::as_text).collect()),

@@ -37,8 +37,9 @@ pub fn redact(spec: &ServerSpec) -> Json {
     entry(spec, Values::Hidden)
 }
 
-/// Returns `spec` as an entry with every value unchanged, for the user who is asked to agree to it. The user can read
-/// the project's file anyway, and a value that looks like a secret may be part of a command.
+/// Returns `spec` as an entry with every value unchanged, for the user who is asked to agree to it. Hiding values would
+/// not help: the user can read the project's file anyway, and a value that looks like a secret may be part of a
+/// command.
 pub(crate) fn proposal(spec: &ServerSpec) -> Json {
     entry(spec, Values::Written)
 }
@@ -53,6 +54,7 @@ enum Values {
 }
 
 impl Values {
+    /// Returns `text`, which `hide` makes safe if values are hidden.
     fn text(self, text: &str, hide: impl FnOnce(&str) -> String) -> Json {
         Json::String(match self {
             Self::Hidden => hide(text),
@@ -60,10 +62,12 @@ impl Values {
         })
     }
 
+    /// Returns `text`, all of which is a secret except for its placeholders.
     fn secret(self, text: &str) -> Json {
         self.text(text, |text| literal(text, BareName::Literal))
     }
 
+    /// Returns the arguments of a program, which may have secret parts.
     fn arguments<'a>(self, arguments: impl IntoIterator<Item = &'a String>) -> Json {
         let arguments = arguments.into_iter().map(String::as_str);
         match self {
@@ -72,12 +76,14 @@ impl Values {
         }
     }
 
+    /// Returns the values of `env` or `headers`, each of which may be a secret.
     fn named(self, values: &BTreeMap<String, String>) -> Json {
         let shown = |value: &String| self.text(value, |value| literal(value, BareName::Placeholder));
         values.iter().map(|(name, value)| (name.clone(), shown(value))).collect::<Map<_, _>>().into()
     }
 }
 
+/// Returns `spec` as an entry without defaults, with its values as `values` says.
 fn entry(spec: &ServerSpec, values: Values) -> Json {
     let mut entry = match &spec.transport {
         Transport::Stdio(stdio) => of_stdio(stdio, values),
@@ -85,7 +91,7 @@ fn entry(spec: &ServerSpec, values: Values) -> Json {
         Transport::Sse(http) => of_http("sse", http, values),
         Transport::Native(_) => Map::from_iter([("type".to_owned(), json!("native"))]),
     };
-    of_rows(&mut entry, spec, |row| row.of != Servers::Any);
+    add_rows(&mut entry, spec, |row| row.of != Servers::Any);
     if !spec.enabled {
         entry.insert("enabled".to_owned(), json!(false));
     }
@@ -95,13 +101,14 @@ fn entry(spec: &ServerSpec, values: Values) -> Json {
     if !spec.tools.allow().is_empty() || !spec.tools.deny().is_empty() {
         entry.insert("tools".to_owned(), json!({ "allow": spec.tools.allow(), "deny": spec.tools.deny() }));
     }
-    of_rows(&mut entry, spec, |row| row.of == Servers::Any);
+    add_rows(&mut entry, spec, |row| row.of == Servers::Any);
     Json::Object(entry)
 }
 
-/// Adds the fields that their rows can show and that differ from their defaults, of the rows that are `wanted`.
-fn of_rows(entry: &mut Map<String, Json>, spec: &ServerSpec, wanted: impl Fn(&Row) -> bool) {
-    for row in ENTRY.rows.iter().filter(|row| wanted(row) && row.shown_as.is_none()) {
+/// Adds the fields of those rows for which `is_wanted` returns `true`, if the row itself can show its value and the
+/// value is not the default.
+fn add_rows(entry: &mut Map<String, Json>, spec: &ServerSpec, is_wanted: impl Fn(&Row) -> bool) {
+    for row in ENTRY.rows.iter().filter(|row| is_wanted(row) && row.shown_as.is_none()) {
         let Some(sets) = row.sets else { continue };
         let shown = sets.shown(spec).filter(|shown| Some(shown) != sets.default_value().as_ref());
         entry.extend(shown.map(|shown| (row.key.to_owned(), shown)));
@@ -139,8 +146,8 @@ fn of_stdio(stdio: &Stdio, values: Values) -> Map<String, Json> {
     entry
 }
 
-/// Returns the sandbox, with its ports and its limit of processes even if they are the defaults: a user who agrees to
-/// the entry should see them.
+/// Returns the sandbox. Includes its ports and its limit of processes even if they are the defaults: a user who agrees
+/// to the entry should see them.
 fn of_sandbox(sandbox: &Sandbox) -> Json {
     let ports = |ports: &Ports| match ports {
         Ports::Any => json!("any"),
@@ -274,7 +281,6 @@ mod tests {
             });
         }
         assert!(!redact(&spec).to_string().contains("canary"), "{}", redact(&spec));
-        assert!(!redact(&spec).to_string().contains("canary"));
     }
 
     proptest! {

@@ -245,7 +245,7 @@ fn an_address_is_never_a_program_and_odd_names_are_refused() {
     assert_snapshot!(rack.run(&["add", "bad name!", "--", "x"]), @"
         $ toolrack add bad name! -- x
         --- stderr ---
-        error: `bad name!` is not a name for a server: it has letters, digits and `_-.@:`, and begins with no `-`
+        error: `bad name!` is not a name for a server: a name has only letters, digits and `_-.@:`, and does not begin with `-`
         hint: call it `bad-name`
         [2]
     ");

@@ -436,7 +436,7 @@ impl Translation<'_> {
 
     /// Disables the entry if a setting of the other program's file, outside of the entry, disables the server `name`.
     fn apply_switches(&mut self, name: &str, at: &Range<usize>) {
-        let Some((_, setting)) = self.texts.origin().off.iter().find(|(off, _)| *off == name) else {
+        let Some((_, setting)) = self.texts.origin().disabled.iter().find(|(disabled, _)| *disabled == name) else {
             return;
         };
         self.out.retain(|member| !matches!(&*member.name, "enabled" | "disabled"));

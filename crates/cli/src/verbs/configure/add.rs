@@ -34,18 +34,20 @@ use args::{AddArgs, AddJsonArgs, AddOptions, Target, TransportKind};
 struct Added<'a> {
     #[serde(flatten)]
     edit: &'a Document,
-    /// The state of the server; `None` if the user did not want to try it.
+    /// The state of the server; `None` if it was not tried: with `--no-test` or `--dry-run`, or if another entry with
+    /// its name is used here.
     server: Option<Server>,
 }
 
-/// An entry on its way into a file.
+/// An entry to add to a file, and how.
 struct Addition {
     name: ServerName,
     entry: Value,
     place: Place,
     options: Options,
+    /// Whether to try the server afterwards.
     test: bool,
-    /// The secrets that the entry names and does not contain.
+    /// The secrets that the entry refers to, to be stored sealed.
     sealed: Sealed,
 }
 
@@ -53,12 +55,12 @@ pub(crate) async fn run(mut args: AddArgs, words: &[OsString], world: &World) ->
     dialog::complete(&mut args, world).await?;
     let after_dashes = args.follows_dashes(words);
     let name = new_name(args.name.as_deref().unwrap_or_default())?;
-    let target = args.target(after_dashes).map_err(|error| misunderstood(&error))?;
+    let target = args.target(after_dashes).map_err(|error| not_options(&error))?;
     let mut options = args.options;
     if let (Target::Command { command, .. }, None, false) = (&target, options.transport, after_dashes) {
-        runs_a_program(command, world)?;
+        refuse_address(command, world)?;
     }
-    let target = in_words(target, world)?;
+    let target = split_command(target, world)?;
     let asked = ask_for_values(&mut options, world).await?;
     let mut sealed = Sealed::default();
     if !options.plain && !asked.is_empty() {
@@ -110,7 +112,7 @@ async fn add(addition: Addition, world: &World) -> Result<Exit, Failure> {
         let (path, server, entry) = (place.path.clone(), name.clone(), entry.clone());
         edits::run(name.as_str(), move || edit::add(&path, server.as_str(), &entry, options))
     };
-    // An entry that cannot be added leaves no secret behind.
+    // Tries the edit before a secret is stored, so that an entry that cannot be added leaves no secret behind.
     let shown = match edit(Options { dry_run: true, ..options }).await {
         Err(taken) if taken.code == "EXISTS" && world.screen.interactive() && !world.screen.json() => {
             options.replace = true;
@@ -171,14 +173,15 @@ fn new_name(name: &str) -> Result<ServerName, Failure> {
     let better = better.join("-");
     let better = better.trim_start_matches('-');
     let failure = Failure::usage(format!(
-        "`{}` is not a name for a server: it has letters, digits and `_-.@:`, and begins with no `-`",
+        "`{}` is not a name for a server: a name has only letters, digits and `_-.@:`, and does not begin with `-`",
         text::for_line(name)
     ));
     Err(if better.is_empty() { failure } else { failure.hint(format!("call it `{better}`")) })
 }
 
-/// Splits a command in one word as a shell would, unless a program has that name. An address is not a command.
-fn in_words(target: Target, world: &World) -> Result<Target, Failure> {
+/// Splits a command that was given as one word, as a shell would, unless a program has the whole word as its name.
+/// Refuses an address.
+fn split_command(target: Target, world: &World) -> Result<Target, Failure> {
     let Target::Command { command, arguments } = &target else { return Ok(target) };
     let shown = text::for_line(command);
     if args::looks_like_url(command) {
@@ -204,8 +207,9 @@ fn in_words(target: Target, world: &World) -> Result<Target, Failure> {
     }
 }
 
-/// Refuses an address that would be taken for a program, with all options after it for arguments.
-fn runs_a_program(command: &str, world: &World) -> Result<(), Failure> {
+/// Refuses a `command` that is meant as an address: `add` would take it for a program, and the options after it for the
+/// program's arguments.
+fn refuse_address(command: &str, world: &World) -> Result<(), Failure> {
     let shown = text::for_line(command);
     if command.contains("://") {
         let message = format!("`{shown}` is not an address of a server: it must begin with http:// or https://");
@@ -220,7 +224,7 @@ fn runs_a_program(command: &str, world: &World) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Whether `word` is the name of a host, and behind it a port or a path.
+/// Returns whether `word` is the name of a host with a port or a path behind it.
 fn looks_like_address(word: &str) -> bool {
     let (authority, has_path) = word.split_once('/').map_or((word, false), |(authority, _)| (authority, true));
     let (host, port) = authority.rsplit_once(':').map_or((authority, None), |(host, port)| (host, Some(port)));
@@ -233,16 +237,16 @@ fn looks_like_address(word: &str) -> bool {
     is_host && (is_port || (has_path && port.is_none()))
 }
 
-/// The failure for words after a URL that are not options.
-fn misunderstood(error: &clap::Error) -> Failure {
+/// Returns the failure for words after a URL that are not options.
+fn not_options(error: &clap::Error) -> Failure {
     let rendered = error.render().to_string();
     let first = rendered.lines().next().unwrap_or_default();
     let message = first.strip_prefix("error: ").unwrap_or(first);
     Failure::usage(message).hint("toolrack add --help")
 }
 
-/// Fills in the variables that were given without a value: typed unseen on a terminal, else a line of stdin each.
-/// Returns which they are.
+/// Reads a value for each variable that was given without one: at a terminal the user types it unseen, otherwise it is
+/// the next line of stdin. Returns the names of these variables.
 async fn ask_for_values(options: &mut AddOptions, world: &World) -> Result<Vec<String>, Failure> {
     let mut asked = Vec::new();
     for (name, value) in options.env.iter_mut().filter(|(_, value)| value.is_none()) {
@@ -256,7 +260,8 @@ async fn ask_for_values(options: &mut AddOptions, world: &World) -> Result<Vec<S
     Ok(asked)
 }
 
-/// The entry in the given JSON: the JSON itself, or what a whole file has under `mcpServers` or `servers`.
+/// Returns the entry for `name` in the given JSON: the JSON itself, or if that is a whole file, the entry of that name
+/// under `mcpServers` or `servers`, or the only one there.
 fn the_one_entry(name: &str, value: Value) -> Result<Value, Failure> {
     let servers = ["mcpServers", "servers"].iter().find_map(|key| value.get(key)?.as_object().cloned());
     let Some(mut servers) = servers else {
@@ -273,7 +278,7 @@ fn the_one_entry(name: &str, value: Value) -> Result<Value, Failure> {
     }
 }
 
-/// The entry as it is written to the file; the writer finds what is wrong with it.
+/// Returns the entry as it is written to the file. Does not check it: [`edit::add`] does.
 fn entry(target: &Target, options: &AddOptions, world: &World) -> Result<Value, Failure> {
     let mut entry = Map::new();
     let mut put = |name: &str, value: Value| entry.insert(name.to_owned(), value);
@@ -343,7 +348,8 @@ fn seconds(time: Duration) -> Value {
     if time.subsec_nanos() == 0 { json!(time.as_secs()) } else { json!(time.as_secs_f64()) }
 }
 
-/// Connects the new server as any other command would, and returns the outcome.
+/// Connects the new server as any other command would, and returns the outcome; or `None`, with a warning, if another
+/// entry with this name is used here.
 async fn try_it(name: &ServerName, edited: &Edited, world: &World) -> Result<Option<Trial>, Failure> {
     let loaded = world.load().await?;
     let entry = loaded.entry(name.as_str());

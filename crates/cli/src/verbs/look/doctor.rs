@@ -63,8 +63,8 @@ pub(crate) async fn run(args: DoctorArgs, world: &World) -> Result<Exit, Failure
         checks.extend(entry_checks(entry, &loaded, named, world).await);
     }
     if !args.offline {
-        let lost: Vec<_> = checks.iter().filter_map(|check| check.lost_server().map(str::to_owned)).collect();
-        checks.extend(connections(&loaded, named, &lost, world).await?);
+        let failed: Vec<_> = checks.iter().filter_map(|check| check.lost_server().map(str::to_owned)).collect();
+        checks.extend(connections(&loaded, named, &failed, world).await?);
     }
     let exit = checks.iter().find_map(|check| (check.health == Health::Bad).then_some(check.exit)).unwrap_or(Exit::Ok);
     if world.screen.json() {
@@ -75,7 +75,7 @@ pub(crate) async fn run(args: DoctorArgs, world: &World) -> Result<Exit, Failure
     Ok(exit)
 }
 
-/// Each existing file, and what is wrong with it.
+/// Returns a check for each configuration file that exists, and one for each problem of a file.
 fn files(loaded: &Loaded) -> Vec<Check> {
     let mut checks = Vec::new();
     let idle = loaded.idle_rules();
@@ -99,7 +99,7 @@ fn files(loaded: &Loaded) -> Vec<Check> {
     checks
 }
 
-/// A file with secrets in it that other people on this machine can read.
+/// Returns a warning if the user's own file at `path` may hold secrets and other users of this machine can read it.
 fn open_to_others(path: &Path, scope: Layer, loaded: &Loaded) -> Option<Check> {
     let is_own = matches!(scope, Layer::User | Layer::Local);
     let holds_secrets = loaded
@@ -126,7 +126,7 @@ fn others_can_read(_: &Path) -> bool {
     false
 }
 
-/// The database.
+/// Checks that the database can be used.
 async fn data(world: &World) -> Vec<Check> {
     let path = world.store().map_or_else(|_| database::file(&world.places), |store| store.path().to_owned());
     let path = path.display().to_string();
@@ -141,7 +141,7 @@ async fn data(world: &World) -> Vec<Check> {
 async fn secrets(world: &World) -> Option<Check> {
     let stored = world.stored();
     let place = stored.place();
-    // Without a database there is nothing to check; another check reports that.
+    // Without a database there is nothing to check here: the check `data` reports that.
     let names = stored.names().await.ok()?;
     let mut unreadable = Vec::new();
     for name in &names {
@@ -158,7 +158,7 @@ async fn secrets(world: &World) -> Option<Check> {
     })
 }
 
-/// The layers of a sandbox that this system can enforce.
+/// Checks which layers of a sandbox this system can enforce.
 fn sandbox() -> [Check; 3] {
     [landlock(), seccomp(), namespaces()]
 }
@@ -197,7 +197,7 @@ fn namespaces() -> Check {
     }
 }
 
-/// Folders of the `PATH` that are not searched for programs.
+/// Returns a warning if the `PATH` has relative or empty folders, which are not searched for programs of servers.
 fn path(world: &World) -> Option<Check> {
     let path = world.environment.get("PATH")?;
     absolute_path(path)?;
@@ -205,7 +205,7 @@ fn path(world: &World) -> Option<Check> {
     Some(Check::doubtful("path", "PATH", what).hint("remove `.` and empty folders from PATH"))
 }
 
-/// If a daemon runs, whether commands in this folder use it.
+/// If a daemon runs, checks whether commands in this folder use it, and if not, why.
 async fn daemon(world: &World) -> Vec<Check> {
     let Some(differences) = lending::differences(world.places.data(), world.screen.terminal()).await else {
         return Vec::new();
@@ -217,7 +217,7 @@ async fn daemon(world: &World) -> Vec<Check> {
     differences.into_iter().map(check).collect()
 }
 
-/// The egress rules, if a setting changes them.
+/// Returns a description of the egress rules, if a setting changes them.
 fn egress(world: &World) -> Option<Check> {
     let rules = world.egress().rules();
     if rules.source.is_empty() {
@@ -245,7 +245,7 @@ fn egress(world: &World) -> Option<Check> {
     Some(Check::good("egress", &rules.profile.to_string(), what))
 }
 
-/// The checks of an entry that do not start it.
+/// Makes the checks of an entry that do not start its server. `named` are the servers that the user named, if any.
 async fn entry_checks(entry: &Entry, loaded: &Loaded, named: &[String], world: &World) -> Vec<Check> {
     let mut checks: Vec<_> = loaded
         .problems
@@ -276,14 +276,14 @@ async fn entry_checks(entry: &Entry, loaded: &Loaded, named: &[String], world: &
     }
     let spec = loaded.desired.get(entry.name.as_str()).filter(|spec| spec.enabled);
     if let Some(spec) = spec {
-        checks.extend(resolved(&entry.name, spec, world).await);
+        checks.extend(values_and_program(&entry.name, spec, world).await);
         checks.extend(container::checks(&entry.name, spec, world).await);
     }
     checks
 }
 
-/// Whether every placeholder of a server that may run has a value, and its program is there.
-async fn resolved(name: &str, spec: &ServerSpec, world: &World) -> Option<Check> {
+/// Checks that every placeholder of a server has a value and, outside a container, that its folder and program exist.
+async fn values_and_program(name: &str, spec: &ServerSpec, world: &World) -> Option<Check> {
     let server = ServerName::new(name).ok()?;
     let hint = format!("correct the entry in {}", spec.source);
     let unset = |error: toolrack_host::ResolveError| {
@@ -302,7 +302,7 @@ async fn resolved(name: &str, spec: &ServerSpec, world: &World) -> Option<Check>
         Transport::Native(_) => return None,
     };
     if plan.container.is_some() {
-        // The folder and the program are in its image.
+        // The folder and the program are in the image of the container.
         return None;
     }
     let path = plan.env.iter().find(|(name, _)| name == "PATH").map(|(_, value)| value.clone());
@@ -321,20 +321,26 @@ async fn resolved(name: &str, spec: &ServerSpec, world: &World) -> Option<Check>
     }
 }
 
-/// Connects each server, and reports how far the connection came. Skips servers that are known to fail.
-async fn connections(loaded: &Loaded, named: &[String], lost: &[String], world: &World) -> Result<Vec<Check>, Failure> {
+/// Connects each server, and reports at which step a connection failed. Skips the servers in `failed`, whose other
+/// checks show that they cannot start.
+async fn connections(
+    loaded: &Loaded,
+    named: &[String],
+    failed: &[String],
+    world: &World,
+) -> Result<Vec<Check>, Failure> {
     let mut desired = loaded.desired.clone();
     desired.retain(|name, spec| {
-        let is = |other: &String| other == name.as_str();
-        let wanted = named.is_empty() || named.iter().any(is);
-        wanted && spec.enabled && spec.trust == Trust::Trusted && !lost.iter().any(is)
+        let is_this = |other: &String| other == name.as_str();
+        let is_wanted = named.is_empty() || named.iter().any(is_this);
+        is_wanted && spec.enabled && spec.trust == Trust::Trusted && !failed.iter().any(is_this)
     });
     let specs = desired.clone();
     let host = world.connect(desired).await?;
     let mut checks = tools::checks(&host);
     for status in host.status() {
         let Some(failure) = reach::unusable(&host, &status) else {
-            checks.push(Check::good("server", status.name.as_str(), works(&status)));
+            checks.push(Check::good("server", status.name.as_str(), connected(&status)));
             continue;
         };
         let why = host.why(status.name.as_str());
@@ -350,7 +356,8 @@ async fn connections(loaded: &Loaded, named: &[String], lost: &[String], world: 
     Ok(checks)
 }
 
-fn works(status: &ServerStatus) -> String {
+/// Returns the text about a server that is connected.
+fn connected(status: &ServerStatus) -> String {
     let version = status.protocol_version.as_deref().unwrap_or("?");
     let era = status.era.map_or_else(String::new, |era| format!(" ({era} era)"));
     format!("connected, MCP {version}{era}, {}", count(status.tools, "tool"))

@@ -68,7 +68,7 @@ pub(crate) struct ChatArgs {
     pub(crate) talk: TalkArgs,
 }
 
-/// Messages that are shown of a resumed conversation.
+/// How many of the last messages are shown when a conversation is resumed.
 const REPLAYED_MESSAGES: usize = 6;
 
 pub(crate) async fn run(args: Box<ChatArgs>, world: &World) -> Result<Exit, Failure> {
@@ -124,7 +124,7 @@ async fn begin(args: &ChatArgs, world: &World) -> Result<Begun, Failure> {
 }
 
 impl Conversation {
-    /// A stored conversation. A turn that was interrupted ends where it was.
+    /// Returns a stored conversation. A turn that was interrupted is not continued: it ends where it was.
     fn resumed((journal, opened): (Journal, Opened)) -> Self {
         let Opened { messages, open } = opened;
         let messages = match open {
@@ -173,7 +173,7 @@ impl Chat<'_> {
         let input = Input::of(self.world, &known)?;
         let _learning = input.is_terminal().then(|| self.tools.learn(&known));
         self.greet(&conversation).await?;
-        // Whether the user has just pressed Ctrl-C, so that another one leaves.
+        // Whether the user has just pressed Ctrl-C: another one then leaves.
         let mut leaving = false;
         loop {
             let typed = match first.take() {
@@ -217,26 +217,27 @@ impl Chat<'_> {
         }
     }
 
-    /// Runs the command that the user typed, unless the user interrupts it with Ctrl-C, and reports a failure.
-    async fn handle(&mut self, typed: &str, now: &mut Conversation) -> Result<After, Failure> {
+    /// Runs the command that the user typed, or makes a message of other text. Ctrl-C cancels that, and the
+    /// conversation goes on.
+    async fn handle(&mut self, typed: &str, conversation: &mut Conversation) -> Result<After, Failure> {
         // A separate receiver, because the command borrows the rest of the conversation.
         let mut interrupts = Stop::new()?;
         let done = tokio::select! {
             biased;
             () = interrupts.interrupted() => None,
-            done = self.understood(typed, now) => Some(done),
+            done = self.run_or_compose(typed, conversation) => Some(done),
         };
         if done.is_none() {
-            // Its Ctrl-C has been handled.
+            // The old receiver would report the same Ctrl-C once more.
             self.interrupts = interrupts;
         }
         done.unwrap_or(Ok(After::Next))
     }
 
-    async fn understood(&mut self, typed: &str, now: &mut Conversation) -> Result<After, Failure> {
+    async fn run_or_compose(&mut self, typed: &str, conversation: &mut Conversation) -> Result<After, Failure> {
         let servers: Vec<_> = self.tools.servers().into_iter().map(|server| server.name).collect();
         match commands::parse(typed, &servers) {
-            Some(command) => self.does(command?, now).await,
+            Some(command) => self.does(command?, conversation).await,
             None => {
                 let message = self.tools.compose(typed, None, &self.world.screen).await?;
                 Ok(After::Say(vec![message]))
@@ -244,7 +245,7 @@ impl Chat<'_> {
         }
     }
 
-    /// Shows the end of the earlier conversation.
+    /// Shows the end of a resumed conversation, at a terminal.
     async fn greet(&self, conversation: &Conversation) -> Result<(), Failure> {
         let Some(session) = conversation.journal.session() else {
             return Ok(());
@@ -256,7 +257,7 @@ impl Chat<'_> {
         Ok(())
     }
 
-    /// Says how to come back.
+    /// Tells the user, at a terminal, how to continue this conversation later. Returns `exit`.
     fn leave(&self, conversation: &Conversation, exit: Exit) -> Exit {
         if let (true, Some(session)) = (self.world.screen.interactive(), conversation.journal.session()) {
             self.world.screen.note(&format!("`toolrack chat --resume {}` continues this conversation", session.prefix));
@@ -264,7 +265,7 @@ impl Chat<'_> {
         exit
     }
 
-    /// Runs one turn.
+    /// Runs one turn with the messages `next`, and stores it. Returns the conversation with it, and how it ended.
     ///
     /// # Errors
     /// When stdout cannot be written.
@@ -277,15 +278,15 @@ impl Chat<'_> {
         let mut live = Live::new(screen, self.agent.host.catalog(), journal, shown);
         let ended = self.play(&mut turn, &mut live).await;
         // Without a terminal, a turn in which the model failed stays open, so that another command can continue it.
-        let goes_on = self.world.screen.interactive();
+        let is_interactive = self.world.screen.interactive();
         let closed = match &ended {
             None => live.cancel(&mut turn).await,
-            Some(Err(AgentError::Model { .. })) if goes_on => live.cancel(&mut turn).await,
+            Some(Err(AgentError::Model { .. })) if is_interactive => live.cancel(&mut turn).await,
             _ => Ok(()),
         };
         let report = live.finish(&turn, &self.agent).await?;
         let outcome = match (closed, ended) {
-            (Err(not_kept), _) => Outcome::Broken(ask::failed(&not_kept.into())),
+            (Err(not_stored), _) => Outcome::Broken(ask::failed(&not_stored.into())),
             (_, Some(Err(error @ AgentError::NotStored(_)))) => Outcome::Broken(ask::failed(&error)),
             (_, Some(Err(error))) => Outcome::Ended(Err(ask::failed(&error))),
             (_, None) => Outcome::Cancelled,
@@ -297,9 +298,8 @@ impl Chat<'_> {
         Ok((Conversation { journal: report.journal, messages: turn.into_messages() }, outcome))
     }
 
-    /// Runs `turn`; `None` when the user cancelled it.
-    ///
-    /// Ctrl-C ends the calls that are under way, or the turn when there are none.
+    /// Runs `turn`, and meanwhile shows changes of the servers. Ctrl-C cancels the calls that are under way, or if
+    /// there are none, the turn. Returns `None` when the user cancelled the turn.
     async fn play(&mut self, turn: &mut Turn, live: &mut Live) -> Option<Result<End, AgentError>> {
         let (brake, beside) = (live.brake(), live.beside());
         let mut run = Box::pin(self.agent.run(turn, live));

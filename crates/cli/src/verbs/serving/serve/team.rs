@@ -52,7 +52,7 @@ use crate::{
     wire::{CommandLine, MemberParts, Rows, Surroundings, World},
 };
 
-/// Makes the team of the file at `path`. Its members are in the database of `world`.
+/// Reads the team file at `path`, and prepares all that serves the team. Its members are in the database of `world`.
 ///
 /// # Errors
 /// When the file cannot be used, there is no database, rows were not moved into it yet, or the secret of the sign-in has
@@ -69,7 +69,7 @@ pub(super) async fn read(
         None => None,
     };
     let place = TenantDatabase::of(path, world)?;
-    place.take(&file, world).await?;
+    place.link_folders(&file, world).await?;
     let client_secret = client_secret(&file, world).await?;
     let store = world.store()?.with_team().await.map_err(|error| database::unusable(&error))?;
     let no_client = |error: &dyn Error| Failure::new(Exit::Other, "NO_CLIENT", with_causes(error));
@@ -93,11 +93,14 @@ pub(super) async fn read(
 /// A team, and what runs beside it.
 pub(super) struct ServedTeam {
     pub(super) team: Team,
+    /// With `--replica`: how this daemon works together with its siblings.
     pub(super) replica: Option<ReplicaOptions>,
+    /// Exports the audit logs, if the team file says where to.
     pub(super) exporter: Option<AuditExporter>,
 }
 
-/// The daemon as the replica at `address`, with the times of the team file.
+/// Returns the options of this daemon as the replica at `address`, with the times that the team file sets. `grace` is
+/// how long calls may still run when the daemon ends.
 async fn replica_at(
     address: SocketAddr,
     grace: Duration,
@@ -113,8 +116,8 @@ async fn replica_at(
             all replicas must share these folders";
         world.screen.warning(message);
     }
-    let one = StoreTable { most_connections: Some(NonZeroU32::MIN), ..table.clone() };
-    let heartbeats = Server::connect(&one, &world.environment).await?.own_store().await?;
+    let one_connection = StoreTable { most_connections: Some(NonZeroU32::MIN), ..table.clone() };
+    let heartbeats = Server::connect(&one_connection, &world.environment).await?.own_store().await?;
     let heartbeats = heartbeats.with_team().await.map_err(|error| database::unusable(&error))?;
     let defaults = ReplicaOptions::at(address, heartbeats);
     let times = file.replicas;
@@ -125,10 +128,12 @@ async fn replica_at(
     Ok(ReplicaOptions { heartbeat_timeout, takeover_timeout, ..defaults })
 }
 
-/// The database of the rows of tenants: a server, or a file in the folder of each.
+/// The database with the rows of the tenants: a server, or a file in each tenant's folder.
 #[derive(Clone)]
 struct TenantDatabase {
+    /// The team file, by its full path without links.
     team: PathBuf,
+    /// `None` for files.
     server: Option<Server>,
 }
 
@@ -141,32 +146,35 @@ impl TenantDatabase {
         Ok(Self { team, server })
     }
 
-    /// Links the folders of the daemon and of the tenants to the server, so that other commands find their rows.
-    async fn take(&self, file: &TeamFile, world: &World) -> Result<(), Failure> {
+    /// Links the folder of the daemon, and those of the tenants that exist, to the server, so that other commands find
+    /// the rows there. Does nothing for files.
+    async fn link_folders(&self, file: &TeamFile, world: &World) -> Result<(), Failure> {
         if self.server.is_none() {
             return Ok(());
         }
         link::take(world.places.data(), &Link { team: self.team.clone(), tenant: None }).await?;
         for tenant in file.tenants.iter().filter(|tenant| tenant.home.exists()) {
-            self.take_home(tenant).await?;
+            self.link_home(tenant).await?;
         }
         Ok(())
     }
 
-    async fn take_home(&self, tenant: &Tenant) -> Result<(), Failure> {
+    /// Links the folder of `tenant` to the server.
+    async fn link_home(&self, tenant: &Tenant) -> Result<(), Failure> {
         let link = Link { team: self.team.clone(), tenant: Some(tenant.id.clone()) };
         link::take(Places::under(&tenant.home).data(), &link).await
     }
 
-    /// Where the world of `tenant` has its rows.
+    /// Returns where the world of `tenant` has its rows. If that is the server, first links the tenant's folder to it.
     async fn rows(&self, tenant: &Tenant) -> Result<Rows<'static>, Failure> {
         let Some(server) = &self.server else { return Ok(Rows::OfFolder) };
-        self.take_home(tenant).await?;
+        self.link_home(tenant).await?;
         Ok(Rows::Here(server.store(&tenant.id).await?.into()))
     }
 }
 
-/// The store of a tenant: on the server, or in its folder. `None` when a file is not there: the tenant was never used.
+/// Opens the store of a tenant: on `server`, or without one, the file in the tenant's folder. Returns `None` if there
+/// is no such file, because the tenant was never used.
 pub(crate) async fn store_of(tenant: &Tenant, server: Option<&Server>) -> Result<Option<Store>, Failure> {
     if let Some(server) = server {
         return server.store(&tenant.id).await.map(Some);
@@ -178,7 +186,7 @@ pub(crate) async fn store_of(tenant: &Tenant, server: Option<&Server>) -> Result
     Store::open(path).await.map(Some).map_err(|error| database::unusable(&error))
 }
 
-/// Deletes the values that removed members gave, in the database of their tenant.
+/// Returns the function that deletes what is stored for a removed member of a tenant.
 fn forget(tenants: BTreeMap<String, Tenant>, place: TenantDatabase) -> Forget {
     Box::new(move |tenant, member| {
         let (tenant, place) = (tenants.get(&tenant).cloned(), place.clone());
@@ -191,6 +199,7 @@ fn forget(tenants: BTreeMap<String, Tenant>, place: TenantDatabase) -> Forget {
     })
 }
 
+/// Deletes what is stored for `member`: the rows in the database of the tenant, and the member's folder.
 async fn forget_in(tenant: &Tenant, place: &TenantDatabase, member: &str) -> Result<(), String> {
     if let Some(store) = store_of(tenant, place.server.as_ref()).await.map_err(|failure| failure.message)? {
         let forgotten = forget_from(&store, member).await;
@@ -205,7 +214,7 @@ async fn forget_in(tenant: &Tenant, place: &TenantDatabase, member: &str) -> Res
     }
 }
 
-/// Deletes the values and the tokens of `member`, and the record of their use. Needs no key.
+/// Deletes the values, answers, quota uses and tokens of `member`. Needs no key to secrets, because it opens none.
 async fn forget_from(store: &Store, member: &str) -> Result<(), StoreError> {
     store.forget_given(&format!("{member}/"), &Caller::local(Way::Daemon)).await?;
     store.forget_answers_of(member).await?;
@@ -218,7 +227,7 @@ async fn forget_from(store: &Store, member: &str) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Returns the value of the placeholder in `[sign_in]`.
+/// Returns the value of `client_secret` in `[sign_in]`, with its placeholder resolved, if the file sets it.
 async fn client_secret(file: &TeamFile, world: &World) -> Result<Option<String>, Failure> {
     let Some(text) = file.sign_in.as_ref().and_then(|sign_in| sign_in.client_secret.as_deref()) else {
         return Ok(None);
@@ -227,7 +236,8 @@ async fn client_secret(file: &TeamFile, world: &World) -> Result<Option<String>,
     secret.map(Some).map_err(|error| Failure::config(with_causes(&error)).hint("docs/guide/teams.md has an example"))
 }
 
-/// Makes the parts of the worlds of tenants from their own folders, without anything of `world`.
+/// Returns the function that makes the world of a tenant from the tenant's own folder. Of `world` it takes only the key
+/// to secrets and the variables that [`environment_of`] passes on.
 fn for_tenants(
     tenants: BTreeMap<String, Tenant>,
     place: TenantDatabase,
@@ -243,7 +253,7 @@ fn for_tenants(
             let (Some(tenant), Some(environment)) = (tenant, environment) else {
                 return Err(NoWorld { message: format!("the team has no tenant `{id}`"), hint: None });
             };
-            begin(tenant, environment, typed, &place).await.map_err(|failure| {
+            world_of_tenant(tenant, environment, typed, &place).await.map_err(|failure| {
                 // The operator reads the reason in the log; members must not get paths of the machine.
                 tracing::error!("the tenant `{id}` cannot be served: {}", failure.message);
                 let message = format!("the servers of the tenant `{id}` cannot be started now");
@@ -253,7 +263,8 @@ fn for_tenants(
     })
 }
 
-async fn begin(
+/// Makes the world of `tenant`, and its folder if there is none.
+async fn world_of_tenant(
     tenant: Tenant,
     environment: Environment,
     typed: ForAllWorlds,
@@ -271,9 +282,9 @@ async fn begin(
     let surroundings = Surroundings { environment, folder: home.clone(), screen, tracer: None };
     let world = World::open(CommandLine { global, ..CommandLine::default() }, surroundings, rows).await?;
     let world = Arc::new(world.of_tenant(TenantQuotas::new(&tenant.id, tenant.limits.clone())));
-    // Without a database there would be no audit log.
+    // Fails without a database, because there would be no audit log.
     let keeping = keep_quotas(world.quotas(), world.store()?).await?;
-    // The rules of its files are known before anything of it runs.
+    // No server starts under this empty policy: `before_applying` first sets the rules of the tenant's files.
     let mut parts = parts(&typed, &world, Arc::new(LiveRules::new(Policy::default())))?;
     // Leave the program's own servers out: they could read the folder, which has the tenant's database and key.
     parts.request.built_in.clear();
@@ -291,14 +302,14 @@ async fn begin(
     Ok(WorldParts { parts, for_agents, for_members, for_sessions: None, after_end: Box::pin(after_end) })
 }
 
-/// The task that writes how much of each quota was used.
+/// The task that stores how much of each quota was used.
 struct KeepingQuotas {
     ending: CancellationToken,
     task: TaskTracker,
 }
 
 impl KeepingQuotas {
-    /// Writes the rest.
+    /// Stores what is not stored yet, and ends the task.
     async fn end(self) {
         self.ending.cancel();
         self.task.wait().await;
@@ -314,7 +325,8 @@ async fn keep_quotas(quotas: &TenantQuotas, store: &Store) -> Result<KeepingQuot
     Ok(KeepingQuotas { ending, task })
 }
 
-/// The servers that members of the tenant add for themselves.
+/// Returns the servers that members of the tenant have added for themselves, or `None` if the team file lets them add
+/// none.
 async fn own_servers(tenant: &Tenant, world: &World) -> Result<Option<Arc<OwnServers>>, Failure> {
     let Some(allowed) = &tenant.own_servers else { return Ok(None) };
     let added = Arc::new(AddedByMembers::new(Arc::clone(world.stored())));
@@ -324,10 +336,10 @@ async fn own_servers(tenant: &Tenant, world: &World) -> Result<Option<Arc<OwnSer
     Ok(Some(Arc::new(own)))
 }
 
-/// The parts of the worlds of a tenant's members: a host of their own, to which the tenant's host lends its servers,
-/// and the parts that only the member has.
+/// Returns the function that makes the world of a member of the tenant: a host of the member's own, to which the
+/// tenant's host lends its servers, and the parts that only the member has.
 fn for_members(typed: &ForAllWorlds, world: &World, of_tenant: &Parts) -> MakeWorld {
-    let (people, typed, model_context) = (Arc::new(world.for_members()), typed.clone(), world.model_context());
+    let (members, typed, model_context) = (Arc::new(world.for_members()), typed.clone(), world.model_context());
     let of_tenant = OfTenant {
         request: of_tenant.request.clone(),
         store: of_tenant.store.clone(),
@@ -337,18 +349,18 @@ fn for_members(typed: &ForAllWorlds, world: &World, of_tenant: &Parts) -> MakeWo
         own_servers: of_tenant.own_servers.clone(),
     };
     Box::new(move |_, member| {
-        let (people, typed, model_context) = (Arc::clone(&people), typed.clone(), model_context.clone());
+        let (members, typed, model_context) = (Arc::clone(&members), typed.clone(), model_context.clone());
         let of_tenant = of_tenant.clone();
         Box::pin(async move {
             let Some(member) = member else {
                 return Err(NoWorld { message: "only a member has servers of their own".to_owned(), hint: None });
             };
-            let person = people.parts_of(&member).map_err(|error| {
+            let of_member = members.parts_of(&member).map_err(|error| {
                 tracing::error!("the folder of a member cannot be made: {}", in_words(&error));
                 let message = "your own servers cannot be started now".to_owned();
                 NoWorld { message, hint: Some("the operator of the daemon finds the reason in its log".to_owned()) }
             })?;
-            Ok(world_of_member(person, member, &typed, model_context, of_tenant))
+            Ok(world_of_member(of_member, member, &typed, model_context, of_tenant))
         })
     })
 }
@@ -364,6 +376,7 @@ struct OfTenant {
     own_servers: Option<Arc<OwnServers>>,
 }
 
+/// Makes the world of `member` from the member's own parts and those of the tenant.
 fn world_of_member(
     parts: MemberParts,
     member: Principal,
@@ -374,11 +387,11 @@ fn world_of_member(
     let OfTenant { request, store, questions, quotas, vault, own_servers } = of_tenant;
     let MemberParts { environment, secrets, sign_in, hosts, credentials } = parts;
     let questions = questions.concealing(Arc::clone(&secrets));
-    // The rules of its files are known before anything of it runs.
+    // No server starts under this empty policy: `before_applying` first sets the rules of the tenant's files.
     let gate = Arc::new(LiveRules::new(Policy::default()));
     let asker = Arc::new(AnyClient::or(Arc::new(questions.clone())));
     let host = hosts.make(Arc::<LiveRules>::clone(&gate), asker, None);
-    let (named, typed_rules) = (host.clone(), typed.rules.clone());
+    let (host_to_name, typed_rules) = (host.clone(), typed.rules.clone());
     let for_sessions = for_sessions(OfUser {
         typed: typed.clone(),
         model_context: model_context.clone(),
@@ -414,7 +427,7 @@ fn world_of_member(
         own_servers,
         before_applying: Box::new(move |loaded: &Loaded| {
             gate.replace(rules(&typed_rules, loaded, &[&discovery_name(&loaded.desired)]));
-            named.set_naming(loaded.settings.tools.naming.clone());
+            host_to_name.set_naming(loaded.settings.tools.naming.clone());
         }),
     };
     let after_end = async move { sign_in.settled().await };
@@ -422,8 +435,8 @@ fn world_of_member(
     WorldParts { parts, for_agents: None, for_members: None, for_sessions, after_end: Box::pin(after_end) }
 }
 
-/// The environment of a tenant: the variables that say nothing about the user of the daemon, those that the team file
-/// names, the tenant's folder as home, and the key to secrets, which [`World::open`] takes out of it.
+/// Returns the environment of a tenant: the daemon's variables that say nothing about its user, those that the team
+/// file names, the tenant's folder as home, and the key to secrets, which [`World::open`] takes out of the environment.
 fn environment_of(tenant: &Tenant, of_daemon: &Environment, key: Option<&OsStr>) -> Environment {
     let is_harmless =
         |name: &str| matches!(name, "PATH" | "LANG" | "LANGUAGE" | "TZ" | "TMPDIR") || name.starts_with("LC_");
