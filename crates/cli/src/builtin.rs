@@ -1,7 +1,7 @@
 //! The server that every Toolrack carries: read-only file tools below one folder, and a clock.
 //!
-//! It makes a fresh machine useful without Node, Python or a configuration. It is an ordinary MCP server: it sits
-//! behind an in-process link and has no privilege that a server from outside would not have. It must never change
+//! With it, Toolrack is useful on a fresh machine, without Node, Python or a configuration. It is an ordinary MCP
+//! server behind an in-process link, without any privilege that another server would not have. It must never change
 //! anything, and never show what lies outside its folder.
 
 mod clock;
@@ -33,10 +33,10 @@ use toolrack_host::{
 
 use crate::native::native;
 
-/// The name under which it is configured.
+/// The name under which the server is configured.
 pub(crate) const NAME: &str = "builtin";
 
-/// The servers that this program carries, for a user in `folder`.
+/// Returns the servers that this program carries, for a user in `folder`.
 pub(crate) fn configured(folder: &Path) -> Desired {
     let Ok(name) = ServerName::new(NAME) else {
         return Desired::new();
@@ -48,7 +48,7 @@ pub(crate) fn configured(folder: &Path) -> Desired {
     Desired::from([(name, spec)])
 }
 
-/// Its tools, without a connection.
+/// Returns the server's tools, without a connection.
 pub(crate) fn tools() -> Vec<rmcp::model::Tool> {
     Builtin::tool_router().list_all()
 }
@@ -71,9 +71,9 @@ impl Builtin {
         Self { fence: Arc::new(Fence::new(folder)) }
     }
 
-    /// Does file work off the async threads: a slow disk must not hold up anything else.
+    /// Runs `work` on a thread for blocking work: a slow disk must not hold up anything else.
     ///
-    /// When the call is cancelled, `work` runs on to its own bound and its answer is dropped.
+    /// When the returned future is dropped, `work` runs on to its own bound, and its answer is dropped.
     async fn blocking<T, F>(&self, work: F) -> Result<Result<T, files::Refused>, ErrorData>
     where
         T: Send + 'static,
@@ -242,7 +242,7 @@ impl ServerHandler for Builtin {
     }
 }
 
-/// A result that a user and a model read as text, and a program as structured content.
+/// Returns a result that a user and a model read as `text`, and a program as structured content.
 fn with_structure<T: Serialize, E: std::fmt::Display>(
     result: Result<T, E>,
     text: impl FnOnce(&T) -> String,

@@ -1,9 +1,9 @@
-//! The tools that servers had when they were last connected, and the prompts and resources that they had when those
-//! were last listed, for completion.
+//! A cache for completion: the tools that each server had when it was last connected, and the prompts and resources
+//! that it had when those were last listed.
 //!
-//! The notes of a server are one small file below the data folder, named after the place where the server is
-//! configured. They are valid only for the entry that was connected: if the entry changes, its notes are ignored. Notes
-//! are a cache: they can be deleted at any time, and no failure here fails a command.
+//! The note of a server is one small file below the data folder, named after the place where the server is configured.
+//! It is valid only for the entry that was connected: if the entry changes, the note is ignored. Notes can be deleted
+//! at any time, and no failure here fails a command.
 
 mod offers;
 
@@ -34,7 +34,7 @@ const MAX_TOOLS: usize = 2_000;
 const MAX_ARGUMENTS: usize = 100;
 /// The most values of one argument.
 const MAX_VALUES: usize = 100;
-/// The most bytes of a name that is worth completing.
+/// The most bytes of a name that is noted: a longer one is not worth completing.
 const MAX_NAME: usize = 128;
 /// The most bytes of a description.
 const MAX_ABOUT: usize = 80;
@@ -87,12 +87,14 @@ impl From<&Entry> for Configured {
     }
 }
 
-/// The content of one file.
+/// The content of one file. [`Notebook::is_of`] relies on the order of its fields: `tools` comes last.
 #[derive(Debug, Serialize, Deserialize)]
 struct Note {
+    /// [`FORMAT_VERSION`].
     form: u32,
+    /// The hash of the server's entry.
     hash: String,
-    /// The [`Listing`] that it was made from.
+    /// The [`Listing`] that the note was made from.
     #[serde(default)]
     listing: u64,
     tools: Vec<Tool>,
@@ -119,7 +121,7 @@ pub(crate) struct Notebook {
 }
 
 impl Notebook {
-    /// The notes below the data folder `data`.
+    /// Returns the folder of the notes below the data folder `data`.
     pub(crate) fn below(data: &Path) -> Self {
         Self { folder: data.join("completion") }
     }
@@ -128,27 +130,28 @@ impl Notebook {
         self.folder.join(format!("{}.json", server.place))
     }
 
-    /// The noted tools of `server` with its current entry; empty if there are no valid notes.
+    /// Returns the noted tools of `server`, or none if there is no note for its current entry.
     pub(super) fn read(&self, server: &Configured) -> Vec<Tool> {
         let note = content(&self.file(server)).and_then(|text| serde_json::from_str::<Note>(&text).ok());
         let note = note.filter(|note| note.form == FORMAT_VERSION && note.hash == server.hash);
         note.map(|note| note.tools).unwrap_or_default()
     }
 
-    /// Whether the note of `server` was made from `listing`. Reads only the beginning of the file.
+    /// Returns whether the note of `server` was made from `listing`. Reads only the beginning of the file.
     pub(crate) fn is_of(&self, server: &Configured, listing: Listing) -> bool {
         let beginning = Note { form: FORMAT_VERSION, hash: server.hash.clone(), listing: listing.0, tools: Vec::new() };
         let Ok(mut beginning) = serde_json::to_vec(&beginning) else {
             return false;
         };
-        // Up to where the tools are.
+        // Compare only what comes before the tools.
         beginning.truncate(beginning.len() - b"]}".len());
         let mut found = vec![0; beginning.len()];
         let read = File::open(self.file(server)).and_then(|mut file| file.read_exact(&mut found));
         read.is_ok() && found == beginning
     }
 
-    /// The annotations of `tool` when `server` was last connected with its current entry; `None` if they are unknown.
+    /// Returns the annotations that `tool` had when `server` was last connected with its current entry; `None` if they
+    /// are unknown.
     pub(crate) fn claims(&self, server: &Configured, tool: &str) -> Option<Annotations> {
         self.read(server).into_iter().find(|known| known.name == tool)?.claims
     }
@@ -177,6 +180,7 @@ impl Notebook {
         }
     }
 
+    /// Replaces `file` as a whole, so that no reader sees a part of it.
     fn replace(&self, file: &Path, text: &str) -> std::io::Result<()> {
         let mut builder = DirBuilder::new();
         builder.recursive(true);
@@ -193,7 +197,7 @@ impl Notebook {
         written.commit()
     }
 
-    /// Deletes the oldest notes if there are too many.
+    /// Deletes as many of the oldest notes as is necessary for one more.
     fn make_room(&self) {
         let Ok(files) = fs::read_dir(&self.folder) else {
             return;
@@ -208,7 +212,7 @@ impl Notebook {
     }
 }
 
-/// The text of a note; `None` when the file is missing, is not a plain file, or is too large to be a note.
+/// Returns the text of a note; `None` when the file is missing, is not a regular file, or is too large to be a note.
 fn content(file: &Path) -> Option<String> {
     let file = File::open(file).ok()?;
     let metadata = file.metadata().ok()?;
@@ -224,14 +228,15 @@ fn is_worth_completing(name: &str) -> bool {
     name.len() <= MAX_NAME && is_plain(name)
 }
 
-/// The first line of a description.
+/// Returns the first line of a description, clipped and safe to print.
 fn about(description: Option<&str>) -> String {
     let first = description.and_then(|words| words.trim().lines().next()).unwrap_or_default();
     text::clip(&text::for_line(first), MAX_ABOUT).into_owned()
 }
 
 impl Tool {
-    /// The note of a server's tool. `conceal` hides the secrets that the server was given, because it may repeat them.
+    /// Notes a tool of a server. `conceal` hides the secrets that the server was given, because the tool's texts may
+    /// repeat them.
     pub(crate) fn of_mcp(tool: &mcp::Tool, conceal: &dyn Fn(&str) -> String) -> Self {
         let schema = serde_json::from_str(&conceal(tool.input_schema.get())).unwrap_or_default();
         let description = tool.description.as_deref().map(conceal);
@@ -239,7 +244,7 @@ impl Tool {
         Self { claims, ..Self::new(&conceal(&tool.name), description.as_deref(), &schema) }
     }
 
-    /// The note of a tool of the built-in server.
+    /// Notes a tool of the built-in server.
     pub(super) fn of_rmcp(tool: &rmcp::model::Tool) -> Self {
         let schema = Value::Object((*tool.input_schema).clone());
         Self::new(&tool.name, tool.description.as_deref(), &schema)
@@ -249,16 +254,16 @@ impl Tool {
         let properties = schema.get("properties").and_then(Value::as_object);
         let arguments =
             properties.into_iter().flatten().filter(|(name, _)| is_worth_completing(name)).take(MAX_ARGUMENTS);
-        let arguments = arguments.map(|(name, of)| Argument {
+        let arguments = arguments.map(|(name, schema)| Argument {
             name: name.clone(),
-            about: about(of.get("description").and_then(Value::as_str)),
-            values: values(of),
+            about: about(schema.get("description").and_then(Value::as_str)),
+            values: values(schema),
         });
         Self { name: name.to_owned(), about: about(description), arguments: arguments.collect(), claims: None }
     }
 }
 
-/// All values that this schema allows, if it lists them.
+/// Returns the values that this schema allows, if it lists them.
 fn values(schema: &Value) -> Vec<String> {
     if schema.get("type").and_then(Value::as_str) == Some("boolean") {
         return vec!["true".to_owned(), "false".to_owned()];
@@ -272,8 +277,8 @@ fn values(schema: &Value) -> Vec<String> {
         .collect()
 }
 
-/// Whether `word` needs quoting in no shell: it has no special or invisible character, and does not look like an
-/// option.
+/// Returns whether `word` can be typed without quotes in every shell: it has no special or invisible character, and
+/// does not look like an option.
 pub(crate) fn is_plain(word: &str) -> bool {
     let mut characters = word.chars();
     characters.next().is_some_and(|first| first.is_alphanumeric() || first == '_')

@@ -57,9 +57,10 @@ pub(crate) struct World {
     terminal: Arc<Terminal>,
     /// The values of `${secret:NAME}`.
     stored: Arc<Stored>,
-    /// The server of the database, if it is not a file: the daemon of a team opens the stores of its tenants there.
+    /// The server of the database, if the database is not a file: the daemon of a team opens the stores of its tenants
+    /// there.
     server: Option<Server>,
-    /// What its hosts are made with.
+    /// Makes the hosts of this world.
     hosts: Hosts,
     /// The settings for the host, from the files that the command has read.
     host_settings: ArcSwap<HostSettings>,
@@ -69,34 +70,33 @@ pub(crate) struct World {
     lent: Option<Box<LentWorld>>,
 }
 
-/// The part of the configuration that the host is made with, and that the notebook needs at the end.
+/// The part of the configuration that the host is made with, and that the notebook needs when the world closes.
 #[derive(Debug, Default)]
 struct HostSettings {
-    /// The rules.
     policy: Policy,
-    /// How models see tools.
+    /// The names under which models see tools.
     naming: Naming,
-    /// The servers.
+    /// The configured servers, for the notebook.
     configured: Vec<Configured>,
 }
 
 impl World {
-    /// The text of `--args`, if another process has read it already.
+    /// Returns the text of `--args`, if another process has read it already.
     pub(crate) fn args_text(&self) -> Option<ArgsText> {
         self.command_line.args_text.clone()
     }
 
-    /// Resolves placeholders.
+    /// Returns the resolver of placeholders.
     pub(crate) fn resolver(&self) -> &dyn Resolver {
         &*self.hosts.secrets
     }
 
-    /// The stored secrets.
+    /// Returns the stored secrets.
     pub(crate) fn stored(&self) -> &Arc<Stored> {
         &self.stored
     }
 
-    /// Everything that is needed to find a model.
+    /// Returns everything that is needed to find a model.
     pub(crate) fn model_context(&self) -> ModelContext {
         ModelContext {
             environment: self.environment.clone(),
@@ -105,42 +105,42 @@ impl World {
         }
     }
 
-    /// Signs in and out.
+    /// Returns what signs in to servers and out of them.
     pub(crate) fn sign_in(&self) -> &SignIn {
         &self.hosts.sign_in
     }
 
-    /// The egress rules.
+    /// Returns the egress rules.
     pub(crate) fn egress(&self) -> &Egress {
         &self.hosts.egress
     }
 
-    /// Whether the command must not ask or read anything from the terminal.
+    /// Returns whether the command must not ask or read anything from the terminal.
     pub(crate) fn has_no_input(&self) -> bool {
         self.command_line.global.no_input
     }
 
-    /// The server that the command line gives for this one command.
+    /// Returns the server that the command line gives for this one command.
     pub(crate) fn once(&self) -> Option<&Once> {
         self.command_line.global.once.as_ref()
     }
 
-    /// The agent that `--agent` names.
+    /// Returns the agent that `--agent` names.
     pub(crate) fn agent(&self) -> Option<&str> {
         self.command_line.global.agent.as_deref()
     }
 
-    /// Whether HTTP goes through a proxy.
+    /// Returns whether the environment names a proxy for HTTP.
     pub(crate) fn has_proxy(&self) -> bool {
         opening::proxies_in(&self.hosts.secrets.environment()).next().is_some()
     }
 
-    /// Whether the database could be opened.
+    /// Returns whether the database could be opened.
     pub(crate) fn has_store(&self) -> bool {
         self.hosts.store.is_some()
     }
 
-    /// The database, for commands that cannot work without it.
+    /// Returns the database, for commands that cannot work without it.
     ///
     /// # Errors
     /// When the database could not be opened.
@@ -151,7 +151,7 @@ impl World {
         })
     }
 
-    /// Deletes the conversations that are older or more than `[sessions]` allows, except `in_use`.
+    /// Deletes the conversations that are older, or beyond the number, that `[sessions]` allows, except `in_use`.
     pub(crate) async fn forget_old_sessions(&self, loaded: &Loaded, in_use: Option<Uuid>) {
         let Some(store) = &self.hosts.store else {
             return;
@@ -161,7 +161,7 @@ impl World {
         match store.forget_old_sessions(retention, in_use).await {
             Ok(0) => {}
             Ok(forgotten) => tracing::info!(forgotten, "old sessions were deleted, as `[sessions]` says"),
-            // An error does not matter: the next command tries again.
+            // A warning is enough: the next command tries again.
             Err(error) => self.screen.warning(&with_causes(&error)),
         }
     }
@@ -183,24 +183,24 @@ impl World {
         self.concealer()
     }
 
-    /// Returns a function that hides the secrets that servers have been given up to the moment of its call.
+    /// Returns a function that hides all secrets that servers have been given by the time when the function is called.
     pub(crate) fn concealer(&self) -> impl Fn(&str) -> String + Send + Sync + use<> {
         let secrets = Arc::clone(&self.hosts.secrets);
         move |text| secrets.conceal(text).into_owned()
     }
 
-    /// As [`Self::concealer`], to be shared.
+    /// Returns the same function as [`Self::concealer`], in an `Arc`.
     pub(crate) fn conceal(&self) -> Conceal {
         Arc::new(self.concealer())
     }
 
-    /// Asks a yes-or-no question; anything but a clear yes is a no.
+    /// Asks the user a yes-or-no question. Returns `false` for anything but a clear yes.
     pub(crate) async fn confirm(&self, question: &str) -> bool {
         self.terminal.agrees(question).await
     }
 
-    /// Checks that there is a user to ask, before the command shows what the question is about. Without one, the user
-    /// has to give `--yes`.
+    /// Checks that a user can be asked, before the command shows what the question is about. If not, `--yes` has to
+    /// answer it.
     ///
     /// # Errors
     /// When no user can be asked; `why` says why one must be.
@@ -211,17 +211,17 @@ impl World {
         Err(Failure::usage(format!("{why}, and no user can be asked")).hint("check it, then add `--yes`"))
     }
 
-    /// Whether a user at the terminal, or `--answer`, can answer a server's form.
+    /// Returns whether a user at the terminal, or `--answer`, can answer a server's form.
     pub(crate) fn can_ask(&self) -> bool {
         self.terminal.abilities().forms
     }
 
-    /// Resolves placeholders; shared, for callers that outlive this world.
+    /// Returns the resolver of placeholders, for callers that outlive this world.
     pub(crate) fn secrets(&self) -> Arc<Interpolate> {
         Arc::clone(&self.hosts.secrets)
     }
 
-    /// The writer of the audit log; `None` without a database.
+    /// Returns the witness that records facts in the audit log; `None` without a database.
     pub(crate) fn witness(&self) -> Option<Arc<dyn toolrack_host::Witness>> {
         self.hosts.audit.witness(None)
     }
@@ -232,7 +232,7 @@ impl World {
         move |settings| audit.set(settings)
     }
 
-    /// The terminal, which asks the user.
+    /// Returns the terminal, which asks the user.
     pub(crate) fn terminal(&self) -> Arc<Terminal> {
         Arc::clone(&self.terminal)
     }
@@ -251,25 +251,25 @@ impl World {
         }
     }
 
-    /// The folder for results that are too long.
+    /// Returns the folder for results that are too long for a model.
     pub(crate) fn artifacts(&self) -> ArtifactFolder {
         self.hosts.artifacts.clone()
     }
 
-    /// Makes more hosts, which share the user's store, sign-ins and secrets with the host of this world.
+    /// Returns what makes more hosts, which share the user's store, sign-ins and secrets with the host of this world.
     pub(crate) fn hosts(&self) -> Hosts {
         self.hosts.clone()
     }
 
-    /// Stops everything that [`Self::connect`] started, and waits for it. The database is still open, for the caller to
-    /// close.
+    /// Stops everything that [`Self::connect`] started, and waits until it has ended. Leaves the database open: the
+    /// caller closes it.
     pub(crate) async fn close(&self) {
         let running = self.running.get();
         if let Some(running) = running {
-            // Takes the catalog first, and writes the notes while the servers end.
+            // `note_tools` reads the catalog when it is first polled, and writes the notes while the servers end.
             tokio::join!(self.note_tools(running.host()), running.host().shutdown());
         }
-        // Waits for sign-ins and renewals before the audit log closes, because each outcome is a row of it.
+        // Wait for sign-ins and renewals before the audit log closes, because each outcome is a row of it.
         self.hosts.sign_in.settled().await;
         if let Some(running) = running {
             running.close_output().await;

@@ -17,7 +17,8 @@ use crate::problem::{Problem, Snippet};
 use lines::{Line, Lines};
 pub(crate) use masked::masked;
 
-/// The largest file that is read: 4 MiB. Configurations are a thousand times smaller; devices and logs are refused.
+/// The largest file that is read: 4 MiB. Configurations are a thousand times smaller; the bound keeps out devices and
+/// logs.
 const MAX_BYTES: u64 = 4 * 1024 * 1024;
 
 /// The widest part of a line that is shown around a mark, in characters.
@@ -43,7 +44,7 @@ pub(crate) struct Document {
     pub(crate) path: Option<PathBuf>,
     /// The text without the byte order mark.
     pub(crate) text: String,
-    /// Whether the file began with a byte order mark.
+    /// Whether the file begins with a byte order mark.
     pub(crate) marked: bool,
     lines: Lines,
 }
@@ -54,16 +55,17 @@ impl Document {
         Self { path, text: stripped.unwrap_or(text).to_owned(), marked: stripped.is_some(), lines: Lines::default() }
     }
 
-    /// Reads `path`; `None` when there is no such file.
+    /// Reads `path`, up to 4 MiB. Returns `None` when there is no such file.
     pub(crate) fn read(path: &Path, kind: Kind) -> Result<Option<Self>, Box<Problem>> {
         Self::of_bytes(path, read_bytes(path, kind, MAX_BYTES))
     }
 
-    /// Reads the regular file `path` of up to `max_bytes`; `None` when there is no such file.
+    /// Reads the regular file `path`, up to `max_bytes`. Returns `None` when there is no such file.
     pub(crate) fn read_up_to(path: &Path, max_bytes: u64) -> Result<Option<Self>, Box<Problem>> {
         Self::of_bytes(path, read_bytes(path, Kind::Regular, max_bytes))
     }
 
+    /// Returns the file at `path`, of which `bytes` was read. A missing file is `None`.
     fn of_bytes(path: &Path, bytes: std::io::Result<Vec<u8>>) -> Result<Option<Self>, Box<Problem>> {
         let bytes = match bytes {
             Ok(bytes) => bytes,
@@ -107,13 +109,14 @@ impl Document {
         Some(self.lines.number(&self.text, self.floor(at)))
     }
 
-    /// Line and column of the byte `at`, from 1, the column in characters.
+    /// Returns line and column of the byte `at`, both from 1, the column in characters.
     fn place(&self, at: usize) -> (Option<usize>, Option<usize>) {
         let at = self.floor(at);
         let (line, before) = self.lines.look(&self.text, at, |line| (line.number, line.chars_before(at)));
         (Some(line), Some(before + 1))
     }
 
+    /// Returns the line of `at.start`, with `at` marked as far as it is in that line.
     fn snippet(&self, at: Range<usize>) -> Snippet {
         let start = self.floor(at.start);
         self.lines.look(&self.text, start, |line| {
@@ -147,6 +150,7 @@ fn snippet(line: &Line, from: usize, marked: usize) -> Snippet {
     Snippet { start: before.width(), width: mark.width().max(1), text: format!("{before}{mark}{after}{more}") }
 }
 
+/// Reads a file of at most `max_bytes`; a longer one is an error.
 fn read_bytes(path: &Path, kind: Kind, max_bytes: u64) -> std::io::Result<Vec<u8>> {
     if kind == Kind::Regular && !std::fs::metadata(path)?.is_file() {
         return Err(std::io::Error::other("it is not a regular file"));
@@ -200,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mark_behind_the_end_points_behind_the_end() {
+    fn a_position_behind_the_end_is_marked_behind_the_last_character() {
         let problem = located("{", 7..9);
         assert_eq!((problem.line, problem.column), (Some(1), Some(2)));
         assert_eq!(problem.snippet.unwrap().width, 1);
@@ -254,13 +258,13 @@ mod tests {
     fn a_place_inside_of_a_character_is_the_place_of_the_character() {
         let problem = located("{ \u{6728}x", 3..4);
         assert_eq!((problem.line, problem.column), (Some(1), Some(3)));
-        assert_eq!(Document::new(None, "a\nb").line_of(2), None, "what is in no file has no line");
+        assert_eq!(Document::new(None, "a\nb").line_of(2), None, "a text that is in no file has no lines");
         assert_eq!(Document::new(Some("f".into()), "a\nb").line_of(2), Some(2));
         assert_eq!(Document::new(Some("f".into()), "").line_of(9), Some(1));
     }
 
     #[test]
-    fn a_file_of_the_largest_size_is_read_and_only_one_mark_is_taken_off() {
+    fn a_file_of_the_largest_size_is_read_and_only_one_byte_order_mark_is_removed() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("f.json");
         std::fs::write(&path, "x".repeat(100)).unwrap();

@@ -37,7 +37,7 @@ pub use sign_in::is_account;
 pub(crate) enum Decoded {
     /// A server.
     Server(Box<ServerSpec>),
-    /// Only `enabled`, which switches the entry of this name in a lower layer.
+    /// Only `enabled`, which enables or disables the entry of this name in a lower layer.
     Switch(bool),
     /// An entry with errors. No server runs under this name.
     Broken,
@@ -59,6 +59,7 @@ impl<'a> Report<'a> {
         Self { document, entry, problems: Vec::new(), ignored: Vec::new() }
     }
 
+    /// Adds `problem`, which is at the position `at` of the document.
     pub(crate) fn add(&mut self, problem: Problem, at: &Range<usize>) {
         let problem = problem.of(self.entry);
         self.problems.push(match self.document {
@@ -71,6 +72,7 @@ impl<'a> Report<'a> {
         self.add(Problem::error(message).field(field), at);
     }
 
+    /// Adds the error that an entry has both `first` and `second`.
     fn two_names(&mut self, first: &str, second: &Member) {
         let message = format!("`{first}` and `{}` are two names of the same field", second.name);
         self.add(Problem::error(message).field(&second.name).hint("keep one of them"), &second.name_at);
@@ -141,6 +143,8 @@ fn report_duplicates(node: &Node, report: &mut Report<'_>) {
     }
 }
 
+/// Reads the fields of a server. Returns `None` if the entry does not say how the server is reached; other errors are
+/// only in the report.
 fn spec(fields: &mut Fields<'_, '_, '_>, name_at: &Range<usize>) -> Option<ServerSpec> {
     let kind = transport::kind(fields, name_at)?;
     let mut spec = ServerSpec::new(transport::decode(kind, fields, name_at));
@@ -151,7 +155,7 @@ fn spec(fields: &mut Fields<'_, '_, '_>, name_at: &Range<usize>) -> Option<Serve
     let has_whole_time = fields.has("max_call_time");
     bounds::of_rows(fields, &mut spec, |row| row.of == Servers::Any);
     if !has_whole_time {
-        // The default must not be shorter than the time of the entry.
+        // The default of `max_call_time` must not be shorter than the `call_timeout` of the entry.
         spec.timeouts.call_total = spec.timeouts.call_total.max(spec.timeouts.call);
     }
     // Aliases come after the fields that they replace.
@@ -164,8 +168,8 @@ fn spec(fields: &mut Fields<'_, '_, '_>, name_at: &Range<usize>) -> Option<Serve
     Some(spec)
 }
 
-/// Reads the members of a team who have the server. One that cannot be read makes the entry unusable: without it, more
-/// members would have the server than the operator meant.
+/// Reads the members of a team who have the server. An item that cannot be read makes the entry unusable: if it were
+/// ignored, more members could have the server than the operator meant.
 fn members(fields: &mut Fields<'_, '_, '_>) -> Vec<Who> {
     let Some(field) = fields.take("for") else { return Vec::new() };
     let mut members = Vec::new();
@@ -182,23 +186,24 @@ fn members(fields: &mut Fields<'_, '_, '_>) -> Vec<Who> {
     members
 }
 
-/// Refuses to share among members what each of them gives values for.
+/// Refuses a server that the members of a tenant would share although each of them gives values for it.
 fn check_share(fields: &mut Fields<'_, '_, '_>, spec: &ServerSpec, name_at: &Range<usize>) {
     let Some(name) = user_values_in(spec).pop_first().filter(|_| spec.share == Some(Share::Tenant)) else { return };
     let problem = Problem::error(format!("`share` is `tenant`, and each member has another `${{user:{name}}}`"));
     fields.report().add(problem.field("share").hint("leave `share` out, or use `${secret:…}`"), name_at);
 }
 
+/// Reads `enabled` and its opposite, `disabled`; `None` if the entry has neither.
 fn enabled(fields: &mut Fields<'_, '_, '_>) -> Option<bool> {
     let enabled = fields.take("enabled");
     let disabled = fields.take("disabled");
-    let yes = enabled.and_then(|field| fields.flag(field));
-    let no = disabled.and_then(|field| fields.flag(field));
-    if let (Some(field), true) = (disabled, yes.is_some() && yes == no) {
+    let is_enabled = enabled.and_then(|field| fields.flag(field));
+    let is_disabled = disabled.and_then(|field| fields.flag(field));
+    if let (Some(field), true) = (disabled, is_enabled.is_some() && is_enabled == is_disabled) {
         let message = "`enabled` and `disabled` contradict each other";
         fields.report().error(&field.node.at, field.name, message);
     }
-    yes.or(no.map(|no| !no))
+    is_enabled.or(is_disabled.map(|is_disabled| !is_disabled))
 }
 
 /// Reports the remaining fields: those of the other transport, and unknown ones.
@@ -228,8 +233,8 @@ fn leftovers(fields: &mut Fields<'_, '_, '_>, kind: transport::Kind) {
     }
 }
 
-/// Returns whether a field has no content: programs that write out their defaults leave empty fields of the other
-/// transport.
+/// Returns whether a field has no content. Programs that write all their defaults also write empty fields of the other
+/// transport, which are no mistake.
 fn is_empty(node: &Node) -> bool {
     match &node.value {
         Value::Text(text) => text.is_empty(),

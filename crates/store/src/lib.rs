@@ -138,7 +138,7 @@ pub use vault::{Lease, SecretValue, Space, Vault, VaultError, VaultKey};
 /// How long to wait for another process that has the database locked.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How long to wait for such a process when the caller can do without the database.
+/// How long to wait for another process that has the database locked, when the caller can do without the database.
 const BRIEF_LOCK_TIMEOUT: Duration = Duration::from_millis(200);
 
 /// The database. Clones share it.
@@ -165,7 +165,8 @@ impl Store {
     }
 
     /// Opens the database at `path` without creating or migrating it, for callers that only want to read something
-    /// quickly. Waits at most 200 ms for another process. `None` if there is no database, or it has another schema.
+    /// quickly. Waits at most 200 ms for another process. Returns `None` if there is no database, or it has another
+    /// schema.
     ///
     /// # Errors
     /// As [`Self::open`].
@@ -175,12 +176,13 @@ impl Store {
         Ok(file.map(Self::of))
     }
 
+    /// Opens the database at `path`, and waits up to `busy_timeout` for another process that has it locked.
     async fn open_within(path: PathBuf, busy_timeout: Duration) -> Result<Self, StoreError> {
         Ok(Self::of(sqlite::File::open(&path, busy_timeout).await?))
     }
 
-    /// Whether the file has rows that a user would miss: of the audit log, secrets, conversations, or a team. On
-    /// Postgres, `false`.
+    /// Returns whether the file has rows that a user would miss: of the audit log, secrets, conversations, or a team.
+    /// On Postgres, returns `false`.
     ///
     /// # Errors
     /// [`StoreError`] when the database fails.
@@ -215,7 +217,7 @@ impl Store {
         Self { backend, claims: sessions::Claims::default() }
     }
 
-    /// The path of the database file, or the host and the name of the database.
+    /// Returns the path of the database file, or on Postgres, the host and the name of the database.
     #[must_use]
     pub fn path(&self) -> &Path {
         match &self.backend {
@@ -237,7 +239,8 @@ impl Store {
 
     /// Closes the store of a process that is about to exit. Waits for the running statement, and leaves a short
     /// write-ahead log (up to 256 KiB) beside the file. That saves four waits for the disk, and loses nothing: the log
-    /// contains all commits, and the next process reads it. A longer log, or one that may hold erased data, makes this [`Self::close`].
+    /// contains all commits, and the next process reads it. If the log is longer, or may hold erased data, does what
+    /// [`Self::close`] does.
     ///
     /// The store cannot be used afterwards; its thread and its open files remain until the process exits.
     pub async fn close_at_exit(&self) {
@@ -249,7 +252,7 @@ impl Store {
     }
 }
 
-/// Seconds since 1970.
+/// Returns the current time, in seconds since 1970 (UTC).
 fn now() -> i64 {
     chrono::Utc::now().timestamp()
 }

@@ -407,7 +407,7 @@ fn a_broken_entry_or_file_costs_only_itself() {
     {
         assert!(shown.contains(place), "{place}: {shown}");
     }
-    assert!(shown.contains("only switches a server") && !shown.contains("canary"), "{shown}");
+    assert!(shown.contains("only enables or disables a server") && !shown.contains("canary"), "{shown}");
 }
 
 #[test]

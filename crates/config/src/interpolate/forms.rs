@@ -29,8 +29,9 @@ const IN_PATHS: &AsciiSet = &UNRESERVED.remove(b'/');
 /// The characters that stay unchanged in JavaScript's `encodeURIComponent`.
 const IN_SCRIPTS: &AsciiSet = &UNRESERVED.remove(b'!').remove(b'\'').remove(b'(').remove(b')').remove(b'*');
 
-/// Returns the forms of `secret`: unchanged, in JSON, and without escapes; from [`MIN_ENCODED`] bytes on also in base64
-/// at any offset, percent-encoded, in hex, and with every character as `%XX` or `\\uXXXX`.
+/// Returns the forms of `secret`: unchanged, in JSON, and with its escapes decoded. For a secret of [`MIN_ENCODED`] to
+/// [`MAX_ENCODED`] bytes also: in base64 at any offset, percent-encoded, in hex, and with every character as `%XX` or
+/// `\uXXXX`.
 pub(super) fn forms(secret: &str) -> BTreeSet<String> {
     let mut forms = BTreeSet::from([secret.to_owned()]);
     // Letters and digits are unchanged in JSON and in URLs.
@@ -53,8 +54,8 @@ pub(super) fn forms(secret: &str) -> BTreeSet<String> {
     forms
 }
 
-/// Adds the forms of `secret` in which the escapes of its text are decoded, also after a backslash, which makes another
-/// character of `n`.
+/// Adds the forms of `secret` in which the escapes of its text are decoded: of `secret` alone, and of `secret` behind a
+/// backslash, which would make another character of a first `n`.
 fn unescaped(secret: &str, forms: &mut BTreeSet<String>) {
     for text in [secret, &format!("\\{secret}")] {
         let unescaped = Unescaped::of(text, false);
@@ -68,16 +69,16 @@ fn unescaped(secret: &str, forms: &mut BTreeSet<String>) {
 struct Style {
     /// The characters that are written as `\u` and four digits.
     in_digits: &'static str,
-    /// Whether all characters outside of ASCII, and DEL, are written like that.
+    /// Whether all characters outside of ASCII, and DEL, are written as `\u` and four digits too.
     is_ascii: bool,
     /// Whether `/` is written with a backslash.
-    slash: bool,
-    /// Whether hexadecimal digits are `A` to `F`.
+    escapes_slash: bool,
+    /// Whether hexadecimal digits are `A` to `F`, not `a` to `f`.
     is_upper: bool,
 }
 
 /// The style of JavaScript and Rust.
-const PLAIN: Style = Style { in_digits: "", is_ascii: false, slash: false, is_upper: false };
+const PLAIN: Style = Style { in_digits: "", is_ascii: false, escapes_slash: false, is_upper: false };
 
 /// The default styles of other languages.
 const STYLES: &[Style] = &[
@@ -87,16 +88,16 @@ const STYLES: &[Style] = &[
     Style { in_digits: "<>&='\u{2028}\u{2029}", ..PLAIN },
     // Python; PHP, also with its slashes or its letters left alone, or made safe for HTML.
     Style { is_ascii: true, ..PLAIN },
-    Style { is_ascii: true, slash: true, ..PLAIN },
-    Style { slash: true, ..PLAIN },
-    Style { in_digits: "<>&'\"", is_ascii: true, slash: true, is_upper: true },
+    Style { is_ascii: true, escapes_slash: true, ..PLAIN },
+    Style { escapes_slash: true, ..PLAIN },
+    Style { in_digits: "<>&'\"", is_ascii: true, escapes_slash: true, is_upper: true },
     // Encoders that write upper-case digits; .NET.
     Style { is_ascii: true, is_upper: true, ..PLAIN },
-    Style { in_digits: "<>&'\"+`", is_ascii: true, slash: false, is_upper: true },
+    Style { in_digits: "<>&'\"+`", is_ascii: true, escapes_slash: false, is_upper: true },
 ];
 
 impl Style {
-    /// Returns `text` as it is written between quotes.
+    /// Returns `text` as this style writes it between the quotes of a JSON string.
     fn write(self, text: &str) -> String {
         let mut out = String::with_capacity(text.len());
         for c in text.chars() {
@@ -106,7 +107,7 @@ impl Style {
             }
             match c {
                 '"' | '\\' => out.extend(['\\', c]),
-                '/' if self.slash => out.push_str("\\/"),
+                '/' if self.escapes_slash => out.push_str("\\/"),
                 '\n' => out.push_str("\\n"),
                 '\r' => out.push_str("\\r"),
                 '\t' => out.push_str("\\t"),
@@ -119,14 +120,16 @@ impl Style {
         out
     }
 
+    /// Returns `\u` and the digits of a unit of UTF-16.
     fn digits(self, unit: u16) -> String {
         if self.is_upper { format!("\\u{unit:04X}") } else { format!("\\u{unit:04x}") }
     }
 }
 
-/// Adds the base64 forms. Three bytes become four characters, so there are three forms, depending on the offset of
-/// `secret`, each without the characters that also contain bits of the neighbours (with at most four bits of `secret`).
-/// Also adds the complete encoding, with and without padding.
+/// Adds the base64 forms: the complete encoding, with and without padding, and the forms of `secret` within a longer
+/// text. There are three of those, because base64 makes four characters of three bytes, so that the form depends on the
+/// offset of `secret`. They leave out the characters at both ends that also contain bits of the neighbours (with at
+/// most four bits of `secret`).
 fn base64(secret: &[u8], forms: &mut BTreeSet<String>) {
     for (whole, bare) in [(STANDARD, STANDARD_NO_PAD), (URL_SAFE, URL_SAFE_NO_PAD)] {
         forms.insert(whole.encode(secret));
@@ -139,10 +142,11 @@ fn base64(secret: &[u8], forms: &mut BTreeSet<String>) {
     }
 }
 
+/// Adds the percent-encoded forms, with the characters that different programs leave unchanged.
 fn percent(secret: &str, forms: &mut BTreeSet<String>) {
     for kept in [UNRESERVED, IN_PATHS, IN_SCRIPTS] {
         let upper = utf8_percent_encode(secret, kept).to_string();
-        // Forms have `+` for a space.
+        // HTML forms have `+` for a space.
         for encoded in [upper.replace("%20", "+"), upper] {
             forms.insert(lower(&encoded));
             forms.insert(encoded);
@@ -165,13 +169,13 @@ fn every_character(secret: &str, forms: &mut BTreeSet<String>) {
     ]);
 }
 
-/// Returns the same with lower-case digits after each `%`.
+/// Returns `encoded` with lower-case digits after each `%`.
 fn lower(encoded: &str) -> String {
     let mut out = String::with_capacity(encoded.len());
-    let mut left = 0_u8;
+    let mut digits_left = 0_u8;
     for c in encoded.chars() {
-        out.push(if left > 0 { c.to_ascii_lowercase() } else { c });
-        left = if c == '%' { 2 } else { left.saturating_sub(1) };
+        out.push(if digits_left > 0 { c.to_ascii_lowercase() } else { c });
+        digits_left = if c == '%' { 2 } else { digits_left.saturating_sub(1) };
     }
     out
 }
@@ -217,8 +221,12 @@ mod tests {
         ] {
             assert!(is_found(secret, made), "{made}");
         }
-        assert!(!is_found("short", "c2hvcnQ"), "it would be found everywhere");
-        assert!(forms("abcdefgh").len() < 18, "what is plain has few forms: {:?}", forms("abcdefgh"));
+        assert!(!is_found("short", "c2hvcnQ"), "the form of a short secret would be found everywhere");
+        assert!(
+            forms("abcdefgh").len() < 18,
+            "a secret without special characters has few forms: {:?}",
+            forms("abcdefgh")
+        );
     }
 
     #[test]
@@ -242,7 +250,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_style_means_the_same(text in any::<String>()) {
+        fn json_of_every_style_has_the_same_meaning(text in any::<String>()) {
             for style in STYLES {
                 let written = format!("\"{}\"", style.write(&text));
                 prop_assert_eq!(&serde_json::from_str::<String>(&written).unwrap(), &text, "{}", written);
@@ -251,7 +259,7 @@ mod tests {
         }
 
         #[test]
-        fn in_every_style_and_at_every_depth_a_text_is_the_same_without_escapes(
+        fn a_text_that_was_escaped_in_any_styles_is_the_same_once_unescaped(
             text in r#"[aunbt0164cd8é🔑"\\/<&\n\t\x01]{0,12}"#, styles in prop::collection::vec(0..STYLES.len(), 1..5),
         ) {
             let unescaped = |text: &str| Unescaped::of(text, false).map_or_else(|| text.to_owned(), |it| it.text().to_owned());
@@ -260,7 +268,7 @@ mod tests {
         }
 
         #[test]
-        fn in_base64_it_is_found_wherever_it_begins(
+        fn a_secret_is_found_in_base64_wherever_it_begins(
             before in "\\PC{0,9}", secret in "[ -~]{8,40}", after in "\\PC{0,9}",
         ) {
             let text = format!("{before}{secret}{after}");

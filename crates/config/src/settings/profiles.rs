@@ -12,13 +12,13 @@ use crate::{
     settings::unknown_key,
 };
 
-/// The most profiles of one file, and the most tools of one profile that are shown in another way.
-const MAX: usize = 256;
+/// The most profiles of one file, and the most `[[profiles.show]]` of one profile.
+const MAX_TABLES: usize = 256;
 
 /// The most bytes of a description.
 const MAX_DESCRIPTION_BYTES: usize = 8 * 1024;
 
-/// ToolProfiles by their names.
+/// Profiles of tools by their names.
 pub type ToolProfiles = BTreeMap<Arc<str>, Arc<ToolProfile>>;
 
 /// Reads `profiles`. A profile with an error has no tools, so that no client sees more than its operator meant.
@@ -26,13 +26,13 @@ pub(super) fn read(document: &Document, node: &Node) -> (ToolProfiles, Vec<Probl
     let mut reader = Reader { document, problems: Vec::new() };
     let mut profiles = ToolProfiles::new();
     for profile in reader.tables("profiles", node) {
-        let errors = reader.problems.len();
+        let problems_before = reader.problems.len();
         let Some(name) = reader.name(profile) else { continue };
         if profiles.contains_key(&*name) {
-            reader.wrong("profiles.name", format!("two profiles have the name `{name}`"), &profile.at);
+            reader.error("profiles.name", format!("two profiles have the name `{name}`"), &profile.at);
         }
         let mut read = reader.profile(profile);
-        if reader.problems.len() > errors {
+        if reader.problems.len() > problems_before {
             read = ToolProfile::new(Selection::none());
         }
         profiles.insert(name, Arc::new(read));
@@ -40,59 +40,64 @@ pub(super) fn read(document: &Document, node: &Node) -> (ToolProfiles, Vec<Probl
     (profiles, reader.problems)
 }
 
+/// Reads the profiles of one file, and collects their problems.
 struct Reader<'a> {
     document: &'a Document,
     problems: Vec<Problem>,
 }
 
 impl Reader<'_> {
-    fn wrong(&mut self, field: &str, message: String, at: &Range<usize>) {
+    /// Adds an error in `field`, at `at`.
+    fn error(&mut self, field: &str, message: String, at: &Range<usize>) {
         let problem = Problem::error(message).field(field).hint("until then, the profile has no tools");
         self.problems.push(self.document.locate(problem, at.clone()));
     }
 
-    fn must(&mut self, field: &str, must: &str, node: &Node) {
-        self.wrong(field, format!("`{field}` must be {must}"), &node.at);
+    /// Adds the error that `field`, which is at `node`, must be something else.
+    fn must_be(&mut self, field: &str, expected: &str, node: &Node) {
+        self.error(field, format!("`{field}` must be {expected}"), &node.at);
     }
 
-    /// A list of tables, as far as it is one.
+    /// Returns the items of `node` if it is a list that is not too long, or none, with an error, if not.
     fn tables<'n>(&mut self, field: &str, node: &'n Node) -> &'n [Node] {
         match &node.value {
-            Value::List(tables) if tables.len() <= MAX => tables,
+            Value::List(tables) if tables.len() <= MAX_TABLES => tables,
             Value::List(_) => {
-                self.must(field, &format!("a list of at most {MAX} tables"), node);
+                self.must_be(field, &format!("a list of at most {MAX_TABLES} tables"), node);
                 &[]
             }
             _ => {
-                self.must(field, &format!("a list of tables: write `[[{field}]]` above each"), node);
+                self.must_be(field, &format!("a list of tables: write `[[{field}]]` above each"), node);
                 &[]
             }
         }
     }
 
-    /// Reports members that `table` does not have, and that `node` is not a table.
-    fn known(&mut self, node: &Node, table: &Table) {
-        let Some(members) = node.members() else { return self.must(table.title, "a table", node) };
+    /// Adds an error if `node` is not a table, and one for each member that `table` does not have.
+    fn check_keys(&mut self, node: &Node, table: &Table) {
+        let Some(members) = node.members() else { return self.must_be(table.title, "a table", node) };
         for member in members.iter().filter(|member| table.row(&member.name).is_none()) {
             let field = format!("{}.{}", table.title, member.name);
-            self.wrong(&field, unknown_key(&field, member, table), &member.name_at);
+            self.error(&field, unknown_key(&field, member, table), &member.name_at);
         }
     }
 
+    /// Reads the name of a profile, which it must have.
     fn name(&mut self, profile: &Node) -> Option<Arc<str>> {
-        let must = "1 to 64 letters, digits, `-` and `_`";
+        let expected = "1 to 64 letters, digits, `-` and `_`";
         match profile.get("name") {
-            None => self.must("profiles.name", "there", profile),
+            None => self.error("profiles.name", "a profile must have a `name`".to_owned(), &profile.at),
             Some(member) => match member.node.as_text().filter(|name| ToolProfile::is_name(name)) {
                 Some(name) => return Some(Arc::from(name)),
-                None => self.must("profiles.name", must, &member.node),
+                None => self.must_be("profiles.name", expected, &member.node),
             },
         }
         None
     }
 
+    /// Reads a profile without its name.
     fn profile(&mut self, node: &Node) -> ToolProfile {
-        self.known(node, PROFILE);
+        self.check_keys(node, PROFILE);
         let mut selection = Selection::all();
         if let Some(tools) = self.patterns(node, "tools") {
             selection = match &*tools {
@@ -114,11 +119,12 @@ impl Reader<'_> {
         profile
     }
 
+    /// Reads the quotas of a profile.
     fn limits(&mut self, node: &Node) -> QuotaSet {
-        self.known(node, PROFILE_LIMITS);
+        self.check_keys(node, PROFILE_LIMITS);
         let mut quotas = QuotaSet::default();
-        let known = |name: &str| PROFILE_LIMITS.row(name).is_some();
-        for member in node.members().unwrap_or_default().iter().filter(|member| known(&member.name)) {
+        let is_known = |name: &str| PROFILE_LIMITS.row(name).is_some();
+        for member in node.members().unwrap_or_default().iter().filter(|member| is_known(&member.name)) {
             let number = match &member.node.value {
                 Value::Number(number) => number.as_f64(),
                 _ => None,
@@ -127,34 +133,35 @@ impl Reader<'_> {
                 Ok(quota) => quotas.add(quota),
                 Err(error) => {
                     let field = format!("{}.{}", PROFILE_LIMITS.title, member.name);
-                    self.wrong(&field, error.to_string(), &member.node.at);
+                    self.error(&field, error.to_string(), &member.node.at);
                 }
             }
         }
         quotas
     }
 
-    /// A tool that is shown in another way. `names` has the names so far.
+    /// Reads a tool that is shown with another name or description. `names` has the other names of the profile so far,
+    /// none of which two tools may have.
     fn shown(
         &mut self,
         node: &Node,
         names: &mut BTreeMap<String, Range<usize>>,
     ) -> Option<((ServerName, String), ShownAs)> {
-        self.known(node, SHOW);
+        self.check_keys(node, SHOW);
         let pair = node.text("tool").and_then(|tool| tool.split_once('/'));
         let pair = pair.and_then(|(server, tool)| Some((ServerName::new(server).ok()?, tool.to_owned())));
         let pair = pair.filter(|(_, tool)| !tool.is_empty() && !tool.contains('*'));
         if pair.is_none() {
-            self.must("profiles.show.tool", "one tool, as `server/tool`", node);
+            self.must_be("profiles.show.tool", "one tool, as `server/tool`", node);
         }
         let mut shown = ShownAs::default();
         if let Some(member) = node.get("name") {
             shown.name = member.node.as_text().filter(|name| ToolProfile::is_name(name)).map(ToOwned::to_owned);
             match &shown.name {
-                None => self.must("profiles.show.name", "1 to 64 letters, digits, `-` and `_`", &member.node),
+                None => self.must_be("profiles.show.name", "1 to 64 letters, digits, `-` and `_`", &member.node),
                 Some(name) if names.insert(name.clone(), member.node.at.clone()).is_some() => {
                     let message = format!("two tools of the profile are shown as `{name}`");
-                    self.wrong("profiles.show.name", message, &member.node.at);
+                    self.error("profiles.show.name", message, &member.node.at);
                 }
                 Some(_) => {}
             }
@@ -163,14 +170,14 @@ impl Reader<'_> {
             shown.description =
                 member.node.as_text().filter(|text| text.len() <= MAX_DESCRIPTION_BYTES).map(ToOwned::to_owned);
             if shown.description.is_none() {
-                let must = format!("a text of at most {MAX_DESCRIPTION_BYTES} bytes");
-                self.must("profiles.show.description", &must, &member.node);
+                let expected = format!("a text of at most {MAX_DESCRIPTION_BYTES} bytes");
+                self.must_be("profiles.show.description", &expected, &member.node);
             }
         }
         pair.map(|pair| (pair, shown))
     }
 
-    /// A pattern, or a list of them; `None` when there is none.
+    /// Reads `key`, which is a pattern or a list of them. Returns `None` if the profile does not have it.
     fn patterns(&mut self, node: &Node, key: &str) -> Option<Vec<Pattern>> {
         let (member, field) = (node.get(key)?, format!("profiles.{key}"));
         let written = match &member.node.value {
@@ -181,8 +188,8 @@ impl Reader<'_> {
         for item in written {
             match item.as_text().map(str::parse::<Pattern>) {
                 Some(Ok(pattern)) => patterns.push(pattern),
-                Some(Err(error)) => self.wrong(&field, error.to_string(), &item.at),
-                None => self.must(&field, "the name of a tool such as `server/read_*`, or several", item),
+                Some(Err(error)) => self.error(&field, error.to_string(), &item.at),
+                None => self.must_be(&field, "the name of a tool such as `server/read_*`, or several", item),
             }
         }
         Some(patterns)
@@ -223,7 +230,7 @@ mod tests {
     #[test]
     fn a_profile_with_an_error_has_no_tools() {
         let nothing = ToolProfile::new(Selection::none());
-        for (wrong, field, line) in [
+        for (invalid, field, last_line) in [
             ("tool = \"github/*\"", "profiles.tool", 3),
             ("tools = 1", "profiles.tools", 3),
             ("tools = [\"a/b/\\u0000\", 1]", "profiles.tools", 3),
@@ -243,11 +250,11 @@ mod tests {
                 8,
             ),
         ] {
-            let (profiles, problems) = read(&format!("[[profiles]]\nname = \"review\"\n{wrong}\n"));
-            assert_eq!(*profiles["review"], nothing, "{wrong}");
-            let is_it = |problem: &&Problem| problem.field.as_deref() == Some(field);
-            let problem = problems.iter().find(is_it).unwrap_or_else(|| panic!("{wrong}: {problems:?}"));
-            assert!(problem.is_error() && problem.line.is_some_and(|at| at <= line), "{wrong}: {problem:?}");
+            let (profiles, problems) = read(&format!("[[profiles]]\nname = \"review\"\n{invalid}\n"));
+            assert_eq!(*profiles["review"], nothing, "{invalid}");
+            let is_expected = |problem: &&Problem| problem.field.as_deref() == Some(field);
+            let problem = problems.iter().find(is_expected).unwrap_or_else(|| panic!("{invalid}: {problems:?}"));
+            assert!(problem.is_error() && problem.line.is_some_and(|at| at <= last_line), "{invalid}: {problem:?}");
         }
         let (profiles, problems) = read("[[profiles]]\nname = \"a\"\n[[profiles]]\nname = \"a\"\n");
         assert_eq!((&*profiles["a"], problems.len()), (&nothing, 1));

@@ -1,7 +1,7 @@
 //! Statements, each written once for both databases.
 //!
-//! They keep to the SQL that both have, and their placeholders are `$1`, `$2`, …. A row is read by its columns, as
-//! sqlx does it for either database.
+//! They use only SQL that both databases have, and their placeholders are `$1`, `$2`, …. sqlx reads a row by its
+//! columns, for either database.
 
 use std::convert::identity;
 
@@ -28,7 +28,7 @@ pub(crate) trait Row: for<'r> FromRow<'r, SqliteRow> + for<'r> FromRow<'r, PgRow
 #[cfg(feature = "postgres")]
 impl<R: for<'r> FromRow<'r, SqliteRow> + for<'r> FromRow<'r, PgRow> + Send + Unpin> Row for R {}
 
-/// A value for a placeholder. Each has its type also where it is null, which Postgres wants to know.
+/// A value for a placeholder. A null has a type too, because Postgres asks for it.
 #[derive(Debug)]
 pub(crate) enum Value {
     Integer(Option<i64>),
@@ -40,11 +40,15 @@ pub(crate) enum Value {
 
 /// What can be given for a placeholder.
 pub(crate) trait Bind {
+    /// The null of this type.
     const NULL: Value;
 
+    /// Converts it to the value for the placeholder.
     fn value(self) -> Value;
 }
 
+/// Implements [`Bind`] for each type: `TYPE => VARIANT(name expression)` makes that variant of [`Value`] from the
+/// expression, in which `name` is the value of the type.
 macro_rules! binds {
     ($($type:ty => $kind:ident($this:ident $value:expr)),+ $(,)?) => {$(
         impl Bind for $type {
@@ -87,7 +91,7 @@ impl Bind for &Option<String> {
     }
 }
 
-/// Binds values to a statement of sqlx.
+/// Binds values to a statement of sqlx. `$text`, if given, converts each text first.
 macro_rules! bound {
     ($query:expr, $values:expr) => {
         bound!($query, $values, identity)
@@ -168,7 +172,7 @@ impl Query {
     }
 }
 
-/// The statement for tables that all tenants share.
+/// Returns the statement for Postgres, where all tenants share the tables: it takes only rows of the tenant.
 #[cfg(feature = "postgres")]
 fn of_tenants(sql: SqlStr) -> SqlStr {
     match with_tenant(sql.as_str()) {
@@ -204,7 +208,7 @@ impl ScalarQuery {
     }
 }
 
-/// The values of one row.
+/// Converts the values of one row, of different types, to an array of [`Value`].
 macro_rules! values {
     ($($value:expr),+ $(,)?) => {
         [$($crate::database::Bind::value($value)),+]
@@ -213,7 +217,7 @@ macro_rules! values {
 
 pub(crate) use values;
 
-/// Puts a statement together. What is pushed is text of this program, and what is bound comes from anywhere.
+/// Puts a statement together. Only text of this program may be pushed; values from elsewhere must be bound.
 #[derive(Debug)]
 pub(crate) struct QueryBuilder {
     sql: String,
@@ -230,7 +234,7 @@ impl QueryBuilder {
         self
     }
 
-    /// Pushes the name of a table or a column.
+    /// Pushes the name of a table or a column, in quotes.
     #[cfg(feature = "postgres")]
     pub(crate) fn push_name(&mut self, name: &str) -> &mut Self {
         self.sql.push('"');
@@ -238,7 +242,7 @@ impl QueryBuilder {
         self.push("\"")
     }
 
-    /// The text alone.
+    /// Returns the text of the statement, without its values.
     #[cfg(feature = "postgres")]
     pub(crate) fn into_sql(self) -> String {
         self.sql
@@ -251,7 +255,8 @@ impl QueryBuilder {
         self
     }
 
-    /// Pushes placeholders for all `values`, between commas, or a null, which equals nothing.
+    /// Pushes placeholders for `values`, with commas between them. If there are none, pushes `NULL`, to which no value
+    /// is equal.
     pub(crate) fn push_list<T: Bind>(&mut self, values: impl IntoIterator<Item = T>) -> &mut Self {
         let mut is_empty = true;
         for value in values {

@@ -90,15 +90,16 @@ pub(crate) async fn run(args: CallArgs, world: &World) -> Result<Exit, Failure> 
 
     let loaded = world.load().await?;
     world.samples_with_configured(&loaded);
-    // The host refuses the call of a tool in quarantine.
+    // The tool may be in quarantine: the host refuses its call below.
     let (host, found) = named(&args.selector, &loaded, world).await.map_err(as_words)?;
     let (server, tool) = (&found.server, found.tool());
-    // Report this before mistakes in the arguments, because the tool cannot be called anyway.
+    // Leave the arguments for a tool in quarantine unchecked: its call fails anyway, and the quarantine is the more
+    // important reason.
     let is_checked = !args.no_validate && host.catalog().in_quarantine(&found.selector()).is_none();
     let schema: Value = serde_json::from_str(tool.input_schema.get()).unwrap_or_default();
     let of_tool = |failure: Failure| {
         failure
-            .hint(format!("`{}` shows what it takes", shows_tool(server, &tool.name, world)))
+            .hint(format!("`{}` shows what it takes", tools_command(server, &tool.name, world)))
             .server(server.as_str())
             .tool(&tool.name)
     };
@@ -128,8 +129,8 @@ pub(crate) async fn run(args: CallArgs, world: &World) -> Result<Exit, Failure> 
     show(outcome, args.output.as_deref(), world).await
 }
 
-/// The command that shows what `tool` takes.
-fn shows_tool(server: &ServerName, tool: &str, world: &World) -> String {
+/// Returns the command that shows what `tool` takes.
+fn tools_command(server: &ServerName, tool: &str, world: &World) -> String {
     match world.once() {
         Some(once) => once.line(&format!("tools {}", shell_words::quote(tool))),
         None => format!("toolrack tools {}", shell_words::quote(&format!("{server}/{tool}"))),
@@ -175,12 +176,12 @@ pub(crate) async fn named(selector: &str, loaded: &Loaded, world: &World) -> Res
     }
 }
 
-/// Whether the bound of `--timeout` was reached.
+/// Returns whether the call failed because it took longer than `--timeout` allows.
 fn is_timeout(error: &CallError) -> bool {
     matches!(error, CallError::Link { error: LinkError::TimedOut { setting: Setting::CallTimeout, .. }, .. })
 }
 
-/// Returns why `selector` names no tool. If its server cannot be used, that is the reason.
+/// Returns why the selector of `unknown` names no tool. If its server cannot be used, returns that failure instead.
 fn missing(host: &Host, unknown: &Unknown, meant: &Target) -> Failure {
     let named = meant.server();
     for server in host.status() {
@@ -216,7 +217,7 @@ fn missing(host: &Host, unknown: &Unknown, meant: &Target) -> Failure {
     Failure { server: named.map(ToString::to_string), ..failure.hint(hint).tool(tool) }
 }
 
-/// The failure for a tool that its server lists, but that the host has excluded because it cannot be used.
+/// Returns the failure for a tool that its server lists, but that the host has excluded because it cannot be used.
 fn set_aside(host: &Host, selector: &str, meant: &Target) -> Option<Failure> {
     host.status().into_iter().find_map(|status| {
         let server = &status.name;
@@ -237,7 +238,7 @@ fn set_aside(host: &Host, selector: &str, meant: &Target) -> Option<Failure> {
     })
 }
 
-/// The object of `--args`.
+/// Returns the object of `--args`, to which the arguments in words are added; empty without `--args`.
 async fn base(args: Option<String>, world: &World) -> Result<Map<String, Value>, Failure> {
     let Some(args) = args else {
         return Ok(Map::new());
@@ -249,7 +250,7 @@ async fn base(args: Option<String>, world: &World) -> Result<Map<String, Value>,
     Ok(arguments::parse_object(&text)?)
 }
 
-/// The text that `--args` stands for.
+/// Returns the text that `--args` stands for: the JSON itself, or the content of the file or of stdin.
 ///
 /// # Errors
 /// When it cannot be read.
@@ -267,6 +268,10 @@ impl From<BadArguments> for Failure {
     }
 }
 
+/// Shows the result of the call, or writes it to `output`.
+///
+/// # Errors
+/// When it cannot be written, or the tool reported an error.
 async fn show(outcome: ToolOutcome, output: Option<&Path>, world: &World) -> Result<Exit, Failure> {
     if world.screen.json() {
         // The serialized form is the documented output of `call --json`.
@@ -280,7 +285,7 @@ async fn show(outcome: ToolOutcome, output: Option<&Path>, world: &World) -> Res
         for warning in &outcome.warnings {
             world.screen.warning(warning);
         }
-        // A text that was cut says where the whole text is.
+        // Name only the artifacts that the text does not name: a text that was cut has the handle of the whole text.
         for artifact in outcome.artifacts.iter().filter(|artifact| !outcome.text.contains(&artifact.handle)) {
             let (bytes, media_type) = (size(artifact.bytes as u64), &artifact.media_type);
             world.screen.note(&format!("{media_type} of {bytes} is kept as {}", artifact.handle));
