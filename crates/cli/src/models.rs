@@ -1,5 +1,5 @@
-//! Chooses the model that answers: the typed one, else the configured one, else that of the first provider whose key is
-//! set. Toolrack never uses a model just because it found one.
+//! Chooses the model that answers: the one on the command line, else the configured one, else the default model of the
+//! first provider whose key is set. Toolrack never uses a local model just because it found one.
 
 use std::{
     num::{NonZeroU32, NonZeroU64},
@@ -22,7 +22,7 @@ use crate::{
     error::{Exit, Failure, in_words, with_causes},
 };
 
-/// A model that reads its answers from a file: `mock/FILE`.
+/// The prefix of the name of a model that reads its answers from a file: `mock/FILE`.
 const MOCK: &str = "mock/";
 
 impl From<WireName> for Wire {
@@ -57,7 +57,8 @@ pub(crate) struct ModelContext {
 }
 
 impl ModelContext {
-    /// The value of a setting, with its placeholders filled in. A secret is hidden from now on.
+    /// Returns the value of the setting `field`, with its placeholders filled in. If it is a secret, output hides it
+    /// from now on.
     async fn setting(&self, field: &str, text: Option<&String>, is_secret: bool) -> Result<Option<String>, Failure> {
         let Some(text) = text else {
             return Ok(None);
@@ -67,7 +68,7 @@ impl ModelContext {
     }
 }
 
-/// The typed settings, which override the configured ones.
+/// The settings of the command line, and the configured ones, which those override.
 #[derive(Clone, Debug)]
 pub(crate) struct ModelOptions {
     pub(crate) model: ModelArgs,
@@ -88,11 +89,11 @@ pub(crate) fn check_name(name: &str, has_base_url: bool) -> Result<(), String> {
 }
 
 impl ModelOptions {
-    /// The model, and its limits.
+    /// Returns the chosen model, and its limits.
     ///
     /// # Errors
-    /// With the exit code of models, when there is no model or it cannot be used; with that of usage, when the typed or
-    /// configured text names no model.
+    /// [`Exit::Model`] when there is no model or it cannot be used; [`Exit::Usage`] when the name on the command line
+    /// or in the configuration is not the name of a model, or the price that a limit needs is not known.
     pub(crate) async fn chosen(&self, model_context: &ModelContext) -> Result<Chosen, Failure> {
         if !self.configured.is_valid {
             let message = format!("the settings of the model in {} cannot be used", model_context.file.display());
@@ -130,13 +131,14 @@ impl ModelOptions {
         Self { model: ModelArgs { model, base_url, ..ModelArgs::default() }, limits: LimitArgs::default(), configured }
     }
 
-    /// The name of the chosen model; `None` if there is none or the configuration is invalid. Does not build the model.
+    /// Returns the name of the chosen model, without making the model; `None` if there is none or the configuration is
+    /// invalid.
     pub(crate) fn name(&self) -> Option<String> {
         let name = self.model.model.as_ref().or(self.configured.name.as_ref());
         name.filter(|_| self.configured.is_valid).cloned()
     }
 
-    /// Returns the typed options, as settings of the configuration.
+    /// Returns the options of the command line in the form of the configuration.
     fn typed(&self) -> ModelChoice {
         let mut typed = ModelChoice::default();
         typed.name.clone_from(&self.model.model);
@@ -151,7 +153,7 @@ impl ModelOptions {
     }
 }
 
-/// A model behind HTTP, and whether its price is known.
+/// Returns a model behind HTTP, and whether its price is known. `key_env` is the variable of `--key-env`.
 async fn connect(
     choice: &ModelChoice,
     key_env: Option<&str>,
@@ -190,14 +192,15 @@ fn price_of(choice: PriceChoice) -> Price {
     price
 }
 
+/// Parses the name of a model. If the user gives an address, the name needs no provider.
 fn named(name: &str, has_base_url: bool) -> Result<Selector, BadSelector> {
-    // With an address, a bare name is enough.
     name.parse().or_else(|error| match (&error, has_base_url) {
         (BadSelector::UnknownProvider { .. }, true) => format!("{CUSTOM}/{name}").parse(),
         _ => Err(error),
     })
 }
 
+/// Returns the model with this name, else the only one at `base_url`, else that of the first provider whose key is set.
 async fn selector(name: Option<&str>, base_url: Option<&str>, environment: &Environment) -> Result<Selector, Failure> {
     if let Some(name) = name {
         return named(name, base_url.is_some()).map_err(|error| Failure::usage(format!("--model: {error}")));
@@ -214,12 +217,13 @@ async fn selector(name: Option<&str>, base_url: Option<&str>, environment: &Envi
     }
 }
 
+/// Returns the key in the variable `name`, if that is not empty.
 fn key(environment: &Environment, name: &str) -> Option<Key> {
     let value = environment.get(name)?.to_str()?.trim();
     (!value.is_empty()).then(|| Key::new(value))
 }
 
-/// A server that has one model needs no name for it.
+/// Returns the only model of the server at `url`. With several models, the user has to name one.
 async fn only_model_at(url: &str) -> Result<Selector, Failure> {
     let found = local::running_at([(CUSTOM, url.to_owned())]).await;
     let models: Vec<_> = found.into_iter().flat_map(|server| server.models).map(|model| model.name).collect();
@@ -232,13 +236,15 @@ async fn only_model_at(url: &str) -> Result<Selector, Failure> {
     }
 }
 
-/// Returns the failure if there is no model: a model that the user did not choose is never used.
+/// Returns the failure for a user without a model. Its hint names one of the models of the servers that are `running`,
+/// but none of them is used: the user has to choose it.
 fn none(running: &[LocalServer]) -> Failure {
     let keys: Vec<_> = PROVIDERS.iter().filter(|known| known.default_model.is_some()).collect();
     let names: Vec<_> = keys.iter().filter_map(|known| known.key_variable).take(3).collect();
     let found = running.iter().find_map(|server| {
-        let able = server.models.iter().find(|model| model.tools != Some(false)).or_else(|| server.models.first())?;
-        Some(format!("{}/{}", server.provider, able.name))
+        let can_use_tools = server.models.iter().find(|model| model.tools != Some(false));
+        let model = can_use_tools.or_else(|| server.models.first())?;
+        Some(format!("{}/{}", server.provider, model.name))
     });
     let hint = match found {
         Some(model) => format!(
@@ -250,6 +256,7 @@ fn none(running: &[LocalServer]) -> Failure {
     Failure::new(Exit::Model, "NO_MODEL", "no model is configured").hint(hint)
 }
 
+/// Returns the model that reads its answers from the file at `path`.
 fn scripted(path: &str) -> Result<Arc<dyn Model>, Failure> {
     let script = std::fs::read_to_string(path)
         .map_err(|error| Failure::usage(format!("--model: cannot read {path}: {}", in_words(&error))))?;

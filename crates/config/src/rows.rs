@@ -1,8 +1,8 @@
 //! One row for each field of an entry, and for each setting of `toolrack.toml`.
 //!
 //! A row has the static facts of a field: its names, its kind, its default, the hidden parts and one line of
-//! documentation. The reader of entries finds a field by its key, fields with a row in the host are read and shown by
-//! their rows alone, and the schemas and the reference page in `docs/` are made from the rows
+//! documentation. The reader of entries finds a field by the key of its row. A field with a row in the host needs no
+//! other code to be read and shown. The schemas and the reference page in `docs/` are made from the rows
 //! ([`schema`](crate::schema)). A test compares each row with the reader.
 
 mod entry;
@@ -48,11 +48,11 @@ pub(crate) struct Row {
     pub(crate) hidden: Hidden,
     /// The field under which the value of this one is shown.
     pub(crate) shown_as: Option<&'static str>,
-    /// The setting of the spec, if it can be read and shown generically.
+    /// The setting of the spec that it sets, if common code can read and show it.
     pub(crate) sets: Option<Sets>,
-    /// Its default, if it is a value.
+    /// Its default, if that is a value.
     default_value: Option<fn() -> Json>,
-    /// Its default as text.
+    /// What applies without it, in words, if that is no value; for the documentation.
     pub(crate) otherwise: &'static str,
     /// One line of documentation.
     pub(crate) what: &'static str,
@@ -70,7 +70,7 @@ pub(crate) enum Kind {
         least: u64,
         most: u64,
     },
-    /// Any number from `least` on.
+    /// Any number from `least` to `most`.
     Number {
         least: f64,
         most: f64,
@@ -133,14 +133,15 @@ pub(crate) enum Sets {
     Field(Field),
     /// As the row of this key, because the field is another name for it.
     Same(&'static str),
-    /// A flag of its sandbox.
+    /// A flag of the server's sandbox.
     Confines(fn(&mut Sandbox) -> &mut bool),
     /// A setting with its own code in the reader of entries.
     Other(fn(&ServerSpec) -> Json),
 }
 
 impl Sets {
-    /// Returns its value in `spec`, in the form that is shown; `None` where the entry as a whole does not show it.
+    /// Returns the value of the field in `spec`, in the form in which entries are shown; `None` if it is not shown or
+    /// other code shows it.
     pub(crate) fn shown(&self, spec: &ServerSpec) -> Option<Json> {
         match self {
             Self::Field(field) => (field.shown)(spec),
@@ -149,7 +150,7 @@ impl Sets {
         }
     }
 
-    /// Returns its default, in the same form.
+    /// Returns the default of the field, in the same form.
     pub(crate) fn default_value(&self) -> Option<Json> {
         match self {
             Self::Field(field) => Some((field.default)()),
@@ -229,13 +230,14 @@ impl Row {
         std::iter::once(self.key).chain(self.aliases.iter().map(|(name, _)| *name))
     }
 
-    /// Returns whether `name`, in its comparable form, is a name of this field.
+    /// Returns whether `name`, in the form of [`canonical`](crate::entry::canonical), is a name of this field. A time
+    /// may have a unit behind its name.
     pub(crate) fn is_called(&self, name: &str) -> bool {
         let units = if self.kind.is_time() { UNITS } else { &UNITS[..1] };
         self.names().any(|own| name.strip_prefix(own).is_some_and(|unit| units.contains(&unit)))
     }
 
-    /// Returns its default, where it is a value.
+    /// Returns its default, if that is a value.
     pub(crate) fn default_value(&self) -> Option<Json> {
         match self.sets {
             Some(sets) => sets.default_value().filter(|value| !value.is_null()),

@@ -16,7 +16,7 @@ use crate::{
     render::{Tone, excerpt, paint},
 };
 
-/// The possible answers, on one line.
+/// Returns the question with its possible answers, on one line.
 fn choices(lasting: Lasting) -> &'static str {
     match lasting {
         Lasting::Once => "Run it? [y]es [n]o [e]dit [?] ",
@@ -25,7 +25,7 @@ fn choices(lasting: Lasting) -> &'static str {
     }
 }
 
-/// The possible answers, in words.
+/// Returns what each possible answer means, one per line.
 fn answers(lasting: Lasting) -> String {
     let more = match lasting {
         Lasting::Once => "",
@@ -62,7 +62,7 @@ fn lasting_answer(answer: &str, lasting: Lasting) -> Option<Keep> {
 }
 
 impl Terminal {
-    /// Asks until there is an answer. The end of input counts as a refusal.
+    /// Asks until there is a valid answer, at most [`MAX_TRIES`] times. The end of input counts as a refusal.
     pub(super) async fn approve(&self, mut question: Confirm) -> Confirmed {
         // The answer to an earlier question may apply to this call as well.
         if question.is_answered() {
@@ -98,7 +98,7 @@ impl Terminal {
         Confirmed::No { why: None }
     }
 
-    /// The arguments as the user edited them; `None` when they stay as they are.
+    /// Lets the user edit the arguments. Returns `None` when they stay as they are.
     async fn edited(&self, question: &Confirm) -> Option<Map<String, Value>> {
         let as_asked = serde_json::to_string_pretty(&question.arguments).unwrap_or_default() + "\n";
         let mut text = as_asked.clone();
@@ -126,7 +126,7 @@ impl Terminal {
         None
     }
 
-    /// Returns the arguments that the user types again; `None` when they stay the same.
+    /// Lets the user type the arguments again, where there is no editor. Returns `None` when they stay as they are.
     async fn retyped(&self, question: &Confirm) -> Option<Map<String, Value>> {
         for _ in 0..MAX_TRIES {
             let typed = self.ask("Arguments as JSON, on one line (Enter leaves them): ").await?;
@@ -153,7 +153,7 @@ async fn checked(text: &str, question: &Confirm) -> Result<Map<String, Value>, S
     Ok(arguments)
 }
 
-/// Everything that would be sent.
+/// Returns the page that is shown before the question: the tool, why it is asked about, and all that would be sent.
 fn page(question: &Confirm) -> String {
     let mut page = paint(Tone::Strong, &format!("Run {}/{}?", question.server, text::for_line(&question.tool)));
     let _ = write!(page, " {}", text::for_line(&question.why));
@@ -162,11 +162,9 @@ fn page(question: &Confirm) -> String {
     }
     let arguments = serde_json::to_string_pretty(&question.arguments).unwrap_or_default();
     if !question.findings.is_empty() {
-        let (few, what) = match question.findings.len() {
-            1 => ("1".to_owned(), "thing"),
-            more => (more.to_string(), "things"),
-        };
-        let _ = write!(page, "\n{} {few} {what} in its definition: ? says what.", paint(Tone::Bad, "Look at"));
+        let count = question.findings.len();
+        let things = if count == 1 { "thing" } else { "things" };
+        let _ = write!(page, "\n{} {count} {things} in its definition: ? says what.", paint(Tone::Bad, "Look at"));
     }
     if question.caller.way() != Way::Cli {
         let _ = write!(page, "\nWanted by {}.", question.caller);

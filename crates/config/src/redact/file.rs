@@ -12,18 +12,19 @@ use crate::{
     placeholder::BareName,
 };
 
-/// A longer text beside the servers, such as a history of prompts, is not a setting that a user would recognize.
+/// The most characters of a text outside the servers that is shown. A longer text, such as one in a history of prompts,
+/// is not a setting that a user would recognize.
 const MAX_SETTING: usize = 40;
 
-/// The hidden ranges, and the text that is shown in place of each. Never overlapping.
+/// The ranges to hide, each with the text that is shown in its place.
 type Hidden = Vec<(Range<usize>, String)>;
 
-/// The kind of texts, by their parents.
+/// What a text is, which the objects around it decide.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Context {
     /// Values of variables, headers and fields whose names mark them as secrets.
     Secret,
-    /// Names of servers, which do not affect what is below.
+    /// Entries by the names of their servers. A name does not affect what is below it.
     Names,
     /// Either of the two: a container in a container, such as `mcp.servers`, or a server with the name of one.
     NamesOrEntry,
@@ -69,6 +70,7 @@ pub(crate) fn file(document: &Document) -> String {
     out
 }
 
+/// Adds to `hidden` what is secret in `node`, which is below objects of the context `above`.
 fn hide(node: &Node, above: Context, hidden: &mut Hidden) {
     match &node.value {
         Value::Text(text) => {
@@ -113,7 +115,7 @@ fn below(above: Context, name: &str, node: &Node) -> Context {
         Context::Rest if is_container => Context::Names,
         Context::Names if is_container => Context::NamesOrEntry,
         Context::Names => Context::Entry,
-        // A server may be called `auth`; no field of such a name is a map of things that can all be shown.
+        // Here `auth` is the name of a server. A field of an entry with such a name would not be a map.
         Context::NamesOrEntry if is_map && !is_variables => Context::Entry,
         _ if is_secret => Context::Secret,
         _ if is_entry => Context::Entry,
@@ -121,6 +123,7 @@ fn below(above: Context, name: &str, node: &Node) -> Context {
     }
 }
 
+/// Hides the secret parts of a list of arguments. An item that is no text is treated as a field of an entry.
 fn hide_arguments(nodes: &[Node], hidden: &mut Hidden) {
     let texts: Vec<(&Node, &str)> = nodes.iter().filter_map(|node| Some((node, node.as_text()?))).collect();
     let shown = mask::arguments(texts.iter().map(|(_, text)| *text));
@@ -150,6 +153,7 @@ fn visible(node: &Node, text: &str, out: &mut Vec<Range<usize>>) {
     }
 }
 
+/// Hides the secrets in the comments of `text`. `shown` has the ranges in which no comment can begin.
 fn hide_comments(text: &str, mut shown: Vec<Range<usize>>, is_toml: bool, hidden: &mut Hidden) {
     shown.push(text.len()..text.len());
     shown.sort_by_key(|at| at.start);

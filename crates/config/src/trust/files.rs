@@ -15,10 +15,10 @@ use data_encoding::HEXLOWER;
 use sha2::{Digest, Sha256};
 use toolrack_host::spec::Stdio;
 
-/// The largest file whose content is read. A larger one is identified by its identity and the time of its last change.
+/// The largest file whose content is read. The fingerprint of a larger one is its inode, size and time of last change.
 const MAX_FILE: u64 = 16 * 1024 * 1024;
 
-/// The most bytes to read from all files of one entry. Further files are identified by identity and time.
+/// The most bytes to read from all files of one entry. For further files, the fingerprint is as for larger ones.
 const MAX_ALL: u64 = 64 * 1024 * 1024;
 
 /// Files that programs search for in a folder that is their argument.
@@ -42,7 +42,8 @@ const MANIFESTS: &[(&[&str], &[&str])] = &[
     (&["docker", "podman"], &["Dockerfile", "Containerfile", "compose.yaml", "compose.yml", "docker-compose.yml"]),
 ];
 
-/// Returns the files of `stdio` below `root`, by their place in it, each with its current fingerprint.
+/// Returns the files that `stdio` runs and that are below `root`, by their paths in it, each with its current
+/// fingerprint.
 pub(crate) fn files_of(stdio: &Stdio, root: &Path) -> BTreeMap<String, String> {
     let cwd = stdio.cwd.as_deref().and_then(Path::to_str).filter(|cwd| cwd.starts_with('/'));
     let cwd = cwd.map_or_else(|| root.to_owned(), |cwd| PathBuf::from(cwd.replace("$$", "$")));
@@ -70,11 +71,13 @@ pub(crate) fn files_of(stdio: &Stdio, root: &Path) -> BTreeMap<String, String> {
     found.files
 }
 
+/// The files that were found so far.
 struct Found<'a> {
     root: &'a Path,
     cwd: PathBuf,
     /// The number of bytes that may still be read.
     left: u64,
+    /// The fingerprints of the files, by their paths.
     files: BTreeMap<String, String>,
 }
 
@@ -90,6 +93,8 @@ impl Found<'_> {
         }
     }
 
+    /// Adds the files that `word` may name: itself, or with an extension, or if it is a folder, what programs run in
+    /// it.
     fn word(&mut self, word: &str) {
         if word.is_empty() || word.starts_with('-') {
             return;
@@ -126,6 +131,7 @@ impl Found<'_> {
         }
     }
 
+    /// Adds the file `name` of the working folder.
     fn take(&mut self, name: &str) {
         let path = self.cwd.join(name);
         self.take_path(&path);
@@ -141,13 +147,13 @@ impl Found<'_> {
         }
         let name = plain.strip_prefix(self.root).unwrap_or(&plain).display().to_string();
         if !self.files.contains_key(&name) {
-            let known_by = self.print(path, &metadata);
-            self.files.insert(name, known_by);
+            let fingerprint = self.fingerprint(path, &metadata);
+            self.files.insert(name, fingerprint);
         }
     }
 
-    /// Returns the fingerprint of a file.
-    fn print(&mut self, path: &Path, metadata: &Metadata) -> String {
+    /// Returns the fingerprint of a file: the hash of its content, or what [`identity`] returns if that is too long.
+    fn fingerprint(&mut self, path: &Path, metadata: &Metadata) -> String {
         let limit = MAX_FILE.min(self.left);
         if metadata.len() <= limit
             && let Some((hash, read)) = content(path, limit)
@@ -167,7 +173,8 @@ fn content(path: &Path, limit: u64) -> Option<(String, u64)> {
     Some((format!("sha256:{}", HEXLOWER.encode(&Sha256::digest(&bytes))), read))
 }
 
-/// Returns the time of the last change (ctime), which no program can set arbitrarily.
+/// Returns the size, the inode and the time of the last change (ctime) of a file. No program can set the ctime to a
+/// time of its choice.
 #[cfg(unix)]
 fn identity(metadata: &Metadata) -> String {
     use std::os::unix::fs::MetadataExt;
@@ -230,7 +237,7 @@ mod tests {
             ("python", &["-m", "pkg.mod"], &["pkg/__init__.py", "pkg/mod.py"]),
             ("node", &["--import=./x.js", "app"], &["app/index.js", "x.js"]),
             ("node", &["x"], &["x.js"]),
-            // The name of a file may have spaces. Records it also when the file does not exist yet.
+            // A whole argument may be the name of a script with spaces, which is recorded though it does not exist yet.
             ("sh", &["-c", "cd . && ./run.sh"], &["cd . && ./run.sh", "package.json", "run.sh"]),
             ("npm", &["start"], &["package.json"]),
             ("/bin/sh", &["-c", "true"], &[]),

@@ -1,6 +1,6 @@
 //! `toolrack secret set`, `list`, `rm` and `key`
 //!
-//! Values come in unseen and go out only to servers: nothing here prints one.
+//! The user types values unseen, and only servers get them: nothing here prints a value.
 
 pub(crate) mod args;
 pub(crate) mod render;
@@ -20,15 +20,17 @@ use crate::{
 use args::{KeyArgs, KeyPlace, RemoveSecretArgs, SecretVerb, SetSecretArgs};
 use render::{List, Named};
 
-/// A shorter value cannot be distinguished from other text, and so is not hidden where a server repeats it.
+/// The fewest characters of a value that is hidden where a server repeats it. A shorter one would be found by chance in
+/// other text.
 const MIN_HIDDEN: usize = 6;
 
 /// `secret set --json`.
 #[derive(Debug, Serialize)]
 struct Set<'a> {
     name: &'a str,
-    /// Whether there was one of this name before.
+    /// Whether there was a secret of this name before.
     replaced: bool,
+    /// The servers with this secret in their entries.
     used_by: Vec<String>,
 }
 
@@ -43,9 +45,9 @@ struct Removed<'a> {
 struct Key {
     /// The kind of place.
     source: Source,
-    /// The place, for people.
+    /// The place, in words.
     place: String,
-    /// Whether this command moved or made it.
+    /// Whether this command moved or made the key.
     moved: bool,
     /// How many secrets and tokens this command sealed with a new key.
     resealed: Option<usize>,
@@ -65,8 +67,7 @@ pub(crate) async fn run(verb: SecretVerb, world: &World) -> Result<Exit, Failure
 async fn set(args: SetSecretArgs, world: &World) -> Result<Exit, Failure> {
     let name = args.name.as_str();
     if !is_secret_word(name) {
-        let message =
-            "the name of a secret has 1 to 64 letters, digits and `_.-`, and begins with none of the last two";
+        let message = "the name of a secret has 1 to 64 letters, digits and `_.-`, and does not begin with `.` or `-`";
         return Err(Failure::usage(message).hint("toolrack secret set github"));
     }
     let stored = world.stored();
@@ -94,7 +95,7 @@ async fn set(args: SetSecretArgs, world: &World) -> Result<Exit, Failure> {
     Ok(Exit::Ok)
 }
 
-/// A note about a key that was just made: where it is, if it is in a keychain or could not be stored in one.
+/// Returns a note about a key that was just made: where it is, if it is in a keychain or could not be stored in one.
 fn first_key(stored: &Stored) -> Option<String> {
     match (stored.source(), stored.refusal()) {
         (Source::Keychain, _) => Some(format!("the key to it is in {}", stored.place())),
@@ -103,7 +104,7 @@ fn first_key(stored: &Stored) -> Option<String> {
     }
 }
 
-/// The typed value, or all of stdin but a line break at its end.
+/// Reads a value: at a terminal, the user types it; otherwise it is all of stdin without a line break at its end.
 async fn value_of(name: &str, world: &World) -> Result<String, Failure> {
     if world.screen.interactive() {
         return input::secret(name, true).await;
@@ -182,7 +183,7 @@ async fn key(args: &KeyArgs, world: &World) -> Result<Exit, Failure> {
         false => None,
     };
     let (source, place) = (stored.source(), stored.place());
-    // Without a database there is still a place.
+    // Without a database, the time of the change is not known, but the place is.
     let changed_at = stored.key_changed_at().await.ok().flatten().and_then(|at| DateTime::from_timestamp(at, 0));
     let changed_at = changed_at.map(|at| at.to_rfc3339_opts(SecondsFormat::Secs, true));
     if world.screen.json() {
@@ -207,7 +208,7 @@ async fn key(args: &KeyArgs, world: &World) -> Result<Exit, Failure> {
     Ok(Exit::Ok)
 }
 
-/// The number of values that were sealed with the new key.
+/// Returns the beginning of a sentence about this many sealed values, with its verb.
 fn things(count: usize) -> String {
     match count {
         1 => "1 secret or token is".to_owned(),
@@ -215,8 +216,8 @@ fn things(count: usize) -> String {
     }
 }
 
-/// The new key, which replaces the one in the variable. The user types it twice, because it is not shown: a key with a
-/// typing error would make everything unreadable.
+/// Reads the new key, which replaces the one in the variable. At a terminal the user types it twice, because it is not
+/// shown: a key with a typing error would make everything unreadable.
 async fn new_key(world: &World) -> Result<String, Failure> {
     let key = value_of("new key", world).await?;
     if world.screen.interactive() && input::secret("new key again", true).await? != key {
@@ -225,11 +226,11 @@ async fn new_key(world: &World) -> Result<String, Failure> {
     Ok(key)
 }
 
-/// The servers that name each secret.
+/// Returns the secrets that entries refer to, each with its servers.
 fn used(loaded: &Loaded) -> BTreeMap<String, Vec<String>> {
     let mut used: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for (server, spec) in &loaded.desired {
-        // For the only user of a machine, `${user:NAME}` is a secret, too.
+        // Without a team, `${user:NAME}` is the stored secret of that name, too.
         for name in secrets_in(spec).into_iter().chain(user_values_in(spec)) {
             used.entry(name).or_default().push(server.to_string());
         }
@@ -237,7 +238,7 @@ fn used(loaded: &Loaded) -> BTreeMap<String, Vec<String>> {
     used
 }
 
-/// The secrets that entries name and that are not set; empty if that cannot be determined.
+/// Returns the secrets that entries refer to and that are not stored; empty if that cannot be determined.
 pub(crate) async fn unset(loaded: &Loaded, world: &World) -> Vec<String> {
     let used = used(loaded);
     if used.is_empty() {

@@ -22,7 +22,7 @@ use args::{
 };
 use render::{Document, List, ShownSession, replay};
 
-/// How many sessions are searched for a similar one.
+/// How many of the newest sessions are searched for one with a similar id or title.
 const MAX_SEARCHED: usize = 500;
 
 /// `sessions rename --json`.
@@ -57,10 +57,10 @@ pub(crate) async fn run(verb: SessionsVerb, world: &World) -> Result<Exit, Failu
     }
 }
 
-/// The session that `typed` names: an id, the beginning of one, or `last`.
+/// Returns the session that `typed` names: an id, the beginning of one, or `last`.
 ///
 /// # Errors
-/// When there is none or more than one. The failure has suggestions.
+/// When no session, or more than one, has that id. The failure has suggestions.
 pub(crate) async fn named(typed: &str, world: &World) -> Result<Session, Failure> {
     let store = world.store()?;
     match store.find_session(typed, Whose::All).await {
@@ -78,7 +78,7 @@ pub(crate) async fn resume(typed: &str, model: &str, world: &World) -> Result<(J
     Journal::open(world.store()?, session, model, world.conceal()).await.map_err(|error| failed(&error))
 }
 
-/// The failure for a session that cannot be read or changed.
+/// Returns the failure for a session that cannot be read or changed.
 pub(crate) fn failed(error: &StoreError) -> Failure {
     let (exit, code) = match error {
         StoreError::UnknownSession { .. } => (Exit::Usage, "UNKNOWN_SESSION"),
@@ -94,7 +94,7 @@ pub(crate) fn failed(error: &StoreError) -> Failure {
     }
 }
 
-/// The failure for `typed`, with a suggestion: a session whose id or title is similar.
+/// Returns the failure for `typed`, with a suggestion: a session whose id or title is similar.
 async fn unknown(typed: &str, failure: Failure, world: &World) -> Failure {
     let query = SessionQuery { limit: MAX_SEARCHED, ..SessionQuery::default() };
     let newest = match world.store() {
@@ -107,7 +107,7 @@ async fn unknown(typed: &str, failure: Failure, world: &World) -> Failure {
     }
     let by_title = newest.iter().find(|session| session.title.to_lowercase() == typed.to_lowercase());
     let meant = by_title.or_else(|| {
-        // As much of each id as was typed.
+        // Compare with as many characters of each id as the user typed, but at least 8.
         let starts = newest.iter().map(|session| session.id.to_string());
         let starts: Vec<_> = starts.map(|id| id.chars().take(typed.len().max(8)).collect::<String>()).collect();
         let near = closest(typed, starts.iter().map(String::as_str));
@@ -136,7 +136,7 @@ async fn list(args: ListSessionsArgs, world: &World) -> Result<Exit, Failure> {
     };
     let store = world.store()?;
     let after = after.map(|session| (session.updated_at, session.id));
-    // One more, to know whether there are more.
+    // Ask for one more than is shown, to know whether there are more.
     let query = SessionQuery {
         search: args.search.clone(),
         after,
@@ -174,7 +174,7 @@ async fn conceal(world: &World) -> impl Fn(&str) -> String + use<> {
     world.known_secrets(&world.read().await).await
 }
 
-/// The messages of `session` from the position `from` on, without the secrets that are known.
+/// Returns `session` and its messages from the position `from` on, without the secrets that are known.
 async fn transcript(
     session: &Session,
     from: u64,
@@ -237,7 +237,7 @@ async fn delete(args: DeleteSessionsArgs, world: &World) -> Result<Exit, Failure
     }
     for id in ids {
         match world.store()?.delete_session(id).await {
-            // Another process was quicker.
+            // Another process may have deleted it meanwhile.
             Ok(()) | Err(StoreError::UnknownSession { .. }) => {}
             Err(error) => return Err(failed(&error)),
         }

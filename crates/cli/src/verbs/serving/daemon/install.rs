@@ -45,7 +45,7 @@ pub(crate) struct UninstallArgs {
     pub(crate) unit: UnitArgs,
 }
 
-/// Which unit.
+/// The unit to write or remove.
 #[derive(Debug, Args)]
 pub(crate) struct UnitArgs {
     /// The daemon of the machine, as a user of its own, instead of yours
@@ -60,13 +60,14 @@ pub(crate) struct UnitArgs {
 /// The name of the unit.
 const UNIT: &str = "toolrack.service";
 
-/// The beginning of the first line of our units.
-const OURS: &str = "# Written by `toolrack daemon install";
+/// The beginning of the first line of every unit that this command has written. No other unit is overwritten or
+/// removed.
+const FIRST_LINE: &str = "# Written by `toolrack daemon install";
 
 const FOR_USER: &str = include_str!("install/user.service");
 const FOR_SYSTEM: &str = include_str!("install/system.service");
 
-/// The data folder of the machine's daemon. The unit makes it.
+/// The data folder of the machine's daemon. systemd makes it, as the unit says.
 const SYSTEM_HOME: &str = "/var/lib/toolrack";
 
 /// The variables that the unit copies at installation, if they are set.
@@ -78,6 +79,7 @@ struct Installed {
     unit: PathBuf,
     /// The command that starts the daemon, now and at each boot.
     start: &'static str,
+    /// The command that removes the unit.
     undo: &'static str,
 }
 
@@ -100,7 +102,7 @@ pub(super) async fn install(args: &InstallArgs, words: &[OsString], world: &Worl
     let unit = file(&args.unit, &world.environment)?;
     let program = std::env::current_exe().map_err(|error| not_written(&unit, &error))?;
     let text = text(&program, &served(args, words), args.unit.system, &world.environment);
-    if fs::read_to_string(&unit).is_ok_and(|before| !before.starts_with(OURS)) {
+    if fs::read_to_string(&unit).is_ok_and(|before| !before.starts_with(FIRST_LINE)) {
         return Err(foreign(&unit).hint("move it away, or name another folder with --unit-folder"));
     }
     write(&unit, &text).map_err(|error| not_written(&unit, &error))?;
@@ -122,11 +124,11 @@ pub(super) async fn install(args: &InstallArgs, words: &[OsString], world: &Worl
     Ok(Exit::Ok)
 }
 
-/// Removes the unit, if it is ours.
+/// Removes the unit, if `daemon install` has written it.
 pub(super) async fn uninstall(args: &UninstallArgs, world: &World) -> Result<Exit, Failure> {
     let unit = file(&args.unit, &world.environment)?;
     let before = fs::read_to_string(&unit);
-    if before.as_ref().is_ok_and(|text| !text.starts_with(OURS)) {
+    if before.as_ref().is_ok_and(|text| !text.starts_with(FIRST_LINE)) {
         return Err(foreign(&unit).hint("remove it yourself, if you no longer want it"));
     }
     let removed = before.is_ok();
@@ -151,7 +153,7 @@ pub(super) async fn uninstall(args: &UninstallArgs, world: &World) -> Result<Exi
     Ok(Exit::Ok)
 }
 
-/// The path of the unit.
+/// Returns the path of the unit.
 fn file(args: &UnitArgs, environment: &Environment) -> Result<PathBuf, Failure> {
     if let Some(folder) = &args.unit_folder {
         let folder = std::path::absolute(folder).unwrap_or_else(|_| folder.clone());
@@ -166,7 +168,7 @@ fn file(args: &UnitArgs, environment: &Environment) -> Result<PathBuf, Failure> 
     Ok(folder.join("systemd/user").join(UNIT))
 }
 
-/// The words of `serve`, from those of `daemon install`.
+/// Returns the words of a `serve` command with the options of this `daemon install`.
 fn served(args: &InstallArgs, words: &[OsString]) -> Vec<String> {
     let mut served = Vec::new();
     let mut words = as_serve("install", words).into_iter().map(|word| word.to_string_lossy().into_owned());
@@ -179,13 +181,13 @@ fn served(args: &InstallArgs, words: &[OsString]) -> Vec<String> {
         }
     }
     if args.unit.system && args.serve.token_file.is_none() {
-        // Root reads the key to it there.
+        // Root reads the token for the daemon there.
         served.extend(["--token-file".to_owned(), format!("{SYSTEM_HOME}/token")]);
     }
     served
 }
 
-/// The unit.
+/// Returns the text of the unit.
 fn text(program: &Path, words: &[String], system: bool, environment: &Environment) -> String {
     let mut command = quoted(&program.to_string_lossy(), false);
     for word in words {
@@ -205,8 +207,8 @@ fn text(program: &Path, words: &[String], system: bool, environment: &Environmen
     unit.replace("@COMMAND@", &command)
 }
 
-/// The variables of the user that the daemon needs. systemd starts no shell, and so does not have what a shell adds to
-/// `PATH`.
+/// Returns the variables of the user that the daemon needs. `PATH` is one of them because systemd starts no shell,
+/// which would extend it.
 fn variables_to_copy(environment: &Environment) -> Vec<(String, String)> {
     let path = environment.get("PATH").map(|path| {
         let folders = std::env::split_paths(path).filter(|folder| folder.is_absolute());
@@ -217,7 +219,7 @@ fn variables_to_copy(environment: &Environment) -> Vec<(String, String)> {
     path.into_iter().chain(rest).map(|(name, value)| (name.to_owned(), value.to_string_lossy().into_owned())).collect()
 }
 
-/// A word as systemd reads it. In the arguments of a command, and only there, a `$` would name a variable.
+/// Quotes a word for systemd. Only in the arguments of a command, systemd would take a `$` for a variable.
 fn quoted(word: &str, is_argument: bool) -> String {
     let mut quoted = String::from("\"");
     for character in word.chars() {
@@ -233,6 +235,7 @@ fn quoted(word: &str, is_argument: bool) -> String {
     quoted
 }
 
+/// Writes the unit as a whole, and its folder if there is none.
 fn write(unit: &Path, text: &str) -> io::Result<()> {
     if let Some(folder) = unit.parent() {
         fs::create_dir_all(folder)?;
@@ -247,6 +250,7 @@ fn not_written(unit: &Path, error: &io::Error) -> Failure {
     Failure::new(Exit::Other, "NOT_WRITTEN", message).hint("with --system only root may write it")
 }
 
+/// Returns the failure for a unit that `daemon install` has not written.
 fn foreign(unit: &Path) -> Failure {
     let message = format!("{} was not written by `toolrack daemon install`", unit.display());
     Failure::new(Exit::Other, "NOT_OURS", message)

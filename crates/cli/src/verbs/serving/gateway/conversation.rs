@@ -1,4 +1,4 @@
-//! The messages between a client and the backend of the gateway that the next backend must know.
+//! Keeps what the next backend of the gateway must know of a client's messages with the one before.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -19,11 +19,12 @@ const HARMLESS: &[&str] = &[
 /// Requests that change the connection for as long as it lasts.
 const LASTING: &[&str] = &["logging/setLevel", "resources/subscribe"];
 
-/// The code of an error that an implementation defines (JSON-RPC 2.0, 5.1).
-const LOST: i32 = -32_000;
+/// The code of the error for a request that a backend did not answer: one that JSON-RPC 2.0 (5.1) leaves to
+/// implementations.
+const LOST_CODE: i32 = -32_000;
 
-/// The prefix of the ids of our own requests, which no client uses.
-const OURS: &str = "toolrack-gateway-";
+/// The prefix of the ids of the gateway's own requests, which no client uses.
+const OWN_ID_PREFIX: &str = "toolrack-gateway-";
 
 /// A conversation, from the client's first message on. Lines are without their ends.
 #[derive(Debug, Default)]
@@ -34,17 +35,18 @@ pub(super) struct Conversation {
     initialize: Option<Value>,
     /// The client's `initialized` notification.
     initialized: Option<Vec<u8>>,
-    /// Lasting requests that were answered, by their subject.
+    /// Lasting requests that were answered, by their method and what they are about.
     lasting: BTreeMap<String, Value>,
-    /// The number of our last id.
-    last: u64,
+    /// The number in the last id of the gateway's own requests.
+    last_own_id: u64,
 }
 
+/// A request of the client without a response.
 #[derive(Debug)]
 struct Waiting {
     method: String,
-    /// The line itself, if it may be needed again.
-    again: Option<Vec<u8>>,
+    /// The line itself, if the next backend may need it.
+    line: Option<Vec<u8>>,
 }
 
 /// The outer shape of a message.
@@ -60,54 +62,56 @@ struct Shape<'a> {
 
 impl Conversation {
     /// Notes a line of the client, before it is passed on.
-    pub(super) fn asked(&mut self, line: &[u8]) {
+    pub(super) fn note_from_client(&mut self, line: &[u8]) {
         let Ok(Shape { id, method: Some(method), .. }) = serde_json::from_slice::<Shape<'_>>(line) else { return };
         match id {
             Some(id) => {
                 let is_kept = HARMLESS.contains(&&*method) || LASTING.contains(&&*method) || is_unsubscription(&method);
-                let again = is_kept.then(|| line.to_owned());
-                self.waiting.insert(id.get().to_owned(), Waiting { method, again });
+                let line = is_kept.then(|| line.to_owned());
+                self.waiting.insert(id.get().to_owned(), Waiting { method, line });
             }
             None if method == "notifications/initialized" => self.initialized = Some(line.to_owned()),
             None => {}
         }
     }
 
-    /// Notes a line of the backend; returns whether it is for the client.
-    pub(super) fn answered(&mut self, line: &[u8]) -> bool {
+    /// Notes a line of the backend. Returns whether it is for the client, and not a response to a request of the
+    /// gateway.
+    pub(super) fn note_from_backend(&mut self, line: &[u8]) -> bool {
         let Ok(Shape { id: Some(id), method: None, error }) = serde_json::from_slice::<Shape<'_>>(line) else {
             return true;
         };
-        if id.get().trim_start_matches('"').starts_with(OURS) {
+        if id.get().trim_start_matches('"').starts_with(OWN_ID_PREFIX) {
             return false;
         }
-        if let Some(Waiting { method, again: Some(again) }) = self.waiting.remove(id.get())
+        if let Some(Waiting { method, line: Some(line) }) = self.waiting.remove(id.get())
             && error.is_none()
-            && let Ok(request) = serde_json::from_slice::<Value>(&again)
+            && let Ok(request) = serde_json::from_slice::<Value>(&line)
         {
             self.remember(&method, request);
         }
         true
     }
 
+    /// Remembers the effect of a request that succeeded, if it lasts.
     fn remember(&mut self, method: &str, request: Value) {
-        let about = |method: &str| match method {
+        let key = |method: &str| match method {
             "resources/subscribe" => format!("{method} {}", request["params"]["uri"]),
             _ => method.to_owned(),
         };
         if method == "initialize" {
             self.initialize = Some(request);
         } else if is_unsubscription(method) {
-            self.lasting.remove(&about("resources/subscribe"));
+            self.lasting.remove(&key("resources/subscribe"));
         } else if LASTING.contains(&method) {
-            self.lasting.insert(about(method), request);
+            self.lasting.insert(key(method), request);
         }
     }
 
-    /// Handles the loss of the backend: answers the requests that may have been carried out. Harmless requests still
-    /// wait, and are in [`Self::again`].
-    pub(super) fn lost(&mut self) -> Vec<Vec<u8>> {
-        let mut answers = Vec::new();
+    /// Handles the loss of the backend: returns an error for each request that it may have carried out. Harmless
+    /// requests still wait, and are in [`Self::lines_to_repeat`].
+    pub(super) fn fail_unanswered(&mut self) -> Vec<Vec<u8>> {
+        let mut errors = Vec::new();
         self.waiting.retain(|id, waiting| {
             if HARMLESS.contains(&&*waiting.method) {
                 return true;
@@ -118,44 +122,46 @@ impl Conversation {
                  not repeated",
                 toolrack_host::text::clip(&waiting.method, 100),
             );
-            let error = json!({ "code": LOST, "message": message, "data": { "code": "DAEMON_LOST" } });
-            answers.push(json!({ "jsonrpc": "2.0", "id": id, "error": error }).to_string().into_bytes());
+            let error = json!({ "code": LOST_CODE, "message": message, "data": { "code": "DAEMON_LOST" } });
+            errors.push(json!({ "jsonrpc": "2.0", "id": id, "error": error }).to_string().into_bytes());
             false
         });
-        answers
+        errors
     }
 
-    /// The line that restarts the conversation with the next backend, and the id of its response. Nothing else may be
-    /// sent before that response.
-    pub(super) fn beginning(&mut self) -> Option<(Vec<u8>, String)> {
+    /// Returns the `initialize` request for the next backend, and the id of its response as JSON. Nothing else may be
+    /// sent before that response. Returns `None` if the client's `initialize` was not answered, or there was none.
+    pub(super) fn initialize_again(&mut self) -> Option<(Vec<u8>, String)> {
         let request = self.initialize.clone()?;
-        Some(self.as_ours(request))
+        Some(self.with_own_id(request))
     }
 
-    /// The requests to send after that: the lasting requests, and the requests that still wait for an answer.
-    pub(super) fn again(&mut self) -> Vec<Vec<u8>> {
+    /// Returns the lines to send after that: `initialized`, the lasting requests, and the requests that still wait for
+    /// an answer.
+    pub(super) fn lines_to_repeat(&mut self) -> Vec<Vec<u8>> {
         let mut lines: Vec<_> =
             self.initialize.is_some().then(|| self.initialized.clone()).flatten().into_iter().collect();
         for request in self.lasting.values().cloned().collect::<Vec<_>>() {
-            lines.push(self.as_ours(request).0);
+            lines.push(self.with_own_id(request).0);
         }
-        lines.extend(self.waiting.values().filter_map(|waiting| waiting.again.clone()));
+        lines.extend(self.waiting.values().filter_map(|waiting| waiting.line.clone()));
         lines
     }
 
-    /// The messages to the client once there is a new backend, which may have other tools, resources and prompts. A
-    /// client of the era without `initialize` has lost its subscriptions, and makes them again.
-    pub(super) fn news(&self) -> Vec<Vec<u8>> {
+    /// Returns the notifications to the client once there is a new backend, which may have other tools, resources and
+    /// prompts. None for a client of the era without `initialize`: it has lost its subscriptions, and makes them again.
+    pub(super) fn list_changes(&self) -> Vec<Vec<u8>> {
         let has_begun = self.initialize.is_some() && self.initialized.is_some();
         let lists = ["tools", "resources", "prompts"].iter().filter(|_| has_begun);
-        let news = lists.map(|of| json!({ "jsonrpc": "2.0", "method": format!("notifications/{of}/list_changed") }));
-        news.map(|message| message.to_string().into_bytes()).collect()
+        let changes =
+            lists.map(|list| json!({ "jsonrpc": "2.0", "method": format!("notifications/{list}/list_changed") }));
+        changes.map(|message| message.to_string().into_bytes()).collect()
     }
 
-    /// `request` under an id of ours, and that id as JSON.
-    fn as_ours(&mut self, mut request: Value) -> (Vec<u8>, String) {
-        self.last += 1;
-        let id = json!(format!("{OURS}{}", self.last));
+    /// Returns the line of `request` with an id of the gateway's own, and that id as JSON.
+    fn with_own_id(&mut self, mut request: Value) -> (Vec<u8>, String) {
+        self.last_own_id += 1;
+        let id = json!(format!("{OWN_ID_PREFIX}{}", self.last_own_id));
         let as_json = id.to_string();
         request["id"] = id;
         (request.to_string().into_bytes(), as_json)
@@ -166,10 +172,10 @@ fn is_unsubscription(method: &str) -> bool {
     method == "resources/unsubscribe"
 }
 
-/// Whether `line` is the response to the request of this id.
-pub(super) fn answers(line: &[u8], id: &str) -> bool {
+/// Returns whether `line` is the response to the request with this id, which is JSON.
+pub(super) fn is_response_to(id: &str, line: &[u8]) -> bool {
     serde_json::from_slice::<Shape<'_>>(line)
-        .is_ok_and(|shape| shape.method.is_none() && shape.id.is_some_and(|of| of.get() == id))
+        .is_ok_and(|shape| shape.method.is_none() && shape.id.is_some_and(|found| found.get() == id))
 }
 
 #[cfg(test)]
@@ -186,9 +192,11 @@ mod tests {
 
     fn begun() -> Conversation {
         let mut conversation = Conversation::default();
-        conversation.asked(&line(&json!({ "jsonrpc": "2.0", "id": 0, "method": "initialize", "params": { "x": 1 } })));
-        assert!(conversation.answered(&line(&json!({ "jsonrpc": "2.0", "id": 0, "result": {} }))));
-        conversation.asked(&line(&json!({ "jsonrpc": "2.0", "method": "notifications/initialized" })));
+        conversation.note_from_client(&line(
+            &json!({ "jsonrpc": "2.0", "id": 0, "method": "initialize", "params": { "x": 1 } }),
+        ));
+        assert!(conversation.note_from_backend(&line(&json!({ "jsonrpc": "2.0", "id": 0, "result": {} }))));
+        conversation.note_from_client(&line(&json!({ "jsonrpc": "2.0", "method": "notifications/initialized" })));
         conversation
     }
 
@@ -196,20 +204,24 @@ mod tests {
     fn a_call_is_never_sent_twice_and_a_list_request_may_be() {
         let mut conversation = begun();
         for (id, method) in [(json!(1), "tools/call"), (json!("a"), "resources/read"), (json!(2), "tools/list")] {
-            conversation.asked(&line(&json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": {} })));
+            conversation
+                .note_from_client(&line(&json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": {} })));
         }
-        conversation.asked(&line(&json!({ "jsonrpc": "2.0", "id": 3, "method": "tools/call", "params": {} })));
-        assert!(conversation.answered(&line(&json!({ "jsonrpc": "2.0", "id": 3, "result": { "content": [] } }))));
-        let mut lost = messages(&conversation.lost());
+        conversation
+            .note_from_client(&line(&json!({ "jsonrpc": "2.0", "id": 3, "method": "tools/call", "params": {} })));
+        assert!(
+            conversation.note_from_backend(&line(&json!({ "jsonrpc": "2.0", "id": 3, "result": { "content": [] } })))
+        );
+        let mut lost = messages(&conversation.fail_unanswered());
         lost.sort_by_key(|answer| answer["id"].to_string());
         assert_eq!(lost.iter().map(|answer| &answer["id"]).collect::<Vec<_>>(), [&json!("a"), &json!(1)]);
         let message = lost[1]["error"]["message"].as_str().unwrap();
         assert!(message.contains("`tools/call`: it is not known whether this was carried out"), "{message}");
-        let again = messages(&conversation.again());
+        let again = messages(&conversation.lines_to_repeat());
         let methods: Vec<_> = again.iter().map(|message| message["method"].as_str().unwrap()).collect();
         assert_eq!(methods, ["notifications/initialized", "tools/list"]);
         assert_eq!(again[1]["id"], 2, "its answer is for the client");
-        assert!(conversation.lost().is_empty(), "an error is sent once");
+        assert!(conversation.fail_unanswered().is_empty(), "an error is sent once");
     }
 
     #[test]
@@ -222,32 +234,38 @@ mod tests {
         for (id, method, uri) in
             [(1, "resources/subscribe", "a:"), (2, "resources/subscribe", "b:"), (3, "resources/unsubscribe", "a:")]
         {
-            conversation.asked(&subscribe(id, method, uri));
-            assert!(conversation.answered(&ok(id)));
+            conversation.note_from_client(&subscribe(id, method, uri));
+            assert!(conversation.note_from_backend(&ok(id)));
         }
-        conversation.asked(&subscribe(4, "resources/subscribe", "no:"));
+        conversation.note_from_client(&subscribe(4, "resources/subscribe", "no:"));
         let refused = json!({ "jsonrpc": "2.0", "id": 4, "error": { "code": -1, "message": "no" } });
-        assert!(conversation.answered(&line(&refused)));
-        let (initialize, id) = conversation.beginning().unwrap();
+        assert!(conversation.note_from_backend(&line(&refused)));
+        let (initialize, id) = conversation.initialize_again().unwrap();
         assert_eq!(messages(&[initialize])[0]["params"]["x"], 1);
         let answer = format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":{{}}}}");
-        assert!(answers(answer.as_bytes(), &id) && !conversation.answered(answer.as_bytes()));
-        let again = messages(&conversation.again());
+        assert!(is_response_to(&id, answer.as_bytes()) && !conversation.note_from_backend(answer.as_bytes()));
+        let again = messages(&conversation.lines_to_repeat());
         assert_eq!(again.len(), 2, "{again:?}");
         assert_eq!(again[1]["params"]["uri"], "b:");
-        assert_eq!(conversation.news().len(), 3);
+        assert_eq!(conversation.list_changes().len(), 3);
     }
 
     #[test]
     fn a_client_that_did_not_initialize_gets_no_message_that_it_did_not_ask_for() {
         let mut conversation = Conversation::default();
-        conversation
-            .asked(&line(&json!({ "jsonrpc": "2.0", "id": 7, "method": "tools/list", "params": { "_meta": {} } })));
-        assert!(conversation.lost().is_empty() && conversation.news().is_empty() && conversation.beginning().is_none());
-        assert_eq!(messages(&conversation.again())[0]["id"], 7);
+        conversation.note_from_client(&line(
+            &json!({ "jsonrpc": "2.0", "id": 7, "method": "tools/list", "params": { "_meta": {} } }),
+        ));
+        assert!(
+            conversation.fail_unanswered().is_empty()
+                && conversation.list_changes().is_empty()
+                && conversation.initialize_again().is_none()
+        );
+        assert_eq!(messages(&conversation.lines_to_repeat())[0]["id"], 7);
         // An `initialize` without a response yet is sent as it came.
-        conversation.asked(&line(&json!({ "jsonrpc": "2.0", "id": 8, "method": "initialize", "params": {} })));
-        assert!(conversation.beginning().is_none());
-        assert!(messages(&conversation.again()).iter().any(|message| message["id"] == 8));
+        conversation
+            .note_from_client(&line(&json!({ "jsonrpc": "2.0", "id": 8, "method": "initialize", "params": {} })));
+        assert!(conversation.initialize_again().is_none());
+        assert!(messages(&conversation.lines_to_repeat()).iter().any(|message| message["id"] == 8));
     }
 }

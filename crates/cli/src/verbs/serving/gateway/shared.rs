@@ -1,4 +1,5 @@
-//! A client in front of a daemon that may end: another daemon, or this process, continues the client's conversation.
+//! Forwards a client's messages to a daemon. If the daemon ends, another daemon, or this process, continues the
+//! client's conversation.
 
 use std::{cell::RefCell, future::Future, io, pin::Pin, time::Duration};
 
@@ -13,7 +14,7 @@ use tokio::{
 
 use super::{
     GatewayArgs, alone,
-    conversation::{Conversation, answers},
+    conversation::{Conversation, is_response_to},
     running,
 };
 use crate::{
@@ -21,90 +22,90 @@ use crate::{
     wire::World,
 };
 
-/// How long responses may take to come once the client asks nothing any more.
+/// How long responses may still take after the client has closed its end.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How long to wait for the next daemon before this process does the work itself: longer than `daemon restart` usually
+/// How long to wait for the next daemon before this process takes its place: longer than `daemon restart` usually
 /// takes.
 const NEXT_DAEMON_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How often to look for the next daemon.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// How long the next backend may take to begin a conversation.
+/// How long the next backend may take until it can continue the conversation.
 const BACKEND_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Bytes of one message, in either direction.
+/// The most bytes of one message, in either direction.
 const MAX_LINE: usize = 128 * 1024 * 1024;
 
 /// The most bytes that are buffered between the client and the gateway in this process.
 const PIPE_BYTES: usize = 64 * 1024;
 
-/// The backend that answers the client.
-struct Behind<'a> {
-    answers: BufReader<Pin<Box<dyn AsyncRead + 'a>>>,
-    asks: Pin<Box<dyn AsyncWrite + 'a>>,
-    /// If the backend is this process, the work that must continue for it to answer.
+/// The backend that answers the client: a daemon, or a gateway in this process.
+struct Backend<'a> {
+    reader: BufReader<Pin<Box<dyn AsyncRead + 'a>>>,
+    writer: Pin<Box<dyn AsyncWrite + 'a>>,
+    /// The gateway in this process, which answers only while this future is polled. Pending forever for a daemon.
     work: Pin<Box<dyn Future<Output = Result<Exit, Failure>> + 'a>>,
 }
 
-impl<'a> Behind<'a> {
+impl<'a> Backend<'a> {
     fn daemon(stream: UnixStream) -> Self {
-        let (answers, asks) = stream.into_split();
+        let (reader, writer) = stream.into_split();
         let work = Box::pin(std::future::pending());
-        Self { answers: BufReader::new(Box::pin(answers)), asks: Box::pin(asks), work }
+        Self { reader: BufReader::new(Box::pin(reader)), writer: Box::pin(writer), work }
     }
 
     fn this_process(args: &'a GatewayArgs, world: &'a World) -> Self {
         let (here, there) = tokio::io::duplex(PIPE_BYTES);
-        let (answers, asks) = tokio::io::split(here);
-        let (reader, writer) = tokio::io::split(there);
-        let work = Box::pin(alone(args, world, reader, writer));
-        Self { answers: BufReader::new(Box::pin(answers)), asks: Box::pin(asks), work }
+        let (reader, writer) = tokio::io::split(here);
+        let (gateway_reader, gateway_writer) = tokio::io::split(there);
+        let work = Box::pin(alone(args, world, gateway_reader, gateway_writer));
+        Self { reader: BufReader::new(Box::pin(reader)), writer: Box::pin(writer), work }
     }
 }
 
 /// The client, and the conversation so far.
 struct Front {
-    typed: BufReader<Stdin>,
-    /// A line of the client that has no end yet.
-    begun: Vec<u8>,
-    shown: Stdout,
+    input: BufReader<Stdin>,
+    /// The line of the client that is being read, up to now.
+    partial_line: Vec<u8>,
+    output: Stdout,
     conversation: RefCell<Conversation>,
 }
 
-/// Why passing on has ended.
+/// Why [`Front::forward`] has ended.
 enum Ended {
-    /// The client has closed its end and has all its responses.
+    /// The client has closed its end, and has all its responses or has waited [`RESPONSE_TIMEOUT`] for them.
     Client,
     /// The backend has ended.
-    Behind,
+    Backend,
     /// This process was the backend, and has ended with this result.
     Work(Result<Exit, Failure>),
 }
 
-/// Passes the client's messages on to `daemon` and, when that ends, to the next backend.
+/// Forwards the client's messages to `daemon` and, when that ends, to the next backend, until the client ends.
 ///
 /// # Errors
-/// When the client cannot be read from or written to, or when this process cannot do the work either.
+/// When the client cannot be read from or written to, or when this process cannot take the daemon's place either.
 pub(super) async fn share(daemon: UnixStream, world: &World) -> Result<Exit, Failure> {
     let args = GatewayArgs::default();
     let conversation = RefCell::default();
-    let mut front = Front { typed: BufReader::new(stdin()), begun: Vec::new(), shown: stdout(), conversation };
-    let mut behind = Behind::daemon(daemon);
+    let mut front = Front { input: BufReader::new(stdin()), partial_line: Vec::new(), output: stdout(), conversation };
+    let mut backend = Backend::daemon(daemon);
     loop {
-        match front.hand_on(&mut behind).await.map_err(|error| client_lost(&error))? {
+        match front.forward(&mut backend).await.map_err(|error| client_lost(&error))? {
             Ended::Client => return Ok(Exit::Ok),
             Ended::Work(ended) => return ended,
-            Ended::Behind => {}
+            Ended::Backend => {}
         }
-        drop(behind);
-        let lost = front.conversation.borrow_mut().lost();
-        front.tell(&lost).await.map_err(|error| client_lost(&error))?;
+        drop(backend);
+        let errors = front.conversation.borrow_mut().fail_unanswered();
+        front.send(&errors).await.map_err(|error| client_lost(&error))?;
         world.screen.warning("the toolrack daemon has ended: waiting for the next one");
-        behind = front.next(&args, world).await?;
-        let news = front.conversation.borrow_mut().news();
-        front.tell(&news).await.map_err(|error| client_lost(&error))?;
+        backend = front.next_backend(&args, world).await?;
+        let changes = front.conversation.borrow_mut().list_changes();
+        front.send(&changes).await.map_err(|error| client_lost(&error))?;
     }
 }
 
@@ -113,22 +114,24 @@ fn client_lost(error: &io::Error) -> Failure {
 }
 
 impl Front {
+    /// Sends messages of this process to the client.
+    ///
     /// # Errors
     /// When the client is gone.
-    async fn tell(&mut self, lines: &[Vec<u8>]) -> io::Result<()> {
+    async fn send(&mut self, lines: &[Vec<u8>]) -> io::Result<()> {
         for line in lines {
-            write_line(&mut self.shown, line).await?;
+            write_line(&mut self.output, line).await?;
         }
         Ok(())
     }
 
     /// Returns the next daemon that continues the conversation, or this process if none does in time.
-    async fn next<'a>(&mut self, args: &'a GatewayArgs, world: &'a World) -> Result<Behind<'a>, Failure> {
+    async fn next_backend<'a>(&mut self, args: &'a GatewayArgs, world: &'a World) -> Result<Backend<'a>, Failure> {
         let end = Instant::now() + NEXT_DAEMON_TIMEOUT;
         while Instant::now() < end {
             if let Some(stream) = running(world).await {
-                let mut daemon = Behind::daemon(stream);
-                if self.begin(&mut daemon).await {
+                let mut daemon = Backend::daemon(stream);
+                if self.continues_with(&mut daemon).await {
                     world.screen.note("another toolrack daemon continues");
                     return Ok(daemon);
                 }
@@ -136,10 +139,10 @@ impl Front {
             sleep(POLL_INTERVAL).await;
         }
         world.screen.note("no toolrack daemon is up: the servers are started here");
-        let mut here = Behind::this_process(args, world);
-        let Behind { answers, asks, work } = &mut here;
+        let mut here = Backend::this_process(args, world);
+        let Backend { reader, writer, work } = &mut here;
         let started = tokio::select! {
-            started = timeout(BACKEND_TIMEOUT, self.restart_conversation(answers, asks)) => started,
+            started = timeout(BACKEND_TIMEOUT, self.restart_conversation(reader, writer)) => started,
             ended = work.as_mut() => return Err(ended.err().unwrap_or_else(not_begun)),
         };
         match started {
@@ -148,9 +151,10 @@ impl Front {
         }
     }
 
-    async fn begin(&mut self, behind: &mut Behind<'_>) -> bool {
+    /// Restarts the conversation with `backend`. Returns whether that succeeded in time.
+    async fn continues_with(&mut self, backend: &mut Backend<'_>) -> bool {
         matches!(
-            timeout(BACKEND_TIMEOUT, self.restart_conversation(&mut behind.answers, &mut behind.asks)).await,
+            timeout(BACKEND_TIMEOUT, self.restart_conversation(&mut backend.reader, &mut backend.writer)).await,
             Ok(Ok(()))
         )
     }
@@ -158,71 +162,71 @@ impl Front {
     /// Restarts the conversation with the next backend, which then has the state that the client expects.
     async fn restart_conversation(
         &mut self,
-        answers: &mut (impl AsyncBufRead + Unpin),
-        asks: &mut (impl AsyncWrite + Unpin),
+        reader: &mut (impl AsyncBufRead + Unpin),
+        writer: &mut (impl AsyncWrite + Unpin),
     ) -> io::Result<()> {
-        let beginning = self.conversation.borrow_mut().beginning();
+        let beginning = self.conversation.borrow_mut().initialize_again();
         if let Some((initialize, id)) = beginning {
-            write_line(asks, &initialize).await?;
+            write_line(writer, &initialize).await?;
             let mut line = Vec::new();
             loop {
-                if !next_line(answers, &mut line).await? {
+                if !next_line(reader, &mut line).await? {
                     return Err(io::ErrorKind::UnexpectedEof.into());
                 }
-                if self::answers(&line, &id) {
+                if is_response_to(&id, &line) {
                     break;
                 }
                 line.clear();
             }
         }
-        let again = self.conversation.borrow_mut().again();
-        for line in again {
-            write_line(asks, &line).await?;
+        let lines = self.conversation.borrow_mut().lines_to_repeat();
+        for line in lines {
+            write_line(writer, &line).await?;
         }
         Ok(())
     }
 
-    /// Forwards all lines in both directions.
+    /// Forwards all lines in both directions, until the client or the backend ends.
     ///
     /// # Errors
     /// When the client is gone.
-    async fn hand_on(&mut self, behind: &mut Behind<'_>) -> io::Result<Ended> {
-        let Self { typed, begun, shown, conversation } = self;
-        let Behind { answers, asks, work } = behind;
+    async fn forward(&mut self, backend: &mut Backend<'_>) -> io::Result<Ended> {
+        let Self { input, partial_line, output, conversation } = self;
+        let Backend { reader, writer, work } = backend;
         let conversation = &*conversation;
-        let answered = async {
+        let to_client = async {
             let mut line = Vec::new();
-            // Whatever ends it, the backend is gone.
-            while let Ok(true) = next_line(answers, &mut line).await {
-                let is_for_client = conversation.borrow_mut().answered(&line);
+            // An error counts as the end too: the backend is gone in either case.
+            while let Ok(true) = next_line(reader, &mut line).await {
+                let is_for_client = conversation.borrow_mut().note_from_backend(&line);
                 if is_for_client {
-                    write_line(shown, &line).await?;
+                    write_line(output, &line).await?;
                 }
                 line.clear();
             }
             io::Result::Ok(())
         };
-        let asked = async {
-            while next_line(typed, begun).await? {
-                let line = std::mem::take(begun);
-                conversation.borrow_mut().asked(&line);
-                if write_line(asks, &line).await.is_err() {
-                    // Read what the backend still sends.
+        let to_backend = async {
+            while next_line(input, partial_line).await? {
+                let line = std::mem::take(partial_line);
+                conversation.borrow_mut().note_from_client(&line);
+                if write_line(writer, &line).await.is_err() {
+                    // `to_client` still forwards what the backend has sent, and then ends the `select!`.
                     return std::future::pending().await;
                 }
             }
-            let _ = asks.shutdown().await;
+            let _ = writer.shutdown().await;
             io::Result::Ok(())
         };
-        tokio::pin!(answered);
+        tokio::pin!(to_client);
         tokio::select! {
-            answered = &mut answered => answered.map(|()| Ended::Behind),
+            forwarded = &mut to_client => forwarded.map(|()| Ended::Backend),
             ended = work.as_mut() => Ok(Ended::Work(ended)),
-            asked = asked => {
-                asked?;
+            forwarded = to_backend => {
+                forwarded?;
                 let last = async {
                     tokio::select! {
-                        _ = answered => {}
+                        _ = to_client => {}
                         _ = work.as_mut() => {}
                     }
                 };
@@ -242,7 +246,8 @@ fn not_begun() -> Failure {
     .hint("restart the MCP client, or run `toolrack up` before it")
 }
 
-/// Reads up to the end of a line, which it leaves out; returns whether there was one. Can be dropped and called again.
+/// Appends to `line` up to the end of a line, without the line break. Returns whether there was one: `false` at the end
+/// of the input. If this is dropped, a call with the same `line` continues.
 async fn next_line(from: &mut (impl AsyncBufRead + Unpin), line: &mut Vec<u8>) -> io::Result<bool> {
     loop {
         let available = from.fill_buf().await?;
