@@ -12,6 +12,7 @@ use toolrack_host::{
 
 use super::*;
 
+/// Reads `entry` as the server `demo` of no file.
 fn read(entry: &Json) -> (Decoded, Vec<Problem>) {
     let raw = Member { name: "demo".into(), name_at: 0..0, node: Node::from_json(entry) };
     let mut report = Report::new(None, "demo");
@@ -19,6 +20,7 @@ fn read(entry: &Json) -> (Decoded, Vec<Problem>) {
     (decoded, report.into_problems())
 }
 
+/// Reads an entry that has no problems.
 fn server(entry: Json) -> ServerSpec {
     match read(&entry) {
         (Decoded::Server(spec), problems) if problems.is_empty() => *spec,
@@ -40,6 +42,7 @@ fn http(entry: Json) -> Http {
     }
 }
 
+/// Reads an entry that is in error, and returns the messages of the errors.
 fn broken(entry: Json) -> Vec<String> {
     match read(&entry) {
         (Decoded::Broken, problems) => {
@@ -50,6 +53,7 @@ fn broken(entry: Json) -> Vec<String> {
     }
 }
 
+/// Reads an entry that can be used, and returns the one warning about it.
 fn warned(entry: Json) -> Problem {
     match read(&entry) {
         (Decoded::Server(_), mut problems) if problems.len() == 1 => problems.remove(0),
@@ -76,7 +80,7 @@ fn the_transport_is_set_by_type_or_implied_by_the_fields() {
 }
 
 #[test]
-fn every_field_of_a_child_process() {
+fn every_field_of_a_child_process_is_read() {
     let stdio = stdio(json!({
         "command": "npx", "args": ["-y", "pkg", 8080, true], "env": { "PORT": 1, "TOKEN": "${TOKEN}" },
         "chdir": "sub", "inherit_env": ["FOO"],
@@ -124,7 +128,7 @@ fn a_sandbox_with_any_error_is_rejected() {
 }
 
 #[test]
-fn every_field_of_an_endpoint() {
+fn every_field_of_an_endpoint_is_read() {
     let http = http(json!({
         "url": "https://x/mcp", "headers": { "Authorization": "Bearer ${T}" },
         "open_timeout_s": 1.5, "read_timeout": "2m", "probe_timeout": "10s", "post_timeout_ms": 20_000, "sse_max_reconnects": 3,
@@ -184,7 +188,7 @@ fn every_setting_that_an_error_can_name_is_a_field_of_entries_and_changes_them()
 }
 
 #[test]
-fn the_setting_that_a_message_over_its_bound_names_is_one_of_every_entry() {
+fn the_error_about_a_message_that_is_too_large_names_a_setting_that_every_entry_can_have() {
     let error = LinkError::TooLarge {
         code: "TOO_LARGE",
         what: "a message",
@@ -212,7 +216,7 @@ fn the_setting_that_a_message_over_its_bound_names_is_one_of_every_entry() {
 }
 
 #[test]
-fn a_call_may_be_silent_for_its_own_timeout() {
+fn the_default_for_the_total_time_of_a_call_is_not_shorter_than_its_timeout() {
     let spec = server(json!({ "command": "x", "call_timeout": "2h" }));
     assert_eq!(spec.timeouts.call_total, Duration::from_secs(7200));
     let spec = server(json!({ "command": "x", "max_call_time": 10 }));
@@ -259,14 +263,14 @@ fn codex_fields_become_placeholders() {
 }
 
 #[test]
-fn a_lone_enabled_is_a_switch() {
-    for (entry, on) in [
+fn an_entry_with_nothing_but_enabled_is_a_switch() {
+    for (entry, expected) in [
         (json!({ "enabled": false }), false),
         (json!({ "enabled": true, "description": "x" }), true),
         (json!({ "disabled": true }), false),
         (json!({ "disabled": false, "command": null }), true),
     ] {
-        assert!(matches!(read(&entry).0, Decoded::Switch(is_on) if is_on == on), "{entry}");
+        assert!(matches!(read(&entry).0, Decoded::Switch(enabled) if enabled == expected), "{entry}");
     }
     assert!(!server(json!({ "command": "x", "disabled": true })).enabled);
     assert!(server(json!({ "command": "x", "disabled": false, "enabled": true })).enabled);
@@ -405,7 +409,7 @@ fn a_misspelt_command_gets_a_suggestion() {
 }
 
 #[test]
-fn a_name_that_cannot_be_one_costs_the_entry() {
+fn an_entry_with_an_invalid_name_is_broken() {
     let raw = Member { name: "a/b".into(), name_at: 0..0, node: Node::from_json(&json!({ "command": "x" })) };
     let mut report = Report::new(None, "a/b");
     assert!(matches!(decode(&raw, &mut report), Decoded::Broken));
@@ -430,7 +434,8 @@ fn any_json() -> impl Strategy<Value = Json> {
     })
 }
 
-/// What the text of an entry says, with every member that stands in it.
+/// Reads an entry from its text in a file. The member that is returned first has every member of the text, also
+/// duplicates, which a [`Json`] cannot have.
 fn read_text(text: &str) -> (Member, Decoded, Vec<Problem>) {
     let document = Document::new(Some("mcp.json".into()), &format!(r#"{{ "mcpServers": {{ "demo": {text} }} }}"#));
     let raw = crate::dialect::servers(&document).unwrap().raw.remove(0);
@@ -453,23 +458,23 @@ fn a_duplicate_name_disables_the_entry_with_one_problem_even_if_it_is_null() {
     ];
     for fields in fields {
         let entry: Json = serde_json::from_str(&format!("{{{fields}}}")).unwrap();
-        let mut places = Vec::new();
-        all_members(&entry, &mut places);
-        for (name, value) in places {
+        let mut members = Vec::new();
+        all_members(&entry, &mut members);
+        for (name, value) in members {
             let member = format!("{}:{value}", Json::from(&*name));
             for other in ["null".to_owned(), "1".to_owned(), value.to_string()] {
-                for twins in [
+                for duplicates in [
                     format!("{member},{}:{other}", Json::from(&*name)),
                     format!("{}:{other},{member}", Json::from(&*name)),
                 ] {
-                    let text = entry.to_string().replacen(&member, &twins, 1);
+                    let text = entry.to_string().replacen(&member, &duplicates, 1);
                     let (_, decoded, problems) = read_text(&text);
                     assert!(matches!(decoded, Decoded::Broken), "{text}");
-                    let twice = problems.iter().filter(|problem| {
-                        let is_of_twins = problem.message.contains("twice") || problem.message.contains("two names");
-                        is_of_twins && problem.is_error() && problem.line.is_some()
+                    let reports = problems.iter().filter(|problem| {
+                        let is_report = problem.message.contains("twice") || problem.message.contains("two names");
+                        is_report && problem.is_error() && problem.line.is_some()
                     });
-                    assert_eq!(twice.count(), 1, "{text}: {problems:#?}");
+                    assert_eq!(reports.count(), 1, "{text}: {problems:#?}");
                 }
             }
         }
@@ -481,7 +486,7 @@ fn a_duplicate_name_disables_the_entry_with_one_problem_even_if_it_is_null() {
     assert_eq!(problems.iter().map(|problem| &*problem.message).collect::<Vec<_>>(), messages);
 }
 
-/// The members of all objects in `value`.
+/// Adds the members of all objects in `value` to `members`.
 fn all_members(value: &Json, members: &mut Vec<(String, Json)>) {
     match value {
         Json::Array(values) => values.iter().for_each(|value| all_members(value, members)),
@@ -495,7 +500,7 @@ fn all_members(value: &Json, members: &mut Vec<(String, Json)>) {
     }
 }
 
-/// Members of an entry: few names, so that they come up again, and values among which `null` is.
+/// Generates members of an entry. Their names are few, so that some come up twice, and some values are `null`.
 fn any_members() -> impl Strategy<Value = Vec<(&'static str, &'static str)>> {
     let names = vec!["command", "args", "sandbox", "env", "cwd", "enabled", "tools"];
     prop::collection::vec((prop::sample::select(names), any_value()), 1..6)
@@ -522,31 +527,31 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(4000))]
 
     #[test]
-    fn entries_that_mean_different_things_never_have_one_hash(
+    fn entries_with_different_meanings_never_have_the_same_hash(
         members in any_members(), changed in any::<prop::sample::Index>(), value in any_value(),
     ) {
         let text = |members: &[(&str, &str)]| {
             let members: Vec<_> = members.iter().map(|(name, value)| format!("\"{name}\":{value}")).collect();
             format!("{{\"command\":\"x\",{}}}", members.join(","))
         };
-        let mut rest = members.clone();
-        rest[changed.index(members.len())].1 = value;
-        let (one, other) = (read_text(&text(&members)), read_text(&text(&rest)));
-        let is_one_hash = crate::trust::hash(&one.0.node) == crate::trust::hash(&other.0.node);
-        let means_one_thing = match (&one.1, &other.1) {
+        let mut others = members.clone();
+        others[changed.index(members.len())].1 = value;
+        let (one, other) = (read_text(&text(&members)), read_text(&text(&others)));
+        let has_same_hash = crate::trust::hash(&one.0.node) == crate::trust::hash(&other.0.node);
+        let has_same_meaning = match (&one.1, &other.1) {
             (Decoded::Server(one), Decoded::Server(other)) => one == other,
             (Decoded::Switch(one), Decoded::Switch(other)) => one == other,
             (Decoded::Broken, Decoded::Broken) => true,
             _ => false,
         };
-        prop_assert!(means_one_thing || !is_one_hash, "{:?} {:?}", members, rest);
-        prop_assert_eq!(is_one_hash, members == rest, "all that is written counts");
+        prop_assert!(has_same_meaning || !has_same_hash, "{:?} {:?}", members, others);
+        prop_assert_eq!(has_same_hash, members == others, "the hash covers all that is written");
     }
 }
 
 proptest! {
     #[test]
-    fn every_entry_is_either_a_server_or_says_why_not(entry in any_json()) {
+    fn every_entry_is_either_usable_or_has_an_error_that_says_why_not(entry in any_json()) {
         let (decoded, problems) = read(&entry);
         let has_errors = problems.iter().any(Problem::is_error);
         prop_assert_eq!(matches!(decoded, Decoded::Broken), has_errors);
@@ -554,7 +559,7 @@ proptest! {
 }
 
 #[test]
-fn a_program_that_prints_headers_is_a_list_or_a_line_without_a_shell() {
+fn a_headers_helper_is_a_list_or_a_line_that_is_split_without_a_shell() {
     for helper in [json!(["/opt/key", "--for", "a b", "${HOME}"]), json!("/opt/key --for 'a b' ${HOME}")] {
         let read = http(json!({ "url": "https://x", "headersHelper": helper })).headers_helper.unwrap();
         assert_eq!(
@@ -596,7 +601,7 @@ fn programs_without_a_user_sign_in_with_keys_and_assertions() {
 }
 
 #[test]
-fn signing_in_can_be_settled_in_advance() {
+fn the_client_scopes_account_and_grant_of_a_sign_in_can_be_configured() {
     let oauth = json!({
         "clientId": "id", "CLIENT_SECRET": "${secret:s}", "scope": "a b:c", "account": "work", "grant": "client_credentials",
     });
