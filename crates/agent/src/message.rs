@@ -204,21 +204,32 @@ pub enum Block {
 }
 
 /// Conceals each unsigned piece of `text` that `blocks` describe, and sets the lengths in `blocks` to those of the
-/// concealed pieces. Returns `None` if the pieces do not make up this text, or if, with no piece signed, concealing
-/// them one by one gives another text than concealing the whole.
+/// concealed pieces. Returns `None` if the pieces do not make up this text, or if a secret begins in one unsigned piece
+/// and ends in a later one.
 fn concealed_pieces(text: &str, blocks: &mut [Block], conceal: &dyn Fn(&str) -> String) -> Option<String> {
-    let (mut rest, mut concealed, mut is_any_signed) = (text, String::new(), false);
+    let (mut rest, mut concealed) = (text, String::new());
+    // The unsigned pieces since the last signed one, as they are and concealed one by one.
+    let (mut unsigned, mut one_by_one) = (String::new(), String::new());
     for block in blocks {
         let Block::Text { bytes, extra } = block else { continue };
         let (piece, after) = rest.split_at_checked(*bytes)?;
         rest = after;
-        is_any_signed |= is_signed(extra);
-        let stored = if is_signed(extra) { piece.to_owned() } else { conceal(piece) };
-        *bytes = stored.len();
-        concealed.push_str(&stored);
+        if is_signed(extra) {
+            if conceal(&unsigned) != one_by_one {
+                return None;
+            }
+            unsigned.clear();
+            concealed.push_str(&std::mem::take(&mut one_by_one));
+            concealed.push_str(piece);
+        } else {
+            let stored = conceal(piece);
+            *bytes = stored.len();
+            unsigned.push_str(piece);
+            one_by_one.push_str(&stored);
+        }
     }
-    let is_usable = rest.is_empty() && (is_any_signed || conceal(text) == concealed);
-    is_usable.then_some(concealed)
+    let is_usable = rest.is_empty() && conceal(&unsigned) == one_by_one;
+    is_usable.then(|| concealed + &one_by_one)
 }
 
 /// Returns whether the provider has signed a piece: whether one of its further fields is a signature.
@@ -365,6 +376,15 @@ mod tests {
             (&text(8, signed()), &text(5, Map::new())),
             "the lengths are those of the concealed pieces"
         );
+    }
+
+    #[test]
+    fn a_secret_across_two_unsigned_pieces_is_concealed_also_beside_a_signed_piece() {
+        let mut message = Message::new(Role::Assistant, "signed cana\u{72}y");
+        message.blocks = blocks(vec![text(7, signed()), text(4, Map::new()), text(2, Map::new())]);
+        assert_eq!(message.concealed(&conceal).content, "signed ***");
+        message.blocks = blocks(vec![text(11, Map::new()), text(2, signed())]);
+        assert_eq!(message.concealed(&conceal).content, message.content, "a signed piece stays as it is");
     }
 
     #[test]

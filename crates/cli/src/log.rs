@@ -3,7 +3,8 @@
 use std::io::{self, Write};
 
 use toolrack_host::text;
-use tracing_subscriber::{EnvFilter, Layer as _, layer::SubscriberExt as _, util::SubscriberInitExt as _};
+use tracing::subscriber::set_global_default;
+use tracing_subscriber::{EnvFilter, Layer as _, layer::SubscriberExt as _};
 
 use crate::{args::Global, traces::Traces};
 
@@ -19,18 +20,22 @@ pub(crate) fn start(global: &Global, with_time: bool, traces: &Traces) {
         (_, _) => "debug,rmcp=warn,sqlx=warn",
     };
     let (filter, targets) = (EnvFilter::new(filter), global.verbose > 1);
-    // A second start, in tests, keeps the first.
+    // A second start, in tests, keeps the first. `try_init` would also log what crates write with `log`, but only if
+    // another crate of the build has that feature.
     let _ = match traces.layer() {
         None => {
             let lines = tracing_subscriber::fmt().with_env_filter(filter).with_ansi(false).with_target(targets);
             let lines = lines.with_writer(|| Visible);
-            if with_time { lines.try_init() } else { lines.without_time().try_init() }.is_ok()
+            match with_time {
+                true => set_global_default(lines.finish()),
+                false => set_global_default(lines.without_time().finish()),
+            }
         }
         // Here the filter applies to the log alone.
         Some(traces) => {
             let lines = tracing_subscriber::fmt::layer().with_ansi(false).with_target(targets).with_writer(|| Visible);
             let lines = if with_time { lines.boxed() } else { lines.without_time().boxed() };
-            tracing_subscriber::registry().with(lines.with_filter(filter)).with(traces).try_init().is_ok()
+            set_global_default(tracing_subscriber::registry().with(lines.with_filter(filter)).with(traces))
         }
     };
 }

@@ -17,7 +17,7 @@ use axum::{
     http::StatusCode,
     response::{IntoResponse as _, Response},
 };
-use futures::{StreamExt as _, future::BoxFuture};
+use futures::{StreamExt as _, future::BoxFuture, stream};
 use parking_lot::Mutex;
 use tokio::{
     sync::watch,
@@ -430,12 +430,17 @@ fn cannot_begin(why: &NoWorld) -> ApiError {
     }
 }
 
-/// Holds `in_use` until the last byte of the answer has been sent, or the client has gone away.
+/// Holds `in_use` until the last byte of the answer has been sent, or the client has gone away. Breaks the answer off when
+/// the grace period of the world is over: a turn, for example, must not go on without servers.
 fn until_sent(response: Response, in_use: InUse) -> Response {
     response.map(|body| {
-        Body::from_stream(body.into_data_stream().map(move |piece| {
-            let _held = &in_use;
-            piece
+        let sending = Some((body.into_data_stream(), in_use));
+        Body::from_stream(stream::unfold(sending, async |sending| {
+            let (mut pieces, in_use) = sending?;
+            tokio::select! {
+                piece = pieces.next() => Some((piece?, Some((pieces, in_use)))),
+                () = in_use.0.over() => Some((Err(axum::Error::new("the daemon gave up the request")), None)),
+            }
         }))
     })
 }
@@ -537,6 +542,22 @@ pub(crate) mod tests {
         signal.notify_waiters();
         ended.await;
         assert!(!worlds.is_running("acme"));
+    }
+
+    #[tokio::test]
+    async fn an_answer_that_is_still_sent_breaks_off_when_the_grace_period_of_its_world_is_over() {
+        let (users, stop) = (watch::Sender::new(0), CancellationToken::new());
+        let world = Arc::new(OnDemand { users, stop, phase: watch::Sender::new(Phase::Ending) });
+        world.users.send_modify(|users| *users += 1);
+        let begun = stream::once(async { Ok::<_, axum::Error>("piece") }).chain(stream::pending());
+        let answer = until_sent(Response::new(Body::from_stream(begun)), InUse(Arc::clone(&world)));
+        let mut pieces = answer.into_body().into_data_stream();
+        assert_eq!(pieces.next().await.unwrap().unwrap(), "piece");
+        assert!(pieces.next().now_or_never().is_none(), "the answer goes on during the grace period");
+        world.phase.send_replace(Phase::Over);
+        assert!(pieces.next().await.unwrap().is_err(), "the client must not take the answer for complete");
+        assert!(pieces.next().await.is_none());
+        assert_eq!(*world.users.borrow(), 0);
     }
 
     #[tokio::test]

@@ -169,7 +169,7 @@ async function beginSession(errand) {
   const greeted = await inSession(errand, id, { method: "notifications/initialized" });
   if (greeted.status !== 202) throw new Refused(greeted.status, greeted.text);
   tally.sessions += 1;
-  return { id, from };
+  return { id, from, calls: 0 };
 }
 
 /** A call in a session; the client answers the questions in its stream. */
@@ -188,13 +188,14 @@ const inStream = (session, server, name) => async (errand) => {
       replies.push(answerInSession(errand, session, messages(event)[0].id, progress));
     }
   };
-  const call = { id: 1, method: "tools/call", params: params(errand, server, name) };
+  // A call that broke off may still be under way: no other call of the session may have its id.
+  const call = { id: (session.calls += 1), method: "tools/call", params: params(errand, server, name) };
   const sent = inSession(errand, session.id, call, onData);
   const answer = await sent.finally(() => (progress.isOver = true));
   await Promise.all(replies);
   look(errand.who, "a stream", text);
   if (answer.status !== 200) throw new Refused(answer.status, text);
-  const response = messages(text).find(({ id, method }) => id === 1 && method === undefined);
+  const response = messages(text).find(({ id, method }) => id === call.id && method === undefined);
   if (response === undefined) throw new Error(`the stream ended without a response: ${text.slice(0, 300)}`);
   const result = textOf(response);
   if (name === "asked" && questions === 0) tally.withoutQuestion += 1;

@@ -12,8 +12,8 @@ const AWAY = option("away", 30) * 1_000;
 const SLOWER_BY = option("slower-by", 100);
 /** How long it takes until a standby is promoted, in milliseconds. */
 const NOTICING = 2_000;
-/** The size of the disk of each cluster, if it is full at times, in bytes. */
-const DISK = WAYS_TO_FAIL.includes("full") ? 256 << 20 : undefined;
+/** The size of the disk of each cluster, if it is full at times, in bytes: for the audit logs of ten minutes, and the copy of a liar. */
+const DISK = WAYS_TO_FAIL.includes("full") ? 1 << 30 : undefined;
 /** The faults that need a proxy. */
 const OF_NETWORK = ["slow", "cut-database", "cut-siblings", "failover"];
 export const NEEDS_LINKS = WAYS_TO_FAIL.some((how) => OF_NETWORK.includes(how));

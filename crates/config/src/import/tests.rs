@@ -448,7 +448,7 @@ mod properties {
             home: Some(folder),
             from_project: false,
         };
-        let origin = Origin { file: &file, inputs: Vec::new(), off: Vec::new() };
+        let origin = Origin { file: &file, inputs: Vec::new(), disabled: Vec::new() };
         Texts::new(&origin).translate("place", text, bare)
     }
 

@@ -197,8 +197,8 @@ impl Keeper {
         loop {
             let next_publish_at = self.next_publish_at;
             let message = tokio::select! {
-                // A message that arrives during the pause loses the notification. That does no harm, because all
-                // messages but `StartExtra` publish as well.
+                // A message that arrives during the pause loses the notification. So each message publishes as well, or
+                // notifies again.
                 message = messages.recv() => message,
                 () = async { changed.notified().await; sleep_until(next_publish_at).await } => {
                     self.publish();
@@ -209,6 +209,7 @@ impl Keeper {
                 Some(Message::StartExtra(name, spec, done)) => {
                     let server = Arc::new(Server::start(name, *spec, &self.context, None));
                     let _ = done.send(ExtraServer { server, naming: self.naming.load_full() });
+                    changed.notify_one();
                     continue;
                 }
                 Some(Message::Add(name, spec, done)) => {
