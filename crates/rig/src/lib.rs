@@ -14,16 +14,12 @@
 //! # }
 //! ```
 //!
-//! A [`Snapshot`] holds a selection of the tools at one moment. Each call of one of them goes through [`Host::call`] and
-//! nothing else, so the host's gate, asker and bounds hold for a Rig agent as for every caller. When the host's catalog
-//! changes, a new snapshot has the new tools: hand them to `ManagedToolSink::reconcile_managed_tools`.
+//! A [`Snapshot`] holds a selection of the tools at one moment. Each call of one of them goes through [`Host::call`]
+//! and nothing else, so the host's gate, asker and bounds hold for a Rig agent as for every caller. When the host's
+//! catalog changes, a new snapshot has the new tools: hand them to `ManagedToolSink::reconcile_managed_tools`. `result`
+//! translates the outcome of a call.
 
 mod result;
-
-// Compiles the example of the page that registries show.
-#[cfg(doctest)]
-#[doc = include_str!("../README.md")]
-struct Readme;
 
 use std::{fmt, sync::Arc};
 
@@ -168,3 +164,8 @@ impl Caller {
         }
     }
 }
+
+// Compiles the example of the page that registries show.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -12,6 +12,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("toolrack-auth", &["toolrack-host"]),
     ("toolrack-code", &["toolrack-host"]),
     ("toolrack-otel", &["toolrack-host"]),
+    ("toolrack-rig", &["toolrack-host"]),
     ("toolrack-config", &["toolrack-host"]),
     ("toolrack-store", &["toolrack-host", "toolrack-agent"]),
     ("toolrack-team", &["toolrack-host", "toolrack-store"]),
@@ -64,6 +65,7 @@ const OWNED: &[(&str, &[&str])] = &[
     ),
     // The host only in its tests: a program that embeds it may have another version.
     ("rmcp", &["toolrack-host", "toolrack-auth", "toolrack", "toolrack-daemon", "toolrack-testkit", "toolrack-bench"]),
+    ("rig-core", &["toolrack-rig"]),
     ("rquickjs", &["toolrack-code"]),
     ("sqlx", &["toolrack-store"]),
     // Every program that counts allocations is a benchmark.
