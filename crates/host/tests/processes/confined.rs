@@ -541,6 +541,7 @@ async fn processes_that_a_confined_server_leaves_behind_end_with_it_in_order(lab
         lab.until("the leftover runs", || !child.stderr.tail(1).is_empty()).await;
         drop(child.stdin);
         lab.finish(child.handle).await;
+        timeout(SOON, child.stderr.drained()).await.expect("stderr ends with the server");
         assert_eq!(child.stderr.tail(9), ["up", "saved"]);
         assert_eq!(lab.survivors(), [0; 0]);
     }

@@ -227,6 +227,7 @@ async fn leftovers_get_time_to_end_in_order(lab: Lab) {
     lab.until("the leftover runs", || !child.stderr.tail(1).is_empty()).await;
     drop(child.stdin);
     lab.finish(child.handle).await;
+    timeout(SOON, child.stderr.drained()).await.expect("stderr ends with the server");
     assert_eq!(child.stderr.tail(9), ["up", "saved"]);
 }
 
@@ -236,6 +237,7 @@ async fn a_stopped_process_can_end_in_order(lab: Lab) {
     drop(child.stdin);
     let grace = Grace { stdin: Duration::from_millis(100), term: SOON };
     assert_eq!(timeout(SOON, child.handle.shutdown(grace)).await, Ok(Exit::Code(6)));
+    timeout(SOON, child.stderr.drained()).await.expect("stderr ends with the server");
     assert_eq!(child.stderr.tail(1), ["saved"]);
 }
 

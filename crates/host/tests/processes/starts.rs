@@ -71,6 +71,7 @@ async fn a_flood_of_stderr_is_drained_and_bounded(lab: Lab) {
     let child = spawn(lab.command(sh(script)), Some(hook), &lab.tasks).await.unwrap();
     assert_eq!(timeout(SOON * 3, child.handle.exited()).await, Ok(Exit::Code(0)));
     lab.finish(child.handle).await;
+    timeout(SOON, child.stderr.drained()).await.expect("stderr ends with the server");
     assert_eq!(child.stderr.total(), 10 * 1024 * 1024 + 5);
     assert_eq!(child.stderr.tail(1), ["end"]);
     assert_eq!(*longest.lock().unwrap(), (5_242_880 / 16 + 2, 4096));
