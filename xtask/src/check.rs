@@ -18,9 +18,7 @@ pub(crate) fn all(report: &mut Report) {
         show(clippy.args(["--", "-D", "warnings"]))
     });
     report.step("documentation", || {
-        // With the features that the lints have, cargo has already checked all that we depend on.
-        let mut doc =
-            cargo(["doc", "--workspace", "--no-deps", "--all-features", "--features", "tokio/test-util", "--locked"]);
+        let mut doc = cargo(["doc", "--workspace", "--no-deps", "--all-features", "--locked"]);
         show(doc.env("RUSTDOCFLAGS", "-D warnings"))
     });
 }

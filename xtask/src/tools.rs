@@ -66,7 +66,7 @@ impl Tool {
     }
 
     /// Returns the tool, and installs it if necessary. It is built from source, which takes minutes, and not optimised,
-    /// which would take twice as many: each tool runs for seconds.
+    /// which would take twice as many and save seconds.
     ///
     /// # Errors
     /// Cargo's error of the installation.
