@@ -4,6 +4,9 @@ use crate::debian;
 use crate::report::{Report, Step};
 use crate::run::{cargo, program, root, show};
 
+/// The program that counts, and those that it starts.
+const PROGRAMS: [&str; 5] = ["bench-steady", "bench-server", "bench-toolrack", "toolrack", "toolrack-supervisor"];
+
 /// Counts the figures and compares them. Installs valgrind if possible; without it, the instructions are reported as
 /// skipped.
 ///
@@ -12,7 +15,8 @@ pub(crate) fn run(report: &mut Report, arguments: &[String]) {
     report.step("valgrind from Debian", || debian::install(&["valgrind"]));
     let mut is_built = false;
     report.step("build for steady figures", || {
-        show(&mut cargo(["build", "--profile", "steady", "--locked", "-p", "toolrack-bench", "-p", "toolrack"]))?;
+        let mut build = cargo(["build", "--profile", "steady", "--locked", "-p", "toolrack-bench", "-p", "toolrack"]);
+        show(build.args(PROGRAMS.iter().flat_map(|program| ["--bin", program])))?;
         is_built = true;
         Ok(())
     });

@@ -309,7 +309,9 @@ impl From<EditFailed> for ApiError {
                     .hint("`\"plain\": true` writes its value into the file instead")
             }
             EditFailed::Store(error) => error.into(),
-            EditFailed::Ending => Self::internal("the file was not written"),
+            EditFailed::Unfinished => {
+                Self::internal("the edit of the file did not finish: look at the file before you repeat it")
+            }
         }
     }
 }

@@ -363,7 +363,7 @@ fn no_home(tenant: &str) -> ApiError {
 }
 
 fn outcome_unknown() -> ApiError {
-    let message = "the replica that had this request has died: it is not known whether the request was carried out";
+    let message = "the connection to the replica that had this request broke: it is not known whether the request was carried out";
     ApiError::new(StatusCode::BAD_GATEWAY, "OUTCOME_UNKNOWN", message)
         .hint("check whether it took effect before you send it again")
 }

@@ -343,7 +343,8 @@ pub(super) async fn edit(
     Ok(Edited::new(name, scope, edited, dry_run))
 }
 
-/// Adds entries to a file, all of them or none. With `dry_run`, only says what the changes would be.
+/// Adds entries to a file. Adds none if one of them cannot be added; if the file cannot be written then, the error names
+/// the entry, and those before it have been added. With `dry_run`, only says what the changes would be.
 pub(super) async fn add_all(
     world: &World,
     additions: Additions,

@@ -71,8 +71,8 @@ pub(crate) enum EditFailed {
     Edit(EditError),
     /// The change was written, but the agreement to run the changed entry was not stored.
     Store(StoreError),
-    /// The daemon is ending.
-    Ending,
+    /// The edit ended before it had a result: the daemon is ending, or the edit panicked.
+    Unfinished,
 }
 
 impl From<NoPlace> for EditFailed {
@@ -242,5 +242,5 @@ async fn write(path: PathBuf, name: String, change: Change, shown: Value, dry_ru
         Change::Remove => edit::remove(&path, &name, options),
         Change::Switch(enabled) => edit::switch(&path, &name, enabled, options),
     };
-    tokio::task::spawn_blocking(edit).await.map_err(|_| EditFailed::Ending)?.map_err(EditFailed::Edit)
+    tokio::task::spawn_blocking(edit).await.map_err(|_| EditFailed::Unfinished)?.map_err(EditFailed::Edit)
 }
