@@ -59,9 +59,9 @@ impl Store {
         Ok(answers.collect())
     }
 
-    /// Deletes all answers, the answers about one server, or the answers about one of its tools, and records that in the
-    /// [audit log](crate::audit) as done by `caller`, in one transaction. With [`Whose::Of`], deletes only answers that cover
-    /// no calls but those of that principal. Returns how many answers it deleted.
+    /// Deletes all answers, the answers about one server, or the answers about one of its tools, and records that in
+    /// the [audit log](crate::audit) as done by `caller`, in one transaction. With [`Whose::Of`], deletes only answers
+    /// that cover only calls of that principal. Returns how many answers it deleted.
     ///
     /// # Errors
     /// [`StoreError`] when the database fails.
@@ -91,7 +91,8 @@ impl Store {
         Ok(deleted.len())
     }
 
-    /// Deletes the answers that cover only calls of the principal with this [key](Principal::key), a removed member.
+    /// Deletes the answers that cover only calls of one principal, a member who was removed. `key` is the
+    /// [key](Principal::key) of that principal.
     ///
     /// # Errors
     /// [`StoreError`] when the database fails.

@@ -11,7 +11,8 @@ use crate::{
     database::query,
 };
 
-/// A user's agreement to run one entry of a project. It holds as long as the entry's content has this hash.
+/// A user's agreement to run one entry (a configured server) of a project. It holds as long as the entry's content has
+/// this hash.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Approval {
     /// The folder that holds the project's file, absolute and with symbolic links resolved.
@@ -50,7 +51,7 @@ impl Store {
     /// [`StoreError::Path`] when the project's path is not UTF-8; others when the database fails.
     pub async fn approve(&self, approval: &Approval, caller: &Caller) -> Result<(), StoreError> {
         let doing = "writing an approval";
-        let project = text(&approval.project)?;
+        let project = path_text(&approval.project)?;
         let mut transaction = self.begin(doing).await?;
         query(
             "INSERT INTO approvals (project, name, hash, shown, approved_at) VALUES ($1, $2, $3, $4, $5) \
@@ -74,14 +75,14 @@ impl Store {
         transaction.commit().await
     }
 
-    /// Takes an approval back, and records that in the [audit log](crate::audit) as done by `caller`. Returns whether
+    /// Revokes an approval, and records that in the [audit log](crate::audit) as done by `caller`. Returns whether
     /// there was one.
     ///
     /// # Errors
     /// As [`Self::approve`].
     pub async fn revoke(&self, project: &Path, name: &str, caller: &Caller) -> Result<bool, StoreError> {
         let doing = "taking an approval back";
-        let project = text(project)?;
+        let project = path_text(project)?;
         let mut transaction = self.begin(doing).await?;
         let deleted = query("DELETE FROM approvals WHERE project = $1 AND name = $2")
             .bind(project)
@@ -110,6 +111,6 @@ impl Store {
     }
 }
 
-pub(crate) fn text(path: &Path) -> Result<&str, StoreError> {
+pub(crate) fn path_text(path: &Path) -> Result<&str, StoreError> {
     path.to_str().ok_or_else(|| StoreError::Path { path: path.to_owned() })
 }

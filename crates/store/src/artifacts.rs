@@ -39,10 +39,10 @@ const EXTENSIONS: &[(&str, &str)] = &[
     ("video/mp4", "mp4"),
 ];
 
-/// The most characters of a server's or tool's name in a file's name.
+/// The maximum number of characters of a server's or tool's name in a file's name.
 const MAX_NAME: usize = 40;
 
-/// How many results with the same name and millisecond can be stored.
+/// The maximum number of results that have the same time, server, tool and extension.
 const MAX_SAME_NAME: usize = 1000;
 
 /// The format of the time at the start of a file's name. Sorting by name sorts by age.
@@ -51,12 +51,12 @@ const TIME_FORMAT: &str = "%Y%m%dT%H%M%S%3fZ";
 /// The length of a time in that format.
 const TIME_LENGTH: usize = "20261121T120000000Z".len();
 
-/// The limits of a folder.
+/// The limits of an [`ArtifactFolder`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ArtifactBounds {
-    /// The most files. Default 500.
+    /// The maximum number of files. Default 500.
     pub files: usize,
-    /// The most bytes of all files together. Default 512 MiB.
+    /// The maximum size of all files together, in bytes. Default 512 MiB.
     pub bytes: u64,
 }
 
@@ -71,9 +71,9 @@ impl Default for ArtifactBounds {
 pub struct Piece {
     /// The text.
     pub text: String,
-    /// Where it begins, in bytes.
+    /// The offset of its beginning, in bytes.
     pub from: u64,
-    /// Where it ends, in bytes: where the next piece begins.
+    /// The offset of its end, in bytes: the next piece begins there.
     pub to: u64,
     /// The length of the whole text, in bytes.
     pub total: u64,
@@ -83,17 +83,17 @@ pub struct Piece {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReadError {
-    /// The handle is of another folder, or the file was removed to make room for newer ones.
+    /// The handle does not belong to this folder, or its file was removed to make room for newer ones.
     #[error("no result is stored under this handle, or not any more")]
     Unknown,
     /// The result is not text, but a picture, a sound or similar.
-    #[error("it is not text ({bytes} bytes)")]
+    #[error("the result is not text ({bytes} bytes)")]
     NoText {
         /// The length of the file.
         bytes: u64,
     },
     /// The system refuses to read the file.
-    #[error("it cannot be read: {why}")]
+    #[error("the result cannot be read: {why}")]
     Unreadable {
         /// The system's error.
         why: String,
@@ -114,44 +114,45 @@ impl ArtifactFolder {
         Self { folder: folder.into(), bounds }
     }
 
-    /// Reads a piece of a stored text: at most `most` bytes from the byte `from` on, with both ends moved so that they
-    /// cut no character. Dropping the future does not stop the read.
+    /// Reads a piece of a stored text: at most `max_bytes` bytes, starting at the byte `from`. Both ends are moved so
+    /// that they cut no character. Dropping the future does not stop the read.
     ///
     /// # Errors
-    /// [`ReadError`], when `handle` is not of this folder, or its file is not text.
-    pub async fn read(&self, handle: &str, from: u64, most: usize) -> Result<Piece, ReadError> {
+    /// [`ReadError`], when `handle` does not belong to this folder, or its file is not text.
+    pub async fn read(&self, handle: &str, from: u64, max_bytes: usize) -> Result<Piece, ReadError> {
         let (folder, handle) = (self.clone(), PathBuf::from(handle));
-        let read = tokio::task::spawn_blocking(move || folder.piece(&handle, from, most)).await;
+        let read = tokio::task::spawn_blocking(move || folder.read_piece(&handle, from, max_bytes)).await;
         read.map_err(|_| ReadError::Unreadable { why: "the program is shutting down".to_owned() })?
     }
 
-    fn piece(&self, handle: &Path, from: u64, most: usize) -> Result<Piece, ReadError> {
+    fn read_piece(&self, handle: &Path, from: u64, max_bytes: usize) -> Result<Piece, ReadError> {
         // Accept only files that this folder created: no path that leads out of it, no link that another program made
         // there.
-        let is_ours = handle.parent() == Some(&*self.folder) && handle.file_name().is_some_and(is_ours);
-        let metadata = std::fs::symlink_metadata(handle).ok().filter(|metadata| is_ours && metadata.is_file());
+        let is_created_here = handle.parent() == Some(&*self.folder) && handle.file_name().is_some_and(is_ours);
+        let metadata = std::fs::symlink_metadata(handle).ok().filter(|metadata| is_created_here && metadata.is_file());
         let total = metadata.ok_or(ReadError::Unknown)?.len();
         let unreadable = |error: io::Error| ReadError::Unreadable { why: error.kind().to_string() };
         let mut file = File::open(handle).map_err(unreadable)?;
-        // Read three more bytes at both ends: a character of UTF-8 has at most four bytes, so one that is cut there begins
-        // or ends within them.
+        // Read three more bytes at both ends: a character of UTF-8 has at most four bytes, so one that is cut there
+        // begins or ends within them.
         let start = from.min(total).saturating_sub(3);
         file.seek(io::SeekFrom::Start(start)).map_err(unreadable)?;
         let mut bytes = Vec::new();
-        file.take(most as u64 + 6).read_to_end(&mut bytes).map_err(unreadable)?;
-        // As `str::is_char_boundary`: every byte of UTF-8 but `10xxxxxx` begins a character.
+        file.take(max_bytes as u64 + 6).read_to_end(&mut bytes).map_err(unreadable)?;
+        // Like `str::is_char_boundary`: every byte of UTF-8 begins a character, except for those of the form
+        // `10xxxxxx`, which are -128 to -65 as an `i8`.
         let is_boundary = |at: usize| bytes.get(at).is_none_or(|byte| (*byte as i8) >= -0x40);
         let mut begin = usize::try_from(from.min(total) - start).unwrap_or_default();
         while !is_boundary(begin) {
             begin += 1;
         }
-        let mut end = (begin + most).min(bytes.len());
+        let mut end = (begin + max_bytes).min(bytes.len());
         while end > begin && !is_boundary(end) {
             end -= 1;
         }
         let text = std::str::from_utf8(&bytes[begin..end]).map_err(|_| ReadError::NoText { bytes: total })?;
-        let in_file = |index: usize| start + index as u64;
-        Ok(Piece { text: text.to_owned(), from: in_file(begin), to: in_file(end), total })
+        let file_offset = |index: usize| start + index as u64;
+        Ok(Piece { text: text.to_owned(), from: file_offset(begin), to: file_offset(end), total })
     }
 
     fn write(&self, name: &Name, bytes: &[u8]) -> Result<PathBuf, KeepError> {
@@ -160,20 +161,20 @@ impl ArtifactFolder {
             let why = format!("it has {size} bytes, but at most {} can be stored", self.bounds.bytes);
             return Err(KeepError { why });
         }
-        let refused = |path: &Path, error: &io::Error| KeepError {
+        let write_error = |path: &Path, error: &io::Error| KeepError {
             why: format!("{} cannot be written: {}", path.display(), error.kind()),
         };
         let mut builder = DirBuilder::new();
         builder.recursive(true);
         #[cfg(unix)]
         std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-        builder.create(&self.folder).map_err(|error| refused(&self.folder, &error))?;
+        builder.create(&self.folder).map_err(|error| write_error(&self.folder, &error))?;
 
-        let (path, mut file) = self.create(name).map_err(|error| refused(&self.folder, &error))?;
+        let (path, mut file) = self.create(name).map_err(|error| write_error(&self.folder, &error))?;
         if let Err(error) = file.write_all(bytes) {
-            // Remove the incomplete file: a reader would take it for a whole result.
+            // Remove the incomplete file: a reader would treat it as a whole result.
             let _ = std::fs::remove_file(&path);
-            return Err(refused(&path, &error));
+            return Err(write_error(&path, &error));
         }
         if let Err(error) = self.prune(&path) {
             tracing::warn!(folder = %self.folder.display(), %error, "cannot remove old artifacts");
@@ -188,7 +189,7 @@ impl ArtifactFolder {
         #[cfg(unix)]
         std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
         for number in 0..MAX_SAME_NAME {
-            let path = self.folder.join(name.file(number));
+            let path = self.folder.join(name.file_name(number));
             match options.open(&path) {
                 Ok(file) => return Ok((path, file)),
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
@@ -242,7 +243,7 @@ struct Name {
 
 impl Name {
     /// Returns the name of the file. `number` counts the files with the same parts, from 0.
-    fn file(&self, number: usize) -> String {
+    fn file_name(&self, number: usize) -> String {
         let Self { server, tool, extension, .. } = self;
         let time = self.at.format(TIME_FORMAT);
         match number {

@@ -1,9 +1,10 @@
-//! The audit log of calls, connections, trust and answers: an append-only chain, in which each row seals all before it.
+//! The audit log of calls, connections, trust and answers: an append-only chain, in which the hash of each row covers
+//! all rows before it.
 //!
-//! The hash of a row is SHA-256 of the hash of the row before it (32 zero bytes for the first), its number and its
-//! time (eight bytes each, the most significant first), and its body, as they stand in the database. The end of the
-//! chain is stored beside it, so that the check also notices when the newest rows were removed. The store forgets rows
-//! that are too old, from the front; the row that records this carries the hash from which the chain continues.
+//! The hash of a row is SHA-256 of the hash of the row before it (32 zero bytes for the first), its number and its time
+//! (eight bytes each, the most significant first), and its body, as they are stored. The end of the chain is also
+//! stored separately, so that the check notices when the newest rows were removed. The store deletes (forgets) rows
+//! that are too old, from the front; it adds a row that records this, with the hash from which the chain continues.
 //!
 //! A program that can write to the whole file can replace the chain by another valid one. The only protection is a copy
 //! of the [end of the chain](ChainEnd) where that program cannot write.
@@ -31,14 +32,14 @@ pub use writer::{AuditLog, AuditWriter, Hide};
 
 use crate::{Store, StoreError, database::QueryBuilder, rows::TextBytes};
 
-/// The most rows that one query returns.
+/// The maximum number of rows that one query returns.
 const MAX_ROWS: usize = 10_000;
 
 /// A row of the log.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct AuditRow {
-    /// Its number: the first row of all is 1.
+    /// Its number. The first row that was ever written has the number 1.
     pub seq: u64,
     /// When it happened, in milliseconds since 1970.
     pub at: i64,
@@ -79,7 +80,8 @@ pub struct AuditQuery {
     pub limit: usize,
 }
 
-/// The body is bytes, because another program may have stored something there that is not text.
+/// The number, time, body and hash of a row. The body is bytes, because another program may have stored something there
+/// that is not text.
 type Row = (i64, i64, TextBytes, Vec<u8>);
 
 impl From<Row> for AuditRow {
@@ -90,7 +92,8 @@ impl From<Row> for AuditRow {
     }
 }
 
-fn number(seq: u64) -> i64 {
+/// Converts the number of a row to the type of its column.
+fn stored_seq(seq: u64) -> i64 {
     i64::try_from(seq).unwrap_or(i64::MAX)
 }
 
@@ -115,9 +118,9 @@ impl Store {
 
     async fn audit_rows(&self, query: &AuditQuery, order: &'static str) -> Result<Vec<AuditRow>, StoreError> {
         let mut builder = QueryBuilder::new("SELECT seq, at, body, hash FROM audit WHERE seq > ");
-        builder.push_bind(number(query.after));
+        builder.push_bind(stored_seq(query.after));
         if let Some(before) = query.before {
-            builder.push(" AND seq < ").push_bind(number(before));
+            builder.push(" AND seq < ").push_bind(stored_seq(before));
         }
         if let Some(since) = query.since {
             builder.push(" AND at >= ").push_bind(since);

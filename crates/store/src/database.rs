@@ -1,7 +1,7 @@
 //! The database: the only module that knows whether it is SQLite or Postgres.
 //!
 //! Every transaction begins here, and every statement goes through [`query`]. What really differs between databases is
-//! in a file for each. Futures of Postgres are large, and boxed, so that a program on SQLite does not copy them around.
+//! in a file for each. Futures of Postgres are large, so they are boxed: a program on SQLite then never copies them.
 
 #[cfg(feature = "postgres")]
 mod copy;
@@ -31,13 +31,14 @@ pub(crate) enum Backend {
 /// What a transaction may do, and what its commit promises.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Writing {
-    /// The commit waits until all of it is on the disk. Otherwise, a power cut can undo it; a crash of this process
-    /// cannot.
+    /// The commit waits until the whole transaction is on the disk. Otherwise, a power cut can undo the transaction; a
+    /// crash of this process cannot.
     pub(crate) durably: bool,
-    /// It overwrites what it deletes, so that a file does not keep it.
+    /// The transaction overwrites the bytes that it deletes, so that they do not stay in the file.
     pub(crate) erasing: bool,
-    /// It waits only for writers of the same rows, not for all writers of its tenant. A file has one writer at a time.
-    pub(crate) beside_others: bool,
+    /// The transaction waits only for writers of the same rows, not for all writers of its tenant. This has no effect
+    /// on SQLite, which has one writer at a time.
+    pub(crate) concurrent: bool,
 }
 
 /// The connection for some statements: a transaction, except for SQLite, which needs none to read.
@@ -45,7 +46,7 @@ pub(crate) struct Writing {
 /// Dropping it undoes what it has written.
 pub(crate) struct Transaction {
     handle: Handle,
-    place: ErrorContext,
+    context: ErrorContext,
 }
 
 enum Handle {
@@ -61,7 +62,7 @@ pub(crate) enum Connection<'a> {
     Postgres(&'a mut postgres::Session),
 }
 
-/// What each error names: the database, and the operation that failed.
+/// The information that each error contains: the database, and the operation that failed.
 #[derive(Clone, Debug)]
 pub(crate) struct ErrorContext {
     database: DatabaseName,
@@ -100,12 +101,13 @@ impl Transaction {
         }
     }
 
-    pub(crate) fn place(&self) -> &ErrorContext {
-        &self.place
+    pub(crate) fn context(&self) -> &ErrorContext {
+        &self.context
     }
 
-    /// Milliseconds since 1970, by one clock for all programs that use the database: that of this machine for a file, that of
-    /// the server for Postgres, because the clocks of its clients may be minutes apart.
+    /// Returns the time in milliseconds since 1970, by the same clock for all programs that use the database: for a
+    /// file, the clock of this machine; for Postgres, the clock of the server, because the clocks of its clients may be
+    /// minutes apart.
     pub(crate) async fn clock(&mut self) -> Result<i64, StoreError> {
         match &self.handle {
             Handle::Reading(_) | Handle::Writing(_) => Ok(chrono::Utc::now().timestamp_millis()),
@@ -124,11 +126,11 @@ impl Transaction {
             #[cfg(feature = "postgres")]
             Connection::Postgres(session) => {
                 let (connection, limit, _) = session.start();
-                let done = Box::pin(postgres::within(limit, sqlx::raw_sql(script).execute(connection))).await;
+                let done = Box::pin(postgres::with_time_limit(limit, sqlx::raw_sql(script).execute(connection))).await;
                 session.end(done).map(drop)
             }
         };
-        done.map_err(|error| self.place.error(error))
+        done.map_err(|error| self.context.error(error))
     }
 
     pub(crate) async fn commit(self) -> Result<(), StoreError> {
@@ -138,62 +140,62 @@ impl Transaction {
             #[cfg(feature = "postgres")]
             Handle::Postgres(session) => Box::pin(session.commit()).await,
         };
-        done.map_err(|error| self.place.error(error))
+        done.map_err(|error| self.context.error(error))
     }
 }
 
 impl Store {
-    /// A connection to read from.
+    /// Returns a connection to read from.
     pub(crate) async fn read(&self, doing: &'static str) -> Result<Transaction, StoreError> {
-        let place = self.place(doing);
+        let context = self.context(doing);
         match &self.backend {
             Backend::Sqlite(file) => match file.pool.acquire().await {
-                Ok(connection) => Ok(Transaction { handle: Handle::Reading(connection), place }),
-                Err(error) => Err(place.error(error)),
+                Ok(connection) => Ok(Transaction { handle: Handle::Reading(connection), context }),
+                Err(error) => Err(context.error(error)),
             },
             #[cfg(feature = "postgres")]
             Backend::Postgres(tenant) => {
-                Ok(Transaction { handle: Handle::Postgres(Box::pin(tenant.read(&place)).await?), place })
+                Ok(Transaction { handle: Handle::Postgres(Box::pin(tenant.read(&context)).await?), context })
             }
         }
     }
 
     /// Begins a transaction in which all statements read the same state of the database.
     pub(crate) async fn read_snapshot(&self, doing: &'static str) -> Result<Transaction, StoreError> {
-        let place = self.place(doing);
+        let context = self.context(doing);
         match &self.backend {
-            Backend::Sqlite(file) => begin_with("BEGIN", file, place).await,
+            Backend::Sqlite(file) => begin_with("BEGIN", file, context).await,
             #[cfg(feature = "postgres")]
             Backend::Postgres(tenant) => {
-                Ok(Transaction { handle: Handle::Postgres(Box::pin(tenant.read_snapshot(&place)).await?), place })
+                Ok(Transaction { handle: Handle::Postgres(Box::pin(tenant.read_snapshot(&context)).await?), context })
             }
         }
     }
 
     /// Begins a write transaction. A power cut can undo it after its commit; a crash of this process cannot.
     pub(crate) async fn begin(&self, doing: &'static str) -> Result<Transaction, StoreError> {
-        self.begin_to(Writing::default(), doing).await
+        self.begin_writing(Writing::default(), doing).await
     }
 
     /// Begins a write transaction whose commit waits until all of it is on the disk.
     pub(crate) async fn begin_durably(&self, doing: &'static str) -> Result<Transaction, StoreError> {
-        self.begin_to(Writing { durably: true, ..Writing::default() }, doing).await
+        self.begin_writing(Writing { durably: true, ..Writing::default() }, doing).await
     }
 
     /// Begins a write transaction that overwrites what it deletes, so that a file does not keep it.
     pub(crate) async fn begin_erasing(&self, doing: &'static str) -> Result<Transaction, StoreError> {
-        self.begin_to(Writing { erasing: true, ..Writing::default() }, doing).await
+        self.begin_writing(Writing { erasing: true, ..Writing::default() }, doing).await
     }
 
     /// Begins a write transaction that overwrites what it deletes, and whose commit waits until it is on the disk.
     pub(crate) async fn begin_erasing_durably(&self, doing: &'static str) -> Result<Transaction, StoreError> {
-        self.begin_to(Writing { durably: true, erasing: true, ..Writing::default() }, doing).await
+        self.begin_writing(Writing { durably: true, erasing: true, ..Writing::default() }, doing).await
     }
 
-    /// Begins a write transaction beside those of other writers of the same tenant, for rows that need no order among them.
-    /// Its commit waits until it is on the disk.
-    pub(crate) async fn begin_beside(&self, doing: &'static str) -> Result<Transaction, StoreError> {
-        self.begin_to(Writing { durably: true, beside_others: true, ..Writing::default() }, doing).await
+    /// Begins a write transaction that may run at the same time as others of its tenant, for rows that need no common
+    /// order. Its commit waits until it is on the disk.
+    pub(crate) async fn begin_concurrent(&self, doing: &'static str) -> Result<Transaction, StoreError> {
+        self.begin_writing(Writing { durably: true, concurrent: true, ..Writing::default() }, doing).await
     }
 
     /// Runs one statement in a write transaction of its own, and returns how many rows it has changed.
@@ -204,18 +206,18 @@ impl Store {
         Ok(changed)
     }
 
-    async fn begin_to(&self, writing: Writing, doing: &'static str) -> Result<Transaction, StoreError> {
-        let place = self.place(doing);
+    async fn begin_writing(&self, writing: Writing, doing: &'static str) -> Result<Transaction, StoreError> {
+        let context = self.context(doing);
         match &self.backend {
-            Backend::Sqlite(file) => begin_with(file.begin(writing), file, place).await,
+            Backend::Sqlite(file) => begin_with(file.begin_statement(writing), file, context).await,
             #[cfg(feature = "postgres")]
             Backend::Postgres(tenant) => {
-                Ok(Transaction { handle: Handle::Postgres(Box::pin(tenant.write(writing, &place)).await?), place })
+                Ok(Transaction { handle: Handle::Postgres(Box::pin(tenant.write(writing, &context)).await?), context })
             }
         }
     }
 
-    fn place(&self, doing: &'static str) -> ErrorContext {
+    fn context(&self, doing: &'static str) -> ErrorContext {
         let database = match &self.backend {
             Backend::Sqlite(file) => DatabaseName::File(Arc::clone(&file.path)),
             #[cfg(feature = "postgres")]
@@ -225,9 +227,13 @@ impl Store {
     }
 }
 
-async fn begin_with(begin: &'static str, file: &sqlite::File, place: ErrorContext) -> Result<Transaction, StoreError> {
+async fn begin_with(
+    begin: &'static str,
+    file: &sqlite::File,
+    context: ErrorContext,
+) -> Result<Transaction, StoreError> {
     match file.pool.begin_with(begin).await {
-        Ok(transaction) => Ok(Transaction { handle: Handle::Writing(transaction), place }),
-        Err(error) => Err(place.error(error)),
+        Ok(transaction) => Ok(Transaction { handle: Handle::Writing(transaction), context }),
+        Err(error) => Err(context.error(error)),
     }
 }

@@ -18,7 +18,7 @@ pub enum StoreError {
     Make {
         /// The file or folder.
         path: PathBuf,
-        /// What the system said.
+        /// The error message of the system.
         #[source]
         source: io::Error,
     },
@@ -67,11 +67,11 @@ pub enum StoreError {
     Migration {
         /// The file.
         path: PathBuf,
-        /// What went wrong.
+        /// A description of the problem.
         #[source]
         source: Box<dyn Error + Send + Sync>,
     },
-    /// The path is not UTF-8, so that it cannot be stored.
+    /// The path is not UTF-8, so it cannot be stored.
     #[error("{} is not UTF-8 text and cannot be kept", path.display())]
     Path {
         /// The path.
@@ -117,20 +117,21 @@ pub enum StoreError {
         /// The reason. Safe to print.
         why: String,
     },
-    /// A database server does not do what it should. The text does not say which server, because it also reaches
-    /// callers: [`Self::database`] does.
+    /// A database server does not do what it should. The text does not name the server, because callers read it, too;
+    /// [`Self::database`] returns its name.
     #[error("the database {problem}")]
     Database {
         /// Its host and name, for those who run the daemon.
         database: String,
-        /// What is in the way, and what to do.
+        /// The obstacle, and how to remove it.
         problem: DatabaseProblem,
-        /// What the server or the system said.
+        /// The error message of the server or the system.
         #[source]
         source: Option<Box<dyn Error + Send + Sync>>,
     },
-    /// A sibling has removed this replica, which was silent: it may take nothing.
-    #[error("the replica {id} was silent for too long: it has to join its siblings anew")]
+    /// Another replica has removed this one, because it wrote no heartbeat for too long. It cannot become the home of a
+    /// tenant.
+    #[error("the replica {id} was silent for too long, and was removed: it has to join the other replicas again")]
     RemovedReplica {
         /// The id of the replica.
         id: String,
@@ -142,7 +143,7 @@ pub enum StoreError {
         path: PathBuf,
         /// The operation that failed.
         doing: &'static str,
-        /// What went wrong.
+        /// A description of the problem.
         #[source]
         source: Box<dyn Error + Send + Sync>,
     },
@@ -178,10 +179,10 @@ impl StoreError {
         }
     }
 
-    /// Returns whether the server could not be reached, had no connection free, or had a lock on the data, so that the
-    /// operation may succeed later.
+    /// Returns whether the server could not be reached, had no free connection, or had the data locked. The operation
+    /// may succeed if it is repeated later.
     #[must_use]
-    pub(crate) fn may_pass(&self) -> bool {
+    pub(crate) fn allows_retry(&self) -> bool {
         let problem = match self {
             Self::Database { problem, .. } => *problem,
             _ => return false,

@@ -11,7 +11,7 @@ use crate::{Claim, NewMessage, NewSession, Owner, Session, Spent, Step, Store, S
 /// How many messages one query reads when a conversation continues.
 const PAGE_SIZE: usize = 1_000;
 
-/// The most characters of a title.
+/// The maximum length of a title, in characters.
 const MAX_TITLE_CHARS: usize = 80;
 
 /// Stores one conversation. Hides the secrets that are known when it stores a message: a user may have typed one, and a
@@ -24,7 +24,7 @@ pub struct Journal {
     id: Uuid,
     /// The model that answers.
     model: String,
-    /// The owner of the conversation.
+    /// The owner of the conversation; `None` for the user of the machine.
     owner: Option<Owner>,
     /// How many messages are stored.
     stored: usize,
@@ -98,16 +98,17 @@ impl Journal {
         self.session.as_ref().map_or_else(|| self.id.to_string(), |session| session.prefix.clone())
     }
 
-    /// Takes the usage and cost of `reply`, the newest answer. The next [`keep`](Self::keep) stores them with it.
+    /// Remembers the usage and cost of `reply`, the newest answer. The next [`keep`](Self::keep) stores them with that
+    /// answer.
     pub fn cost_of(&mut self, reply: &Reply) {
         self.spent = Some(spent(reply.usage, reply.cost));
     }
 
-    /// Keeps other turns of this process out of the conversation, even before it is stored, until the claim is dropped:
-    /// hold it for as long as a turn is under way. Without a store, returns `None` and keeps none out.
+    /// Excludes other turns of this process from the conversation, even before it is stored, until the claim is
+    /// dropped: hold the claim for as long as a turn is under way. Without a store, returns `None` and excludes none.
     ///
     /// # Errors
-    /// [`StoreError::SessionBusy`] when another turn holds it already.
+    /// [`StoreError::SessionBusy`] when another turn holds the claim already.
     pub fn claim(&self) -> Result<Option<Claim>, StoreError> {
         let Some(store) = &self.store else { return Ok(None) };
         let busy = || StoreError::SessionBusy {
@@ -229,7 +230,7 @@ fn billionths(dollars: f64) -> u64 {
     (dollars * 1e9).round().max(0.0) as u64
 }
 
-/// Makes a title of the first line of the user's first message.
+/// Makes a title from the first line of the user's first message.
 fn title(messages: &[Message], conceal: &dyn Fn(&str) -> String) -> String {
     let first = messages.iter().find(|message| message.role == Role::User);
     let line = first.and_then(|message| message.content.trim().lines().next()).unwrap_or_default();

@@ -9,7 +9,7 @@
 //! - what servers wrote to their logs ([`LogLine`]),
 //! - the audit log, a chain of hashes that shows tampering ([`audit`]),
 //! - conversations with models ([`Session`]),
-//! - sealed secrets and tokens ([`Vault`]),
+//! - sealed (encrypted) secrets and tokens ([`Vault`]),
 //! - how much of each quota was used ([`QuotaUse`]),
 //! - the members of a team, the hashes of their tokens ([`TeamToken`]), and what they allowed clients ([`Grant`]),
 //! - the replicas that serve a team together ([`Replica`]), and at which of them each tenant is served ([`Home`]).
@@ -17,8 +17,9 @@
 //! [`ArtifactFolder`] stores results that are too long for a model as files (the host's
 //! [`Artifacts`](toolrack_host::Artifacts)).
 //!
-//! With the feature `postgres`, [`Database`](https://docs.rs/toolrack-store/latest/toolrack_store/struct.Database.html) has the same for many
-//! tenants and processes, in Postgres: a [`Store`] for each tenant, with rows that no other tenant can see.
+//! With the feature `postgres`, [`Database`](https://docs.rs/toolrack-store/latest/toolrack_store/struct.Database.html)
+//! has the same for many tenants and processes, in Postgres: a [`Store`] for each tenant, with rows that no other
+//! tenant can see.
 //!
 //! This crate knows nothing of how a host or an agent behaves, and connects only to that database.
 //!
@@ -173,12 +174,12 @@ impl Store {
     pub async fn open_existing(path: impl Into<PathBuf>) -> Result<Option<Self>, StoreError> {
         let path = path.into();
         let file = sqlite::File::open_existing(&path, BRIEF_LOCK_TIMEOUT).await?;
-        Ok(file.map(Self::of))
+        Ok(file.map(Self::from_file))
     }
 
     /// Opens the database at `path`, and waits up to `busy_timeout` for another process that has it locked.
     async fn open_within(path: PathBuf, busy_timeout: Duration) -> Result<Self, StoreError> {
-        Ok(Self::of(sqlite::File::open(&path, busy_timeout).await?))
+        Ok(Self::from_file(sqlite::File::open(&path, busy_timeout).await?))
     }
 
     /// Returns whether the file has rows that a user would miss: of the audit log, secrets, conversations, or a team.
@@ -199,8 +200,8 @@ impl Store {
         .await
     }
 
-    fn of(file: sqlite::File) -> Self {
-        Self::at(Backend::Sqlite(file))
+    fn from_file(file: sqlite::File) -> Self {
+        Self::from_backend(Backend::Sqlite(file))
     }
 
     /// The pool of SQLite, for tests that look into the file.
@@ -213,7 +214,7 @@ impl Store {
         }
     }
 
-    fn at(backend: Backend) -> Self {
+    fn from_backend(backend: Backend) -> Self {
         Self { backend, claims: sessions::Claims::default() }
     }
 
@@ -228,7 +229,8 @@ impl Store {
     }
 
     /// Waits for the running statement and closes the file. A store that is merely dropped loses nothing, but leaves
-    /// the write-ahead log beside the file. On Postgres, the connections stay open for the other stores of the database.
+    /// the write-ahead log beside the file. On Postgres, the connections stay open for the other stores of the
+    /// database.
     pub async fn close(&self) {
         match &self.backend {
             Backend::Sqlite(file) => file.pool.close().await,

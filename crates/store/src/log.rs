@@ -5,13 +5,13 @@ use crate::{
     database::{QueryBuilder, query},
 };
 
-/// The most lines of one server. Beyond that, the oldest are removed.
+/// The maximum number of lines of one server. Beyond that, the oldest are removed.
 const MAX_LINES: i64 = 2_000;
 
-/// The most lines of all servers.
+/// The maximum number of lines of all servers.
 const MAX_TOTAL_LINES: i64 = 50_000;
 
-/// The most bytes of one line; longer ones are cut.
+/// The maximum size of one line, in bytes; longer ones are cut.
 const MAX_TEXT_BYTES: usize = 8 * 1024;
 
 /// One line of a server.

@@ -6,7 +6,7 @@ use crate::{
     database::{Transaction, clear, copy, count, query, query_scalar},
 };
 
-/// The tables of a tenant, each after those to which its rows refer.
+/// The tables of a tenant, in an order in which each table comes after those that its rows refer to.
 const TABLES: [&str; 20] = [
     "servers",
     "server_tools",
@@ -83,7 +83,8 @@ pub enum MoveError {
 }
 
 impl Database {
-    /// Returns whether the rows of `from` have been moved to `tenant` already, or with `None` to the team. Changes nothing.
+    /// Returns whether the rows of `from` have been moved to `tenant` already, or with `None` to the team. Changes
+    /// nothing.
     ///
     /// # Errors
     /// [`MoveError::NotEmpty`] when `tenant` has other rows, so that these cannot be moved; [`MoveError::Store`] when a
@@ -97,7 +98,7 @@ impl Database {
     }
 
     /// Moves all rows of the file `from` to `tenant`, or to the team with `None`: all or none. The file stays as it is.
-    /// Sealed values stay sealed, and open with the same key. No other program should use the file meanwhile.
+    /// Encrypted values stay encrypted with the same key. No other program should use the file meanwhile.
     ///
     /// # Errors
     /// [`MoveError`]
@@ -120,7 +121,7 @@ impl Database {
                 }
                 copy(table, &mut file, &mut into).await?;
             }
-            let (before, after) = (rows(table, &mut file).await?, rows(table, &mut into).await?);
+            let (before, after) = (row_count(table, &mut file).await?, row_count(table, &mut into).await?);
             if before != after {
                 return Err(MoveError::Incomplete { table, before, after });
             }
@@ -150,16 +151,16 @@ impl Database {
         file: &mut Transaction,
         into: &mut Transaction,
     ) -> Result<bool, MoveError> {
-        let mut other = None;
-        let mut is_same = head(file).await? == head(into).await?;
+        let mut first_with_rows = None;
+        let mut is_same = audit_end(file).await? == audit_end(into).await?;
         for table in tables {
-            let (before, after) = (rows(table, file).await?, rows(table, into).await?);
+            let (before, after) = (row_count(table, file).await?, row_count(table, into).await?);
             is_same &= before == after;
-            if after > 0 && !TABLES_WITH_A_FIRST_ROW.contains(table) && other.is_none() {
-                other = Some((*table, after));
+            if after > 0 && !TABLES_WITH_A_FIRST_ROW.contains(table) && first_with_rows.is_none() {
+                first_with_rows = Some((*table, after));
             }
         }
-        match other {
+        match first_with_rows {
             Some(_) if is_same => Ok(true),
             Some((table, rows)) => Err(MoveError::NotEmpty { database: self.name().to_owned(), table, rows }),
             None => Ok(false),
@@ -177,17 +178,17 @@ async fn has_team(file: &mut Transaction) -> Result<bool, StoreError> {
     query_scalar("SELECT EXISTS (SELECT 1 FROM sqlite_schema WHERE name = 'team_schema')").fetch_one(file).await
 }
 
-async fn rows(table: &str, on: &mut Transaction) -> Result<u64, StoreError> {
-    Ok(u64::try_from(count(table, on).await?).unwrap_or_default())
+async fn row_count(table: &str, transaction: &mut Transaction) -> Result<u64, StoreError> {
+    Ok(u64::try_from(count(table, transaction).await?).unwrap_or_default())
 }
 
-/// The end of the audit log.
-async fn head(on: &mut Transaction) -> Result<Option<(i64, Vec<u8>)>, StoreError> {
-    query("SELECT seq, hash FROM audit_head").fetch_optional(on).await
+/// Returns the number and the hash of the newest row of the audit log.
+async fn audit_end(transaction: &mut Transaction) -> Result<Option<(i64, Vec<u8>)>, StoreError> {
+    query("SELECT seq, hash FROM audit_head").fetch_optional(transaction).await
 }
 
-/// Raises the number of the team's changes above the one in the file, so that programs which know that one read the
-/// members again.
+/// Sets the version of the team, which counts its changes, to a higher number than in the file. A program that
+/// remembers the file's version then reads the members again.
 async fn raise_version(file: &mut Transaction, into: &mut Transaction) -> Result<(), StoreError> {
     let known: i64 = query_scalar("SELECT version FROM team_version").fetch_one(file).await?;
     let raise = query("UPDATE team_version SET version = CASE WHEN version > $1 THEN version ELSE $1 END + 1");

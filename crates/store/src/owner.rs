@@ -12,20 +12,20 @@ pub struct Owner {
 }
 
 impl Owner {
-    /// The owner of rows that `principal` makes; `None` for the user of the machine.
+    /// Returns the owner of the rows that `principal` creates; `None` for the user of the machine.
     #[must_use]
     pub fn of(principal: &Principal) -> Option<Self> {
         let owner = || Self { key: principal.key(), name: principal.name().to_owned() };
         (!principal.is_local()).then(owner)
     }
 
-    /// Whether it is `principal`.
+    /// Returns whether the owner is `principal`.
     #[must_use]
     pub fn is(&self, principal: &Principal) -> bool {
         Self::of(principal).is_some_and(|owner| owner.key == self.key)
     }
 
-    /// The owner in the columns of a row, where an empty key stands for the user of the machine.
+    /// Reads the owner from the columns of a row, in which an empty key stands for the user of the machine.
     pub(crate) fn of_row(key: String, name: Option<String>) -> Option<Self> {
         (!key.is_empty()).then(|| Self { name: name.unwrap_or_default(), key })
     }

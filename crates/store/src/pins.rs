@@ -16,14 +16,15 @@ use crate::{
     now,
 };
 
-/// How long reading pins may take before they count as unreadable: a server's tools wait for its pins.
+/// How long reading pins may take before they count as unreadable. A server's tools cannot be used until its pins are
+/// read.
 const READ_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// How many pins one statement writes.
 const PINS_PER_INSERT: usize = 100;
 
-/// The most tools of one list that get a row in the audit log: a server that keeps changing thousands must not flood
-/// it.
+/// The maximum number of tools of one list that get a row in the audit log: a server that keeps changing thousands must
+/// not flood it.
 const MAX_AUDITED: usize = 100;
 
 /// A tool that differs from its pin.
@@ -72,15 +73,16 @@ fn hash(bytes: Vec<u8>) -> Option<DefinitionHash> {
 
 /// Converts a row; `None` if this version cannot understand it.
 fn quarantined(row: QuarantineRow) -> Option<QuarantinedTool> {
-    let (source, server, tool, now, text, cause, was, since, pinned, before, at, approved_by) = row;
+    let (source, server, tool, new_hash, text, cause, was, since, pinned_hash, pinned_text, pinned_at, approved_by) =
+        row;
     let cause = match (cause.as_str(), was) {
         ("renamed", Some(was)) => Cause::Renamed { was },
         ("too_many", _) => Cause::TooMany,
         _ => Cause::Changed,
     };
-    let pinned = pinned.and_then(hash).zip(before).zip(at);
+    let pinned = pinned_hash.and_then(hash).zip(pinned_text).zip(pinned_at);
     let pinned = pinned.map(|((hash, text), at)| Pinned { definition: Definition { hash, text }, at, approved_by });
-    let mismatch = PinMismatch { tool, definition: Definition { hash: hash(now)?, text }, cause };
+    let mismatch = PinMismatch { tool, definition: Definition { hash: hash(new_hash)?, text }, cause };
     Some(QuarantinedTool {
         pinned_server: PinnedServer { server: ServerName::new(server).ok()?, source },
         mismatch,
@@ -107,15 +109,16 @@ impl Store {
         Ok(rows.into_iter().filter_map(quarantined).collect())
     }
 
-    /// Trusts the tool `tool` of `of` with the definition whose hash is `approved`: replaces its pin, and records that in the
-    /// [audit log](crate::audit) as done by `caller`, in one transaction. Returns `false`, and does nothing, if this
-    /// definition is not in quarantine: the tool has another one by now, or a user has approved it already.
+    /// Trusts the tool `tool` of `pinned_server` with the definition whose hash is `approved`: replaces the tool's pin,
+    /// and records that in the [audit log](crate::audit) as done by `caller`, in one transaction. Returns `false`, and
+    /// does nothing, if this definition is not in quarantine: the tool has another definition by now, or a user has
+    /// approved this one already.
     ///
     /// # Errors
     /// [`StoreError`] when the database fails.
     pub async fn release(
         &self,
-        of: &PinnedServer,
+        pinned_server: &PinnedServer,
         tool: &str,
         approved: DefinitionHash,
         caller: &Caller,
@@ -125,8 +128,8 @@ impl Store {
         let row: Option<(String, Option<String>)> = query(
             "DELETE FROM quarantine WHERE source = $1 AND server = $2 AND tool = $3 AND hash = $4 RETURNING definition, was",
         )
-        .bind(&of.source)
-        .bind(of.server.as_str())
+        .bind(&pinned_server.source)
+        .bind(pinned_server.server.as_str())
         .bind(tool)
         .bind(&approved.as_bytes()[..])
         .fetch_optional(&mut transaction)
@@ -137,27 +140,27 @@ impl Store {
         if let Some(was) = was {
             query("UPDATE pins SET renamed_to = $1 WHERE source = $2 AND server = $3 AND tool = $4")
                 .bind(tool)
-                .bind(&of.source)
-                .bind(of.server.as_str())
+                .bind(&pinned_server.source)
+                .bind(pinned_server.server.as_str())
                 .bind(was)
                 .execute(&mut transaction)
                 .await?;
         }
         let definition = Definition { hash: approved, text };
-        pin(&mut transaction, of, &[(tool.to_owned(), definition)], Some(caller.way())).await?;
-        forget_checked_list(&mut transaction, of).await?;
-        let audited = Entry::of_release(caller, of, tool, approved);
+        pin(&mut transaction, pinned_server, &[(tool.to_owned(), definition)], Some(caller.way())).await?;
+        forget_checked_list(&mut transaction, pinned_server).await?;
+        let audited = Entry::of_release(caller, pinned_server, tool, approved);
         append(&mut transaction, &[(Utc::now().timestamp_millis(), audited)]).await?;
         transaction.commit().await?;
         Ok(true)
     }
 
-    async fn read_pins(&self, of: &PinnedServer, list: &[u8; 32]) -> Result<StoredPins, StoreError> {
+    async fn read_pins(&self, pinned_server: &PinnedServer, list: &[u8; 32]) -> Result<StoredPins, StoreError> {
         let doing = "reading pins";
         let row: Option<(i64, Option<Vec<u8>>)> =
             query("SELECT generation, list FROM pinned_servers WHERE source = $1 AND server = $2")
-                .bind(&of.source)
-                .bind(of.server.as_str())
+                .bind(&pinned_server.source)
+                .bind(pinned_server.server.as_str())
                 .fetch_optional(&mut self.read(doing).await?)
                 .await?;
         let Some((generation, known)) = row else {
@@ -166,11 +169,11 @@ impl Store {
         if known.as_deref() == Some(&list[..]) {
             return Ok(StoredPins::Unchanged);
         }
-        // If another process adds a pin between the two queries, the older generation makes the host check again.
+        // If another process adds a pin between the two queries, the host gets the older generation, and checks again.
         let rows: Vec<(String, Vec<u8>, String, Option<String>)> =
             query("SELECT tool, hash, definition, renamed_to FROM pins WHERE source = $1 AND server = $2")
-                .bind(&of.source)
-                .bind(of.server.as_str())
+                .bind(&pinned_server.source)
+                .bind(pinned_server.server.as_str())
                 .fetch_all(&mut self.read(doing).await?)
                 .await?;
         let pins = rows.into_iter().filter_map(|(tool, bytes, text, renamed_to)| {
@@ -179,50 +182,55 @@ impl Store {
         Ok(StoredPins::Pins { generation: generation.unsigned_abs(), pins: pins.collect() })
     }
 
-    async fn write_seen(&self, of: &PinnedServer, seen: &PinComparison) -> Result<(), StoreError> {
+    async fn store_comparison(
+        &self,
+        pinned_server: &PinnedServer,
+        comparison: &PinComparison,
+    ) -> Result<(), StoreError> {
         let doing = "writing pins";
         let mut transaction = self.begin(doing).await?;
         query("INSERT INTO pinned_servers (source, server, generation) VALUES ($1, $2, 0) ON CONFLICT DO NOTHING")
-            .bind(&of.source)
-            .bind(of.server.as_str())
+            .bind(&pinned_server.source)
+            .bind(pinned_server.server.as_str())
             .execute(&mut transaction)
             .await?;
-        for tools in seen.new.chunks(PINS_PER_INSERT) {
-            pin(&mut transaction, of, tools, None).await?;
+        for tools in comparison.new.chunks(PINS_PER_INSERT) {
+            pin(&mut transaction, pinned_server, tools, None).await?;
         }
-        replace_quarantine(&mut transaction, of, &seen.mismatches).await?;
-        let generation = i64::try_from(seen.generation).unwrap_or(i64::MAX);
-        // The hash of a list that fits all its pins saves the next comparison, unless the pins change meanwhile.
-        let list = seen.mismatches.is_empty().then_some(&seen.list[..]);
+        replace_quarantine(&mut transaction, pinned_server, &comparison.mismatches).await?;
+        let generation = i64::try_from(comparison.generation).unwrap_or(i64::MAX);
+        // The hash of a list that matches all its pins saves the next comparison. It is stored only if the pins are
+        // still those that the list was compared with.
+        let list = comparison.mismatches.is_empty().then_some(&comparison.list[..]);
         query(
             "UPDATE pinned_servers SET generation = generation + $1, list = CASE WHEN generation = $2 THEN $3 END \
              WHERE source = $4 AND server = $5",
         )
-        .bind(i64::from(!seen.new.is_empty()))
+        .bind(i64::from(!comparison.new.is_empty()))
         .bind(generation)
         .bind(list)
-        .bind(&of.source)
-        .bind(of.server.as_str())
+        .bind(&pinned_server.source)
+        .bind(pinned_server.server.as_str())
         .execute(&mut transaction)
         .await?;
         transaction.commit().await
     }
 
-    async fn read_generation(&self, of: &PinnedServer) -> Result<Option<u64>, StoreError> {
+    async fn read_generation(&self, pinned_server: &PinnedServer) -> Result<Option<u64>, StoreError> {
         let found: Option<i64> =
             query_scalar("SELECT generation FROM pinned_servers WHERE source = $1 AND server = $2")
-                .bind(&of.source)
-                .bind(of.server.as_str())
+                .bind(&pinned_server.source)
+                .bind(pinned_server.server.as_str())
                 .fetch_optional(&mut self.read("reading pins").await?)
                 .await?;
         Ok(Some(found.unwrap_or_default().unsigned_abs()))
     }
 }
 
-/// Pins tools. `approved_by` is where a user approved them; without it, a tool that has a pin already keeps it.
+/// Pins tools. `approved_by` is the way in which a user approved them; if it is `None`, tools that have a pin keep it.
 async fn pin(
     transaction: &mut Transaction,
-    of: &PinnedServer,
+    pinned_server: &PinnedServer,
     tools: &[(String, Definition)],
     approved_by: Option<Way>,
 ) -> Result<(), StoreError> {
@@ -230,7 +238,8 @@ async fn pin(
     let mut builder =
         QueryBuilder::new("INSERT INTO pins (source, server, tool, hash, definition, pinned_at, approved_by) ");
     builder.push_values(tools.iter().map(|(tool, definition)| {
-        let (source, server, approved_by) = (&of.source, of.server.as_str(), approved_by.map(Way::word));
+        let (source, server, approved_by) =
+            (&pinned_server.source, pinned_server.server.as_str(), approved_by.map(Way::word));
         let Definition { hash, text } = definition;
         values![source, server, tool, &hash.as_bytes()[..], text, now, approved_by]
     }));
@@ -242,35 +251,36 @@ async fn pin(
     builder.build().execute(transaction).await.map(drop)
 }
 
-/// Forgets that the list of `of` fits its pins, because the pins have changed: the host compares them again.
-async fn forget_checked_list(transaction: &mut Transaction, of: &PinnedServer) -> Result<(), StoreError> {
+/// Deletes the hash of the list of tools that was found to match the pins, because the pins have changed: the host then
+/// compares them again.
+async fn forget_checked_list(transaction: &mut Transaction, pinned_server: &PinnedServer) -> Result<(), StoreError> {
     query("UPDATE pinned_servers SET generation = generation + 1, list = NULL WHERE source = $1 AND server = $2")
-        .bind(&of.source)
-        .bind(of.server.as_str())
+        .bind(&pinned_server.source)
+        .bind(pinned_server.server.as_str())
         .execute(transaction)
         .await
         .map(drop)
 }
 
-/// Sets the quarantine of `of` to `mismatches`. Tools that were in it before keep their time; new ones get a row in the
-/// audit log.
+/// Replaces the quarantine of `pinned_server` with `mismatches`. Tools that were in it before keep their time; new ones
+/// get a row in the audit log.
 async fn replace_quarantine(
     transaction: &mut Transaction,
-    of: &PinnedServer,
+    pinned_server: &PinnedServer,
     mismatches: &[PinMismatch],
 ) -> Result<(), StoreError> {
     let known: Vec<(String, Vec<u8>, i64)> =
         query("SELECT tool, hash, since FROM quarantine WHERE source = $1 AND server = $2")
-            .bind(&of.source)
-            .bind(of.server.as_str())
+            .bind(&pinned_server.source)
+            .bind(pinned_server.server.as_str())
             .fetch_all(transaction)
             .await?;
     if known.is_empty() && mismatches.is_empty() {
         return Ok(());
     }
     query("DELETE FROM quarantine WHERE source = $1 AND server = $2")
-        .bind(&of.source)
-        .bind(of.server.as_str())
+        .bind(&pinned_server.source)
+        .bind(pinned_server.server.as_str())
         .execute(transaction)
         .await?;
     let since: BTreeMap<_, _> = known.iter().map(|(tool, hash, since)| ((tool.as_str(), &hash[..]), *since)).collect();
@@ -279,7 +289,7 @@ async fn replace_quarantine(
         let PinMismatch { tool, definition, cause } = mismatch;
         let known = since.get(&(tool.as_str(), &definition.hash.as_bytes()[..])).copied();
         if known.is_none() && audited.len() < MAX_AUDITED {
-            audited.push((Utc::now().timestamp_millis(), Entry::of_quarantine(of, mismatch)));
+            audited.push((Utc::now().timestamp_millis(), Entry::of_quarantine(pinned_server, mismatch)));
         }
         let (word, was) = match cause {
             Cause::Renamed { was } => ("renamed", Some(was)),
@@ -290,8 +300,8 @@ async fn replace_quarantine(
             "INSERT INTO quarantine (source, server, tool, hash, definition, cause, was, since) \
              VALUES ($1, $2, $3, $4, $5, $6, $7, $8)",
         )
-        .bind(&of.source)
-        .bind(of.server.as_str())
+        .bind(&pinned_server.source)
+        .bind(pinned_server.server.as_str())
         .bind(tool)
         .bind(&definition.hash.as_bytes()[..])
         .bind(&definition.text)
@@ -327,10 +337,10 @@ impl Pins for Store {
         Box::pin(owned(async move { store.read_generation(&server).await.ok().flatten() }))
     }
 
-    fn saw<'a>(&'a self, server: &'a PinnedServer, seen: PinComparison) -> BoxFuture<'a, ()> {
+    fn saw<'a>(&'a self, server: &'a PinnedServer, comparison: PinComparison) -> BoxFuture<'a, ()> {
         let (store, server) = (self.clone(), server.clone());
         Box::pin(owned(async move {
-            if let Err(error) = store.write_seen(&server, &seen).await {
+            if let Err(error) = store.store_comparison(&server, &comparison).await {
                 tracing::warn!(%error, "the tools of {} are not pinned", server.server);
             }
         }))

@@ -4,13 +4,13 @@ use chrono::{DateTime, TimeDelta, Utc};
 
 use crate::{Store, StoreError, database::query};
 
-/// How long a row says anything: a month has at most 31 days.
-const KEPT: TimeDelta = TimeDelta::days(32);
+/// How long a row is kept. The longest period of a quota is a month, so older rows say nothing about the present.
+const KEEP_TIME: TimeDelta = TimeDelta::days(32);
 
 /// How much of a quota was used at some time.
 #[derive(Clone, Debug, PartialEq)]
 pub struct QuotaUse {
-    /// Who shares the quota, in a word of the caller's.
+    /// Who shares the quota. The caller of this crate chooses the words.
     pub holder: String,
     /// The name of the holder for people.
     pub name: Option<String>,
@@ -20,15 +20,15 @@ pub struct QuotaUse {
     pub most: u64,
     /// How much was used.
     pub used: f64,
-    /// When that was true.
+    /// The time at which `used` was true.
     pub at: DateTime<Utc>,
 }
 
 type Row = (String, Option<String>, String, i64, f64, i64);
 
 impl Store {
-    /// Writes these uses in the place of earlier ones of the same holder and quota: all or none. Forgets rows that say
-    /// nothing any more.
+    /// Stores `uses`, each in place of an earlier one of the same holder and quota, in one transaction. Also deletes
+    /// rows that are too old to matter.
     ///
     /// # Errors
     /// [`StoreError`] when the database fails.
@@ -51,7 +51,7 @@ impl Store {
             .await?;
         }
         query("DELETE FROM quota_uses WHERE used_at < $1")
-            .bind((Utc::now() - KEPT).timestamp_millis())
+            .bind((Utc::now() - KEEP_TIME).timestamp_millis())
             .execute(&mut transaction)
             .await?;
         transaction.commit().await

@@ -7,7 +7,7 @@ use toolrack_host::Caller;
 
 use crate::{
     Store, StoreError,
-    approvals::text,
+    approvals::path_text,
     audit::{Entry, append},
     database::query,
 };
@@ -33,13 +33,13 @@ impl Refusal {
 
 impl Store {
     /// Stores a refusal, replacing an earlier one of the same entry, and records it in the [audit log](crate::audit) as
-    /// done by `caller`: both or nothing. An [approval](Self::approve) revokes it.
+    /// done by `caller`, in one transaction. An [approval](Self::approve) of the entry revokes the refusal.
     ///
     /// # Errors
     /// [`StoreError::Path`] when the project's path is not UTF-8; others when the database fails.
     pub async fn refuse(&self, refusal: &Refusal, caller: &Caller) -> Result<(), StoreError> {
         let doing = "writing a refusal";
-        let project = text(&refusal.project)?;
+        let project = path_text(&refusal.project)?;
         let now = Utc::now();
         let mut transaction = self.begin(doing).await?;
         query(

@@ -1,12 +1,12 @@
 //! The replicas that serve a team together, and the home of each tenant: the one replica that serves it.
 //!
-//! A replica counts its heartbeats in its row, and its siblings watch the number. A replica is silent once its number
-//! has not changed for a time that the sibling measures with its own clock; then the sibling removes it. So no two
-//! clocks are ever compared: neither those of two machines, nor those of a database before and after a failover. A home
-//! counts as long as its replica has a row.
+//! A replica counts its heartbeats in its row, and the other replicas (its siblings) watch the number. When the number
+//! has not changed for a certain time, which each sibling measures with its own clock, the replica counts as silent,
+//! and a sibling removes it. So no two clocks are ever compared: neither those of two machines, nor those of a database
+//! before and after a failover. A home is valid for as long as its replica has a row.
 //!
-//! A sibling may remove a replica that long after the replica began its last [heartbeat](TeamStore::beat), and not
-//! earlier. So the replica knows until when it may serve tenants.
+//! No sibling may remove a replica before this time has passed since the replica began its last
+//! [heartbeat](TeamStore::beat). So the replica knows until when it may serve tenants.
 
 use crate::{
     StoreError, TeamStore,
@@ -48,7 +48,7 @@ pub struct ReplicaHomes {
 pub struct Home {
     /// The replica.
     pub replica: Replica,
-    /// How many times the home of this tenant was taken. A later home has a higher number.
+    /// How many homes this tenant has had, with this one. A later home has a higher number.
     pub epoch: i64,
 }
 
@@ -106,7 +106,7 @@ impl TeamStore {
     /// # Errors
     /// [`StoreError`] when the database fails.
     pub async fn join_replicas(&self, replica: &Replica) -> Result<bool, StoreError> {
-        let mut transaction = self.begin_beside("adding a replica").await?;
+        let mut transaction = self.begin_concurrent("adding a replica").await?;
         let added = query(
             "INSERT INTO team_replicas (id, address, public_key, beats) VALUES ($1, $2, $3, 0) ON CONFLICT (id) DO NOTHING",
         )
@@ -133,7 +133,7 @@ impl TeamStore {
     /// # Errors
     /// [`StoreError`] when the database fails. Whether the heartbeat was written is then unknown.
     pub async fn beat(&self, id: &str) -> Result<bool, StoreError> {
-        let mut transaction = self.begin_beside("writing a heartbeat").await?;
+        let mut transaction = self.begin_concurrent("writing a heartbeat").await?;
         let beat = query("UPDATE team_replicas SET beats = beats + 1 WHERE id = $1").bind(id);
         let written = beat.execute(&mut transaction).await?;
         transaction.commit().await?;
@@ -174,7 +174,7 @@ impl TeamStore {
     /// # Errors
     /// [`StoreError`] when the database fails.
     pub async fn remove_silent(&self, last: &Heartbeat) -> Result<bool, StoreError> {
-        let mut transaction = self.begin_beside("removing a silent replica").await?;
+        let mut transaction = self.begin_concurrent("removing a silent replica").await?;
         let removed = query("DELETE FROM team_replicas WHERE id = $1 AND beats = $2")
             .bind(&last.replica.id)
             .bind(last.number)
@@ -205,8 +205,8 @@ impl TeamStore {
         if let Some(home) = self.home(tenant).await? {
             return Ok(home);
         }
-        let mut transaction = self.begin_beside("taking the home of a tenant").await?;
-        let home = take(&mut transaction, tenant, id).await?;
+        let mut transaction = self.begin_concurrent("taking the home of a tenant").await?;
+        let home = take_home(&mut transaction, tenant, id).await?;
         transaction.commit().await?;
         Ok(home)
     }
@@ -217,7 +217,7 @@ impl TeamStore {
     /// # Errors
     /// [`StoreError`] when the database fails.
     pub async fn leave_home(&self, tenant: &str, id: &str) -> Result<(), StoreError> {
-        let mut transaction = self.begin_beside("giving up the home of a tenant").await?;
+        let mut transaction = self.begin_concurrent("giving up the home of a tenant").await?;
         query("UPDATE team_homes SET replica = NULL WHERE tenant = $1 AND replica = $2")
             .bind(tenant)
             .bind(id)
@@ -231,14 +231,14 @@ impl TeamStore {
     /// # Errors
     /// [`StoreError`] when the database fails.
     pub async fn leave_replicas(&self, id: &str) -> Result<(), StoreError> {
-        let mut transaction = self.begin_beside("removing a replica").await?;
+        let mut transaction = self.begin_concurrent("removing a replica").await?;
         query("DELETE FROM team_replicas WHERE id = $1").bind(id).execute(&mut transaction).await?;
         transaction.commit().await
     }
 }
 
 /// Makes the replica `id` the home of `tenant`, unless the tenant has a home. Returns the home.
-async fn take(transaction: &mut Transaction, tenant: &str, id: &str) -> Result<Home, StoreError> {
+async fn take_home(transaction: &mut Transaction, tenant: &str, id: &str) -> Result<Home, StoreError> {
     // From here on the row exists and is locked: replicas that want this home wait for each other.
     query(
         "INSERT INTO team_homes (tenant, epoch) VALUES ($1, 0) \

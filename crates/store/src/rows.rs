@@ -1,6 +1,8 @@
-//! Rows as structs. sqlx's own derive compiles SQLite a second time for the machine that builds, for one pattern.
+//! Rows as structs. sqlx's derive macro would do the same, but for it, cargo would build SQLite a second time, for the
+//! machine that compiles.
 
-/// Reads each column into the field of its name; behind `flatten`, a field that is a row of its own.
+/// Implements [`sqlx::FromRow`]: reads each column into the field of the same name. The field after `flatten` is itself
+/// such a struct, and is read from other columns of the same row.
 macro_rules! from_row {
     ($row:ident { $($column:ident),+ $(,)? } $(flatten $part:ident)?) => {
         $crate::rows::from_row_of!(sqlx::sqlite::SqliteRow, $row { $($column),+ } $(flatten $part)?);
@@ -24,7 +26,7 @@ macro_rules! from_row_of {
 
 pub(crate) use {from_row, from_row_of};
 
-/// The bytes of a text, whatever they are.
+/// The bytes of a column of texts. They need not be UTF-8.
 #[derive(Debug)]
 pub(crate) struct TextBytes(pub(crate) Vec<u8>);
 

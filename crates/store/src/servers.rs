@@ -15,11 +15,13 @@ use crate::{
 /// How long a query may take before the host continues without its answer.
 const QUERY_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// The most servers to remember; those unseen for longest are forgotten first.
+/// The maximum number of servers to remember. The first to be deleted are those that were not seen for the longest
+/// time.
 const MAX_SERVERS: i64 = 10_000;
 
-/// The most servers whose list of tools is remembered, and the most bytes of one list.
+/// The maximum number of servers whose list of tools is remembered.
 const MAX_TOOL_LISTS: i64 = 500;
+/// The maximum size of one list of tools, in bytes.
 const MAX_LIST_BYTES: usize = 8 * 1024 * 1024;
 
 /// A server that has not changed is written at most once in this time.
@@ -53,9 +55,10 @@ impl Store {
         .bind(now)
         .execute(&mut transaction)
         .await?;
-        let forget = "DELETE FROM servers WHERE fingerprint IN \
+        // SQLite allows an OFFSET only after a LIMIT, here the highest number.
+        let delete = "DELETE FROM servers WHERE fingerprint IN \
                       (SELECT fingerprint FROM servers ORDER BY seen_at DESC LIMIT 9223372036854775807 OFFSET $1)";
-        self.forget_beyond(MAX_SERVERS, forget, transaction).await
+        self.forget_beyond(MAX_SERVERS, delete, transaction).await
     }
 
     async fn read_tools(&self, fingerprint: &str) -> Result<Option<Bytes>, StoreError> {
@@ -81,19 +84,19 @@ impl Store {
         .bind(now())
         .execute(&mut transaction)
         .await?;
-        let forget = "DELETE FROM server_tools WHERE fingerprint IN \
+        let delete = "DELETE FROM server_tools WHERE fingerprint IN \
                       (SELECT fingerprint FROM server_tools ORDER BY kept_at DESC LIMIT 9223372036854775807 OFFSET $1)";
-        self.forget_beyond(MAX_TOOL_LISTS, forget, transaction).await
+        self.forget_beyond(MAX_TOOL_LISTS, delete, transaction).await
     }
 
-    /// Deletes the oldest rows beyond `most` with the statement `forget`, and commits.
+    /// Deletes the oldest rows with the statement `delete`, so that at most `max_rows` stay, and commits.
     async fn forget_beyond(
         &self,
-        most: i64,
-        forget: &'static str,
+        max_rows: i64,
+        delete: &'static str,
         mut transaction: Transaction,
     ) -> Result<(), StoreError> {
-        query(forget).bind(most).execute(&mut transaction).await?;
+        query(delete).bind(max_rows).execute(&mut transaction).await?;
         transaction.commit().await
     }
 }
@@ -102,16 +105,16 @@ fn parse(era: &str) -> Option<Era> {
     [Era::Legacy, Era::Modern].into_iter().find(|known| known.to_string() == era)
 }
 
-/// Waits a moment for an answer. Logs an error or a time-out, and returns the default instead.
-async fn quickly<T: Default>(doing: &'static str, answer: impl Future<Output = Result<T, StoreError>>) -> T {
+/// Waits a moment for an answer. After an error or a time-out, logs `failure` with the reason, and returns the default.
+async fn quickly<T: Default>(failure: &'static str, answer: impl Future<Output = Result<T, StoreError>>) -> T {
     match tokio::time::timeout(QUERY_TIMEOUT, answer).await {
         Ok(Ok(answer)) => answer,
         Ok(Err(error)) => {
-            tracing::warn!(%error, "{doing}");
+            tracing::warn!(%error, "{failure}");
             T::default()
         }
         Err(_) => {
-            tracing::warn!("{doing}: no answer within 500 ms");
+            tracing::warn!("{failure}: no answer within 500 ms");
             T::default()
         }
     }

@@ -27,7 +27,7 @@ pub use import::Imported;
 pub use messages::{NewMessage, Role, Step, StoredMessage};
 pub use retention::Retention;
 
-/// The most bytes of a title; longer ones are cut.
+/// The maximum size of a title, in bytes; longer ones are cut.
 const MAX_TITLE: usize = 500;
 
 /// The length of the shortest prefix of an id that Toolrack shows.
@@ -36,13 +36,13 @@ const MIN_SHOWN_PREFIX: usize = 8;
 /// The length of the shortest prefix of an id that Toolrack accepts.
 const MIN_TYPED_PREFIX: usize = 4;
 
-/// The most bytes of a typed id that an error message repeats.
+/// The maximum size of a typed id that an error message repeats, in bytes.
 const MAX_SHOWN_TYPED: usize = 200;
 
-/// The most sessions that an error message names when a prefix fits more than one.
+/// The maximum number of sessions that an error message names when a prefix fits more than one.
 const MAX_CANDIDATES: usize = 5;
 
-/// Tokens and cost of asking models.
+/// The tokens and the cost of requests to models.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Spent {
     /// Input tokens, including those from the provider's cache.
@@ -199,11 +199,11 @@ pub struct SessionTotals {
     pub sessions: u64,
     /// The number of their messages.
     pub messages: u64,
-    /// Their tokens and cost.
+    /// The tokens and the cost of all sessions.
     pub spent: Spent,
 }
 
-/// The columns of a session, and the ids next to its own in the order of ids.
+/// The columns of a session, and the ids directly before and after its own in the order of ids.
 #[derive(Debug)]
 struct SessionRow {
     id: String,
@@ -253,7 +253,8 @@ impl SessionRow {
     }
 }
 
-/// Returns the shortest prefix of `id`, of at least [`MIN_SHOWN_PREFIX`] characters, that its neighbours do not share.
+/// Returns the shortest prefix of `id`, of at least [`MIN_SHOWN_PREFIX`] characters, that its neighbours, the ids
+/// before and after it, do not share.
 fn prefix(id: &str, neighbours: [Option<&str>; 2]) -> String {
     let common = |other: &str| id.bytes().zip(other.bytes()).take_while(|(one, other)| one == other).count();
     let common = neighbours.into_iter().flatten().map(common).max().unwrap_or(0);
@@ -360,8 +361,8 @@ impl Store {
         Ok(rows.into_iter().filter_map(SessionRow::into_session).collect())
     }
 
-    /// Returns the session of `whose` that a user means by `typed`: its id, a prefix of its id (4 characters or more, with or without
-    /// hyphens), or `last` for the most recently changed.
+    /// Returns the session of `whose` that a user means by `typed`: its id, a prefix of its id (4 characters or more,
+    /// with or without hyphens), or `last` for the most recently changed.
     ///
     /// # Errors
     /// [`StoreError::UnknownSession`] and [`StoreError::AmbiguousSession`]; other errors when the database fails.
@@ -374,21 +375,18 @@ impl Store {
             return Err(self.unknown_session(typed));
         };
         let mut builder = QueryBuilder::new(SELECT);
-        // The end of the range sorts after every id with this prefix. A range lets the query use the index of ids.
+        // A range lets the query use the index of ids. `g` comes after every hexadecimal digit, so the end of the range
+        // sorts after every id with this prefix.
         builder.push(" WHERE id >= ").push_bind(&start).push(" AND id < ").push_bind(format!("{start}g"));
         restrict_to(whose, &mut builder);
         builder.push(" ORDER BY updated_at DESC, id DESC LIMIT ").push_bind(MAX_CANDIDATES as i64 + 1);
         let rows: Vec<SessionRow> = builder.build().fetch_all(&mut self.read("looking for a session").await?).await?;
         let mut found: Vec<Session> = rows.into_iter().filter_map(SessionRow::into_session).collect();
-        match (found.pop(), found.is_empty()) {
-            (Some(session), true) => Ok(session),
-            (None, _) => Err(self.unknown_session(typed)),
-            (Some(another), false) => {
-                found.push(another);
-                let prefixes = found.into_iter().take(MAX_CANDIDATES).map(|session| session.prefix).collect();
-                Err(StoreError::AmbiguousSession { typed: printable(typed), prefixes })
-            }
+        if found.len() > 1 {
+            let prefixes = found.into_iter().take(MAX_CANDIDATES).map(|session| session.prefix).collect();
+            return Err(StoreError::AmbiguousSession { typed: printable(typed), prefixes });
         }
+        found.pop().ok_or_else(|| self.unknown_session(typed))
     }
 
     /// Gives the session `id` another title, cut at 500 bytes.
@@ -429,7 +427,7 @@ impl Store {
         .bind(&key)
         .fetch_one(&mut connection)
         .await?;
-        // Added up here, where a sum that overflows is cut off: in SQL, it would be an error.
+        // Added up here, where a sum that is too large becomes the largest number: in SQL, it would be an error.
         let spent: Vec<SpentRow> = query(
             "SELECT input, output, cached_read, cache_write, reasoning, cost FROM sessions \
              WHERE $1 IS NULL OR owner = $1",
@@ -473,6 +471,7 @@ fn entry(kind: &str, session: &Session, by: &Caller) -> Entry {
 
 /// Brings a typed prefix into the form of stored ids; `None` if no id can begin with it, or it is too short.
 fn start_of_id(typed: &str) -> Option<String> {
+    /// Before these digits, a UUID has a hyphen.
     const HYPHENS: [usize; 4] = [8, 12, 16, 20];
     let digits: String = typed.trim().chars().filter(|c| *c != '-').map(|c| c.to_ascii_lowercase()).collect();
     if !(MIN_TYPED_PREFIX..=32).contains(&digits.len()) || !digits.bytes().all(|byte| byte.is_ascii_hexdigit()) {

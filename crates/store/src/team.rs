@@ -50,13 +50,13 @@ impl std::fmt::Debug for TokenHash {
     }
 }
 
-/// What a token is for.
+/// The purpose of a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Purpose {
-    /// A person or a service carries it, until it ends or is revoked.
+    /// A person or a service uses the token until it ends or is revoked.
     Personal,
-    /// An OAuth client got it after a person consented.
+    /// An OAuth client got the token after a person consented.
     Access,
     /// A browser has it as a cookie, after a person signed in.
     Browser,
@@ -84,17 +84,17 @@ const MADE_WITH: &str = "with:";
 pub struct NewToken {
     /// Its hash.
     pub hash: TokenHash,
-    /// What it is for.
+    /// The purpose of the token.
     pub purpose: Purpose,
     /// A name for people.
     pub label: String,
-    /// The OAuth client that has it.
+    /// The OAuth client that has the token.
     pub client: Option<String>,
     /// The family of tokens that end together; see also [`Self::made_with`].
     pub family: Option<String>,
-    /// The profile whose MCP endpoint it opens, and nothing else.
+    /// The only profile whose MCP endpoint the token opens. `None` if the token is not bound to a profile.
     pub profile: Option<String>,
-    /// When it ends.
+    /// When the token ends.
     pub ends_at: Option<DateTime<Utc>>,
 }
 
@@ -106,7 +106,7 @@ impl NewToken {
         Self { hash, purpose, label: String::new(), client, family, profile, ends_at }
     }
 
-    /// Has this token end when the token `id` is revoked, because its owner made this token with that one.
+    /// Makes this token end when the token `id` is revoked: the owner used that token to make this one.
     #[must_use]
     pub fn made_with(self, id: &str) -> Self {
         Self { family: Some(format!("{MADE_WITH}{id}")), ..self }
@@ -121,19 +121,19 @@ pub struct TeamToken {
     pub id: String,
     /// The member that it stands for, as of now.
     pub member: Principal,
-    /// What it is for.
+    /// The purpose of the token.
     pub purpose: Purpose,
     /// A name for people.
     pub label: String,
-    /// The OAuth client that has it.
+    /// The OAuth client that has the token.
     pub client: Option<String>,
     /// The family of tokens that end together.
     pub family: Option<String>,
-    /// The profile whose MCP endpoint it opens, and nothing else.
+    /// The only profile whose MCP endpoint the token opens. `None` if the token is not bound to a profile.
     pub profile: Option<String>,
-    /// When it was made.
+    /// When the token was made.
     pub made_at: DateTime<Utc>,
-    /// When it ends.
+    /// When the token ends.
     pub ends_at: Option<DateTime<Utc>>,
 }
 
@@ -152,15 +152,15 @@ pub struct TokenOwner<'a> {
 pub enum Tokens<'a> {
     /// All tokens.
     All,
-    /// Those of one tenant.
+    /// The tokens of one tenant.
     OfTenant(&'a str),
-    /// Those of one member.
+    /// The tokens of one member.
     Of(TokenOwner<'a>),
-    /// The one with this id, and those that were [made with it](NewToken::made_with).
+    /// The token with this id, and the tokens that were [made with it](NewToken::made_with).
     Id(&'a str),
-    /// The one with this hash.
+    /// The token with this hash.
     Hash(TokenHash),
-    /// Those with these hashes: at most some thousands, because they go into one query.
+    /// The tokens with these hashes: at most some thousands, because they go into one query.
     Hashes(&'a [TokenHash]),
     /// The tokens of one family, which end together.
     Family(&'a str),
@@ -203,7 +203,7 @@ impl MemberRow {
             .named(&self.name)?
             .in_groups(groups.iter().map(String::as_str))
             .map(|principal| principal.with_role(self.role.parse().unwrap_or(Role::Scraper)))
-            .map(|principal| principal.in_membership(removed::number(self.membership)))
+            .map(|principal| principal.in_membership(removed::membership_number(self.membership)))
     }
 }
 
@@ -229,9 +229,9 @@ impl TokenRow {
 }
 
 impl Tokens<'_> {
-    /// Adds the condition on the rows `t` of tokens and `m` of their members to `query`. Each selection has a condition of
-    /// its own, so that the database uses the right index.
-    fn condition(self, query: &mut QueryBuilder) {
+    /// Adds the condition for these tokens to `query`, in which `t` is the row of a token and `m` that of its member.
+    /// Each selection has its own condition, so that the database uses the right index.
+    fn push_condition(self, query: &mut QueryBuilder) {
         match self {
             Self::All => query.push("TRUE"),
             Self::OfTenant(tenant) => query.push("m.tenant = ").push_bind(tenant.to_owned()),
@@ -255,7 +255,7 @@ impl Tokens<'_> {
     }
 }
 
-/// The tables of a team, each script after the one before.
+/// The scripts that create the tables of a team, in order.
 const SCRIPTS: [&str; 7] = [
     include_str!("../team_migrations/0001_members.sql"),
     include_str!("../team_migrations/0002_front_door.sql"),
@@ -268,8 +268,8 @@ const SCRIPTS: [&str; 7] = [
 
 /// The store of an installation that serves a team. Clones share it.
 ///
-/// The first use creates its tables. A file without a team has none of them, because SQLite reads the definitions of all
-/// tables whenever a program opens the file.
+/// The first use creates its tables. A file without a team has none of them, because SQLite reads the definitions of
+/// all tables whenever a program opens the file.
 #[derive(Clone, Debug)]
 pub struct TeamStore {
     store: Store,
@@ -334,26 +334,27 @@ impl TeamStore {
     /// # Errors
     /// [`StoreError`] when the database fails.
     pub async fn put_member(&self, member: &Principal, caller: &Caller) -> Result<(), StoreError> {
-        self.write_member(member, false, caller).await
+        self.write_member(member, GivenRole::Replace, caller).await
     }
 
-    /// Does the same for a member whom a provider has just signed in, except that a role that an administrator gave stays.
+    /// Like [`Self::put_member`], for a member whom a provider has just signed in: a role that an administrator gave to
+    /// the member stays.
     ///
     /// # Errors
     /// [`StoreError`] when the database fails.
     pub async fn put_signed_in(&self, member: &Principal, caller: &Caller) -> Result<(), StoreError> {
-        self.write_member(member, true, caller).await
+        self.write_member(member, GivenRole::Keep, caller).await
     }
 
-    async fn write_member(&self, new: &Principal, keeps_given_role: bool, caller: &Caller) -> Result<(), StoreError> {
+    async fn write_member(&self, new: &Principal, given: GivenRole, caller: &Caller) -> Result<(), StoreError> {
         let doing = "writing a member of the team";
         let groups = serde_json::to_string(&new.groups().collect::<Vec<_>>()).unwrap_or_default();
         let owner = TokenOwner { issuer: new.issuer(), subject: new.subject() };
         let mut transaction = self.begin(doing).await?;
         let before = member(&mut transaction, owner).await?;
-        let role = match keeps_given_role {
-            true => given_role(&mut transaction, owner, new.tenant()).await?,
-            false => None,
+        let role = match given {
+            GivenRole::Keep => given_role(&mut transaction, owner, new.tenant()).await?,
+            GivenRole::Replace => None,
         };
         let membership = removed::membership(&mut transaction, new).await?;
         let after = new.clone().with_role(role.unwrap_or(new.role())).in_membership(membership);
@@ -378,8 +379,8 @@ impl TeamStore {
         .execute(&mut transaction)
         .await?;
         if let Some(before) = before.filter(|before| before.tenant() != after.tenant()) {
-            removed::note(&mut transaction, &before).await?;
-            removed::shut_out(&mut transaction, owner).await?;
+            removed::record_departure(&mut transaction, &before).await?;
+            removed::end_access(&mut transaction, owner).await?;
         }
         if changed > 0 {
             let entry = Entry::of_member("member_changed", caller, &after);
@@ -461,7 +462,7 @@ impl TeamStore {
              m.tenant, m.name, m.groups, m.role, m.membership FROM team_tokens t JOIN team_members m \
              ON m.issuer = t.issuer AND m.subject = t.subject WHERE ",
         );
-        which.condition(&mut query);
+        which.push_condition(&mut query);
         query.push(" AND (t.ends_at IS NULL OR t.ends_at > ").push_bind(now());
         query.push(") ORDER BY m.tenant, m.name, t.made_at, t.id");
         let rows: Vec<TokenRow> = query.build().fetch_all(&mut self.read("reading tokens of the team").await?).await?;
@@ -497,8 +498,8 @@ impl TeamStore {
         Ok(rows.len())
     }
 
-    /// Returns a number that grows with each change of a member, a token or anything else that decides what a token
-    /// proves.
+    /// Returns the version of the team: a number that grows with each change of a member, a token or anything else that
+    /// decides what a token proves.
     ///
     /// # Errors
     /// [`StoreError`] when the database fails.
@@ -507,6 +508,13 @@ impl TeamStore {
             .fetch_one(&mut self.read("reading the version of the team").await?)
             .await
     }
+}
+
+/// What happens to a role that an administrator gave to a member when the member is written again.
+#[derive(Clone, Copy)]
+enum GivenRole {
+    Keep,
+    Replace,
 }
 
 /// Returns the role that an administrator of `tenant` gave to the member, if one did.

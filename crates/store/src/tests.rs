@@ -394,7 +394,8 @@ async fn a_read_only_database_is_reported_as_read_only() {
     let path = folder.path().join("toolrack.db");
     Store::open(&path).await.unwrap().close().await;
     let options = SqliteConnectOptions::new().filename(&path).read_only(true);
-    let store = Store::of(sqlite::File::of(sqlx::SqlitePool::connect_with(options).await.unwrap(), &path));
+    let store =
+        Store::from_file(sqlite::File::from_pool(sqlx::SqlitePool::connect_with(options).await.unwrap(), &path));
     let error = store.approve(&approval("a", "1"), &Caller::local(Way::Cli)).await.unwrap_err();
     assert!(matches!(error, StoreError::ReadOnly { .. }), "{error:?}");
 }
@@ -480,14 +481,14 @@ async fn a_database_is_opened_without_migration_only_if_its_schema_is_current() 
 async fn a_store_that_closes_at_exit_loses_nothing_and_leaves_nothing_that_was_deleted() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("toolrack.db");
-    let log = sqlite::sidecar(&path);
+    let log = sqlite::write_ahead_log(&path);
     let store = Store::open(&path).await.unwrap();
     let session = store.create_session(&NewSession::default()).await.unwrap();
     store.close_at_exit().await;
     assert!(log.metadata().is_ok_and(|log| log.len() > 0), "closing at exit does not wait for the disk");
 
     // A copy, because this process still has the files open: it has what the next process would find.
-    let (copy, copied) = (folder.path().join("copy.db"), sqlite::sidecar(&folder.path().join("copy.db")));
+    let (copy, copied) = (folder.path().join("copy.db"), sqlite::write_ahead_log(&folder.path().join("copy.db")));
     std::fs::copy(&path, &copy).unwrap();
     std::fs::copy(&log, &copied).unwrap();
     let next = Store::open(&copy).await.unwrap();

@@ -1,4 +1,5 @@
-//! A stored message in a form to show: parsed from the agent's body if there is one, else from the columns.
+//! A stored message in a form to show. It is parsed from the body that the agent wrote, or if there is none, from the
+//! columns.
 
 pub mod markdown;
 
@@ -54,7 +55,7 @@ pub struct TranscriptCall {
 }
 
 impl TranscriptMessage {
-    /// Reads `message`, and hides the secrets that `conceal` knows.
+    /// Parses `message`, and hides the secrets that `conceal` knows.
     #[must_use]
     pub fn new(message: StoredMessage, conceal: &dyn Fn(&str) -> String) -> Self {
         let json = |text: &Option<String>| text.as_deref().and_then(|text| serde_json::from_str::<Value>(text).ok());
@@ -66,7 +67,7 @@ impl TranscriptMessage {
             result => result,
         };
         let calls = [&body["tool_calls"], &json(&message.tool_calls).unwrap_or_default()];
-        let calls = calls.into_iter().find_map(Value::as_array).map(|calls| calls.iter().map(called).collect());
+        let calls = calls.into_iter().find_map(Value::as_array).map(|calls| calls.iter().map(parse_call).collect());
         let mut shown = Self {
             id: message.id.to_string(),
             position: message.position,
@@ -89,14 +90,14 @@ impl TranscriptMessage {
         self.content = conceal(&self.content);
         for call in &mut self.tool_calls {
             call.name = conceal(&call.name);
-            conceal_in(&mut call.input, conceal);
+            conceal_texts(&mut call.input, conceal);
         }
-        self.parts.iter_mut().for_each(|part| conceal_in(part, conceal));
+        self.parts.iter_mut().for_each(|part| conceal_texts(part, conceal));
     }
 }
 
-/// A call in our format, or in that of some providers.
-fn called(call: &Value) -> TranscriptCall {
+/// Reads a call in Toolrack's format, or in that of some providers.
+fn parse_call(call: &Value) -> TranscriptCall {
     let of_provider = &call["function"];
     let name = text(&call["name"]).or_else(|| text(&of_provider["name"])).unwrap_or_default();
     let arguments = [&call["raw_arguments"], &call["input"], &call["arguments"], &of_provider["arguments"]];
@@ -112,11 +113,11 @@ fn text(value: &Value) -> Option<String> {
     value.as_str().map(str::to_owned)
 }
 
-fn conceal_in(value: &mut Value, conceal: &dyn Fn(&str) -> String) {
+fn conceal_texts(value: &mut Value, conceal: &dyn Fn(&str) -> String) {
     change_in(value, &|text| Cow::Owned(conceal(text)));
 }
 
-/// Finds the tool whose result the message at `index` is, among the calls before it.
+/// Returns the name of the tool whose result is in the message at `index`. The messages before it contain the call.
 #[must_use]
 pub fn tool_of(messages: &[TranscriptMessage], index: usize) -> Option<&str> {
     let id = messages.get(index)?.tool_call_id.as_deref()?;

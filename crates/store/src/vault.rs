@@ -94,7 +94,7 @@ impl fmt::Debug for SecretValue {
     }
 }
 
-/// Why an operation of the vault failed. It holds no value.
+/// Why an operation of the vault failed. The error never contains the value, which is secret.
 #[derive(Debug, thiserror::Error)]
 pub enum VaultError {
     /// The row was sealed with another key.
@@ -362,8 +362,8 @@ impl Store {
         self.names_with_times(Space::Secret, String::new()).await
     }
 
-    /// Returns the names in [`Space::MemberValue`] that begin with `member`, without that beginning, sorted, each with the time at
-    /// which it was set.
+    /// Returns the names of the values that a member gave to their servers, sorted, each with the time at which it was
+    /// set. `member` is the key with which these names begin; it is left out.
     ///
     /// # Errors
     /// When the database fails.
@@ -371,7 +371,8 @@ impl Store {
         self.names_with_times(Space::MemberValue, member.to_owned()).await
     }
 
-    /// Returns the names in [`Space::OwnServer`] that begin with `member`, without that beginning, sorted.
+    /// Returns the names of the servers that a member added for themselves, sorted. `member` is the key with which
+    /// these names begin in the vault; it is left out.
     ///
     /// # Errors
     /// When the database fails.
@@ -380,10 +381,12 @@ impl Store {
         Ok(names.into_iter().map(|(name, _)| name).collect())
     }
 
-    /// Returns the names in `space` that begin with `prefix`, without it, sorted, each with the time at which it was set.
+    /// Returns the names in `space` that begin with `prefix`, without it, sorted, each with the time at which it was
+    /// set.
     async fn names_with_times(&self, space: Space, prefix: String) -> Result<Vec<(String, i64)>, StoreError> {
         let store = self.clone();
-        // In a task of its own, so that a caller who stops polling does not hold a connection to the database meanwhile.
+        // In a task of its own, so that a caller who stops polling does not hold a connection to the database
+        // meanwhile.
         owned(async move {
             query(
                 "SELECT substr(name, length($2) + 1), changed_at FROM vault \
@@ -397,8 +400,9 @@ impl Store {
         .await
     }
 
-    /// Deletes all names in [`Space::MemberValue`] and [`Space::OwnServer`] that begin with `member`, because the member was
-    /// removed. Records each in the audit log, in the same transaction, and returns how many there were.
+    /// Deletes all values and servers of a member who was removed: all names in [`Space::MemberValue`] and
+    /// [`Space::OwnServer`] that begin with the key `member`. Records each in the audit log, in the same transaction,
+    /// and returns how many there were.
     ///
     /// # Errors
     /// When the database fails.
@@ -414,9 +418,10 @@ impl Store {
         .fetch_all(&mut transaction)
         .await?;
         let at = Utc::now().timestamp_millis();
+        let (is_given, is_added) = (false, false);
         let entry = |(space, name): &(String, String)| match space == Space::MemberValue.as_str() {
-            true => Entry::of_credential(by, name, false),
-            false => Entry::of_own_server(by, name, false),
+            true => Entry::of_credential(by, name, is_given),
+            false => Entry::of_own_server(by, name, is_added),
         };
         let rows: Vec<_> = deleted.iter().map(|row| (at, entry(row).because_of_removal())).collect();
         append(&mut transaction, &rows).await?;
@@ -444,7 +449,7 @@ impl Store {
     }
 }
 
-/// What the store was doing, for its errors.
+// The operations that errors name.
 const WRITING: &str = "writing to the vault";
 const REMOVING: &str = "removing from the vault";
 

@@ -21,7 +21,7 @@ fn a_database_that_is_away_at_the_start_is_named_without_its_password_within_the
     for (store, says) in [
         ("url = \"postgres://ann:pa55word@127.0.0.1:1/tools\"", "(127.0.0.1:1/tools)"),
         ("url = \"mysql://ann:pa55word@127.0.0.1:1/tools\"", "is not a URL of Postgres"),
-        ("url = \"postgres://ann:pa55word@:x/\"", "has a URL that cannot be read"),
+        ("url = \"postgres://ann:pa55word@:x/\"", "has a URL that cannot be parsed"),
         ("uri = \"postgres://ann:pa55word@127.0.0.1:1/tools\"", "unknown field `uri`"),
         ("url = \"${NO_SUCH_VARIABLE}\"", "`NO_SUCH_VARIABLE` is not set"),
         ("url = { command = [\"sleep\", \"60\"] }", "takes longer than `connect_timeout`"),

@@ -12,13 +12,13 @@ use crate::{
     database::{QueryBuilder, Transaction, query, query_scalar, values},
 };
 
-/// The most rows that one statement adds.
+/// The maximum number of rows that one statement adds.
 const MAX_ROWS_PER_INSERT: usize = 32;
 
-/// The hash that stands before the first row.
+/// Takes the place of the previous row's hash in the hash of the first row.
 pub(super) const NO_ROW: [u8; 32] = [0; 32];
 
-/// The end of a chain, now or earlier: a row and its seal. As text, `SEQ:HASH`.
+/// The end of a chain, now or earlier: the number and the hash of a row. As text, `SEQ:HASH`.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct ChainEnd {
     /// The row's number; 0 when there is none.
@@ -66,24 +66,29 @@ pub(super) fn unhex(digits: &str) -> Option<[u8; 32]> {
     HEXLOWER_PERMISSIVE.decode(digits.as_bytes()).ok()?.try_into().ok()
 }
 
-/// Computes the seal of a row: see the [module](super).
-pub(super) fn seal(before: &[u8; 32], seq: i64, at: i64, body: &[u8]) -> [u8; 32] {
+/// Computes the hash of a row, as the [module](super) describes. `previous` is the hash of the row before it.
+pub(super) fn row_hash(previous: &[u8; 32], seq: i64, at: i64, body: &[u8]) -> [u8; 32] {
     let mut hash = Sha256::new();
-    hash.update(before);
+    hash.update(previous);
     hash.update(seq.to_be_bytes());
     hash.update(at.to_be_bytes());
     hash.update(body);
     hash.finalize().into()
 }
 
-/// The stored end of the chain, its first row, and when the store last looked for old rows.
+/// The row of `audit_head`, which records the state of the chain.
 pub(super) struct Head {
+    /// The number of the newest row.
     pub(super) seq: i64,
+    /// The hash of the newest row.
     pub(super) hash: [u8; 32],
+    /// The number of the oldest row that was not deleted.
     pub(super) kept_from: i64,
+    /// When the store last looked for old rows to delete, in milliseconds since 1970; 0 to look again soon.
     pub(super) forgot_at: i64,
 }
 
+/// Reads the [`Head`]; `None` if it was removed or damaged.
 pub(super) async fn head(connection: &mut Transaction) -> Result<Option<Head>, StoreError> {
     let row: Option<(i64, Vec<u8>, i64, i64)> =
         query("SELECT seq, hash, kept_from, forgot_at FROM audit_head").fetch_optional(connection).await?;
@@ -119,7 +124,7 @@ impl Store {
 /// Adds `entries`, each with its time, to the end of the chain. The caller must hold a write transaction, so that no
 /// other process adds rows meanwhile.
 pub(crate) async fn append(connection: &mut Transaction, entries: &[(i64, Entry)]) -> Result<(), StoreError> {
-    // Without its stored end, the chain is broken, as verifying reports. New entries are stored all the same.
+    // Without its stored end, the chain is broken, and the check reports that. New entries are stored nevertheless.
     let Head { mut seq, mut hash, .. } = match head(connection).await? {
         Some(head) => head,
         None => restart(connection).await?,
@@ -127,18 +132,18 @@ pub(crate) async fn append(connection: &mut Transaction, entries: &[(i64, Entry)
     let mut rows = Vec::with_capacity(entries.len());
     for (at, entry) in entries {
         let body = serde_json::to_string(entry)
-            .map_err(|error| connection.place().error(sqlx::Error::Encode(Box::new(error))))?;
+            .map_err(|error| connection.context().error(sqlx::Error::Encode(Box::new(error))))?;
         seq += 1;
-        hash = seal(&hash, seq, *at, body.as_bytes());
+        hash = row_hash(&hash, seq, *at, body.as_bytes());
         rows.push((seq, *at, body, hash));
     }
-    let mut left = &rows[..];
-    while !left.is_empty() {
+    let mut remaining = &rows[..];
+    while !remaining.is_empty() {
         // Powers of two, so that there are few different statements to prepare, and few to execute.
-        let count = 1 << left.len().min(MAX_ROWS_PER_INSERT).ilog2();
-        let (now, later) = left.split_at(count);
-        insert(connection, now).await?;
-        left = later;
+        let count = 1 << remaining.len().min(MAX_ROWS_PER_INSERT).ilog2();
+        let (batch, rest) = remaining.split_at(count);
+        insert(connection, batch).await?;
+        remaining = rest;
     }
     query("UPDATE audit_head SET seq = $1, hash = $2").bind(seq).bind(&hash[..]).execute(connection).await?;
     Ok(())
@@ -150,7 +155,7 @@ async fn insert(connection: &mut Transaction, rows: &[(i64, i64, String, [u8; 32
     builder.build().execute(connection).await.map(drop)
 }
 
-/// Continues after the newest row, but not from its seal, so that the break stays visible.
+/// Writes a new [`Head`] that continues after the newest row, but not from its hash, so that the break stays visible.
 async fn restart(connection: &mut Transaction) -> Result<Head, StoreError> {
     let seq: i64 = query_scalar("SELECT coalesce(max(seq), 0) FROM audit").fetch_one(connection).await?;
     query(

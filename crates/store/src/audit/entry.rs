@@ -10,13 +10,14 @@ use toolrack_host::{
 
 use super::{chain::hex, writer::Hide};
 
-/// The most bytes of a name that another program chose; a longer one is cut.
+/// The maximum size of a name that another program chose, in bytes; a longer one is cut.
 const MAX_NAME: usize = 256;
 
-/// The most bytes of a reason; a longer one is cut.
+/// The maximum size of a reason, in bytes; a longer one is cut.
 const MAX_WHY: usize = 2 * 1024;
 
-/// The most bytes of arguments that are stored in full. Of larger ones, the row has only the hash and the size.
+/// The maximum size of arguments that are stored in full, in bytes. Of larger ones, the row has only the hash and the
+/// size.
 const MAX_ARGUMENTS: usize = 64 * 1024;
 
 /// An event, in the form that a row records. Its texts hold no control characters and no known secrets.
@@ -25,19 +26,19 @@ const MAX_ARGUMENTS: usize = 64 * 1024;
 #[non_exhaustive]
 pub struct Entry {
     /// `call`, `answer`, `connected`, `failed`, `closed`, `trusted`, `untrusted`, `refused`, `quarantined`, `approved`,
-    /// `signed_in`, `signed_out`, `sign_in_failed`, `turned_away`; `over_quota` for something other than a call that a
-    /// quota refused; of a team `member_changed`, `member_removed`,
-    /// `token_made`, `token_revoked`, `client_allowed`, `client_ended`, `refused_at_the_door`; `credential_given`,
-    /// `credential_removed`, `own_server_added`, `own_server_removed`, `conversation_read`, `conversation_deleted`;
-    /// `forgot` for old rows that the store removed, and `lost` for rows that the store could not write.
+    /// `signed_in`, `signed_out`, `sign_in_failed`, `turned_away`; `over_quota` for what a quota refused, unless it was
+    /// a call; in a team, `member_changed`, `member_removed`, `token_made`, `token_revoked`, `client_allowed`,
+    /// `client_ended`, `refused_at_the_door`; `credential_given`, `credential_removed`, `own_server_added`,
+    /// `own_server_removed`, `conversation_read`, `conversation_deleted`; `forgot` for old rows that the store removed,
+    /// and `lost` for rows that the store could not write.
     pub kind: String,
-    /// The origin of the event: `cli`, `daemon`, `gateway`, `agent`, `program`; for `turned_away`, the socket: `cli.sock`,
-    /// `mcp.sock`; for `refused_at_the_door`, the endpoint: `authorize`, `token`, `register`, `revoke`, `sign-in`,
-    /// `mcp`.
+    /// The origin of the event: `cli`, `daemon`, `gateway`, `agent`, `program`; for `turned_away`, the socket:
+    /// `cli.sock`, `mcp.sock`; for `refused_at_the_door`, the endpoint: `authorize`, `token`, `register`, `revoke`,
+    /// `sign-in`, `mcp`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub who: Option<String>,
-    /// The tenant of the principal that acted. `tenant`, `issuer`, `subject` and `name` are absent for the local user of a
-    /// machine without a team.
+    /// The tenant of the principal that acted. `tenant`, `issuer`, `subject` and `name` are absent for the local user
+    /// of a machine without a team.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tenant: Option<String>,
     /// The issuer that vouches for the subject.
@@ -137,19 +138,19 @@ pub struct DoorRefusal<'a> {
     pub why: &'a str,
     /// The name that the client gives itself, or its id. Untrusted.
     pub client: Option<&'a str>,
-    /// The member in whose name the client tried it, if that was proved.
+    /// The member for whom the client acted, if the client proved that.
     pub by: Option<&'a Principal>,
-    /// How many earlier refusals were not recorded.
+    /// The number of earlier refusals that have no row of their own.
     pub untold: u64,
 }
 
-/// Returns `from` as one line of at most about `most` bytes, without control characters.
-fn line(from: &str, most: usize) -> Option<String> {
-    Some(text::for_line(&text::clip(from, most)).into_owned())
+/// Returns `raw` as one line of at most about `max_bytes` bytes, without control characters.
+fn one_line(raw: &str, max_bytes: usize) -> Option<String> {
+    Some(text::for_line(&text::clip(raw, max_bytes)).into_owned())
 }
 
-fn size(bytes: usize) -> Option<u64> {
-    u64::try_from(bytes).ok()
+fn as_u64(number: usize) -> Option<u64> {
+    u64::try_from(number).ok()
 }
 
 impl Entry {
@@ -160,30 +161,30 @@ impl Entry {
     /// Records that a user agreed to run the entry `name` of `project` with content of this hash, or took that back.
     pub(crate) fn of_trust(kind: &str, by: &Caller, project: &str, name: &str, content: Option<&str>) -> Self {
         Self {
-            server: line(name, MAX_NAME),
-            project: line(project, MAX_WHY),
+            server: one_line(name, MAX_NAME),
+            project: one_line(project, MAX_WHY),
             content: content.map(str::to_owned),
             ..Self::of_kind(kind).by(by)
         }
     }
 
-    /// Records that a user approved the present definition of the tool `tool` of the server `of`.
-    pub(crate) fn of_release(by: &Caller, of: &PinnedServer, tool: &str, definition: DefinitionHash) -> Self {
+    /// Records that a user approved the present definition of a tool, which ends its quarantine.
+    pub(crate) fn of_release(by: &Caller, offered_by: &PinnedServer, tool: &str, definition: DefinitionHash) -> Self {
         Self {
-            server: line(of.server.as_str(), MAX_NAME),
-            tool: line(tool, MAX_NAME),
+            server: one_line(offered_by.server.as_str(), MAX_NAME),
+            tool: one_line(tool, MAX_NAME),
             content: Some(definition.to_string()),
             ..Self::of_kind("approved").by(by)
         }
     }
 
     /// Records that a tool came into quarantine, because it differs from its pin.
-    pub(crate) fn of_quarantine(of: &PinnedServer, mismatch: &PinMismatch) -> Self {
+    pub(crate) fn of_quarantine(offered_by: &PinnedServer, mismatch: &PinMismatch) -> Self {
         Self {
-            server: line(of.server.as_str(), MAX_NAME),
-            tool: line(&mismatch.tool, MAX_NAME),
+            server: one_line(offered_by.server.as_str(), MAX_NAME),
+            tool: one_line(&mismatch.tool, MAX_NAME),
             content: Some(mismatch.definition.hash.to_string()),
-            why: line(&mismatch.cause.to_string(), MAX_WHY),
+            why: one_line(&mismatch.cause.to_string(), MAX_WHY),
             ..Self::of_kind("quarantined")
         }
     }
@@ -191,27 +192,27 @@ impl Entry {
     /// Records that a member of a team was changed or removed.
     pub(crate) fn of_member(kind: &str, by: &Caller, member: &Principal) -> Self {
         let shown = format!("{member} ({} of {}, {})", member.subject(), member.issuer(), member.role().word());
-        Self { member: line(&shown, MAX_WHY), ..Self::of_kind(kind).by(by) }
+        Self { member: one_line(&shown, MAX_WHY), ..Self::of_kind(kind).by(by) }
     }
 
     /// Records that the token `id` of `member` was made or revoked.
     pub(crate) fn of_token(kind: &str, by: &Caller, member: &Principal, id: &str, label: &str) -> Self {
-        Self { token: line(id, MAX_NAME), why: line(label, MAX_WHY), ..Self::of_member(kind, by, member) }
+        Self { token: one_line(id, MAX_NAME), why: one_line(label, MAX_WHY), ..Self::of_member(kind, by, member) }
     }
 
     /// Records that a member allowed a client to act in their name, or that this permission ended.
     pub(crate) fn of_grant(kind: &str, by: &Caller, member: &Principal, client: &str) -> Self {
-        Self { client: line(client, MAX_NAME), ..Self::of_member(kind, by, member) }
+        Self { client: one_line(client, MAX_NAME), ..Self::of_member(kind, by, member) }
     }
 
     /// Records that an endpoint of a team refused bad input.
     pub(crate) fn of_door(refusal: &DoorRefusal<'_>) -> Self {
         let by = refusal.by.map(|member| Caller::of(member.clone(), Way::Daemon)).unwrap_or_default();
         Self {
-            who: line(refusal.door, MAX_NAME),
-            client: refusal.client.and_then(|client| line(client, MAX_NAME)),
-            code: line(refusal.code, MAX_NAME),
-            why: line(refusal.why, MAX_WHY),
+            who: one_line(refusal.door, MAX_NAME),
+            client: refusal.client.and_then(|client| one_line(client, MAX_NAME)),
+            code: one_line(refusal.code, MAX_NAME),
+            why: one_line(refusal.why, MAX_WHY),
             count: Some(refusal.untold).filter(|untold| *untold > 0),
             ..Self::of_kind("refused_at_the_door").by(&by)
         }
@@ -220,31 +221,31 @@ impl Entry {
     /// Records that a user gave a value to their own servers, or deleted it.
     pub(crate) fn of_credential(by: &Caller, name: &str, is_given: bool) -> Self {
         let kind = if is_given { "credential_given" } else { "credential_removed" };
-        Self { credential: line(name, MAX_NAME), ..Self::of_kind(kind).by(by) }
+        Self { credential: one_line(name, MAX_NAME), ..Self::of_kind(kind).by(by) }
     }
 
-    /// Adds the reason that the member was removed.
+    /// Sets the reason "the member was removed".
     pub(crate) fn because_of_removal(self) -> Self {
-        Self { why: line("the member was removed", MAX_WHY), ..self }
+        Self { why: one_line("the member was removed", MAX_WHY), ..self }
     }
 
     /// Records that a member added the server `name` for themselves, or removed it.
     pub(crate) fn of_own_server(by: &Caller, name: &str, is_added: bool) -> Self {
         let kind = if is_added { "own_server_added" } else { "own_server_removed" };
-        Self { server: line(name, MAX_NAME), ..Self::of_kind(kind).by(by) }
+        Self { server: one_line(name, MAX_NAME), ..Self::of_kind(kind).by(by) }
     }
 
     /// Records that an administrator read or deleted the conversation `id` of the member `owner`.
     pub(crate) fn of_conversation(kind: &str, by: &Caller, owner: &str, id: &str) -> Self {
         let why = format!("the conversation {id} of {owner}");
-        Self { why: line(&why, MAX_WHY), ..Self::of_kind(kind).by(by) }
+        Self { why: one_line(&why, MAX_WHY), ..Self::of_kind(kind).by(by) }
     }
 
     /// Records that a user took back the standing answer that calls of `tool` run without a question.
     pub(crate) fn of_forgotten(by: &Caller, server: &str, tool: &str) -> Self {
         Self {
-            server: line(server, MAX_NAME),
-            tool: line(tool, MAX_NAME),
+            server: one_line(server, MAX_NAME),
+            tool: one_line(tool, MAX_NAME),
             decision: Some("forgotten".to_owned()),
             ..Self::of_kind("answer").by(by)
         }
@@ -254,12 +255,12 @@ impl Entry {
     /// texts.
     pub(super) fn of(fact: Fact, agent: Option<&str>, hide: &Hide) -> Self {
         let row = Self::of_fact(fact, hide);
-        // The host of an agent belongs to no other agent, so its name is proved; the caller's is only a claim.
-        Self { agent: agent.and_then(|agent| line(agent, MAX_NAME)).or(row.agent), ..row }
+        // The agent that owns the host is known for certain; the agent that a caller names is only a claim.
+        Self { agent: agent.and_then(|agent| one_line(agent, MAX_NAME)).or(row.agent), ..row }
     }
 
     fn of_fact(fact: Fact, hide: &Hide) -> Self {
-        let hidden = |text: &str| line(&hide(text), MAX_WHY);
+        let hidden = |text: &str| one_line(&hide(text), MAX_WHY);
         match fact {
             Fact::Called(called) => Self::of_call(*called, hide),
             Fact::Answered { server, tool, caller, by, decision, why } => {
@@ -271,14 +272,14 @@ impl Entry {
                 };
                 Self {
                     server: Some(server.to_string()),
-                    tool: line(&tool, MAX_NAME),
+                    tool: one_line(&tool, MAX_NAME),
                     decision: Some(decision.word().to_owned()),
                     why: hidden(&why),
                     ..Self::of_kind("answer").by(other_user.unwrap_or(&caller))
                 }
             }
             Fact::Connected { server, tools } => {
-                Self { server: Some(server.to_string()), count: size(tools), ..Self::of_kind("connected") }
+                Self { server: Some(server.to_string()), count: as_u64(tools), ..Self::of_kind("connected") }
             }
             Fact::Failed { server, error } => {
                 Self { server: Some(server.to_string()), why: hidden(&error), ..Self::of_kind("failed") }
@@ -302,7 +303,7 @@ impl Entry {
             },
             Fact::OverQuota { caller, server, what, why } => Self {
                 server: server.map(|server| server.to_string()),
-                tool: line(&hide(&what), MAX_NAME),
+                tool: one_line(&hide(&what), MAX_NAME),
                 decision: Some("denied".to_owned()),
                 why: hidden(&why),
                 code: Some("OVER_QUOTA".to_owned()),
@@ -310,9 +311,9 @@ impl Entry {
             },
             Fact::TurnedAway { socket, process, why, untold } => Self {
                 who: Some(socket.to_owned()),
-                client: line(&process, MAX_NAME),
+                client: one_line(&process, MAX_NAME),
                 why: hidden(&why),
-                count: size(untold).filter(|untold| *untold > 0),
+                count: as_u64(untold).filter(|untold| *untold > 0),
                 ..Self::of_kind("turned_away")
             },
             _ => Self::of_kind("other"),
@@ -322,28 +323,29 @@ impl Entry {
     fn of_call(called: GatedCall, hide: &Hide) -> Self {
         let Evidence { sha256, bytes, full } = called.arguments;
         let arguments = full.filter(|full| full.len() <= MAX_ARGUMENTS);
-        let arguments = arguments.and_then(|full| serde_json::from_str(&full).ok()).map(|value| each_text(value, hide));
+        let arguments =
+            arguments.and_then(|full| serde_json::from_str(&full).ok()).map(|value| hide_in_texts(value, hide));
         let was_sent = called.end.is_some();
         Self {
             server: Some(called.server.to_string()),
-            tool: line(&called.tool, MAX_NAME),
+            tool: one_line(&called.tool, MAX_NAME),
             content: Some(called.definition.to_string()),
             arguments_sha256: Some(hex(&sha256)),
-            arguments_bytes: size(bytes),
+            arguments_bytes: as_u64(bytes),
             arguments,
             decision: Some(called.decision.word().to_owned()),
-            why: line(&hide(&called.why), MAX_WHY),
+            why: one_line(&hide(&called.why), MAX_WHY),
             outcome: called.end.map(|end| end.word().to_owned()),
             code: called.code.map(str::to_owned),
             duration_us: u64::try_from(called.duration.as_micros()).ok().filter(|_| was_sent),
-            bytes: size(called.bytes).filter(|_| was_sent),
+            bytes: as_u64(called.bytes).filter(|_| was_sent),
             ..Self::of_kind("call").by(&called.caller)
         }
     }
 
     /// Names `caller` as the one who acted.
     fn by(self, caller: &Caller) -> Self {
-        let short = |name: Option<&str>| name.and_then(|name| line(name, MAX_NAME));
+        let short = |name: Option<&str>| name.and_then(|name| one_line(name, MAX_NAME));
         let principal = caller.principal();
         let unless_local = |part: &str| short((!principal.is_local()).then_some(part));
         Self {
@@ -363,12 +365,12 @@ impl Entry {
 }
 
 /// Hides secrets in each text of `value`. It recurses no deeper than the JSON parser, which has a limit.
-fn each_text(value: Value, hide: &Hide) -> Value {
+fn hide_in_texts(value: Value, hide: &Hide) -> Value {
     match value {
         Value::String(text) => Value::String(hide(&text)),
-        Value::Array(items) => items.into_iter().map(|item| each_text(item, hide)).collect(),
+        Value::Array(items) => items.into_iter().map(|item| hide_in_texts(item, hide)).collect(),
         Value::Object(members) => {
-            let hidden = members.into_iter().map(|(name, value)| (hide(&name), each_text(value, hide)));
+            let hidden = members.into_iter().map(|(name, value)| (hide(&name), hide_in_texts(value, hide)));
             Value::Object(hidden.collect())
         }
         other => other,
@@ -497,7 +499,8 @@ mod tests {
 
     #[test]
     fn secrets_are_hidden_in_names_and_values_of_arguments_at_every_depth() {
-        let hidden = each_text(json!({ "5ecret": [{ "a": "x 5ecret" }, 5, null], "b": { "c": ["5ecret"] } }), &hide());
+        let hidden =
+            hide_in_texts(json!({ "5ecret": [{ "a": "x 5ecret" }, 5, null], "b": { "c": ["5ecret"] } }), &hide());
         assert_eq!(hidden, json!({ "***": [{ "a": "x ***" }, 5, null], "b": { "c": ["***"] } }));
     }
 

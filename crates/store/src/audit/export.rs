@@ -1,15 +1,18 @@
-//! Which rows were written outside of the database, for a program that does so now and then.
+//! Keeps track of which rows of the audit log were exported: copied to a place outside of the database, such as a
+//! folder or a bucket. Another crate does the export itself, in rounds.
 //!
-//! Several processes may try: one begins, because the row of a place says when the next may. A head is stored before
-//! any of it is written, so that a process that takes over writes the same once more.
+//! Several processes may want to export to the same place. Only one of them begins, because the database records when
+//! the next round may begin. Each round ends with a head: a signed text that covers all rows so far. The database
+//! stores the head before anything of the round is written, so that a process that takes over after a crash writes the
+//! same again.
 
 use std::time::Duration;
 
 use super::{
     AuditRow, Break, Row,
     chain::{self, ChainEnd, NO_ROW},
-    number,
-    verify::{Walk, base, count},
+    stored_seq,
+    verify::{Walk, base, row_number},
 };
 use crate::{
     Store, StoreError,
@@ -21,40 +24,40 @@ const DOING: &str = "exporting the audit log";
 /// How far the audit log was written to a place.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AuditExport {
-    /// The newest head that is there, as it was signed.
+    /// The newest head whose rows have all arrived there, as it was signed.
     pub head: Option<String>,
-    /// The next one, of which not everything may be there yet.
+    /// The next head, whose rows may not all have arrived.
     pub pending: Option<String>,
     /// The last row that [`Self::head`] covers.
     pub through: u64,
     /// The number of the newest row of the log.
     pub newest: u64,
-    /// Whether this process is to write: no other one does so now or has done so a short time ago.
+    /// Whether this process is to export now: no other process does so, or has done so a short time ago.
     pub is_due: bool,
-    /// How long until the next process may begin, if it is not due.
+    /// If no export is due: how long until the next process may begin one.
     pub due_in: Option<Duration>,
 }
 
-/// Rows that follow each other.
+/// Consecutive rows of the log.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AuditStretch {
     /// The end of the chain before the first of them.
     pub after: ChainEnd,
-    /// The rows, each of which fits to the one before it.
+    /// The rows. The hash of each is valid after the row before it.
     pub rows: Vec<AuditRow>,
 }
 
 type ExportRow = (Option<String>, Option<String>, i64, i64);
 
 impl Store {
-    /// Returns how far the audit log was written to `place`. If that is due, this process begins, and no other one does
-    /// before `time` has passed.
+    /// Returns how far the audit log was exported to `place`. If an export is due, reserves it for this process: no
+    /// other process begins one before `time` has passed.
     ///
     /// # Errors
     /// [`StoreError`] when the database fails.
     pub async fn begin_audit_export(&self, place: &str, time: Duration) -> Result<AuditExport, StoreError> {
         let found = self.audit_export(place).await?;
-        // A log without rows needs no place in any export. Most reads end here, and take no lock.
+        // A log without rows has nothing to export. Most calls end here, and take no lock.
         if !found.is_due || found.newest == 0 {
             return Ok(AuditExport { is_due: false, ..found });
         }
@@ -73,7 +76,7 @@ impl Store {
     async fn audit_export(&self, place: &str) -> Result<AuditExport, StoreError> {
         let mut transaction = self.read_snapshot(DOING).await?;
         let now = transaction.clock().await?;
-        let newest = chain::head(&mut transaction).await?.map_or(0, |head| count(head.seq));
+        let newest = chain::head(&mut transaction).await?.map_or(0, |head| row_number(head.seq));
         let row: Option<ExportRow> = query("SELECT head, pending, seq, due_at FROM audit_exports WHERE place = $1")
             .bind(place)
             .fetch_optional(&mut transaction)
@@ -82,11 +85,11 @@ impl Store {
             return Ok(AuditExport { newest, is_due: true, ..AuditExport::default() });
         };
         let due_in = u64::try_from(due_at.saturating_sub(now)).ok().filter(|left| *left > 0).map(Duration::from_millis);
-        Ok(AuditExport { head, pending, through: count(seq), newest, is_due: due_in.is_none(), due_in })
+        Ok(AuditExport { head, pending, through: row_number(seq), newest, is_due: due_in.is_none(), due_in })
     }
 
-    /// Stores the head that is to be written next, in the place of an earlier one of which that was not done. Returns
-    /// whether `head` is still the newest one that is there.
+    /// Stores `pending` as the head to export next, replacing one whose export was not finished. Returns `false`, and
+    /// stores nothing, if `head` is no longer the newest exported head.
     ///
     /// # Errors
     /// [`StoreError`] when the database fails.
@@ -104,8 +107,8 @@ impl Store {
         Ok(planned)
     }
 
-    /// Makes the pending head the newest one that is there, with rows up to `through`. For as long as `hold`, the store forgets
-    /// no row after that one.
+    /// Records that the head `pending` and all rows up to `through` have arrived. Until `hold` has passed, the store
+    /// deletes no row after `through`.
     ///
     /// # Errors
     /// [`StoreError`] when the database fails.
@@ -124,14 +127,14 @@ impl Store {
         )
         .bind(place)
         .bind(pending)
-        .bind(number(through))
+        .bind(stored_seq(through))
         .bind(now + milliseconds(hold))
         .execute(&mut transaction)
         .await?;
         transaction.commit().await
     }
 
-    /// Ends what [`Self::begin_audit_export`] began: the next process may begin after `pause`.
+    /// Ends the export that [`Self::begin_audit_export`] began: the next one may begin after `pause`.
     ///
     /// # Errors
     /// [`StoreError`] when the database fails.
@@ -143,8 +146,8 @@ impl Store {
         transaction.commit().await
     }
 
-    /// Reads the next rows after `end`, or the oldest ones, and checks that they are what was written. Where the store has
-    /// forgotten rows after `end`, it goes on behind them.
+    /// Reads at most `most` rows after `end`, or the oldest rows, and checks that they are what was written. If the
+    /// store has deleted rows after `end` because of their age, continues with the oldest row that is left.
     ///
     /// # Errors
     /// [`StoreError`] when the database fails. A broken chain is not an error, but a [`Break`].
@@ -155,19 +158,19 @@ impl Store {
     ) -> Result<Result<AuditStretch, Break>, StoreError> {
         let mut transaction = self.read_snapshot(DOING).await?;
         let (first, before) = base(&mut transaction).await?.unwrap_or((1, NO_ROW));
-        let oldest = ChainEnd { seq: count(first - 1), hash: before };
+        let oldest = ChainEnd { seq: row_number(first - 1), hash: before };
         let after = end.filter(|end| end.seq >= oldest.seq).unwrap_or(oldest);
         let page = query("SELECT seq, at, body, hash FROM audit WHERE seq > $1 ORDER BY seq LIMIT $2");
-        let page = page.bind(number(after.seq)).bind(i64::try_from(most).unwrap_or(i64::MAX));
+        let page = page.bind(stored_seq(after.seq)).bind(i64::try_from(most).unwrap_or(i64::MAX));
         let rows: Vec<Row> = page.fetch_all(&mut transaction).await?;
-        let mut walk = Walk { next: number(after.seq) + 1, hash: after.hash };
+        let mut walk = Walk { next: stored_seq(after.seq) + 1, hash: after.hash };
         for row in &rows {
             if let Err(broken) = walk.step(row) {
                 return Ok(Err(broken));
             }
         }
         if rows.is_empty()
-            && let Some(broken) = cut_off(&mut transaction, after).await?
+            && let Some(broken) = compare_end(&mut transaction, after).await?
         {
             return Ok(Err(broken));
         }
@@ -175,21 +178,21 @@ impl Store {
     }
 }
 
-/// How the log differs from one whose newest row is that of `after`.
-async fn cut_off(transaction: &mut Transaction, after: ChainEnd) -> Result<Option<Break>, StoreError> {
+/// Returns how the stored end of the log differs from `expected`; `None` if it does not.
+async fn compare_end(transaction: &mut Transaction, expected: ChainEnd) -> Result<Option<Break>, StoreError> {
     let Some(head) = chain::head(transaction).await? else {
-        return Ok(Some(Break::End { seq: after.seq }));
+        return Ok(Some(Break::End { seq: expected.seq }));
     };
-    let end = ChainEnd { seq: count(head.seq), hash: head.hash };
-    Ok(match end.seq.cmp(&after.seq) {
-        std::cmp::Ordering::Less => Some(Break::Missing { from: end.seq + 1, to: after.seq }),
-        std::cmp::Ordering::Greater => Some(Break::Missing { from: after.seq + 1, to: end.seq }),
-        std::cmp::Ordering::Equal => (end != after).then_some(Break::Other { seq: after.seq }),
+    let end = ChainEnd { seq: row_number(head.seq), hash: head.hash };
+    Ok(match end.seq.cmp(&expected.seq) {
+        std::cmp::Ordering::Less => Some(Break::Missing { from: end.seq + 1, to: expected.seq }),
+        std::cmp::Ordering::Greater => Some(Break::Missing { from: expected.seq + 1, to: end.seq }),
+        std::cmp::Ordering::Equal => (end != expected).then_some(Break::Other { seq: expected.seq }),
     })
 }
 
-/// The last row that may be forgotten, because each place has those before it; `None` if no place waits for rows.
-pub(super) async fn covered_everywhere(transaction: &mut Transaction) -> Result<Option<i64>, StoreError> {
+/// Returns the last row that all places have, so that rows up to it may be deleted; `None` if no place waits for rows.
+pub(super) async fn exported_everywhere(transaction: &mut Transaction) -> Result<Option<i64>, StoreError> {
     let now = transaction.clock().await?;
     let least = query("SELECT min(seq) FROM audit_exports WHERE hold_until > $1");
     let least: Option<(Option<i64>,)> = least.bind(now).fetch_optional(transaction).await?;
@@ -197,5 +200,6 @@ pub(super) async fn covered_everywhere(transaction: &mut Transaction) -> Result<
 }
 
 fn milliseconds(time: Duration) -> i64 {
+    // Only half of the range: callers add the current time.
     i64::try_from(time.as_millis()).unwrap_or(i64::MAX / 2)
 }

@@ -6,7 +6,7 @@ use serde_json::value::RawValue;
 
 use super::{
     AuditRow,
-    chain::{ChainEnd, hex, seal, unhex},
+    chain::{ChainEnd, hex, row_hash, unhex},
 };
 
 /// A row as it is stored, with its hash. As JSON, it is one line.
@@ -17,7 +17,7 @@ pub struct ExportedRow<'a> {
     at: String,
     /// The same in milliseconds since 1970.
     at_ms: i64,
-    /// The body of the row, byte by byte; text where it was changed into something that is not JSON.
+    /// The body of the row, byte by byte; a JSON string if the body was changed and is no longer JSON.
     body: Body<'a>,
     hash: String,
 }
@@ -41,7 +41,7 @@ impl<'a> From<&'a AuditRow> for ExportedRow<'a> {
     }
 }
 
-/// What the hash of an exported row is made of.
+/// The fields of an exported row that its hash covers, and the hash.
 #[derive(Deserialize)]
 struct ReadRow<'a> {
     seq: u64,
@@ -52,16 +52,19 @@ struct ReadRow<'a> {
 }
 
 impl ChainEnd {
-    /// Returns the end of the chain after the row that `line` of an export is, if that row follows this one.
+    /// Reads the row in `line`, a line of an export. Returns the end of the chain after that row if its hash is right
+    /// and it directly follows this end.
     #[must_use]
     pub fn followed_by(&self, line: &str) -> Option<Self> {
         let row: ReadRow<'_> = serde_json::from_str(line).ok()?;
         let (seq, hash) = (i64::try_from(row.seq).ok()?, unhex(row.hash)?);
-        let follows = row.seq == self.seq + 1 && seal(&self.hash, seq, row.at_ms, row.body.get().as_bytes()) == hash;
+        let follows =
+            row.seq == self.seq + 1 && row_hash(&self.hash, seq, row.at_ms, row.body.get().as_bytes()) == hash;
         follows.then_some(Self { seq: row.seq, hash })
     }
 
-    /// Returns the end of the chain after the row that `line` of an export is, as that line says.
+    /// Reads the row in `line`, a line of an export. Returns the end of the chain after that row, without checking its
+    /// hash.
     #[must_use]
     pub fn stated_by(line: &str) -> Option<Self> {
         let row: ReadRow<'_> = serde_json::from_str(line).ok()?;

@@ -1,4 +1,4 @@
-//! Forgets the oldest rows of the audit log.
+//! Forgets (deletes) the oldest rows of the audit log.
 
 use super::{
     Entry,
@@ -10,17 +10,18 @@ use crate::{
     database::{Transaction, query, query_scalar},
 };
 
+/// In milliseconds.
 const DAY: i64 = 24 * 60 * 60 * 1_000;
 
-/// The most rows that one write forgets; the next write forgets more.
+/// The maximum number of rows that one write forgets; the next write forgets more.
 const MAX_FORGOTTEN: i64 = 20_000;
 
-/// How long rows are kept.
+/// Which rows of the audit log are kept. A row must meet both limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeepAudit {
-    /// For this many days; `None`: forever.
+    /// Only rows of the last `days` days; `None` for rows of any age.
     pub days: Option<u32>,
-    /// At most this many, the newest; `None`: all.
+    /// Only the newest rows, this many; `None` for all.
     pub rows: Option<u32>,
 }
 
@@ -40,8 +41,8 @@ impl Store {
         transaction.commit().await
     }
 
-    /// Whether it is time to look for old rows.
-    pub(super) async fn has_old_audit(&self, now: i64) -> Result<bool, StoreError> {
+    /// Returns whether it is time to look for old rows: the last time was more than a day ago.
+    pub(super) async fn is_audit_retention_due(&self, now: i64) -> Result<bool, StoreError> {
         let looked_at: Option<i64> = query_scalar("SELECT forgot_at FROM audit_head")
             .fetch_optional(&mut self.read("reading the audit log").await?)
             .await?;
@@ -71,7 +72,7 @@ async fn forget(connection: &mut Transaction, keep: KeepAudit, now: i64) -> Resu
     if let Some(rows) = keep.rows {
         from = from.max(seq.saturating_sub(i64::from(rows)) + 1);
     }
-    if let Some(through) = export::covered_everywhere(connection).await? {
+    if let Some(through) = export::exported_everywhere(connection).await? {
         from = from.min(through + 1).max(kept_from);
     }
     let (wanted, from) = (from, from.min(kept_from + MAX_FORGOTTEN));

@@ -220,10 +220,10 @@ async fn old_rows_are_deleted_and_the_chain_stays_valid() {
     assert_eq!(store.verify_audit(Some(forgotten)).await.unwrap(), Err(Break::Forgotten { seq: 2 }));
 
     // The store looks for old rows only once a day.
-    assert!(!store.has_old_audit(70 * DAY + 1).await.unwrap());
+    assert!(!store.is_audit_retention_due(70 * DAY + 1).await.unwrap());
     store.forget_old_audit(KeepAudit { days: Some(1), rows: None }, 70 * DAY + 1).await.unwrap();
     assert_eq!(verified(&store).await.unwrap().first, 3);
-    assert!(store.has_old_audit(72 * DAY).await.unwrap());
+    assert!(store.is_audit_retention_due(72 * DAY).await.unwrap());
     let few = KeepAudit { days: None, rows: Some(1) };
     store.forget_old_audit(few, 72 * DAY).await.unwrap();
     assert_eq!(verified(&store).await.unwrap().first, 6);

@@ -2,7 +2,7 @@
 
 use super::{
     Entry, Row,
-    chain::{self, ChainEnd, Head, NO_ROW, seal, unhex},
+    chain::{self, ChainEnd, Head, NO_ROW, row_hash, unhex},
 };
 use crate::{
     Store, StoreError,
@@ -10,7 +10,7 @@ use crate::{
     rows::TextBytes,
 };
 
-/// How many rows one query reads.
+/// The number of rows that one query reads.
 const PAGE_ROWS: i64 = 1_000;
 
 /// A chain that passed the check.
@@ -18,13 +18,13 @@ const PAGE_ROWS: i64 = 1_000;
 pub struct Chain {
     /// How many rows there are.
     pub rows: u64,
-    /// The number of the first of them. The settings had the store forget those before it.
+    /// The number of the first of them. The store deleted the rows before it, as the settings ask.
     pub first: u64,
     /// The end of the chain. A copy of it that is kept elsewhere proves later that the chain was not replaced.
     pub end: ChainEnd,
 }
 
-/// The place at which a chain is broken, and how.
+/// Where and how a chain is broken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Break {
@@ -54,7 +54,7 @@ pub enum Break {
         /// The row.
         seq: u64,
     },
-    /// The store has forgotten the row whose hash was recorded elsewhere, so that they cannot be compared.
+    /// The store has deleted the row whose hash was recorded elsewhere, so that the hashes cannot be compared.
     #[error("row {seq} was deleted at the age that the settings set, so it cannot be compared with the given hash")]
     Forgotten {
         /// The row.
@@ -116,7 +116,7 @@ pub(crate) async fn verify(
             if let Err(broken) = walk.step(row) {
                 return Ok(Err(broken));
             }
-            if let Some(known) = known.filter(|known| known.seq == count(row.0)) {
+            if let Some(known) = known.filter(|known| known.seq == row_number(row.0)) {
                 if known.hash != walk.hash {
                     return Ok(Err(Break::Other { seq: known.seq }));
                 }
@@ -124,12 +124,12 @@ pub(crate) async fn verify(
             }
         }
     }
-    let last = count(walk.next - 1);
+    let last = row_number(walk.next - 1);
     let Some(head) = head else {
         return Ok(Err(Break::End { seq: last }));
     };
     if head.seq >= walk.next {
-        return Ok(Err(Break::Missing { from: count(walk.next), to: count(head.seq) }));
+        return Ok(Err(Break::Missing { from: row_number(walk.next), to: row_number(head.seq) }));
     }
     if differs(&head, &walk, first) {
         return Ok(Err(Break::End { seq: last }));
@@ -139,7 +139,7 @@ pub(crate) async fn verify(
         Some(known) if !has_passed => Ok(Err(Break::Forgotten { seq: known.seq })),
         _ => {
             let end = ChainEnd { seq: last, hash: walk.hash };
-            Ok(Ok(Chain { rows: (last + 1).saturating_sub(count(first)), first: count(first), end }))
+            Ok(Ok(Chain { rows: (last + 1).saturating_sub(row_number(first)), first: row_number(first), end }))
         }
     }
 }
@@ -162,27 +162,30 @@ pub(super) async fn base(connection: &mut Transaction) -> Result<Option<(i64, [u
     }))
 }
 
-pub(super) fn count(seq: i64) -> u64 {
+/// Converts the stored number of a row.
+pub(super) fn row_number(seq: i64) -> u64 {
     u64::try_from(seq).unwrap_or_default()
 }
 
-/// The requirements for the next row of a valid chain.
+/// A walk along the chain, which checks row after row.
 pub(super) struct Walk {
+    /// The number that the next row must have.
     pub(super) next: i64,
     /// The hash of the row before it.
     pub(super) hash: [u8; 32],
 }
 
 impl Walk {
+    /// Checks that `row` is the next one of a valid chain.
     pub(super) fn step(&mut self, (seq, at, body, hash): &Row) -> Result<(), Break> {
         if *seq > self.next {
-            return Err(Break::Missing { from: count(self.next), to: count(*seq - 1) });
+            return Err(Break::Missing { from: row_number(self.next), to: row_number(*seq - 1) });
         }
-        let sealed = seal(&self.hash, *seq, *at, &body.0);
-        if *seq < self.next || sealed[..] != hash[..] {
-            return Err(Break::Changed { seq: count(*seq) });
+        let computed = row_hash(&self.hash, *seq, *at, &body.0);
+        if *seq < self.next || computed[..] != hash[..] {
+            return Err(Break::Changed { seq: row_number(*seq) });
         }
-        self.hash = sealed;
+        self.hash = computed;
         self.next += 1;
         Ok(())
     }

@@ -19,10 +19,10 @@ use toolrack_host::{Fact, Witness};
 use super::{Entry, KeepAudit, chain};
 use crate::{Store, StoreError};
 
-/// The most facts that wait to be written. Beyond that, the log drops facts, and records how many.
+/// The maximum number of facts that wait to be written. Beyond that, the log drops facts, and records how many.
 const MAX_WAITING_FACTS: usize = 8 * 1024;
 
-/// The most rows of one transaction.
+/// The maximum number of rows of one transaction.
 const MAX_BATCH_ROWS: usize = 512;
 
 /// How long the writer collects facts before it writes them, so that a short command writes only once, at its end.
@@ -33,7 +33,7 @@ const WRITING: &str = "writing the audit log";
 /// How long the writer waits before it tries again to reach a database that does not answer.
 const RETRY_INTERVAL: Duration = Duration::from_millis(500);
 
-/// Returns a text without the secrets in it.
+/// A function that returns a text without the secrets in it.
 pub type Hide = Arc<dyn Fn(&str) -> String + Send + Sync>;
 
 /// A fact in the queue: when it happened (in milliseconds since 1970, UTC), who acted, and what happened.
@@ -55,8 +55,8 @@ pub struct AuditLog {
     lost: Arc<AtomicU64>,
     /// Whether the arguments of calls are stored in full.
     arguments_in_full: AtomicBool,
-    keep: watch::Sender<KeepAudit>,
-    end: watch::Sender<bool>,
+    retention: watch::Sender<KeepAudit>,
+    is_closed: watch::Sender<bool>,
 }
 
 impl fmt::Debug for AuditLog {
@@ -70,17 +70,20 @@ impl AuditLog {
     #[must_use]
     pub fn new(store: Store, hide: Hide) -> (Self, AuditWriter) {
         let (queue, facts) = mpsc::channel(MAX_WAITING_FACTS);
-        let (keep, kept) = watch::channel(KeepAudit::default());
-        let (end, ended) = watch::channel(false);
+        let (retention, retention_receiver) = watch::channel(KeepAudit::default());
+        let (is_closed, is_closed_receiver) = watch::channel(false);
         let lost = Arc::<AtomicU64>::default();
-        let log = Self { queue, lost: Arc::clone(&lost), arguments_in_full: AtomicBool::new(false), keep, end };
-        (log, AuditWriter { store, hide, facts, lost, keep: kept, end: ended })
+        let arguments_in_full = AtomicBool::new(false);
+        let log = Self { queue, lost: Arc::clone(&lost), arguments_in_full, retention, is_closed };
+        let writer =
+            AuditWriter { store, hide, facts, lost, retention: retention_receiver, is_closed: is_closed_receiver };
+        (log, writer)
     }
 
     /// Sets whether arguments are stored in full, and how long rows are kept.
     pub fn set(&self, arguments_in_full: bool, keep: KeepAudit) {
         self.arguments_in_full.store(arguments_in_full, Ordering::Relaxed);
-        self.keep.send_replace(keep);
+        self.retention.send_replace(keep);
     }
 
     /// Returns a witness for the host of `agent`. The rows of its facts name the agent.
@@ -107,7 +110,7 @@ impl AuditLog {
 
     /// Makes the writer store all queued facts now, and end.
     pub fn close(&self) {
-        self.end.send_replace(true);
+        self.is_closed.send_replace(true);
     }
 }
 
@@ -143,8 +146,8 @@ pub struct AuditWriter {
     hide: Hide,
     facts: mpsc::Receiver<Queued>,
     lost: Arc<AtomicU64>,
-    keep: watch::Receiver<KeepAudit>,
-    end: watch::Receiver<bool>,
+    retention: watch::Receiver<KeepAudit>,
+    is_closed: watch::Receiver<bool>,
 }
 
 impl fmt::Debug for AuditWriter {
@@ -172,7 +175,7 @@ impl AuditWriter {
         tokio::select! {
             received = self.facts.recv_many(batch, MAX_BATCH_ROWS) => if received == 0 { return true },
             // Also resolves when the log is dropped.
-            _ = self.end.changed() => return self.drain(batch),
+            _ = self.is_closed.changed() => return self.drain(batch),
         }
         let pause = sleep(COLLECT_TIME);
         tokio::pin!(pause);
@@ -181,7 +184,7 @@ impl AuditWriter {
             tokio::select! {
                 received = self.facts.recv_many(batch, room) => if received == 0 { return true },
                 () = &mut pause => return false,
-                _ = self.end.changed() => return self.drain(batch),
+                _ = self.is_closed.changed() => return self.drain(batch),
             }
         }
         false
@@ -210,25 +213,25 @@ impl AuditWriter {
         if lost > 0 {
             entries.push((Utc::now().timestamp_millis(), Entry { count: Some(lost), ..Entry::of_kind("lost") }));
         }
-        if let Err(error) = self.keep(&entries).await {
+        if let Err(error) = self.append(&entries).await {
             self.lost.fetch_add(lost + count, Ordering::Relaxed);
             tracing::warn!("{count} rows of the audit log are lost: {error}");
             return;
         }
-        if let Err(error) = self.forget().await {
+        if let Err(error) = self.delete_old_rows().await {
             tracing::warn!("{error}");
         }
     }
 
     /// Adds `entries` to the chain. While the database does not answer and the log is not closed, waits for it; new
     /// facts wait in the queue.
-    async fn keep(&self, entries: &[(i64, Entry)]) -> Result<(), StoreError> {
+    async fn append(&self, entries: &[(i64, Entry)]) -> Result<(), StoreError> {
         let mut has_warned = false;
         let mut transaction = loop {
             match self.store.begin(WRITING).await {
-                Err(error) if error.may_pass() && !*self.end.borrow() => {
+                Err(error) if error.allows_retry() && !*self.is_closed.borrow() => {
                     if !has_warned {
-                        tracing::warn!("{error}: the audit log waits for it");
+                        tracing::warn!("{error}; the audit log waits for the database");
                         has_warned = true;
                     }
                     sleep(RETRY_INTERVAL).await;
@@ -242,11 +245,11 @@ impl AuditWriter {
         transaction.commit().await
     }
 
-    /// Removes the rows that are older than the log is kept.
-    async fn forget(&self) -> Result<(), StoreError> {
+    /// Deletes the rows that the settings no longer keep, if it is time to look for them.
+    async fn delete_old_rows(&self) -> Result<(), StoreError> {
         let now = Utc::now().timestamp_millis();
-        if self.store.has_old_audit(now).await? {
-            let keep = *self.keep.borrow();
+        if self.store.is_audit_retention_due(now).await? {
+            let keep = *self.retention.borrow();
             self.store.forget_old_audit(keep, now).await?;
         }
         Ok(())

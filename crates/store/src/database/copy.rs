@@ -9,8 +9,10 @@ use super::{
 };
 use crate::StoreError;
 
-/// The most rows of one statement, and the most bytes in its values beyond which no row is added.
+/// The maximum number of rows of one statement.
 const MAX_ROWS: usize = 100;
+
+/// Once the values of a statement have this many bytes, no further row is added to it.
 const MAX_BYTES: usize = 1024 * 1024;
 
 /// A column that is copied.
@@ -28,24 +30,24 @@ enum Kind {
     Bytes,
 }
 
-/// The columns of `table` that are written. The tenant and what the database computes are not among them.
-async fn columns(table: &str, on: &mut Transaction) -> Result<Vec<Column>, StoreError> {
+/// Returns the columns of `table` that are written: all except the tenant and those that the database fills in itself.
+async fn columns(table: &str, transaction: &mut Transaction) -> Result<Vec<Column>, StoreError> {
     let columns: Vec<(String, String)> = query(
         "SELECT column_name::text, data_type::text FROM information_schema.columns WHERE table_name = $1 \
          AND table_schema = current_schema() AND column_name <> 'of_tenant' AND is_generated = 'NEVER' \
          AND is_identity = 'NO' ORDER BY ordinal_position",
     )
     .bind(table)
-    .fetch_all(on)
+    .fetch_all(transaction)
     .await?;
-    let kind = |kind: &str| match kind {
+    let kind = |data_type: &str| match data_type {
         "bigint" => Kind::Integer,
         "double precision" => Kind::Real,
         "boolean" => Kind::Bool,
         "bytea" => Kind::Bytes,
         _ => Kind::Text,
     };
-    Ok(columns.into_iter().map(|(name, of)| Column { name, kind: kind(&of) }).collect())
+    Ok(columns.into_iter().map(|(name, data_type)| Column { name, kind: kind(&data_type) }).collect())
 }
 
 /// Copies all rows of `table`, in the order in which they were added. Returns how many.
@@ -54,17 +56,17 @@ pub(crate) async fn copy(table: &str, from: &mut Transaction, into: &mut Transac
     let mut select = QueryBuilder::new("SELECT ");
     push_names(&mut select, &columns).push(" FROM ").push_name(table);
     if table == "server_log" {
-        // Its numbers are those of one file: Postgres gives new ones, in the same order.
+        // The ids of these rows are not copied: Postgres assigns new ones, in the order in which the rows are added.
         select.push(" ORDER BY id");
     }
-    let place = from.place().clone();
+    let context = from.context().clone();
     let Connection::Sqlite(connection) = from.connection() else {
-        return Err(place.error(sqlx::Error::Configuration("the rows to copy are in no file".into())));
+        return Err(context.error(sqlx::Error::Configuration("the rows to copy are not in a SQLite file".into())));
     };
     let mut rows = sqlx::query(AssertSqlSafe(select.into_sql()).into_sql_str()).fetch(connection);
     let (mut copied, mut batch, mut bytes) = (0, Vec::new(), 0);
-    while let Some(row) = rows.try_next().await.map_err(|error| place.error(error))? {
-        let values = values(&row, &columns).map_err(|error| place.error(error))?;
+    while let Some(row) = rows.try_next().await.map_err(|error| context.error(error))? {
+        let values = values(&row, &columns).map_err(|error| context.error(error))?;
         bytes += values.iter().map(size).sum::<usize>();
         batch.push(values);
         copied += 1;
@@ -79,18 +81,18 @@ pub(crate) async fn copy(table: &str, from: &mut Transaction, into: &mut Transac
     Ok(copied)
 }
 
-/// How many rows of `table` the transaction sees.
-pub(crate) async fn count(table: &str, on: &mut Transaction) -> Result<i64, StoreError> {
+/// Returns how many rows of `table` the transaction sees.
+pub(crate) async fn count(table: &str, transaction: &mut Transaction) -> Result<i64, StoreError> {
     let mut count = QueryBuilder::new("SELECT count(*) FROM ");
     count.push_name(table);
-    Ok(count.build().fetch_one::<(i64,)>(on).await?.0)
+    Ok(count.build().fetch_one::<(i64,)>(transaction).await?.0)
 }
 
 /// Deletes all rows of `table`.
-pub(crate) async fn clear(table: &str, on: &mut Transaction) -> Result<(), StoreError> {
+pub(crate) async fn clear(table: &str, transaction: &mut Transaction) -> Result<(), StoreError> {
     let mut delete = QueryBuilder::new("DELETE FROM ");
     delete.push_name(table);
-    delete.build().execute(on).await.map(drop)
+    delete.build().execute(transaction).await.map(drop)
 }
 
 fn push_names<'a>(query: &'a mut QueryBuilder, columns: &[Column]) -> &'a mut QueryBuilder {
@@ -114,7 +116,7 @@ async fn insert(
     insert.build().execute(into).await.map(drop)
 }
 
-/// The values of a row, whatever type SQLite gives to what it holds.
+/// Returns the values of a row with the types of Postgres's columns, regardless of the types that SQLite reports.
 fn values(row: &SqliteRow, columns: &[Column]) -> sqlx::Result<Vec<Value>> {
     let value = |(index, column): (usize, &Column)| {
         Ok(match column.kind {

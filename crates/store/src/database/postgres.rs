@@ -29,10 +29,11 @@ const MIN_VERSION: i64 = 15;
 /// until a connection is closed.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// The tenant of the tables that are read before a tenant is known: those of a team's members and tokens.
+/// Takes the place of a tenant's name for the tables that are read before the tenant is known: those of a team's
+/// members and tokens, which its front door uses.
 const FRONT_DOOR: &str = "*";
 
-/// How many prepared statements a connection keeps where the settings allow any.
+/// The maximum number of prepared statements that a connection keeps, if the settings allow any.
 const STATEMENT_CACHE: usize = 100;
 
 /// A Postgres database, for all tenants of this process. Clones share its connections.
@@ -76,8 +77,8 @@ impl Database {
         &self.0.name
     }
 
-    /// Opens the store of a tenant. Open it only once: turns of a conversation exclude each other only on one store and its
-    /// clones.
+    /// Opens the store of a tenant. Open it only once: turns of a conversation exclude each other only on one store and
+    /// its clones.
     ///
     /// # Errors
     /// [`StoreError::Database`] when `tenant` is not a valid name of a tenant, or the database fails.
@@ -94,7 +95,7 @@ impl Database {
     }
 
     async fn store_of(&self, tenant: &str) -> Result<Store, StoreError> {
-        let store = Store::at(Backend::Postgres(Tenant::new(self, tenant)));
+        let store = Store::from_backend(Backend::Postgres(Tenant::new(self, tenant)));
         store.begin_audit().await?;
         Ok(store)
     }
@@ -109,9 +110,9 @@ impl Database {
 #[derive(Clone, Debug)]
 pub(crate) struct Tenant {
     database: Database,
-    /// What follows `BEGIN`: whose rows these are, and how long a statement may take.
+    /// The SQL that follows `BEGIN`: it names the tenant whose rows are visible, and limits the time of statements.
     scope: Arc<str>,
-    /// The number of the lock that the tenant's writers take, one after another.
+    /// The number of the advisory lock that lets only one writer of the tenant in at a time.
     lock: i64,
 }
 
@@ -126,7 +127,7 @@ impl Tenant {
             milliseconds(*lock_timeout),
             milliseconds(*idle_transaction_timeout),
         );
-        Self { database: database.clone(), scope: scope.into(), lock: lock(tenant) }
+        Self { database: database.clone(), scope: scope.into(), lock: lock_number(tenant) }
     }
 
     pub(crate) fn name(&self) -> &Arc<str> {
@@ -137,52 +138,53 @@ impl Tenant {
         &self.database
     }
 
-    pub(crate) async fn read(&self, place: &ErrorContext) -> Result<Session, StoreError> {
-        self.begin(format!("BEGIN READ ONLY; {}", self.scope), place).await
+    pub(crate) async fn read(&self, context: &ErrorContext) -> Result<Session, StoreError> {
+        self.begin(format!("BEGIN READ ONLY; {}", self.scope), context).await
     }
 
-    pub(crate) async fn read_snapshot(&self, place: &ErrorContext) -> Result<Session, StoreError> {
-        self.begin(format!("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; {}", self.scope), place).await
+    pub(crate) async fn read_snapshot(&self, context: &ErrorContext) -> Result<Session, StoreError> {
+        self.begin(format!("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; {}", self.scope), context).await
     }
 
-    pub(crate) async fn write(&self, writing: Writing, place: &ErrorContext) -> Result<Session, StoreError> {
+    pub(crate) async fn write(&self, writing: Writing, context: &ErrorContext) -> Result<Session, StoreError> {
         let (scope, lock) = (&self.scope, self.lock);
-        let waits = if writing.durably { "on" } else { "off" };
-        let order = match writing.beside_others {
+        let synchronous_commit = if writing.durably { "on" } else { "off" };
+        let take_lock = match writing.concurrent {
             true => String::new(),
             false => format!("; SELECT pg_advisory_xact_lock({lock})"),
         };
-        self.begin(format!("BEGIN; {scope}; SET LOCAL synchronous_commit = {waits}{order}"), place).await
+        let begin = format!("BEGIN; {scope}; SET LOCAL synchronous_commit = {synchronous_commit}{take_lock}");
+        self.begin(begin, context).await
     }
 
     /// Begins a transaction with one message. A connection that has died since its last use is replaced: nothing has
     /// been done on it yet.
-    async fn begin(&self, begin: String, place: &ErrorContext) -> Result<Session, StoreError> {
+    async fn begin(&self, begin: String, context: &ErrorContext) -> Result<Session, StoreError> {
         let Shared { pool, settings, .. } = &*self.database.0;
         let limit = settings.statement_timeout.max(settings.lock_timeout) + GRACE;
         let deadline = Instant::now() + settings.acquire_timeout;
         loop {
-            let connection = pool.acquire().await.map_err(|error| self.unconnected(error, place))?;
+            let connection = pool.acquire().await.map_err(|error| self.acquire_error(error, context))?;
             let keeps_statements = settings.prepared_statements;
-            let mut session = Session { connection, limit, keeps_statements, is_unsure: false };
+            let mut session = Session { connection, limit, keeps_statements, may_still_run: false };
             match session.begin(&begin).await {
                 Ok(()) => return Ok(session),
                 Err(error) if is_gone(&error) && Instant::now() < deadline => {}
-                Err(error) => return Err(place.error(error)),
+                Err(error) => return Err(context.error(error)),
             }
         }
     }
 
-    /// Returns the error for a transaction that got no connection: because all are in use, or because the database cannot
+    /// Returns the error for a transaction that got no connection: all connections are in use, or the database cannot
     /// be reached.
-    fn unconnected(&self, error: sqlx::Error, place: &ErrorContext) -> StoreError {
+    fn acquire_error(&self, error: sqlx::Error, context: &ErrorContext) -> StoreError {
         let Shared { pool, settings, name } = &*self.database.0;
         let all_in_use = pool.size() >= settings.most_connections && pool.num_idle() == 0;
         match error {
             sqlx::Error::PoolTimedOut if !all_in_use => {
                 StoreError::of_database(name, DatabaseProblem::Unreachable, None)
             }
-            error => place.error(error),
+            error => context.error(error),
         }
     }
 }
@@ -195,43 +197,43 @@ pub(crate) struct Session {
     /// Whether the connection keeps statements prepared.
     keeps_statements: bool,
     /// Whether the last statement may still run. Then the connection is closed instead of used again.
-    is_unsure: bool,
+    may_still_run: bool,
 }
 
 impl Session {
     async fn begin(&mut self, begin: &str) -> sqlx::Result<()> {
-        self.is_unsure = true;
+        self.may_still_run = true;
         let statement = Some(AssertSqlSafe(begin.to_owned()).into_sql_str());
-        let begun = within(self.limit, PgTransactionManager::begin(&mut self.connection, statement)).await;
+        let begun = with_time_limit(self.limit, PgTransactionManager::begin(&mut self.connection, statement)).await;
         // After an error, the connection may be in a failed transaction, so it must not be used again.
-        self.is_unsure = begun.is_err();
+        self.may_still_run = begun.is_err();
         begun
     }
 
-    /// Begins a statement, whose end [`Self::end`] must note. Returns the connection, how long the statement may take, and
-    /// whether the connection keeps it prepared.
+    /// Marks the start of a statement; pass its result to [`Self::end`]. Returns the connection, how long the statement
+    /// may take, and whether the connection keeps it prepared.
     pub(crate) fn start(&mut self) -> (&mut PgConnection, Duration, bool) {
-        self.is_unsure = true;
+        self.may_still_run = true;
         (&mut self.connection, self.limit, self.keeps_statements)
     }
 
-    /// Notes that the statement has ended, with this result. After an error that the database did not send, the statement
-    /// may still run.
+    /// Marks the end of a statement, and returns its result. After an error that the database did not send, the
+    /// statement may still run.
     pub(crate) fn end<T>(&mut self, result: sqlx::Result<T>) -> sqlx::Result<T> {
-        self.is_unsure = result.as_ref().is_err_and(|error| error.as_database_error().is_none());
+        self.may_still_run = result.as_ref().is_err_and(|error| error.as_database_error().is_none());
         result
     }
 
     pub(crate) async fn commit(mut self) -> sqlx::Result<()> {
         let (connection, limit, _) = self.start();
-        let committed = within(limit, PgTransactionManager::commit(connection)).await;
+        let committed = with_time_limit(limit, PgTransactionManager::commit(connection)).await;
         self.end(committed)
     }
 }
 
 impl Drop for Session {
     fn drop(&mut self) {
-        if self.is_unsure {
+        if self.may_still_run {
             self.connection.close_on_drop();
         } else {
             PgTransactionManager::start_rollback(&mut self.connection);
@@ -239,15 +241,19 @@ impl Drop for Session {
     }
 }
 
-/// Waits for a statement, but not much longer than the database itself would let it run: the network may be gone.
-pub(crate) async fn within<T>(limit: Duration, statement: impl Future<Output = sqlx::Result<T>>) -> sqlx::Result<T> {
+/// Waits for a statement, at most for `limit`, which is a little longer than the database itself lets it run: the
+/// network may have failed.
+pub(crate) async fn with_time_limit<T>(
+    limit: Duration,
+    statement: impl Future<Output = sqlx::Result<T>>,
+) -> sqlx::Result<T> {
     timeout(limit, statement).await.unwrap_or_else(|_| Err(sqlx::Error::Io(std::io::ErrorKind::TimedOut.into())))
 }
 
 /// Returns `sql`, written for SQLite, as Postgres needs it; `None` if it needs no change. In Postgres, the keys of all
-/// tables begin with the tenant, so the keys that `ON CONFLICT` names must, too. There is no other difference between
-/// the statements for the two databases.
-pub(crate) fn with_tenant(sql: &str) -> Option<String> {
+/// tables begin with the tenant, so the keys after `ON CONFLICT` must begin with it, too. There is no other difference
+/// between the statements for the two databases.
+pub(crate) fn with_tenant_in_keys(sql: &str) -> Option<String> {
     sql.contains("ON CONFLICT (").then(|| sql.replace("ON CONFLICT (", "ON CONFLICT (of_tenant, "))
 }
 
@@ -273,14 +279,14 @@ fn name(options: &PgConnectOptions) -> String {
     }
 }
 
-/// Checks, with a connection of its own, that the database is fit for use, and brings it to the newest schema.
+/// Checks, on a separate connection, that the database can be used, and brings it to the newest schema.
 async fn prepare(options: &PgConnectOptions, name: &Arc<str>, settings: &DatabaseSettings) -> Result<(), StoreError> {
-    let place = ErrorContext::of_server(name, "connecting");
+    let context = ErrorContext::of_server(name, "connecting");
     let Ok(connected) = timeout(settings.connect_timeout, options.connect()).await else {
         return Err(StoreError::of_database(name, DatabaseProblem::Unreachable, None));
     };
-    let mut connection = connected.map_err(|error| place.error(error))?;
-    let checked = check(&mut connection, name, &place).await;
+    let mut connection = connected.map_err(|error| context.error(error))?;
+    let checked = check(&mut connection, name, &context).await;
     let prepared = match checked {
         Ok(()) => migrations::run(&mut connection, name, settings).await,
         refused => refused,
@@ -292,7 +298,7 @@ async fn prepare(options: &PgConnectOptions, name: &Arc<str>, settings: &Databas
 
 /// Refuses a version of Postgres that is too old, and a role that row-level security does not bind, because such a role
 /// reads the rows of all tenants.
-async fn check(connection: &mut PgConnection, name: &str, place: &ErrorContext) -> Result<(), StoreError> {
+async fn check(connection: &mut PgConnection, name: &str, context: &ErrorContext) -> Result<(), StoreError> {
     let (version, is_unbound): (i64, bool) = sqlx::query_as(
         "SELECT current_setting('server_version_num')::bigint, \
          EXISTS (SELECT 1 FROM pg_roles WHERE rolname IN (current_user, session_user) AND (rolsuper OR rolbypassrls))",
@@ -300,7 +306,7 @@ async fn check(connection: &mut PgConnection, name: &str, place: &ErrorContext) 
     .persistent(false)
     .fetch_one(connection)
     .await
-    .map_err(|error| place.error(error))?;
+    .map_err(|error| context.error(error))?;
     let found = version / 10_000;
     if found < MIN_VERSION {
         return Err(StoreError::of_database(name, DatabaseProblem::Version { found }, None));
@@ -327,8 +333,8 @@ fn milliseconds(time: Duration) -> i32 {
     i32::try_from(time.as_millis()).unwrap_or(i32::MAX).max(1)
 }
 
-/// Returns the number of the advisory lock of a tenant: the beginning of a hash of its name.
-fn lock(tenant: &str) -> i64 {
+/// Returns the number of the advisory lock of a tenant: the first eight bytes of a hash of its name.
+fn lock_number(tenant: &str) -> i64 {
     let hash = Sha256::new().chain_update("toolrack tenant ").chain_update(tenant).finalize();
     hash.iter().take(8).fold(0, |number, byte| number << 8 | i64::from(*byte))
 }

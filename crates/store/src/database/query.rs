@@ -10,25 +10,25 @@ use sqlx::{AssertSqlSafe, FromRow, SqlSafeStr as _, SqlStr, Sqlite, sqlite::Sqli
 use sqlx::{Postgres, postgres::PgRow};
 
 #[cfg(feature = "postgres")]
-use super::postgres::{with_tenant, within, without_nul};
+use super::postgres::{with_tenant_in_keys, with_time_limit, without_nul};
 use super::{Connection, Transaction};
 use crate::StoreError;
 
-/// What a statement returns for each row.
+/// A type that holds a row of a statement's result.
 #[cfg(not(feature = "postgres"))]
 pub(crate) trait Row: for<'r> FromRow<'r, SqliteRow> + Send + Unpin {}
 
 #[cfg(not(feature = "postgres"))]
 impl<R: for<'r> FromRow<'r, SqliteRow> + Send + Unpin> Row for R {}
 
-/// What a statement returns for each row, of either database.
+/// A type that holds a row of a statement's result, from either database.
 #[cfg(feature = "postgres")]
 pub(crate) trait Row: for<'r> FromRow<'r, SqliteRow> + for<'r> FromRow<'r, PgRow> + Send + Unpin {}
 
 #[cfg(feature = "postgres")]
 impl<R: for<'r> FromRow<'r, SqliteRow> + for<'r> FromRow<'r, PgRow> + Send + Unpin> Row for R {}
 
-/// A value for a placeholder. A null has a type too, because Postgres asks for it.
+/// A value for a placeholder. A null has a type, too, because Postgres requires it.
 #[derive(Debug)]
 pub(crate) enum Value {
     Integer(Option<i64>),
@@ -38,7 +38,7 @@ pub(crate) enum Value {
     Bytes(Option<Vec<u8>>),
 }
 
-/// What can be given for a placeholder.
+/// A type whose values can be given for a placeholder.
 pub(crate) trait Bind {
     /// The null of this type.
     const NULL: Value;
@@ -47,10 +47,10 @@ pub(crate) trait Bind {
     fn value(self) -> Value;
 }
 
-/// Implements [`Bind`] for each type: `TYPE => VARIANT(name expression)` makes that variant of [`Value`] from the
-/// expression, in which `name` is the value of the type.
+/// Implements [`Bind`] for each type: `TYPE => VARIANT(|value| expression)` converts a value of the type to that
+/// variant of [`Value`], with the expression in it.
 macro_rules! binds {
-    ($($type:ty => $kind:ident($this:ident $value:expr)),+ $(,)?) => {$(
+    ($($type:ty => $kind:ident(|$this:ident| $value:expr)),+ $(,)?) => {$(
         impl Bind for $type {
             const NULL: Value = Value::$kind(None);
 
@@ -63,16 +63,16 @@ macro_rules! binds {
 }
 
 binds! {
-    i64 => Integer(it it),
-    u32 => Integer(it it.into()),
-    f64 => Real(it it),
-    bool => Bool(it it),
-    String => Text(it it),
-    &str => Text(it it.to_owned()),
-    &String => Text(it it.clone()),
-    &&str => Text(it (*it).to_owned()),
-    Vec<u8> => Bytes(it it),
-    &[u8] => Bytes(it it.to_owned()),
+    i64 => Integer(|value| value),
+    u32 => Integer(|value| value.into()),
+    f64 => Real(|value| value),
+    bool => Bool(|value| value),
+    String => Text(|value| value),
+    &str => Text(|value| value.to_owned()),
+    &String => Text(|value| value.clone()),
+    &&str => Text(|value| (*value).to_owned()),
+    Vec<u8> => Bytes(|value| value),
+    &[u8] => Bytes(|value| value.to_owned()),
 }
 
 impl<T: Bind> Bind for Option<T> {
@@ -92,9 +92,9 @@ impl Bind for &Option<String> {
 }
 
 /// Binds values to a statement of sqlx. `$text`, if given, converts each text first.
-macro_rules! bound {
+macro_rules! bind_all {
     ($query:expr, $values:expr) => {
-        bound!($query, $values, identity)
+        bind_all!($query, $values, identity)
     };
     ($query:expr, $values:expr, $text:expr) => {
         $values.into_iter().fold($query, |query, value| match value {
@@ -109,22 +109,22 @@ macro_rules! bound {
 
 /// Runs a statement of sqlx on the connection of a transaction, of either database, and converts what it returns.
 macro_rules! run {
-    ($statement:ident, $on:ident, $kind:ident $(<$row:ty>)? . $run:ident => $convert:expr) => {{
-        let done = match $on.connection() {
+    ($statement:ident, $transaction:ident, $kind:ident $(<$row:ty>)? . $run:ident => $convert:expr) => {{
+        let done = match $transaction.connection() {
             Connection::Sqlite(connection) => {
-                let query = bound!(sqlx::$kind::<Sqlite $(, $row)?>($statement.sql), $statement.values);
+                let query = bind_all!(sqlx::$kind::<Sqlite $(, $row)?>($statement.sql), $statement.values);
                 query.$run(connection).await.map($convert)
             }
             #[cfg(feature = "postgres")]
             Connection::Postgres(session) => {
-                let sql = of_tenants($statement.sql);
-                let query = bound!(sqlx::$kind::<Postgres $(, $row)?>(sql), $statement.values, without_nul);
+                let sql = for_postgres($statement.sql);
+                let query = bind_all!(sqlx::$kind::<Postgres $(, $row)?>(sql), $statement.values, without_nul);
                 let (connection, limit, keeps) = session.start();
-                let done = Box::pin(within(limit, query.persistent(keeps).$run(connection))).await;
+                let done = Box::pin(with_time_limit(limit, query.persistent(keeps).$run(connection))).await;
                 session.end(done).map($convert)
             }
         };
-        done.map_err(|error| $on.place().error(error))
+        done.map_err(|error| $transaction.place().error(error))
     }};
 }
 
@@ -154,29 +154,29 @@ impl Query {
     }
 
     /// Runs the statement, and returns how many rows it has changed.
-    pub(crate) async fn execute(self, on: &mut Transaction) -> Result<u64, StoreError> {
-        run!(self, on, query.execute => |done| done.rows_affected())
+    pub(crate) async fn execute(self, transaction: &mut Transaction) -> Result<u64, StoreError> {
+        run!(self, transaction, query.execute => |done| done.rows_affected())
     }
 
-    pub(crate) async fn fetch_all<R: Row>(self, on: &mut Transaction) -> Result<Vec<R>, StoreError> {
-        run!(self, on, query_as<R>.fetch_all => identity)
+    pub(crate) async fn fetch_all<R: Row>(self, transaction: &mut Transaction) -> Result<Vec<R>, StoreError> {
+        run!(self, transaction, query_as<R>.fetch_all => identity)
     }
 
-    pub(crate) async fn fetch_optional<R: Row>(self, on: &mut Transaction) -> Result<Option<R>, StoreError> {
-        run!(self, on, query_as<R>.fetch_optional => identity)
+    pub(crate) async fn fetch_optional<R: Row>(self, transaction: &mut Transaction) -> Result<Option<R>, StoreError> {
+        run!(self, transaction, query_as<R>.fetch_optional => identity)
     }
 
-    pub(crate) async fn fetch_one<R: Row>(self, on: &mut Transaction) -> Result<R, StoreError> {
-        let row = self.fetch_optional(on).await?;
-        row.ok_or_else(|| on.place().error(sqlx::Error::RowNotFound))
+    pub(crate) async fn fetch_one<R: Row>(self, transaction: &mut Transaction) -> Result<R, StoreError> {
+        let row = self.fetch_optional(transaction).await?;
+        row.ok_or_else(|| transaction.place().error(sqlx::Error::RowNotFound))
     }
 }
 
-/// Returns the statement for Postgres, where all tenants share the tables: it takes only rows of the tenant.
+/// Returns the statement as Postgres needs it.
 #[cfg(feature = "postgres")]
-fn of_tenants(sql: SqlStr) -> SqlStr {
-    match with_tenant(sql.as_str()) {
-        Some(of_tenants) => AssertSqlSafe(of_tenants).into_sql_str(),
+fn for_postgres(sql: SqlStr) -> SqlStr {
+    match with_tenant_in_keys(sql.as_str()) {
+        Some(changed) => AssertSqlSafe(changed).into_sql_str(),
         None => sql,
     }
 }
@@ -186,25 +186,25 @@ impl ScalarQuery {
         Self(self.0.bind(value))
     }
 
-    pub(crate) async fn fetch_all<T>(self, on: &mut Transaction) -> Result<Vec<T>, StoreError>
+    pub(crate) async fn fetch_all<T>(self, transaction: &mut Transaction) -> Result<Vec<T>, StoreError>
     where
         (T,): Row,
     {
-        Ok(self.0.fetch_all::<(T,)>(on).await?.into_iter().map(|(value,)| value).collect())
+        Ok(self.0.fetch_all::<(T,)>(transaction).await?.into_iter().map(|(value,)| value).collect())
     }
 
-    pub(crate) async fn fetch_optional<T>(self, on: &mut Transaction) -> Result<Option<T>, StoreError>
+    pub(crate) async fn fetch_optional<T>(self, transaction: &mut Transaction) -> Result<Option<T>, StoreError>
     where
         (T,): Row,
     {
-        Ok(self.0.fetch_optional::<(T,)>(on).await?.map(|(value,)| value))
+        Ok(self.0.fetch_optional::<(T,)>(transaction).await?.map(|(value,)| value))
     }
 
-    pub(crate) async fn fetch_one<T>(self, on: &mut Transaction) -> Result<T, StoreError>
+    pub(crate) async fn fetch_one<T>(self, transaction: &mut Transaction) -> Result<T, StoreError>
     where
         (T,): Row,
     {
-        Ok(self.0.fetch_one::<(T,)>(on).await?.0)
+        Ok(self.0.fetch_one::<(T,)>(transaction).await?.0)
     }
 }
 
@@ -217,7 +217,7 @@ macro_rules! values {
 
 pub(crate) use values;
 
-/// Puts a statement together. Only text of this program may be pushed; values from elsewhere must be bound.
+/// Builds a statement from parts. Only texts of this program may be pushed; values from elsewhere must be bound.
 #[derive(Debug)]
 pub(crate) struct QueryBuilder {
     sql: String,

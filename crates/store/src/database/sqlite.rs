@@ -25,7 +25,7 @@ use self::migrations::migrator;
 use super::Writing;
 use crate::StoreError;
 
-/// The pause between tries while another process has the database to itself.
+/// The pause between tries while another process has the database locked.
 const RETRY_PAUSE: Duration = Duration::from_millis(20);
 
 /// How many prepared statements the connection caches.
@@ -55,7 +55,7 @@ impl File {
         if result.is_err() {
             pool.close().await;
         }
-        result.map(|()| Self::of(pool, path))
+        result.map(|()| Self::from_pool(pool, path))
     }
 
     /// Opens the file if it exists with the newest schema, without creating or migrating it.
@@ -69,19 +69,19 @@ impl File {
         let found = schema(&mut connection).await;
         drop(connection);
         if matches!(found, Ok(SCHEMA)) {
-            return Ok(Some(Self::of(pool, path)));
+            return Ok(Some(Self::from_pool(pool, path)));
         }
         pool.close().await;
         found.map(|_| None).map_err(|error| StoreError::from_sqlx("reading the schema", path, error))
     }
 
-    pub(crate) fn of(pool: SqlitePool, path: &Path) -> Self {
+    pub(crate) fn from_pool(pool: SqlitePool, path: &Path) -> Self {
         Self { pool, path: path.into(), has_erased: Arc::default() }
     }
 
-    /// How a write transaction begins (<https://www.sqlite.org/pragma.html#pragma_synchronous> and
+    /// Returns the SQL that begins a write transaction (<https://www.sqlite.org/pragma.html#pragma_synchronous> and
     /// <https://www.sqlite.org/pragma.html#pragma_secure_delete>).
-    pub(crate) fn begin(&self, writing: Writing) -> &'static str {
+    pub(crate) fn begin_statement(&self, writing: Writing) -> &'static str {
         if writing.erasing {
             self.has_erased.store(true, Ordering::Relaxed);
         }
@@ -95,19 +95,19 @@ impl File {
 
     /// Closes the file, or leaves a short write-ahead log beside it, and the connection open until the process exits.
     pub(crate) async fn close_at_exit(&self) {
-        let log = std::fs::metadata(sidecar(&self.path)).map_or(0, |log| log.len());
+        let log = std::fs::metadata(write_ahead_log(&self.path)).map_or(0, |log| log.len());
         if self.has_erased.load(Ordering::Relaxed) || log > MAX_LEFT_LOG_BYTES {
             return self.pool.close().await;
         }
         if let Ok(connection) = self.pool.acquire().await {
-            // To drop the connection would close it, and move the log into the file.
+            // Dropping the connection would close it, and SQLite would move the log into the file.
             Box::leak(Box::new(connection.leak()));
         }
     }
 }
 
-/// The write-ahead log of a database.
-pub(crate) fn sidecar(path: &Path) -> PathBuf {
+/// Returns the path of the write-ahead log of the database at `path`.
+pub(crate) fn write_ahead_log(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push("-wal");
     name.into()
@@ -124,6 +124,7 @@ async fn pool(path: &Path, busy_timeout: Duration) -> Result<SqlitePool, StoreEr
     // A pool of one is a queue for the one connection; no task holds a lock across an await.
     SqlitePoolOptions::new()
         .max_connections(1)
+        // The statement that holds the connection may itself wait for `busy_timeout`.
         .acquire_timeout(busy_timeout + Duration::from_secs(1))
         .idle_timeout(None)
         .max_lifetime(None)
@@ -139,7 +140,7 @@ async fn pool(path: &Path, busy_timeout: Duration) -> Result<SqlitePool, StoreEr
 /// Creates the file before SQLite does, so that no other user can ever read it. SQLite gives its companions (`-wal`,
 /// `-shm`) the permissions of the file.
 fn prepare_file(path: &Path) -> Result<(), StoreError> {
-    let make = |path: &Path| {
+    let creation_error = |path: &Path| {
         let path = path.to_owned();
         move |source| StoreError::Make { path, source }
     };
@@ -148,7 +149,7 @@ fn prepare_file(path: &Path) -> Result<(), StoreError> {
         builder.recursive(true);
         #[cfg(unix)]
         std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-        builder.create(folder).map_err(make(folder))?;
+        builder.create(folder).map_err(creation_error(folder))?;
     }
     let mut options = OpenOptions::new();
     options.write(true).create_new(true);
@@ -160,7 +161,7 @@ fn prepare_file(path: &Path) -> Result<(), StoreError> {
             make_private(path);
             Ok(())
         }
-        Err(error) => Err(make(path)(error)),
+        Err(error) => Err(creation_error(path)(error)),
     }
 }
 
@@ -175,7 +176,7 @@ fn make_private(path: &Path) {
             let mode = metadata.permissions().mode() & 0o700;
             let permissions = std::fs::Permissions::from_mode(mode);
             if let Err(error) = std::fs::set_permissions(path, permissions) {
-                tracing::warn!(path = %path.display(), %error, "others can read the database");
+                tracing::warn!(path = %path.display(), %error, "other users can read the database");
             }
         }
     }
@@ -202,7 +203,8 @@ async fn schema(connection: &mut SqliteConnection) -> sqlx::Result<i64> {
     sqlx::query_scalar("PRAGMA user_version").fetch_one(connection).await
 }
 
-/// Switches the file to WAL mode, permanently. SQLite does not always wait for other processes here, so this does.
+/// Switches the file to WAL mode, permanently. SQLite does not always wait for other processes here, so this function
+/// does.
 async fn use_write_ahead_log(
     connection: &mut SqliteConnection,
     path: &Path,
@@ -224,11 +226,11 @@ async fn migrate(connection: &mut SqliteConnection, path: &Path) -> Result<(), S
     let mut transaction = connection.begin_with("BEGIN IMMEDIATE").await.map_err(error)?;
     // Another process may have migrated the file meanwhile.
     let found = schema(&mut transaction).await.map_err(error)?;
-    if found == 0 && holds_tables(&mut transaction).await.map_err(error)? {
+    if found == 0 && has_tables(&mut transaction).await.map_err(error)? {
         return Err(StoreError::Foreign { path: path.to_owned() });
     }
     if found < SCHEMA {
-        // `run` takes a connection of any lifetime, which the compiler cannot prove of one in a task.
+        // Not `run`: it needs a connection of any lifetime, which the compiler cannot prove for one in a task.
         migrator().run_direct(None, &mut *transaction, false).await.map_err(|error| match error {
             MigrateError::Execute(source) => StoreError::from_sqlx("bringing the schema up to date", path, source),
             source => StoreError::Migration { path: path.to_owned(), source: Box::new(source) },
@@ -237,6 +239,6 @@ async fn migrate(connection: &mut SqliteConnection, path: &Path) -> Result<(), S
     transaction.commit().await.map_err(error)
 }
 
-async fn holds_tables(connection: &mut SqliteConnection) -> sqlx::Result<bool> {
+async fn has_tables(connection: &mut SqliteConnection) -> sqlx::Result<bool> {
     sqlx::query_scalar("SELECT EXISTS (SELECT 1 FROM sqlite_schema)").fetch_one(connection).await
 }

@@ -6,74 +6,76 @@ use std::io::ErrorKind;
 #[cfg(feature = "postgres")]
 use super::StoreError;
 
-/// Stands for the path of a file in errors of a database server, which also reach callers.
+/// Replaces the path of a file in errors of a database server: callers read these errors, too, and must not learn where
+/// the server is.
 #[cfg(feature = "postgres")]
 const NAME: &str = "the database";
 
-/// Why a database server does not do what it should. Each error names the setting that bounds it.
+/// Why a database server does not do what it should. Each text continues the words "the database", and names the
+/// setting to change, if there is one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DatabaseProblem {
-    /// Its URL cannot be read.
-    #[error("has a URL that cannot be read: write it as postgres://USER:PASSWORD@HOST/NAME")]
+    /// The URL of the database cannot be read.
+    #[error("has a URL that cannot be parsed: write it as postgres://USER:PASSWORD@HOST/NAME")]
     Url,
     /// No tenant can have this name.
-    #[error("has no rows for a tenant without a name, with a NUL in it, or named `*`")]
+    #[error("cannot store rows of a tenant whose name is empty, contains NUL or is `*`")]
     Tenant,
-    /// It does not answer.
+    /// The server does not answer.
     #[error("cannot be reached: check its URL, that it runs, and `connect_timeout` and `acquire_timeout`")]
     Unreachable,
-    /// It refuses the user or the password.
+    /// The server refuses the user or the password.
     #[error("refuses the user or the password of its URL")]
     Credentials,
     /// There is no such database.
     #[error("does not exist: make it with `CREATE DATABASE`")]
     Missing,
-    /// Its user lacks a right.
+    /// The URL's user lacks a right.
     #[error(
         "denies its user a right: make that user the owner of the database and its tables, or `GRANT CREATE ON SCHEMA public`"
     )]
     Rights,
-    /// Row-level security does not bind its user.
+    /// Row-level security does not bind the URL's user.
     #[error(
         "has a user that row-level security does not bind: use another one (`CREATE ROLE toolrack LOGIN NOSUPERUSER NOBYPASSRLS`)"
     )]
     Role,
-    /// It is too old.
+    /// The server is too old.
     #[error("is Postgres {found}: use version 15 or newer")]
     Version {
-        /// Its version.
+        /// The version of the server.
         found: i64,
     },
-    /// Another program brings its schema up to date.
-    #[error("has been getting the newest schema for longer than `migration_timeout`: look at the other replicas")]
+    /// Another process is still migrating the schema.
+    #[error("is still being migrated to the newest schema after `migration_timeout`: look at the other replicas")]
     Migrating,
-    /// It has no connection left.
-    #[error("has no free connection within `acquire_timeout`: raise `most_connections`, or its own `max_connections`")]
+    /// No connection was free in time.
+    #[error("had no free connection within `acquire_timeout`: raise `most_connections`, or its own `max_connections`")]
     Connections,
-    /// It ended a statement.
-    #[error("needed longer for a statement than `statement_timeout`")]
+    /// The server ended a statement that took too long.
+    #[error("needed longer than `statement_timeout` for a statement")]
     Slow,
-    /// Other writers hold it.
-    #[error("has other writers of the same tenant, for longer than `lock_timeout`: try again")]
+    /// Other writers of the tenant held the lock for too long.
+    #[error("was locked by other writers of the same tenant for longer than `lock_timeout`: try again")]
     Busy,
-    /// Another transaction was in the way.
-    #[error("undid a change because of another one at the same time: try again")]
+    /// The transaction conflicted with another one.
+    #[error("rolled a change back because of another one at the same time: try again")]
     Conflict,
-    /// It ended a transaction in which nothing happened.
-    #[error("ended a transaction that stood still for longer than `idle_transaction_timeout`: try again")]
+    /// The server ended a transaction that was idle for too long.
+    #[error("ended a transaction that was idle for longer than `idle_transaction_timeout`: try again")]
     Idle,
-    /// It takes no writes.
-    #[error("takes no writes, as a standby does: have its URL name the primary")]
+    /// The server accepts no writes.
+    #[error("accepts no writes, because it is a standby: use the URL of the primary")]
     Standby,
-    /// It lacks memory or another resource.
+    /// The server lacks memory or another resource.
     #[error("lacks memory or reached a limit of its own: look at its log")]
     Resources,
 }
 
 #[cfg(feature = "postgres")]
 impl StoreError {
-    /// A problem of the database server `name`.
+    /// Returns the error for a problem of the database server `name`.
     pub(crate) fn of_database(name: &str, problem: DatabaseProblem, source: Option<sqlx::Error>) -> Self {
         let source = source.map(|source| Box::new(source) as _);
         Self::Database { database: name.to_owned(), problem, source }
@@ -105,11 +107,11 @@ fn problem(error: &sqlx::Error) -> Option<DatabaseProblem> {
         }
         _ => {}
     }
-    of_code(code(error)?)
+    problem_of_code(code(error)?)
 }
 
 #[cfg(feature = "postgres")]
-fn of_code(code: &str) -> Option<DatabaseProblem> {
+fn problem_of_code(code: &str) -> Option<DatabaseProblem> {
     Some(match code {
         "25006" => DatabaseProblem::Standby,
         "25P03" => DatabaseProblem::Idle,
@@ -160,9 +162,9 @@ mod tests {
             ("3D000", "CREATE DATABASE"),
             ("42501", "GRANT"),
         ] {
-            let problem = of_code(code).map(|problem| problem.to_string()).unwrap_or_default();
+            let problem = problem_of_code(code).map(|problem| problem.to_string()).unwrap_or_default();
             assert!(problem.contains(says), "{code}: {problem}");
         }
-        assert_eq!(of_code("23505"), None);
+        assert_eq!(problem_of_code("23505"), None);
     }
 }

@@ -67,7 +67,7 @@ async fn a_heartbeat_under_way_is_waited_for_and_counts() {
     let (one, other) = (team(&server).await, team(&server).await);
     join(&one, &["a"]).await;
     let seen = last(&other, "a").await;
-    let mut beating = one.begin_beside("testing").await.unwrap();
+    let mut beating = one.begin_concurrent("testing").await.unwrap();
     let beat = query("UPDATE team_replicas SET beats = beats + 1 WHERE id = 'a'");
     assert_eq!(beat.execute(&mut beating).await.unwrap(), 1);
     let mut removing = pin!(other.remove_silent(&seen));
@@ -83,7 +83,7 @@ async fn a_heartbeat_after_the_removal_of_its_replica_comes_too_late() {
     let (one, other) = (team(&server).await, team(&server).await);
     join(&one, &["a", "b"]).await;
     taken(&one, "acme", "a").await;
-    let mut removing = other.begin_beside("testing").await.unwrap();
+    let mut removing = other.begin_concurrent("testing").await.unwrap();
     query("DELETE FROM team_replicas WHERE id = 'a'").execute(&mut removing).await.unwrap();
     let mut beating = pin!(one.beat("a"));
     until_it_waits(&server, beating.as_mut()).await;
@@ -97,7 +97,7 @@ async fn a_home_that_was_not_taken_after_all_stays_free() {
     let server = Postgres::start();
     let (one, other) = (team(&server).await, team(&server).await);
     join(&one, &["b", "c"]).await;
-    let mut transaction = other.begin_beside("testing").await.unwrap();
+    let mut transaction = other.begin_concurrent("testing").await.unwrap();
     assert_eq!(take(&mut transaction, "acme", "b").await.unwrap().replica, replica("b"));
     let mut taking = pin!(taken(&one, "acme", "c"));
     until_it_waits(&server, taking.as_mut()).await;

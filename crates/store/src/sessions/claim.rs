@@ -26,11 +26,11 @@ impl Drop for Claim {
 
 impl Store {
     /// Keeps other turns on this store and its clones from continuing `session`. Claim a session before you read it:
-    /// the state of a running turn looks like that of an interrupted one. A claim does not reach other processes: those
-    /// collide only when they add to the session ([`StoreError::SessionMoved`]).
+    /// the state of a running turn looks like that of an interrupted one. A claim does not exclude other processes: if
+    /// two processes add to the session, the second one gets [`StoreError::SessionMoved`].
     ///
     /// # Errors
-    /// [`StoreError::SessionBusy`] when another turn holds it already.
+    /// [`StoreError::SessionBusy`] when another turn holds the claim already.
     pub fn claim(&self, session: &Session) -> Result<Claim, StoreError> {
         self.claim_id(session.id).ok_or_else(|| StoreError::SessionBusy { prefix: session.prefix.clone() })
     }

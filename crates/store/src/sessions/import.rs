@@ -1,8 +1,9 @@
 //! Imports conversations of another program.
 //!
-//! Synapse has a SQLite file with the tables `sessions` and `messages`. Its first schema has no tools; the second one
-//! adds the columns `tool_calls` and `tool_results`. Ids and times are text (UUIDs, RFC 3339). The import looks up
-//! which columns exist, so that it also reads older and newer schemas, and the database of another Toolrack.
+//! Synapse, another program that talks with models, has a SQLite file with the tables `sessions` and `messages`. Its
+//! first schema has no tools; the second one adds the columns `tool_calls` and `tool_results`. Ids and times are text
+//! (UUIDs, RFC 3339). The import looks up which columns exist, so that it also reads older and newer schemas, and the
+//! database of another Toolrack.
 
 use std::{
     fs::File,
@@ -18,7 +19,7 @@ use uuid::Uuid;
 
 use super::{
     cut_title,
-    messages::{NewMessage, Placed, Role},
+    messages::{NewMessage, PositionedMessage, Role},
 };
 use crate::{
     LOCK_TIMEOUT, Store, StoreError,
@@ -26,7 +27,7 @@ use crate::{
     rows::from_row,
 };
 
-/// The most characters of a title that the import makes of the first message.
+/// The maximum length of a title that the import makes of the first message, in characters.
 const MAX_TITLE_CHARS: usize = 80;
 
 /// The columns of `sessions` that the import reads, each with whether a file may lack it.
@@ -104,13 +105,13 @@ struct Source {
 impl Source {
     async fn open(path: &Path, busy_timeout: Duration) -> Result<Self, StoreError> {
         let refused = |why: &str| StoreError::NoSessions { path: path.to_owned(), why: why.to_owned() };
-        let is_alone = is_alone(path).map_err(|error| match error.kind() {
+        let can_be_immutable = can_be_immutable(path).map_err(|error| match error.kind() {
             io::ErrorKind::NotFound => refused("there is no such file"),
             io::ErrorKind::InvalidInput => refused("it is not a file"),
             kind => refused(&kind.to_string()),
         })?;
         let failed = |error| unreadable(path, error);
-        let options = SqliteConnectOptions::new().filename(path).read_only(true).immutable(is_alone);
+        let options = SqliteConnectOptions::new().filename(path).read_only(true).immutable(can_be_immutable);
         let mut connection = options.busy_timeout(busy_timeout).connect().await.map_err(failed)?;
         let select_sessions = select("sessions", SESSION_COLUMNS, &mut connection).await.map_err(failed)?;
         let select_messages = select("messages", MESSAGE_COLUMNS, &mut connection).await.map_err(failed)?;
@@ -124,9 +125,9 @@ impl Source {
         unreadable(&self.path, error)
     }
 
-    /// Returns the error for a value that the import cannot use: a `what` is `word`.
-    fn unexpected(&self, what: &str, word: &str) -> StoreError {
-        let why = format!("a {what} is `{}`", text::for_log(word));
+    /// Returns the error for a value that the import cannot use. `kind` is what the value stands for, such as `role`.
+    fn unexpected(&self, kind: &str, value: &str) -> StoreError {
+        let why = format!("a {kind} is `{}`", text::for_log(value));
         StoreError::NoSessions { path: self.path.clone(), why }
     }
 
@@ -168,9 +169,10 @@ fn unreadable(path: &Path, error: sqlx::Error) -> StoreError {
     StoreError::NoSessions { path: path.to_owned(), why: why.to_owned() }
 }
 
-/// Returns whether the file is in WAL mode, and has no log beside it. The import opens such a file as immutable, because
-/// SQLite would otherwise create files beside it. Any other file is locked while the import reads it.
-fn is_alone(path: &Path) -> io::Result<bool> {
+/// Returns whether the file is in WAL mode, and has no log beside it. The import opens such a file as immutable,
+/// because SQLite would otherwise create files beside it. Of any other file, SQLite locks out writers while the import
+/// reads it.
+fn can_be_immutable(path: &Path) -> io::Result<bool> {
     // Reading a named pipe would block.
     if !std::fs::metadata(path)?.is_file() {
         return Err(io::ErrorKind::InvalidInput.into());
@@ -232,8 +234,8 @@ fn title_of(messages: &[(DateTime<Utc>, Uuid, NewMessage)]) -> String {
 
 impl Store {
     /// Imports the sessions that Synapse keeps in the file `path`, with or without the columns of its second schema.
-    /// Sessions keep their ids, so that none is imported twice; a session that has grown in the file but not here gets the
-    /// new messages. Stores either everything or nothing. The file itself stays as it is.
+    /// Sessions keep their ids, so that none is imported twice; a session that has grown in the file but not here gets
+    /// the new messages. Stores either everything or nothing. The file itself stays as it is.
     ///
     /// The file may also be the database of another Toolrack; the cost of its messages is not imported.
     ///
@@ -266,13 +268,15 @@ impl Store {
                     .await?;
             imported.sessions += u64::from(is_new);
             imported.known += u64::from(!is_new);
-            let in_file = messages.iter().map(|(_, id, _)| id.to_string());
-            // Nothing is new in the file, or the conversation has also grown here: then it stays as it is here.
-            if known_here.len() >= messages.len() || !known_here.iter().cloned().eq(in_file.take(known_here.len())) {
+            let ids_in_file = messages.iter().map(|(_, id, _)| id.to_string());
+            // Leave the conversation as it is if the file has nothing new, or if it has also grown here.
+            if known_here.len() >= messages.len() || !known_here.iter().cloned().eq(ids_in_file.take(known_here.len()))
+            {
                 continue;
             }
             for (position, (at, id, message)) in messages.iter().enumerate().skip(known_here.len()) {
-                let placed = Placed { id: *id, at: at.timestamp_millis(), position: position as u64, message };
+                let placed =
+                    PositionedMessage { id: *id, at: at.timestamp_millis(), position: position as u64, message };
                 placed.insert(&key, &mut transaction).await?;
                 imported.messages += 1;
             }

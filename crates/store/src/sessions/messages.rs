@@ -66,7 +66,7 @@ pub struct NewMessage {
     pub tool_results: Option<String>,
     /// The whole message as JSON, as the agent writes it.
     pub body: Option<String>,
-    /// What it has cost, if known.
+    /// The cost, if known.
     pub spent: Option<Spent>,
 }
 
@@ -99,7 +99,7 @@ pub struct StoredMessage {
     pub position: u64,
     /// The whole message as JSON, as the agent wrote it; `None` for a message of another program. Untrusted.
     pub body: Option<String>,
-    /// What it has cost, if known.
+    /// The cost, if known.
     pub spent: Option<Spent>,
 }
 
@@ -176,7 +176,7 @@ impl MessageRow {
 
 /// A message with its position and its time.
 #[derive(Debug)]
-pub(super) struct Placed<'a> {
+pub(super) struct PositionedMessage<'a> {
     pub(super) id: Uuid,
     /// In milliseconds since 1970.
     pub(super) at: i64,
@@ -184,7 +184,7 @@ pub(super) struct Placed<'a> {
     pub(super) message: &'a NewMessage,
 }
 
-impl Placed<'_> {
+impl PositionedMessage<'_> {
     /// Adds the message to `session`, within a transaction.
     pub(super) async fn insert(&self, session: &str, connection: &mut Transaction) -> Result<(), StoreError> {
         let message = self.message;
@@ -236,7 +236,7 @@ impl Store {
         let at = Utc::now().timestamp_millis();
         let (key, mut next, mut spent) = (id.to_string(), step.position, session.spent);
         for message in &step.messages {
-            let placed = Placed { id: Uuid::now_v7(), at, position: next, message };
+            let placed = PositionedMessage { id: Uuid::now_v7(), at, position: next, message };
             placed.insert(&key, &mut transaction).await?;
             spent = message.spent.map_or(spent, |more| spent.plus(more));
             next += 1;

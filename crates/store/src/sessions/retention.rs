@@ -11,18 +11,18 @@ use crate::{
 /// Names this work in the table `chores`, which records when it was last done.
 const CHORE: &str = "forget old sessions";
 
-/// How long conversations are kept; by default forever.
+/// Which conversations are kept; by default all. A conversation must meet both limits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Retention {
-    /// Sessions to which something was added within this many days.
+    /// Only sessions to which something was added within this many days.
     pub keep_days: Option<u32>,
     /// At most this many sessions, the newest.
     pub keep_sessions: Option<u32>,
 }
 
 impl Store {
-    /// Deletes the sessions that `keep` no longer covers, at most once a day, and returns how many. Spares `in_use`,
-    /// and sessions that have grown within a day, because another process may be about to continue them.
+    /// Deletes the sessions that `retention` does not keep, at most once a day, and returns how many. Never deletes
+    /// `in_use` or a session that has grown within a day, because another process may be about to continue it.
     ///
     /// # Errors
     /// [`StoreError`] when the database fails.
@@ -56,7 +56,8 @@ impl Store {
             .execute(&mut transaction)
             .await?;
         let oldest = retention.keep_days.map(|days| (now - day * clamped(days)).timestamp_millis());
-        // Without a limit of days, the comparison with null deletes nothing. An offset must not be null.
+        // Without a limit of days, the comparison with null deletes nothing. An offset must not be null, and SQLite
+        // allows it only after a limit, here the highest number.
         let deleted = query(
             "DELETE FROM sessions WHERE updated_at < $1 AND id <> $2 AND (updated_at < $3 OR id IN \
              (SELECT id FROM sessions WHERE $4 IS NOT NULL ORDER BY updated_at DESC, id DESC \

@@ -388,7 +388,8 @@ async fn a_read_only_file_refuses_new_and_changed_sessions() {
     let session = begin(&store, "x").await;
     let path = store.path().to_owned();
     let options = SqliteConnectOptions::new().filename(&path).read_only(true);
-    let reader = Store::of(crate::sqlite::File::of(sqlx::SqlitePool::connect_with(options).await.unwrap(), &path));
+    let reader =
+        Store::from_file(crate::sqlite::File::from_pool(sqlx::SqlitePool::connect_with(options).await.unwrap(), &path));
     assert_eq!(reader.find_session("last", Whose::All).await.unwrap(), session, "reading works");
     for error in [
         reader.create_session(&NewSession::default()).await.map(drop).unwrap_err(),
@@ -497,8 +498,8 @@ async fn two_handles_of_one_file_append_without_loss() {
     );
 }
 
-/// Asserts that the messages of each step are together, that the steps of each writer are in order, and that no position
-/// is missing.
+/// Asserts that the messages of each step are together, that the steps of each writer are in order, and that no
+/// position is missing.
 async fn assert_complete(store: &Store, session: Uuid, expected: usize) {
     let stored = store.messages(session, 0, usize::MAX).await.unwrap();
     assert_eq!(stored.len(), expected);

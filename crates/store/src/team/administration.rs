@@ -60,7 +60,7 @@ impl TeamStore {
         let given = given_role(&mut transaction, owner, tenant).await?;
         let entry = match change {
             MemberChange::Role(role) if given == Some(role) => return Ok(MemberChanged::Done),
-            // An equal role is stored, too: from now on the provider does not decide about it.
+            // Store the role even if it is the same as before: from now on, the provider no longer decides it.
             MemberChange::Role(role) => {
                 give_role(&mut transaction, owner, role).await?;
                 Entry::of_member("member_changed", caller, &found.with_role(role))
@@ -115,7 +115,7 @@ async fn give_role(transaction: &mut Transaction, owner: TokenOwner<'_>, role: R
 
 /// Removes a member. The foreign keys of its tokens and grants remove these, too.
 async fn remove(transaction: &mut Transaction, member: &Principal) -> Result<(), StoreError> {
-    removed::note(transaction, member).await?;
+    removed::record_departure(transaction, member).await?;
     query("DELETE FROM team_members WHERE issuer = $1 AND subject = $2")
         .bind(member.issuer())
         .bind(member.subject())

@@ -18,19 +18,19 @@ use crate::{
 const UNUSED_CLIENT_LIFE: TimeDelta = TimeDelta::hours(24);
 /// How long a client stays after its last use: longer than any grant.
 const USED_CLIENT_LIFE: TimeDelta = TimeDelta::days(90);
-/// The most clients that no user has used. The oldest makes room for a new one.
+/// The maximum number of clients that no user has used. The oldest makes room for a new one.
 const MAX_UNUSED_CLIENTS: i64 = 2_000;
-/// The most clients. The client that no user has used for the longest time makes room for a new one.
+/// The maximum number of clients. The client that no user has used for the longest time makes room for a new one.
 const MAX_CLIENTS: i64 = 20_000;
 /// How long a client can exchange a code.
 const CODE_LIFE: TimeDelta = TimeDelta::seconds(60);
 /// How long the store remembers a code that no client has exchanged, so that the error for a late client says so.
 const LATE_CODE_LIFE: TimeDelta = TimeDelta::minutes(10);
-/// How long a grant stays without a renewal.
+/// How long a grant stays valid without a renewal.
 const IDLE_GRANT_LIFE: TimeDelta = TimeDelta::days(14);
-/// How long a grant stays at most. Then the user is asked again.
+/// The longest life of a grant. After that, the user is asked again.
 const GRANT_LIFE: TimeDelta = TimeDelta::days(60);
-/// The most grants of one member. The oldest makes room for a new one.
+/// The maximum number of grants of one member. The oldest makes room for a new one.
 const MAX_GRANTS: i64 = 200;
 
 /// A client that registered itself (RFC 7591). All data are the client's own claims.
@@ -96,9 +96,9 @@ pub struct Grant {
 /// A selection of grants.
 #[derive(Clone, Copy, Debug)]
 pub enum Grants<'a> {
-    /// Those of one tenant.
+    /// The grants of one tenant.
     OfTenant(&'a str),
-    /// Those of one member.
+    /// The grants of one member.
     Of(TokenOwner<'a>),
 }
 
@@ -178,14 +178,14 @@ const SELECT_GRANTS: &str = "SELECT g.family, g.client, g.client_name, g.redirec
 
 const WRITING_REFRESH: &str = "writing a refresh token of the team";
 
-/// Returns the time in `time` from now, in seconds since 1970.
-fn after(time: TimeDelta) -> i64 {
-    now().saturating_add(time.num_seconds())
+/// Returns the time that is `delta` from now, in seconds since 1970.
+fn from_now(delta: TimeDelta) -> i64 {
+    now().saturating_add(delta.num_seconds())
 }
 
 impl TeamStore {
-    /// Stores a client that registered itself. The client ends after 24 hours, unless a user gives it a grant. The store
-    /// keeps at most 20,000 clients, and of those that no user has used only the newest 2,000.
+    /// Stores a client that registered itself. The client ends after 24 hours, unless a user gives it a grant. The
+    /// store keeps at most 20,000 clients, and of those that no user has used only the newest 2,000.
     ///
     /// # Errors
     /// [`StoreError`] when the database fails.
@@ -199,7 +199,7 @@ impl TeamStore {
             .bind(&client.name)
             .bind(uris)
             .bind(now())
-            .bind(after(UNUSED_CLIENT_LIFE))
+            .bind(from_now(UNUSED_CLIENT_LIFE))
             .execute(&mut transaction)
             .await?;
         transaction.commit().await
@@ -222,8 +222,8 @@ impl TeamStore {
     }
 
     /// Stores a grant, and records it in the [audit log](crate::audit), in one transaction. Its code is valid for 60
-    /// seconds. A member can have 200 grants: the oldest ones beyond that end. Returns whether the member exists;
-    /// otherwise nothing is stored.
+    /// seconds. A member can have 200 grants: the oldest ones beyond that end. Returns `false`, and stores nothing, if
+    /// the member does not exist.
     ///
     /// # Errors
     /// [`StoreError`] when the database fails.
@@ -272,7 +272,7 @@ impl TeamStore {
         .bind(&new.handle.0[..])
         .bind(&new.token.0[..])
         .bind(now())
-        .bind(after(IDLE_GRANT_LIFE))
+        .bind(from_now(IDLE_GRANT_LIFE))
         .bind(family);
         Ok(self.write(set, WRITING_REFRESH).await? > 0)
     }
@@ -305,7 +305,7 @@ impl TeamStore {
         )
         .bind(&new.0[..])
         .bind(now())
-        .bind(after(IDLE_GRANT_LIFE))
+        .bind(from_now(IDLE_GRANT_LIFE))
         .bind(&old.handle.0[..])
         .bind(&old.token.0[..]);
         Ok(self.write(set, WRITING_REFRESH).await? > 0)
@@ -348,7 +348,8 @@ impl TeamStore {
         Ok(rows.into_iter().filter_map(GrantRow::grant).collect())
     }
 
-    /// Records in the audit log that an endpoint of the front door refused bad input. The caller must bound how often.
+    /// Records in the audit log that an endpoint of the front door refused bad input. The caller must limit how often
+    /// this happens.
     ///
     /// # Errors
     /// [`StoreError`] when the database fails.
@@ -360,7 +361,7 @@ impl TeamStore {
         transaction.commit().await
     }
 
-    /// Returns the valid grant that meets the condition `condition`, which ends in `= ` and continues with `hash`.
+    /// Returns the valid grant that meets a condition: `condition` is SQL that ends in `= `, and `hash` follows it.
     async fn grant_where(&self, condition: &'static str, hash: &TokenHash) -> Result<Option<Grant>, StoreError> {
         let mut select = QueryBuilder::new(SELECT_GRANTS);
         select.push(condition).push_bind(&hash.0[..]).push(" AND g.ends_at > ").push_bind(now());
@@ -416,15 +417,15 @@ async fn insert(transaction: &mut Transaction, grant: &NewGrant<'_>) -> Result<(
     .bind(grant.resource)
     .bind(grant.scope)
     .bind(&grant.code.0[..])
-    .bind(after(CODE_LIFE))
+    .bind(from_now(CODE_LIFE))
     .bind(now())
-    .bind(after(LATE_CODE_LIFE))
-    .bind(after(GRANT_LIFE))
+    .bind(from_now(LATE_CODE_LIFE))
+    .bind(from_now(GRANT_LIFE))
     .execute(transaction)
     .await?;
     query("UPDATE team_clients SET used_at = $1, ends_at = $2 WHERE id = $3")
         .bind(now())
-        .bind(after(USED_CLIENT_LIFE))
+        .bind(from_now(USED_CLIENT_LIFE))
         .bind(grant.client)
         .execute(transaction)
         .await?;

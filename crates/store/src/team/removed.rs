@@ -1,5 +1,5 @@
-//! Memberships that ended: what their members gave is in the databases of the tenants, from which it is still to be
-//! deleted.
+//! Memberships that have ended. The values and servers that such members gave stay in the databases of their tenants
+//! until they are deleted there; this table says which are still to be deleted.
 
 use std::collections::HashMap;
 
@@ -22,7 +22,7 @@ pub struct RemovedMember {
 }
 
 impl RemovedMember {
-    /// The membership of `member`, which has ended.
+    /// Returns the present membership of `member`, as one that has ended.
     #[must_use]
     pub fn of(member: &Principal) -> Self {
         Self { tenant: member.tenant().to_owned(), person: member.person_key(), membership: member.membership() }
@@ -38,7 +38,7 @@ impl RemovedMember {
 const READING: &str = "reading the removed members of the team";
 
 impl TeamStore {
-    /// The members whose values are still to be deleted.
+    /// Returns the members whose values are still to be deleted.
     ///
     /// # Errors
     /// [`StoreError`] when the database fails.
@@ -49,11 +49,12 @@ impl TeamStore {
         )
         .fetch_all(&mut self.read(READING).await?)
         .await?;
-        let removed = |(tenant, person, membership)| RemovedMember { tenant, person, membership: number(membership) };
+        let removed =
+            |(tenant, person, membership)| RemovedMember { tenant, person, membership: membership_number(membership) };
         Ok(rows.into_iter().map(removed).collect())
     }
 
-    /// The values of this member have been deleted.
+    /// Records that the values of this member have been deleted.
     ///
     /// # Errors
     /// [`StoreError`] when the database fails.
@@ -65,8 +66,9 @@ impl TeamStore {
         Ok(())
     }
 
-    /// The numbers of the memberships that people have now, or would have, by their [keys](Principal::person_key); 0
-    /// for those who are not in the result.
+    /// Returns the number of each person's membership, by the person's [key](Principal::person_key): of the present
+    /// membership, or of the one that the person would get. It counts the memberships that have ended; people without
+    /// any have the number 0, and are not in the result.
     ///
     /// # Errors
     /// [`StoreError`] when the database fails.
@@ -74,23 +76,23 @@ impl TeamStore {
         let mut query = QueryBuilder::new("SELECT person, count(*) FROM team_departures WHERE person IN (");
         query.push_list(people).push(") GROUP BY person");
         let rows: Vec<(String, i64)> = query.build().fetch_all(&mut self.read(READING).await?).await?;
-        Ok(rows.into_iter().map(|(person, count)| (person, number(count))).collect())
+        Ok(rows.into_iter().map(|(person, count)| (person, membership_number(count))).collect())
     }
 }
 
-/// The number of the membership that `person` has now, or would have.
+/// Returns the number of the membership that `person` has now, or would get.
 pub(super) async fn membership(connection: &mut Transaction, person: &Principal) -> Result<u32, StoreError> {
     let ended = query_scalar("SELECT count(*) FROM team_departures WHERE person = $1");
-    Ok(number(ended.bind(person.person_key()).fetch_one(connection).await?))
+    Ok(membership_number(ended.bind(person.person_key()).fetch_one(connection).await?))
 }
 
-/// The number of a membership, as the database has it.
-pub(super) fn number(stored: i64) -> u32 {
+/// Converts the stored number of a membership.
+pub(super) fn membership_number(stored: i64) -> u32 {
     u32::try_from(stored).unwrap_or(u32::MAX)
 }
 
-/// Notes that the membership of `member` has ended, and that its values are to be deleted.
-pub(super) async fn note(transaction: &mut Transaction, member: &Principal) -> Result<(), StoreError> {
+/// Records that the membership of `member` has ended, and that the member's values are to be deleted.
+pub(super) async fn record_departure(transaction: &mut Transaction, member: &Principal) -> Result<(), StoreError> {
     let RemovedMember { tenant, person, membership } = RemovedMember::of(member);
     query(
         "INSERT INTO team_departures (person, membership, tenant, is_forgotten) VALUES ($1, $2, $3, FALSE) \
@@ -105,7 +107,7 @@ pub(super) async fn note(transaction: &mut Transaction, member: &Principal) -> R
 }
 
 /// Ends all tokens, sessions and grants of `owner`: they were given for a membership that has ended.
-pub(super) async fn shut_out(transaction: &mut Transaction, owner: TokenOwner<'_>) -> Result<(), StoreError> {
+pub(super) async fn end_access(transaction: &mut Transaction, owner: TokenOwner<'_>) -> Result<(), StoreError> {
     for delete in [
         "DELETE FROM team_grants WHERE issuer = $1 AND subject = $2",
         "DELETE FROM team_tokens WHERE issuer = $1 AND subject = $2",

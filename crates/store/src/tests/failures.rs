@@ -117,7 +117,8 @@ async fn every_write_reports_a_read_only_database() {
         let path = store.path().to_owned();
         store.close().await;
         let options = SqliteConnectOptions::new().filename(&path).read_only(true);
-        let reader = Store::of(sqlite::File::of(sqlx::SqlitePool::connect_with(options).await.unwrap(), &path));
+        let reader =
+            Store::from_file(sqlite::File::from_pool(sqlx::SqlitePool::connect_with(options).await.unwrap(), &path));
         let error = write.run(&reader).await.unwrap_err();
         assert!(matches!(error, StoreError::ReadOnly { .. }), "{write:?}: {error:?}");
         assert!(error.to_string().contains("check its permissions"), "{error}");

@@ -51,11 +51,11 @@ pub fn document(session: &Session, messages: &[TranscriptMessage]) -> String {
     page
 }
 
-/// `[image image/png, 12034 bytes]`
+/// Describes a part of a message, such as `[image image/png, 12034 bytes]`.
 fn label(part: &Value) -> String {
     let resource = &part["resource"];
     let media_type = part["mimeType"].as_str().or_else(|| resource["mimeType"].as_str());
-    let media_type = media_type.map_or_else(String::new, |of| format!(" {}", text::for_line(of)));
+    let media_type = media_type.map_or_else(String::new, |media_type| format!(" {}", text::for_line(media_type)));
     let data = part["data"].as_str().or_else(|| resource["blob"].as_str()).unwrap_or_default();
     let bytes = data.trim_end().trim_end_matches('=').len() * 3 / 4;
     format!("[{}{media_type}, {bytes} bytes]", text::for_line(part["type"].as_str().unwrap_or("content")))

@@ -11,7 +11,8 @@ use crate::{
     database::{Transaction, query, query_scalar},
 };
 
-/// The longest lease. One that seems to end later was taken before the clock was set back, and counts as expired.
+/// The longest lease. If a lease seems to end later than that, the clock was set back after the lease was taken, and
+/// the lease counts as expired.
 const MAX_LEASE: Duration = Duration::from_secs(10 * 60);
 
 /// How often a waiting process tries again: with twenty of them, that is 800 reads of one row a second.
@@ -35,15 +36,16 @@ impl fmt::Debug for Lease {
 }
 
 impl Vault {
-    /// Takes the lease of this name for `length`, at most 10 minutes. `None` when another process holds it.
+    /// Takes the lease of this name for `length`, at most 10 minutes. Returns `None` when another process holds it.
     ///
-    /// It expires by the clock of the database: for a file, that of the machine, which all its processes share.
+    /// The lease expires by the clock of the database: for a file, the clock of the machine, which all processes there
+    /// share.
     ///
     /// # Errors
     /// [`VaultError::Name`], or the database fails.
     pub async fn try_lease(&self, space: Space, name: &str, length: Duration) -> Result<Option<Lease>, VaultError> {
         check_name(space, name)?;
-        // Usually another process holds it, and a read waits for no lock.
+        // Only read first, which waits for no lock: usually, another process holds the lease.
         if self.store.is_leased(space, name).await? {
             return Ok(None);
         }

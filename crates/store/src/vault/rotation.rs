@@ -15,8 +15,8 @@ const CHECKING: &str = "checking the key of the vault";
 
 impl Vault {
     /// Seals all rows with `key`, retires the key of this vault, and returns the number of rows. The change is on the
-    /// disk when this returns. After an error nothing has changed. Only an error of the database leaves that open: then
-    /// [`Self::is_successor`] of a vault with the new key tells whether the key has changed.
+    /// disk when this returns. After an error of the database, the key may have changed or not: [`Self::is_successor`]
+    /// of a vault with the new key tells which. After any other error, nothing has changed.
     ///
     /// This vault and its clones are of no use afterwards: open a vault with the new key.
     ///
@@ -38,7 +38,7 @@ impl Vault {
                 .fetch_all(&mut transaction)
                 .await?;
             for name in &names {
-                self.seal_anew(&mut transaction, &new, space, name).await?;
+                self.reseal(&mut transaction, &new, space, name).await?;
             }
             count += names.len();
         }
@@ -52,7 +52,7 @@ impl Vault {
         Ok(count)
     }
 
-    async fn seal_anew(
+    async fn reseal(
         &self,
         transaction: &mut Transaction,
         new: &Sealer,

@@ -46,8 +46,8 @@ impl VaultKey {
         Self(Kind::Bytes(Zeroizing::new(bytes)))
     }
 
-    /// Creates a key from a passphrase of at least 12 characters, from which the vault derives its key when it opens: Argon2id with 19 MiB
-    /// and 2 passes, as OWASP recommends, and a salt that the database stores
+    /// Creates a key from a passphrase of at least 12 characters. When the vault opens, it derives its key from the
+    /// passphrase: with Argon2id, 19 MiB and 2 passes, as OWASP recommends, and a salt that the database stores
     /// (<https://cheatsheetseries.owasp.org/cheatsheets/Password_Storage_Cheat_Sheet.html>, RFC 9106).
     #[must_use]
     pub fn from_passphrase(passphrase: &str) -> Self {
@@ -97,7 +97,8 @@ impl fmt::Debug for VaultKey {
     }
 }
 
-/// Returns the salt of `store`, and creates it if there is none. If two processes create one at once, both use the one that is stored.
+/// Returns the salt of `store`, and creates it if there is none. If two processes create one at once, both use the one
+/// that is stored.
 async fn salt(store: &Store) -> Result<Vec<u8>, VaultError> {
     let doing = "reading the salt of the vault";
     let fresh: [u8; SALT_BYTES] = random()?;

@@ -1,7 +1,8 @@
 //! The steps that lead from an empty database to the newest schema, forward only.
 //!
-//! The schema has two numbers: its own, and that of the oldest program that still works with it. A program that is older
-//! than the schema, but not than that, uses it as it is: old and new replicas live side by side for one version.
+//! The database records two numbers: `version`, the schema that it has, and `least`, the schema of the oldest program
+//! that still works with it. A program whose newest schema is below `version`, but not below `least`, uses the database
+//! as it is. So old and new replicas can run side by side for one version.
 
 use std::sync::Arc;
 
@@ -27,25 +28,25 @@ const LOCK: i64 = 0x746f_6f6c_7261_636b;
 
 const DOING: &str = "bringing the schema up to date";
 
-/// Runs the missing migrations, unless another program does, for which it waits.
+/// Runs the missing migrations. If another program is running them, waits for that program.
 pub(super) async fn run(
     connection: &mut PgConnection,
     name: &Arc<str>,
     settings: &DatabaseSettings,
 ) -> Result<(), StoreError> {
-    let place = ErrorContext::of_server(name, DOING);
-    let found = found(connection).await.map_err(|error| place.error(error))?;
+    let context = ErrorContext::of_server(name, DOING);
+    let found = schema_numbers(connection).await.map_err(|error| context.error(error))?;
     if is_current(name, found)? {
         return Ok(());
     }
     let limit = settings.migration_timeout;
-    match timeout(limit, migrate(connection, name, &place)).await {
+    match timeout(limit, migrate(connection, name, &context)).await {
         Ok(done) => done,
         Err(_) => Err(StoreError::of_database(name, DatabaseProblem::Migrating, None)),
     }
 }
 
-/// Whether a schema with these numbers needs no migration.
+/// Returns whether a database with these numbers needs no migration. Fails if this program is too old for it.
 fn is_current(name: &str, (version, least): (i64, i64)) -> Result<bool, StoreError> {
     match version {
         version if version > SCHEMA && least > SCHEMA => {
@@ -55,7 +56,8 @@ fn is_current(name: &str, (version, least): (i64, i64)) -> Result<bool, StoreErr
     }
 }
 
-async fn found(connection: &mut PgConnection) -> sqlx::Result<(i64, i64)> {
+/// Reads `version` and `least`; both are 0 in an empty database.
+async fn schema_numbers(connection: &mut PgConnection) -> sqlx::Result<(i64, i64)> {
     let is_there = sqlx::query_scalar("SELECT to_regclass('toolrack_schema') IS NOT NULL").persistent(false);
     match is_there.fetch_one(&mut *connection).await? {
         true => {
@@ -65,17 +67,18 @@ async fn found(connection: &mut PgConnection) -> sqlx::Result<(i64, i64)> {
     }
 }
 
-async fn migrate(connection: &mut PgConnection, name: &Arc<str>, place: &ErrorContext) -> Result<(), StoreError> {
-    let error = |error| place.error(error);
+async fn migrate(connection: &mut PgConnection, name: &Arc<str>, context: &ErrorContext) -> Result<(), StoreError> {
+    let error = |error| context.error(error);
     let mut transaction = connection.begin().await.map_err(error)?;
     let begin = format!("SELECT pg_advisory_xact_lock({LOCK}); SET LOCAL toolrack.tenant = '{FRONT_DOOR}'");
     sqlx::raw_sql(sqlx::AssertSqlSafe(begin)).execute(&mut *transaction).await.map_err(error)?;
     // Another program may have migrated meanwhile.
-    let now = found(&mut transaction).await.map_err(error)?;
-    if is_current(name, now)? {
+    let found = schema_numbers(&mut transaction).await.map_err(error)?;
+    if is_current(name, found)? {
         return Ok(());
     }
-    for script in MIGRATIONS.into_iter().skip(usize::try_from(now.0).unwrap_or_default()) {
+    let (version, _) = found;
+    for script in MIGRATIONS.into_iter().skip(usize::try_from(version).unwrap_or_default()) {
         sqlx::raw_sql(script).execute(&mut *transaction).await.map_err(error)?;
     }
     transaction.commit().await.map_err(error)

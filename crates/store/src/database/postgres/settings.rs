@@ -2,13 +2,14 @@
 
 use std::{fmt, time::Duration};
 
-/// How a database is reached. Every time here bounds a wait, and the error after it names the setting.
+/// How a database is reached. Each duration limits a wait; when a wait takes longer, the error names the setting.
 #[derive(Clone)]
 pub struct DatabaseSettings {
-    /// Where it is: `postgres://USER:PASSWORD@HOST:PORT/NAME?sslmode=verify-full`, or with `?host=FOLDER` for a socket.
-    /// What it leaves out, libpq's variables (`PGHOST`, …) and its file of passwords say. Nothing shows it.
+    /// The URL of the database: `postgres://USER:PASSWORD@HOST:PORT/NAME?sslmode=verify-full`, or with `?host=FOLDER`
+    /// for a socket. Parts that the URL leaves out come from libpq's variables (`PGHOST`, …) and password file. No
+    /// message contains the URL.
     pub url: String,
-    /// The most connections of this process.
+    /// The maximum number of connections of this process.
     pub most_connections: u32,
     /// How long the first connection may take.
     pub connect_timeout: Duration,
@@ -22,8 +23,8 @@ pub struct DatabaseSettings {
     pub lock_timeout: Duration,
     /// After this time without a statement, the database ends a transaction: a frozen process holds no lock for ever.
     pub idle_transaction_timeout: Duration,
-    /// Whether connections keep prepared statements, which saves a round trip each. Poolers between transactions must
-    /// know how to follow them (PgBouncer 1.21, with `max_prepared_statements`).
+    /// Whether connections keep prepared statements, which saves a round trip for each statement. A pooler that gives
+    /// each transaction another connection must support this (PgBouncer 1.21, with `max_prepared_statements`).
     pub prepared_statements: bool,
 }
 

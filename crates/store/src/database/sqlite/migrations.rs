@@ -1,7 +1,7 @@
 //! The steps that lead from an empty file to the newest schema.
 //!
-//! Listed here rather than by `sqlx::migrate!`: the macro has the whole of sqlx, with SQLite in C, built a second time
-//! for the machine that compiles.
+//! They are listed here instead of with `sqlx::migrate!`: for that macro, cargo would build all of sqlx, with SQLite in
+//! C, a second time, for the machine that compiles.
 
 use sqlx::{
     SqlStr,
