@@ -1,12 +1,12 @@
 //! Writes audit logs to a place that an operator of the database cannot change, so that others can verify them.
 //!
-//! Each log has a chain of hashes in the database. What is new of it goes into objects: rows as lines of JSON, as
-//! `toolrack audit export` prints them. Then a [`Head`] follows: it names the log, the row and the hash at which its chain
-//! now ends, the hash of each object since the head before it, and the hash of that head. It is signed, as a JWS in compact
-//! form, with a key that only the daemon has; the public half is beside the objects.
+//! Each log has a chain of hashes in the database. New rows go into objects (files) as lines of JSON, as
+//! `toolrack audit export` prints them. Then a [`Head`] follows: it names the log, the row and the hash at which its
+//! chain now ends, the hash of each object since the head before it, and the hash of that head. It is signed, as a JWS
+//! in compact form, with a key that only the daemon has; the public half is beside the objects.
 //!
-//! No object is written twice with other content. A head is stored in the database before anything of it is written, so that
-//! a process that takes over after a crash writes exactly the same, which does no harm.
+//! No object is written twice with other content. A head is stored in the database before anything of it is written, so
+//! that a process that takes over after a crash writes exactly the same objects again, which does no harm.
 //!
 //! ```text
 //!   rounds ──► exporter      when each log is written, and what becomes of failures; one log

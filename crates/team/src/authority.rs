@@ -26,25 +26,26 @@ use crate::{
     fetch::Unreachable,
     issuers::{Issuers, Vouched},
     refusals::Refusals,
-    tokens::looks_like_one,
+    tokens::looks_like_token,
 };
 
 /// How often [`Authority::watch`] asks the store whether the team has changed. A token that was revoked is no longer
 /// valid after this time.
 const WATCH_INTERVAL: Duration = Duration::from_millis(500);
 
-/// How long the store may take to answer [`Authority::watch`]. After this time, the authority regards the store as
-/// away.
+/// How long the store may take to answer [`Authority::watch`]. After this time, [`Authority::has_store`] returns
+/// `false`.
 const STORE_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The most tokens that the authority keeps in memory. Beyond that, it forgets the tokens that no request uses.
+/// The maximum number of tokens that the authority keeps in memory. Beyond that, it forgets the tokens that no request
+/// uses.
 const MAX_KNOWN: usize = 10_000;
 
-/// How many tokens one query reads again after a change of the team.
+/// The number of tokens that one query reads again after a change of the team.
 const TOKENS_PER_QUERY: usize = 500;
 
-/// How many times the authority reads a token for one request. It reads again when the team has changed meanwhile, and
-/// refuses the request when the team changes each time.
+/// The maximum number of times that the authority reads a token for one request. It reads again when the team has
+/// changed meanwhile, and refuses the request when the team changes each time.
 const MAX_READS: usize = 8;
 
 /// Why a token cannot be checked.
@@ -65,9 +66,9 @@ pub enum Unavailable {
 /// A checked token, with the member whom it proves. Clones share it, and learn at the same time that the token has
 /// ended.
 #[derive(Clone)]
-pub struct ProvedToken(Arc<Known>);
+pub struct ProvedToken(Arc<KnownToken>);
 
-struct Known {
+struct KnownToken {
     proof: Proof,
     /// Cancelled when the token is no longer valid.
     ended: CancellationToken,
@@ -77,7 +78,7 @@ struct Known {
 #[derive(Clone, PartialEq)]
 enum Proof {
     /// The store has the hash of the token.
-    Kept(TeamToken),
+    Stored(TeamToken),
     /// An issuer that the team trusts has signed the token.
     Signed(Vouched),
 }
@@ -93,7 +94,7 @@ impl ProvedToken {
     #[must_use]
     pub fn member(&self) -> &Principal {
         match &self.0.proof {
-            Proof::Kept(token) => &token.member,
+            Proof::Stored(token) => &token.member,
             Proof::Signed(vouched) => &vouched.principal,
         }
     }
@@ -102,7 +103,7 @@ impl ProvedToken {
     #[must_use]
     pub fn purpose(&self) -> Purpose {
         match &self.0.proof {
-            Proof::Kept(token) => token.purpose,
+            Proof::Stored(token) => token.purpose,
             Proof::Signed(_) => Purpose::Access,
         }
     }
@@ -127,7 +128,7 @@ impl ProvedToken {
     #[must_use]
     pub fn profile(&self) -> Option<&str> {
         match &self.0.proof {
-            Proof::Kept(token) => token.profile.as_deref(),
+            Proof::Stored(token) => token.profile.as_deref(),
             Proof::Signed(vouched) => vouched.profile.as_deref(),
         }
     }
@@ -136,7 +137,7 @@ impl ProvedToken {
     #[must_use]
     pub fn token(&self) -> Option<&TeamToken> {
         match &self.0.proof {
-            Proof::Kept(token) => Some(token),
+            Proof::Stored(token) => Some(token),
             Proof::Signed(_) => None,
         }
     }
@@ -153,13 +154,13 @@ impl ProvedToken {
 
     fn ends_at(&self) -> Option<DateTime<Utc>> {
         match &self.0.proof {
-            Proof::Kept(token) => token.ends_at,
+            Proof::Stored(token) => token.ends_at,
             Proof::Signed(vouched) => Some(vouched.ends_at),
         }
     }
 
-    fn of(proof: Proof) -> Self {
-        Self(Arc::new(Known { proof, ended: CancellationToken::new() }))
+    fn new(proof: Proof) -> Self {
+        Self(Arc::new(KnownToken { proof, ended: CancellationToken::new() }))
     }
 }
 
@@ -173,7 +174,7 @@ pub struct Authority {
     issuers: Option<Issuers>,
     refusals: Option<Arc<Refusals>>,
     known: Mutex<KnownTokens>,
-    /// Sent to after each change of the team, once the tokens that the change revoked have ended.
+    /// Notifies receivers of each change of the team, once the tokens that the change revoked have ended.
     changes: watch::Sender<()>,
     /// Whether the store did not answer when [`Self::watch`] last asked it.
     is_away: AtomicBool,
@@ -249,19 +250,19 @@ impl Authority {
         if let Some(proved) = self.known(token) {
             return Ok(Some(proved));
         }
-        let kept = match (looks_like_one(token), &self.issuers) {
-            (true, _) => self.prove_kept(TokenHash::of(token)).await?,
+        let proved = match (looks_like_token(token), &self.issuers) {
+            (true, _) => self.prove_stored(TokenHash::of(token)).await?,
             (false, Some(issuers)) => return self.prove_signed(issuers, token).await,
             (false, None) => None,
         };
-        if let (None, Some(refusals)) = (&kept, &self.refusals) {
+        if let (None, Some(refusals)) = (&proved, &self.refusals) {
             refusals.unknown_token().await;
         }
-        Ok(kept)
+        Ok(proved)
     }
 
     /// Checks a token whose hash the store may have.
-    async fn prove_kept(&self, hash: TokenHash) -> Result<Option<ProvedToken>, Unavailable> {
+    async fn prove_stored(&self, hash: TokenHash) -> Result<Option<ProvedToken>, Unavailable> {
         self.read_and_keep(hash, None).await
     }
 
@@ -274,7 +275,7 @@ impl Authority {
     /// Reads the proof of a token from the store. For a token that an issuer has `signed`, the store has only one fact:
     /// how often the person was removed from the team.
     async fn read_proof(&self, hash: TokenHash, signed: Option<&Vouched>) -> Result<Option<Proof>, StoreError> {
-        let Some(signed) = signed else { return Ok(self.store.team_token(hash).await?.map(Proof::Kept)) };
+        let Some(signed) = signed else { return Ok(self.store.team_token(hash).await?.map(Proof::Stored)) };
         let person = signed.principal.person_key();
         let memberships = self.store.memberships(std::slice::from_ref(&person)).await?;
         let number = memberships.get(&person).copied().unwrap_or_default();
@@ -296,7 +297,7 @@ impl Authority {
             let mut known = self.known.lock();
             // If the team has changed meanwhile, the proof may be from before the change.
             if known.version == version {
-                return known.keep(hash, ProvedToken::of(proof)).map(Some).ok_or(Unavailable::Busy);
+                return known.keep(hash, ProvedToken::new(proof)).map(Some).ok_or(Unavailable::Busy);
             }
         }
         Err(Unavailable::Busy)
@@ -354,8 +355,8 @@ impl Authority {
                 continue;
             }
             // If a token cannot be read, the others must end nevertheless.
-            for one in part.chunks(1) {
-                result = self.read_again(one).await.and(result);
+            for single in part.chunks(1) {
+                result = self.read_again(single).await.and(result);
             }
         }
         if result.is_err() {
@@ -375,7 +376,7 @@ impl Authority {
         let memberships = self.store.memberships(&people).await?;
         for ((hash, proved), person) in in_use.iter().zip(&people) {
             let is_valid = match &proved.0.proof {
-                Proof::Kept(before) => tokens.contains(before),
+                Proof::Stored(before) => tokens.contains(before),
                 Proof::Signed(vouched) => {
                     vouched.principal.membership() == memberships.get(person).copied().unwrap_or_default()
                 }

@@ -6,7 +6,7 @@ use http::{
 };
 use url::Url;
 
-/// The most bytes of the address to which the front door sends a browser after its sign-in.
+/// The maximum size of the address to which the front door sends a browser after its sign-in, in bytes.
 pub(crate) const MAX_RETURN_PATH: usize = 4 * 1024;
 
 /// The cookies of one origin.
@@ -46,20 +46,21 @@ impl Cookies {
 pub(crate) fn cookie<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     let lines = headers.get_all(COOKIE).into_iter().filter_map(|line| line.to_str().ok());
     let pairs = lines.flat_map(|line| line.split(';')).filter_map(|pair| pair.trim().split_once('='));
-    let mut values = pairs.filter(|(own, _)| *own == name).map(|(_, value)| value);
+    let mut values = pairs.filter(|(key, _)| *key == name).map(|(_, value)| value);
     let first = values.next()?;
     values.all(|other| other == first).then_some(first)
 }
 
-/// Whether a form comes from a page of this origin, according to the browser. A request without these headers passes: it
-/// comes from a program that is not a browser, and such a program has no cookies of a user.
-pub(crate) fn is_from_here(headers: &HeaderMap, url: &Url) -> bool {
-    let says = |name: &str, expected: &str| headers.get(name).is_none_or(|value| value == expected);
-    says(ORIGIN.as_str(), &url.origin().ascii_serialization()) && says("sec-fetch-site", "same-origin")
+/// Returns whether a form comes from a page of the origin of `url`, according to the browser (`Origin`,
+/// `Sec-Fetch-Site`). A request without these headers passes: it comes from a program that is not a browser, and such a
+/// program has no cookies of a user.
+pub(crate) fn is_from_origin(headers: &HeaderMap, url: &Url) -> bool {
+    let fits = |name: &str, expected: &str| headers.get(name).is_none_or(|value| value == expected);
+    fits(ORIGIN.as_str(), &url.origin().ascii_serialization()) && fits("sec-fetch-site", "same-origin")
 }
 
-/// The path and query of `to`, if it is an address of this origin; `None` if it leads elsewhere, or to the sign-in
-/// itself.
+/// Returns the path and query of `to`, if it is an address of the origin of `url`; `None` if it leads elsewhere, or to
+/// the sign-in itself.
 pub(crate) fn return_path(url: &Url, to: &str) -> Option<String> {
     let is_plain = to.len() <= MAX_RETURN_PATH && to.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'\\');
     if !is_plain || !to.starts_with('/') || to.starts_with("//") {
@@ -141,7 +142,7 @@ mod tests {
     #[test]
     fn a_form_of_another_page_is_not_from_here() {
         let from = |name: &'static str, value: &str| {
-            is_from_here(&HeaderMap::from_iter([(name.parse().unwrap(), value.parse().unwrap())]), &url())
+            is_from_origin(&HeaderMap::from_iter([(name.parse().unwrap(), value.parse().unwrap())]), &url())
         };
         assert!(from("origin", "https://tools.example") && from("sec-fetch-site", "same-origin"));
         for origin in

@@ -1,4 +1,4 @@
-//! Reads [`Claims`] from the statement of a provider.
+//! Reads [`Claims`] from a signed statement (JWT) of a provider.
 
 use serde_json::Value;
 use toolrack_host::text;
@@ -6,15 +6,15 @@ use url::Url;
 
 use crate::{
     members::Claims,
-    signed::{JwtClaims, bare, text_of},
+    signed::{JwtClaims, text_of, without_slash},
 };
 
-/// Bytes of a name in a principal.
+/// The maximum number of bytes of a name in a principal.
 const MAX_NAME: usize = 256;
 
-/// The names under which a provider states its claims.
+/// The provider, and the names of the claims that it makes.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Places<'a> {
+pub(crate) struct ClaimNames<'a> {
     pub(crate) issuer: &'a Url,
     /// The claim with the groups.
     pub(crate) groups: &'a str,
@@ -24,25 +24,25 @@ pub(crate) struct Places<'a> {
 
 /// The claims in `jwt`. An e-mail address counts only if the provider says that it is verified. If the provider has a
 /// tenant claim, a statement without it gets an empty one, so that the e-mail address does not decide instead.
-pub(crate) fn claims(jwt: &JwtClaims, places: Places<'_>) -> Claims {
+pub(crate) fn claims(jwt: &JwtClaims, names: ClaimNames<'_>) -> Claims {
     let is_verified = match jwt.get("email_verified") {
         Some(Value::Bool(verified)) => *verified,
         Some(Value::String(verified)) => verified == "true",
         _ => false,
     };
-    let own = |claim: &str| text_of(jwt, claim).map(ToOwned::to_owned);
+    let claim_text = |claim: &str| text_of(jwt, claim).map(ToOwned::to_owned);
     Claims {
-        issuer: bare(places.issuer).to_owned(),
-        subject: own("sub").unwrap_or_default(),
-        name: own("name").or_else(|| own("preferred_username")).map(|name| shown(&name)),
-        verified_email: own("email").filter(|_| is_verified),
-        groups: groups(jwt.get(places.groups)),
-        tenant: places.tenant.map(|claim| own(claim).unwrap_or_default()),
+        issuer: without_slash(names.issuer).to_owned(),
+        subject: claim_text("sub").unwrap_or_default(),
+        name: claim_text("name").or_else(|| claim_text("preferred_username")).map(|name| display_name(&name)),
+        verified_email: claim_text("email").filter(|_| is_verified),
+        groups: groups(jwt.get(names.groups)),
+        tenant: names.tenant.map(|claim| claim_text(claim).unwrap_or_default()),
     }
 }
 
 /// A name that can be shown on one line, even if the provider allows any characters.
-fn shown(name: &str) -> String {
+fn display_name(name: &str) -> String {
     text::clip(&text::for_line(name), MAX_NAME).into_owned()
 }
 
@@ -65,7 +65,7 @@ mod tests {
 
     fn read(jwt: Value, tenant: Option<&str>) -> Claims {
         let issuer = "https://login.example".parse().unwrap();
-        claims(jwt.as_object().unwrap(), Places { issuer: &issuer, groups: "groups", tenant })
+        claims(jwt.as_object().unwrap(), ClaimNames { issuer: &issuer, groups: "groups", tenant })
     }
 
     #[test]

@@ -24,19 +24,19 @@ use crate::{
     random::NoRandom,
 };
 
-/// The most redirect addresses of one client.
+/// The maximum number of redirect addresses of one client.
 pub(crate) const MAX_REDIRECT_URIS: usize = 10;
-/// The most bytes of the name of a client. A longer one is cut.
+/// The maximum size of the name of a client, in bytes. A longer one is cut.
 const MAX_NAME: usize = 80;
-/// The most bytes of the document of a client.
+/// The maximum size of the document of a client, in bytes.
 const MAX_DOCUMENT: usize = 64 * 1024;
-/// The most bytes of the id of a client, which may be the address of its document.
+/// The maximum size of the id of a client, in bytes, which may be the address of its document.
 const MAX_ID: usize = 1024;
 /// How long a fetched document is used before it is fetched again.
 const DOCUMENT_TIME: Duration = Duration::from_secs(10 * 60);
-/// The most documents that are kept in memory.
+/// The maximum number of documents that are kept in memory.
 const MAX_DOCUMENTS: usize = 256;
-/// How many documents are fetched in a minute at most, which may all be at once.
+/// The maximum number of documents that are fetched in a minute. All of them may be fetched at once.
 const DOCUMENTS_PER_MINUTE: NonZeroU32 = NonZeroU32::new(60).unwrap();
 
 /// A client.
@@ -141,8 +141,8 @@ pub(crate) struct Clients {
 }
 
 impl Clients {
-    /// Creates the clients of the team at `url`. Fetches documents only from public addresses, unless the team is on
-    /// this machine. `key` seals the ids of clients that the store does not keep.
+    /// Finds the clients of the team at `url`. Fetches documents only from public addresses, unless the team is on this
+    /// machine. `key` seals the ids of clients that the store does not keep.
     pub(crate) fn new(store: TeamStore, url: &Url, egress: &Egress, key: Zeroizing<String>) -> reqwest::Result<Self> {
         Ok(Self {
             store,
@@ -154,11 +154,11 @@ impl Clients {
         })
     }
 
-    /// The client, if it can be found without a request to another program. `Ok(None)` if its document has to be
-    /// fetched: see [`Self::find`].
-    pub(crate) async fn find_here(&self, id: &str) -> Result<Option<Arc<Client>>, NoClient> {
-        if self.document_place(id).is_some() {
-            return Ok(self.remembered(id));
+    /// Returns the client, if it can be found without a request to another program. Returns `Ok(None)` if its document
+    /// has to be fetched: see [`Self::find`].
+    pub(crate) async fn find_without_fetch(&self, id: &str) -> Result<Option<Arc<Client>>, NoClient> {
+        if self.allowed_document_url(id).is_some() {
+            return Ok(self.client_in_memory(id));
         }
         let sealed = self.sealer.open(id);
         let found = match sealed {
@@ -171,12 +171,12 @@ impl Clients {
 
     /// The client. Fetches its document if that is not in memory.
     pub(crate) async fn find(&self, id: &str) -> Result<Arc<Client>, NoClient> {
-        if let Some(client) = self.find_here(id).await? {
+        if let Some(client) = self.find_without_fetch(id).await? {
             return Ok(client);
         }
-        let Some(place) = self.document_place(id) else { return Err(NoClient::Unknown) };
+        let Some(url) = self.allowed_document_url(id) else { return Err(NoClient::Unknown) };
         self.limit.check().map_err(|_| NoClient::Busy)?;
-        let client = Arc::new(read(self.http.json(&place).await?, id)?);
+        let client = Arc::new(check_document(self.http.json(&url).await?, id)?);
         let mut documents = self.documents.lock();
         documents.retain(|(at, other)| at.elapsed() < DOCUMENT_TIME && other.id != id);
         let surplus = (documents.len() + 1).saturating_sub(MAX_DOCUMENTS);
@@ -185,9 +185,13 @@ impl Clients {
         Ok(client)
     }
 
-    /// Creates a client that the store does not keep until a user agrees, because its id contains its description.
-    /// `None` if the description is too long for an id.
-    pub(crate) fn sealed(&self, name: &str, redirect_uris: &[String]) -> Result<Option<RegisteredClient>, NoRandom> {
+    /// Creates a client whose id contains its sealed description, so that the store need not keep it until a user
+    /// agrees. `None` if the description is too long for an id.
+    pub(crate) fn create_sealed(
+        &self,
+        name: &str,
+        redirect_uris: &[String],
+    ) -> Result<Option<RegisteredClient>, NoRandom> {
         self.sealer.seal(name, redirect_uris)
     }
 
@@ -202,12 +206,12 @@ impl Clients {
     }
 
     /// The address of the document, if the id is one and documents may be fetched from it.
-    fn document_place(&self, id: &str) -> Option<Url> {
+    fn allowed_document_url(&self, id: &str) -> Option<Url> {
         document_url(id).filter(|url| url.scheme() == "https" || self.is_local)
     }
 
     /// The client whose document is in memory.
-    fn remembered(&self, id: &str) -> Option<Arc<Client>> {
+    fn client_in_memory(&self, id: &str) -> Option<Arc<Client>> {
         let documents = self.documents.lock();
         let found = documents.iter().find(|(at, client)| client.id == id && at.elapsed() < DOCUMENT_TIME);
         found.map(|(_, client)| Arc::clone(client))
@@ -215,7 +219,7 @@ impl Clients {
 }
 
 /// Checks the document from the address `id`, and returns the client that it describes.
-fn read(document: Document, id: &str) -> Result<Client, NoClient> {
+fn check_document(document: Document, id: &str) -> Result<Client, NoClient> {
     let wrong = |why: &str| Err(NoClient::Document(why.to_owned()));
     if document.client_id != id {
         return wrong("it describes a client with another address");

@@ -11,7 +11,7 @@ use url::Url;
 use zeroize::Zeroizing;
 
 use crate::{
-    browser::{Cookies, cookie, is_from_here},
+    browser::{Cookies, cookie, is_from_origin},
     clients::Clients,
     endpoint::Endpoint,
     file::TeamFile,
@@ -19,8 +19,8 @@ use crate::{
     provider::Provider,
     random::{NoRandom, random_text},
     refusals::Refusals,
-    signed::bare,
-    tokens::looks_like_one,
+    signed::without_slash,
+    tokens::looks_like_token,
 };
 
 /// How many registrations of clients per minute go into the store. Beyond this limit, the id that a client gets
@@ -68,7 +68,7 @@ impl fmt::Debug for FrontDoor {
     }
 }
 
-/// A member who is signed in in a browser.
+/// A member who has a session in a browser.
 pub(crate) struct SignedIn {
     /// The secret in the cookie.
     pub(crate) cookie: Zeroizing<String>,
@@ -144,14 +144,14 @@ impl FrontDoor {
     /// wrong `Origin`, but does not have the cookie.
     #[must_use]
     pub fn is_of_own_page(&self, headers: &HeaderMap) -> bool {
-        headers.contains_key(ORIGIN) && is_from_here(headers, &self.team.url)
+        headers.contains_key(ORIGIN) && is_from_origin(headers, &self.team.url)
     }
 
     /// Returns the authorization servers whose tokens are valid for the MCP endpoint: this one, if users can sign in,
     /// and the trusted issuers.
     pub(crate) fn authorization_servers(&self) -> Vec<&str> {
         let own = self.signs_in().then(|| self.issuer());
-        own.into_iter().chain(self.team.issuers.iter().map(|trusted| bare(&trusted.issuer))).collect()
+        own.into_iter().chain(self.team.issuers.iter().map(|trusted| without_slash(&trusted.issuer))).collect()
     }
 
     /// Returns the value of `WWW-Authenticate` for a request to an MCP endpoint without a valid token (RFC 9728, 5.1;
@@ -205,9 +205,9 @@ impl FrontDoor {
         format!("{}/{path}", self.issuer())
     }
 
-    /// Returns the member who is signed in in the browser that sent these headers, if there is one.
+    /// Returns the member whose session the browser has that sent these headers. `None` if it has no valid session.
     pub(crate) async fn signed_in(&self, headers: &HeaderMap) -> Result<Option<SignedIn>, StoreError> {
-        let Some(cookie) = self.session_in(headers).filter(|cookie| looks_like_one(cookie)) else { return Ok(None) };
+        let Some(cookie) = self.session_in(headers).filter(|cookie| looks_like_token(cookie)) else { return Ok(None) };
         let token = self.store.team_token(TokenHash::of(cookie)).await?;
         let is_of_browser =
             |token: &TeamToken| token.purpose == Purpose::Browser && self.team.tenant(token.member.tenant()).is_some();

@@ -137,7 +137,7 @@ pub struct Tenant {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct OwnServersAllowed {
-    /// The most servers of one member.
+    /// The maximum number of servers of one member.
     pub most: NonZeroU8,
     /// Further allowed places, with any scheme and port: hosts such as `mcp.example.com` or `*.example.com`, and
     /// networks such as `10.1.0.0/16`.

@@ -11,7 +11,7 @@ use toolrack_store::audit::DoorRefusal;
 use url::Url;
 
 use crate::{
-    claims::{Places, claims},
+    claims::{ClaimNames, claims},
     endpoint::Endpoint,
     fetch::{Http, Unreachable},
     file::{TeamFile, TrustedIssuer},
@@ -21,7 +21,7 @@ use crate::{
     signed::{self, Expected, JwtClaims, Keys, LEEWAY, StatementError, ends_at, is_issuer, text_of},
 };
 
-/// The most bytes of an answer of an issuer.
+/// The maximum size of an answer of an issuer, in bytes.
 const MAX_BYTES: usize = 1024 * 1024;
 
 /// Claims that only ID tokens and logout tokens have.
@@ -53,7 +53,7 @@ impl fmt::Debug for Issuers {
 pub struct Vouched {
     /// The person or service.
     pub principal: Principal,
-    /// When the token ends: a minute later than it says, for clocks that differ.
+    /// When the token ends: a minute later than the token says, because clocks may differ.
     pub ends_at: DateTime<Utc>,
     /// The profile, if the token is valid only for the MCP endpoint of that profile.
     pub profile: Option<String>,
@@ -82,13 +82,14 @@ impl Issuers {
 
     /// Checks `token`. `None` if it proves nothing. Only the audit log has the reason; callers do not learn it.
     ///
-    /// A token is at most 16 KiB long, has an asymmetric signature of an algorithm that the issuer's key allows, this
-    /// team's `/mcp`, the endpoint of one profile, or the configured audience in `aud`, and `iss`, `sub` and `exp`.
-    /// `exp`, `nbf` and `iat` may be off by 60 s. Its type is `at+jwt` (RFC 9068, 2.1). Issuers that do not know that
-    /// type write `JWT` or nothing: such a token is accepted only with a claim of access tokens (`scope`, `scp` or
-    /// `client_id`), and without any claim of an ID token or a logout token. A token that is bound to a key of its
-    /// client (`cnf`: RFC 9449, RFC 8705) proves nothing here, because no client proves a key here. A token proves a
-    /// service if its subject is its client (RFC 9068, 5), otherwise a person.
+    /// A valid token is at most 16 KiB long, has an asymmetric signature of an algorithm that the issuer's key allows,
+    /// and has `iss`, `sub` and `exp`. Its `aud` is the configured audience, or by default the URL of this team's
+    /// `/mcp` or of the endpoint of one profile. `exp`, `nbf` and `iat` may be off by 60 s. Its type is `at+jwt` (RFC
+    /// 9068, 2.1). Issuers that do not know that type write `JWT` or nothing: such a token is accepted only with a
+    /// claim of access tokens (`scope`, `scp` or `client_id`), and without any claim of an ID token or a logout token.
+    /// A token that is bound to a key of its client (`cnf`: RFC 9449, RFC 8705) proves nothing here, because this
+    /// server does not check whether the client has the key. A token proves a service if its subject is its client (RFC
+    /// 9068, 5), otherwise a person.
     ///
     /// Keys are valid for an hour after they were fetched. A token with an unknown key causes another fetch, at most
     /// every 30 s.
@@ -97,7 +98,7 @@ impl Issuers {
     /// [`Unreachable`] when the keys of its issuer cannot be fetched: it is then not known whether the token proves
     /// anything. Keys that were fetched within a day stay valid meanwhile.
     pub async fn verify(&self, token: &str) -> Result<Option<Vouched>, Unreachable> {
-        let Some(claimed) = claims_of(token) else {
+        let Some(claimed) = unchecked_claims(token) else {
             self.refusals.unknown_token().await;
             return Ok(None);
         };
@@ -105,7 +106,7 @@ impl Issuers {
             self.refuse("unknown_issuer", "no issuer that this team trusts made the token", &claimed.issuer).await;
             return Ok(None);
         };
-        match self.vouched(issuer, token, &claimed).await {
+        match self.check_token(issuer, token, &claimed).await {
             Ok(vouched) => Ok(Some(vouched)),
             Err(StatementError::Unreachable(error)) => Err(error),
             Err(StatementError::Forged(why)) => {
@@ -116,12 +117,12 @@ impl Issuers {
     }
 
     /// Checks the signature and the claims of a token that names `issuer`. The error says why the token proves nothing.
-    async fn vouched(&self, issuer: &Issuer, token: &str, claimed: &Claimed) -> Result<Vouched, StatementError> {
+    async fn check_token(&self, issuer: &Issuer, token: &str, claimed: &Claimed) -> Result<Vouched, StatementError> {
         let config = &issuer.config;
         let (audience, endpoint) = self.audience(config, claimed);
         let expected = Expected { issuer: &config.issuer, audience: &audience, types: &["at+jwt", "jwt", ""] };
-        let (jwt, kind) = signed::read(token, &issuer.keys, expected).await?;
-        if kind != "at+jwt" && !is_of_access(&jwt) {
+        let (jwt, token_type) = signed::read(token, &issuer.keys, expected).await?;
+        if token_type != "at+jwt" && !is_of_access(&jwt) {
             return Err(StatementError::forged("it is not an access token"));
         }
         // A client with such a token has to prove with each request that it has a key (RFC 7800), so that a thief
@@ -131,13 +132,13 @@ impl Issuers {
                 "it is bound to a key of its client, and only bearer tokens are served here",
             ));
         }
-        let places =
-            Places { issuer: &config.issuer, groups: &config.groups_claim, tenant: config.tenant_claim.as_deref() };
+        let names =
+            ClaimNames { issuer: &config.issuer, groups: &config.groups_claim, tenant: config.tenant_claim.as_deref() };
         let client = text_of(&jwt, "client_id");
         let is_service = client.is_some() && client == text_of(&jwt, "sub");
         let kind = if is_service { Kind::Service } else { Kind::Person };
-        let among = |tenant: &str| config.tenants.contains(tenant);
-        let principal = self.team.principal(kind, &claims(&jwt, places), Some(&among)).map_err(not_a_member)?;
+        let may_vouch = |tenant: &str| config.tenants.contains(tenant);
+        let principal = self.team.principal(kind, &claims(&jwt, names), Some(&may_vouch)).map_err(not_a_member)?;
         if !endpoint.is_for(principal.tenant()) {
             return Err(StatementError::forged("its audience is an endpoint of another tenant"));
         }
@@ -187,14 +188,14 @@ fn is_of_access(jwt: &JwtClaims) -> bool {
         && !NOT_IN_ACCESS_TOKENS.iter().any(|claim| jwt.contains_key(*claim))
 }
 
-/// What a token says of itself, before its signature is checked.
+/// Claims of a token whose signature is not checked yet.
 struct Claimed {
     issuer: String,
     audiences: Vec<String>,
 }
 
-/// Reads what a token says of itself. `None` for a text that is not a signed statement.
-fn claims_of(token: &str) -> Option<Claimed> {
+/// Reads the claims of a token without checking its signature. `None` for a text that is not a signed statement (JWT).
+fn unchecked_claims(token: &str) -> Option<Claimed> {
     if token.len() > signed::MAX_BYTES || token.split('.').count() != 3 {
         return None;
     }
@@ -212,15 +213,15 @@ fn keys(http: Http, config: &TrustedIssuer, egress: &Egress) -> Keys {
     if let Some(place) = config.jwks_uri.clone() {
         return Keys::at(http, move || futures::future::ready(Ok(place.clone())).boxed());
     }
-    let metadata = Arc::new(discovery(http.clone(), config.issuer.clone(), egress.clone()));
+    let metadata = Arc::new(cached_metadata(http.clone(), config.issuer.clone(), egress.clone()));
     Keys::at(http, move || {
         let metadata = Arc::clone(&metadata);
         async move { Ok(metadata.get().await?.jwks_uri.clone()) }.boxed()
     })
 }
 
-/// Fetches the metadata of an issuer, and checks that they belong to the issuer.
-fn discovery(http: Http, issuer: Url, egress: Egress) -> Remembered<Metadata> {
+/// Returns a cache that fetches the metadata of an issuer, and checks that they belong to the issuer.
+fn cached_metadata(http: Http, issuer: Url, egress: Egress) -> Remembered<Metadata> {
     Remembered::new(move || {
         let (http, issuer, egress) = (http.clone(), issuer.clone(), egress.clone());
         async move {

@@ -1,8 +1,8 @@
-//! Who may come in: the people and services of a team, and what proves who they are.
+//! The people and services of a team, and how they prove who they are.
 //!
-//! A team has tenants. [`TeamFile`] is what its operator writes: the tenants, who belongs to which of them, and which
-//! providers vouch for people. Each way in makes [`Claims`] from something that was proved, and
-//! [`TeamFile::principal`] makes the [`Principal`](toolrack_host::Principal) from them.
+//! A team has tenants. [`TeamFile`] is the file that its operator writes: the tenants, who belongs to which of them,
+//! and which providers vouch for people. Each way to sign in makes [`Claims`] from a checked proof, and
+//! [`TeamFile::principal`] makes the [`Principal`](toolrack_host::Principal) from these claims.
 //!
 //! [`FrontDoor`] signs people in and gives clients tokens, [`Authority`] finds the member whom such a token proves, and
 //! [`Issuers`] checks the tokens of trusted issuers.
@@ -13,7 +13,7 @@
 //!     routes                        the addresses of the front door
 //!        │
 //!        ▼
-//!   authorization    sign_in        clients get tokens; people sign in in a browser
+//!   authorization    sign_in        clients get tokens; people sign in with a browser
 //!        └──────┬──────┘
 //!               ▼
 //!     door ──► clients, provider    shared by both; OAuth clients; the provider that signs people in
@@ -31,8 +31,9 @@
 //!                       file        what the operator of a team writes
 //! ```
 //!
-//! Beside them: `audit_export` writes the audit logs to a place outside of the database; `quotas` counts what a tenant's members use; `endpoint` names the MCP endpoints; `page`, `browser` and
-//! `parameters` write and read what browsers send; `refusals` writes the rows of the audit log about bad input.
+//! Beside them: `audit_export` writes the audit logs to a place outside of the database; `quotas` counts what a
+//! tenant's members use; `endpoint` names the MCP endpoints; `page`, `browser` and `parameters` write and read what
+//! browsers send; `refusals` writes the rows of the audit log about bad input.
 
 pub mod audit_export;
 mod authority;

@@ -16,7 +16,8 @@ use sha2::{Digest as _, Sha256};
 
 const STYLE: &str = include_str!("page.css");
 
-/// The policy without the addresses to which forms may lead. It allows the style by its hash.
+/// The Content-Security-Policy of every page, without further addresses to which forms may lead. It allows the style by
+/// its hash.
 static POLICY: LazyLock<String> = LazyLock::new(|| {
     let hash = STANDARD.encode(Sha256::digest(STYLE));
     format!(
@@ -66,13 +67,13 @@ pub(crate) fn notice(status: StatusCode, title: &str, lines: &[&str]) -> Respons
     page(status, title, &body, "")
 }
 
-/// Sends a browser to `place`, with a GET.
-pub(crate) fn see_other(place: &str) -> Response {
-    let Ok(place) = HeaderValue::from_str(place) else {
+/// Redirects a browser to `address`, with a GET.
+pub(crate) fn see_other(address: &str) -> Response {
+    let Ok(address) = HeaderValue::from_str(address) else {
         return notice(StatusCode::BAD_REQUEST, "No such page", &["The next address cannot be written."]);
     };
     let mut answer = StatusCode::SEE_OTHER.into_response();
-    answer.headers_mut().insert(LOCATION, place);
+    answer.headers_mut().insert(LOCATION, address);
     answer.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     answer.headers_mut().insert(REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
     answer

@@ -2,7 +2,7 @@
 
 use url::form_urlencoded;
 
-/// The most bytes of all parameters.
+/// The maximum size of all parameters, in bytes.
 pub(crate) const MAX_BYTES: usize = 16 * 1024;
 
 /// The parameters of a query or a form.
@@ -18,12 +18,12 @@ impl Parameters {
 
     /// The value of a parameter. An empty value counts as missing (OAuth 2.1, 3.1).
     pub(crate) fn get(&self, name: &str) -> Option<&str> {
-        self.0.iter().find(|(own, value)| own == name && !value.is_empty()).map(|(_, value)| &**value)
+        self.0.iter().find(|(key, value)| key == name && !value.is_empty()).map(|(_, value)| &**value)
     }
 
     /// The values of a parameter that may be there more than once.
     pub(crate) fn all<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
-        self.0.iter().filter(move |(own, value)| own == name && !value.is_empty()).map(|(_, value)| &**value)
+        self.0.iter().filter(move |(key, value)| key == name && !value.is_empty()).map(|(_, value)| &**value)
     }
 
     /// The first parameter other than `resource` (RFC 8707, 2) that occurs twice.

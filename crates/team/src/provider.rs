@@ -16,7 +16,7 @@ use toolrack_host::{egress::Egress, text};
 use url::Url;
 
 use crate::{
-    claims::{Places, claims},
+    claims::{ClaimNames, claims},
     fetch::{Http, Unreachable},
     file::SignInProvider,
     members::Claims,
@@ -24,7 +24,7 @@ use crate::{
     signed::{self, Expected, JwtClaims, Keys, StatementError, is_issuer, text_of},
 };
 
-/// The most bytes of an answer of the provider.
+/// The maximum size of an answer of the provider, in bytes.
 const MAX_BYTES: usize = 1024 * 1024;
 
 /// The metadata of a provider (OpenID Connect Discovery).
@@ -116,7 +116,7 @@ impl Provider {
         egress: &Egress,
     ) -> reqwest::Result<Self> {
         let http = Http::new(egress.configured(), MAX_BYTES)?;
-        let metadata = Arc::new(discovery(http.clone(), config.issuer.clone(), egress.clone()));
+        let metadata = Arc::new(cached_metadata(http.clone(), config.issuer.clone(), egress.clone()));
         let key_metadata = Arc::clone(&metadata);
         let keys = Keys::at(http.clone(), move || {
             let metadata = Arc::clone(&key_metadata);
@@ -132,7 +132,7 @@ impl Provider {
 
     /// Returns the URL of the provider's page at which a user signs in. With `ask_again`, the provider asks even a user
     /// who is signed in there already, so that they can choose another account.
-    pub(crate) async fn page(&self, attempt: &Attempt, ask_again: bool) -> Result<Url, Unreachable> {
+    pub(crate) async fn authorization_url(&self, attempt: &Attempt, ask_again: bool) -> Result<Url, Unreachable> {
         let client = self.client(&*self.metadata.get().await?);
         let verifier = PkceCodeVerifier::new(attempt.verifier.clone());
         let scopes = std::iter::once("openid").chain(self.config.scopes.iter().map(String::as_str));
@@ -150,7 +150,7 @@ impl Provider {
 
     /// Returns whether an answer with this `iss` parameter comes from this provider (RFC 9207). An answer without the
     /// parameter counts as the provider's, unless the provider's metadata promises the parameter.
-    pub(crate) async fn sent_answer(&self, iss: Option<&str>) -> Result<bool, Unreachable> {
+    pub(crate) async fn is_own_answer(&self, iss: Option<&str>) -> Result<bool, Unreachable> {
         match iss {
             Some(iss) => Ok(is_issuer(&self.config.issuer, iss)),
             None => Ok(!self.metadata.get().await?.authorization_response_iss_parameter_supported),
@@ -168,12 +168,12 @@ impl Provider {
         let (mut jwt, _) = signed::read(token, &self.keys, expected).await?;
         self.check_id_token(&jwt, attempt)?;
         self.add_userinfo(&mut jwt, &metadata, tokens.access_token().secret()).await?;
-        let places = Places {
+        let names = ClaimNames {
             issuer: &self.config.issuer,
             groups: &self.config.groups_claim,
             tenant: self.config.tenant_claim.as_deref(),
         };
-        Ok(claims(&jwt, places))
+        Ok(claims(&jwt, names))
     }
 
     /// Checks what only ID tokens must have (OpenID Connect Core, 3.1.3.7).
@@ -183,6 +183,7 @@ impl Provider {
         if !bool::from(nonce.as_bytes().ct_eq(attempt.nonce.as_bytes())) {
             return refused("the identity that the provider sent belongs to another sign-in");
         }
+        // With several audiences, `azp` says which of them is the client.
         let has_several = jwt.get("aud").and_then(serde_json::Value::as_array).is_some_and(|all| all.len() > 1);
         let azp = text_of(jwt, "azp");
         if azp.is_some_and(|azp| azp != self.config.client_id) || (has_several && azp.is_none()) {
@@ -237,7 +238,7 @@ impl Provider {
         if let Some(secret) = &self.secret {
             client = client.set_client_secret(ClientSecret::new(secret.clone()));
         }
-        // A provider that names no method takes `client_secret_basic` (RFC 8414, 2).
+        // A provider that names no method accepts `client_secret_basic` (RFC 8414, 2).
         let methods = metadata.token_endpoint_auth_methods_supported.as_deref().unwrap_or_default();
         let takes_basic = methods.is_empty() || methods.iter().any(|method| method == "client_secret_basic");
         client.set_auth_type(if takes_basic { AuthType::BasicAuth } else { AuthType::RequestBody })
@@ -268,8 +269,8 @@ fn refused_code(answer: &BasicErrorResponse) -> NotSignedIn {
     }
 }
 
-/// Fetches the metadata of a provider, and checks that it belongs to the provider.
-fn discovery(http: Http, issuer: Url, egress: Egress) -> Remembered<Metadata> {
+/// Returns a cache that fetches the metadata of a provider, and checks that it belongs to the provider.
+fn cached_metadata(http: Http, issuer: Url, egress: Egress) -> Remembered<Metadata> {
     Remembered::new(move || {
         let (http, issuer, egress) = (http.clone(), issuer.clone(), egress.clone());
         async move {

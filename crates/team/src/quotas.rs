@@ -3,9 +3,9 @@
 //! A [`Meter`] measures how much of one quota is used. A call, or other work, may begin if there is room in every quota
 //! to which it counts: those of the tenant, of the member and of the profile.
 
-mod kept;
 mod limits;
 mod meter;
+mod stored;
 mod usage;
 
 use std::{
@@ -20,16 +20,15 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use toolrack_host::{Admitted, Caller, OverQuota, Principal, Quantity, QuotaSet, Quotas, ToolProfile, UnderWay, Work};
 
-use self::{kept::Kept, meter::Clock};
 pub use self::{
-    kept::holder_of_member,
     limits::Limits,
     meter::Meter,
+    stored::holder_of_member,
     usage::{Holder, Usage},
 };
+use self::{meter::Clock, stored::StoredUses};
 
-/// How many members may have a count at the same time. When there are more, those are dropped that say that nothing is
-/// used any more.
+/// When this many members have meters in memory, the meters of those who use nothing any more are dropped.
 const MAX_MEMBERS: usize = 10_000;
 
 /// Counts what the members of a tenant use. All hosts of the tenant share it; clones share it, too.
@@ -59,12 +58,12 @@ type Member = (String, String, u32);
 
 /// The meters of all holders.
 struct Counts {
-    /// Those of the tenant: what all members use together.
+    /// The meters of the tenant: what all members use together.
     all: Meters,
     by_member: HashMap<Member, MemberMeters>,
     by_profile: HashMap<Arc<str>, Meters>,
-    /// What the store has of holders that have no meters yet.
-    kept: Kept,
+    /// The stored amounts of holders that have no meters yet.
+    stored: StoredUses,
 }
 
 /// The meters of one member.
@@ -89,46 +88,47 @@ impl Meters {
     }
 
     /// Returns meters for `quotas`, with the amounts of these meters for quotas that are in both.
-    fn bounded_by(&self, quotas: &QuotaSet, now: DateTime<Utc>) -> Self {
-        let mut bounded = Self { unwritten: self.unwritten, ..Self::new(quotas, now) };
-        for meter in &mut bounded.meters {
+    fn with_quotas(&self, quotas: &QuotaSet, now: DateTime<Utc>) -> Self {
+        let mut changed = Self { unwritten: self.unwritten, ..Self::new(quotas, now) };
+        for meter in &mut changed.meters {
             if let Some(before) = self.meters.iter().find(|before| before.quota().name() == meter.quota().name()) {
                 let (used, at) = before.reading();
                 *meter = Meter::new(meter.quota(), used, at);
             }
         }
-        bounded
+        changed
     }
 
     fn advance(&mut self, now: DateTime<Utc>) {
         self.meters.iter_mut().for_each(|meter| meter.advance(now));
     }
 
-    /// The meter for whose quota this work has to wait the longest, and how long. `None` if the work may begin.
+    /// Returns the meter whose quota makes this work wait the longest, and the time to wait. `None` if the work may
+    /// begin.
     fn refusal(&self, work: Work) -> Option<(Meter, Duration)> {
         let bounding = self.meters.iter().filter(|meter| work.uses(meter.quota().quantity()));
         bounding.filter_map(|meter| Some((*meter, meter.wait()?))).max_by_key(|(_, wait)| *wait)
     }
 
-    /// Counts what is known when work begins: a call.
+    /// Counts work when it begins. Only calls are counted then; other amounts are known later.
     fn begin(&mut self, work: Work) {
         if work == Work::Call {
             self.add(Quantity::Calls, 1);
         }
     }
 
-    /// Gives back the place of a call in quotas of calls at once.
+    /// Frees the place that a call has taken in quotas of concurrent calls.
     fn end(&mut self, work: Work) {
         if work == Work::Call {
-            self.meters.iter_mut().filter(|meter| meter.is_at_once()).for_each(Meter::give_back);
+            self.meters.iter_mut().filter(|meter| meter.is_at_once()).for_each(Meter::free_place);
         }
     }
 
     /// Counts `amount` in all meters of `quantity`.
     fn add(&mut self, quantity: Quantity, amount: u64) {
-        for meter in self.meters.iter_mut().filter(|meter| amount > 0 && meter.counts(quantity)) {
+        for meter in self.meters.iter_mut().filter(|meter| amount > 0 && meter.measures(quantity)) {
             meter.add(amount);
-            self.unwritten += if meter.is_lasting() { meter.share(amount) } else { 0.0 };
+            self.unwritten += if meter.is_lasting() { meter.fraction(amount) } else { 0.0 };
         }
     }
 
@@ -150,15 +150,15 @@ impl TenantQuotas {
         Self::new(Principal::LOCAL.tenant(), Limits::default())
     }
 
-    /// Returns whether a quota of the tenant, or of each member, bounds this quantity.
+    /// Returns whether a quota of the tenant, or of each member, limits this quantity.
     #[must_use]
     pub fn bounds(&self, quantity: Quantity) -> bool {
         self.0.limits.bounds(quantity)
     }
 
     fn at(tenant: &str, limits: Limits, now: DateTime<Utc>) -> Self {
-        let (by_member, by_profile, kept) = (HashMap::new(), HashMap::new(), Kept::new());
-        let counts = Counts { all: Meters::new(&limits.all, now), by_member, by_profile, kept };
+        let (by_member, by_profile, stored) = (HashMap::new(), HashMap::new(), StoredUses::new());
+        let counts = Counts { all: Meters::new(&limits.all, now), by_member, by_profile, stored };
         let clock = Clock::at(now);
         Self(Arc::new(Inner {
             tenant: tenant.to_owned(),
@@ -176,23 +176,23 @@ impl TenantQuotas {
         let mut before = std::mem::take(&mut counts.by_profile);
         for (name, profile) in profiles.iter().filter(|(_, profile)| !profile.quotas().is_empty()) {
             let meters = match before.remove(name) {
-                Some(meters) => meters.bounded_by(profile.quotas(), now),
+                Some(meters) => meters.with_quotas(profile.quotas(), now),
                 None => {
-                    let kept = counts.kept.remove(&kept::of_profile(name));
-                    Meters::new(profile.quotas(), now).resumed(kept.as_deref(), now)
+                    let stored = counts.stored.remove(&stored::profile_holder(name));
+                    Meters::new(profile.quotas(), now).with_stored(stored.as_deref(), now)
                 }
             };
             counts.by_profile.insert(Arc::clone(name), meters);
         }
         for (name, meters) in &before {
-            kept::set_aside(&mut counts.kept, name, meters);
+            stored::set_aside(&mut counts.stored, name, meters);
         }
     }
 }
 
 impl Inner {
-    /// The refusal that names the quota of `meter`, of which `holder` has nothing left for `wait`.
-    fn over(&self, holder: &Holder, meter: Meter, wait: Duration) -> OverQuota {
+    /// Returns the refusal for the quota of `meter`. `holder` has used it up, and has to wait for `wait`.
+    fn over_quota(&self, holder: &Holder, meter: Meter, wait: Duration) -> OverQuota {
         let tenant = &self.tenant;
         let (who, place) = match holder {
             Holder::Member { .. } => (format!("a member of `{tenant}`"), "the team file"),
@@ -204,19 +204,19 @@ impl Inner {
     }
 
     /// Begins work of `caller` if there is room in all quotas, and counts it. `None` if no quota concerns the work.
-    fn begin(&self, caller: &Caller, work: Work) -> Result<Option<Share>, OverQuota> {
+    fn begin(&self, caller: &Caller, work: Work) -> Result<Option<CountedWork>, OverQuota> {
         let (each, now) = (&self.limits.each_member, self.clock.now());
         let mut counts = self.counts.lock();
         counts.make_room(now);
-        let Counts { all, by_member, by_profile, kept } = &mut *counts;
+        let Counts { all, by_member, by_profile, stored } = &mut *counts;
         let principal = caller.principal();
         let member = (!each.is_empty()).then(|| membership(principal));
         let of_member = member.as_ref().map(|member| {
             let new = || {
-                let kept = if kept.is_empty() { None } else { kept.remove(&kept::of_member(principal)) };
+                let stored = if stored.is_empty() { None } else { stored.remove(&stored::member_holder(principal)) };
                 MemberMeters {
                     principal: principal.clone(),
-                    meters: Meters::new(each, now).resumed(kept.as_deref(), now),
+                    meters: Meters::new(each, now).with_stored(stored.as_deref(), now),
                 }
             };
             &mut by_member.entry(member.clone()).or_insert_with(new).meters
@@ -240,13 +240,13 @@ impl Inner {
                 (1, Some(name)) => Holder::Profile { name: name.into() },
                 _ => Holder::Tenant,
             };
-            return Err(self.over(&holder, meter, wait));
+            return Err(self.over_quota(&holder, meter, wait));
         }
         for meters in holders.into_iter().flatten() {
             meters.begin(work);
             self.notify_if_due(meters);
         }
-        Ok(Some(Share { member, profile: caller.in_profile().map(Arc::from), work }))
+        Ok(Some(CountedWork { member, profile: caller.in_profile().map(Arc::from), work }))
     }
 }
 
@@ -256,8 +256,9 @@ fn membership(principal: &Principal) -> Member {
 
 impl Quotas for TenantQuotas {
     fn begin(&self, caller: &Caller, work: Work) -> Result<Admitted, OverQuota> {
-        let share = self.0.begin(caller, work)?;
-        Ok(share.map_or(Admitted::UNBOUNDED, |share| Admitted::holding(Running { share, quotas: Arc::clone(&self.0) })))
+        let counted = self.0.begin(caller, work)?;
+        Ok(counted
+            .map_or(Admitted::UNBOUNDED, |counted| Admitted::holding(Running { counted, quotas: Arc::clone(&self.0) })))
     }
 }
 
@@ -273,20 +274,20 @@ impl Counts {
         });
     }
 
-    /// Calls `with` for the meters of each holder to which the work counts.
-    fn for_each_holder(&mut self, share: &Share, mut with: impl FnMut(&mut Meters)) {
-        with(&mut self.all);
-        if let Some(member) = share.member.as_ref().and_then(|member| self.by_member.get_mut(member)) {
-            with(&mut member.meters);
+    /// Calls `apply` for the meters of each holder to whose quotas the work counts.
+    fn for_each_holder(&mut self, counted: &CountedWork, mut apply: impl FnMut(&mut Meters)) {
+        apply(&mut self.all);
+        if let Some(member) = counted.member.as_ref().and_then(|member| self.by_member.get_mut(member)) {
+            apply(&mut member.meters);
         }
-        if let Some(meters) = share.profile.as_ref().and_then(|name| self.by_profile.get_mut(name)) {
-            with(meters);
+        if let Some(meters) = counted.profile.as_ref().and_then(|name| self.by_profile.get_mut(name)) {
+            apply(meters);
         }
     }
 }
 
-/// The holders to whose quotas work counts: the tenant always, and these.
-struct Share {
+/// Work that may begin, and the holders to whose quotas it counts: always the tenant, and these.
+struct CountedWork {
     member: Option<Member>,
     profile: Option<Arc<str>>,
     work: Work,
@@ -294,14 +295,14 @@ struct Share {
 
 /// Work that was allowed to begin.
 struct Running {
-    share: Share,
+    counted: CountedWork,
     quotas: Arc<Inner>,
 }
 
 impl UnderWay for Running {
     fn used(&self, quantity: Quantity, amount: u64) {
         let now = self.quotas.clock.now();
-        self.quotas.counts.lock().for_each_holder(&self.share, |meters| {
+        self.quotas.counts.lock().for_each_holder(&self.counted, |meters| {
             // Use after midnight counts for the new day.
             meters.advance(now);
             meters.add(quantity, amount);
@@ -312,7 +313,7 @@ impl UnderWay for Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        self.quotas.counts.lock().for_each_holder(&self.share, |meters| meters.end(self.share.work));
+        self.quotas.counts.lock().for_each_holder(&self.counted, |meters| meters.end(self.counted.work));
     }
 }
 

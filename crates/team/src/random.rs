@@ -14,7 +14,7 @@ pub struct NoRandom;
 const REFRESH: &str = "trr_";
 /// The number of digits in the part of a refresh token that all tokens of one grant share.
 const HANDLE_DIGITS: usize = 32;
-/// Digits of a refresh token.
+/// The number of digits of a refresh token after its prefix.
 const REFRESH_DIGITS: usize = HANDLE_DIGITS + 64;
 
 /// Returns `prefix` followed by this many random bytes in hexadecimal digits.

@@ -1,4 +1,4 @@
-//! Writes a row of the audit log for each request that a door refused, within bounds.
+//! Writes a row of the audit log for each request that an endpoint of the team (a door) refused, within bounds.
 
 use std::{
     num::NonZeroU32,
@@ -8,8 +8,8 @@ use std::{
 use governor::{DefaultKeyedRateLimiter, Quota, RateLimiter};
 use toolrack_store::{TeamStore, audit::DoorRefusal};
 
-/// The most rows of one kind in a minute, and at once, so that a flood cannot fill the log. The next row says how many
-/// refusals before it have none.
+/// The maximum number of rows of one kind in a minute, so that a flood cannot fill the log. They may all come at once.
+/// The next row says how many refusals before it have no row.
 const ROWS_PER_MINUTE: NonZeroU32 = NonZeroU32::new(60).unwrap();
 
 /// Writes refusals of a team's doors into the audit log: of each kind at most 60 at once, and then one each second. A
@@ -20,7 +20,7 @@ pub struct Refusals {
     /// By door and code. Both are constants of the program, so there are few.
     limit: DefaultKeyedRateLimiter<(String, String)>,
     /// The number of refusals since the last row that have no row.
-    untold: AtomicU64,
+    unrecorded: AtomicU64,
 }
 
 impl Refusals {
@@ -28,7 +28,7 @@ impl Refusals {
     #[must_use]
     pub fn new(store: TeamStore) -> Self {
         let limit = RateLimiter::keyed(Quota::per_minute(ROWS_PER_MINUTE));
-        Self { store, limit, untold: AtomicU64::new(0) }
+        Self { store, limit, unrecorded: AtomicU64::new(0) }
     }
 
     /// Records a token that no member has and no issuer signed.
@@ -37,16 +37,16 @@ impl Refusals {
         self.record(DoorRefusal { door: "daemon", code: "unknown_token", why, ..DoorRefusal::default() }).await;
     }
 
-    /// Records a refusal, with the number of those before it that have no row, or only counts it. When the database
-    /// fails, the program's log says so; the request is refused all the same.
+    /// Records a refusal, with the number of those before it that have no row. If the limit is reached, only counts it.
+    /// If the database fails, logs a warning; the request is refused nevertheless.
     pub async fn record(&self, refusal: DoorRefusal<'_>) {
         if self.limit.check_key(&(refusal.door.to_owned(), refusal.code.to_owned())).is_err() {
-            self.untold.fetch_add(1, Ordering::Relaxed);
+            self.unrecorded.fetch_add(1, Ordering::Relaxed);
             return;
         }
-        let untold = self.untold.swap(0, Ordering::Relaxed);
-        if let Err(error) = self.store.refused_at_the_door(&DoorRefusal { untold, ..refusal }).await {
-            self.untold.fetch_add(untold.saturating_add(1), Ordering::Relaxed);
+        let unrecorded = self.unrecorded.swap(0, Ordering::Relaxed);
+        if let Err(error) = self.store.refused_at_the_door(&DoorRefusal { untold: unrecorded, ..refusal }).await {
+            self.unrecorded.fetch_add(unrecorded.saturating_add(1), Ordering::Relaxed);
             tracing::warn!(%error, "a refusal at the door of the team is not in the audit log");
         }
     }

@@ -29,6 +29,7 @@ pub(crate) struct Remembered<T> {
 }
 
 struct State<T> {
+    /// The value, and when it arrived.
     known: Option<(Arc<T>, Instant)>,
     /// When the last request began, and how it failed if it did.
     tried: Option<(Instant, Option<Unreachable>)>,
@@ -49,7 +50,7 @@ impl<T: Send + Sync + 'static> Remembered<T> {
         let known = self.known_within(FRESH_FOR);
         match known {
             Some(known) => Ok(known),
-            None => self.fetched().await,
+            None => self.fetch_or_wait().await,
         }
     }
 
@@ -63,7 +64,7 @@ impl<T: Send + Sync + 'static> Remembered<T> {
         if let Some(other) = self.known_within(STALE_FOR).filter(|other| !is_same(other)) {
             return Ok(Some(other));
         }
-        Ok(Some(self.fetched().await?).filter(|other| !is_same(other)))
+        Ok(Some(self.fetch_or_wait().await?).filter(|other| !is_same(other)))
     }
 
     fn known_within(&self, age: Duration) -> Option<Arc<T>> {
@@ -73,8 +74,8 @@ impl<T: Send + Sync + 'static> Remembered<T> {
 
     /// Waits for the request that is under way, or makes one. If the last one began less than 30 s ago, returns its
     /// result.
-    async fn fetched(&self) -> Fetched<T> {
-        let Some(fetch) = self.begin() else { return self.last() };
+    async fn fetch_or_wait(&self) -> Fetched<T> {
+        let Some(fetch) = self.begin() else { return self.last_result() };
         let fetched = fetch.clone().await;
         {
             let mut state = self.state.lock();
@@ -90,6 +91,7 @@ impl<T: Send + Sync + 'static> Remembered<T> {
         fetched.or_else(|error| self.known_within(STALE_FOR).ok_or(error))
     }
 
+    /// Returns the request that is under way, or begins one. `None` if the last one began less than 30 s ago.
     fn begin(&self) -> Option<Fetch<T>> {
         let mut state = self.state.lock();
         if let Some(under_way) = &state.under_way {
@@ -104,8 +106,8 @@ impl<T: Send + Sync + 'static> Remembered<T> {
         Some(fetch)
     }
 
-    /// The value or the error of the last request.
-    fn last(&self) -> Fetched<T> {
+    /// Returns the value, or if there is none, the error of the last request.
+    fn last_result(&self) -> Fetched<T> {
         if let Some(known) = self.known_within(STALE_FOR) {
             return Ok(known);
         }

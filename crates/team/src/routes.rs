@@ -14,11 +14,11 @@ use crate::{
     sign_in,
 };
 
-/// The most bytes of a request's body.
+/// The maximum size of a request's body, in bytes.
 const MAX_BODY: usize = 32 * 1024;
 
 impl FrontDoor {
-    /// Answers at the addresses of the front door, all at the root of the team's address:
+    /// Returns a router for the addresses of the front door, all at the root of the team's address:
     ///
     /// - `/.well-known/oauth-protected-resource`, the same with the path of an [`Endpoint`](crate::Endpoint) behind it (RFC
     ///   9728), and
@@ -37,20 +37,21 @@ impl FrontDoor {
                 .route("/.well-known/oauth-protected-resource/{*endpoint}", resource());
         }
         if self.signs_in() {
-            router = router.merge(of_provider());
+            router = router.merge(sign_in_routes());
         }
         router.layer(DefaultBodyLimit::max(MAX_BODY)).with_state(Arc::clone(self))
     }
 
-    /// Whether [`Self::router`] answers at this path. Its answers to other origins are as each of its addresses allows.
+    /// Returns whether [`Self::router`] answers at this path. Its routes themselves decide which other origins may read
+    /// their answers.
     #[must_use]
     pub fn is_at(path: &str) -> bool {
-        ["/.well-known/oauth-", "/oauth/", "/sign-"].iter().any(|below| path.starts_with(below))
+        ["/.well-known/oauth-", "/oauth/", "/sign-"].iter().any(|prefix| path.starts_with(prefix))
     }
 }
 
 /// The routes for users who sign in, and for their clients.
-fn of_provider() -> Router<Arc<FrontDoor>> {
+fn sign_in_routes() -> Router<Arc<FrontDoor>> {
     Router::new()
         .route("/.well-known/oauth-authorization-server", get(metadata::server).options(metadata::preflight))
         .route("/oauth/register", post(register::register).options(metadata::preflight))

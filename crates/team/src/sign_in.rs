@@ -1,5 +1,5 @@
-//! Signs people in in the browser, at the team's OpenID Connect provider: with a code and PKCE, a nonce, and a state
-//! that is tied to the browser.
+//! The sign-in of people, in a browser, at the team's OpenID Connect provider: with a code and PKCE, a nonce, and a
+//! state that is tied to the browser.
 
 mod attempts;
 
@@ -21,7 +21,7 @@ use url::form_urlencoded;
 
 use self::attempts::{Browser, Returned};
 use crate::{
-    browser::{cookie, is_from_here, return_path},
+    browser::{cookie, is_from_origin, return_path},
     door::{FrontDoor, caller_of},
     fetch::Unreachable,
     members::NotAMember,
@@ -29,17 +29,17 @@ use crate::{
     parameters::Parameters,
     provider::{NotSignedIn, Provider},
     random::NoRandom,
-    tokens::{Secret, looks_like_one},
+    tokens::{Secret, looks_like_token},
 };
 
 /// How long the session of a browser is valid.
-const SESSION: TimeDelta = TimeDelta::hours(12);
+const SESSION_TIME: TimeDelta = TimeDelta::hours(12);
 /// How long a person may take at the provider.
 const SIGN_IN_TIME: TimeDelta = TimeDelta::minutes(10);
 /// How many sessions in browsers one person may have. Beyond this number, a new session replaces the oldest.
 const MAX_SESSIONS: usize = 50;
-/// The most bytes of a browser's name that are kept as the label of its session.
-const MAX_LABEL: usize = 120;
+/// The maximum size of a browser's name, in bytes; the name labels the browser's session. A longer one is cut.
+const MAX_LABEL_BYTES: usize = 120;
 
 /// Why a person is not signed in.
 enum Stop {
@@ -88,13 +88,13 @@ impl From<NoRandom> for Stop {
 pub(crate) async fn begin(State(door): State<Arc<FrontDoor>>, headers: HeaderMap, query: RawQuery) -> Response {
     match send_to_provider(&door, &headers, &query.0.unwrap_or_default()).await {
         Ok(answer) => answer,
-        Err(stop) => stopped(&door, stop).await,
+        Err(stop) => stop_page(&door, stop).await,
     }
 }
 
 async fn send_to_provider(door: &FrontDoor, headers: &HeaderMap, query: &str) -> Result<Response, Stop> {
     let provider = door.provider.as_ref().ok_or(Stop::NoProvider)?;
-    let parameters = read(query)?;
+    let parameters = read_parameters(query)?;
     let to = parameters.get("to").unwrap_or("/");
     let Some(to) = return_path(&door.team.url, to) else {
         let why = "the address after the sign-in does not belong to this server".to_owned();
@@ -102,8 +102,8 @@ async fn send_to_provider(door: &FrontDoor, headers: &HeaderMap, query: &str) ->
     };
     let browser = Browser::of(cookie(headers, door.cookies.sign_in()))?;
     let attempt = browser.begin(&to)?;
-    let page = provider.page(&attempt, parameters.get("again").is_some()).await?;
-    let mut answer = see_other(page.as_str());
+    let url = provider.authorization_url(&attempt, parameters.get("again").is_some()).await?;
+    let mut answer = see_other(url.as_str());
     set_cookie(door, &mut answer, door.cookies.sign_in(), browser.reveal(), SIGN_IN_TIME);
     Ok(answer)
 }
@@ -112,16 +112,16 @@ async fn send_to_provider(door: &FrontDoor, headers: &HeaderMap, query: &str) ->
 pub(crate) async fn back(State(door): State<Arc<FrontDoor>>, headers: HeaderMap, query: RawQuery) -> Response {
     match finish(&door, &headers, &query.0.unwrap_or_default()).await {
         Ok(answer) => answer,
-        Err(stop) => stopped(&door, stop).await,
+        Err(stop) => stop_page(&door, stop).await,
     }
 }
 
 /// Checks the answer of the provider, stores the member, and begins a session of the browser.
 async fn finish(door: &FrontDoor, headers: &HeaderMap, query: &str) -> Result<Response, Stop> {
     let provider = door.provider.as_ref().ok_or(Stop::NoProvider)?;
-    let parameters = read(query)?;
+    let parameters = read_parameters(query)?;
     let returned = attempt_of_browser(door, headers, &parameters)?;
-    if !provider.sent_answer(parameters.get("iss")).await? {
+    if !provider.is_own_answer(parameters.get("iss")).await? {
         let why = "the answer comes from another provider than the one to which the browser was sent".to_owned();
         return Err(Stop::Refused("wrong_issuer", why));
     }
@@ -141,7 +141,7 @@ async fn finish(door: &FrontDoor, headers: &HeaderMap, query: &str) -> Result<Re
     })?;
     let session = begin_session(door, headers, &member).await?;
     let mut answer = see_other(&returned.to);
-    set_cookie(door, &mut answer, door.cookies.session(), session.reveal(), SESSION);
+    set_cookie(door, &mut answer, door.cookies.session(), session.reveal(), SESSION_TIME);
     Ok(answer)
 }
 
@@ -156,7 +156,7 @@ fn attempt_of_browser(door: &FrontDoor, headers: &HeaderMap, parameters: &Parame
             "this sign-in did not begin in this browser, or more than ten minutes ago, or the browser keeps no cookies",
         )
     })?;
-    let returned = browser.returned(state).ok_or_else(|| refused("this sign-in did not begin in this browser"))?;
+    let returned = browser.find_attempt(state).ok_or_else(|| refused("this sign-in did not begin in this browser"))?;
     match return_path(&door.team.url, &returned.to) {
         Some(to) => Ok(Returned { to, ..returned }),
         None => Err(refused("the address after this sign-in does not belong to this server")),
@@ -171,8 +171,8 @@ async fn begin_session(door: &FrontDoor, headers: &HeaderMap, member: &Principal
     let session = Secret::new(Purpose::Browser)?;
     let browser = headers.get(USER_AGENT).and_then(|agent| agent.to_str().ok()).unwrap_or("a browser");
     let token = NewToken {
-        label: text::for_line(&text::clip(browser, MAX_LABEL)).into_owned(),
-        ends_at: Utc::now().checked_add_signed(SESSION),
+        label: text::for_line(&text::clip(browser, MAX_LABEL_BYTES)).into_owned(),
+        ends_at: Utc::now().checked_add_signed(SESSION_TIME),
         ..NewToken::new(session.hash(), Purpose::Browser)
     };
     let owner = TokenOwner { issuer: member.issuer(), subject: member.subject() };
@@ -191,7 +191,7 @@ async fn begin_session(door: &FrontDoor, headers: &HeaderMap, member: &Principal
 
 /// Ends the session that the browser has, if it has one.
 async fn end_session(door: &FrontDoor, headers: &HeaderMap, member: &Principal) -> Result<(), StoreError> {
-    if let Some(old) = door.session_in(headers).filter(|old| looks_like_one(old)) {
+    if let Some(old) = door.session_in(headers).filter(|old| looks_like_token(old)) {
         let old = TokenHash::of(old);
         // Only a token of a browser ends. If the cookie holds another token, that one stays valid.
         if door.store.team_token(old).await?.is_some_and(|token| token.purpose == Purpose::Browser) {
@@ -201,23 +201,23 @@ async fn end_session(door: &FrontDoor, headers: &HeaderMap, member: &Principal) 
     Ok(())
 }
 
-/// `POST /sign-out`: ends the session of the browser. With `to`, the browser goes on to the sign-in, where the person
+/// `POST /sign-out`: ends the session of the browser. With `to`, the browser then goes to the sign-in, where the person
 /// can choose another account, and after that to the path in `to`.
 pub(crate) async fn sign_out(State(door): State<Arc<FrontDoor>>, headers: HeaderMap, body: Bytes) -> Response {
     match end_sign_in(&door, &headers, &body).await {
         Ok(answer) => answer,
-        Err(stop) => stopped(&door, stop).await,
+        Err(stop) => stop_page(&door, stop).await,
     }
 }
 
 async fn end_sign_in(door: &FrontDoor, headers: &HeaderMap, body: &[u8]) -> Result<Response, Stop> {
-    if !is_from_here(headers, &door.team.url) {
+    if !is_from_origin(headers, &door.team.url) {
         return Err(Stop::Refused("cross_site", "the form did not come from a page of this server".to_owned()));
     }
     if let Some(person) = door.signed_in(headers).await? {
         end_session(door, headers, &person.member).await?;
     }
-    let form = read(std::str::from_utf8(body).unwrap_or_default())?;
+    let form = read_parameters(std::str::from_utf8(body).unwrap_or_default())?;
     let mut answer = match form.get("to").and_then(|to| return_path(&door.team.url, to)) {
         Some(to) => {
             let to: String = form_urlencoded::byte_serialize(to.as_bytes()).collect();
@@ -230,7 +230,7 @@ async fn end_sign_in(door: &FrontDoor, headers: &HeaderMap, body: &[u8]) -> Resu
 }
 
 /// Reads the parameters of a query or a form. None may occur twice.
-fn read(text: &str) -> Result<Parameters, Stop> {
+fn read_parameters(text: &str) -> Result<Parameters, Stop> {
     let wrong = |why: &str| Stop::Refused("invalid_request", why.to_owned());
     let parameters = Parameters::read(text).ok_or_else(|| wrong("the request is longer than 16 KiB"))?;
     match parameters.repeated() {
@@ -245,8 +245,9 @@ fn set_cookie(door: &FrontDoor, answer: &mut Response, name: &str, value: &str, 
     }
 }
 
-/// A page that says why the person is not signed in, and what to do. The session that the browser may have goes on.
-async fn stopped(door: &FrontDoor, stop: Stop) -> Response {
+/// Returns a page that says why the person is not signed in, and what to do. A session that the browser may already
+/// have stays valid.
+async fn stop_page(door: &FrontDoor, stop: Stop) -> Response {
     let again = "Nothing has changed. To try again, begin from the page or the program that sent you here.";
     let record = |code, why| DoorRefusal { door: "sign-in", code, why, ..DoorRefusal::default() };
     match stop {
@@ -358,11 +359,11 @@ mod tests {
             door.store.team_token(secret.hash()).await.unwrap().unwrap().label
         };
         assert_eq!(label("Firefox/140.0").await, "Firefox/140.0");
-        assert!(label(&"x".repeat(5_000)).await.len() <= MAX_LABEL + "…".len());
+        assert!(label(&"x".repeat(5_000)).await.len() <= MAX_LABEL_BYTES + "…".len());
         let session = sign_ann_in(&door, &HeaderMap::new()).await;
         let token = door.store.team_token(session.hash()).await.unwrap().unwrap();
         assert_eq!(token.label, "a browser");
         let hours = token.ends_at.unwrap().signed_duration_since(token.made_at).num_hours();
-        assert_eq!(hours, SESSION.num_hours());
+        assert_eq!(hours, SESSION_TIME.num_hours());
     }
 }

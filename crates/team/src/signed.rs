@@ -18,9 +18,9 @@ use crate::{
     remembered::Remembered,
 };
 
-/// The most bytes of a statement.
+/// The maximum size of a statement, in bytes.
 pub(crate) const MAX_BYTES: usize = 16 * 1024;
-/// The most keys of one provider.
+/// The maximum number of keys of one provider.
 const MAX_KEYS: usize = 100;
 /// How far the clocks of this machine and of a provider may differ, in seconds.
 pub(crate) const LEEWAY: u64 = 60;
@@ -31,7 +31,7 @@ pub(crate) type JwtClaims = Map<String, Value>;
 /// The error for a statement that proves nothing. Safe to print.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum StatementError {
-    /// The statement is wrong, for this reason. The text is to be read after a name of the statement: "it has ended".
+    /// The statement proves nothing, for this reason, in which "it" is the statement: "it has ended".
     #[error("{0}")]
     Forged(String),
     /// The keys cannot be fetched, so that the statement cannot be checked.
@@ -64,11 +64,11 @@ impl Keys {
     /// that was done a moment ago.
     async fn find(&self, kid: Option<&str>, algorithm: Algorithm) -> Result<Option<Jwk>, Unreachable> {
         let known = self.0.get().await?;
-        if let Some(key) = find(&known, kid, algorithm) {
+        if let Some(key) = find_key(&known, kid, algorithm) {
             return Ok(Some(key));
         }
         let newer = self.0.newer_than(&known).await?;
-        Ok(newer.and_then(|newer| find(&newer, kid, algorithm)))
+        Ok(newer.and_then(|newer| find_key(&newer, kid, algorithm)))
     }
 }
 
@@ -82,8 +82,8 @@ fn read_keys(set: KeySet) -> Vec<Jwk> {
     set.keys.into_iter().take(MAX_KEYS).filter_map(|key| serde_json::from_value(key).ok()).collect()
 }
 
-/// The key with this id for this algorithm. Without an id, the only key for the algorithm.
-fn find(keys: &[Jwk], kid: Option<&str>, algorithm: Algorithm) -> Option<Jwk> {
+/// Returns the key with this id for this algorithm. Without an id, returns the only key for the algorithm.
+fn find_key(keys: &[Jwk], kid: Option<&str>, algorithm: Algorithm) -> Option<Jwk> {
     let mut usable = keys.iter().filter(|key| allows(key, algorithm));
     match kid {
         Some(kid) => usable.find(|key| key.common.key_id.as_deref() == Some(kid)).cloned(),
@@ -91,14 +91,14 @@ fn find(keys: &[Jwk], kid: Option<&str>, algorithm: Algorithm) -> Option<Jwk> {
     }
 }
 
-/// Returns whether a key may verify a signature of this algorithm. What the key says decides, and never the statement:
-/// its kind must have the algorithm and, if the key names an algorithm, it must be this one. A shared secret verifies
-/// nothing.
+/// Returns whether a key may verify a signature of this algorithm. Only the key decides, never the statement: the
+/// algorithm must be one for keys of this kind and, if the key names an algorithm, it must be that one. A shared secret
+/// verifies nothing.
 fn allows(key: &Jwk, algorithm: Algorithm) -> bool {
     let is_for_signatures =
         key.common.public_key_use.as_ref().is_none_or(|purpose| *purpose == PublicKeyUse::Signature);
     let may_verify = key.common.key_operations.as_ref().is_none_or(|all| all.contains(&KeyOperations::Verify));
-    let has_algorithm = key.common.key_algorithm.is_none_or(|own| own.to_string() == format!("{algorithm:?}"));
+    let has_algorithm = key.common.key_algorithm.is_none_or(|named| named.to_string() == format!("{algorithm:?}"));
     let fits_kind = match &key.algorithm {
         AlgorithmParameters::RSA(_) => matches!(
             algorithm,
@@ -134,13 +134,15 @@ pub(crate) struct Expected<'a> {
     pub(crate) types: &'a [&'a str],
 }
 
-/// Whether `issuer` is `url` as a provider writes it. `https://login.example` and `https://login.example/` are one URL.
+/// Returns whether `issuer` is `url`, as a provider may write it: `https://login.example` and `https://login.example/`
+/// are the same.
 pub(crate) fn is_issuer(url: &Url, issuer: &str) -> bool {
-    issuer == url.as_str() || (url.path() == "/" && issuer == bare(url))
+    issuer == url.as_str() || (url.path() == "/" && issuer == without_slash(url))
 }
 
-/// The URL of a provider as principals have it: `https://login.example`, without a slash.
-pub(crate) fn bare(url: &Url) -> &str {
+/// Returns the URL of a provider in the form in which principals name their issuer: `https://login.example`, without a
+/// slash at its end.
+pub(crate) fn without_slash(url: &Url) -> &str {
     if url.path() == "/" { url.as_str().trim_end_matches('/') } else { url.as_str() }
 }
 
@@ -161,30 +163,30 @@ pub(crate) async fn read(
     if header.crit.is_some() {
         return Err(StatementError::forged("its header has `crit`, which this version does not support"));
     }
-    let kind = header.typ.as_deref().unwrap_or_default().to_ascii_lowercase();
-    let kind = kind.strip_prefix("application/").unwrap_or(&kind).to_owned();
-    if !expected.types.contains(&&*kind) {
-        return Err(StatementError::forged(format!("its type is `{}`", text::for_line(&text::clip(&kind, 64)))));
+    let typ = header.typ.as_deref().unwrap_or_default().to_ascii_lowercase();
+    let typ = typ.strip_prefix("application/").unwrap_or(&typ).to_owned();
+    if !expected.types.contains(&&*typ) {
+        return Err(StatementError::forged(format!("its type is `{}`", text::for_line(&text::clip(&typ, 64)))));
     }
     let found = keys.find(header.kid.as_deref(), header.alg).await?;
     let Some(key) = found else {
         return Err(StatementError::forged(format!("its issuer has no such key for {:?}", header.alg)));
     };
     let key = DecodingKey::from_jwk(&key).map_err(|error| StatementError::forged(describe(error.kind())))?;
-    let jwt = decode::<JwtClaims>(token, &key, &rules(header.alg, expected));
+    let jwt = decode::<JwtClaims>(token, &key, &validation(header.alg, expected));
     let jwt = jwt.map_err(|error| StatementError::forged(describe(error.kind())))?.claims;
     check_times(&jwt)?;
-    Ok((jwt, kind))
+    Ok((jwt, typ))
 }
 
-/// What `jsonwebtoken` checks.
-fn rules(algorithm: Algorithm, expected: Expected<'_>) -> Validation {
+/// Returns the checks that `jsonwebtoken` makes.
+fn validation(algorithm: Algorithm, expected: Expected<'_>) -> Validation {
     let mut rules = Validation::new(algorithm);
     rules.leeway = LEEWAY;
     rules.validate_nbf = true;
     rules.required_spec_claims = ["exp", "iss", "aud", "sub"].map(str::to_owned).into();
     rules.aud = Some(HashSet::from([expected.audience.to_owned()]));
-    let mut issuers = HashSet::from([bare(expected.issuer).to_owned()]);
+    let mut issuers = HashSet::from([without_slash(expected.issuer).to_owned()]);
     issuers.insert(expected.issuer.as_str().to_owned());
     rules.iss = Some(issuers);
     rules

@@ -49,7 +49,7 @@ fn prefix(purpose: Purpose) -> &'static str {
 }
 
 /// Whether `text` has the form of a token of Toolrack. Only then is it looked up in the store.
-pub(crate) fn looks_like_one(text: &str) -> bool {
+pub(crate) fn looks_like_token(text: &str) -> bool {
     let digits = ["tra_", "trb_", "trk_"].iter().find_map(|prefix| text.strip_prefix(prefix));
     digits.is_some_and(|digits| digits.len() == 64 && digits.bytes().all(|byte| byte.is_ascii_hexdigit()))
 }
@@ -61,13 +61,13 @@ mod tests {
     #[test]
     fn a_token_has_its_purpose_as_a_prefix_and_is_hidden_in_debug() {
         let one = Secret::new(Purpose::Personal).unwrap();
-        assert!(one.reveal().starts_with("trk_") && looks_like_one(one.reveal()));
+        assert!(one.reveal().starts_with("trk_") && looks_like_token(one.reveal()));
         assert_ne!(one.reveal(), Secret::new(Purpose::Personal).unwrap().reveal());
         assert_eq!(format!("{one:?}"), "Secret(***)");
         assert_eq!(one.hash(), TokenHash::of(one.reveal()));
         let longer = one.reveal().to_owned() + "0";
         for other in ["", "trk_", "trk_1234", &*longer, &one.reveal()[4..]] {
-            assert!(!looks_like_one(other), "{other}");
+            assert!(!looks_like_token(other), "{other}");
         }
     }
 }

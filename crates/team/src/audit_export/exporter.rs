@@ -1,4 +1,4 @@
-//! Writes what is new of one log: its rows as objects, and then a head that names them.
+//! Exports the new rows of one log: writes them as objects, and then a head that names the objects.
 //!
 //! A round plans a head first and stores it in the database, so that after a crash the next process writes the same
 //! head and the same objects.
@@ -23,13 +23,13 @@ use super::{
     reading::{ObjectBounds, Rows},
 };
 
-/// The most objects of one head. Further objects get another head in the same round.
+/// The maximum number of objects of one head. Further objects get another head in the same round.
 const MAX_OBJECTS: usize = 100;
 
 /// The first and the longest pause before an object is tried again. Each pause is twice as long as the one before.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(15));
 
-/// Of how many keys a process remembers that it has signed with them.
+/// The maximum number of keys that a process remembers because it has signed with them.
 const MAX_OWN_KEYS: usize = 16;
 
 /// Why a log was not written.
@@ -39,7 +39,7 @@ pub enum ExportError {
     /// The database fails.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The log in the database is not what was once written there. No head is signed for it.
+    /// The log in the database was changed or damaged. No head is signed for it.
     #[error("it is damaged: {0}")]
     Broken(#[from] Break),
     /// The place did not take an object.
@@ -63,8 +63,8 @@ pub(super) struct LogExporter {
     pub(super) written_key: watch::Sender<Option<PublicKey>>,
     /// The keys with which this process has signed, the present one last.
     pub(super) own_keys: Vec<PublicKey>,
-    /// The largest object.
-    pub(super) most: ObjectBounds,
+    /// How large an object may be.
+    pub(super) object_bounds: ObjectBounds,
     /// The time between two rounds.
     pub(super) every: Duration,
     /// How often a log without new rows gets a head.
@@ -73,16 +73,16 @@ pub(super) struct LogExporter {
     pub(super) timeout: Duration,
     /// How many times a round may try again to write an object.
     pub(super) retries: u32,
-    /// How long the database keeps rows that are not written yet, although they are old enough to be forgotten.
+    /// How long the database keeps rows that are not exported yet, although they are old enough to be deleted.
     pub(super) hold: Duration,
 }
 
-/// How many times this round may still try again to write an object.
+/// The number of times that this round may still try again to write an object.
 pub(super) struct Retries(pub(super) u32);
 
 impl LogExporter {
     /// Signs with `key` from now on. Returns whether that is another key than before.
-    pub(super) fn take_key(&mut self, key: SigningKey) -> bool {
+    pub(super) fn set_key(&mut self, key: SigningKey) -> bool {
         let public = key.public();
         let is_other = public != self.key.public();
         if is_other {
@@ -101,14 +101,14 @@ pub(super) struct LogExport<'a> {
     pub(super) exporter: &'a LogExporter,
     pub(super) log: &'a LogName,
     pub(super) store: &'a Store,
-    /// How far the log is written, also after an error.
+    /// How far the log is exported. This is up to date also after an error.
     pub(super) progress: &'a mut AuditExport,
     /// Shared by all logs of the round.
     pub(super) retries: &'a mut Retries,
 }
 
 impl LogExport<'_> {
-    /// Writes what is new of the log, if that is due.
+    /// Exports the new rows of the log, if an export is due.
     pub(super) async fn run(mut self) -> Result<(), ExportError> {
         // If this process dies, another one may begin after twice the timeout, and writes the same.
         *self.progress = self.store.begin_audit_export(&self.exporter.name, 2 * self.exporter.timeout).await?;
@@ -124,10 +124,11 @@ impl LogExport<'_> {
         Ok(ended?)
     }
 
-    /// Completes a head that was left behind, and then writes heads until all rows are written.
+    /// Completes the head that an earlier round left unfinished, if there is one, and then writes heads until all rows
+    /// are exported.
     async fn write_all(&mut self) -> Result<(), ExportError> {
         loop {
-            let (pending, is_new) = match self.left_behind() {
+            let (pending, is_new) = match self.unfinished_head() {
                 Some(pending) => (pending, false),
                 None => match self.plan().await? {
                     Some(planned) => (planned, true),
@@ -135,12 +136,13 @@ impl LogExport<'_> {
                 },
             };
             if !self.write(&pending).await? {
-                // The store has forgotten rows of the head that was left behind. The rows that are left get a new head.
+                // The store has deleted rows of the unfinished head. The remaining rows get a new head.
                 self.store.plan_audit_export(&self.exporter.name, self.progress.head.as_deref(), None).await?;
                 self.progress.pending = None;
                 continue;
             }
             let end = pending.head.end().map_or(0, |end| end.seq);
+            // After an unfinished head, or one that is full, there may be more rows.
             let is_last = is_new && pending.head.objects.len() < MAX_OBJECTS;
             self.store.finish_audit_export(&self.exporter.name, &pending.text, end, self.exporter.hold).await?;
             (self.progress.head, self.progress.pending, self.progress.through) = (Some(pending.text), None, end);
@@ -151,9 +153,9 @@ impl LogExport<'_> {
         }
     }
 
-    /// The head that an earlier round or process began to write, if a key of this process signed it. The place may have
-    /// it already, so it must be written as it is, even if another key signs by now.
-    fn left_behind(&self) -> Option<Signed> {
+    /// Returns the head that an earlier round or process began to export, if a key of this process signed it. The place
+    /// may already have that head, so it must be written as it is, even if another key is used now.
+    fn unfinished_head(&self) -> Option<Signed> {
         let text = self.progress.pending.clone()?;
         let (head, key) = Head::read(&text, &self.exporter.own_keys).ok()?;
         (head.log == self.log.to_string() && head.previous == self.previous()).then_some(Signed { head, key, text })
@@ -171,7 +173,7 @@ impl LogExport<'_> {
         let mut rows = Rows::after(self.store, last.as_ref().and_then(Head::end)).await?;
         let (mut objects, mut end) = (Vec::new(), rows.after);
         while objects.len() < MAX_OBJECTS
-            && let Some(part) = rows.object(self.log, self.exporter.most).await?
+            && let Some(part) = rows.next_object(self.log, self.exporter.object_bounds).await?
         {
             end = part.end;
             objects.push(part.object);
@@ -191,17 +193,16 @@ impl LogExport<'_> {
             objects,
         };
         let text = head.sign(&self.exporter.key).ok_or(ExportError::Unwritable)?;
-        let is_ours =
+        let is_stored =
             self.store.plan_audit_export(&self.exporter.name, self.progress.head.as_deref(), Some(&text)).await?;
-        Ok(is_ours.then_some(Signed { head, key: self.exporter.key.public(), text }))
+        Ok(is_stored.then_some(Signed { head, key: self.exporter.key.public(), text }))
     }
 
-    /// Writes the objects of a head, and then the head. Returns `false` when the store has forgotten rows of the
-    /// objects.
+    /// Writes the objects of a head, and then the head. Returns `false` if the store has deleted rows of the objects.
     async fn write(&mut self, Signed { head, key, text }: &Signed) -> Result<bool, ExportError> {
         let after = head.after().ok_or(ExportError::Unwritable)?;
-        // The key comes first, because the file of a key always has the same content: with the first file, a place may
-        // find out whether its service would overwrite it.
+        // The public key comes first, because its file always has the same content: a place may use the first file to
+        // find out whether its service would overwrite files.
         if *self.exporter.written_key.borrow() != Some(*key) {
             self.put(&format!("keys/{}.json", key.id()), key.to_jwk().into()).await?;
             self.exporter.written_key.send_replace(Some(*key));
@@ -210,8 +211,8 @@ impl LogExport<'_> {
             let mut rows = Rows::after(self.store, Some(after)).await?;
             for object in &head.objects {
                 let length = object.last.saturating_sub(object.first).saturating_add(1);
-                let most = ObjectBounds { rows: usize::try_from(length).unwrap_or(usize::MAX), bytes: usize::MAX };
-                let part = rows.object(self.log, most).await?;
+                let bounds = ObjectBounds { rows: usize::try_from(length).unwrap_or(usize::MAX), bytes: usize::MAX };
+                let part = rows.next_object(self.log, bounds).await?;
                 let Some(part) = part.filter(|part| rows.after == after && part.object == *object) else {
                     return Ok(false);
                 };
@@ -222,7 +223,7 @@ impl LogExport<'_> {
         Ok(true)
     }
 
-    /// Writes an object. After a failure that may pass, tries again as often as [`Retries`] allows.
+    /// Writes an object. After a temporary failure, tries again as often as [`Retries`] allows.
     async fn put(&mut self, name: &str, content: Bytes) -> Result<(), PlaceError> {
         let (mut pause, longest) = PAUSES;
         loop {
@@ -235,7 +236,7 @@ impl LogExport<'_> {
                 Err(PlaceError::Failed { why }) if self.retries.0 == 0 => {
                     let tried = match self.exporter.retries {
                         0 => String::new(),
-                        many => format!(", also when tried again {many} times (`retries` of `[audit_export]`)"),
+                        retries => format!(", also when tried again {retries} times (`retries` of `[audit_export]`)"),
                     };
                     return Err(PlaceError::Failed { why: why + &tried });
                 }
@@ -258,7 +259,7 @@ struct Signed {
     text: String,
 }
 
-/// How many rows of a log are not written yet.
-pub(super) fn behind(progress: &AuditExport) -> u64 {
+/// Returns how many rows of a log are not exported yet.
+pub(super) fn rows_behind(progress: &AuditExport) -> u64 {
     progress.newest.saturating_sub(progress.through)
 }

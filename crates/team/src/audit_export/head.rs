@@ -32,7 +32,7 @@ impl fmt::Display for LogName {
     }
 }
 
-/// A signed statement of what a log consisted of at some time. Each head goes on where the one before it ended.
+/// A signed statement of what a log consisted of at some time. Each head continues where the one before it ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Head {
@@ -116,7 +116,7 @@ impl Head {
             let kid = toolrack_host::text::for_line(&toolrack_host::text::clip(&kid, 64)).into_owned();
             return Err(format!("is signed with another key: `{kid}`"));
         };
-        let read = decode::<Self>(text, &key.decoding(), &rules());
+        let read = decode::<Self>(text, &key.decoding(), &validation());
         Ok((read.map_err(|_| "has a wrong signature".to_owned())?.claims, *key))
     }
 
@@ -126,8 +126,8 @@ impl Head {
     }
 }
 
-/// How a head is checked. Unlike a token, it has no time of expiry and no audience.
-fn rules() -> Validation {
+/// Returns how a head is checked. Unlike a token, a head has no time of expiry and no audience.
+fn validation() -> Validation {
     let mut rules = Validation::new(Algorithm::EdDSA);
     rules.required_spec_claims.clear();
     (rules.validate_exp, rules.validate_aud) = (false, false);

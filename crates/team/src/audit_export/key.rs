@@ -12,7 +12,7 @@ use sha2::{Digest as _, Sha256};
 /// The beginning of an Ed25519 public key in DER (RFC 8410, 4), before its 32 bytes.
 const SPKI: [u8; 12] = [0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x03, 0x21, 0x00];
 
-/// The text is no such key.
+/// Why a text is not a key of the expected kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum BadKey {
@@ -98,8 +98,8 @@ impl PublicKey {
     /// The key as JWK, with its id.
     #[must_use]
     pub fn to_jwk(self) -> String {
-        let thumbprint = self.required_members();
-        let members = thumbprint.trim_end_matches('}');
+        let required = self.required_members();
+        let members = required.trim_end_matches('}');
         format!("{members},\"alg\":\"EdDSA\",\"use\":\"sig\",\"kid\":\"{}\"}}\n", self.id())
     }
 
@@ -109,6 +109,7 @@ impl PublicKey {
         URL_SAFE_NO_PAD.encode(Sha256::digest(self.required_members()))
     }
 
+    /// The JSON whose hash is the thumbprint (RFC 7638, 3.2).
     fn required_members(&self) -> String {
         let x = URL_SAFE_NO_PAD.encode(self.0);
         format!("{{\"crv\":\"Ed25519\",\"kty\":\"OKP\",\"x\":\"{x}\"}}")

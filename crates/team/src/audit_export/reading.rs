@@ -12,7 +12,7 @@ use super::{
     head::{LogName, NamedObject},
 };
 
-/// How many rows one query reads.
+/// The number of rows that one query reads.
 const PAGE_ROWS: usize = 500;
 
 /// How large an object may be.
@@ -28,45 +28,51 @@ pub(super) struct Rows<'a> {
     /// The end of the chain before the first row.
     pub(super) after: ChainEnd,
     /// The end of the chain after the last row that was read from the database.
-    read: ChainEnd,
+    read_up_to: ChainEnd,
+    /// The rows that were read, and are in no object yet.
     page: VecDeque<AuditRow>,
 }
 
 impl<'a> Rows<'a> {
-    /// The rows after `end`, or all rows without one. [`Self::after`] is later than `end` if the store has forgotten
-    /// rows after `end`.
+    /// Reads the rows after `end`, or if that is `None`, all rows. The field `after` is later than `end` if the store
+    /// has deleted rows after `end` because of their age.
     pub(super) async fn after(store: &'a Store, end: Option<ChainEnd>) -> Result<Self, ExportError> {
         let found = store.audit_after(end, PAGE_ROWS).await??;
-        let mut rows = Self { store, after: found.after, read: found.after, page: VecDeque::new() };
-        rows.take(found.rows);
+        let mut rows = Self { store, after: found.after, read_up_to: found.after, page: VecDeque::new() };
+        rows.add(found.rows);
         Ok(rows)
     }
 
     /// Adds rows that were read from the database.
-    fn take(&mut self, rows: Vec<AuditRow>) {
-        self.read = rows.last().and_then(AuditRow::end).unwrap_or(self.read);
+    fn add(&mut self, rows: Vec<AuditRow>) {
+        self.read_up_to = rows.last().and_then(AuditRow::end).unwrap_or(self.read_up_to);
         self.page.extend(rows);
     }
 
-    /// Reads more rows, if all that were read are used up. If the store has forgotten the next rows, there are no more.
+    /// Reads more rows, if all that were read are in objects. If the store has deleted the next rows meanwhile, adds
+    /// none.
     async fn fill(&mut self) -> Result<(), ExportError> {
         if self.page.is_empty() {
-            let found = self.store.audit_after(Some(self.read), PAGE_ROWS).await??;
-            if found.after == self.read {
-                self.take(found.rows);
+            let found = self.store.audit_after(Some(self.read_up_to), PAGE_ROWS).await??;
+            if found.after == self.read_up_to {
+                self.add(found.rows);
             }
         }
         Ok(())
     }
 
-    /// Makes the next object, of at most the size `most`, but of one row at least. `None` if there are no more rows.
-    pub(super) async fn object(&mut self, log: &LogName, most: ObjectBounds) -> Result<Option<Part>, ExportError> {
+    /// Makes the next object, within `bounds`, but with one row at least. `None` if there are no more rows.
+    pub(super) async fn next_object(
+        &mut self,
+        log: &LogName,
+        bounds: ObjectBounds,
+    ) -> Result<Option<Part>, ExportError> {
         let (mut content, mut rows, mut first, mut end) = (Vec::new(), 0, 0, None);
         loop {
             self.fill().await?;
             let Some(row) = self.page.front() else { break };
             let line = line(row)?;
-            if rows == most.rows || (rows > 0 && content.len() + line.len() > most.bytes) {
+            if rows == bounds.rows || (rows > 0 && content.len() + line.len() > bounds.bytes) {
                 break;
             }
             if rows == 0 {

@@ -1,4 +1,4 @@
-//! The exporter of all audit logs of a team. It works in rounds: each round writes what is new of each log.
+//! The exporter of all audit logs of a team. It works in rounds: each round exports the new rows of each log.
 
 use std::{
     collections::BTreeSet,
@@ -18,7 +18,7 @@ use tokio::{
 use toolrack_store::{Store, audit::AuditExport};
 
 use super::{
-    exporter::{ExportError, LogExport, LogExporter, Retries, behind},
+    exporter::{ExportError, LogExport, LogExporter, Retries, rows_behind},
     head::LogName,
     key::SigningKey,
     place::{Place, PlaceError},
@@ -54,12 +54,12 @@ pub type OpenLogs = Box<dyn Fn(LogName) -> BoxFuture<'static, Result<Option<Open
 /// why that fails, and contains no secret.
 pub type ReadSigningKey = Box<dyn Fn() -> BoxFuture<'static, Result<SigningKey, String>> + Send + Sync>;
 
-/// What programs that monitor the daemon see of the export.
+/// The state of the export, for programs that monitor the daemon.
 #[derive(Debug)]
 pub struct AuditExportStatus {
     rows_behind: AtomicU64,
     failures: AtomicU64,
-    /// When the last round ended in which every log was written.
+    /// When the last round ended in which every log was exported.
     complete_at: watch::Sender<Instant>,
 }
 
@@ -68,27 +68,28 @@ impl AuditExportStatus {
         Self { rows_behind: 0.into(), failures: 0.into(), complete_at: watch::Sender::new(Instant::now()) }
     }
 
-    /// How many rows were not written yet at the end of the last round. While the place is away, this may be too many.
+    /// Returns how many rows were not exported yet at the end of the last round. While the place cannot be reached,
+    /// this number may be too high.
     #[must_use]
     pub fn rows_behind(&self) -> u64 {
         self.rows_behind.load(Ordering::Relaxed)
     }
 
-    /// How many times a log could not be written.
+    /// Returns how many times a log could not be exported.
     #[must_use]
     pub fn failures(&self) -> u64 {
         self.failures.load(Ordering::Relaxed)
     }
 
-    /// How long ago the last round ended in which every log was written. Before the first such round, how long ago the
-    /// exporter was made.
+    /// Returns how long ago the last complete round ended, in which every log was exported. Before the first such
+    /// round, returns how long ago the exporter was made.
     #[must_use]
     pub fn age(&self) -> Duration {
         self.complete_at.borrow().elapsed()
     }
 }
 
-/// Writes all audit logs of a team, again and again.
+/// Exports all audit logs of a team, in rounds.
 pub struct AuditExporter {
     logs: Vec<LogName>,
     open: OpenLogs,
@@ -109,7 +110,7 @@ impl fmt::Debug for AuditExporter {
 }
 
 impl AuditExporter {
-    /// Writes `logs`, which `open` opens, to `place` as `table` says.
+    /// Creates an exporter of `logs` to `place`, with the settings in `table`. `open` opens a log for each round.
     #[must_use]
     pub fn new(
         table: &AuditExportTable,
@@ -127,7 +128,7 @@ impl AuditExporter {
             written_key: watch::Sender::default(),
             own_keys: vec![key.public()],
             key,
-            most: ObjectBounds {
+            object_bounds: ObjectBounds {
                 rows: size(table.rows_per_object, ROWS_PER_OBJECT),
                 bytes: size(table.bytes_per_object, BYTES_PER_OBJECT),
             },
@@ -162,7 +163,7 @@ impl AuditExporter {
         Arc::clone(&self.status)
     }
 
-    /// Writes until `ending` is ready. What is only half written then, the next process completes.
+    /// Exports until `ending` is ready. If a head is not finished then, the next process completes it.
     pub async fn run_until(mut self, ending: impl Future<Output = ()>) {
         tokio::select! {
             () = self.rounds() => {}
@@ -179,18 +180,18 @@ impl AuditExporter {
         }
     }
 
-    /// Writes what is due. Returns how long after the beginning of this round the next one is to begin.
+    /// Exports all logs that are due. Returns how long after the beginning of this round the next one is to begin.
     pub(super) async fn round(&mut self) -> Duration {
         if let Err(why) = self.begin_round().await {
             self.note_failure(None, "audit logs are", &why);
             return self.retry_after;
         }
-        let (mut next, mut rows_behind, mut is_complete) = (self.exporter.every, 0, true);
+        let (mut next, mut total_behind, mut is_complete) = (self.exporter.every, 0, true);
         let mut retries = Retries(self.exporter.retries);
         for log in self.logs.clone() {
             let mut progress = AuditExport::default();
             let exported = self.export(&log, &mut progress, &mut retries).await;
-            rows_behind += behind(&progress);
+            total_behind += rows_behind(&progress);
             match exported {
                 Ok(()) => {
                     next = next.min(progress.due_in.unwrap_or(self.exporter.every));
@@ -201,11 +202,11 @@ impl AuditExporter {
                     let is_of_place = matches!(error, ExportError::Place(_));
                     let subject = format!("the audit log `{log}` is");
                     self.note_failure((!is_of_place).then_some(&log), &subject, &error.to_string());
-                    // An error of one log does not concern the other logs, so the round goes on. If the place is away
-                    // or takes nothing, it is so for all logs, and the round ends.
+                    // An error of one log does not concern the other logs, so the round continues. If the place cannot
+                    // be reached or refuses objects, it does so for all logs, and the round ends.
                     if matches!(error, ExportError::Place(PlaceError::Failed { .. } | PlaceError::Refused { .. })) {
                         // The logs that this round has not looked at are behind by at least as many rows as before.
-                        rows_behind = rows_behind.max(self.status.rows_behind());
+                        total_behind = total_behind.max(self.status.rows_behind());
                         break;
                     }
                 }
@@ -215,7 +216,7 @@ impl AuditExporter {
             self.note_success(None);
             self.status.complete_at.send_replace(Instant::now());
         }
-        self.status.rows_behind.store(rows_behind, Ordering::Relaxed);
+        self.status.rows_behind.store(total_behind, Ordering::Relaxed);
         next
     }
 
@@ -223,14 +224,14 @@ impl AuditExporter {
     async fn begin_round(&mut self) -> Result<(), String> {
         if let Some(read) = &self.read_key {
             let key = read().await?;
-            if self.exporter.take_key(key) {
+            if self.exporter.set_key(key) {
                 tracing::info!("audit logs are signed with the key {} from now on", self.exporter.key.public().id());
             }
         }
         self.exporter.place.begin_round().await.map_err(|error| error.to_string())
     }
 
-    /// Writes what is new of one log. `progress` says afterwards how far the log is written, also after an error.
+    /// Exports the new rows of one log. Sets `progress` to how far the log is exported, also after an error.
     async fn export(
         &self,
         log: &LogName,
@@ -246,7 +247,7 @@ impl AuditExporter {
         exported
     }
 
-    /// Counts a failure of `log`, or of all logs (`None`). Writes a warning only if the export of them worked before.
+    /// Counts a failure of `log`, or of all logs (`None`). Logs a warning only if their export did not fail before.
     fn note_failure(&mut self, log: Option<&LogName>, subject: &str, why: &str) {
         self.status.failures.fetch_add(1, Ordering::Relaxed);
         if self.failing.insert(log.cloned()) {

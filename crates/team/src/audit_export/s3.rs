@@ -36,10 +36,10 @@ use crate::file::{AuditExportTable, ExportTarget, S3Table};
 /// How long a signed request is valid. S3 accepts clocks that are that far apart.
 const SIGNED_FOR: Duration = Duration::from_mins(15);
 
-/// How many bytes are read of an answer that says why the service refused a request.
+/// The maximum number of bytes that are read of an answer that says why the service refused a request.
 const MAX_ANSWER: usize = 16 * 1024;
 
-/// How many bytes an error shows of the code that the service gave.
+/// The maximum number of bytes of the service's error code that an error shows.
 const MAX_CODE: usize = 64;
 
 /// The credentials with which the exporter signs its requests to the service.
@@ -75,7 +75,7 @@ pub struct S3Place {
     /// The credentials that were read last.
     credentials: watch::Sender<Option<Arc<Credentials>>>,
     /// Whether the service has shown that it refuses to overwrite an object.
-    is_conditional: AtomicBool,
+    refuses_overwrite: AtomicBool,
 }
 
 impl fmt::Debug for S3Place {
@@ -85,7 +85,7 @@ impl fmt::Debug for S3Place {
     }
 }
 
-/// What became of a conditional write.
+/// The outcome of a conditional write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Outcome {
     /// The service has written the object.
@@ -115,8 +115,8 @@ impl S3Place {
             .user_agent(concat!("toolrack/", env!("CARGO_PKG_VERSION")));
         let client = guard.client(builder).map_err(|error| unusable(&error.without_url()))?;
         let (prefix, credentials) = (prefix.clone(), watch::Sender::default());
-        let is_conditional = AtomicBool::new(false);
-        Ok(Self { bucket, prefix, client, credentials_source: read, credentials, is_conditional })
+        let refuses_overwrite = AtomicBool::new(false);
+        Ok(Self { bucket, prefix, client, credentials_source: read, credentials, refuses_overwrite })
     }
 
     /// The key of the object `name` in the bucket.
@@ -154,7 +154,7 @@ impl S3Place {
     /// objects, sends the object twice.
     async fn write(&self, name: &str, content: &Bytes) -> Result<(), PlaceError> {
         let mut outcome = self.create(name, content).await?;
-        if outcome == Outcome::Created && !self.is_conditional.load(Ordering::Relaxed) {
+        if outcome == Outcome::Created && !self.refuses_overwrite.load(Ordering::Relaxed) {
             outcome = self.create(name, content).await?;
             if outcome == Outcome::Created {
                 return Err(refused(format!(
@@ -165,7 +165,7 @@ impl S3Place {
             }
         }
         if outcome == Outcome::Existed {
-            self.is_conditional.store(true, Ordering::Relaxed);
+            self.refuses_overwrite.store(true, Ordering::Relaxed);
             return self.compare(name, content).await;
         }
         Ok(())
@@ -213,20 +213,20 @@ impl S3Place {
         request.send().await.map_err(|error| self.unreachable(error))
     }
 
-    /// Reads at most `most` bytes of the body of an answer, and leaves the rest.
-    async fn read(&self, answer: &mut Response, most: usize) -> Result<Vec<u8>, PlaceError> {
+    /// Reads at most `max_bytes` bytes of the body of an answer, and leaves the rest.
+    async fn read(&self, answer: &mut Response, max_bytes: usize) -> Result<Vec<u8>, PlaceError> {
         let mut read = Vec::new();
-        while read.len() < most
+        while read.len() < max_bytes
             && let Some(chunk) = answer.chunk().await.map_err(|error| self.unreachable(error))?
         {
-            read.extend_from_slice(&chunk[..chunk.len().min(most - read.len())]);
+            read.extend_from_slice(&chunk[..chunk.len().min(max_bytes - read.len())]);
         }
         Ok(read)
     }
 
-    /// The error for an answer with which the service does not do what it was asked for. `what` is that, as in "to
+    /// Returns the error for an answer that refuses or fails a request. `request` describes the request, such as "to
     /// write NAME".
-    async fn error_of(&self, answer: &mut Response, what: &str) -> PlaceError {
+    async fn error_of(&self, answer: &mut Response, request: &str) -> PlaceError {
         let status = answer.status();
         let body = match self.read(answer, MAX_ANSWER).await {
             Ok(body) => body,
@@ -239,8 +239,8 @@ impl S3Place {
         };
         let service = self.service();
         match next_step(status, &code) {
-            Some(step) => refused(format!("{service} refuses {what} ({shown}): {step}")),
-            None => failed(format!("{service} fails {what} ({shown})")),
+            Some(step) => refused(format!("{service} refuses {request} ({shown}): {step}")),
+            None => failed(format!("{service} fails {request} ({shown})")),
         }
     }
 
@@ -302,9 +302,11 @@ fn code(body: &[u8]) -> Option<String> {
     rest.split_once("</Code>").map(|(code, _)| code.trim().to_owned())
 }
 
-/// What the operator can do about an error. `None` if it may pass by itself, so that the exporter tries again.
+/// Returns what the operator can do about an error. `None` if the error is temporary, so that the exporter tries again.
 fn next_step(status: StatusCode, code: &str) -> Option<&'static str> {
     let is_temporary = status.is_server_error() && status != StatusCode::NOT_IMPLEMENTED
+        // S3 answers 307 while the address of a new bucket is not known everywhere, and 409 when another write of the
+        // same object is under way.
         || matches!(status.as_u16(), 307 | 408 | 409 | 425 | 429)
         || matches!(code, "RequestTimeout" | "SlowDown");
     if is_temporary {
@@ -313,7 +315,7 @@ fn next_step(status: StatusCode, code: &str) -> Option<&'static str> {
     Some(match (code, status.as_u16()) {
         ("RequestTimeTooSkewed", _) => "set the clock of this machine",
         ("ExpiredToken" | "TokenRefreshRequired", _) => {
-            "the temporary credentials are over: give new ones, with their `session_token`, to `[audit_export.s3]`"
+            "the temporary credentials have expired: give new ones, with their `session_token`, to `[audit_export.s3]`"
         }
         ("InvalidAccessKeyId" | "SignatureDoesNotMatch" | "InvalidToken", _) => {
             "check `access_key_id`, `secret_access_key`, `session_token` and `region` of `[audit_export.s3]`"

@@ -11,27 +11,28 @@ use super::{
     key::PublicKey,
 };
 
-/// A copy of the exported files. Their names are those in the place, such as `tenants/acme/heads/0000000001.jws`.
+/// A copy of the exported files. They have the same names as in the place, such as `tenants/acme/heads/0000000001.jws`.
 pub trait ExportedFiles {
-    /// The names of what is directly in `folder`, sorted. None if there is no such folder.
+    /// Returns the names of the files and folders directly in `folder`, sorted. The list is empty if there is no such
+    /// folder.
     ///
     /// # Errors
     /// When the folder cannot be read.
     fn names(&self, folder: &str) -> Result<Vec<String>, String>;
 
-    /// The content of the file `name`. `None` if there is no such file.
+    /// Returns the content of the file `name`; `None` if there is no such file.
     ///
     /// # Errors
     /// When the file cannot be read.
     fn read(&self, name: &str) -> Result<Option<Vec<u8>>, String>;
 }
 
-/// Something that is not as it was signed.
+/// Something that differs from what was signed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
     /// The name of the object, of the head or of the log.
     pub name: String,
-    /// What is wrong with it, to be read after the name: "is missing".
+    /// The problem, as a text that continues the name: "is missing".
     pub why: String,
 }
 
@@ -40,18 +41,18 @@ pub struct Problem {
 pub struct LogReport {
     /// The log.
     pub log: LogName,
-    /// How many heads have a valid signature, and are in their place.
+    /// How many heads have a valid signature, and the right name.
     pub heads: u64,
-    /// How many rows are proved: those of the objects that are what a head says.
+    /// How many rows are proved: those of the objects that match a head.
     pub rows: u64,
     /// The first of these rows.
     pub first: Option<u64>,
-    /// Where the last head says that the chain ends, and when.
+    /// The end of the chain that the last head states, and when that head was signed.
     pub end: Option<(ChainEnd, DateTime<Utc>)>,
     /// Objects that no head names, so that nothing proves them. The newest ones may belong to a head that is not
     /// written yet.
     pub unnamed: Vec<String>,
-    /// All that is wrong with the log. Empty if nothing is.
+    /// Everything that is wrong with the log.
     pub problems: Vec<Problem>,
 }
 
@@ -174,27 +175,27 @@ impl<'a> Verification<'a> {
     /// Checks the objects of a head, whose rows lead from `after` to `end`.
     fn check_objects(&mut self, head: &Head, after: ChainEnd, end: ChainEnd) -> Result<(), String> {
         // The end of the chain after the objects so far; `None` after an object that is wrong.
-        let (mut at, mut is_whole) = (Some(after), true);
+        let (mut chain_end, mut is_whole) = (Some(after), true);
         for object in &head.objects {
             if !object.name.starts_with(&format!("{}/rows/", self.report.log)) || object.name.contains("..") {
                 self.problem(&object.name, "is not a name of this log");
-                (at, is_whole) = (None, false);
+                (chain_end, is_whole) = (None, false);
                 continue;
             }
             self.named.insert(object.name.clone());
-            match self.check_object(object, at)? {
+            match self.check_object(object, chain_end)? {
                 Ok(next) => {
                     self.report.first = self.report.first.or(Some(object.first));
                     self.report.rows += object.last.saturating_sub(object.first) + 1;
-                    at = Some(next);
+                    chain_end = Some(next);
                 }
                 Err(why) => {
                     self.problem(&object.name, why);
-                    (at, is_whole) = (None, false);
+                    (chain_end, is_whole) = (None, false);
                 }
             }
         }
-        if is_whole && at != Some(end) {
+        if is_whole && chain_end != Some(end) {
             let name = head_name(&self.report.log, head.number);
             self.problem(&name, "its objects do not end where it says");
         }
@@ -202,7 +203,7 @@ impl<'a> Verification<'a> {
     }
 
     /// Returns the end of the chain after the rows of an object, or what is wrong with the object. Without `after`, the
-    /// first row is believed, because the row before it is not known.
+    /// hash of the first row is not checked, because the row before it is not known.
     fn check_object(&self, object: &NamedObject, after: Option<ChainEnd>) -> Result<Result<ChainEnd, String>, String> {
         let Some(content) = self.files.read(&object.name)? else {
             return Ok(Err("is missing".to_owned()));

@@ -129,7 +129,7 @@ async fn only_tokens_in_use_are_kept_beyond_the_bound() {
     let team = Team::new().await;
     let (secret, _) = team.token(None).await;
     let token = team.store.team_token(secret.hash()).await.unwrap().unwrap();
-    let proved = || ProvedToken::of(Proof::Kept(token.clone()));
+    let proved = || ProvedToken::new(Proof::Stored(token.clone()));
     let mut known = KnownTokens::default();
     let in_use = known.keep(TokenHash::of("in use"), proved()).unwrap();
     for number in 1..=MAX_KNOWN {

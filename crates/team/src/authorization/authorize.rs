@@ -13,18 +13,18 @@ use toolrack_store::{NewGrant, StoreError, TokenHash, TokenOwner, audit::DoorRef
 use url::form_urlencoded;
 
 use super::{
-    consent::{Form, ask},
-    request::{ClientError, ConsentRequest, PageError, ReplyTo, asked, reply_to},
+    consent::{Form, consent_page},
+    request::{ClientError, ConsentRequest, DocumentSource, PageError, ReplyTo, consent_request, reply_to},
 };
 use crate::{
-    browser::{is_from_here, return_path},
+    browser::{is_from_origin, return_path},
     door::{FrontDoor, SignedIn, caller_of},
     page::{notice, see_other},
     parameters::Parameters,
     random::random_text,
 };
 
-/// The most bytes of the query of a request.
+/// The maximum size of the query of a request, in bytes.
 const MAX_QUERY: usize = 4_000;
 
 /// Why the client gets no code.
@@ -33,7 +33,7 @@ enum Stop {
     PageError(PageError),
     /// The user must sign in first.
     SignIn,
-    /// The client gets the error by a redirect, because a user, this member, has signed in.
+    /// The client gets the error by a redirect, because a user (this member) has signed in.
     ClientError(ClientError, Principal),
 }
 
@@ -47,13 +47,13 @@ impl From<StoreError> for Stop {
     fn from(error: StoreError) -> Self {
         tracing::error!(%error, "the front door of the team cannot use the database");
         let why = "the server cannot use its database: try again later".to_owned();
-        Self::PageError(PageError { code: "server_error", why, is_ours: true })
+        Self::PageError(PageError { code: "server_error", why, is_server_error: true })
     }
 }
 
 /// The error of a bad request, which a page shows.
-fn wrong(code: &'static str, why: &str) -> Stop {
-    Stop::PageError(PageError { code, why: why.to_owned(), is_ours: false })
+fn bad_request(code: &'static str, why: &str) -> Stop {
+    Stop::PageError(PageError { code, why: why.to_owned(), is_server_error: false })
 }
 
 /// `GET /oauth/authorize`: shows the user which client asks for what.
@@ -62,106 +62,108 @@ fn wrong(code: &'static str, why: &str) -> Stop {
 /// So a link to this page alone never redirects a browser (RFC 9700, 4.11.2).
 pub(crate) async fn show(State(door): State<Arc<FrontDoor>>, headers: HeaderMap, query: RawQuery) -> Response {
     let query = query.0.unwrap_or_default();
-    match read(&door, &headers, &query).await {
-        Ok((asked, person)) => ask(&door, &asked, &person, &Form::now(&query)),
-        Err(stop) => stopped(&door, stop, &query).await,
+    match read_request(&door, &headers, &query).await {
+        Ok((request, person)) => consent_page(&door, &request, &person, &Form::new(&query)),
+        Err(stop) => stop_response(&door, stop, &query).await,
     }
 }
 
 /// `POST /oauth/authorize`: the answer of the user.
 pub(crate) async fn answer(State(door): State<Arc<FrontDoor>>, headers: HeaderMap, body: Bytes) -> Response {
     let form = std::str::from_utf8(&body).ok().and_then(Parameters::read).unwrap_or_default();
-    match answered(&door, &headers, &form).await {
-        Ok(answer) => answer,
-        Err(stop) => stopped(&door, stop, form.get("request").unwrap_or_default()).await,
+    match carry_out(&door, &headers, &form).await {
+        Ok(response) => response,
+        Err(stop) => stop_response(&door, stop, form.get("request").unwrap_or_default()).await,
     }
 }
 
-/// The request of the client, and the member who is signed in.
-async fn read(door: &FrontDoor, headers: &HeaderMap, query: &str) -> Result<(ConsentRequest, SignedIn), Stop> {
+/// Returns the checked request of the client, and the member who is signed in.
+async fn read_request(door: &FrontDoor, headers: &HeaderMap, query: &str) -> Result<(ConsentRequest, SignedIn), Stop> {
     // A longer query would not fit into the address to which the sign-in returns, nor into a field of the form.
     let Some(parameters) = Parameters::read(query).filter(|_| query.len() <= MAX_QUERY) else {
-        return Err(wrong("invalid_request", "the request is longer than 4,000 bytes"));
+        return Err(bad_request("invalid_request", "the request is longer than 4,000 bytes"));
     };
     // The document of the client is fetched only once the user has signed in.
-    let known = reply_to(&door.clients, &parameters, false).await?;
+    let known = reply_to(&door.clients, &parameters, DocumentSource::Memory).await?;
     let Some(person) = door.signed_in(headers).await? else { return Err(Stop::SignIn) };
     let to = match known {
         Some(to) => Some(to),
-        None => reply_to(&door.clients, &parameters, true).await?,
+        None => reply_to(&door.clients, &parameters, DocumentSource::MemoryOrNetwork).await?,
     };
-    let Some(to) = to else { return Err(wrong("invalid_client", "there is no such client")) };
-    match asked(door, to, &parameters) {
-        Ok(asked) if is_for(door, &asked, &person.member) => Ok((asked, person)),
-        Ok(asked) => {
+    let Some(to) = to else { return Err(bad_request("invalid_client", "there is no such client")) };
+    match consent_request(door, to, &parameters) {
+        Ok(request) if is_for(door, &request, &person.member) => Ok((request, person)),
+        Ok(request) => {
             let why = "this person is no member of the tenant whose endpoint the parameter resource names";
-            Err(Stop::ClientError(ClientError { to: asked.to, code: "invalid_target", why }, person.member))
+            Err(Stop::ClientError(ClientError { to: request.to, code: "invalid_target", why }, person.member))
         }
         Err(client_error) => Err(Stop::ClientError(client_error, person.member)),
     }
 }
 
 /// Whether the client asks for an endpoint of the member's tenant, or of all tenants.
-fn is_for(door: &FrontDoor, asked: &ConsentRequest, member: &Principal) -> bool {
-    door.endpoint_of(&asked.resource).is_some_and(|endpoint| endpoint.is_for(member.tenant()))
+fn is_for(door: &FrontDoor, request: &ConsentRequest, member: &Principal) -> bool {
+    door.endpoint_of(&request.resource).is_some_and(|endpoint| endpoint.is_for(member.tenant()))
 }
 
 /// Checks that the answer belongs to a page that this server has shown in this browser, and carries it out.
-async fn answered(door: &FrontDoor, headers: &HeaderMap, form: &Parameters) -> Result<Response, Stop> {
-    if !is_from_here(headers, &door.team.url) {
-        return Err(wrong("cross_site", "the answer did not come from the page of this server"));
+async fn carry_out(door: &FrontDoor, headers: &HeaderMap, form: &Parameters) -> Result<Response, Stop> {
+    if !is_from_origin(headers, &door.team.url) {
+        return Err(bad_request("cross_site", "the answer did not come from the page of this server"));
     }
     let query = form.get("request").unwrap_or_default();
-    let (asked, person) = read(door, headers, query).await?;
+    let (request, person) = read_request(door, headers, query).await?;
     let sent = Form { query, ends: form.get("ends").and_then(|ends| ends.parse().ok()).unwrap_or_default() };
-    if !sent.is_sealed_by(form.get("seal").unwrap_or_default(), &asked, &person) {
+    if !sent.is_sealed_by(form.get("seal").unwrap_or_default(), &request, &person) {
         let why = "the answer does not belong to a page that was shown in this browser within the last 30 minutes, \
             or the client has changed meanwhile";
-        return Err(wrong("wrong_seal", why));
+        return Err(bad_request("wrong_seal", why));
     }
     if form.get("answer") != Some("allow") {
-        let client_error = ClientError { to: asked.to, code: "access_denied", why: "the person refused" };
-        return Ok(tell(door, &client_error));
+        let client_error = ClientError { to: request.to, code: "access_denied", why: "the person refused" };
+        return Ok(redirect_with_error(door, &client_error));
     }
-    allow(door, &asked, &person).await
+    allow(door, &request, &person).await
 }
 
 /// Sends the browser to the client with a code.
-async fn allow(door: &FrontDoor, asked: &ConsentRequest, person: &SignedIn) -> Result<Response, Stop> {
+async fn allow(door: &FrontDoor, request: &ConsentRequest, person: &SignedIn) -> Result<Response, Stop> {
     let code = match random_text::<32>("") {
         Ok(code) => code,
-        Err(error) => return Err(PageError { code: "server_error", why: error.to_string(), is_ours: true }.into()),
+        Err(error) => {
+            return Err(PageError { code: "server_error", why: error.to_string(), is_server_error: true }.into());
+        }
     };
-    let (member, client) = (&person.member, &asked.to.client);
+    let (member, client) = (&person.member, &request.to.client);
     let grant = NewGrant {
         owner: TokenOwner { issuer: member.issuer(), subject: member.subject() },
         client: &client.id,
         client_name: &client.name,
-        redirect_uri: &asked.to.redirect_uri,
-        challenge: &asked.challenge,
-        resource: &asked.resource,
-        scope: &asked.scope,
+        redirect_uri: &request.to.redirect_uri,
+        challenge: &request.challenge,
+        resource: &request.resource,
+        scope: &request.scope,
         code: TokenHash::of(&code),
     };
     door.clients.keep(client).await?;
     if !door.store.begin_grant(&grant, &caller_of(member, Some(&client.name))).await? {
         return Err(Stop::SignIn);
     }
-    Ok(see_other(&reply(door, &asked.to, &[("code", &code)])))
+    Ok(see_other(&reply_address(door, &request.to, &[("code", &code)])))
 }
 
-/// The answer for a browser that gets neither the page nor the code.
-async fn stopped(door: &FrontDoor, stop: Stop, query: &str) -> Response {
+/// Returns the response to a browser that gets neither the page nor the code.
+async fn stop_response(door: &FrontDoor, stop: Stop, query: &str) -> Response {
     match stop {
         Stop::SignIn => {
-            let Some(way) = return_path(&door.team.url, &format!("/oauth/authorize?{query}")) else {
+            let Some(path) = return_path(&door.team.url, &format!("/oauth/authorize?{query}")) else {
                 let why = "the request of the client is too long, or has characters that no address has".to_owned();
-                return shown(door, PageError { code: "invalid_request", why, is_ours: false }).await;
+                return error_page(door, PageError { code: "invalid_request", why, is_server_error: false }).await;
             };
-            let to: String = form_urlencoded::byte_serialize(way.as_bytes()).collect();
+            let to: String = form_urlencoded::byte_serialize(path.as_bytes()).collect();
             see_other(&format!("/sign-in?to={to}"))
         }
-        Stop::PageError(page_error) => shown(door, page_error).await,
+        Stop::PageError(page_error) => error_page(door, page_error).await,
         Stop::ClientError(client_error, member) => {
             let refusal = DoorRefusal {
                 door: "authorize",
@@ -172,20 +174,20 @@ async fn stopped(door: &FrontDoor, stop: Stop, query: &str) -> Response {
                 ..DoorRefusal::default()
             };
             door.refusals.record(refusal).await;
-            tell(door, &client_error)
+            redirect_with_error(door, &client_error)
         }
     }
 }
 
 /// A page that says what is wrong.
-async fn shown(door: &FrontDoor, page_error: PageError) -> Response {
+async fn error_page(door: &FrontDoor, page_error: PageError) -> Response {
     let status = match page_error.code {
-        _ if page_error.is_ours => StatusCode::INTERNAL_SERVER_ERROR,
+        _ if page_error.is_server_error => StatusCode::INTERNAL_SERVER_ERROR,
         "cross_site" | "wrong_seal" => StatusCode::FORBIDDEN,
         "temporarily_unavailable" => StatusCode::TOO_MANY_REQUESTS,
         _ => StatusCode::BAD_REQUEST,
     };
-    if !page_error.is_ours {
+    if !page_error.is_server_error {
         let refusal =
             DoorRefusal { door: "authorize", code: page_error.code, why: &page_error.why, ..DoorRefusal::default() };
         door.refusals.record(refusal).await;
@@ -197,19 +199,23 @@ async fn shown(door: &FrontDoor, page_error: PageError) -> Response {
 }
 
 /// Sends the browser to the client with an error (RFC 6749, 4.1.2.1).
-fn tell(door: &FrontDoor, client_error: &ClientError) -> Response {
-    see_other(&reply(door, &client_error.to, &[("error", client_error.code), ("error_description", client_error.why)]))
+fn redirect_with_error(door: &FrontDoor, client_error: &ClientError) -> Response {
+    see_other(&reply_address(
+        door,
+        &client_error.to,
+        &[("error", client_error.code), ("error_description", client_error.why)],
+    ))
 }
 
-/// The address of the client with an answer, with the state that the client sent, and with the issuer (RFC 9207). The
-/// address itself stays as the client wrote it, byte by byte.
-fn reply(door: &FrontDoor, to: &ReplyTo, answer: &[(&str, &str)]) -> String {
+/// Returns the redirect URI of the client with an answer, the state that the client sent, and the issuer (RFC 9207).
+/// The redirect URI itself stays as the client wrote it, byte by byte.
+fn reply_address(door: &FrontDoor, to: &ReplyTo, answer: &[(&str, &str)]) -> String {
     let mut pairs = form_urlencoded::Serializer::new(String::new());
     pairs.extend_pairs(answer);
     if let Some(state) = &to.state {
         pairs.append_pair("state", state);
     }
     pairs.append_pair("iss", door.issuer());
-    let mark = if to.redirect_uri.contains('?') { '&' } else { '?' };
-    format!("{}{mark}{}", to.redirect_uri, pairs.finish())
+    let separator = if to.redirect_uri.contains('?') { '&' } else { '?' };
+    format!("{}{separator}{}", to.redirect_uri, pairs.finish())
 }

@@ -1,4 +1,5 @@
-//! The page that asks the user, and the seal that ties its form to the content of the page and to one browser.
+//! The page that asks the user, and the seal of its form: a code (HMAC) that ties the form to the content of the page
+//! and to one browser.
 
 use axum::response::Response;
 use chrono::Utc;
@@ -29,8 +30,8 @@ pub(super) struct Form<'a> {
 }
 
 impl<'a> Form<'a> {
-    /// A form that is valid for [`ANSWER_TIME`] from now on.
-    pub(super) fn now(query: &'a str) -> Self {
+    /// Returns a form that is valid for [`ANSWER_TIME`] from now on.
+    pub(super) fn new(query: &'a str) -> Self {
         Self { query, ends: Utc::now().timestamp().saturating_add(ANSWER_TIME) }
     }
 
@@ -41,7 +42,7 @@ impl<'a> Form<'a> {
         in_time && self.mac(request, person).is_some_and(|mac| mac.verify_slice(&seal).is_ok())
     }
 
-    /// The seal of the form, as it stands in the page.
+    /// Returns the seal of the form, as the page contains it.
     fn seal(&self, request: &ConsentRequest, person: &SignedIn) -> String {
         let mac = self.mac(request, person).map(|mac| mac.finalize().into_bytes());
         mac.map(|mac| HEXLOWER_PERMISSIVE.encode(&mac)).unwrap_or_default()
@@ -62,7 +63,7 @@ impl<'a> Form<'a> {
 }
 
 /// Returns the page that asks the user whether the client may act in their name.
-pub(super) fn ask(door: &FrontDoor, request: &ConsentRequest, person: &SignedIn, form: &Form<'_>) -> Response {
+pub(super) fn consent_page(door: &FrontDoor, request: &ConsentRequest, person: &SignedIn, form: &Form<'_>) -> Response {
     let client = &request.to.client;
     let (answer_to, warning) = destination(&request.to.redirect_uri);
     let body = html! {
@@ -73,7 +74,7 @@ pub(super) fn ask(door: &FrontDoor, request: &ConsentRequest, person: &SignedIn,
             dt { "Team" } dd { (door.issuer()) }
             dt { "Answer goes to" } dd { (answer_to) }
             @if let Some(host) = client.published_by() { dt { "Described by" } dd { (host) } }
-            dt { "It may" } dd { (tools(door, request)) ", until you end this (" (request.scope) ")" }
+            dt { "It may" } dd { (permission(door, request)) ", until you end this (" (request.scope) ")" }
         }
         p { (warning) " The client chose its name itself. Allow this only if you began it just now." }
         form method="post" action="/oauth/authorize" {
@@ -94,7 +95,7 @@ pub(super) fn ask(door: &FrontDoor, request: &ConsentRequest, person: &SignedIn,
 }
 
 /// Describes the tools that the client may call.
-fn tools(door: &FrontDoor, request: &ConsentRequest) -> String {
+fn permission(door: &FrontDoor, request: &ConsentRequest) -> String {
     match door.endpoint_of(&request.resource).and_then(Endpoint::profile) {
         Some(profile) => format!("call the tools of the profile “{profile}” that you may call"),
         None => "call every tool that you may call".to_owned(),
@@ -164,7 +165,7 @@ mod tests {
     #[test]
     fn a_seal_is_for_one_page_one_client_and_one_browser_until_it_ends() {
         let (request, person) = (consent_request("A client", "https://client.example/back"), ann("cookie"));
-        let form = Form::now("client_id=trc_1");
+        let form = Form::new("client_id=trc_1");
         let seal = form.seal(&request, &person);
         assert!(form.is_sealed_by(&seal, &request, &person));
         assert!(form.is_sealed_by(&seal.to_uppercase(), &request, &person), "hexadecimal digits have no case");
@@ -188,7 +189,7 @@ mod tests {
         moved.scope = "cp".to_owned();
         let shorter = moved.to.redirect_uri.clone() + "m";
         moved.to.redirect_uri = shorter;
-        let form = Form::now("x");
+        let form = Form::new("x");
         assert!(!form.is_sealed_by(&form.seal(&request, &person), &moved, &person));
     }
 

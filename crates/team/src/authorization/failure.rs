@@ -65,15 +65,15 @@ impl From<NoRandom> for Failure {
     }
 }
 
-/// The answer to a client. A refusal is a row of the audit log as well.
-pub(super) async fn answer(door: &FrontDoor, at: &str, result: Result<Response, Failure>) -> Response {
+/// Returns the response to a client. Also records a refusal in the audit log; `endpoint` is the word for it there.
+pub(super) async fn respond(door: &FrontDoor, endpoint: &str, result: Result<Response, Failure>) -> Response {
     let failure = match result {
         Ok(answer) => return for_clients(answer),
         Err(failure) => failure,
     };
     if failure.is_refusal {
         let refusal = DoorRefusal {
-            door: at,
+            door: endpoint,
             code: failure.code,
             why: &failure.why,
             client: failure.client.as_deref(),
@@ -87,6 +87,7 @@ pub(super) async fn answer(door: &FrontDoor, at: &str, result: Result<Response, 
     if failure.status == StatusCode::TOO_MANY_REQUESTS {
         answer.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("30"));
     }
+    // The status 401 requires a challenge (RFC 6749, 5.2).
     if failure.code == "invalid_client" {
         answer.headers_mut().insert(http::header::WWW_AUTHENTICATE, HeaderValue::from_static("Basic"));
     }

@@ -73,7 +73,7 @@ pub(crate) async fn preflight() -> Response {
     for_clients(answer)
 }
 
-/// Headers of every answer to a client: any page may read it, and no cache keeps it.
+/// Adds the headers of every answer to a client: any web page may read the answer, and no cache keeps it.
 pub(super) fn for_clients(mut answer: Response) -> Response {
     let fixed: [(HeaderName, &str); 4] = [
         (ACCESS_CONTROL_ALLOW_ORIGIN, "*"),

@@ -14,14 +14,14 @@ use serde::Deserialize;
 use serde_json::json;
 use toolrack_store::RegisteredClient;
 
-use super::failure::{Failure, answer};
+use super::failure::{Failure, respond};
 use crate::{
     clients::{MAX_REDIRECT_URIS, check_redirect_uri, shown_name},
     door::{FrontDoor, SCOPE},
     random::random_text,
 };
 
-/// The most bytes of a registration.
+/// The maximum size of a registration, in bytes.
 const MAX_BYTES: usize = 16 * 1024;
 
 /// A client's description of itself. Other members are ignored (RFC 7591, 2).
@@ -36,10 +36,10 @@ struct Registration {
 
 /// `POST /oauth/register`.
 pub(crate) async fn register(State(door): State<Arc<FrontDoor>>, body: Bytes) -> Response {
-    answer(&door, "register", registered(&door, &body).await).await
+    respond(&door, "register", register_client(&door, &body).await).await
 }
 
-async fn registered(door: &FrontDoor, body: &[u8]) -> Result<Response, Failure> {
+async fn register_client(door: &FrontDoor, body: &[u8]) -> Result<Response, Failure> {
     let wrong = |why: &str| Failure::new("invalid_client_metadata", why);
     if body.len() > MAX_BYTES {
         return Err(wrong("the registration is longer than 16 KiB"));
@@ -48,7 +48,7 @@ async fn registered(door: &FrontDoor, body: &[u8]) -> Result<Response, Failure> 
         serde_json::from_slice(body).map_err(|_| wrong("the registration is not JSON with the members of RFC 7591"))?;
     let name = shown_name(registration.client_name.as_deref());
     check(&registration).map_err(|failure| failure.of_client(Some(&name)))?;
-    let client = made(door, name, registration.redirect_uris).await?;
+    let client = create_client(door, name, registration.redirect_uris).await?;
     let body = json!({
         "client_id": client.id,
         "client_id_issued_at": chrono::Utc::now().timestamp(),
@@ -62,11 +62,16 @@ async fn registered(door: &FrontDoor, body: &[u8]) -> Result<Response, Failure> 
     Ok((StatusCode::CREATED, Json(body)).into_response())
 }
 
-/// Creates the client. The store keeps it, unless very many clients register at the same time.
-async fn made(door: &FrontDoor, name: String, redirect_uris: Vec<String>) -> Result<RegisteredClient, Failure> {
+/// Creates the client. The store keeps it, unless very many clients register at the same time: then the client's id
+/// contains its sealed description.
+async fn create_client(
+    door: &FrontDoor,
+    name: String,
+    redirect_uris: Vec<String>,
+) -> Result<RegisteredClient, Failure> {
     if door.registrations.check().is_err() {
         let too_many = || Failure::too_many("too many clients register at once, and this registration is too long");
-        return door.clients.sealed(&name, &redirect_uris)?.ok_or_else(too_many);
+        return door.clients.create_sealed(&name, &redirect_uris)?.ok_or_else(too_many);
     }
     let client = RegisteredClient { id: random_text::<16>("trc_")?.to_string(), name, redirect_uris };
     door.store.put_client(&client).await?;
@@ -74,20 +79,21 @@ async fn made(door: &FrontDoor, name: String, redirect_uris: Vec<String>) -> Res
 }
 
 /// Checks a registration. A client that asks for a secret gets none; the answer says so, as RFC 7591 (3.2.1) allows.
-fn check(asked: &Registration) -> Result<(), Failure> {
+fn check(registration: &Registration) -> Result<(), Failure> {
     let wrong_uri = |why: String| Err(Failure::new("invalid_redirect_uri", why));
-    if asked.redirect_uris.is_empty() {
+    if registration.redirect_uris.is_empty() {
         return wrong_uri("a client needs a redirect URI in redirect_uris".to_owned());
     }
-    if asked.redirect_uris.len() > MAX_REDIRECT_URIS {
+    if registration.redirect_uris.len() > MAX_REDIRECT_URIS {
         return wrong_uri(format!("a client has at most {MAX_REDIRECT_URIS} redirect URIs"));
     }
-    if let Some(why) = asked.redirect_uris.iter().find_map(|uri| check_redirect_uri(uri).err()) {
+    if let Some(why) = registration.redirect_uris.iter().find_map(|uri| check_redirect_uri(uri).err()) {
         return wrong_uri(why.to_owned());
     }
-    let lacks =
+    // A list that is left out means its default, which is what is served here.
+    let excludes =
         |list: &Option<Vec<String>>, word: &str| list.as_ref().is_some_and(|all| !all.iter().any(|one| one == word));
-    if lacks(&asked.grant_types, "authorization_code") || lacks(&asked.response_types, "code") {
+    if excludes(&registration.grant_types, "authorization_code") || excludes(&registration.response_types, "code") {
         let why = "only the grant authorization_code with the response type code is served here";
         return Err(Failure::new("invalid_client_metadata", why));
     }

@@ -8,12 +8,12 @@ use crate::{
     parameters::Parameters,
 };
 
-/// The most bytes of `state`.
+/// The maximum size of `state`, in bytes.
 const MAX_STATE: usize = 2 * 1024;
-/// Characters of a challenge of PKCE: 256 bits in base64url (RFC 7636, 4.2).
+/// The number of characters of a PKCE challenge: 256 bits in base64url (RFC 7636, 4.2).
 const CHALLENGE_LENGTH: usize = 43;
 
-/// The address for the answer, which this client has registered.
+/// Where the answer goes: to this redirect URI, which the client has registered.
 #[derive(Clone, Debug)]
 pub(super) struct ReplyTo {
     pub(super) client: Arc<Client>,
@@ -37,7 +37,7 @@ pub(super) struct PageError {
     pub(super) code: &'static str,
     pub(super) why: String,
     /// Whether the daemon itself failed. Otherwise the request was bad.
-    pub(super) is_ours: bool,
+    pub(super) is_server_error: bool,
 }
 
 /// An error that the client gets.
@@ -49,7 +49,7 @@ pub(super) struct ClientError {
 }
 
 fn page_error(code: &'static str, why: impl Into<String>) -> PageError {
-    PageError { code, why: why.into(), is_ours: false }
+    PageError { code, why: why.into(), is_server_error: false }
 }
 
 impl From<NoClient> for PageError {
@@ -59,17 +59,24 @@ impl From<NoClient> for PageError {
             NoClient::Unknown => page_error("invalid_client", why),
             NoClient::Document(_) => page_error("invalid_client_metadata", why),
             NoClient::Busy => page_error("temporarily_unavailable", why),
-            NoClient::Store(_) => PageError { is_ours: true, ..page_error("server_error", why) },
+            NoClient::Store(_) => PageError { is_server_error: true, ..page_error("server_error", why) },
         }
     }
 }
 
-/// The client, and the address that it asks for, if that is one of its own. `may_fetch` allows a request for its
-/// document; without it, `Ok(None)` says that the document has to be fetched.
+/// Where the document of a client may come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum DocumentSource {
+    Memory,
+    MemoryOrNetwork,
+}
+
+/// Finds the client, and checks that the redirect URI is one of its own. Returns `Ok(None)` if `source` is
+/// [`DocumentSource::Memory`] and the document of the client has to be fetched.
 pub(super) async fn reply_to(
     clients: &Clients,
     parameters: &Parameters,
-    may_fetch: bool,
+    source: DocumentSource,
 ) -> Result<Option<ReplyTo>, PageError> {
     if let Some(repeated @ ("client_id" | "redirect_uri" | "state")) = parameters.repeated() {
         return Err(page_error("invalid_request", format!("the parameter {repeated} occurs twice")));
@@ -77,7 +84,10 @@ pub(super) async fn reply_to(
     let Some(id) = parameters.get("client_id") else {
         return Err(page_error("invalid_request", "the parameter client_id is missing"));
     };
-    let client = if may_fetch { Some(clients.find(id).await?) } else { clients.find_here(id).await? };
+    let client = match source {
+        DocumentSource::Memory => clients.find_without_fetch(id).await?,
+        DocumentSource::MemoryOrNetwork => Some(clients.find(id).await?),
+    };
     let Some(client) = client else { return Ok(None) };
     let Some(redirect_uri) = client.redirect_uri(parameters.get("redirect_uri")) else {
         let why = "the parameter redirect_uri is not an address of this client";
@@ -91,7 +101,11 @@ pub(super) async fn reply_to(
 }
 
 /// Reads what the client asks for: a code, with PKCE by S256.
-pub(super) fn asked(door: &FrontDoor, to: ReplyTo, parameters: &Parameters) -> Result<ConsentRequest, ClientError> {
+pub(super) fn consent_request(
+    door: &FrontDoor,
+    to: ReplyTo,
+    parameters: &Parameters,
+) -> Result<ConsentRequest, ClientError> {
     let checked = check(parameters).and_then(|(scope, challenge)| {
         let endpoint = door.endpoint_in(parameters).map_err(|why| ("invalid_target", why))?;
         Ok((scope, challenge, door.resource(endpoint)))

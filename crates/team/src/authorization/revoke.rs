@@ -12,29 +12,29 @@ use toolrack_host::Principal;
 use toolrack_store::{Purpose, Refresh, TokenHash, Tokens};
 
 use super::{
-    failure::{Failure, answer},
-    token::{form, required},
+    failure::{Failure, respond},
+    token::{read_form, required},
 };
 use crate::{
     door::{FrontDoor, caller_of},
     random::RefreshToken,
-    tokens::looks_like_one,
+    tokens::looks_like_token,
 };
 
 /// `POST /oauth/revoke`. An unknown token counts as revoked (RFC 7009, 2.2).
 pub(crate) async fn revoke(State(door): State<Arc<FrontDoor>>, headers: HeaderMap, body: Bytes) -> Response {
-    answer(&door, "revoke", revoked(&door, &headers, &body).await).await
+    respond(&door, "revoke", revoke_grant(&door, &headers, &body).await).await
 }
 
 /// The grant of a token.
-struct Found {
+struct TokenGrant {
     family: String,
     client: String,
     member: Principal,
 }
 
-async fn revoked(door: &FrontDoor, headers: &HeaderMap, body: &[u8]) -> Result<Response, Failure> {
-    let form = form(headers, body)?;
+async fn revoke_grant(door: &FrontDoor, headers: &HeaderMap, body: &[u8]) -> Result<Response, Failure> {
+    let form = read_form(headers, body)?;
     let token = required(&form, "token")?;
     let Some(found) = find(door, token).await? else { return Ok(StatusCode::OK.into_response()) };
     if form.get("client_id").is_some_and(|client| client != found.client) {
@@ -47,20 +47,20 @@ async fn revoked(door: &FrontDoor, headers: &HeaderMap, body: &[u8]) -> Result<R
     Ok(StatusCode::OK.into_response())
 }
 
-async fn find(door: &FrontDoor, token: &str) -> Result<Option<Found>, Failure> {
+async fn find(door: &FrontDoor, token: &str) -> Result<Option<TokenGrant>, Failure> {
     if let Some(refresh) = RefreshToken::read(token) {
         return Ok(match door.store.find_refresh(refresh.hash()).await? {
             Refresh::Good(grant) | Refresh::Used(grant) => {
-                Some(Found { family: grant.family, client: grant.client, member: grant.member })
+                Some(TokenGrant { family: grant.family, client: grant.client, member: grant.member })
             }
             _ => None,
         });
     }
-    if !looks_like_one(token) {
+    if !looks_like_token(token) {
         return Ok(None);
     }
     let token = door.store.team_token(TokenHash::of(token)).await?.filter(|token| token.purpose == Purpose::Access);
     Ok(token.and_then(|token| {
-        Some(Found { family: token.family?, client: token.client.unwrap_or_default(), member: token.member })
+        Some(TokenGrant { family: token.family?, client: token.client.unwrap_or_default(), member: token.member })
     }))
 }

@@ -20,7 +20,7 @@ use subtle::ConstantTimeEq as _;
 use toolrack_store::{Code, Grant, NewToken, Purpose, Refresh, TokenHash, TokenOwner, Tokens};
 
 use super::{
-    failure::{Failure, answer},
+    failure::{Failure, respond},
     request::scope,
 };
 use crate::{
@@ -33,36 +33,36 @@ use crate::{
 
 /// How long an access token is valid.
 const ACCESS_TIME: TimeDelta = TimeDelta::hours(1);
-/// The most access tokens of one grant that are valid at the same time. A client that has as many must wait until one
-/// expires.
+/// The maximum number of access tokens of one grant that are valid at the same time. A client that has as many must
+/// wait until one expires.
 const MAX_ACCESS: usize = 8;
-/// How many bytes a verifier of PKCE may have (RFC 7636, 4.1).
+/// The numbers of bytes that a PKCE verifier may have (RFC 7636, 4.1).
 const VERIFIER: std::ops::RangeInclusive<usize> = 43..=128;
 
 /// `POST /oauth/token`.
 pub(crate) async fn token(State(door): State<Arc<FrontDoor>>, headers: HeaderMap, body: Bytes) -> Response {
-    answer(&door, "token", exchange(&door, &headers, &body).await).await
+    respond(&door, "token", exchange(&door, &headers, &body).await).await
 }
 
-/// Reads the request, and gives tokens for what the client sends.
+/// Reads the request, and exchanges the code or the refresh token in it for tokens.
 async fn exchange(door: &FrontDoor, headers: &HeaderMap, body: &[u8]) -> Result<Response, Failure> {
-    let form = form(headers, body)?;
+    let form = read_form(headers, body)?;
     let client = required(&form, "client_id")?;
     let exchanged = match form.get("grant_type") {
-        Some("authorization_code") => by_code(door, &form, client).await,
-        Some("refresh_token") => by_refresh(door, &form, client).await,
+        Some("authorization_code") => exchange_code(door, &form, client).await,
+        Some("refresh_token") => exchange_refresh_token(door, &form, client).await,
         Some(_) => Err(Failure::new("unsupported_grant_type", "only codes and refresh tokens are served here")),
         None => Err(Failure::new("invalid_request", "the parameter grant_type is missing")),
     };
     exchanged.map_err(|failure| failure.of_client(Some(client)))
 }
 
-/// Reads the parameters of a public client. An error if one occurs twice, or if the client wants to prove itself.
-pub(super) fn form(headers: &HeaderMap, body: &[u8]) -> Result<Parameters, Failure> {
+/// Reads the parameters of a public client. Fails if one occurs twice, or if the client tries to authenticate itself.
+pub(super) fn read_form(headers: &HeaderMap, body: &[u8]) -> Result<Parameters, Failure> {
     let wrong = |why: &str| Failure::new("invalid_request", why);
-    let kind = headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
-    let kind = kind.split(';').next().unwrap_or_default().trim();
-    if !kind.eq_ignore_ascii_case("application/x-www-form-urlencoded") {
+    let content_type = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let media_type = content_type.split(';').next().unwrap_or_default().trim();
+    if !media_type.eq_ignore_ascii_case("application/x-www-form-urlencoded") {
         return Err(wrong("the request must be application/x-www-form-urlencoded"));
     }
     if headers.contains_key(AUTHORIZATION) {
@@ -83,17 +83,18 @@ pub(super) fn required<'a>(form: &'a Parameters, name: &str) -> Result<&'a str, 
 }
 
 /// Exchanges a code for tokens. If the code does not belong to this request, it was perhaps stolen, so the code and all
-/// tokens that were given for it end.
-async fn by_code(door: &FrontDoor, form: &Parameters, client: &str) -> Result<Response, Failure> {
+/// tokens that were given for it are revoked.
+async fn exchange_code(door: &FrontDoor, form: &Parameters, client: &str) -> Result<Response, Failure> {
     let (code, redirect_uri) = (required(form, "code")?, required(form, "redirect_uri")?);
     let verifier = required(form, "code_verifier")?;
     let endpoint = endpoint_in(door, form)?;
     let (grant, why) = match door.store.take_code(TokenHash::of(code)).await? {
         Code::Good(grant) => {
-            match mismatch(&grant, client, redirect_uri, verifier).or_else(|| other_endpoint(door, &grant, endpoint)) {
+            match mismatch(&grant, client, redirect_uri, verifier).or_else(|| endpoint_mismatch(door, &grant, endpoint))
+            {
                 None => {
                     let refresh = RefreshToken::first()?;
-                    let tokens = access(door, &grant, &refresh).await?;
+                    let tokens = issue_tokens(door, &grant, &refresh).await?;
                     let is_first = door.store.first_refresh(&grant.family, refresh.hash()).await?;
                     if is_first {
                         return Ok(tokens);
@@ -106,7 +107,7 @@ async fn by_code(door: &FrontDoor, form: &Parameters, client: &str) -> Result<Re
         Code::Used(grant) => (grant, "the code was used before: all tokens that were issued for it are revoked"),
         _ => return Err(Failure::new("invalid_grant", "there is no such code, or it is older than 60 seconds")),
     };
-    end(door, &grant, why).await
+    end_grant(door, &grant, why).await
 }
 
 /// Why a code does not belong to the request. `None` if it does.
@@ -129,22 +130,22 @@ fn mismatch(grant: &Grant, client: &str, redirect_uri: &str, verifier: &str) -> 
 /// Exchanges a refresh token for an access token and the next refresh token. A refresh token that was used before was
 /// perhaps stolen, so the grant ends (OAuth 2.1, 4.3.1). This also hits a client that lost the answer and repeats its
 /// request: the server cannot tell it from a thief.
-async fn by_refresh(door: &FrontDoor, form: &Parameters, client: &str) -> Result<Response, Failure> {
+async fn exchange_refresh_token(door: &FrontDoor, form: &Parameters, client: &str) -> Result<Response, Failure> {
     let unknown = || Failure::new("invalid_grant", "there is no such refresh token, or its grant has ended");
     let old = RefreshToken::read(required(form, "refresh_token")?).ok_or_else(unknown)?;
     let endpoint = endpoint_in(door, form)?;
     scope(form.get("scope")).map_err(|(code, why)| Failure::new(code, why))?;
     let grant = match door.store.find_refresh(old.hash()).await? {
         Refresh::Good(grant) if grant.client == client => grant,
-        Refresh::Good(grant) => return end(door, &grant, "the refresh token was given to another client").await,
-        Refresh::Used(grant) => return end(door, &grant, REUSED).await,
+        Refresh::Good(grant) => return end_grant(door, &grant, "the refresh token was given to another client").await,
+        Refresh::Used(grant) => return end_grant(door, &grant, REUSED).await,
         _ => return Err(unknown()),
     };
-    if let Some(why) = other_endpoint(door, &grant, endpoint) {
+    if let Some(why) = endpoint_mismatch(door, &grant, endpoint) {
         return Err(Failure::new("invalid_target", why).of_member(&grant.member));
     }
     if door.team.tenant(grant.member.tenant()).is_none() {
-        return end(door, &grant, "the tenant of this member is no longer one of the team").await;
+        return end_grant(door, &grant, "the tenant of this member is no longer one of the team").await;
     }
     if door.store.team_tokens(Tokens::Family(&grant.family)).await?.len() >= MAX_ACCESS {
         let why = "this client renews its tokens too often: its present tokens are valid for up to an hour";
@@ -152,22 +153,22 @@ async fn by_refresh(door: &FrontDoor, form: &Parameters, client: &str) -> Result
     }
     let next = old.next()?;
     if !door.store.rotate_refresh(old.hash(), next.hash().token).await? {
-        return end(door, &grant, REUSED).await;
+        return end_grant(door, &grant, REUSED).await;
     }
-    let tokens = access(door, &grant, &next).await?;
+    let tokens = issue_tokens(door, &grant, &next).await?;
     // A second use of the same refresh token may have ended the grant before the access token was stored.
     match door.store.find_refresh(next.hash()).await? {
         Refresh::Good(_) => Ok(tokens),
-        _ => end(door, &grant, "the grant ended meanwhile").await,
+        _ => end_grant(door, &grant, "the grant ended meanwhile").await,
     }
 }
 
-/// Why a grant ends whose refresh token was used twice.
+/// The reason why a grant ends after its refresh token was used twice.
 const REUSED: &str = "the refresh token was used before: all tokens of its grant are revoked";
 
 /// Ends a grant whose tokens were perhaps stolen, and revokes its access tokens. Always returns an error, which says
 /// why.
-async fn end(door: &FrontDoor, grant: &Grant, why: &str) -> Result<Response, Failure> {
+async fn end_grant(door: &FrontDoor, grant: &Grant, why: &str) -> Result<Response, Failure> {
     let by = caller_of(&grant.member, Some(&grant.client_name));
     door.store.end_grant(&grant.family, &by).await?;
     door.store.revoke_tokens(Tokens::Family(&grant.family), &by).await?;
@@ -183,13 +184,13 @@ fn endpoint_in<'f>(door: &FrontDoor, form: &'f Parameters) -> Result<Option<Endp
 }
 
 /// Why `grant` allows no tokens for the endpoint that the client names. `None` if it allows them.
-fn other_endpoint(door: &FrontDoor, grant: &Grant, named: Option<Endpoint<'_>>) -> Option<&'static str> {
+fn endpoint_mismatch(door: &FrontDoor, grant: &Grant, named: Option<Endpoint<'_>>) -> Option<&'static str> {
     let is_other = named.is_some_and(|named| door.endpoint_of(&grant.resource) != Some(named));
     is_other.then_some("the person allowed another MCP endpoint than the parameter resource names")
 }
 
-/// Makes and stores an access token. Returns the answer with it and with `refresh`.
-async fn access(door: &FrontDoor, grant: &Grant, refresh: &RefreshToken) -> Result<Response, Failure> {
+/// Creates and stores an access token. Returns the response with it and with `refresh`.
+async fn issue_tokens(door: &FrontDoor, grant: &Grant, refresh: &RefreshToken) -> Result<Response, Failure> {
     // The team may have moved to another address since.
     let endpoint = door.endpoint_of(&grant.resource).ok_or_else(|| {
         Failure::new("invalid_grant", "the person allowed an MCP endpoint that this server no longer has")

@@ -2,10 +2,10 @@
 
 use url::{Host, Url};
 
-/// The most bytes of a redirect URI.
+/// The maximum size of a redirect URI, in bytes.
 const MAX_URI: usize = 1024;
 
-/// Schemes of common programs. They are accepted although they are not reversed domain names, as RFC 8252 (7.1) demands.
+/// Schemes of common programs. RFC 8252 (7.1) demands reversed domain names; these schemes are accepted nevertheless.
 const KNOWN_SCHEMES: &[&str] = &[
     "claude",
     "cursor",
@@ -72,8 +72,8 @@ fn is_local(url: &Url) -> bool {
     }
 }
 
-/// Returns whether `requested` equals the registered redirect URI of a client, byte by byte. On the user's own machine the port
-/// may differ, because the system assigns it (RFC 8252, 7.3).
+/// Returns whether `requested` equals the registered redirect URI of a client, byte by byte. On the user's own machine
+/// the port may differ, because the system assigns it (RFC 8252, 7.3).
 pub(super) fn is_registered_as(registered: &str, requested: &str) -> bool {
     if registered == requested {
         return true;

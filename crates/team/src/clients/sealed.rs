@@ -1,6 +1,6 @@
-//! Clients that register during a flood of registrations. The id of such a client contains its sealed description, and
-//! the store keeps nothing of it until a person agrees. Thus a flood can neither fill a table nor exclude other
-//! clients.
+//! Clients that register during a flood of registrations. The id of such a client contains its description and a seal,
+//! an HMAC of the description, and the store keeps nothing of the client until a person agrees. Thus a flood can
+//! neither fill a table nor exclude other clients.
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use chrono::{TimeDelta, Utc};
@@ -16,9 +16,9 @@ use crate::random::{NoRandom, random_text};
 /// The prefix of such an id.
 const PREFIX: &str = "trs_";
 /// How long a person may take to agree.
-const TIME: TimeDelta = TimeDelta::hours(24);
+const AGREEMENT_TIME: TimeDelta = TimeDelta::hours(24);
 
-/// Seals registrations, until the program ends.
+/// Seals registrations with a key that is lost when the program ends.
 pub(super) struct Sealer {
     key: Zeroizing<String>,
 }
@@ -43,7 +43,7 @@ impl Sealer {
         let registration = SealedRegistration {
             name: name.to_owned(),
             redirect_uris: redirect_uris.to_vec(),
-            ends: (Utc::now() + TIME).timestamp(),
+            ends: (Utc::now() + AGREEMENT_TIME).timestamp(),
             number: random_text::<8>("")?.to_string(),
         };
         let Ok(text) = serde_json::to_vec(&registration) else { return Ok(None) };

@@ -21,14 +21,14 @@ pub struct AuditExportTable {
     /// The private key that signs, Ed25519 in PEM: a placeholder such as `${secret:audit-key}`.
     pub signing_key: String,
     /// How often rows are written, and a head that signs them. An hour by default.
-    #[serde(default = "every", deserialize_with = "round")]
+    #[serde(default = "default_every", deserialize_with = "round_interval")]
     pub every: Duration,
     /// How often a head is written for a log that has no new rows. A day by default.
     #[serde(default, deserialize_with = "long_time")]
     pub idle_every: Option<Duration>,
-    /// The most rows of one object. 10,000 by default.
+    /// The maximum number of rows of one object. 10,000 by default.
     pub rows_per_object: Option<NonZeroU32>,
-    /// The most bytes of one object; a longer row is one of its own. 16 MiB by default.
+    /// The maximum size of one object, in bytes; a longer row gets its own object. 16 MiB by default.
     pub bytes_per_object: Option<NonZeroU32>,
     /// How long writing one object may take. 30 s by default.
     #[serde(default, deserialize_with = "time")]
@@ -43,7 +43,7 @@ pub struct AuditExportTable {
     pub hold: Option<Duration>,
 }
 
-/// Everything but the key, which may be there in the clear.
+/// Leaves out the key, which may be there in the clear.
 impl fmt::Debug for AuditExportTable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("AuditExportTable").field("to", &self.to).field("every", &self.every).finish_non_exhaustive()
@@ -51,8 +51,8 @@ impl fmt::Debug for AuditExportTable {
 }
 
 impl AuditExportTable {
-    /// The name of the place: what the database remembers the heads of a log under. The same bucket at another endpoint is
-    /// another place.
+    /// Returns the name of the place, under which the database stores how far each log was exported there. The same
+    /// bucket at another endpoint is another place.
     #[must_use]
     pub fn place_name(&self) -> String {
         match self.s3.as_ref().and_then(|s3| s3.endpoint.as_ref()) {
@@ -61,7 +61,7 @@ impl AuditExportTable {
         }
     }
 
-    /// What is wrong with the table as a whole.
+    /// Checks that the settings of the table fit together.
     pub(super) fn check(&self) -> Result<(), BadTeamFile> {
         let refused = |why: &'static str| Err(BadTeamFile::AuditExport { why });
         let s3 = match (&self.to, &self.s3) {
@@ -91,7 +91,7 @@ impl AuditExportTable {
     }
 }
 
-/// A region is a part of the host of AWS.
+/// Returns whether `text` can be a region, which is a part of the names of AWS's hosts.
 fn is_region(text: &str) -> bool {
     let is_plain = |c: u8| c.is_ascii_lowercase() || c.is_ascii_digit() || c == b'-';
     (1..=63).contains(&text.len()) && text.bytes().all(is_plain) && !text.starts_with('-') && !text.ends_with('-')
@@ -118,7 +118,7 @@ impl S3Table {
     pub const DEFAULT_REGION: &str = "us-east-1";
 }
 
-/// Everything but the credentials, which may be there in the clear.
+/// Leaves out the credentials, which may be there in the clear.
 impl fmt::Debug for S3Table {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let endpoint = self.endpoint.as_ref().map(Url::as_str);
@@ -126,15 +126,15 @@ impl fmt::Debug for S3Table {
     }
 }
 
-fn every() -> Duration {
+fn default_every() -> Duration {
     Duration::from_hours(1)
 }
 
 /// The shortest time between two heads.
 const SHORTEST: Duration = Duration::from_secs(1);
 
-fn round<'de, D: Deserializer<'de>>(from: D) -> Result<Duration, D::Error> {
-    let every = time(from)?.unwrap_or_else(every);
+fn round_interval<'de, D: Deserializer<'de>>(from: D) -> Result<Duration, D::Error> {
+    let every = time(from)?.unwrap_or_else(default_every);
     if every < SHORTEST {
         return Err(D::Error::custom("write a time such as \"1h\" or \"15m\", from 1s to a day"));
     }
@@ -151,7 +151,7 @@ pub enum ExportTarget {
     Bucket {
         /// Its name.
         bucket: String,
-        /// What the names of objects begin with, without a `/` at its end; empty for the whole bucket.
+        /// The prefix of the names of all objects, without a `/` at its end; empty for the whole bucket.
         prefix: String,
     },
 }
@@ -182,7 +182,7 @@ fn folder(text: &str) -> Option<ExportTarget> {
     is_folder.then(|| url.to_file_path().ok())?.map(ExportTarget::Folder)
 }
 
-/// Names that S3 takes and that look the same in an address.
+/// Reads `BUCKET/PREFIX`. Accepts only names that S3 allows and that need no escaping in a URL.
 fn bucket(text: &str) -> Option<ExportTarget> {
     let (bucket, prefix) = text.split_once('/').unwrap_or((text, ""));
     let prefix = prefix.strip_suffix('/').unwrap_or(prefix);

@@ -1,4 +1,4 @@
-//! `[store]` of the team file: a Postgres database in the place of files.
+//! `[store]` of the team file: a Postgres database instead of files.
 
 use std::{fmt, num::NonZeroU32, path::PathBuf, time::Duration};
 
@@ -7,15 +7,16 @@ use serde::{
     de::{Error as _, MapAccess, Visitor},
 };
 
-/// The database with the rows of the team and of all its tenants. Without it, each folder has a file with its rows.
+/// The database with the rows of the team and of all its tenants. Without it, the rows are in a SQLite file in the
+/// folder of the team and of each tenant.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct StoreTable {
-    /// Where it is.
+    /// The URL of the database.
     pub url: StoreUrl,
-    /// The most connections of this process.
+    /// The maximum number of connections of this process.
     pub most_connections: Option<NonZeroU32>,
-    /// How long the first connection may take, and how long the command that prints the URL.
+    /// How long the first connection may take, and also how long the command that prints the URL may take.
     #[serde(default, deserialize_with = "time")]
     pub connect_timeout: Option<Duration>,
     /// How long an operation waits for a free connection, or for the database to come back.
@@ -59,7 +60,7 @@ impl StoreTable {
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ReplicasTable {
-    /// How long a replica stays without a new heartbeat.
+    /// How long a replica without a new heartbeat counts as alive.
     #[serde(default, deserialize_with = "time")]
     pub heartbeat_timeout: Option<Duration>,
     /// How long a request waits for a replica that serves its tenant.
@@ -67,7 +68,7 @@ pub struct ReplicasTable {
     pub takeover_timeout: Option<Duration>,
 }
 
-/// The URL of a database, which may contain a password, or the place of the URL.
+/// The URL of a database, which may contain a password, or where the URL comes from.
 #[derive(Clone)]
 pub enum StoreUrl {
     /// `postgres://…`, or a placeholder such as `${NAME}`.
@@ -98,7 +99,7 @@ impl<'de> Deserialize<'de> for StoreUrl {
     }
 }
 
-/// Reads a [`StoreUrl`]. None of its errors has a value.
+/// Reads a [`StoreUrl`]. Its errors never contain the value, which may be a secret.
 struct ReadUrl;
 
 impl<'de> Visitor<'de> for ReadUrl {
@@ -126,7 +127,7 @@ impl<'de> Visitor<'de> for ReadUrl {
     }
 }
 
-/// Shows the kind of the place, and no part of a URL.
+/// Shows only which variant it is, and no part of a URL.
 impl fmt::Debug for StoreUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -172,9 +173,9 @@ fn time_up_to<'de, D: Deserializer<'de>>(from: D, longest: f64, why: &str) -> Re
 }
 
 fn in_seconds(text: &str) -> Option<f64> {
-    let at = text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len());
-    let (number, unit) = text.split_at(at);
-    let each = match unit {
+    let unit_start = text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len());
+    let (number, unit) = text.split_at(unit_start);
+    let unit_seconds = match unit {
         "ms" => 0.001,
         "" | "s" => 1.0,
         "m" => 60.0,
@@ -182,5 +183,5 @@ fn in_seconds(text: &str) -> Option<f64> {
         "d" => DAY,
         _ => return None,
     };
-    Some(number.trim().parse::<f64>().ok()? * each)
+    Some(number.trim().parse::<f64>().ok()? * unit_seconds)
 }

@@ -18,7 +18,7 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// Returns whether any quota is of this quantity.
+    /// Returns whether any quota limits this quantity.
     #[must_use]
     pub fn bounds(&self, quantity: toolrack_host::Quantity) -> bool {
         self.all.iter().chain(self.each_member.iter()).any(|quota| quota.quantity() == quantity)

@@ -6,23 +6,23 @@ use chrono::{DateTime, Datelike as _, Days, Months, NaiveTime, TimeDelta, Timeli
 use tokio::time::Instant;
 use toolrack_host::{Quantity, Quota, quota::Window};
 
-/// How long work should wait before it tries again, if a quota of what runs at once has no free place.
+/// How long work should wait before it tries again, if a quota of concurrent work has no free place.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// The tolerance when amounts are compared, because fractions of them are not exact.
-const INEXACT: f64 = 1e-6;
+const TOLERANCE: f64 = 1e-6;
 
 /// A clock of dates that never goes back. It follows tokio's clock, so that tests can control it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Clock {
-    /// What the clock showed when it was made.
+    /// The time at which the clock was created.
     began: DateTime<Utc>,
-    /// When it was made.
+    /// The same time, on the clock of tokio.
     since: Instant,
 }
 
 impl Clock {
-    /// A clock that shows `began` now.
+    /// Creates a clock that shows `began` now.
     pub(super) fn at(began: DateTime<Utc>) -> Self {
         Self { began, since: Instant::now() }
     }
@@ -38,7 +38,7 @@ impl Clock {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Meter {
     quota: Quota,
-    /// The amount that counts. In a quota of a minute, it decreases continuously. In a longer window, it is zero again
+    /// The amount that is used. In a quota of a minute, it decreases continuously. In a longer window, it is zero again
     /// when a new window begins.
     used: f64,
     /// When `used` was true.
@@ -64,20 +64,20 @@ impl Meter {
         whole(self.used)
     }
 
-    /// Returns the exact amount, and the time at which it was right.
+    /// Returns the exact amount, and the time for which it is right.
     #[must_use]
     pub fn reading(&self) -> (f64, DateTime<Utc>) {
         (self.used, self.at)
     }
 
-    /// Returns whether the amount still counts after a restart. The amount of a quota of what runs at once does not.
+    /// Returns whether the amount still counts after a restart. The amount of a quota of concurrent work does not.
     #[must_use]
     pub fn is_lasting(&self) -> bool {
         !self.is_at_once()
     }
 
-    /// Returns what part of the quota this amount is.
-    pub(super) fn share(&self, amount: u64) -> f64 {
+    /// Returns which fraction of the quota this amount is.
+    pub(super) fn fraction(&self, amount: u64) -> f64 {
         float(amount) / most(self.quota)
     }
 
@@ -88,7 +88,7 @@ impl Meter {
         }
         self.used = match self.quota.window() {
             Window::Minute => (self.used - seconds(now - self.at) * most(self.quota) / 60.0).max(0.0),
-            window if end(window, self.at).is_some_and(|end| end <= now) => 0.0,
+            window if window_end(window, self.at).is_some_and(|end| end <= now) => 0.0,
             _ => self.used,
         };
         self.at = now;
@@ -98,7 +98,7 @@ impl Meter {
     #[must_use]
     pub fn wait(&self) -> Option<Duration> {
         let missing = self.used + 1.0 - most(self.quota);
-        if missing <= INEXACT {
+        if missing <= TOLERANCE {
             return None;
         }
         Some(match self.quota.window() {
@@ -108,10 +108,10 @@ impl Meter {
         })
     }
 
-    /// Returns when the whole quota is free again. `None` if nothing is used, or if that depends on work under way.
+    /// Returns when the whole quota is free again. `None` if nothing is used, or if the time depends on work under way.
     #[must_use]
     pub fn renews_at(&self) -> Option<DateTime<Utc>> {
-        if self.used <= INEXACT {
+        if self.used <= TOLERANCE {
             return None;
         }
         match self.quota.window() {
@@ -119,7 +119,7 @@ impl Meter {
                 let wait = Duration::from_secs_f64(self.used * 60.0 / most(self.quota));
                 Some(self.at + TimeDelta::from_std(wait).unwrap_or_default())
             }
-            window => end(window, self.at),
+            window => window_end(window, self.at),
         }
     }
 
@@ -127,12 +127,12 @@ impl Meter {
         self.used += float(amount);
     }
 
-    /// Frees a place in a quota of what runs at once.
-    pub(super) fn give_back(&mut self) {
+    /// Frees a place in a quota of concurrent work.
+    pub(super) fn free_place(&mut self) {
         self.used = (self.used - 1.0).max(0.0);
     }
 
-    pub(super) fn counts(&self, quantity: Quantity) -> bool {
+    pub(super) fn measures(&self, quantity: Quantity) -> bool {
         self.quota.quantity() == quantity
     }
 
@@ -141,12 +141,12 @@ impl Meter {
     }
 
     pub(super) fn is_unused(&self) -> bool {
-        self.used <= INEXACT
+        self.used <= TOLERANCE
     }
 }
 
-/// The end of the window that contains this time.
-fn end(window: Window, at: DateTime<Utc>) -> Option<DateTime<Utc>> {
+/// Returns the end of the window that contains this time.
+fn window_end(window: Window, at: DateTime<Utc>) -> Option<DateTime<Utc>> {
     let date = at.date_naive();
     let midnight = date.and_time(NaiveTime::MIN).and_utc();
     match window {
@@ -172,7 +172,7 @@ fn float(amount: u64) -> f64 {
 
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "an amount is never negative")]
 fn whole(amount: f64) -> u64 {
-    (amount - INEXACT).ceil().max(0.0) as u64
+    (amount - TOLERANCE).ceil().max(0.0) as u64
 }
 
 #[cfg(test)]

@@ -13,42 +13,42 @@ use super::{Counts, Inner, Meter, Meters, TenantQuotas};
 /// The longest time between two writes. A process that is killed loses what it counted since the last write.
 const WRITE_INTERVAL: Duration = Duration::from_secs(10);
 
-/// What was used is written sooner if it is more than this part of a quota.
-const WRITE_SHARE: f64 = 0.005;
+/// The amounts are written sooner if more than this fraction of a quota was used since the last write.
+const WRITE_FRACTION: f64 = 0.005;
 
 /// The shortest pause between two writes.
 const WRITE_PAUSE: Duration = Duration::from_millis(500);
 
-/// The name in the store for all members of a tenant as one holder of quotas.
+/// The holder in the store that stands for all members of a tenant together.
 pub(super) const TENANT: &str = "tenant";
 
-/// The beginning of the name in the store of a member. The [key](Principal::key) of the member follows.
+/// The beginning of the holder that stands for a member. The [key](Principal::key) of the member follows.
 pub(super) const MEMBER: &str = "member ";
 
-/// The beginning of the name in the store of a profile. The name of the profile follows.
+/// The beginning of the holder that stands for a profile. The name of the profile follows.
 pub(super) const PROFILE: &str = "profile ";
 
-/// What the store has of holders that have no meters yet, by their names in the store.
-pub(super) type Kept = HashMap<String, Vec<QuotaUse>>;
+/// The stored amounts of holders that have no meters yet, by holder.
+pub(super) type StoredUses = HashMap<String, Vec<QuotaUse>>;
 
-/// Returns the name of the member with this key as a holder of quotas in the store.
+/// Returns the holder that stands for the member with this key in the store.
 #[must_use]
 pub fn holder_of_member(key: &str) -> String {
     format!("{MEMBER}{key}")
 }
 
-pub(super) fn of_member(principal: &Principal) -> String {
+pub(super) fn member_holder(principal: &Principal) -> String {
     holder_of_member(&principal.key())
 }
 
-pub(super) fn of_profile(name: &str) -> String {
+pub(super) fn profile_holder(name: &str) -> String {
     format!("{PROFILE}{name}")
 }
 
 impl Meters {
     /// Returns these meters with the stored amounts. Ignores amounts of quotas that have no meter.
-    pub(super) fn resumed(mut self, kept: Option<&[QuotaUse]>, now: DateTime<Utc>) -> Self {
-        for used in kept.unwrap_or_default() {
+    pub(super) fn with_stored(mut self, stored: Option<&[QuotaUse]>, now: DateTime<Utc>) -> Self {
+        for used in stored.unwrap_or_default() {
             let is_of_quota = |meter: &&mut Meter| meter.is_lasting() && meter.quota().name() == used.quota;
             if let Some(meter) = self.meters.iter_mut().find(is_of_quota) {
                 // A clock that was wrong must not leave a time in the future, until which the quota would stay used up.
@@ -58,8 +58,8 @@ impl Meters {
         self
     }
 
-    /// Returns the amounts that still count after a restart.
-    pub(super) fn to_keep(&self, holder: &str, name: Option<&str>) -> impl Iterator<Item = QuotaUse> {
+    /// Returns the amounts that still count after a restart, to store them.
+    pub(super) fn lasting_uses(&self, holder: &str, name: Option<&str>) -> impl Iterator<Item = QuotaUse> {
         self.meters.iter().filter(|meter| meter.is_lasting()).map(move |meter| {
             let ((used, at), quota) = (meter.reading(), meter.quota());
             let (holder, name) = (holder.to_owned(), name.map(str::to_owned));
@@ -71,21 +71,21 @@ impl Meters {
 impl Inner {
     /// Makes [`TenantQuotas::keep`] write soon if much was used since the last write.
     pub(super) fn notify_if_due(&self, meters: &Meters) {
-        if meters.unwritten > WRITE_SHARE {
+        if meters.unwritten > WRITE_FRACTION {
             self.due.notify_one();
         }
     }
 }
 
 impl Counts {
-    /// Calls a function with each holder's meters, its name in the store, and its name for users.
-    fn each(&mut self, mut with: impl FnMut(String, Option<&str>, &mut Meters)) {
-        with(TENANT.to_owned(), None, &mut self.all);
+    /// Calls `apply` with each holder, its name for users, and its meters.
+    fn for_each(&mut self, mut apply: impl FnMut(String, Option<&str>, &mut Meters)) {
+        apply(TENANT.to_owned(), None, &mut self.all);
         for member in self.by_member.values_mut() {
-            with(of_member(&member.principal), Some(member.principal.name()), &mut member.meters);
+            apply(member_holder(&member.principal), Some(member.principal.name()), &mut member.meters);
         }
         for (name, meters) in &mut self.by_profile {
-            with(of_profile(name), Some(name), meters);
+            apply(profile_holder(name), Some(name), meters);
         }
     }
 }
@@ -100,10 +100,10 @@ impl TenantQuotas {
         let now = self.0.clock.now();
         let mut counts = self.0.counts.lock();
         for used in uses {
-            counts.kept.entry(used.holder.clone()).or_default().push(used);
+            counts.stored.entry(used.holder.clone()).or_default().push(used);
         }
-        let of_all = counts.kept.remove(TENANT);
-        counts.all = std::mem::take(&mut counts.all).resumed(of_all.as_deref(), now);
+        let tenant_uses = counts.stored.remove(TENANT);
+        counts.all = std::mem::take(&mut counts.all).with_stored(tenant_uses.as_deref(), now);
         Ok(())
     }
 
@@ -113,9 +113,9 @@ impl TenantQuotas {
     /// [`StoreError`] when the store cannot be written. The next call then writes all amounts.
     pub async fn save(&self, store: &Store) -> Result<(), StoreError> {
         let mut uses = Vec::new();
-        self.0.counts.lock().each(|holder, name, meters| {
+        self.0.counts.lock().for_each(|holder, name, meters| {
             if std::mem::take(&mut meters.unwritten) > 0.0 {
-                uses.extend(meters.to_keep(&holder, name));
+                uses.extend(meters.lasting_uses(&holder, name));
             }
         });
         if uses.is_empty() {
@@ -123,7 +123,8 @@ impl TenantQuotas {
         }
         let saved = store.put_quota_uses(&uses).await;
         if saved.is_err() {
-            self.0.counts.lock().each(|_, _, meters| meters.unwritten = WRITE_SHARE);
+            // More than zero, so that the next call writes all of them; not so much that it is due at once.
+            self.0.counts.lock().for_each(|_, _, meters| meters.unwritten = WRITE_FRACTION);
         }
         saved
     }
@@ -152,9 +153,9 @@ impl TenantQuotas {
     }
 }
 
-/// Keeps the amounts of a profile that has no quotas any more, for the case that it gets some again.
-pub(super) fn set_aside(kept: &mut Kept, name: &Arc<str>, meters: &Meters) {
-    let holder = of_profile(name);
-    let uses = meters.to_keep(&holder, Some(name)).collect();
-    kept.insert(holder, uses);
+/// Keeps the amounts of a profile that no longer has quotas, in case it gets some again.
+pub(super) fn set_aside(stored: &mut StoredUses, name: &Arc<str>, meters: &Meters) {
+    let holder = profile_holder(name);
+    let uses = meters.lasting_uses(&holder, Some(name)).collect();
+    stored.insert(holder, uses);
 }

@@ -7,9 +7,8 @@ use toolrack_host::{Principal, Quota, quota::Window};
 use toolrack_store::QuotaUse;
 
 use super::{
-    Counts, Inner, MemberMeters, Meter, Meters, TenantQuotas,
-    kept::{MEMBER, PROFILE, of_member},
-    membership,
+    Counts, Inner, MemberMeters, Meter, Meters, TenantQuotas, membership,
+    stored::{MEMBER, PROFILE, member_holder},
 };
 
 /// Who shares a quota.
@@ -32,7 +31,7 @@ pub enum Holder {
 }
 
 impl Holder {
-    /// The setting of `quota`: in the team file, or in `toolrack.toml` for a profile.
+    /// Returns the setting of `quota`: in the team file, or in `toolrack.toml` for a profile.
     pub(super) fn setting(&self, quota: Quota) -> String {
         let field = match self {
             Self::Tenant => "limits",
@@ -42,7 +41,7 @@ impl Holder {
         format!("{field}.{}", quota.name())
     }
 
-    /// The member that is `principal`.
+    /// Returns the holder that stands for the member `principal`.
     pub(super) fn of(principal: &Principal) -> Self {
         Self::Member { key: principal.key(), name: Some(principal.name().to_owned()) }
     }
@@ -70,7 +69,7 @@ impl Usage {
         self.holder.setting(self.quota)
     }
 
-    /// What `meter` of `holder` shows at `now`.
+    /// Returns what `meter` of `holder` shows at `now`.
     #[must_use]
     pub fn of(holder: Holder, mut meter: Meter, now: DateTime<Utc>) -> Self {
         meter.advance(now);
@@ -86,19 +85,19 @@ impl TenantQuotas {
     pub fn usage(&self) -> Vec<Usage> {
         let now = self.0.clock.now();
         let counts = self.0.counts.lock();
-        let mut usage = self.0.shared(&counts, now);
+        let mut usage = self.0.shared_usage(&counts, now);
         let mut members: Vec<_> = counts.by_member.values().collect();
         members.sort_by_key(|member| (member.principal.name().to_owned(), member.principal.key()));
         let usage_of_member = |member: &MemberMeters| {
             usage_of_meters(Holder::of(&member.principal), &member.meters, now).collect::<Vec<_>>()
         };
         usage.extend(members.into_iter().flat_map(usage_of_member));
-        let mut kept: Vec<_> = counts.kept.iter().filter(|(holder, _)| holder.starts_with(MEMBER)).collect();
-        kept.sort_by_key(|(holder, uses)| (uses.first().and_then(|used| used.name.as_deref()), holder.as_str()));
-        usage.extend(kept.into_iter().flat_map(|(holder, uses)| {
+        let mut stored: Vec<_> = counts.stored.iter().filter(|(holder, _)| holder.starts_with(MEMBER)).collect();
+        stored.sort_by_key(|(holder, uses)| (uses.first().and_then(|used| used.name.as_deref()), holder.as_str()));
+        usage.extend(stored.into_iter().flat_map(|(holder, uses)| {
             let name = uses.first().and_then(|used| used.name.clone());
             let key = holder.trim_start_matches(MEMBER).to_owned();
-            let meters = Meters::new(&self.0.limits.each_member, now).resumed(Some(uses), now);
+            let meters = Meters::new(&self.0.limits.each_member, now).with_stored(Some(uses), now);
             usage_of_meters(Holder::Member { key, name }, &meters, now).collect::<Vec<_>>()
         }));
         usage
@@ -111,47 +110,47 @@ impl TenantQuotas {
         let counts = self.0.counts.lock();
         let meters = counts.by_member.get(&membership(member)).map(|member| member.meters.clone());
         let meters = meters.unwrap_or_else(|| {
-            let kept = counts.kept.get(&of_member(member)).map(Vec::as_slice);
-            Meters::new(&self.0.limits.each_member, now).resumed(kept, now)
+            let stored = counts.stored.get(&member_holder(member)).map(Vec::as_slice);
+            Meters::new(&self.0.limits.each_member, now).with_stored(stored, now)
         });
         let own = usage_of_meters(Holder::of(member), &meters, now).collect::<Vec<_>>();
-        [own, self.0.shared(&counts, now)].concat()
+        [own, self.0.shared_usage(&counts, now)].concat()
     }
 }
 
 impl TenantQuotas {
-    /// Returns what is used as the store has it, also by profiles whose quotas are not set in this process. For a
-    /// process that only shows it, and counts nothing.
+    /// Returns the stored usage, also that of profiles whose quotas are not set in this process. For a process that
+    /// only shows the usage, and counts nothing.
     #[must_use]
     pub fn kept_usage(&self) -> Vec<Usage> {
         let mut usage = self.usage();
         usage.retain(|usage| usage.quota.window() != Window::AtOnce);
         let (now, counts) = (self.0.clock.now(), self.0.counts.lock());
-        let of_profile = |used: &QuotaUse| {
+        let usage_of_profile = |used: &QuotaUse| {
             let holder = Holder::Profile { name: used.holder.strip_prefix(PROFILE)?.into() };
             let quota = Quota::of_amount(&used.quota, used.most)?;
             Some(Usage::of(holder, Meter::new(quota, used.used, used.at), now))
         };
-        let mut kept: Vec<_> = counts.kept.values().flatten().collect();
-        kept.sort_by_key(|used| (used.holder.as_str(), used.quota.as_str()));
-        usage.extend(kept.into_iter().filter_map(of_profile));
+        let mut stored: Vec<_> = counts.stored.values().flatten().collect();
+        stored.sort_by_key(|used| (used.holder.as_str(), used.quota.as_str()));
+        usage.extend(stored.into_iter().filter_map(usage_of_profile));
         usage
     }
 }
 
 impl Inner {
-    /// What is used of the quotas that do not belong to a single member.
-    fn shared(&self, counts: &Counts, now: DateTime<Utc>) -> Vec<Usage> {
+    /// Returns how much is used of the quotas that members share.
+    fn shared_usage(&self, counts: &Counts, now: DateTime<Utc>) -> Vec<Usage> {
         let mut profiles: Vec<_> = counts.by_profile.iter().collect();
         profiles.sort_by_key(|(name, _)| Arc::clone(name));
-        let of_profiles = profiles
+        let profile_usage = profiles
             .into_iter()
             .flat_map(|(name, meters)| usage_of_meters(Holder::Profile { name: Arc::clone(name) }, meters, now));
-        usage_of_meters(Holder::Tenant, &counts.all, now).chain(of_profiles).collect()
+        usage_of_meters(Holder::Tenant, &counts.all, now).chain(profile_usage).collect()
     }
 }
 
-/// What each meter of `holder` shows.
+/// Returns what each meter of `holder` shows.
 fn usage_of_meters(holder: Holder, meters: &Meters, now: DateTime<Utc>) -> impl Iterator<Item = Usage> {
     meters.meters.iter().map(move |meter| Usage::of(holder.clone(), *meter, now))
 }

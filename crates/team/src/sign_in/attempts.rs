@@ -48,34 +48,37 @@ impl Browser {
 
     /// Begins a sign-in after which the browser goes to `to`.
     pub(super) fn begin(&self, to: &str) -> Result<Attempt, NoRandom> {
-        let number = random_text::<16>("")?;
-        Ok(self.attempt(&number, to))
+        let attempt_id = random_text::<16>("")?;
+        Ok(self.attempt(&attempt_id, to))
     }
 
-    /// The sign-in with this state, if it began in this browser.
-    pub(super) fn returned(&self, state: &str) -> Option<Returned> {
+    /// Returns the sign-in with this state (`ID.PATH.SEAL`, see [`Self::attempt`]), if it began in this browser.
+    pub(super) fn find_attempt(&self, state: &str) -> Option<Returned> {
         let mut parts = state.split('.');
-        let (number, to, _) = (parts.next()?, parts.next()?, parts.next()?);
+        let (attempt_id, to, _) = (parts.next()?, parts.next()?, parts.next()?);
         let to = String::from_utf8(URL_SAFE_NO_PAD.decode(to).ok()?).ok()?;
-        let attempt = self.attempt(number, &to);
+        let attempt = self.attempt(attempt_id, &to);
         bool::from(attempt.state.as_bytes().ct_eq(state.as_bytes())).then_some(Returned { attempt, to })
     }
 
-    fn attempt(&self, number: &str, to: &str) -> Attempt {
-        let seal = HEXLOWER.encode(&self.derived("state", number, to));
+    /// Derives the secrets of a sign-in. Its state is the id, the encoded path `to`, and a seal over both, with a dot
+    /// between them.
+    fn attempt(&self, attempt_id: &str, to: &str) -> Attempt {
+        let seal = HEXLOWER.encode(&self.derived("state", attempt_id, to));
         Attempt {
-            state: format!("{number}.{}.{seal}", URL_SAFE_NO_PAD.encode(to)),
-            nonce: HEXLOWER.encode(&self.derived("nonce", number, to)),
-            verifier: URL_SAFE_NO_PAD.encode(self.derived("verifier", number, to)),
+            state: format!("{attempt_id}.{}.{seal}", URL_SAFE_NO_PAD.encode(to)),
+            nonce: HEXLOWER.encode(&self.derived("nonce", attempt_id, to)),
+            verifier: URL_SAFE_NO_PAD.encode(self.derived("verifier", attempt_id, to)),
         }
     }
 
-    fn derived(&self, purpose: &str, number: &str, to: &str) -> [u8; 32] {
+    /// Derives bytes from the browser's secret, different ones for each purpose.
+    fn derived(&self, purpose: &str, attempt_id: &str, to: &str) -> [u8; 32] {
         let Ok(mut mac) = Hmac::<Sha256>::new_from_slice(self.0.as_bytes()) else {
-            // HMAC takes keys of every length.
+            // Cannot happen: HMAC accepts keys of every length.
             return [0; 32];
         };
-        for part in [purpose, number, to] {
+        for part in [purpose, attempt_id, to] {
             mac.update(&(part.len() as u64).to_be_bytes());
             mac.update(part.as_bytes());
         }
@@ -91,21 +94,21 @@ mod tests {
     fn a_sign_in_comes_back_only_to_its_own_browser_and_unchanged() {
         let (browser, other) = (Browser::of(None).unwrap(), Browser::of(None).unwrap());
         let attempt = browser.begin("/servers?a=b").unwrap();
-        let returned = browser.returned(&attempt.state).unwrap();
-        assert_eq!((&*returned.to, &returned.attempt.nonce), ("/servers?a=b", &attempt.nonce));
-        assert_eq!(returned.attempt.verifier, attempt.verifier);
+        let find_attempt = browser.find_attempt(&attempt.state).unwrap();
+        assert_eq!((&*find_attempt.to, &find_attempt.attempt.nonce), ("/servers?a=b", &attempt.nonce));
+        assert_eq!(find_attempt.attempt.verifier, attempt.verifier);
         assert!((43..=128).contains(&attempt.verifier.len()));
-        assert!(other.returned(&attempt.state).is_none());
+        assert!(other.find_attempt(&attempt.state).is_none());
 
-        let (number, rest) = attempt.state.split_once('.').unwrap();
+        let (attempt_id, rest) = attempt.state.split_once('.').unwrap();
         let (_, seal) = rest.split_once('.').unwrap();
-        let elsewhere = format!("{number}.{}.{seal}", URL_SAFE_NO_PAD.encode("/elsewhere"));
+        let elsewhere = format!("{attempt_id}.{}.{seal}", URL_SAFE_NO_PAD.encode("/elsewhere"));
         for state in ["", ".", "..", &elsewhere, &format!("{}.", attempt.state), &attempt.state.to_uppercase()] {
-            assert!(browser.returned(state).is_none(), "{state}");
+            assert!(browser.find_attempt(state).is_none(), "{state}");
         }
         // Two tabs of one browser.
         let second = Browser::of(Some(browser.reveal())).unwrap().begin("/").unwrap();
-        assert!(browser.returned(&second.state).is_some() && second.nonce != attempt.nonce);
+        assert!(browser.find_attempt(&second.state).is_some() && second.nonce != attempt.nonce);
     }
 
     #[test]

@@ -74,7 +74,7 @@ impl Stage {
     /// A stage whose service has already shown that it refuses to overwrite objects, so that each object is sent once.
     async fn known_as_conditional(next: impl IntoIterator<Item = Next>) -> Self {
         let stage = Self::new(next).await;
-        stage.place.is_conditional.store(true, Ordering::Relaxed);
+        stage.place.refuses_overwrite.store(true, Ordering::Relaxed);
         stage
     }
 
