@@ -102,14 +102,14 @@ impl Message {
     #[must_use]
     pub fn concealed(&self, conceal: &dyn Fn(&str) -> String) -> Self {
         let mut copy = self.clone();
-        let blocks = copy.blocks.as_mut().map(|own| &mut own.blocks[..]).unwrap_or_default();
+        let blocks = copy.blocks.as_mut().map(|of_provider| &mut of_provider.blocks[..]).unwrap_or_default();
         let call_extras = blocks.iter().filter_map(|block| match block {
             Block::Call { extra } => Some(extra),
             _ => None,
         });
         let signed_calls: Vec<bool> = call_extras.map(is_signed).collect();
         let calls = copy.tool_calls.iter_mut().flatten().enumerate();
-        calls.filter(|(at, _)| signed_calls.get(*at) != Some(&true)).for_each(|(_, call)| call.conceal(conceal));
+        calls.filter(|(index, _)| signed_calls.get(*index) != Some(&true)).for_each(|(_, call)| call.conceal(conceal));
         copy.content = concealed_pieces(&self.content, blocks, conceal).unwrap_or_else(|| conceal(&self.content));
         copy
     }

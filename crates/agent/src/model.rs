@@ -46,8 +46,8 @@ pub trait Model: Send + Sync + fmt::Debug {
     /// Returns how many tokens fit into the model's context, input and output together, if known.
     fn context_tokens(&self) -> Option<u64>;
 
-    /// Returns what this usage costs, in US dollars, if the prices are known. Use it for an answer that was interrupted:
-    /// only a complete one has a [`Reply::cost`]. Default: `None`.
+    /// Returns what this usage costs, in US dollars, if the prices are known. Use it for an answer that was
+    /// interrupted: only a complete one has a [`Reply::cost`]. Default: `None`.
     fn cost_of(&self, usage: &Usage) -> Option<f64> {
         let _ = usage;
         None
@@ -70,13 +70,13 @@ pub trait Model: Send + Sync + fmt::Debug {
 pub struct Request<'a> {
     /// The conversation so far.
     pub messages: &'a [Message],
-    /// The tools that the model may call, in the format of its [wire](Model::wire). Their bytes go into the request unchanged;
-    /// without tools, the request does not mention any.
+    /// The tools that the model may call, in the format of its [wire](Model::wire). Their bytes go into the request
+    /// unchanged; without tools, the request does not mention any.
     pub tools: Option<&'a ToolBlock>,
     /// The system prompt.
     pub system: Option<&'a str>,
-    /// The most tokens of the answer, including thinking. `None` leaves it to the provider or, if the provider demands
-    /// a number, to the settings of the model.
+    /// The maximum number of tokens of the answer, including thinking. `None` leaves it to the provider or, if the
+    /// provider demands a number, to the settings of the model.
     pub max_tokens: Option<u32>,
     /// The sampling temperature; `None` leaves it to the provider.
     pub temperature: Option<f64>,

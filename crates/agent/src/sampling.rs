@@ -8,13 +8,13 @@ use crate::{
     model::{Model, ModelError, Request, Stop},
 };
 
-/// The most tokens of one answer, even if a server asks for more.
+/// The maximum number of tokens of one answer, even if a server asks for more.
 pub const MOST_TOKENS: u32 = 4_096;
-/// The most bytes of all texts of one request, so that the user can read it.
+/// The maximum size of all texts of one request, in bytes, so that the user can read it.
 pub const MOST_BYTES: usize = 64 * 1_024;
-/// The most messages of one request.
+/// The maximum number of messages of one request.
 pub const MOST_MESSAGES: usize = 100;
-/// The most stop sequences of one request.
+/// The maximum number of stop sequences of one request.
 const MOST_STOPS: usize = 16;
 
 /// The parameters of `sampling/createMessage` that reach the model. `modelPreferences` and `includeContext` are

@@ -15,7 +15,8 @@ pub enum TextKind {
 /// secrets in what it shows. Does no IO.
 #[derive(Debug, Default)]
 pub struct SecretBuffer {
-    words: String,
+    /// The end of the text so far, which may be the beginning of a secret.
+    held_back: String,
     kind: Option<TextKind>,
 }
 
@@ -26,15 +27,15 @@ impl SecretBuffer {
         // Consecutive pieces of one kind are one text.
         let before = if self.kind == Some(kind) { None } else { self.take() };
         self.kind = Some(kind);
-        self.words.push_str(piece);
-        let shown: String = self.words.drain(..safe_bytes(&self.words)).collect();
+        self.held_back.push_str(piece);
+        let shown: String = self.held_back.drain(..safe_bytes(&self.held_back)).collect();
         before.into_iter().chain((!shown.is_empty()).then_some((kind, shown))).collect()
     }
 
     /// Returns the rest, at the end of the stream.
     pub fn take(&mut self) -> Option<(TextKind, String)> {
-        let words = mem::take(&mut self.words);
-        self.kind.take().filter(|_| !words.is_empty()).map(|kind| (kind, words))
+        let held_back = mem::take(&mut self.held_back);
+        self.kind.take().filter(|_| !held_back.is_empty()).map(|kind| (kind, held_back))
     }
 }
 

@@ -392,7 +392,7 @@ impl Turn {
         // Each extension grants the whole limit once more.
         let grants = extensions.saturating_add(1);
         let used = usage.input.saturating_add(usage.output);
-        if repeats.most() > most_repeats.saturating_mul(2) {
+        if repeats.highest_count() > most_repeats.saturating_mul(2) {
             Some(End::Repeating)
         } else if *rounds >= most_rounds.saturating_mul(grants) {
             Some(End::RoundLimit)
@@ -408,16 +408,17 @@ impl Turn {
     /// Adds the error `why` for each call of the model's last answer that has no result. A program that was killed
     /// during calls leaves such a history, and providers refuse it.
     fn answer_open_calls(&mut self, why: &str) {
-        let Some(at) = self.messages.iter().rposition(|message| message.role == Role::Assistant) else {
+        let Some(last_answer) = self.messages.iter().rposition(|message| message.role == Role::Assistant) else {
             return;
         };
+        let results = last_answer + 1;
         let answered =
-            |id: &str| self.messages[at + 1..].iter().any(|message| message.tool_call_id.as_deref() == Some(id));
-        let open: Vec<Message> = (self.messages[at].calls().iter())
+            |id: &str| self.messages[results..].iter().any(|message| message.tool_call_id.as_deref() == Some(id));
+        let open: Vec<Message> = (self.messages[last_answer].calls().iter())
             .filter(|call| !answered(&call.id))
             .map(|call| Message::tool_error(&call.id, why))
             .collect();
-        let end = at + 1 + self.messages[at + 1..].iter().take_while(|message| message.role == Role::Tool).count();
+        let end = results + self.messages[results..].iter().take_while(|message| message.role == Role::Tool).count();
         self.messages.splice(end..end, open);
     }
 }

@@ -21,7 +21,7 @@ use crate::{
     turn::{Next, Pending, Sending, ToolResult, Turn},
 };
 
-/// The most reports of progress that wait to be shown. Beyond that, new ones are dropped.
+/// The maximum number of reports of progress that wait to be shown. Beyond that, new ones are dropped.
 const MAX_WAITING_REPORTS: usize = 64;
 
 impl Agent {
@@ -57,6 +57,7 @@ impl Agent {
                 running.spawn(task.run().in_current_span());
             }
             tokio::select! {
+                // Show reports of progress before results.
                 biased;
                 Some(report) = reports.recv() => report.send_to(front),
                 finished = running.join_next() => {
@@ -67,7 +68,7 @@ impl Agent {
                         report.send_to(front);
                     }
                     self.finish_call(finished, turn, front);
-                    // After the last result the turn has gone on to its next step, and the driver stores it.
+                    // After the last result, the turn is at its next step, and the driver stores it.
                     if matches!(turn.next(), Next::CallTools(_)) {
                         front.store(turn).await?;
                     }
@@ -94,7 +95,7 @@ impl Agent {
         turn.tool_finished(&call.id, result);
     }
 
-    /// Makes one call. Reports its progress, and begins to send only if the turn has not given the call up.
+    /// Makes one call. Reports its progress, and begins to send only if the turn has not abandoned the call.
     async fn call(
         &self,
         call: &ToolCallData,

@@ -17,7 +17,7 @@ impl<'a> Spending<'a> {
         Self { admitted, model, usage: Usage::default(), cost: None }
     }
 
-    /// Sets what was spent so far, and its cost if the model says it.
+    /// Sets what was spent so far, and its cost if the model reports one.
     pub(super) fn set(&mut self, usage: Usage, cost: Option<f64>) {
         (self.usage, self.cost) = (usage, cost);
     }

@@ -15,7 +15,7 @@ use super::{
     body::{self, BodyWriter, Media},
     draft::{Deltas, Draft, PieceIndex, SentPiece, pieces},
     failure,
-    online::{Adapter, Decode, DecodeError, Progress, below, event_json},
+    online::{Adapter, Decode, DecodeError, Progress, event_json, join_path},
     settings::ModelSettings,
 };
 use crate::message::{Message, Role};
@@ -45,20 +45,21 @@ impl Adapter for Anthropic {
     fn url(&self, base: &Url, _streamed: bool) -> Url {
         // The usual base URL has no version in it.
         if base.path().trim_end_matches('/').ends_with("/v1") {
-            below(base, "messages")
+            join_path(base, "messages")
         } else {
-            below(base, "v1/messages")
+            join_path(base, "v1/messages")
         }
     }
 
     fn body(&self, request: &Request<'_>, streamed: bool) -> Bytes {
-        let mut head = Map::new();
-        head.insert("model".into(), self.settings.model.clone().into());
-        head.insert("max_tokens".into(), request.max_tokens.or(self.settings.max_tokens).unwrap_or(MAX_TOKENS).into());
+        let mut members = Map::new();
+        members.insert("model".into(), self.settings.model.clone().into());
+        members
+            .insert("max_tokens".into(), request.max_tokens.or(self.settings.max_tokens).unwrap_or(MAX_TOKENS).into());
         if let Some(temperature) = request.temperature {
-            head.insert("temperature".into(), temperature.into());
+            members.insert("temperature".into(), temperature.into());
         }
-        let mut body = BodyWriter::new(head, &self.settings, request);
+        let mut body = BodyWriter::new(members, &self.settings, request);
         if streamed {
             body.member("stream", &true);
         }
@@ -261,7 +262,7 @@ enum Kind {
 }
 
 impl Decode for Decoder {
-    fn event(&mut self, data: &str, deltas: &mut Deltas) -> Result<Progress, DecodeError> {
+    fn read_event(&mut self, data: &str, deltas: &mut Deltas) -> Result<Progress, DecodeError> {
         let event: Event = serde_json::from_value(event_json(data)?).map_err(DecodeError::unreadable)?;
         match event.kind.as_str() {
             "message_start" => {
@@ -278,7 +279,7 @@ impl Decode for Decoder {
             "content_block_stop" => self.close_block(event.index.unwrap_or_default()),
             "message_delta" => {
                 let reason = event.delta.as_ref().and_then(|delta| delta.get("stop_reason")).and_then(Value::as_str);
-                self.draft.stop = reason.map(stop).or(self.draft.stop.take());
+                self.draft.stop = reason.map(stop_reason).or(self.draft.stop.take());
                 self.read_usage(event.usage, deltas);
             }
             "message_stop" => {
@@ -291,20 +292,20 @@ impl Decode for Decoder {
         Ok(Progress::More)
     }
 
-    fn unstreamed(&mut self, mut answer: Value, deltas: &mut Deltas) -> Result<(), DecodeError> {
+    fn read_whole(&mut self, mut answer: Value, deltas: &mut Deltas) -> Result<(), DecodeError> {
         let Some(Value::Array(blocks)) = answer.get_mut("content").map(Value::take) else {
             return Err(DecodeError::unreadable("it has no `content`"));
         };
         for (index, block) in (0..).zip(blocks) {
             self.begin_block(index, block, deltas)?;
         }
-        self.draft.stop = answer.get("stop_reason").and_then(Value::as_str).map(stop);
+        self.draft.stop = answer.get("stop_reason").and_then(Value::as_str).map(stop_reason);
         self.read_usage(answer.get("usage").cloned().and_then(|usage| serde_json::from_value(usage).ok()), deltas);
         self.ended = true;
         Ok(())
     }
 
-    fn end(mut self: Box<Self>) -> Result<Draft, DecodeError> {
+    fn into_draft(mut self: Box<Self>) -> Result<Draft, DecodeError> {
         if !self.ended && self.draft.stop.is_none() {
             return Err(DecodeError::cut());
         }
@@ -321,7 +322,7 @@ impl Decoder {
         let (at, kind) = match text_of(&block, "type").as_str() {
             "text" => {
                 let at = self.draft.begin_text()?;
-                self.draft.text_at(at, &text_of(&block, "text"), deltas);
+                self.draft.append_text_at(at, &text_of(&block, "text"), deltas);
                 (at, Kind::Text)
             }
             "tool_use" => {
@@ -330,7 +331,7 @@ impl Decoder {
                 // answer that is not streamed.
                 let input = block.get("input").and_then(Value::as_object).filter(|input| !input.is_empty());
                 if let Some(input) = input {
-                    self.draft.arguments_at(at, &json!(input).to_string(), deltas);
+                    self.draft.append_arguments(at, &json!(input).to_string(), deltas);
                 }
                 (at, Kind::Call)
             }
@@ -343,7 +344,7 @@ impl Decoder {
                 if let Some(block) = block.as_object_mut() {
                     block.shift_remove("cache_control");
                 }
-                (self.draft.raw(block)?, Kind::Raw)
+                (self.draft.add_raw(block)?, Kind::Raw)
             }
         };
         self.open.retain(|open| open.index != index);
@@ -355,17 +356,17 @@ impl Decoder {
         let Some(open) = self.open.iter_mut().find(|open| open.index == index) else { return };
         let text = |name: &str| delta.get(name).and_then(Value::as_str).unwrap_or_default();
         match (delta.get("type").and_then(Value::as_str).unwrap_or_default(), open.kind) {
-            ("text_delta", Kind::Text) => self.draft.text_at(open.at, text("text"), deltas),
-            ("input_json_delta", Kind::Call) => self.draft.arguments_at(open.at, text("partial_json"), deltas),
+            ("text_delta", Kind::Text) => self.draft.append_text_at(open.at, text("text"), deltas),
+            ("input_json_delta", Kind::Call) => self.draft.append_arguments(open.at, text("partial_json"), deltas),
             ("input_json_delta", _) => open.json.push_str(text("partial_json")),
             ("thinking_delta", Kind::Raw) => {
-                if let Some(block) = self.draft.raw_at(open.at) {
+                if let Some(block) = self.draft.raw_mut(open.at) {
                     append(block, "thinking", text("thinking"));
                     deltas.push_back(Delta::Thinking(text("thinking").to_owned()));
                 }
             }
             ("signature_delta", Kind::Raw) => {
-                if let Some(block) = self.draft.raw_at(open.at) {
+                if let Some(block) = self.draft.raw_mut(open.at) {
                     append(block, "signature", text("signature"));
                 }
             }
@@ -379,13 +380,13 @@ impl Decoder {
         let Some(at) = self.open.iter().position(|open| open.index == index) else { return };
         let open = self.open.swap_remove(at);
         if let Ok(input) = serde_json::from_str::<Value>(&open.json)
-            && let Some(block) = self.draft.raw_at(open.at).and_then(Value::as_object_mut)
+            && let Some(block) = self.draft.raw_mut(open.at).and_then(Value::as_object_mut)
         {
             block.insert("input".into(), input);
         }
     }
 
-    /// Takes the newest counts, field by field: the end of a stream repeats some of them and leaves others out.
+    /// Updates the counts field by field: the end of a stream repeats some of them and leaves others out.
     fn read_usage(&mut self, reported: Option<WireUsage>, deltas: &mut Deltas) {
         let Some(reported) = reported else { return };
         let Usage { input, output, cached_read, cache_write, reasoning } = self.draft.usage;
@@ -410,7 +411,7 @@ fn append(block: &mut Value, name: &str, more: &str) {
 }
 
 /// Translates a stop reason.
-fn stop(reason: &str) -> Stop {
+fn stop_reason(reason: &str) -> Stop {
     match reason {
         "end_turn" | "stop_sequence" => Stop::End,
         "tool_use" => Stop::ToolCalls,

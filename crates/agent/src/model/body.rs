@@ -13,29 +13,29 @@ use super::{Request, settings::ModelSettings};
 use crate::message::{Message, Role, ToolCallData};
 
 /// The members of a body that `extra_body` cannot set.
-const OURS: [&str; 8] =
+const RESERVED: [&str; 8] =
     ["messages", "input", "contents", "tools", "stream", "system", "systemInstruction", "instructions"];
 
 /// A body that is being written: a JSON object that is not closed yet.
 pub(super) struct BodyWriter(Vec<u8>);
 
 impl BodyWriter {
-    /// Begins with the small members: those of `head`, overridden by those that the settings and the request add.
-    pub(super) fn new(mut head: Map<String, Value>, settings: &ModelSettings, request: &Request<'_>) -> Self {
+    /// Begins with the small members: `members`, overridden by those that the settings and the request add.
+    pub(super) fn new(mut members: Map<String, Value>, settings: &ModelSettings, request: &Request<'_>) -> Self {
         for extra in [Some(&settings.extra_body), request.extra_body].into_iter().flatten() {
-            for (name, value) in extra.iter().filter(|(name, _)| !OURS.contains(&name.as_str())) {
-                match (head.get_mut(name), value) {
-                    (_, Value::Null) => drop(head.shift_remove(name)),
+            for (name, value) in extra.iter().filter(|(name, _)| !RESERVED.contains(&name.as_str())) {
+                match (members.get_mut(name), value) {
+                    (_, Value::Null) => drop(members.shift_remove(name)),
                     // Merge one level deep, so that a part of `generationConfig` can be set.
                     (Some(Value::Object(present)), Value::Object(added)) => {
                         present.extend(added.iter().map(|(name, value)| (name.clone(), value.clone())));
                     }
-                    (_, value) => drop(head.insert(name.clone(), value.clone())),
+                    (_, value) => drop(members.insert(name.clone(), value.clone())),
                 }
             }
         }
         let mut body = Self(vec![b'{']);
-        for (name, value) in &head {
+        for (name, value) in &members {
             body.member(name, value);
         }
         body
@@ -111,7 +111,8 @@ pub(super) fn fitting_id(id: &str, fits: impl Fn(&str) -> bool, length: usize) -
         return Cow::Borrowed(id);
     }
     let hash = Sha256::digest(id.as_bytes());
-    Cow::Owned(HEXLOWER.encode(&hash)[..length.min(64)].to_owned())
+    let digits = HEXLOWER.encode(&hash);
+    Cow::Owned(digits[..length.min(digits.len())].to_owned())
 }
 
 /// A part of a message, in the form that wires send.
@@ -151,8 +152,9 @@ pub(super) fn media(part: &Content) -> Media<'_> {
 
 /// Describes a part in words, for a wire that cannot send it.
 pub(super) fn media_as_text(media: &Media<'_>) -> String {
-    let describe = |what: &str, kind: &str, data: &str| {
-        format!("[{what}, {kind}, {} bytes: it cannot be shown to this model]", data.len() / 4 * 3)
+    let describe = |name: &str, kind: &str, data: &str| {
+        // Four characters of Base64 are three bytes.
+        format!("[{name}, {kind}, {} bytes: it cannot be shown to this model]", data.len() / 4 * 3)
     };
     match media {
         Media::Image(data, kind) => describe("a picture", kind, data),

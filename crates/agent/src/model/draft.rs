@@ -8,8 +8,8 @@ use serde_json::{Map, Value};
 use super::{Delta, Reply, Stop, Usage, Wire, error::ModelErrorKind};
 use crate::message::{Block, Message, ProviderBlocks, Role, ToolCallData};
 
-/// The most pieces (texts, calls, blocks) of one answer.
-const MOST_PIECES: usize = 2_048;
+/// The maximum number of pieces (texts, calls, blocks) of one answer.
+const MAX_PIECES: usize = 2_048;
 
 /// The stream of deltas to which a draft adds the pieces.
 pub(super) type Deltas = VecDeque<Delta>;
@@ -58,8 +58,8 @@ impl Draft {
     }
 
     fn add(&mut self, piece: Piece) -> Result<PieceIndex, ModelErrorKind> {
-        if self.pieces.len() >= MOST_PIECES {
-            return Err(ModelErrorKind::Unreadable { why: format!("it has more than {MOST_PIECES} pieces") });
+        if self.pieces.len() >= MAX_PIECES {
+            return Err(ModelErrorKind::Unreadable { why: format!("it has more than {MAX_PIECES} pieces") });
         }
         self.pieces.push(piece);
         Ok(PieceIndex(self.pieces.len() - 1))
@@ -76,7 +76,7 @@ impl Draft {
     }
 
     /// Appends text to the piece `at`.
-    pub(super) fn text_at(&mut self, at: PieceIndex, more: &str, deltas: &mut Deltas) {
+    pub(super) fn append_text_at(&mut self, at: PieceIndex, more: &str, deltas: &mut Deltas) {
         if let Some(Piece::Text { text, .. }) = self.pieces.get_mut(at.0)
             && !more.is_empty()
         {
@@ -91,7 +91,7 @@ impl Draft {
     }
 
     /// Appends text to the last piece if that is a text without further fields; otherwise begins a new piece.
-    pub(super) fn text(&mut self, more: &str, deltas: &mut Deltas) -> Result<(), ModelErrorKind> {
+    pub(super) fn add_text(&mut self, more: &str, deltas: &mut Deltas) -> Result<(), ModelErrorKind> {
         if more.is_empty() {
             return Ok(());
         }
@@ -99,17 +99,17 @@ impl Draft {
             Some(Piece::Text { extra, .. }) if extra.is_empty() => PieceIndex(self.pieces.len() - 1),
             _ => self.begin_text()?,
         };
-        self.text_at(at, more, deltas);
+        self.append_text_at(at, more, deltas);
         Ok(())
     }
 
     /// Adds a block that only the provider understands. The answer leaves out a block that is `null` at the end.
-    pub(super) fn raw(&mut self, value: Value) -> Result<PieceIndex, ModelErrorKind> {
+    pub(super) fn add_raw(&mut self, value: Value) -> Result<PieceIndex, ModelErrorKind> {
         self.add(Piece::Raw(value))
     }
 
     /// Returns the block `at`, to complete it.
-    pub(super) fn raw_at(&mut self, at: PieceIndex) -> Option<&mut Value> {
+    pub(super) fn raw_mut(&mut self, at: PieceIndex) -> Option<&mut Value> {
         match self.pieces.get_mut(at.0) {
             Some(Piece::Raw(value)) => Some(value),
             _ => None,
@@ -117,7 +117,7 @@ impl Draft {
     }
 
     /// Returns the further fields of a text or a call.
-    pub(super) fn extra_at(&mut self, at: PieceIndex) -> Option<&mut Map<String, Value>> {
+    pub(super) fn extra_mut(&mut self, at: PieceIndex) -> Option<&mut Map<String, Value>> {
         match self.pieces.get_mut(at.0)? {
             Piece::Text { extra, .. } => Some(extra),
             Piece::Call(call) => Some(&mut call.extra),
@@ -143,12 +143,12 @@ impl Draft {
         }
         let at = self.add(Piece::Call(Call { number, id, ..Call::default() }))?;
         self.calls += 1;
-        self.name_at(at, name, deltas);
+        self.set_name(at, name, deltas);
         Ok(at)
     }
 
     /// Sets the name of a call that began without one.
-    pub(super) fn name_at(&mut self, at: PieceIndex, name: &str, deltas: &mut Deltas) {
+    pub(super) fn set_name(&mut self, at: PieceIndex, name: &str, deltas: &mut Deltas) {
         if let Some(Piece::Call(call)) = self.pieces.get_mut(at.0)
             && !call.is_announced
             && !name.is_empty()
@@ -164,7 +164,7 @@ impl Draft {
     }
 
     /// Appends to a call's arguments.
-    pub(super) fn arguments_at(&mut self, at: PieceIndex, more: &str, deltas: &mut Deltas) {
+    pub(super) fn append_arguments(&mut self, at: PieceIndex, more: &str, deltas: &mut Deltas) {
         if let Some(Piece::Call(call)) = self.pieces.get_mut(at.0)
             && !more.is_empty()
         {
@@ -176,10 +176,10 @@ impl Draft {
     }
 
     /// Sets the complete arguments of a call, unless they have arrived in pieces already.
-    pub(super) fn complete_arguments_at(&mut self, at: PieceIndex, complete: &str, deltas: &mut Deltas) {
+    pub(super) fn complete_arguments(&mut self, at: PieceIndex, complete: &str, deltas: &mut Deltas) {
         let is_new = matches!(self.pieces.get(at.0), Some(Piece::Call(call)) if call.arguments.is_empty());
         if is_new {
-            self.arguments_at(at, complete, deltas);
+            self.append_arguments(at, complete, deltas);
         }
     }
 
@@ -236,13 +236,13 @@ pub(super) enum SentPiece<'a> {
 /// Returns the pieces of a model's message, in order: with the provider's blocks if this wire and model made them,
 /// otherwise only text and calls.
 pub(super) fn pieces<'a>(message: &'a Message, wire: Wire, model: &str) -> Vec<SentPiece<'a>> {
-    let own = message.blocks.as_ref().filter(|blocks| blocks.wire == wire.as_str() && blocks.model == model);
-    if let Some(laid_out) = own.and_then(|own| lay_out(message, &own.blocks)) {
-        return laid_out;
+    let own_blocks = message.blocks.as_ref().filter(|blocks| blocks.wire == wire.as_str() && blocks.model == model);
+    if let Some(in_order) = own_blocks.and_then(|own| order_pieces(message, &own.blocks)) {
+        return in_order;
     }
     let text = (!message.content.is_empty()).then_some(SentPiece::Text(&message.content, None));
     // The message has changed since the provider sent it: put the opaque blocks first.
-    let raw = own.into_iter().flat_map(|own| &own.blocks).filter_map(|block| match block {
+    let raw = own_blocks.into_iter().flat_map(|own| &own.blocks).filter_map(|block| match block {
         Block::Raw(value) => Some(SentPiece::Raw(value)),
         _ => None,
     });
@@ -251,7 +251,7 @@ pub(super) fn pieces<'a>(message: &'a Message, wire: Wire, model: &str) -> Vec<S
 
 /// Returns text and calls in the order of the provider's blocks; `None` if the blocks are not those of this text and
 /// these calls.
-fn lay_out<'a>(message: &'a Message, blocks: &'a [Block]) -> Option<Vec<SentPiece<'a>>> {
+fn order_pieces<'a>(message: &'a Message, blocks: &'a [Block]) -> Option<Vec<SentPiece<'a>>> {
     let (mut text, mut calls) = (message.content.as_str(), message.calls().iter());
     let mut sent = Vec::with_capacity(blocks.len());
     for block in blocks {

@@ -113,7 +113,7 @@ pub enum ModelErrorKind {
         /// The setting to change.
         setting: &'static str,
     },
-    /// The response is not one of a model's API.
+    /// The response is not in the format of a model's API.
     #[error("the answer does not come from a model: {why}; check the base URL")]
     Unreadable {
         /// A description of the response.
@@ -129,12 +129,12 @@ impl ModelErrorKind {
             return None;
         };
         let lower = message.to_lowercase();
-        let about = ["tool", "function call"].iter().any(|word| lower.contains(word));
+        let mentions_tools = ["tool", "function call"].iter().any(|word| lower.contains(word));
         // The messages of Ollama, OpenRouter, vLLM and llama.cpp, in this order.
         let refuses =
             ["not support", "that support", "unsupported", "requires --enable-auto-tool-choice", "requires --jinja"];
         let refuses = refuses.iter().any(|sign| lower.contains(sign));
-        (matches!(status, 400 | 404 | 422 | 500 | 501) && about && refuses).then_some(message.as_str())
+        (matches!(status, 400 | 404 | 422 | 500 | 501) && mentions_tools && refuses).then_some(message.as_str())
     }
 }
 

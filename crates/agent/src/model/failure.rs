@@ -129,7 +129,7 @@ pub(super) fn may_retry(response: &ErrorResponse<'_>, kind: &ModelErrorKind) -> 
             let body = String::from_utf8_lossy(response.body);
             !signs.iter().any(|sign| body.contains(sign) || message.to_lowercase().contains(sign))
         }
-        // All of these statuses may be temporary but 501 (not implemented) and 505 (version of HTTP).
+        // All of these statuses may be temporary, except for 501 (not implemented) and 505 (version of HTTP).
         ModelErrorKind::Unavailable { status, .. } => !matches!(status, 501 | 505),
         _ => false,
     }
@@ -165,6 +165,7 @@ fn is_overflow(status: Option<u16>, body: &ErrorBody) -> bool {
 fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let text = |name: &str| headers.get(name)?.to_str().ok().map(str::trim);
     if let Some(wait) = text("retry-after-ms").and_then(seconds) {
+        // `seconds` has read the number of milliseconds as seconds.
         return Some(wait / 1_000);
     }
     let value = text(header::RETRY_AFTER.as_str())?;

@@ -34,8 +34,8 @@ pub fn answers(data: &[u8]) {
     check(wire, &deltas, reply);
     if let Ok(answer) = serde_json::from_slice::<Value>(bytes) {
         let (mut decoder, mut deltas) = (adapter.decoder(1), Deltas::new());
-        let outcome = online::reject_error(answer).and_then(|answer| decoder.unstreamed(answer, &mut deltas));
-        let reply = outcome.and_then(|()| decoder.end()).map(|draft| draft.finish(wire, MODEL));
+        let outcome = online::reject_error(answer).and_then(|answer| decoder.read_whole(answer, &mut deltas));
+        let reply = outcome.and_then(|()| decoder.into_draft()).map(|draft| draft.finish(wire, MODEL));
         check(wire, &Vec::from(deltas), reply);
     }
 }
@@ -53,7 +53,7 @@ fn stream<'a>(
 ) -> (Vec<Delta>, Result<Reply, DecodeError>) {
     let (mut decoder, mut deltas) = (adapter.decoder(1), Deltas::new());
     let outcome = collect_deltas(&mut *decoder, &mut deltas, chunks);
-    let reply = outcome.and_then(|()| decoder.end()).map(|draft| draft.finish(wire, MODEL));
+    let reply = outcome.and_then(|()| decoder.into_draft()).map(|draft| draft.finish(wire, MODEL));
     (deltas.into(), reply)
 }
 
@@ -68,7 +68,7 @@ fn collect_deltas<'a>(
         parser.push(chunk, &mut events);
         for event in events {
             let event = event.map_err(DecodeError::unreadable)?;
-            if !event.data.is_empty() && decoder.event(&event.data, deltas)? == Progress::End {
+            if !event.data.is_empty() && decoder.read_event(&event.data, deltas)? == Progress::End {
                 return Ok(());
             }
         }

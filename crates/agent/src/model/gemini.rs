@@ -58,17 +58,17 @@ impl Adapter for Gemini {
 
     fn body(&self, request: &Request<'_>, _streamed: bool) -> Bytes {
         let mut generation = Map::new();
-        if let Some(most) = request.max_tokens.or(self.settings.max_tokens) {
-            generation.insert("maxOutputTokens".into(), most.into());
+        if let Some(max_tokens) = request.max_tokens.or(self.settings.max_tokens) {
+            generation.insert("maxOutputTokens".into(), max_tokens.into());
         }
         if let Some(temperature) = request.temperature {
             generation.insert("temperature".into(), temperature.into());
         }
-        let mut head = Map::new();
+        let mut members = Map::new();
         if !generation.is_empty() {
-            head.insert("generationConfig".into(), generation.into());
+            members.insert("generationConfig".into(), generation.into());
         }
-        let mut body = BodyWriter::new(head, &self.settings, request);
+        let mut body = BodyWriter::new(members, &self.settings, request);
         if let Some(tools) = body::tools(request) {
             body.raw("tools", &[tools.get()]);
         }
@@ -261,13 +261,13 @@ struct Decoder {
 }
 
 impl Decode for Decoder {
-    fn event(&mut self, data: &str, deltas: &mut Deltas) -> Result<Progress, DecodeError> {
+    fn read_event(&mut self, data: &str, deltas: &mut Deltas) -> Result<Progress, DecodeError> {
         self.read_chunk(event_json(data)?, deltas)?;
         // The answer ends with the stream, and not with the finish reason: the usage may follow it.
         Ok(Progress::More)
     }
 
-    fn unstreamed(&mut self, answer: Value, deltas: &mut Deltas) -> Result<(), DecodeError> {
+    fn read_whole(&mut self, answer: Value, deltas: &mut Deltas) -> Result<(), DecodeError> {
         if answer.get("candidates").is_none() && answer.get("promptFeedback").is_none() {
             return Err(DecodeError::unreadable("it has no `candidates`"));
         }
@@ -276,7 +276,7 @@ impl Decode for Decoder {
         Ok(())
     }
 
-    fn end(self: Box<Self>) -> Result<Draft, DecodeError> {
+    fn into_draft(self: Box<Self>) -> Result<Draft, DecodeError> {
         if self.ended || self.draft.stop.is_some() { Ok(self.draft) } else { Err(DecodeError::cut()) }
     }
 }
@@ -292,7 +292,7 @@ impl Decoder {
                 self.read_part(part, deltas)?;
             }
             if let Some(reason) = candidate.finish_reason {
-                self.draft.stop = Some(stop(&reason, candidate.finish_message.as_deref()));
+                self.draft.stop = Some(stop_reason(&reason, candidate.finish_message.as_deref()));
             }
         }
         if let Some(usage) = chunk.usage_metadata {
@@ -318,9 +318,9 @@ impl Decoder {
                     members.insert("id".into(), id.into());
                 }
                 if let Some(args) = call.args.filter(|args| !args.is_null()) {
-                    self.draft.arguments_at(at, &args.to_string(), deltas);
+                    self.draft.append_arguments(at, &args.to_string(), deltas);
                 }
-                if let Some(stored) = self.draft.extra_at(at) {
+                if let Some(stored) = self.draft.extra_mut(at) {
                     *stored = members;
                 }
             }
@@ -329,11 +329,11 @@ impl Decoder {
                     deltas.push_back(Delta::Thinking(thought));
                 }
             }
-            (None, Some(text)) if members.is_empty() => self.draft.text(&text, deltas)?,
+            (None, Some(text)) if members.is_empty() => self.draft.add_text(&text, deltas)?,
             (None, Some(text)) => {
                 let at = self.draft.begin_text()?;
-                self.draft.text_at(at, &text, deltas);
-                if let Some(stored) = self.draft.extra_at(at) {
+                self.draft.append_text_at(at, &text, deltas);
+                if let Some(stored) = self.draft.extra_mut(at) {
                     *stored = members;
                 }
             }
@@ -341,7 +341,7 @@ impl Decoder {
                 let mut raw = part.other;
                 raw.extend(members);
                 if !raw.is_empty() {
-                    self.draft.raw(raw.into())?;
+                    self.draft.add_raw(raw.into())?;
                 }
             }
         }
@@ -350,7 +350,7 @@ impl Decoder {
 }
 
 /// Translates a finish reason; `message` explains it.
-fn stop(reason: &str, message: Option<&str>) -> Stop {
+fn stop_reason(reason: &str, message: Option<&str>) -> Stop {
     match reason {
         "STOP" => Stop::End,
         "MAX_TOKENS" => Stop::Length,

@@ -16,16 +16,18 @@ use super::provider::PROVIDERS;
 
 /// The time for all requests to all servers.
 const PROBE_TIME: Duration = Duration::from_millis(800);
-/// Local connections succeed or fail quickly.
+/// The timeout of a connection: local connections succeed or fail quickly.
 const CONNECT_TIME: Duration = Duration::from_millis(300);
-/// The largest answer to read.
-const MOST_BYTES: usize = 512 * 1024;
-/// The most models of one server.
-const MOST_MODELS: usize = 20;
-/// The most models whose abilities to request.
-const MOST_DETAILS: usize = 5;
+/// The size of the largest answer to read, in bytes.
+const MAX_BYTES: usize = 512 * 1024;
+/// The maximum number of models of one server to report.
+const MAX_MODELS: usize = 20;
+/// The maximum number of models of one server whose abilities are requested.
+const MAX_MODELS_WITH_DETAILS: usize = 5;
+/// The longest name of a model, in bytes.
+const MAX_NAME_BYTES: usize = 200;
 
-/// A server that runs here.
+/// A model server that runs on this machine.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct LocalServer {
@@ -33,7 +35,7 @@ pub struct LocalServer {
     pub provider: &'static str,
     /// The base URL.
     pub base_url: String,
-    /// The models that it has, at most 20.
+    /// The models of the server, at most 20.
     pub models: Vec<LocalModel>,
 }
 
@@ -41,9 +43,9 @@ pub struct LocalServer {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct LocalModel {
-    /// Its name, safe to print; one that would not be safe is left out.
+    /// The name, safe to print. Models whose names are not safe to print are left out.
     pub name: String,
-    /// Whether it calls tools, as far as its server says.
+    /// Whether the model calls tools; `None` if the server does not say.
     pub tools: Option<bool>,
 }
 
@@ -54,12 +56,12 @@ pub async fn running() -> Vec<LocalServer> {
     running_at(local.map(|provider| (provider.name, provider.base_url.to_owned()))).await
 }
 
-/// Returns the servers that answer at these places (provider and base URL). Takes at most 800 ms.
+/// Returns the servers that answer at these addresses (provider and base URL). Takes at most 800 ms.
 pub async fn running_at(places: impl IntoIterator<Item = (&'static str, String)>) -> Vec<LocalServer> {
     let client = Client::builder().connect_timeout(CONNECT_TIME).redirect(redirect::Policy::none()).no_proxy().build();
     let Ok(client) = client else { return Vec::new() };
-    let probe = Probe { client, until: Instant::now() + PROBE_TIME };
-    let servers = places.into_iter().map(|(provider, base_url)| probe.server(provider, base_url));
+    let probe = Probe { client, deadline: Instant::now() + PROBE_TIME };
+    let servers = places.into_iter().map(|(provider, base_url)| probe.find_server(provider, base_url));
     join_all(servers).await.into_iter().flatten().collect()
 }
 
@@ -76,13 +78,13 @@ struct Tag {
 
 /// Ollama's `/api/show`.
 #[derive(Deserialize)]
-struct Shown {
+struct ModelDetails {
     capabilities: Vec<String>,
 }
 
 /// `/v1/models`, which all local servers have.
 #[derive(Deserialize)]
-struct Listed {
+struct ModelList {
     data: Vec<ListedModel>,
 }
 
@@ -93,39 +95,41 @@ struct ListedModel {
 
 struct Probe {
     client: Client,
-    until: Instant,
+    deadline: Instant,
 }
 
 impl Probe {
-    async fn server(&self, provider: &'static str, base_url: String) -> Option<LocalServer> {
+    async fn find_server(&self, provider: &'static str, base_url: String) -> Option<LocalServer> {
         let root = base_url.trim_end_matches('/').trim_end_matches("/v1");
         let names: Vec<String> = if provider == "ollama" {
-            let tags: Tags = self.get(&format!("{root}/api/tags"), None).await?;
+            let tags: Tags = self.request_json(&format!("{root}/api/tags"), None).await?;
             tags.models.into_iter().map(|tag| tag.name).collect()
         } else {
-            let listed: Listed = self.get(&format!("{root}/v1/models"), None).await?;
-            listed.data.into_iter().map(|model| model.id).collect()
+            let list: ModelList = self.request_json(&format!("{root}/v1/models"), None).await?;
+            list.data.into_iter().map(|model| model.id).collect()
         };
-        let is_safe = |name: &String| !name.is_empty() && name.len() <= 200 && text::for_line(name) == **name;
+        let is_safe =
+            |name: &String| !name.is_empty() && name.len() <= MAX_NAME_BYTES && text::for_line(name) == **name;
         let names: BTreeSet<String> = names.into_iter().filter(is_safe).collect();
-        let models = names.into_iter().take(MOST_MODELS).enumerate().map(|(number, name)| async move {
-            let asks = provider == "ollama" && number < MOST_DETAILS;
-            let tools = if asks { self.calls_tools(root, &name).await } else { None };
+        let models = names.into_iter().take(MAX_MODELS).enumerate().map(|(index, name)| async move {
+            let may_ask = provider == "ollama" && index < MAX_MODELS_WITH_DETAILS;
+            let tools = if may_ask { self.calls_tools(root, &name).await } else { None };
             LocalModel { name, tools }
         });
         let models = join_all(models).await;
         Some(LocalServer { provider, base_url: base_url.clone(), models })
     }
 
+    /// Asks Ollama whether a model calls tools.
     async fn calls_tools(&self, root: &str, model: &str) -> Option<bool> {
         let body = serde_json::json!({"model": model}).to_string();
-        let shown: Shown = self.get(&format!("{root}/api/show"), Some(body)).await?;
-        Some(shown.capabilities.iter().any(|ability| ability == "tools"))
+        let details: ModelDetails = self.request_json(&format!("{root}/api/show"), Some(body)).await?;
+        Some(details.capabilities.iter().any(|ability| ability == "tools"))
     }
 
     /// Requests JSON. Returns `None` if no answer arrives in time, or if it has another form. Sends a POST if there is
     /// a body.
-    async fn get<T: DeserializeOwned>(&self, url: &str, body: Option<String>) -> Option<T> {
+    async fn request_json<T: DeserializeOwned>(&self, url: &str, body: Option<String>) -> Option<T> {
         let request = match body {
             Some(body) => self.client.post(url).header("content-type", "application/json").body(body),
             None => self.client.get(url),
@@ -135,12 +139,12 @@ impl Probe {
             let mut bytes = Vec::new();
             while let Some(chunk) = response.chunk().await.ok()? {
                 bytes.extend_from_slice(&chunk);
-                if bytes.len() > MOST_BYTES {
+                if bytes.len() > MAX_BYTES {
                     return None;
                 }
             }
             serde_json::from_slice(&bytes).ok()
         };
-        timeout_at(self.until, read).await.ok()?
+        timeout_at(self.deadline, read).await.ok()?
     }
 }

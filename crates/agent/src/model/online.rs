@@ -17,7 +17,7 @@ use super::{
     gemini, openai_chat, openai_responses,
     provider::Dialect,
     settings::ModelSettings,
-    transport::{self, Attempts, Body, Failed, Transport},
+    transport::{self, Attempts, Body, FailedAttempt, Transport},
 };
 
 /// The request format of a provider.
@@ -36,16 +36,16 @@ pub(super) trait Adapter: Send + Sync + fmt::Debug {
 /// The reader of one answer.
 pub(super) trait Decode: Send {
     /// Reads one event of a stream, and appends what it adds to `deltas`.
-    fn event(&mut self, data: &str, deltas: &mut Deltas) -> Result<Progress, DecodeError>;
+    fn read_event(&mut self, data: &str, deltas: &mut Deltas) -> Result<Progress, DecodeError>;
 
     /// Reads an answer that is not streamed, and appends what it contains to `deltas`.
-    fn unstreamed(&mut self, answer: Value, deltas: &mut Deltas) -> Result<(), DecodeError>;
+    fn read_whole(&mut self, answer: Value, deltas: &mut Deltas) -> Result<(), DecodeError>;
 
     /// Returns the draft of the answer, at the end of the response.
     ///
     /// # Errors
     /// The answer is not finished.
-    fn end(self: Box<Self>) -> Result<Draft, DecodeError>;
+    fn into_draft(self: Box<Self>) -> Result<Draft, DecodeError>;
 }
 
 /// Whether an answer continues after an event.
@@ -162,7 +162,7 @@ fn base_url(settings: &ModelSettings) -> Result<Url, String> {
 }
 
 /// Appends a path to a URL, and keeps its query.
-pub(super) fn below(base: &Url, path: &str) -> Url {
+pub(super) fn join_path(base: &Url, path: &str) -> Url {
     let mut url = base.clone();
     url.set_path(&format!("{}/{path}", base.path().trim_end_matches('/')));
     url
@@ -238,23 +238,25 @@ impl Model for Online {
     fn complete(&self, request: Request<'_>) -> BoxFuture<'static, Result<Reply, ModelError>> {
         let wrong_format = self.wrong_tool_format(&request);
         let mut reader = AnswerReader::new(self, &request);
-        let mut attempts = self.attempts(&request, false);
+        let streamed = false;
+        let mut attempts = self.attempts(&request, streamed);
         async move {
             let reply = async {
                 wrong_format.map_or(Ok(()), Err)?;
-                let response = attempts.answer().await?;
+                let response = attempts.send_with_retries().await?;
                 reader.read_unstreamed(Body::new(response, &attempts)).await?;
                 reader.finish()
             };
-            reply.await.map_err(|failed: Failed| failed.of(&attempts.transport, attempts.made))
+            reply.await.map_err(|failed: FailedAttempt| failed.into_error(&attempts.transport, attempts.made))
         }
         .boxed()
     }
 
     fn stream(&self, request: Request<'_>) -> BoxStream<'static, Result<Delta, ModelError>> {
+        let streamed = true;
         let answer = StreamedAnswer {
             reader: AnswerReader::new(self, &request),
-            attempts: self.attempts(&request, true),
+            attempts: self.attempts(&request, streamed),
             stage: (self.wrong_tool_format(&request))
                 .map_or(Stage::Sending, |wrong_format| Stage::Failed(Some(wrong_format.into()))),
         };
@@ -263,7 +265,7 @@ impl Model for Online {
             match answer.next().await {
                 Ok(delta @ Delta::Done(_)) => Some((Ok(delta), None)),
                 Ok(delta) => Some((Ok(delta), Some(answer))),
-                Err(failed) => Some((Err(failed.of(&answer.attempts.transport, answer.attempts.made)), None)),
+                Err(failed) => Some((Err(failed.into_error(&answer.attempts.transport, answer.attempts.made)), None)),
             }
         })
         .boxed()
@@ -290,12 +292,12 @@ impl AnswerReader {
         }
     }
 
-    fn decoder(&mut self) -> Result<&mut Box<dyn Decode>, Failed> {
+    fn decoder(&mut self) -> Result<&mut Box<dyn Decode>, FailedAttempt> {
         self.decoder.as_mut().ok_or_else(|| ModelErrorKind::Cut { why: "its end was read already".into() }.into())
     }
 
     /// Reads an answer that does not come as a stream.
-    async fn read_unstreamed(&mut self, body: Body) -> Result<(), Failed> {
+    async fn read_unstreamed(&mut self, body: Body) -> Result<(), FailedAttempt> {
         let bytes = body.read_all().await?;
         let answer = serde_json::from_slice(&bytes).map_err(|error| {
             let text = String::from_utf8_lossy(&bytes);
@@ -308,7 +310,7 @@ impl AnswerReader {
         })?;
         let mut deltas = mem::take(&mut self.deltas);
         let outcome = reject_error(answer).and_then(|answer| match self.decoder.as_mut() {
-            Some(decoder) => decoder.unstreamed(answer, &mut deltas),
+            Some(decoder) => decoder.read_whole(answer, &mut deltas),
             None => Err(DecodeError::cut()),
         });
         self.deltas = deltas;
@@ -316,23 +318,25 @@ impl AnswerReader {
     }
 
     /// Reads one event.
-    fn read_event(&mut self, data: &str) -> Result<Progress, Failed> {
+    fn read_event(&mut self, data: &str) -> Result<Progress, FailedAttempt> {
         let mut deltas = mem::take(&mut self.deltas);
-        let outcome = self.decoder()?.event(data, &mut deltas);
+        let outcome = self.decoder()?.read_event(data, &mut deltas);
         self.deltas = deltas;
         outcome.map_err(|error| self.failed(error))
     }
 
     /// Returns the whole answer, at the end of the response.
-    fn finish(&mut self) -> Result<Reply, Failed> {
+    fn finish(&mut self) -> Result<Reply, FailedAttempt> {
         let decoder = self.decoder.take();
-        let draft = decoder.map_or_else(|| Err(DecodeError::cut()), Decode::end).map_err(|error| self.failed(error))?;
+        let draft =
+            decoder.map_or_else(|| Err(DecodeError::cut()), Decode::into_draft).map_err(|error| self.failed(error))?;
         let mut reply = draft.finish(self.settings.wire, &self.settings.model);
         reply.cost = reply.cost.or_else(|| self.settings.price.map(|price| price.of(&reply.usage)));
         Ok(reply)
     }
 
-    fn failed(&self, error: DecodeError) -> Failed {
+    /// Converts an error of the decoder.
+    fn failed(&self, error: DecodeError) -> FailedAttempt {
         match error {
             DecodeError::Kind(kind) => kind.into(),
             DecodeError::Reported(body) => {
@@ -367,22 +371,22 @@ enum Stage {
         has_read_any: bool,
     },
     /// A failure, returned after the deltas that were read before it.
-    Failed(Option<Failed>),
+    Failed(Option<FailedAttempt>),
     /// The answer is complete; its last deltas and [`Delta::Done`] remain to be returned.
     Ended,
 }
 
 impl StreamedAnswer {
     /// Returns the next delta.
-    async fn next(&mut self) -> Result<Delta, Failed> {
+    async fn next(&mut self) -> Result<Delta, FailedAttempt> {
         loop {
             if let Some(delta) = self.reader.deltas.pop_front() {
                 return Ok(delta);
             }
             match &mut self.stage {
                 Stage::Sending => match self.attempts.send().await {
-                    Ok(response) => self.begin(Body::new(response, &self.attempts)).await?,
-                    Err(failed) => match self.attempts.pause(&failed) {
+                    Ok(response) => self.begin_reading(Body::new(response, &self.attempts)).await?,
+                    Err(failed) => match self.attempts.pause_after(&failed) {
                         // Report the retry before the wait: the caller polls again at once, and `send` then waits.
                         Some(after) => {
                             self.stage = Stage::Sending;
@@ -393,7 +397,7 @@ impl StreamedAnswer {
                         None => return Err(failed),
                     },
                 },
-                Stage::Reading { .. } => self.read().await?,
+                Stage::Reading { .. } => self.read_chunk().await?,
                 Stage::Failed(failed) => {
                     return Err(failed
                         .take()
@@ -405,7 +409,7 @@ impl StreamedAnswer {
     }
 
     /// Chooses how to read the body, by its media type.
-    async fn begin(&mut self, body: Body) -> Result<(), Failed> {
+    async fn begin_reading(&mut self, body: Body) -> Result<(), FailedAttempt> {
         match body.media_type().as_str() {
             // Some servers do not stream although the request asks for it.
             "application/json" => {
@@ -425,7 +429,7 @@ impl StreamedAnswer {
     }
 
     /// Reads the next chunk of the body, and the events that it completes.
-    async fn read(&mut self) -> Result<(), Failed> {
+    async fn read_chunk(&mut self) -> Result<(), FailedAttempt> {
         let Stage::Reading { body, events, has_read_any } = &mut self.stage else { return Ok(()) };
         let Some(chunk) = body.chunk().await? else {
             if !*has_read_any {

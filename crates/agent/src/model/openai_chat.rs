@@ -15,7 +15,7 @@ use super::{
     body::{self, BodyWriter, Media},
     draft::{Deltas, Draft, PieceIndex, SentPiece, pieces},
     failure,
-    online::{Adapter, Decode, DecodeError, Progress, below, event_json},
+    online::{Adapter, Decode, DecodeError, Progress, event_json, join_path},
     openai_responses::{InputDetails, OutputDetails},
     provider::Dialect,
     settings::ModelSettings,
@@ -28,6 +28,8 @@ const LONGEST_ID: usize = 40;
 const REPLACED_ID: usize = 24;
 /// The length of an id of a call that Mistral accepts: exactly this many ASCII letters and digits.
 const SHORT_ID: usize = 9;
+/// The maximum number of blocks of reasoning in one answer.
+const MAX_REASONING_BLOCKS: usize = 1_000;
 
 #[derive(Debug)]
 pub(super) struct OpenAiChat {
@@ -43,22 +45,22 @@ impl OpenAiChat {
 
 impl Adapter for OpenAiChat {
     fn url(&self, base: &Url, _streamed: bool) -> Url {
-        below(base, "chat/completions")
+        join_path(base, "chat/completions")
     }
 
     fn body(&self, request: &Request<'_>, streamed: bool) -> Bytes {
-        let mut head = Map::new();
-        head.insert("model".into(), self.settings.model.clone().into());
-        if let Some(most) = request.max_tokens.or(self.settings.max_tokens) {
-            head.insert(self.dialect.max_tokens.into(), most.into());
+        let mut members = Map::new();
+        members.insert("model".into(), self.settings.model.clone().into());
+        if let Some(max_tokens) = request.max_tokens.or(self.settings.max_tokens) {
+            members.insert(self.dialect.max_tokens.into(), max_tokens.into());
         }
         if let Some(temperature) = request.temperature {
-            head.insert("temperature".into(), temperature.into());
+            members.insert("temperature".into(), temperature.into());
         }
         if streamed && self.dialect.stream_usage {
-            head.insert("stream_options".into(), json!({"include_usage": true}));
+            members.insert("stream_options".into(), json!({"include_usage": true}));
         }
-        let mut body = BodyWriter::new(head, &self.settings, request);
+        let mut body = BodyWriter::new(members, &self.settings, request);
         if streamed {
             body.member("stream", &true);
         }
@@ -184,7 +186,7 @@ fn user_content(message: &Message) -> Content<'_> {
     Content::Parts(text.into_iter().chain(parts).collect())
 }
 
-/// A whole answer, or a chunk of a stream: the one has `message` where the other has `delta`.
+/// A whole answer, which has `message`, or a chunk of a stream, which has `delta` instead.
 #[derive(Deserialize)]
 struct Chunk {
     #[serde(default)]
@@ -266,7 +268,7 @@ struct KnownCall {
 }
 
 impl Decode for Decoder {
-    fn event(&mut self, data: &str, deltas: &mut Deltas) -> Result<Progress, DecodeError> {
+    fn read_event(&mut self, data: &str, deltas: &mut Deltas) -> Result<Progress, DecodeError> {
         if data.trim() == "[DONE]" {
             self.ended = true;
             return Ok(Progress::End);
@@ -275,7 +277,7 @@ impl Decode for Decoder {
         Ok(Progress::More)
     }
 
-    fn unstreamed(&mut self, answer: Value, deltas: &mut Deltas) -> Result<(), DecodeError> {
+    fn read_whole(&mut self, answer: Value, deltas: &mut Deltas) -> Result<(), DecodeError> {
         if answer.get("choices").and_then(Value::as_array).is_none_or(Vec::is_empty) {
             return Err(DecodeError::unreadable("it has no `choices`"));
         }
@@ -283,7 +285,7 @@ impl Decode for Decoder {
         self.read_chunk(answer, deltas)
     }
 
-    fn end(mut self: Box<Self>) -> Result<Draft, DecodeError> {
+    fn into_draft(mut self: Box<Self>) -> Result<Draft, DecodeError> {
         // Some servers leave out `[DONE]`, others the finish reason: either one ends the answer.
         if !self.ended && self.draft.stop.is_none() {
             return Err(DecodeError::cut());
@@ -295,7 +297,7 @@ impl Decode for Decoder {
             echo.insert("reasoning_content".into(), self.reasoning_content.into());
         }
         if !echo.is_empty() {
-            self.draft.raw(Value::Object(echo))?;
+            self.draft.add_raw(Value::Object(echo))?;
         }
         if self.refused {
             self.draft.stop = Some(Stop::Refusal);
@@ -312,7 +314,7 @@ impl Decoder {
                 self.read_message_delta(message_delta, deltas)?;
             }
             if let Some(reason) = choice.finish_reason {
-                self.draft.stop = Some(stop(&reason));
+                self.draft.stop = Some(stop_reason(&reason));
             }
         }
         if let Some(usage) = chunk.usage {
@@ -331,13 +333,13 @@ impl Decoder {
             add_detail(&mut self.reasoning_details, detail)?;
         }
         match message_delta.content {
-            Some(Value::String(text)) => self.draft.text(&text, deltas)?,
+            Some(Value::String(text)) => self.draft.add_text(&text, deltas)?,
             Some(Value::Array(parts)) => self.read_parts(&parts, deltas)?,
             _ => {}
         }
         if let Some(refusal) = message_delta.refusal.filter(|refusal| !refusal.is_empty()) {
             self.refused = true;
-            self.draft.text(&refusal, deltas)?;
+            self.draft.add_text(&refusal, deltas)?;
         }
         for call in message_delta.tool_calls.unwrap_or_default() {
             self.read_call(call, deltas)?;
@@ -349,7 +351,7 @@ impl Decoder {
     fn read_parts(&mut self, parts: &[Value], deltas: &mut Deltas) -> Result<(), DecodeError> {
         for part in parts {
             if let Some(text) = part.get("text").and_then(Value::as_str) {
-                self.draft.text(text, deltas)?;
+                self.draft.add_text(text, deltas)?;
             }
             for thought in part.get("thinking").and_then(Value::as_array).into_iter().flatten() {
                 if let Some(text) = thought.get("text").and_then(Value::as_str) {
@@ -378,11 +380,11 @@ impl Decoder {
                 at
             }
         };
-        self.draft.name_at(at, &name, deltas);
+        self.draft.set_name(at, &name, deltas);
         match function.arguments {
-            Some(Value::String(more)) => self.draft.arguments_at(at, &more, deltas),
+            Some(Value::String(more)) => self.draft.append_arguments(at, &more, deltas),
             Some(Value::Null) | None => {}
-            Some(whole) => self.draft.arguments_at(at, &whole.to_string(), deltas),
+            Some(whole) => self.draft.append_arguments(at, &whole.to_string(), deltas),
         }
         Ok(())
     }
@@ -406,7 +408,7 @@ impl Decoder {
 fn add_detail(details: &mut Vec<Value>, piece: Value) -> Result<(), DecodeError> {
     let is_same_block = |a: &Value, b: &Value| a.get("type") == b.get("type") && a.get("index") == b.get("index");
     let Some(last) = details.last_mut().filter(|last| is_same_block(last, &piece)) else {
-        if details.len() >= 1_000 {
+        if details.len() >= MAX_REASONING_BLOCKS {
             return Err(DecodeError::unreadable("it has more than 1000 blocks of reasoning"));
         }
         details.push(piece);
@@ -425,8 +427,8 @@ fn add_detail(details: &mut Vec<Value>, piece: Value) -> Result<(), DecodeError>
     Ok(())
 }
 
-/// Translates a finish reason. Servers with the same API have words of their own for the same reason.
-fn stop(reason: &str) -> Stop {
+/// Translates a finish reason. Servers with the same API use different words for the same reason.
+fn stop_reason(reason: &str) -> Stop {
     match reason {
         "stop" | "eos" | "end_turn" => Stop::End,
         "tool_calls" | "function_call" => Stop::ToolCalls,

@@ -15,7 +15,7 @@ use super::{
     body::{self, BodyWriter, Media},
     draft::{Deltas, Draft, PieceIndex, SentPiece, pieces},
     failure::{self, ErrorBody},
-    online::{Adapter, Decode, DecodeError, Progress, below, event_json},
+    online::{Adapter, Decode, DecodeError, Progress, event_json, join_path},
     settings::ModelSettings,
 };
 use crate::message::{Message, Role};
@@ -38,7 +38,7 @@ impl OpenAiResponses {
     }
 
     /// Returns whether the model reasons, judged by its name. Other models refuse a request for reasoning.
-    fn reasons(&self) -> bool {
+    fn is_reasoning_model(&self) -> bool {
         let name = self.settings.model.rsplit('/').next().unwrap_or_default();
         let name = name.strip_prefix("ft:").unwrap_or(name);
         !(name.starts_with("gpt-3") || name.starts_with("gpt-4") || name.contains("-chat"))
@@ -47,23 +47,23 @@ impl OpenAiResponses {
 
 impl Adapter for OpenAiResponses {
     fn url(&self, base: &Url, _streamed: bool) -> Url {
-        below(base, "responses")
+        join_path(base, "responses")
     }
 
     fn body(&self, request: &Request<'_>, streamed: bool) -> Bytes {
-        let mut head = Map::new();
-        head.insert("model".into(), self.settings.model.clone().into());
-        head.insert("store".into(), false.into());
-        if self.reasons() {
-            head.insert("include".into(), json!(["reasoning.encrypted_content"]));
+        let mut members = Map::new();
+        members.insert("model".into(), self.settings.model.clone().into());
+        members.insert("store".into(), false.into());
+        if self.is_reasoning_model() {
+            members.insert("include".into(), json!(["reasoning.encrypted_content"]));
         }
-        if let Some(most) = request.max_tokens.or(self.settings.max_tokens) {
-            head.insert("max_output_tokens".into(), most.into());
+        if let Some(max_tokens) = request.max_tokens.or(self.settings.max_tokens) {
+            members.insert("max_output_tokens".into(), max_tokens.into());
         }
         if let Some(temperature) = request.temperature {
-            head.insert("temperature".into(), temperature.into());
+            members.insert("temperature".into(), temperature.into());
         }
-        let mut body = BodyWriter::new(head, &self.settings, request);
+        let mut body = BodyWriter::new(members, &self.settings, request);
         if streamed {
             body.member("stream", &true);
         }
@@ -234,7 +234,7 @@ enum Kind {
 }
 
 impl Decode for Decoder {
-    fn event(&mut self, data: &str, deltas: &mut Deltas) -> Result<Progress, DecodeError> {
+    fn read_event(&mut self, data: &str, deltas: &mut Deltas) -> Result<Progress, DecodeError> {
         if data.trim() == "[DONE]" {
             return Ok(Progress::End);
         }
@@ -252,12 +252,12 @@ impl Decode for Decoder {
             }
             "response.function_call_arguments.delta" => {
                 if let Some(at) = self.find(&event, Kind::Call) {
-                    self.draft.arguments_at(at, event.delta(), deltas);
+                    self.draft.append_arguments(at, event.delta(), deltas);
                 }
             }
             "response.function_call_arguments.done" => {
                 if let Some(at) = self.find(&event, Kind::Call) {
-                    self.draft.complete_arguments_at(at, event.arguments.as_deref().unwrap_or_default(), deltas);
+                    self.draft.complete_arguments(at, event.arguments.as_deref().unwrap_or_default(), deltas);
                 }
             }
             "response.reasoning_summary_text.delta" | "response.reasoning_text.delta" => {
@@ -275,14 +275,14 @@ impl Decode for Decoder {
         Ok(Progress::More)
     }
 
-    fn unstreamed(&mut self, answer: Value, deltas: &mut Deltas) -> Result<(), DecodeError> {
+    fn read_whole(&mut self, answer: Value, deltas: &mut Deltas) -> Result<(), DecodeError> {
         if !answer.get("output").is_some_and(Value::is_array) {
             return Err(DecodeError::unreadable("it has no `output`"));
         }
         self.response_done(answer, deltas)
     }
 
-    fn end(mut self: Box<Self>) -> Result<Draft, DecodeError> {
+    fn into_draft(mut self: Box<Self>) -> Result<Draft, DecodeError> {
         if !self.ended {
             return Err(DecodeError::cut());
         }
@@ -324,7 +324,7 @@ impl Decoder {
                 (self.draft.begin_call(text_of(item, "call_id"), text_of(item, "name"), deltas)?, Kind::Call)
             }
             // `fill_in` stores other items once they are complete.
-            _ => (self.draft.raw(Value::Null)?, Kind::Raw),
+            _ => (self.draft.add_raw(Value::Null)?, Kind::Raw),
         };
         let id = item.get("id").and_then(Value::as_str).map(ToOwned::to_owned).or_else(|| event.item_id.clone());
         self.items.push(KnownItem { index: event.output_index, id, at, kind });
@@ -333,8 +333,8 @@ impl Decoder {
 
     fn append_text(&mut self, event: &Event, deltas: &mut Deltas) -> Result<(), DecodeError> {
         match self.find(event, Kind::Text) {
-            Some(at) => self.draft.text_at(at, event.delta(), deltas),
-            None => self.draft.text(event.delta(), deltas)?,
+            Some(at) => self.draft.append_text_at(at, event.delta(), deltas),
+            None => self.draft.add_text(event.delta(), deltas)?,
         }
         Ok(())
     }
@@ -356,40 +356,40 @@ impl Decoder {
         Ok(())
     }
 
-    /// Takes from a complete item what its deltas did not contain.
+    /// Adds from a complete item what its deltas did not contain.
     fn fill_in(&mut self, at: PieceIndex, kind: Kind, item: Value, deltas: &mut Deltas) {
         match kind {
             Kind::Text => {
                 if self.draft.is_blank(at) {
                     for part in item.get("content").and_then(Value::as_array).into_iter().flatten() {
                         self.refused |= text_of(part, "type") == "refusal";
-                        self.draft.text_at(at, text_of(part, "text"), deltas);
-                        self.draft.text_at(at, text_of(part, "refusal"), deltas);
+                        self.draft.append_text_at(at, text_of(part, "text"), deltas);
+                        self.draft.append_text_at(at, text_of(part, "refusal"), deltas);
                     }
                 }
                 if let Some((phase, extra)) =
-                    item.get(PHASE).filter(|phase| phase.is_string()).zip(self.draft.extra_at(at))
+                    item.get(PHASE).filter(|phase| phase.is_string()).zip(self.draft.extra_mut(at))
                 {
                     extra.insert(PHASE.into(), phase.clone());
                 }
             }
             Kind::Call => {
-                self.draft.name_at(at, text_of(&item, "name"), deltas);
-                self.draft.complete_arguments_at(at, text_of(&item, "arguments"), deltas);
+                self.draft.set_name(at, text_of(&item, "name"), deltas);
+                self.draft.complete_arguments(at, text_of(&item, "arguments"), deltas);
             }
             Kind::Raw => {
                 // Without encrypted content, reasoning is only a reference to an item that the provider did not store.
                 let is_unusable = text_of(&item, "type") == "reasoning"
                     && !item.get("encrypted_content").is_some_and(Value::is_string);
-                if let Some(raw) = self.draft.raw_at(at).filter(|_| !is_unusable) {
+                if let Some(raw) = self.draft.raw_mut(at).filter(|_| !is_unusable) {
                     *raw = item;
                 }
             }
         }
     }
 
-    /// Reads the complete response, which is in the last event of a stream or is the whole body. Takes the items from
-    /// it only if none has arrived before.
+    /// Reads the complete response, which is in the last event of a stream or is the whole body. Reads its items only
+    /// if none has arrived before.
     fn response_done(&mut self, mut response: Value, deltas: &mut Deltas) -> Result<(), DecodeError> {
         if let Some(error) =
             response.get("error").filter(|error| error.is_object()).and_then(|_| ErrorBody::read(&response))

@@ -1,7 +1,7 @@
 //! The providers that Toolrack knows by name, and the models whose size and price it knows.
 //!
-//! A provider is data: its address, its wire, the variable that its key is in. `models` has the sizes and prices, as the
-//! providers published them.
+//! A provider is data: its address, its wire, the variable that its key is in. `models` has the sizes and prices, as
+//! the providers published them.
 
 use std::{fmt, str::FromStr};
 
@@ -37,7 +37,7 @@ const fn provider(name: &'static str, wire: Wire, base_url: &'static str) -> Pro
 }
 
 impl Provider {
-    const fn with(self, key_variable: &'static str, default_model: Option<&'static str>) -> Self {
+    const fn with_key(self, key_variable: &'static str, default_model: Option<&'static str>) -> Self {
         Self { key_variable: Some(key_variable), default_model, ..self }
     }
 
@@ -57,18 +57,19 @@ impl Provider {
 /// All providers. Those whose keys are looked for come first, in the order of the search.
 pub const PROVIDERS: &[Provider] = &[
     provider("anthropic", Wire::Anthropic, "https://api.anthropic.com")
-        .with("ANTHROPIC_API_KEY", Some("claude-sonnet-5-5")),
-    provider("openai", Wire::OpenAiResponses, "https://api.openai.com/v1").with("OPENAI_API_KEY", Some("gpt-6.1-sol")),
+        .with_key("ANTHROPIC_API_KEY", Some("claude-sonnet-5-5")),
+    provider("openai", Wire::OpenAiResponses, "https://api.openai.com/v1")
+        .with_key("OPENAI_API_KEY", Some("gpt-6.1-sol")),
     provider("deepseek", Wire::OpenAiChat, "https://api.deepseek.com/v1")
-        .with("DEEPSEEK_API_KEY", Some("deepseek-flash")),
+        .with_key("DEEPSEEK_API_KEY", Some("deepseek-flash")),
     provider("gemini", Wire::Gemini, "https://generativelanguage.googleapis.com/v1beta")
-        .with("GEMINI_API_KEY", Some("gemini-flash-latest")),
-    provider("openrouter", Wire::OpenAiChat, "https://openrouter.ai/api/v1").with("OPENROUTER_API_KEY", None),
+        .with_key("GEMINI_API_KEY", Some("gemini-flash-latest")),
+    provider("openrouter", Wire::OpenAiChat, "https://openrouter.ai/api/v1").with_key("OPENROUTER_API_KEY", None),
     provider("mistral", Wire::OpenAiChat, "https://api.mistral.ai/v1")
-        .with("MISTRAL_API_KEY", Some("mistral-medium-latest")),
+        .with_key("MISTRAL_API_KEY", Some("mistral-medium-latest")),
     provider("groq", Wire::OpenAiChat, "https://api.groq.com/openai/v1")
-        .with("GROQ_API_KEY", Some("openai/gpt-oss-120b")),
-    provider("xai", Wire::OpenAiChat, "https://api.x.ai/v1").with("XAI_API_KEY", Some("grok-4.7")),
+        .with_key("GROQ_API_KEY", Some("openai/gpt-oss-120b")),
+    provider("xai", Wire::OpenAiChat, "https://api.x.ai/v1").with_key("XAI_API_KEY", Some("grok-4.7")),
     provider("ollama", Wire::OpenAiChat, "http://127.0.0.1:11434/v1"),
     provider("llamacpp", Wire::OpenAiChat, "http://127.0.0.1:8080/v1"),
     provider("lmstudio", Wire::OpenAiChat, "http://127.0.0.1:1234/v1"),

@@ -52,7 +52,7 @@ pub struct RecordedRequest {
     pub system: Option<String>,
 }
 
-/// What the model does at one request.
+/// The reaction of the model to one request.
 enum Step {
     /// Thinking, followed by an answer.
     Reply(String, Box<Reply>),

@@ -138,7 +138,7 @@ pub struct ModelSettings {
     pub headers: Vec<(String, Key)>,
     /// How many tokens fit into the model's context, input and output together.
     pub context_tokens: Option<u64>,
-    /// The most tokens of an answer, if a request does not set them.
+    /// The maximum number of tokens of an answer, if a request does not set them.
     pub max_tokens: Option<u32>,
     /// The price of the model.
     pub price: Option<Price>,

@@ -17,11 +17,11 @@ use super::{
     settings::{Bounds, Key},
 };
 
-/// The most bytes of an error's body to read.
+/// The maximum size of an error's body to read, in bytes.
 const ERROR_BODY_BYTES: usize = 64 * 1024;
 /// How long to read an error's body.
 const ERROR_BODY_TIME: Duration = Duration::from_secs(5);
-/// What an error says was late if no part of the answer has arrived.
+/// The event that a timeout error names if no part of the answer has arrived.
 const BEGINNING: &str = "the beginning of the answer";
 /// The longest wait between two tries, unless the server asks for a longer one.
 const LONGEST_PAUSE: Duration = Duration::from_secs(8);
@@ -31,7 +31,7 @@ const DRAIN_TIME: Duration = Duration::from_millis(50);
 /// Turns a provider's error response (status, headers, body) into an error kind.
 pub(super) type ClassifyResponse = fn(&ErrorResponse<'_>) -> ModelErrorKind;
 
-/// What all requests to one model share: the HTTP client, the headers and the bounds.
+/// The things that all requests to one model share: the HTTP client, the headers and the bounds.
 #[derive(Debug)]
 pub(super) struct Transport {
     pub(super) client: Client,
@@ -48,13 +48,13 @@ pub(super) struct Transport {
 /// machine it uses no proxy, which would see every prompt, and a new connection each time, because llama.cpp often
 /// closes a used one just when the client reuses it.
 pub(super) fn client(connect: Duration, base: &Url) -> Result<Client, String> {
-    let is_here = match base.host() {
+    let is_local = match base.host() {
         Some(Host::Domain(name)) => name == "localhost",
         Some(Host::Ipv4(address)) => address.is_loopback(),
         Some(Host::Ipv6(address)) => address.is_loopback(),
         None => false,
     };
-    let builder = if is_here { Client::builder().no_proxy().pool_max_idle_per_host(0) } else { Client::builder() };
+    let builder = if is_local { Client::builder().no_proxy().pool_max_idle_per_host(0) } else { Client::builder() };
     builder
         .connect_timeout(connect)
         .redirect(redirect::Policy::none())
@@ -79,21 +79,21 @@ pub(super) fn secret_header(name: &str, value: &str) -> Result<(HeaderName, Head
 
 /// A failed try.
 #[derive(Debug)]
-pub(super) struct Failed {
+pub(super) struct FailedAttempt {
     pub(super) kind: ModelErrorKind,
     /// Whether the same request may succeed later.
     may_retry: bool,
 }
 
-impl From<ModelErrorKind> for Failed {
+impl From<ModelErrorKind> for FailedAttempt {
     fn from(kind: ModelErrorKind) -> Self {
         Self { kind, may_retry: false }
     }
 }
 
-impl Failed {
+impl FailedAttempt {
     /// Returns the error, with the name of the model.
-    pub(super) fn of(self, transport: &Transport, attempts: u32) -> ModelError {
+    pub(super) fn into_error(self, transport: &Transport, attempts: u32) -> ModelError {
         ModelError { model: transport.model.clone(), attempts, kind: self.kind }
     }
 }
@@ -106,7 +106,7 @@ pub(super) struct Attempts {
     body: Bytes,
     classify: ClassifyResponse,
     /// The time at which the answer must be complete, however often the request is tried.
-    pub(super) until: Instant,
+    pub(super) deadline: Instant,
     /// How many tries were made.
     pub(super) made: u32,
     /// The pause before the next try.
@@ -115,12 +115,12 @@ pub(super) struct Attempts {
 
 impl Attempts {
     pub(super) fn new(transport: Arc<Transport>, url: Url, body: Bytes, classify: ClassifyResponse) -> Self {
-        let until = Instant::now() + transport.bounds.total;
-        Self { transport, url, body, classify, until, made: 0, pause_before_next: None }
+        let deadline = Instant::now() + transport.bounds.total;
+        Self { transport, url, body, classify, deadline, made: 0, pause_before_next: None }
     }
 
     /// Waits for the pause that is due, and sends the request once.
-    pub(super) async fn send(&mut self) -> Result<Response, Failed> {
+    pub(super) async fn send(&mut self) -> Result<Response, FailedAttempt> {
         if let Some(pause) = self.pause_before_next.take() {
             sleep(pause).await;
         }
@@ -133,9 +133,9 @@ impl Attempts {
             .header(header::CONTENT_TYPE, "application/json")
             .body(self.body.clone());
         let first_token = self.transport.bounds.first_token;
-        let by = self.until.min(Instant::now() + first_token);
-        match timeout_at(by, request.send()).await {
-            Err(_) if by == self.until => Err(self.over().into()),
+        let first_token_deadline = self.deadline.min(Instant::now() + first_token);
+        match timeout_at(first_token_deadline, request.send()).await {
+            Err(_) if first_token_deadline == self.deadline => Err(self.total_timeout().into()),
             Err(_) => Err(timed_out(BEGINNING, first_token, "first_token_timeout").into()),
             Ok(Err(error)) => Err(self.unreachable(error)),
             Ok(Ok(response)) if response.status().is_success() => Ok(response),
@@ -144,7 +144,7 @@ impl Attempts {
     }
 
     /// Returns how long to wait before the next try; `None` if there must be none.
-    pub(super) fn pause(&self, failed: &Failed) -> Option<Duration> {
+    pub(super) fn pause_after(&self, failed: &FailedAttempt) -> Option<Duration> {
         let bounds = &self.transport.bounds;
         if !failed.may_retry || self.made > bounds.retries {
             return None;
@@ -156,19 +156,20 @@ impl Attempts {
             _ => None,
         };
         let pause = asked.unwrap_or_else(|| {
+            // A larger shift would overflow; `LONGEST_PAUSE` is reached long before.
             let doubled = bounds.first_pause.saturating_mul(1 << (self.made - 1).min(16)).min(LONGEST_PAUSE);
             // Jitter, so that many clients do not return at the same moment.
             doubled.mul_f64(rand::rng().random_range(0.75..=1.0))
         });
-        (pause <= bounds.longest_pause && Instant::now() + pause < self.until).then_some(pause)
+        (pause <= bounds.longest_pause && Instant::now() + pause < self.deadline).then_some(pause)
     }
 
     /// Sends the request until there is a response, or until no further try is allowed.
-    pub(super) async fn answer(&mut self) -> Result<Response, Failed> {
+    pub(super) async fn send_with_retries(&mut self) -> Result<Response, FailedAttempt> {
         loop {
             match self.send().await {
                 Ok(response) => return Ok(response),
-                Err(failed) => match self.pause(&failed) {
+                Err(failed) => match self.pause_after(&failed) {
                     Some(pause) => self.pause_before_next = Some(pause),
                     None => return Err(failed),
                 },
@@ -177,18 +178,18 @@ impl Attempts {
     }
 
     /// Converts an error of the HTTP client. The URL is left out, because it may hold a secret.
-    fn unreachable(&self, error: reqwest::Error) -> Failed {
+    fn unreachable(&self, error: reqwest::Error) -> FailedAttempt {
         let error = error.without_url();
         let why = failure::innermost(&error);
         let origin = failure::safe(&self.url.origin().ascii_serialization());
         // No byte of an answer has arrived. Unlike a call of a tool, a request to a model may be repeated.
         let may_retry = !error.is_builder() && !error.is_timeout();
         let kind = ModelErrorKind::Unreachable { origin, why };
-        Failed { kind, may_retry }
+        FailedAttempt { kind, may_retry }
     }
 
     /// Reads the beginning of an error response, and classifies it.
-    async fn refused(&self, mut response: Response) -> Failed {
+    async fn refused(&self, mut response: Response) -> FailedAttempt {
         let (status, headers) = (response.status().as_u16(), response.headers().clone());
         let mut body = Vec::new();
         let read = async {
@@ -209,11 +210,11 @@ impl Attempts {
         };
         let kind = (self.classify)(&response);
         let may_retry = failure::may_retry(&response, &kind);
-        Failed { kind, may_retry }
+        FailedAttempt { kind, may_retry }
     }
 
     /// Returns the error for the exceeded total time.
-    fn over(&self) -> ModelErrorKind {
+    fn total_timeout(&self) -> ModelErrorKind {
         timed_out("the answer", self.transport.bounds.total, "total_timeout")
     }
 }
@@ -225,17 +226,17 @@ fn timed_out(what: &'static str, after: Duration, setting: &'static str) -> Mode
 /// The body of an answer, in pieces.
 pub(super) struct Body {
     response: Response,
-    until: Instant,
+    deadline: Instant,
     total: Duration,
     first_token: Duration,
     silence: Duration,
     /// Whether the first piece of the answer has arrived, which sets the bound for the next one. The head of the
     /// response does not count: some servers send it before they process the prompt.
     pub(super) has_begun: bool,
-    /// The most bytes of the whole body.
+    /// The maximum size of the whole body, in bytes.
     limit: usize,
     /// The bytes that have arrived.
-    seen: usize,
+    received: usize,
 }
 
 impl Body {
@@ -243,13 +244,13 @@ impl Body {
         let bounds = &attempts.transport.bounds;
         Self {
             response,
-            until: attempts.until,
+            deadline: attempts.deadline,
             total: bounds.total,
             first_token: bounds.first_token,
             silence: bounds.silence,
             has_begun: false,
             limit: bounds.response_bytes,
-            seen: 0,
+            received: 0,
         }
     }
 
@@ -266,14 +267,14 @@ impl Body {
             false => (BEGINNING, self.first_token, "first_token_timeout"),
         };
         let silent_at = Instant::now() + silence;
-        let chunk = match timeout_at(silent_at.min(self.until), self.response.chunk()).await {
-            Err(_) if silent_at < self.until => return Err(timed_out(what, silence, setting)),
+        let chunk = match timeout_at(silent_at.min(self.deadline), self.response.chunk()).await {
+            Err(_) if silent_at < self.deadline => return Err(timed_out(what, silence, setting)),
             Err(_) => return Err(timed_out("the answer", self.total, "total_timeout")),
             Ok(Err(error)) => return Err(ModelErrorKind::Cut { why: failure::innermost(&error.without_url()) }),
             Ok(Ok(chunk)) => chunk,
         };
-        self.seen = self.seen.saturating_add(chunk.as_ref().map_or(0, Bytes::len));
-        if self.seen > self.limit {
+        self.received = self.received.saturating_add(chunk.as_ref().map_or(0, Bytes::len));
+        if self.received > self.limit {
             return Err(ModelErrorKind::TooLarge {
                 what: "the answer",
                 limit: self.limit,

@@ -21,6 +21,7 @@ pub(super) struct Repeats {
 impl Repeats {
     /// Counts `call`, and returns how often the model has requested it, including this time.
     pub(super) fn count(&mut self, call: &ToolCallData) -> u32 {
+        // Another version of Rust may hash differently. A stored turn then counts anew, which does no harm.
         let mut hasher = DefaultHasher::new();
         // The order of arguments makes no difference.
         let input = serde_json::to_string(&Canonical(&call.input)).unwrap_or_default();
@@ -31,7 +32,7 @@ impl Repeats {
     }
 
     /// Returns how often the model has requested its most frequent call.
-    pub(super) fn most(&self) -> u32 {
+    pub(super) fn highest_count(&self) -> u32 {
         self.counts.values().copied().max().unwrap_or_default()
     }
 }

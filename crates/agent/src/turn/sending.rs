@@ -5,7 +5,10 @@ use std::sync::{
     atomic::{AtomicU8, Ordering},
 };
 
+// The states of a call.
+/// No task watches the call, so it may have been sent.
 const UNKNOWN: u8 = 0;
+/// A task will send the call, and has not done so yet.
 const WAITING: u8 = 1;
 const SENT: u8 = 2;
 const GIVEN_UP: u8 = 3;

@@ -36,28 +36,28 @@ fn hear(progress: &[Progress], draft: &mut Draft, deltas: &mut Deltas) -> Vec<St
         match piece {
             Progress::Text(more) => {
                 let at = draft.begin_text().unwrap();
-                more.iter().for_each(|more| draft.text_at(at, more, deltas));
+                more.iter().for_each(|more| draft.append_text_at(at, more, deltas));
                 let text = more.concat();
                 assert_eq!(draft.is_blank(at), text.is_empty());
                 expected.extend((!text.is_empty()).then(|| format!("text {text}")));
             }
             Progress::Signed(text) => {
                 let at = draft.begin_text().unwrap();
-                draft.text_at(at, text, deltas);
-                *draft.extra_at(at).unwrap() = signature();
+                draft.append_text_at(at, text, deltas);
+                *draft.extra_mut(at).unwrap() = signature();
                 expected.push(format!("text {text} signed"));
             }
             Progress::Call { id, name, arguments, is_signed } => {
                 let at = draft.begin_call(id, name, deltas).unwrap();
-                arguments.iter().for_each(|more| draft.arguments_at(at, more, deltas));
+                arguments.iter().for_each(|more| draft.append_arguments(at, more, deltas));
                 if *is_signed {
-                    *draft.extra_at(at).unwrap() = signature();
+                    *draft.extra_mut(at).unwrap() = signature();
                 }
                 let signed = if *is_signed { " signed" } else { "" };
                 expected.push(format!("call {name} {}{signed}", arguments.concat()));
             }
             Progress::Raw(number) => {
-                draft.raw(json!({"raw": number})).unwrap();
+                draft.add_raw(json!({"raw": number})).unwrap();
                 expected.push(format!("raw {number}"));
             }
         }
@@ -154,13 +154,13 @@ proptest! {
 fn a_call_is_streamed_once_it_has_a_name_with_its_earlier_pieces() {
     let (mut draft, mut deltas) = (Draft::new(3), Deltas::new());
     let at = draft.begin_call("", "", &mut deltas).unwrap();
-    draft.arguments_at(at, "{\"a\":", &mut deltas);
-    draft.name_at(at, "", &mut deltas);
+    draft.append_arguments(at, "{\"a\":", &mut deltas);
+    draft.set_name(at, "", &mut deltas);
     assert!(deltas.is_empty(), "no caller hears of a call without a name");
-    draft.name_at(at, "weather", &mut deltas);
-    draft.name_at(at, "another", &mut deltas);
-    draft.arguments_at(at, "1}", &mut deltas);
-    draft.complete_arguments_at(at, "{\"a\":2}", &mut deltas);
+    draft.set_name(at, "weather", &mut deltas);
+    draft.set_name(at, "another", &mut deltas);
+    draft.append_arguments(at, "1}", &mut deltas);
+    draft.complete_arguments(at, "{\"a\":2}", &mut deltas);
     let argument = |fragment: &str| Delta::ToolCallArguments { index: 0, fragment: fragment.into() };
     let started = Delta::ToolCallBegin { index: 0, id: "call_3_0".into(), name: "weather".into() };
     assert_eq!(Vec::from(deltas), [started, argument("{\"a\":"), argument("1}")]);
@@ -173,8 +173,8 @@ fn a_call_is_streamed_once_it_has_a_name_with_its_earlier_pieces() {
 fn complete_arguments_are_used_if_no_piece_was_streamed() {
     let (mut draft, mut deltas) = (Draft::new(1), Deltas::new());
     let at = draft.begin_call("x", "f", &mut deltas).unwrap();
-    draft.complete_arguments_at(at, "{\"a\":2}", &mut deltas);
-    draft.complete_arguments_at(at, "{\"a\":3}", &mut deltas);
+    draft.complete_arguments(at, "{\"a\":2}", &mut deltas);
+    draft.complete_arguments(at, "{\"a\":3}", &mut deltas);
     assert_eq!(draft.finish(Wire::OpenAiChat, MODEL).message.calls()[0].input, json!({"a": 2}));
 }
 
@@ -201,15 +201,15 @@ fn a_stop_reason_that_contradicts_the_calls_is_corrected() {
 #[test]
 fn consecutive_texts_are_merged_except_signed_ones() {
     let (mut draft, mut deltas) = (Draft::new(1), Deltas::new());
-    draft.text("", &mut deltas).unwrap();
+    draft.add_text("", &mut deltas).unwrap();
     assert!(draft.is_empty());
-    draft.text("a", &mut deltas).unwrap();
-    draft.text("b", &mut deltas).unwrap();
+    draft.add_text("a", &mut deltas).unwrap();
+    draft.add_text("b", &mut deltas).unwrap();
     let signed = draft.begin_text().unwrap();
-    draft.text_at(signed, "c", &mut deltas);
-    *draft.extra_at(signed).unwrap() = signature();
-    draft.text("d", &mut deltas).unwrap();
-    draft.raw(Value::Null).unwrap();
+    draft.append_text_at(signed, "c", &mut deltas);
+    *draft.extra_mut(signed).unwrap() = signature();
+    draft.add_text("d", &mut deltas).unwrap();
+    draft.add_raw(Value::Null).unwrap();
     let message = draft.finish(Wire::Gemini, MODEL).message;
     let lengths: Vec<usize> = (message.blocks.unwrap().blocks.iter())
         .map(|block| if let Block::Text { bytes, .. } = block { *bytes } else { 99 })
@@ -220,7 +220,7 @@ fn consecutive_texts_are_merged_except_signed_ones() {
 #[test]
 fn an_answer_has_so_many_pieces_and_no_more_of_any_kind() {
     let (mut draft, mut deltas) = (Draft::new(1), Deltas::new());
-    for _ in 0..MOST_PIECES {
+    for _ in 0..MAX_PIECES {
         draft.begin_text().unwrap();
     }
     let too_many = |result: Result<PieceIndex, ModelErrorKind>| {
@@ -230,7 +230,7 @@ fn an_answer_has_so_many_pieces_and_no_more_of_any_kind() {
         );
     };
     too_many(draft.begin_text());
-    too_many(draft.raw(json!({})));
+    too_many(draft.add_raw(json!({})));
     too_many(draft.begin_call("x", "f", &mut deltas));
     assert!(deltas.is_empty());
 }

@@ -17,7 +17,7 @@ pub struct KnownModel {
     pub name: &'static str,
     /// How many tokens fit, input and output together.
     pub context_tokens: u64,
-    /// The most tokens of one answer.
+    /// The maximum number of tokens of one answer.
     pub max_output: u32,
     /// Its price.
     pub price: Price,
