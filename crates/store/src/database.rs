@@ -125,9 +125,9 @@ impl Transaction {
             Connection::Sqlite(connection) => sqlx::raw_sql(script).execute(connection).await.map(drop),
             #[cfg(feature = "postgres")]
             Connection::Postgres(session) => {
-                let (connection, limit, _) = session.start();
+                let (connection, limit, _) = session.start_statement();
                 let done = Box::pin(postgres::with_time_limit(limit, sqlx::raw_sql(script).execute(connection))).await;
-                session.end(done).map(drop)
+                session.end_statement(done).map(drop)
             }
         };
         done.map_err(|error| self.context.error(error))

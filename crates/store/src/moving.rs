@@ -30,7 +30,7 @@ const TABLES: [&str; 20] = [
     "quota_uses",
 ];
 
-/// The tables of a team. Replicas and their homes are not moved, because they belong to programs that have ended.
+/// The tables of a team. Replicas and their homes are not moved, because the processes that they describe have ended.
 const TEAM_TABLES: [&str; 5] = ["team_members", "team_tokens", "team_clients", "team_grants", "team_departures"];
 
 /// Tables in which a new database has a row already.
@@ -38,7 +38,7 @@ const TABLES_WITH_A_FIRST_ROW: [&str; 1] = ["audit_head"];
 
 const MOVING: &str = "moving the rows of a file";
 
-/// What was moved.
+/// The result of a move.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Moved {
@@ -64,7 +64,7 @@ pub enum MoveError {
         database: String,
         /// The first table with rows.
         table: &'static str,
-        /// How many.
+        /// The number of its rows.
         rows: u64,
     },
     /// Not all rows have arrived.
@@ -72,9 +72,9 @@ pub enum MoveError {
     Incomplete {
         /// The table.
         table: &'static str,
-        /// How many the file has.
+        /// The number of its rows in the file.
         before: u64,
-        /// How many there would be.
+        /// The number of its rows in Postgres after the move.
         after: u64,
     },
     /// The audit log would differ from that in the file.
@@ -168,7 +168,7 @@ impl Database {
     }
 }
 
-/// The tables of the file that are moved.
+/// Returns the tables of the file that are moved.
 async fn tables(is_of_team: bool, file: &mut Transaction) -> Result<Vec<&'static str>, StoreError> {
     let of_team = if is_of_team && has_team(file).await? { &TEAM_TABLES[..] } else { &[] };
     Ok(TABLES.iter().chain(of_team).copied().collect())

@@ -1,4 +1,4 @@
-//! The era of MCP that worked with each server, and the tools that it had.
+//! Remembers the era (generation of MCP versions) that worked with each server, and the tools that the server had.
 
 use std::time::Duration;
 

@@ -44,7 +44,7 @@ type Queued = (i64, Actor, Fact);
 struct Actor {
     /// The agent that acted.
     agent: Option<Arc<str>>,
-    /// For an event in the world of a member of a tenant: hides the member's secrets. Replaces the function of the log.
+    /// For facts that the host of a member reports: hides the member's secrets, instead of the log's own function.
     hide: Option<Hide>,
 }
 

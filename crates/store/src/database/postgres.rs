@@ -210,24 +210,24 @@ impl Session {
         begun
     }
 
-    /// Marks the start of a statement; pass its result to [`Self::end`]. Returns the connection, how long the statement
+    /// Marks the start of a statement; pass its result to [`Self::end_statement`]. Returns the connection, how long the statement
     /// may take, and whether the connection keeps it prepared.
-    pub(crate) fn start(&mut self) -> (&mut PgConnection, Duration, bool) {
+    pub(crate) fn start_statement(&mut self) -> (&mut PgConnection, Duration, bool) {
         self.may_still_run = true;
         (&mut self.connection, self.limit, self.keeps_statements)
     }
 
     /// Marks the end of a statement, and returns its result. After an error that the database did not send, the
     /// statement may still run.
-    pub(crate) fn end<T>(&mut self, result: sqlx::Result<T>) -> sqlx::Result<T> {
+    pub(crate) fn end_statement<T>(&mut self, result: sqlx::Result<T>) -> sqlx::Result<T> {
         self.may_still_run = result.as_ref().is_err_and(|error| error.as_database_error().is_none());
         result
     }
 
     pub(crate) async fn commit(mut self) -> sqlx::Result<()> {
-        let (connection, limit, _) = self.start();
+        let (connection, limit, _) = self.start_statement();
         let committed = with_time_limit(limit, PgTransactionManager::commit(connection)).await;
-        self.end(committed)
+        self.end_statement(committed)
     }
 }
 

@@ -119,12 +119,12 @@ macro_rules! run {
             Connection::Postgres(session) => {
                 let sql = for_postgres($statement.sql);
                 let query = bind_all!(sqlx::$kind::<Postgres $(, $row)?>(sql), $statement.values, without_nul);
-                let (connection, limit, keeps) = session.start();
+                let (connection, limit, keeps) = session.start_statement();
                 let done = Box::pin(with_time_limit(limit, query.persistent(keeps).$run(connection))).await;
-                session.end(done).map($convert)
+                session.end_statement(done).map($convert)
             }
         };
-        done.map_err(|error| $transaction.place().error(error))
+        done.map_err(|error| $transaction.context().error(error))
     }};
 }
 
@@ -168,7 +168,7 @@ impl Query {
 
     pub(crate) async fn fetch_one<R: Row>(self, transaction: &mut Transaction) -> Result<R, StoreError> {
         let row = self.fetch_optional(transaction).await?;
-        row.ok_or_else(|| transaction.place().error(sqlx::Error::RowNotFound))
+        row.ok_or_else(|| transaction.context().error(sqlx::Error::RowNotFound))
     }
 }
 

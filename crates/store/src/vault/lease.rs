@@ -76,13 +76,13 @@ impl Vault {
 }
 
 impl Lease {
-    /// Its space.
+    /// Returns the space of the name.
     #[must_use]
     pub fn space(&self) -> Space {
         self.space
     }
 
-    /// Its name.
+    /// Returns the name of the lease.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name

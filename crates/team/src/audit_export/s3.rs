@@ -33,7 +33,7 @@ use super::{
 };
 use crate::file::{AuditExportTable, ExportTarget, S3Table};
 
-/// How long a signed request is valid. S3 accepts clocks that are that far apart.
+/// How long a signed request is valid. S3 accepts requests from clocks that differ by as much.
 const SIGNED_FOR: Duration = Duration::from_mins(15);
 
 /// The maximum number of bytes that are read of an answer that says why the service refused a request.
@@ -95,11 +95,16 @@ enum Outcome {
 }
 
 impl S3Place {
-    /// The bucket of `table`, reached by the rules of `egress`, with the credentials that `read` reads.
+    /// Creates the place for the bucket of `table`, reached by the rules of `egress`, with the credentials that
+    /// `read_credentials` returns.
     ///
     /// # Errors
     /// [`PlaceError::Refused`] if the table names no bucket, or one at an address that cannot be used.
-    pub fn new(table: &AuditExportTable, egress: &Egress, read: ReadS3Credentials) -> Result<Self, PlaceError> {
+    pub fn new(
+        table: &AuditExportTable,
+        egress: &Egress,
+        read_credentials: ReadS3Credentials,
+    ) -> Result<Self, PlaceError> {
         let (ExportTarget::Bucket { bucket, prefix }, Some(s3)) = (&table.to, &table.s3) else {
             return Err(refused("`to` of `[audit_export]` names no bucket"));
         };
@@ -116,15 +121,15 @@ impl S3Place {
         let client = guard.client(builder).map_err(|error| unusable(&error.without_url()))?;
         let (prefix, credentials) = (prefix.clone(), watch::Sender::default());
         let refuses_overwrite = AtomicBool::new(false);
-        Ok(Self { bucket, prefix, client, credentials_source: read, credentials, refuses_overwrite })
+        Ok(Self { bucket, prefix, client, credentials_source: read_credentials, credentials, refuses_overwrite })
     }
 
-    /// The key of the object `name` in the bucket.
+    /// Returns the key of the object `name` in the bucket.
     fn key(&self, name: &str) -> String {
         if self.prefix.is_empty() { name.to_owned() } else { format!("{}/{name}", self.prefix) }
     }
 
-    /// The credentials of this round. Reads them if no round has done so yet.
+    /// Returns the credentials that were read last. Reads them if none were read yet.
     async fn credentials(&self) -> Result<Arc<Credentials>, PlaceError> {
         let known = self.credentials.borrow().clone();
         match known {
@@ -244,7 +249,7 @@ impl S3Place {
         }
     }
 
-    /// The error for a request that got no answer, or only a part of one.
+    /// Returns the error for a request that got no answer, or only a part of one.
     fn unreachable(&self, error: reqwest::Error) -> PlaceError {
         let service = self.service();
         if error.is_timeout() {
@@ -255,7 +260,7 @@ impl S3Place {
         failed(format!("{service} cannot be reached: {}", for_line(&clip(&why, 256))))
     }
 
-    /// The address of the service, for messages.
+    /// Returns the address of the service, for messages.
     fn service(&self) -> String {
         self.bucket.base_url().origin().ascii_serialization()
     }
@@ -279,7 +284,7 @@ fn failed(why: String) -> PlaceError {
     PlaceError::Failed { why }
 }
 
-/// The bucket at the endpoint of the table, or at AWS.
+/// Returns the bucket at the endpoint of the table, or at AWS.
 fn bucket_of(s3: &S3Table, name: &str) -> Result<Bucket, String> {
     let region = s3.region.clone().unwrap_or_else(|| S3Table::DEFAULT_REGION.to_owned());
     let (endpoint, style) = match &s3.endpoint {
@@ -295,7 +300,8 @@ fn bucket_of(s3: &S3Table, name: &str) -> Result<Bucket, String> {
     Bucket::new(endpoint, style, name.to_owned(), region).map_err(|error| error.to_string())
 }
 
-/// The code that the XML of an error names (`<Error><Code>NoSuchBucket</Code>…`). It is untrusted text of the service.
+/// Returns the code that the XML of an error names (`<Error><Code>NoSuchBucket</Code>…`). It is untrusted text of the
+/// service.
 fn code(body: &[u8]) -> Option<String> {
     let body = String::from_utf8_lossy(body);
     let (_, rest) = body.split_once("<Code>")?;

@@ -36,8 +36,8 @@ const ACCESS_TIME: TimeDelta = TimeDelta::hours(1);
 /// The maximum number of access tokens of one grant that are valid at the same time. A client that has as many must
 /// wait until one expires.
 const MAX_ACCESS: usize = 8;
-/// The numbers of bytes that a PKCE verifier may have (RFC 7636, 4.1).
-const VERIFIER: std::ops::RangeInclusive<usize> = 43..=128;
+/// The allowed lengths of a PKCE verifier, in bytes (RFC 7636, 4.1).
+const VERIFIER_LENGTHS: std::ops::RangeInclusive<usize> = 43..=128;
 
 /// `POST /oauth/token`.
 pub(crate) async fn token(State(door): State<Arc<FrontDoor>>, headers: HeaderMap, body: Bytes) -> Response {
@@ -77,7 +77,7 @@ pub(super) fn read_form(headers: &HeaderMap, body: &[u8]) -> Result<Parameters, 
     Ok(form)
 }
 
-/// The value of a parameter that must be there.
+/// Returns the value of a parameter. Fails if it is missing.
 pub(super) fn required<'a>(form: &'a Parameters, name: &str) -> Result<&'a str, Failure> {
     form.get(name).ok_or_else(|| Failure::new("invalid_request", format!("the parameter {name} is missing")))
 }
@@ -110,7 +110,7 @@ async fn exchange_code(door: &FrontDoor, form: &Parameters, client: &str) -> Res
     end_grant(door, &grant, why).await
 }
 
-/// Why a code does not belong to the request. `None` if it does.
+/// Returns the reason why a code does not belong to the request. `None` if it does.
 fn mismatch(grant: &Grant, client: &str, redirect_uri: &str, verifier: &str) -> Option<&'static str> {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~');
     let challenge = URL_SAFE_NO_PAD.encode(Sha256::digest(verifier));
@@ -118,7 +118,7 @@ fn mismatch(grant: &Grant, client: &str, redirect_uri: &str, verifier: &str) -> 
         Some("the code was given to another client")
     } else if grant.redirect_uri != redirect_uri {
         Some("the code was sent to another redirect_uri")
-    } else if !VERIFIER.contains(&verifier.len()) || !verifier.bytes().all(is_plain) {
+    } else if !VERIFIER_LENGTHS.contains(&verifier.len()) || !verifier.bytes().all(is_plain) {
         Some("the code_verifier must have 43 to 128 of the characters that PKCE allows")
     } else if !bool::from(challenge.as_bytes().ct_eq(grant.challenge.as_bytes())) {
         Some("the code_verifier does not belong to the code")
@@ -175,15 +175,15 @@ async fn end_grant(door: &FrontDoor, grant: &Grant, why: &str) -> Result<Respons
     Err(Failure::new("invalid_grant", why).of_member(&grant.member))
 }
 
-/// The MCP endpoint that the client names. `None` if it names none, and so means the endpoint of its grant (RFC 8707,
-/// 2.2).
+/// Returns the MCP endpoint that the client names. `None` if it names none, and so means the endpoint of its grant (RFC
+/// 8707, 2.2).
 fn endpoint_in<'f>(door: &FrontDoor, form: &'f Parameters) -> Result<Option<Endpoint<'f>>, Failure> {
     let is_named = form.all("resource").next().is_some();
     let endpoint = door.endpoint_in(form).map_err(|why| Failure::new("invalid_target", why))?;
     Ok(is_named.then_some(endpoint))
 }
 
-/// Why `grant` allows no tokens for the endpoint that the client names. `None` if it allows them.
+/// Returns the reason why `grant` allows no tokens for the endpoint that the client names. `None` if it allows them.
 fn endpoint_mismatch(door: &FrontDoor, grant: &Grant, named: Option<Endpoint<'_>>) -> Option<&'static str> {
     let is_other = named.is_some_and(|named| door.endpoint_of(&grant.resource) != Some(named));
     is_other.then_some("the person allowed another MCP endpoint than the parameter resource names")

@@ -15,9 +15,9 @@ fn attempts(made: u32, change: impl FnOnce(&mut Bounds)) -> Attempts {
     Attempts { made, ..Attempts::new(Arc::new(transport), url, Bytes::new(), failure::classify_response) }
 }
 
-fn busy(retry_after: Option<u64>) -> Failed {
+fn busy(retry_after: Option<u64>) -> FailedAttempt {
     let retry_after = retry_after.map(Duration::from_secs);
-    Failed { kind: ModelErrorKind::RateLimited { retry_after, message: String::new() }, may_retry: true }
+    FailedAttempt { kind: ModelErrorKind::RateLimited { retry_after, message: String::new() }, may_retry: true }
 }
 
 #[tokio::test]
@@ -27,7 +27,7 @@ async fn the_pauses_between_tries_double_up_to_a_bound() {
     {
         let attempts = attempts(made, |bounds| bounds.retries = u32::MAX);
         for _ in 0..20 {
-            let pause = attempts.pause(&busy(None)).unwrap();
+            let pause = attempts.pause_after(&busy(None)).unwrap();
             let most = Duration::from_millis(most);
             assert!(pause <= most && pause >= most.mul_f64(0.75), "after {made}: {pause:?}");
         }
@@ -37,24 +37,24 @@ async fn the_pauses_between_tries_double_up_to_a_bound() {
 #[tokio::test]
 async fn there_are_as_many_tries_as_the_settings_say() {
     for retries in [0, 1, 4] {
-        let pauses = |made| attempts(made, |bounds| bounds.retries = retries).pause(&busy(None)).is_some();
+        let pauses = |made| attempts(made, |bounds| bounds.retries = retries).pause_after(&busy(None)).is_some();
         assert!((1..=retries).all(pauses), "{retries}");
         assert!(!pauses(retries + 1), "{retries}");
     }
-    let never = Failed::from(ModelErrorKind::Cut { why: String::new() });
-    assert_eq!(attempts(1, |_| {}).pause(&never), None);
+    let never = FailedAttempt::from(ModelErrorKind::Cut { why: String::new() });
+    assert_eq!(attempts(1, |_| {}).pause_after(&never), None);
 }
 
 #[tokio::test]
 async fn the_wait_that_a_provider_asks_for_is_waited_for_within_both_bounds() {
     for (asked, waited) in [(0, Some(0)), (1, Some(1)), (60, Some(60)), (61, None), (u64::MAX, None)] {
-        let pause = attempts(1, |_| {}).pause(&busy(Some(asked)));
+        let pause = attempts(1, |_| {}).pause_after(&busy(Some(asked)));
         assert_eq!(pause, waited.map(Duration::from_secs), "{asked}");
     }
     // The end of all tries comes first.
     let short = attempts(1, |bounds| bounds.total = Duration::from_secs(5));
-    assert_eq!(short.pause(&busy(Some(10))), None);
-    assert!(short.pause(&busy(Some(1))).is_some());
+    assert_eq!(short.pause_after(&busy(Some(10))), None);
+    assert!(short.pause_after(&busy(Some(1))).is_some());
 }
 
 #[test]
