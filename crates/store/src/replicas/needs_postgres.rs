@@ -98,7 +98,7 @@ async fn a_home_that_was_not_taken_after_all_stays_free() {
     let (one, other) = (team(&server).await, team(&server).await);
     join(&one, &["b", "c"]).await;
     let mut transaction = other.begin_concurrent("testing").await.unwrap();
-    assert_eq!(take(&mut transaction, "acme", "b").await.unwrap().replica, replica("b"));
+    assert_eq!(take_home(&mut transaction, "acme", "b").await.unwrap().replica, replica("b"));
     let mut taking = pin!(taken(&one, "acme", "c"));
     until_it_waits(&server, taking.as_mut()).await;
     drop(transaction);

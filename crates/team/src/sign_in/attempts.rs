@@ -94,9 +94,9 @@ mod tests {
     fn a_sign_in_comes_back_only_to_its_own_browser_and_unchanged() {
         let (browser, other) = (Browser::of(None).unwrap(), Browser::of(None).unwrap());
         let attempt = browser.begin("/servers?a=b").unwrap();
-        let find_attempt = browser.find_attempt(&attempt.state).unwrap();
-        assert_eq!((&*find_attempt.to, &find_attempt.attempt.nonce), ("/servers?a=b", &attempt.nonce));
-        assert_eq!(find_attempt.attempt.verifier, attempt.verifier);
+        let returned = browser.find_attempt(&attempt.state).unwrap();
+        assert_eq!((&*returned.to, &returned.attempt.nonce), ("/servers?a=b", &attempt.nonce));
+        assert_eq!(returned.attempt.verifier, attempt.verifier);
         assert!((43..=128).contains(&attempt.verifier.len()));
         assert!(other.find_attempt(&attempt.state).is_none());
 
