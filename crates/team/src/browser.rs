@@ -18,7 +18,7 @@ pub(crate) struct Cookies {
 }
 
 impl Cookies {
-    pub(crate) fn of(url: &Url) -> Self {
+    pub(crate) fn for_team(url: &Url) -> Self {
         Self { has_tls: url.scheme() == "https" }
     }
 
@@ -117,10 +117,10 @@ mod tests {
 
     #[test]
     fn cookies_are_bound_to_the_host_where_there_is_tls() {
-        let cookies = Cookies::of(&url());
+        let cookies = Cookies::for_team(&url());
         let cookie = cookies.set(cookies.session(), "x", 9).unwrap();
         assert_eq!(cookie, "__Host-toolrack=x; Path=/; Max-Age=9; HttpOnly; SameSite=Lax; Secure");
-        let local = Cookies::of(&"http://127.0.0.1:4000".parse().unwrap());
+        let local = Cookies::for_team(&"http://127.0.0.1:4000".parse().unwrap());
         assert_eq!(
             local.set(local.session(), "x", 9).unwrap(),
             "toolrack=x; Path=/; Max-Age=9; HttpOnly; SameSite=Lax"

@@ -103,7 +103,7 @@ impl FrontDoor {
         let redirect_uri = RedirectUrl::from_url(team.url.join("sign-in/back")?);
         let provider = team.sign_in.clone().map(|config| Provider::new(config, client_secret, redirect_uri, egress));
         Ok(Arc::new(Self {
-            cookies: Cookies::of(&team.url),
+            cookies: Cookies::for_team(&team.url),
             provider: provider.transpose()?,
             clients: Clients::new(store.clone(), &team.url, egress, random_text::<32>("")?)?,
             refusals: Arc::new(Refusals::new(store.clone())),

@@ -210,11 +210,11 @@ fn unchecked_claims(token: &str) -> Option<Claimed> {
 
 /// The keys at the configured address, or at the one in the issuer's metadata (RFC 8414, or OpenID Connect Discovery).
 fn keys(http: Http, config: &TrustedIssuer, egress: &Egress) -> Keys {
-    if let Some(place) = config.jwks_uri.clone() {
-        return Keys::at(http, move || futures::future::ready(Ok(place.clone())).boxed());
+    if let Some(url) = config.jwks_uri.clone() {
+        return Keys::fetched_from(http, move || futures::future::ready(Ok(url.clone())).boxed());
     }
     let metadata = Arc::new(cached_metadata(http.clone(), config.issuer.clone(), egress.clone()));
-    Keys::at(http, move || {
+    Keys::fetched_from(http, move || {
         let metadata = Arc::clone(&metadata);
         async move { Ok(metadata.get().await?.jwks_uri.clone()) }.boxed()
     })
@@ -243,11 +243,11 @@ fn cached_metadata(http: Http, issuer: Url, egress: Egress) -> Remembered<Metada
 async fn fetch_metadata(http: &Http, issuer: &Url) -> Result<Metadata, Unreachable> {
     let path = issuer.path().trim_end_matches('/');
     // RFC 8414 (3.1) puts `.well-known` before the path of the issuer, and OpenID Connect puts it behind the path.
-    let mut place = issuer.clone();
-    place.set_path(&format!("/.well-known/oauth-authorization-server{path}"));
-    if let Ok(metadata) = http.json(&place).await {
+    let mut url = issuer.clone();
+    url.set_path(&format!("/.well-known/oauth-authorization-server{path}"));
+    if let Ok(metadata) = http.json(&url).await {
         return Ok(metadata);
     }
-    place.set_path(&format!("{path}/.well-known/openid-configuration"));
-    http.json(&place).await
+    url.set_path(&format!("{path}/.well-known/openid-configuration"));
+    http.json(&url).await
 }

@@ -118,7 +118,7 @@ impl Provider {
         let http = Http::new(egress.configured(), MAX_BYTES)?;
         let metadata = Arc::new(cached_metadata(http.clone(), config.issuer.clone(), egress.clone()));
         let key_metadata = Arc::clone(&metadata);
-        let keys = Keys::at(http.clone(), move || {
+        let keys = Keys::fetched_from(http.clone(), move || {
             let metadata = Arc::clone(&key_metadata);
             async move { Ok(metadata.get().await?.jwks_uri.clone()) }.boxed()
         });

@@ -236,7 +236,7 @@ impl Inner {
         let refusal = refusals.reduce(|longest, other| if other.2 > longest.2 { other } else { longest });
         if let Some((index, meter, wait)) = refusal {
             let holder = match (index, caller.in_profile()) {
-                (0, _) => Holder::of(principal),
+                (0, _) => Holder::of_member(principal),
                 (1, Some(name)) => Holder::Profile { name: name.into() },
                 _ => Holder::Tenant,
             };

@@ -100,7 +100,7 @@ async fn send_to_provider(door: &FrontDoor, headers: &HeaderMap, query: &str) ->
         let why = "the address after the sign-in does not belong to this server".to_owned();
         return Err(Stop::Refused("open_redirect", why));
     };
-    let browser = Browser::of(cookie(headers, door.cookies.sign_in()))?;
+    let browser = Browser::from_cookie(cookie(headers, door.cookies.sign_in()))?;
     let attempt = browser.begin(&to)?;
     let url = provider.authorization_url(&attempt, parameters.get("again").is_some()).await?;
     let mut answer = see_other(url.as_str());

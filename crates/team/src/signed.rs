@@ -50,7 +50,7 @@ pub(crate) struct Keys(Remembered<Vec<Jwk>>);
 
 impl Keys {
     /// Creates the keys at the address that `url` returns. They are fetched on first use.
-    pub(crate) fn at(
+    pub(crate) fn fetched_from(
         http: Http,
         url: impl Fn() -> futures::future::BoxFuture<'static, Result<Url, Unreachable>> + Send + Sync + 'static,
     ) -> Self {

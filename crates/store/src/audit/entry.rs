@@ -253,7 +253,7 @@ impl Entry {
 
     /// Returns the entry for `fact`. `agent` is the agent that owns the host, if there is one; `hide` hides secrets in
     /// texts.
-    pub(super) fn of(fact: Fact, agent: Option<&str>, hide: &Hide) -> Self {
+    pub(super) fn from_fact(fact: Fact, agent: Option<&str>, hide: &Hide) -> Self {
         let row = Self::of_fact(fact, hide);
         // The agent that owns the host is known for certain; the agent that a caller names is only a claim.
         Self { agent: agent.and_then(|agent| one_line(agent, MAX_NAME)).or(row.agent), ..row }
@@ -400,7 +400,7 @@ mod tests {
     }
 
     fn entry(fact: Fact) -> Entry {
-        Entry::of(fact, None, &hide())
+        Entry::from_fact(fact, None, &hide())
     }
 
     #[test]
@@ -462,8 +462,8 @@ mod tests {
             decision: Decision::Denied,
             why: String::new(),
         };
-        assert_eq!(Entry::of(fact(), Some("owner"), &hide()).agent.as_deref(), Some("owner"));
-        assert_eq!(Entry::of(fact(), None, &hide()).agent.as_deref(), Some("claimed"));
+        assert_eq!(Entry::from_fact(fact(), Some("owner"), &hide()).agent.as_deref(), Some("owner"));
+        assert_eq!(Entry::from_fact(fact(), None, &hide()).agent.as_deref(), Some("claimed"));
     }
 
     #[test]

@@ -206,7 +206,7 @@ impl AuditWriter {
             return;
         }
         let entry = |(at, Actor { agent, hide }, fact): Queued| {
-            (at, Entry::of(fact, agent.as_deref(), hide.as_ref().unwrap_or(&self.hide)))
+            (at, Entry::from_fact(fact, agent.as_deref(), hide.as_ref().unwrap_or(&self.hide)))
         };
         let mut entries: Vec<_> = facts.into_iter().map(entry).collect();
         let count = entries.len() as u64;

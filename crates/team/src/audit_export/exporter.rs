@@ -170,7 +170,7 @@ impl LogExport<'_> {
     /// or if another process has stored one meanwhile.
     async fn plan(&self) -> Result<Option<Signed>, ExportError> {
         let last = self.progress.head.as_deref().and_then(Head::unverified);
-        let mut rows = Rows::after(self.store, last.as_ref().and_then(Head::end)).await?;
+        let mut rows = Rows::starting_after(self.store, last.as_ref().and_then(Head::end)).await?;
         let (mut objects, mut end) = (Vec::new(), rows.after);
         while objects.len() < MAX_OBJECTS
             && let Some(part) = rows.next_object(self.log, self.exporter.object_bounds).await?
@@ -208,7 +208,7 @@ impl LogExport<'_> {
             self.exporter.written_key.send_replace(Some(*key));
         }
         if !head.objects.is_empty() {
-            let mut rows = Rows::after(self.store, Some(after)).await?;
+            let mut rows = Rows::starting_after(self.store, Some(after)).await?;
             for object in &head.objects {
                 let length = object.last.saturating_sub(object.first).saturating_add(1);
                 let bounds = ObjectBounds { rows: usize::try_from(length).unwrap_or(usize::MAX), bytes: usize::MAX };

@@ -36,7 +36,7 @@ pub(super) struct Rows<'a> {
 impl<'a> Rows<'a> {
     /// Reads the rows after `end`, or if that is `None`, all rows. The field `after` is later than `end` if the store
     /// has deleted rows after `end` because of their age.
-    pub(super) async fn after(store: &'a Store, end: Option<ChainEnd>) -> Result<Self, ExportError> {
+    pub(super) async fn starting_after(store: &'a Store, end: Option<ChainEnd>) -> Result<Self, ExportError> {
         let found = store.audit_after(end, PAGE_ROWS).await??;
         let mut rows = Self { store, after: found.after, read_up_to: found.after, page: VecDeque::new() };
         rows.add(found.rows);

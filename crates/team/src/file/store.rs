@@ -115,13 +115,13 @@ impl<'de> Visitor<'de> for ReadUrl {
 
     fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<StoreUrl, M::Error> {
         let wrong = || M::Error::custom("`url` is a URL, { file = \"…\" } or { command = [\"…\"] }");
-        let place = match map.next_key::<String>()?.as_deref() {
+        let url = match map.next_key::<String>()?.as_deref() {
             Some("file") => StoreUrl::File(UrlFile { file: map.next_value().map_err(|_| wrong())? }),
             Some("command") => StoreUrl::Command(UrlCommand { command: map.next_value().map_err(|_| wrong())? }),
             _ => return Err(wrong()),
         };
         match map.next_key::<String>()? {
-            None => Ok(place),
+            None => Ok(url),
             Some(_) => Err(wrong()),
         }
     }

@@ -42,7 +42,7 @@ impl Holder {
     }
 
     /// Returns the holder that stands for the member `principal`.
-    pub(super) fn of(principal: &Principal) -> Self {
+    pub(super) fn of_member(principal: &Principal) -> Self {
         Self::Member { key: principal.key(), name: Some(principal.name().to_owned()) }
     }
 }
@@ -89,7 +89,7 @@ impl TenantQuotas {
         let mut members: Vec<_> = counts.by_member.values().collect();
         members.sort_by_key(|member| (member.principal.name().to_owned(), member.principal.key()));
         let usage_of_member = |member: &MemberMeters| {
-            usage_of_meters(Holder::of(&member.principal), &member.meters, now).collect::<Vec<_>>()
+            usage_of_meters(Holder::of_member(&member.principal), &member.meters, now).collect::<Vec<_>>()
         };
         usage.extend(members.into_iter().flat_map(usage_of_member));
         let mut stored: Vec<_> = counts.stored.iter().filter(|(holder, _)| holder.starts_with(MEMBER)).collect();
@@ -113,7 +113,7 @@ impl TenantQuotas {
             let stored = counts.stored.get(&member_holder(member)).map(Vec::as_slice);
             Meters::new(&self.0.limits.each_member, now).with_stored(stored, now)
         });
-        let own = usage_of_meters(Holder::of(member), &meters, now).collect::<Vec<_>>();
+        let own = usage_of_meters(Holder::of_member(member), &meters, now).collect::<Vec<_>>();
         [own, self.0.shared_usage(&counts, now)].concat()
     }
 }

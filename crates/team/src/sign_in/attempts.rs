@@ -29,7 +29,7 @@ pub(super) struct Returned {
 impl Browser {
     /// The browser with this cookie; a new one if the cookie is missing or has another form. Sign-ins in several tabs
     /// share the secret.
-    pub(super) fn of(cookie: Option<&str>) -> Result<Self, NoRandom> {
+    pub(super) fn from_cookie(cookie: Option<&str>) -> Result<Self, NoRandom> {
         match cookie.and_then(Self::read) {
             Some(browser) => Ok(browser),
             None => random_text::<{ SECRET_DIGITS / 2 }>("").map(Self),
@@ -92,7 +92,7 @@ mod tests {
 
     #[test]
     fn a_sign_in_comes_back_only_to_its_own_browser_and_unchanged() {
-        let (browser, other) = (Browser::of(None).unwrap(), Browser::of(None).unwrap());
+        let (browser, other) = (Browser::from_cookie(None).unwrap(), Browser::from_cookie(None).unwrap());
         let attempt = browser.begin("/servers?a=b").unwrap();
         let returned = browser.find_attempt(&attempt.state).unwrap();
         assert_eq!((&*returned.to, &returned.attempt.nonce), ("/servers?a=b", &attempt.nonce));
@@ -107,7 +107,7 @@ mod tests {
             assert!(browser.find_attempt(state).is_none(), "{state}");
         }
         // Two tabs of one browser.
-        let second = Browser::of(Some(browser.reveal())).unwrap().begin("/").unwrap();
+        let second = Browser::from_cookie(Some(browser.reveal())).unwrap().begin("/").unwrap();
         assert!(browser.find_attempt(&second.state).is_some() && second.nonce != attempt.nonce);
     }
 
@@ -115,8 +115,8 @@ mod tests {
     fn a_cookie_that_is_not_a_secret_is_replaced() {
         let short = "ab".repeat(31);
         for cookie in [None, Some(""), Some(&*short), Some(&*"é".repeat(32))] {
-            assert_eq!(Browser::of(cookie).unwrap().reveal().len(), SECRET_DIGITS);
-            assert_ne!(Some(Browser::of(cookie).unwrap().reveal()), cookie);
+            assert_eq!(Browser::from_cookie(cookie).unwrap().reveal().len(), SECRET_DIGITS);
+            assert_ne!(Some(Browser::from_cookie(cookie).unwrap().reveal()), cookie);
         }
     }
 }
