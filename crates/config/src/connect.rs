@@ -44,7 +44,7 @@ pub enum Standing {
 #[derive(Debug, thiserror::Error)]
 pub enum ConnectError {
     /// The home folder is unknown.
-    #[error("no home folder is known, so the file of {0} is not: set `HOME`")]
+    #[error("the home folder is unknown, and so is the file of {0}: set `HOME`")]
     NoHome(Client),
     /// The program reads no files of projects.
     #[error("{0} has no file for a single project: leave `--project` out")]
@@ -177,7 +177,7 @@ impl Change {
         // Store the data for the undo before the file is written: unused data does no harm, but without the data the
         // file could not be restored.
         let store_memory = || match &self.memory {
-            Some(memory) => memory.keep(&self.memory_file),
+            Some(memory) => memory.store(&self.memory_file),
             None => Ok(()),
         };
         if !self.plan.write(store_memory)? {
@@ -201,7 +201,7 @@ impl Change {
 /// # Errors
 /// When its file cannot be read.
 pub fn standing(place: &Place, name: &str) -> Result<Standing, ConnectError> {
-    Ok(match elsewhere::entry(&place.path, &place.spot, name)? {
+    Ok(match elsewhere::entry(&place.path, &place.servers_place, name)? {
         None => Standing::Free,
         Some(entry) if is_gateway(&entry) => Standing::Ours,
         Some(_) => Standing::Taken,
@@ -213,7 +213,7 @@ pub fn standing(place: &Place, name: &str) -> Result<Standing, ConnectError> {
 /// # Errors
 /// When its file cannot be read.
 pub fn names(place: &Place) -> Result<Vec<String>, ConnectError> {
-    let entries = elsewhere::entries(&place.path, &place.spot)?;
+    let entries = elsewhere::entries(&place.path, &place.servers_place)?;
     Ok(entries.into_iter().filter(|(_, entry)| is_gateway(entry)).map(|(name, _)| name).collect())
 }
 
@@ -225,7 +225,7 @@ pub fn names(place: &Place) -> Result<Vec<String>, ConnectError> {
 /// [`ConnectError`]
 pub fn connect(place: &Place, name: &str, reach: &Reach, memories: &Path) -> Result<Change, ConnectError> {
     let wanted = words::entry(place.client, reach)?;
-    let found = elsewhere::entry(&place.path, &place.spot, name)?;
+    let found = elsewhere::entry(&place.path, &place.servers_place, name)?;
     if found.as_ref().is_some_and(|entry| !is_gateway(entry)) {
         let (path, _) = elsewhere::text(&place.path)?;
         return Err(ConnectError::Taken { path, name: name.to_owned() });
@@ -238,9 +238,9 @@ pub fn connect(place: &Place, name: &str, reach: &Reach, memories: &Path) -> Res
         let (path, text) = elsewhere::text(&place.path)?;
         Plan { path, before: text.clone(), after: text }
     } else {
-        elsewhere::plan(&place.path, &place.spot, name, EntryChange::Put(&wanted))?
+        elsewhere::plan(&place.path, &place.servers_place, name, EntryChange::Put(&wanted))?
     };
-    let memory_file = memory::place(memories, place.client, &plan.path, name);
+    let memory_file = memory::file_for(memories, place.client, &plan.path, name);
     // If Toolrack was connected before, an undo must restore the state before the first connection.
     let former = Memory::read(&memory_file).filter(|memory| plan.before.as_deref().is_some_and(|now| memory.fits(now)));
     let memory = match former {
@@ -258,7 +258,7 @@ pub fn connect(place: &Place, name: &str, reach: &Reach, memories: &Path) -> Res
 /// [`ConnectError`]
 pub fn undo(place: &Place, name: &str, memories: &Path) -> Result<Change, ConnectError> {
     let (path, now) = elsewhere::text(&place.path)?;
-    let memory_file = memory::place(memories, place.client, &path, name);
+    let memory_file = memory::file_for(memories, place.client, &path, name);
     if let (Some(memory), Some(now)) = (Memory::read(&memory_file), &now)
         && let Some(original) = memory.original(now)
     {
@@ -270,7 +270,7 @@ pub fn undo(place: &Place, name: &str, memories: &Path) -> Result<Change, Connec
         Standing::Free => Err(ConnectError::NotConnected { path, name: name.to_owned() }),
         Standing::Taken => Err(ConnectError::Taken { path, name: name.to_owned() }),
         Standing::Ours => {
-            let plan = elsewhere::plan(&place.path, &place.spot, name, EntryChange::Remove)?;
+            let plan = elsewhere::plan(&place.path, &place.servers_place, name, EntryChange::Remove)?;
             Ok(Change { plan, is_exact: false, memory: None, memory_file, folders: Vec::new() })
         }
     }

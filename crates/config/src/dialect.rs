@@ -2,7 +2,7 @@
 //!
 //! | file | servers |
 //! |---|---|
-//! | Claude Code, Claude Desktop, Cursor, Windsurf, ours | `{ "mcpServers": { name: … } }` |
+//! | Claude Code, Claude Desktop, Cursor, Windsurf, Toolrack | `{ "mcpServers": { name: … } }` |
 //! | VS Code | `{ "servers": { name: … } }`, or `"mcp": { "servers": … }` among settings |
 //! | opencode | `{ "mcp": { name: … } }`, or `"mcp": { "servers": … }` in its version 2 |
 //! | bare | `{ name: … }` |
@@ -26,6 +26,7 @@ use crate::{
 /// The servers of one file, in the order of the file, and the problems outside of them.
 #[derive(Debug, Default)]
 pub(crate) struct Servers {
+    /// The entries as they are written.
     pub(crate) raw: Vec<Member>,
     pub(crate) agents: Vec<Agent>,
     pub(crate) problems: Vec<Problem>,
@@ -59,7 +60,7 @@ pub(crate) fn is_toml(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("toml"))
 }
 
-/// Returns a parser's message in our form, which begins in lower case.
+/// Returns a parser's message with its first letter in lower case, as in all messages of Toolrack.
 fn lower_first(message: &str) -> String {
     let mut chars = message.chars();
     match chars.next() {

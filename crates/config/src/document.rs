@@ -21,10 +21,10 @@ pub(crate) use masked::masked;
 /// logs.
 const MAX_BYTES: u64 = 4 * 1024 * 1024;
 
-/// The widest part of a line that is shown around a mark, in characters.
+/// The maximum number of characters of a line that a snippet shows.
 const MAX_SHOWN: usize = 66;
 
-/// The most characters of a long line before the mark.
+/// The maximum number of characters of a long line that a snippet shows before the marked part.
 const SHOWN_BEFORE: usize = 30;
 
 const BYTE_ORDER_MARK: char = '\u{feff}';
@@ -45,14 +45,19 @@ pub(crate) struct Document {
     /// The text without the byte order mark.
     pub(crate) text: String,
     /// Whether the file begins with a byte order mark.
-    pub(crate) marked: bool,
+    pub(crate) has_byte_order_mark: bool,
     lines: Lines,
 }
 
 impl Document {
     pub(crate) fn new(path: Option<PathBuf>, text: &str) -> Self {
         let stripped = text.strip_prefix(BYTE_ORDER_MARK);
-        Self { path, text: stripped.unwrap_or(text).to_owned(), marked: stripped.is_some(), lines: Lines::default() }
+        Self {
+            path,
+            text: stripped.unwrap_or(text).to_owned(),
+            has_byte_order_mark: stripped.is_some(),
+            lines: Lines::default(),
+        }
     }
 
     /// Reads `path`, up to 4 MiB. Returns `None` when there is no such file.
@@ -65,7 +70,7 @@ impl Document {
         Self::of_bytes(path, read_bytes(path, Kind::Regular, max_bytes))
     }
 
-    /// Returns the file at `path`, of which `bytes` was read. A missing file is `None`.
+    /// Creates the document of `path` from the result `bytes` of reading it; `None` if the file does not exist.
     fn of_bytes(path: &Path, bytes: std::io::Result<Vec<u8>>) -> Result<Option<Self>, Box<Problem>> {
         let bytes = match bytes {
             Ok(bytes) => bytes,
@@ -83,7 +88,7 @@ impl Document {
                 let at = error.utf8_error().valid_up_to();
                 let mut problem = Problem::error("the file is not UTF-8 text").in_file(path);
                 let valid = String::from_utf8_lossy(&error.as_bytes()[..at]).into_owned();
-                (problem.line, problem.column) = Self::new(None, &valid).place(at);
+                (problem.line, problem.column) = Self::new(None, &valid).line_and_column(at);
                 Err(Box::new(problem.hint("save it as UTF-8")))
             }
         }
@@ -91,14 +96,15 @@ impl Document {
 
     /// Returns the whole content of the file with `text` as its text, including the byte order mark.
     pub(crate) fn with_text(&self, text: &str) -> String {
-        let mark = if self.marked { BYTE_ORDER_MARK.encode_utf8(&mut [0; 3]).to_owned() } else { String::new() };
+        let mark =
+            if self.has_byte_order_mark { BYTE_ORDER_MARK.encode_utf8(&mut [0; 3]).to_owned() } else { String::new() };
         mark + text
     }
 
     /// Returns `problem` with the position `at` in this file.
     pub(crate) fn locate(&self, mut problem: Problem, at: Range<usize>) -> Problem {
         problem.path.clone_from(&self.path);
-        (problem.line, problem.column) = self.place(at.start);
+        (problem.line, problem.column) = self.line_and_column(at.start);
         problem.snippet = Some(self.snippet(at));
         problem
     }
@@ -110,16 +116,16 @@ impl Document {
     }
 
     /// Returns line and column of the byte `at`, both from 1, the column in characters.
-    fn place(&self, at: usize) -> (Option<usize>, Option<usize>) {
+    fn line_and_column(&self, at: usize) -> (Option<usize>, Option<usize>) {
         let at = self.floor(at);
-        let (line, before) = self.lines.look(&self.text, at, |line| (line.number, line.chars_before(at)));
+        let (line, before) = self.lines.with_line(&self.text, at, |line| (line.number, line.chars_before(at)));
         (Some(line), Some(before + 1))
     }
 
     /// Returns the line of `at.start`, with `at` marked as far as it is in that line.
     fn snippet(&self, at: Range<usize>) -> Snippet {
         let start = self.floor(at.start);
-        self.lines.look(&self.text, start, |line| {
+        self.lines.with_line(&self.text, start, |line| {
             let line_end = line.start + line.bytes.max(start - line.start);
             let end = self.floor(at.end.clamp(start, line_end));
             let from = line.chars_before(start);
@@ -272,6 +278,6 @@ mod tests {
         assert!(Document::read_up_to(&path, 99).is_err());
         std::fs::write(&path, "\u{feff}\u{feff}{}").unwrap();
         let document = Document::read(&path, Kind::Regular).unwrap().unwrap();
-        assert_eq!((document.marked, &*document.text), (true, "\u{feff}{}"));
+        assert_eq!((document.has_byte_order_mark, &*document.text), (true, "\u{feff}{}"));
     }
 }

@@ -75,7 +75,7 @@ pub struct Edited {
 #[derive(Debug, thiserror::Error)]
 pub enum EditError {
     /// The entry has errors in it.
-    #[error("`{}` cannot be added: {}", for_line(name), list(problems))]
+    #[error("`{}` cannot be added: {}", for_line(name), joined_errors(problems))]
     Invalid {
         /// The entry's name.
         name: String,
@@ -174,7 +174,7 @@ pub enum EditError {
     },
 }
 
-fn list(problems: &[Problem]) -> String {
+fn joined_errors(problems: &[Problem]) -> String {
     let errors = problems.iter().filter(|problem| problem.is_error());
     errors.map(|problem| problem.message.as_str()).collect::<Vec<_>>().join("; ")
 }
@@ -302,7 +302,7 @@ trait File {
     }
 
     /// Returns whether the entry `name` is Toolrack's own, which no other program reads.
-    fn is_ours_in(&self, name: &str) -> bool;
+    fn is_our_entry(&self, name: &str) -> bool;
 
     /// Converts `entry` into the format of the program that owns the file; an error when that format cannot express a
     /// part of it.
@@ -341,19 +341,19 @@ trait File {
     }
 }
 
-/// The content of a file by place and name. The entries are in the places `server` and `codex`, the other members of the
-/// file in `top`.
+/// The content of a file by place and name. The entries are in the places `server` and `codex`, the other members of
+/// the file in `top`.
 type Parts = BTreeMap<(&'static str, String), Json>;
 
 /// Adds each member of `value` as a part of `place`.
-fn put(parts: &mut Parts, place: &'static str, value: Json) {
+fn add_parts(parts: &mut Parts, place: &'static str, value: Json) {
     if let Json::Object(members) = value {
         parts.extend(members.into_iter().map(|(name, value)| ((place, name), value)));
     }
 }
 
-/// Changes the entry `name` from `old` to `new`, without rewriting the members that are equal in both. If a member cannot
-/// be changed alone, replaces the whole entry.
+/// Changes the entry `name` from `old` to `new`, without rewriting the members that are equal in both. If a member
+/// cannot be changed alone, replaces the whole entry.
 fn change_members(file: &dyn File, name: &str, old: &Map<String, Json>, new: &Json) -> Result<String, EditError> {
     let differences = merge::differences(old, new.as_object().unwrap_or(&Map::new()));
     let mut text = file.text().to_owned();
@@ -379,8 +379,8 @@ fn open(document: Document) -> Result<Box<dyn File>, EditError> {
     }
 }
 
-/// How often an edit is computed at most. It is computed again when a program that does not know the lock has written
-/// the file meanwhile.
+/// The maximum number of attempts at an edit. An edit is computed anew when a program that does not use the lock has
+/// written the file in the meantime.
 const MAX_ATTEMPTS: usize = 3;
 
 /// Changes the entry `name` of the file at `path`.
@@ -405,7 +405,7 @@ fn change(
         Ok(Some(Edited {
             path: target.clone(),
             created: before.is_none() && !dry_run,
-            diff: diff::of(&target, file.text(), &text),
+            diff: diff::unified(&target, file.text(), &text),
             warnings: Vec::new(),
             before: hash_of(&*file, name),
             after: hash_of(&*edited, name),
@@ -419,7 +419,7 @@ fn change(
         }
         Err(EditError::Busy { path: target.clone() })
     };
-    if dry_run { attempts() } else { write::locked(&target, attempts) }
+    if dry_run { attempts() } else { write::with_lock(&target, attempts) }
 }
 
 /// Parses `text` as the edited file. Returns an error if anything but one entry differs from `file`.
@@ -432,20 +432,20 @@ fn ensure_safe(file: &dyn File, text: &str) -> Result<Box<dyn File>, EditError> 
 }
 
 /// Returns the entry `name` as it is written in the file.
-fn written(file: &dyn File, name: &str) -> Result<Option<Member>, EditError> {
+fn written_entry(file: &dyn File, name: &str) -> Result<Option<Member>, EditError> {
     let servers = dialect::servers(file.document()).map_err(EditError::Unreadable)?;
     Ok(servers.raw.into_iter().rfind(|raw| raw.name == name))
 }
 
 /// Returns the [`Entry::hash`](crate::Entry::hash) that the entry `name` has once the file is loaded.
 fn hash_of(file: &dyn File, name: &str) -> Option<String> {
-    let raw = written(file, name).ok().flatten()?;
+    let raw = written_entry(file, name).ok().flatten()?;
     Some(hash(&raw.node))
 }
 
 /// The diff of a change; see [`fuzzing`](crate::fuzzing).
 #[cfg(feature = "fuzzing")]
-pub(crate) use diff::of as diff;
+pub(crate) use diff::unified as diff;
 
 /// Writes `value` as a TOML file; see [`fuzzing`](crate::fuzzing).
 #[cfg(feature = "fuzzing")]
@@ -476,19 +476,19 @@ pub(crate) fn every_edit(path: &str, text: &str) {
         // An edit may refuse a form that it cannot change, and then writes nothing.
         return;
     }
-    assert!(holds(&added, file.text()), "{added}");
+    assert!(contains_in_order(&added, file.text()), "{added}");
     let Ok(with) = opened(&added) else { panic!("{added}") };
     assert!(matches!(with.find("new"), Ok(true)), "{added}");
     for change in [with.switch("new", false), with.replace("new", &json!({ "command": "y" })), with.remove("new")] {
         let Ok(changed) = change else { panic!("{added}") };
         assert!(ensure_safe(&*with, &changed).is_ok(), "{changed}");
-        assert!(holds(&changed, file.text()), "{changed}");
+        assert!(contains_in_order(&changed, file.text()), "{changed}");
     }
 }
 
 /// Returns whether `text` contains all of `part`, in this order, ignoring white space and commas.
 #[cfg(feature = "fuzzing")]
-fn holds(text: &str, part: &str) -> bool {
+fn contains_in_order(text: &str, part: &str) -> bool {
     let mut chars = text.chars();
     let mut kept = part.chars().filter(|c| !c.is_whitespace() && *c != ',');
     kept.all(|c| chars.any(|other| other == c))

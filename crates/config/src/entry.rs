@@ -1,6 +1,6 @@
 //! Reads one entry of a file: the result is a [`ServerSpec`], or all its problems.
 //!
-//! All dialects share the entries. Names of fields are compared without regard to `camelCase`, `kebab-case` and
+//! Entries are the same in all dialects. Names of fields are compared without regard to `camelCase`, `kebab-case` and
 //! `snake_case`, and the names that other programs use for the same thing are accepted, so that a shared file can be
 //! read as it is. Unknown fields are warnings and are kept when the file is edited; a field of the other transport is
 //! an error, because it shows that the entry does not do what its author thinks.
@@ -61,7 +61,7 @@ impl<'a> Report<'a> {
 
     /// Adds `problem`, which is at the position `at` of the document.
     pub(crate) fn add(&mut self, problem: Problem, at: &Range<usize>) {
-        let problem = problem.of(self.entry);
+        let problem = problem.in_entry(self.entry);
         self.problems.push(match self.document {
             Some(document) => document.locate(problem, at.clone()),
             None => problem,
@@ -73,7 +73,7 @@ impl<'a> Report<'a> {
     }
 
     /// Adds the error that an entry has both `first` and `second`.
-    fn two_names(&mut self, first: &str, second: &Member) {
+    fn report_two_names(&mut self, first: &str, second: &Member) {
         let message = format!("`{first}` and `{}` are two names of the same field", second.name);
         self.add(Problem::error(message).field(&second.name).hint("keep one of them"), &second.name_at);
     }
@@ -148,23 +148,23 @@ fn report_duplicates(node: &Node, report: &mut Report<'_>) {
 fn spec(fields: &mut Fields<'_, '_, '_>, name_at: &Range<usize>) -> Option<ServerSpec> {
     let kind = transport::kind(fields, name_at)?;
     let mut spec = ServerSpec::new(transport::decode(kind, fields, name_at));
-    let is_own = |row: &Row| !kind.excludes(row);
-    bounds::of_rows(fields, &mut spec, |row| is_own(row) && row.of != Servers::Any && row.shown_as.is_none());
+    let applies = |row: &Row| !kind.excludes(row);
+    bounds::read_rows(fields, &mut spec, |row| applies(row) && row.servers != Servers::Any && row.shown_as.is_none());
     spec.protocol = fields.word("protocol", Protocol::parse).unwrap_or_default();
     bounds::timeout(fields, &mut spec.timeouts);
-    let has_whole_time = fields.has("max_call_time");
-    bounds::of_rows(fields, &mut spec, |row| row.of == Servers::Any);
-    if !has_whole_time {
+    let has_max_call_time = fields.has("max_call_time");
+    bounds::read_rows(fields, &mut spec, |row| row.servers == Servers::Any);
+    if !has_max_call_time {
         // The default of `max_call_time` must not be shorter than the `call_timeout` of the entry.
         spec.timeouts.call_total = spec.timeouts.call_total.max(spec.timeouts.call);
     }
     // Aliases come after the fields that they replace.
-    bounds::of_rows(fields, &mut spec, |row| is_own(row) && row.shown_as.is_some());
+    bounds::read_rows(fields, &mut spec, |row| applies(row) && row.shown_as.is_some());
     bounds::retry(fields, &mut spec.retry);
     spec.tools = tools::filter(fields, name_at);
     spec.members = members(fields);
     check_share(fields, &spec, name_at);
-    leftovers(fields, kind);
+    report_leftovers(fields, kind);
     Some(spec)
 }
 
@@ -175,7 +175,11 @@ fn members(fields: &mut Fields<'_, '_, '_>) -> Vec<Who> {
     let mut members = Vec::new();
     let items = fields.texts(field);
     if items.is_empty() {
-        fields.report().error(&field.node.at, "for", "`for` must name at least one, such as `group:eng`");
+        fields.report().error(
+            &field.node.at,
+            "for",
+            "`for` must name at least one member or group, such as `group:eng`",
+        );
     }
     for item in items {
         match Who::read(&item.value) {
@@ -189,7 +193,7 @@ fn members(fields: &mut Fields<'_, '_, '_>) -> Vec<Who> {
 /// Refuses a server that the members of a tenant would share although each of them gives values for it.
 fn check_share(fields: &mut Fields<'_, '_, '_>, spec: &ServerSpec, name_at: &Range<usize>) {
     let Some(name) = user_values_in(spec).pop_first().filter(|_| spec.share == Some(Share::Tenant)) else { return };
-    let problem = Problem::error(format!("`share` is `tenant`, and each member has another `${{user:{name}}}`"));
+    let problem = Problem::error(format!("`share` is `tenant`, but each member has another `${{user:{name}}}`"));
     fields.report().add(problem.field("share").hint("leave `share` out, or use `${secret:…}`"), name_at);
 }
 
@@ -207,8 +211,8 @@ fn enabled(fields: &mut Fields<'_, '_, '_>) -> Option<bool> {
 }
 
 /// Reports the remaining fields: those of the other transport, and unknown ones.
-fn leftovers(fields: &mut Fields<'_, '_, '_>, kind: transport::Kind) {
-    for (key, field) in fields.rest() {
+fn report_leftovers(fields: &mut Fields<'_, '_, '_>, kind: transport::Kind) {
+    for (key, field) in fields.take_rest() {
         fields.report().ignored.push(field.name.to_owned());
         if ENTRY.rows.iter().any(|row| kind.excludes(row) && row.is_called(&key)) {
             if is_empty(field.node) {
@@ -246,11 +250,11 @@ fn is_empty(node: &Node) -> bool {
 
 /// Returns whether `node` could be a server: it names a command or a URL, or switches a server.
 pub(crate) fn looks_like_server(node: &Node) -> bool {
-    let tells = |member: &Member| {
+    let is_characteristic = |member: &Member| {
         let name = canonical(&member.name);
         ENTRY.rows.iter().any(|row| row.is_characteristic && row.is_called(&name))
     };
-    node.members().is_some_and(|members| members.iter().any(tells))
+    node.members().is_some_and(|members| members.iter().any(is_characteristic))
 }
 
 #[cfg(test)]

@@ -37,7 +37,8 @@ impl Environment {
         self.variables.get(OsStr::new(name)).map(OsString::as_os_str)
     }
 
-    /// Removes `name` from this snapshot, and so from all environments that are derived from it later.
+    /// Removes `name` from this snapshot, and so from all environments that are derived from it later. Returns its
+    /// value.
     pub fn take(&mut self, name: &str) -> Option<OsString> {
         self.variables.remove(OsStr::new(name))
     }
@@ -70,7 +71,7 @@ impl Environment {
     }
 
     /// Returns the variables for the client of a container engine: the safe ones, and those that affect it.
-    pub(crate) fn of_clients(&self) -> impl Iterator<Item = (&OsStr, &OsStr)> {
+    pub(crate) fn of_engine_clients(&self) -> impl Iterator<Item = (&OsStr, &OsStr)> {
         self.iter().filter(|(name, value)| passes_to_the_client(name, value))
     }
 }

@@ -107,11 +107,11 @@ pub fn redaction(data: &[u8]) {
 /// Returns the entry in files of all kinds, and commented out.
 fn files(server: &str, entry: &Json) -> Vec<(&'static str, String)> {
     let json = json!({ "mcpServers": { server: entry } });
-    let aside = |marker: &str, text: &str| format!("{marker} {entry}\n{text}");
+    let with_comment = |marker: &str, text: &str| format!("{marker} {entry}\n{text}");
     let text = json.to_string();
     let mut files = vec![
         ("mcp.json", serde_json::to_string_pretty(&json).unwrap_or_default()),
-        ("mcp.json", aside("//", &text)),
+        ("mcp.json", with_comment("//", &text)),
         ("mcp.json", text),
         (
             "opencode.json",
@@ -121,7 +121,7 @@ fn files(server: &str, entry: &Json) -> Vec<(&'static str, String)> {
     let codex = edit::toml_of(&json!({ "mcp_servers": { server: entry } }));
     let ours = edit::toml_of(&json!({ "defaults": { "mcp": [entry] } }));
     for text in codex.into_iter().chain(ours) {
-        files.push(("config.toml", aside("#", &text)));
+        files.push(("config.toml", with_comment("#", &text)));
         files.push(("config.toml", text));
     }
     files

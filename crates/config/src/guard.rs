@@ -40,7 +40,7 @@ impl Gate for SecretGate {
         {
             return verdict;
         }
-        // A permanent answer was not about a secret.
+        // No permanent answer decides here, because it was not about this secret.
         let why = format!("a secret in the arguments that {} was not given", request.server);
         Verdict::Confirm { why, lasting: false }
     }

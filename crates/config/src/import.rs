@@ -1,13 +1,13 @@
-//! Imports the servers that other programs on this machine have configured, in our own format.
+//! Imports the servers that other programs on this machine have configured, in Toolrack's own format.
 //!
 //! [`look()`] reads the files of eleven programs and offers every server that it finds, ready for
 //! [`edit::add`](crate::edit::add). It only reads: it resolves no placeholder, starts no program, and skips special
 //! files such as pipes.
 //!
 //! A field has the meaning that the program which owns the file gives it: `timeout` is in milliseconds for one and in
-//! seconds for another, `url` is SSE for a third. Parts that cannot be converted are left out and listed in
-//! [`Offer::notes`]. A bad entry is skipped without the rest of its file, and a bad file without the other files; both
-//! are reported as a [`Problem`].
+//! seconds for another, `url` means SSE for a third. Parts that cannot be converted are left out and listed in
+//! [`Offer::notes`]. A bad entry does not affect the rest of its file, and a bad file does not affect the others; both
+//! are skipped and reported as a [`Problem`].
 
 mod client;
 mod env_file;
@@ -55,7 +55,7 @@ pub struct Offer {
     pub path: PathBuf,
     /// The line of the entry in that file, from 1.
     pub line: Option<usize>,
-    /// The name, changed if it would be invalid here, which a note reports.
+    /// The name. If the program's name for it is invalid here, this is a similar valid one, and a note says so.
     pub name: String,
     /// The entry in Toolrack's own form, ready for [`edit::add`](crate::edit::add). Its placeholders are in Toolrack's
     /// syntax and are not resolved.
@@ -91,7 +91,7 @@ impl Found {
     }
 }
 
-/// Reads what `clients` have configured for the user whose `environment` this is, and for the project of `cwd`.
+/// Reads the servers that `clients` have configured for the user of `environment` and for the project of `cwd`.
 ///
 /// It reads the files that each program documents for Linux and macOS, honouring `CLAUDE_CONFIG_DIR`, `CODEX_HOME`,
 /// `OPENCODE_CONFIG` and `XDG_CONFIG_HOME`, but not a project's `.mcp.json`, which Toolrack reads by itself. Never
@@ -101,7 +101,7 @@ pub fn look(environment: &Environment, cwd: &Path, clients: &[Client]) -> Found 
     let mut found = Found::default();
     let mut seen = BTreeSet::new();
     for &client in clients {
-        for file in places::of(client, environment, cwd) {
+        for file in places::files_of(client, environment, cwd) {
             // One file can be found twice: the home folder can be the project, and a file can be a link to another.
             let identity = file.path.canonicalize().unwrap_or_else(|_| file.path.clone());
             if seen.insert((client.id(), identity)) {
@@ -112,7 +112,7 @@ pub fn look(environment: &Environment, cwd: &Path, clients: &[Client]) -> Found 
     found
 }
 
-/// Returns the servers of `text` as a file of the project that `client` has; see [`fuzzing`](crate::fuzzing).
+/// Reads `text` as a project's file of `client`, and returns its servers; see [`fuzzing`](crate::fuzzing).
 #[cfg(feature = "fuzzing")]
 pub(crate) fn read(client: Client, text: &str) -> Found {
     let mut found = Found::default();
@@ -165,7 +165,7 @@ impl Found {
     /// Offers the server of the entry `raw`, or reports why it cannot be imported.
     fn offer(&mut self, origin: &Origin<'_>, document: &Document, raw: &Member, private_to: Option<&Path>) {
         let mut report = Report::new(Some(document), &raw.name);
-        if is_of_an_extension(origin.file.client, &raw.node) {
+        if is_from_extension(origin.file.client, &raw.node) {
             let problem = Problem::warning("an extension of Zed provides this server, and its entry has no command");
             report.add(problem.hint("add the server itself with `toolrack add`"), &raw.name_at);
             return self.problems.extend(report.into_problems());
@@ -261,7 +261,7 @@ fn containers<'a>(file: &'a File, root: &'a Node) -> Vec<Container<'a>> {
 }
 
 /// Returns whether Zed starts the server through an extension. Only the extension knows the command.
-fn is_of_an_extension(client: Client, entry: &Node) -> bool {
+fn is_from_extension(client: Client, entry: &Node) -> bool {
     let has = |field: &str| entry.get(field).is_some();
     client == Client::Zed && !has("command") && !has("url") && (has("settings") || entry.text("source").is_some())
 }

@@ -1,8 +1,8 @@
 //! Replaces placeholders by values when the host connects to a server.
 //!
-//! `place`, `container` and `client` do so for a child process, a container and the settings of a sign-in. `known` keeps
-//! the secrets that servers have received, and searches texts for them: for their usual encodings (`forms`), in several
-//! `views` of a text, which `unescaped` and `unwrapped` make.
+//! `place`, `container` and `client` do so for a child process, a container and the settings of a sign-in. `known`
+//! keeps the secrets that servers have received, and searches texts for them: for their usual encodings (`forms`), in
+//! several `views` of a text, which `unescaped` and `unwrapped` make.
 
 mod client;
 mod container;
@@ -33,7 +33,7 @@ use toolrack_host::{
     spec::{Http, OAuth, Sandbox, Stdio},
 };
 
-use self::known::{Known, Life};
+use self::known::{Known, Retention};
 use crate::{
     environment::Environment,
     mask,
@@ -71,8 +71,8 @@ pub trait Secrets: Send + Sync {
     /// secret.
     fn secret<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Option<String>, String>>;
 
-    /// Returns the value of `${user:NAME}`, which the user of the servers has given; `None` when it is not set. By default
-    /// it is the secret of this name, because on a machine with a single user secrets belong to that user.
+    /// Returns the value of `${user:NAME}`, which the user of the servers has given; `None` when it is not set. By
+    /// default it is the secret of this name, because on a machine with a single user secrets belong to that user.
     fn user_value<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Option<String>, String>> {
         self.secret(name)
     }
@@ -82,7 +82,7 @@ pub trait Secrets: Send + Sync {
 /// or dash.
 #[must_use]
 pub fn is_secret_word(name: &str) -> bool {
-    placeholder::is_word(name)
+    placeholder::is_stored_name(name)
 }
 
 /// Resolves `${NAME}` and similar placeholders from environment variables; the host's [`Resolver`].
@@ -101,7 +101,7 @@ pub fn is_secret_word(name: &str) -> bool {
 pub struct Interpolate {
     state: RwLock<State>,
     stored: Option<Arc<dyn Secrets>>,
-    /// The folder with the homes of confined servers.
+    /// The folder with the home folders of confined servers.
     homes: Option<PathBuf>,
     /// The folder with the working folders of servers.
     own_folders: Option<PathBuf>,
@@ -141,8 +141,8 @@ impl Interpolate {
         self
     }
 
-    /// Gives each confined server a home below `folder`. Without this, `HOME` of a confined server is the user's home, in
-    /// which it can see nothing.
+    /// Gives each confined server its own home folder below `folder`. Without this, `HOME` of a confined server is the
+    /// user's home folder, in which it can see nothing.
     #[must_use]
     pub fn with_homes(mut self, folder: PathBuf) -> Self {
         self.homes = Some(folder);
@@ -157,7 +157,8 @@ impl Interpolate {
         self
     }
 
-    /// Creates the working folders below `folder`, in place of `own_folders`, where the configuration says they are.
+    /// Like [`Self::with_own_folders`], but for a configuration whose working folders are in `own_folders`: each of
+    /// them is created below `folder` instead, under the same name.
     #[must_use]
     pub fn with_own_folders_in(mut self, folder: PathBuf, own_folders: PathBuf) -> Self {
         (self.own_folders_moved_to, self.own_folders) = (Some(folder), Some(own_folders));
@@ -174,11 +175,12 @@ impl Interpolate {
     /// Returns `text` with `***` in place of every secret that was given to a server so far: the value of a variable, a
     /// header or a placeholder whose name marks it as a secret (`API_TOKEN`, `OPENAI_KEY`, `Authorization`, …), and the
     /// parts that [`redact()`](crate::redact()) hides in arguments, values and URLs. Secrets are also found in JSON at
-    /// any depth, and from 8 bytes on in base64, hex or percent-encoding, even across line breaks of the encoder.
+    /// any depth; those of 8 bytes or more also in base64, hex or percent-encoding, even across line breaks of the
+    /// encoder.
     ///
     /// A server can repeat its secrets, on stderr or in an error. Values of less than 6 bytes are not found. The cost
-    /// grows with the length of `text`, not with the number of secrets. It knows 10,000 secrets, of 16 MiB at most;
-    /// beyond that, it forgets the oldest ones, [renewed](Self::add_secret) ones first.
+    /// grows with the length of `text`, not with the number of secrets. At most 10,000 secrets and 16 MiB of them are
+    /// remembered. Beyond that, the oldest are forgotten, those of [`Self::add_secret`] before all others.
     #[must_use]
     pub fn conceal<'t>(&self, text: &'t str) -> Cow<'t, str> {
         let own = self.read_state().known.conceal(text);
@@ -212,33 +214,33 @@ impl Interpolate {
             return Err(ResolveError::new(why));
         }
         let values = self.values(None, [text]).await;
-        let value = values.text(field, text, BareName::Literal)?;
+        let value = values.resolve(field, text, BareName::Literal)?;
         let parts = if is_secret { vec![value.clone()] } else { mask::secrets_of(&value) };
         self.remember(None, values.into_secrets().into_iter().chain(parts));
         Ok(value)
     }
 
-    /// Conceals `secret` from now on: a value without a placeholder that will be renewed, such as a token.
+    /// Conceals `secret` from now on: a value that comes from no placeholder and will be renewed, such as a token.
     pub fn add_secret(&self, secret: &str) {
-        self.remember_as(Life::Passing, None, [secret.to_owned()]);
+        self.remember_as(Retention::Short, None, [secret.to_owned()]);
     }
 
     /// Returns whether `arguments` contain a secret that other servers received, but not `server`: the call would pass
-    /// it from one server to another. The search is that of [`Self::conceal`], from 8 bytes on.
+    /// it from one server to another. The search is that of [`Self::conceal`], for secrets of 8 bytes or more.
     #[must_use]
     pub fn has_foreign_secret(&self, arguments: &Map<String, Value>, server: &ServerName) -> bool {
         let in_other = || self.also_conceals.as_ref().is_some_and(|other| other.has_foreign_secret(arguments, server));
-        self.read_state().known.has_foreign(arguments, server) || in_other()
+        self.read_state().known.has_foreign_secret(arguments, server) || in_other()
     }
 
     /// Stores `found` as secrets that `server` received, or that no server received (`None`).
     fn remember(&self, server: Option<&ServerName>, found: impl IntoIterator<Item = String>) {
-        self.remember_as(Life::Lasting, server, found);
+        self.remember_as(Retention::Long, server, found);
     }
 
-    fn remember_as(&self, life: Life, server: Option<&ServerName>, found: impl IntoIterator<Item = String>) {
+    fn remember_as(&self, retention: Retention, server: Option<&ServerName>, found: impl IntoIterator<Item = String>) {
         let known = &mut self.write_state().known;
-        found.into_iter().for_each(|secret| known.add(server, secret, life));
+        found.into_iter().for_each(|secret| known.add(server, secret, retention));
     }
 
     fn read_state(&self) -> RwLockReadGuard<'_, State> {
@@ -300,7 +302,7 @@ impl Interpolate {
         let mut values = BTreeMap::new();
         for name in names {
             let found = match &self.stored {
-                Some(source) if placeholder::is_word(&name) => look_up(&**source, &name).await,
+                Some(source) if placeholder::is_stored_name(&name) => look_up(&**source, &name).await,
                 _ => Ok(None),
             };
             self.remember(server, found.iter().flatten().cloned());
@@ -316,14 +318,15 @@ impl fmt::Debug for Interpolate {
     }
 }
 
-/// Returns the name of the folder that is the home of a confined server. It depends on the command, because two projects
-/// may have servers of the same name. A test holds the names as they are: with another name, a server would lose its
-/// files.
+/// Returns the name of the folder that is the home of a confined server. It depends on the command, because two
+/// projects may have servers of the same name. A test makes sure that the names never change, because a server would
+/// lose its files.
 fn home_name(server: &ServerName, spec: &Stdio, cwd: Option<&PathBuf>) -> String {
     let plain = |c: char| if c.is_ascii_alphanumeric() || c == '-' || c == '_' { c } else { '_' };
     let mut words = vec![server.as_str().as_bytes(), spec.command.as_bytes()];
     words.extend(cwd.map(|cwd| cwd.as_os_str().as_encoded_bytes()));
     words.extend(spec.args.iter().map(String::as_bytes));
+    // The first byte distinguishes a working folder from a first argument.
     let mut hash = Sha256::new_with_prefix([u8::from(cwd.is_some())]);
     for word in words {
         hash.update((word.len() as u64).to_be_bytes());
@@ -350,7 +353,7 @@ struct Values {
 }
 
 impl Values {
-    fn get(&self, reference: Reference<'_>) -> Result<Option<String>, TemplateError> {
+    fn look_up(&self, reference: Reference<'_>) -> Result<Option<String>, TemplateError> {
         match reference {
             Reference::Variable(name) => self.variable(name),
             Reference::Secret(name) => match self.stored.get(name) {
@@ -393,8 +396,9 @@ impl Values {
         self.secrets.into_inner()
     }
 
-    fn text(&self, field: &str, text: &str, bare: BareName) -> Result<String, ResolveError> {
-        expand(text, bare, &|reference| self.get(reference))
+    /// Returns `text`, the value of `field`, with its placeholders replaced.
+    fn resolve(&self, field: &str, text: &str, bare: BareName) -> Result<String, ResolveError> {
+        expand(text, bare, &|reference| self.look_up(reference))
             .map_err(|error| ResolveError::new(format!("`{field}`: {error}; {}", error.hint())))
     }
 
@@ -403,7 +407,7 @@ impl Values {
         let mut child: BTreeMap<OsString, OsString> =
             inherited.map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
         for (name, value) in &spec.env {
-            let value = self.text(&format!("env.{name}"), value, BareName::Placeholder)?;
+            let value = self.resolve(&format!("env.{name}"), value, BareName::Placeholder)?;
             child.insert(name.into(), value.into());
         }
         // Includes the inherited variables, because the child can print those, too.
@@ -414,14 +418,12 @@ impl Values {
         }
         Ok(child.into_iter().collect())
     }
-}
 
-impl Values {
     /// Returns the confinement of a sandbox, with its paths filled in.
     fn confinement(&self, sandbox: &Sandbox) -> Result<Confinement, ResolveError> {
         let home = self.environment.get("HOME").map(PathBuf::from);
         let paths = |field: &str, paths: &[String]| {
-            let path = |(index, path): (usize, &String)| self.path(&format!("sandbox.{field}[{index}]"), path);
+            let path = |(index, path): (usize, &String)| self.resolve_path(&format!("sandbox.{field}[{index}]"), path);
             paths.iter().enumerate().map(path).collect::<Result<Vec<_>, _>>()
         };
         let read: Vec<PathBuf> = paths("read", &sandbox.read)?;
@@ -430,8 +432,8 @@ impl Values {
     }
 
     /// Resolves a path in which `~` is the user's home.
-    fn path(&self, field: &str, path: &str) -> Result<PathBuf, ResolveError> {
-        let path = self.text(field, path, BareName::Literal)?;
+    fn resolve_path(&self, field: &str, path: &str) -> Result<PathBuf, ResolveError> {
+        let path = self.resolve(field, path, BareName::Literal)?;
         let home = self.environment.get("HOME").map(PathBuf::from);
         Ok(match (path.strip_prefix('~').map(|rest| rest.trim_start_matches('/')), home) {
             (Some(rest), Some(home)) if path.len() == 1 || path.starts_with("~/") => home.join(rest),
@@ -441,48 +443,48 @@ impl Values {
 }
 
 impl Interpolate {
-    /// Gives a confined child a home of its own, in which package managers can store packages; the child can neither
-    /// see nor change the user's home.
+    /// Gives a confined child its own home folder, in which package managers can store packages; the child can neither
+    /// see nor change the user's home folder.
     fn confine(&self, server: &ServerName, spec: &Stdio, plan: &mut ChildPlan, mut confinement: Confinement) {
         if let Some(homes) = &self.homes {
             // The server's own working folder depends only on its name, so it is left out of the name of the home.
             let is_own = |cwd: &&PathBuf| cwd.parent().is_some() && cwd.parent() == self.own_folders.as_deref();
-            let own = homes.join(home_name(server, spec, spec.cwd.as_ref().filter(|cwd| !is_own(cwd))));
-            for (name, folder) in [("HOME", own.clone()), ("TMPDIR", own.join("tmp"))] {
+            let home = homes.join(home_name(server, spec, spec.cwd.as_ref().filter(|cwd| !is_own(cwd))));
+            for (name, folder) in [("HOME", home.clone()), ("TMPDIR", home.join("tmp"))] {
                 if !spec.env.contains_key(name) {
                     plan.env.retain(|(other, _)| other != name);
                     plan.env.push((name.into(), folder.into()));
                 }
             }
-            confinement.own = Some(own);
+            confinement.own = Some(home);
         }
         plan.sandbox = Some(Box::new(confinement));
     }
 
     /// Creates the working folder of a child, if it is one that Toolrack creates: directly below `own_folders`.
-    fn make_folder(&self, plan: &mut ChildPlan) -> Result<(), ResolveError> {
+    fn create_working_folder(&self, plan: &mut ChildPlan) -> Result<(), ResolveError> {
         let (Some(cwd), Some(own)) = (&plan.cwd, &self.own_folders) else { return Ok(()) };
         let moved = self.own_folders_moved_to.as_ref().filter(|_| cwd.parent() == Some(own)).zip(cwd.file_name());
         plan.cwd = Some(match moved {
-            Some((folder, name)) => place::make(&folder.join(name), folder)?,
-            None => place::make(cwd, own)?,
+            Some((folder, name)) => place::create_own_folder(&folder.join(name), folder)?,
+            None => place::create_own_folder(cwd, own)?,
         });
         Ok(())
     }
 
-    async fn child(&self, server: &ServerName, spec: &Stdio) -> Result<ChildPlan, ResolveError> {
+    async fn child_plan(&self, server: &ServerName, spec: &Stdio) -> Result<ChildPlan, ResolveError> {
         let cwd = spec.cwd.as_deref().and_then(Path::to_str);
         let texts = spec.args.iter().chain(spec.env.values()).map(String::as_str);
         let values = self.values(Some(server), texts.chain(cwd).chain(paths_of(spec)).chain([&*spec.command])).await;
         let args = spec.args.iter().enumerate();
         let mut plan = ChildPlan {
-            command: values.text("command", &spec.command, BareName::Literal)?,
+            command: values.resolve("command", &spec.command, BareName::Literal)?,
             args: args
-                .map(|(index, arg)| values.text(&format!("args[{index}]"), arg, BareName::Literal))
+                .map(|(index, arg)| values.resolve(&format!("args[{index}]"), arg, BareName::Literal))
                 .collect::<Result<_, _>>()?,
             env: values.child_environment(spec)?,
             cwd: match cwd {
-                Some(text) => Some(values.text("cwd", text, BareName::Literal)?.into()),
+                Some(text) => Some(values.resolve("cwd", text, BareName::Literal)?.into()),
                 None => spec.cwd.clone(),
             },
             sandbox: None,
@@ -497,32 +499,32 @@ impl Interpolate {
         values.record_all(mask::secrets_of(&plan.command));
         values.record_all(mask::secrets_of_arguments(plan.args.iter().map(String::as_str)));
         if let Some(container) = &spec.container {
-            self.contain(spec, &mut plan, &values, container)?;
+            self.add_container(spec, &mut plan, &values, container)?;
         }
-        place::clean(spec, &mut plan);
+        place::clean_environment(spec, &mut plan);
         if let Some(sandbox) = &spec.sandbox {
             self.confine(server, spec, &mut plan, values.confinement(sandbox)?);
         }
         self.remember(Some(server), values.into_secrets());
-        self.make_folder(&mut plan)?;
+        self.create_working_folder(&mut plan)?;
         Ok(plan)
     }
 
-    async fn address(&self, server: &ServerName, spec: &Http) -> Result<String, ResolveError> {
+    async fn resolved_url(&self, server: &ServerName, spec: &Http) -> Result<String, ResolveError> {
         let values = self.values(Some(server), [&*spec.url]).await;
-        let url = values.text("url", &spec.url, BareName::Literal)?;
+        let url = values.resolve("url", &spec.url, BareName::Literal)?;
         values.record_all(mask::secrets_of(&url));
         self.remember(Some(server), values.into_secrets());
         Ok(url)
     }
 
-    async fn headers_for(&self, server: &ServerName, spec: &Http) -> Result<Vec<(String, String)>, ResolveError> {
+    async fn resolved_headers(&self, server: &ServerName, spec: &Http) -> Result<Vec<(String, String)>, ResolveError> {
         let values = self.values(Some(server), spec.headers.values().map(String::as_str)).await;
         let headers = spec
             .headers
             .iter()
             .map(|(name, value)| {
-                let value = values.text(&format!("headers.{name}"), value, BareName::Placeholder)?;
+                let value = values.resolve(&format!("headers.{name}"), value, BareName::Placeholder)?;
                 values.record_secrets(name, &value);
                 // The server may repeat the credential without its scheme: only `abc` of `Bearer abc`.
                 values.record_secrets(name, value.rsplit(' ').next().unwrap_or_default());
@@ -536,11 +538,11 @@ impl Interpolate {
 
 impl Resolver for Interpolate {
     fn stdio<'a>(&'a self, server: &'a ServerName, spec: &'a Stdio) -> BoxFuture<'a, Result<ChildPlan, ResolveError>> {
-        Box::pin(self.child(server, spec))
+        Box::pin(self.child_plan(server, spec))
     }
 
     fn url<'a>(&'a self, server: &'a ServerName, spec: &'a Http) -> BoxFuture<'a, Result<String, ResolveError>> {
-        Box::pin(self.address(server, spec))
+        Box::pin(self.resolved_url(server, spec))
     }
 
     fn headers<'a>(
@@ -548,18 +550,18 @@ impl Resolver for Interpolate {
         server: &'a ServerName,
         spec: &'a Http,
     ) -> BoxFuture<'a, Result<Vec<(String, String)>, ResolveError>> {
-        Box::pin(self.headers_for(server, spec))
+        Box::pin(self.resolved_headers(server, spec))
     }
 
     fn add_secrets(&self, server: &ServerName, secrets: Vec<String>) {
         // The server may repeat the credential without its scheme: only `abc` of `Bearer abc`.
         let words = secrets.iter().filter_map(|secret| secret.rsplit_once(' ')).map(|(_, word)| word.to_owned());
         let words: Vec<String> = words.collect();
-        self.remember_as(Life::Passing, Some(server), secrets.into_iter().chain(words));
+        self.remember_as(Retention::Short, Some(server), secrets.into_iter().chain(words));
     }
 
     fn oauth<'a>(&'a self, _: &'a ServerName, spec: &'a Http) -> BoxFuture<'a, Result<OAuth, ResolveError>> {
-        Box::pin(self.client(&spec.oauth))
+        Box::pin(self.filled_oauth(&spec.oauth))
     }
 }
 

@@ -28,9 +28,9 @@
 //! watch ──► "a file has changed" ──► reload
 //! ```
 //!
-//! Beside them: `connect` adds Toolrack to the files of other programs; `places` are the folders of configuration and
-//! data; `needs` are the values that the placeholders of an entry need; `own_server` is a server that a member of a team
-//! adds; `node` is a parsed file, `problem` is what is wrong with it, and `suggest` finds the likely meaning of an
+//! Besides these: `connect` adds Toolrack to the files of other programs; `places` are the folders of configuration and
+//! data; `needs` are the values that the placeholders of an entry need; `own_server` is a server that a member of a
+//! team adds; `node` is a parsed file, `problem` is what is wrong with it, and `suggest` finds the likely meaning of an
 //! unknown name; `fuzzing` is for the crate `fuzz` only.
 //!
 //! This crate uses no network and no database, and starts no process.

@@ -33,7 +33,7 @@ use crate::{
     suggest::misspelt,
     trust::{Candidate, Ledger, agreement, hash},
 };
-use agreed::{hash_unswitched, proposed, show_switched};
+use agreed::{hash_unswitched, proposal_with_files, set_shown_enabled};
 use layers::{Layer, Reads, layers};
 use reported::Reported;
 use run_folders::RunFolders;
@@ -41,7 +41,7 @@ use run_folders::RunFolders;
 pub use reload::{Rejected, reload};
 pub use request::{Request, Typed};
 
-/// The most servers in one file. The limit protects against hostile files.
+/// The maximum number of servers in one file. The limit protects against hostile files.
 const MAX_SERVERS: usize = 1_000;
 
 /// A layer of configuration. A later one replaces whole entries of an earlier one.
@@ -127,7 +127,7 @@ impl Loaded {
         unknown_agent(chosen, &self.agents)
     }
 
-    /// Returns the rules of `[policy]` that match no tool of any configured server, each with its place: a name is misspelt, or its
+    /// Returns a warning for each rule of `[policy]` that names no configured server: its name is misspelt, or the
     /// server is configured elsewhere.
     #[must_use]
     pub fn idle_rules(&self) -> Vec<Problem> {
@@ -180,8 +180,9 @@ pub struct Entry {
     pub switched_by: Option<Source>,
     /// Whether the user agreed to run it.
     pub trust: Trust,
-    /// For an entry that needs an agreement, the folder that the agreement is for: of a project's entry, the folder of
-    /// its file; of the user's own entry that [depends on the working folder](Self::depends_on), that folder.
+    /// The folder in which the user agrees to run the entry; `None` if it needs no agreement. For a project's entry it
+    /// is the folder of the file. For one of the user's own entries that [depends on the working
+    /// folder](Self::depends_on), it is the working folder.
     pub project: Option<PathBuf>,
     /// The argument or field that makes one of the user's own entries depend on the working folder, such as `.`.
     pub depends_on: Option<String>,
@@ -263,7 +264,7 @@ struct Place<'a> {
 }
 
 impl<'a> Loader<'a> {
-    /// Creates a loader that has the servers of no file so far, the weakest layer first.
+    /// Creates a loader with the servers that come from no file. The weakest layer comes first.
     fn new(
         without_file: [(Scope, &Desired); 2],
         ledger: &'a dyn Ledger,
@@ -322,7 +323,7 @@ impl<'a> Loader<'a> {
         self.problems.extend(problems.into_iter().filter(|problem| !is_ignored(problem)));
     }
 
-    /// Adds what the layer's file has of settings, rules and servers. Servers of agents wait for [`Self::add_agents`].
+    /// Adds the settings, rules and servers of the layer's file. Servers of agents wait for [`Self::add_agents`].
     fn add_file(&mut self, layer: &Layer) {
         let document = match layer.document() {
             Ok(Some(document)) => document,
@@ -383,8 +384,8 @@ impl<'a> Loader<'a> {
         self.settings.policy = section.added_to(policy, layer.owner());
     }
 
-    /// Puts the servers of the agent `chosen` on top of all layers. The servers of other agents are decoded too, so that
-    /// the user hears of errors in them before an agent needs them.
+    /// Puts the servers of the agent `chosen` on top of all layers. The servers of other agents are decoded too, so
+    /// that the user hears of errors in them before an agent needs them.
     fn add_agents(&mut self, chosen: Option<&str>) {
         let files = std::mem::take(&mut self.agents);
         let agents =
@@ -494,7 +495,10 @@ impl<'a> Loader<'a> {
             hash,
             shadows,
             view: written.or_else(|| spec.as_ref().map(redact)).unwrap_or_default(),
-            proposal: spec.as_ref().filter(|_| project.is_some()).map_or(Json::Null, |spec| proposed(spec, &files)),
+            proposal: spec
+                .as_ref()
+                .filter(|_| project.is_some())
+                .map_or(Json::Null, |spec| proposal_with_files(spec, &files)),
             project,
         };
         self.entries.insert(raw.name.clone(), (entry, spec));
@@ -525,8 +529,8 @@ impl<'a> Loader<'a> {
         if let Some(spec) = spec {
             entry.enabled = enabled;
             spec.enabled = enabled;
-            show_switched(&mut entry.view, enabled);
-            show_switched(&mut entry.proposal, enabled);
+            set_shown_enabled(&mut entry.view, enabled);
+            set_shown_enabled(&mut entry.proposal, enabled);
             entry.switched_by = Some(layer.source());
         }
     }

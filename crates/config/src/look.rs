@@ -4,10 +4,10 @@
 use serde_json::Value;
 use toolrack_host::text;
 
-/// The most points that are listed for one entry.
+/// The maximum number of points that are listed for one entry.
 const MAX_POINTS: usize = 20;
 
-/// The most bytes of a value that are quoted.
+/// The maximum number of bytes of a value that are quoted.
 const MAX_QUOTED_BYTES: usize = 60;
 
 /// Programs that run a command line in one of their arguments.
@@ -15,8 +15,8 @@ const SHELLS: &[&str] = &["sh", "bash", "dash", "zsh", "fish", "ksh", "busybox",
 /// Programs that run code in one of their arguments.
 const INTERPRETERS: &[&str] =
     &["python", "python3", "node", "nodejs", "perl", "ruby", "php", "deno", "bun", "osascript"];
-/// Options whose value is such code, such as `-c`.
-const CODE: &[&str] =
+/// Options whose value is a command line or code, such as `-c`.
+const CODE_OPTIONS: &[&str] =
     &["-c", "-e", "-r", "/c", "/k", "-command", "-encodedcommand", "-enc", "--eval", "eval", "-p", "--print"];
 /// Programs that download something.
 const FETCH: &[&str] =
@@ -68,15 +68,15 @@ pub fn points(proposal: &Value) -> Vec<String> {
         proposal[key].as_str().into_iter().chain(list).collect()
     };
     let (command, arguments) = (words("command"), words("args"));
-    run(&command, &arguments, &mut points);
+    check_start(&command, &arguments, &mut points);
     for word in command.iter().chain(&arguments) {
-        in_text(word, &mut points);
+        check_text(word, &mut points);
     }
     for (name, value) in proposal["env"].as_object().into_iter().flatten() {
-        variable(name, value, &mut points);
+        check_variable(name, value, &mut points);
     }
     if let Some(url) = proposal["url"].as_str() {
-        address(url, &mut points);
+        check_address(url, &mut points);
     }
     points.dedup();
     points.truncate(MAX_POINTS);
@@ -95,7 +95,7 @@ fn program(word: &str) -> String {
 }
 
 /// Points out how the program is started.
-fn run(command: &[&str], arguments: &[&str], points: &mut Vec<String>) {
+fn check_start(command: &[&str], arguments: &[&str], points: &mut Vec<String>) {
     let all: Vec<_> = command.iter().chain(arguments).copied().collect();
     for (at, word) in all.iter().enumerate() {
         let name = program(word);
@@ -105,7 +105,9 @@ fn run(command: &[&str], arguments: &[&str], points: &mut Vec<String>) {
         if !is_shell && !INTERPRETERS.contains(&plain) && !INTERPRETERS.contains(&&*name) {
             continue;
         }
-        let code = all[at + 1..].iter().find(|word| CODE.contains(&&*word.to_ascii_lowercase()) || joined(word));
+        let takes_code =
+            |word: &&&str| CODE_OPTIONS.contains(&&*word.to_ascii_lowercase()) || ends_with_code_flag(word);
+        let code = all[at + 1..].iter().find(takes_code);
         if let Some(flag) = code {
             let what = if is_shell { "a command line" } else { "code" };
             points.push(format!("{} runs {what} in its arguments ({})", quoted(word), quoted(flag)));
@@ -120,18 +122,18 @@ fn run(command: &[&str], arguments: &[&str], points: &mut Vec<String>) {
 }
 
 /// Returns whether flags in one word, such as `-lc`, end with the one that takes code.
-fn joined(word: &str) -> bool {
+fn ends_with_code_flag(word: &str) -> bool {
     word.strip_prefix('-').is_some_and(|flags| {
         flags.len() <= 4 && flags.ends_with('c') && flags.bytes().all(|flag| flag.is_ascii_lowercase())
     })
 }
 
 /// Points out what is suspicious in one argument, which may be a whole command line.
-fn in_text(word: &str, points: &mut Vec<String>) {
+fn check_text(word: &str, points: &mut Vec<String>) {
     let parts: Vec<String> = word
         .split(|c: char| c.is_whitespace() || "|;&(){}`\"'$<>".contains(c))
         .map(program)
-        .filter(|it| !it.is_empty())
+        .filter(|part| !part.is_empty())
         .collect();
     let named = |names: &[&str]| parts.iter().find(|part| names.contains(&part.as_str())).cloned();
     for after in word.split('|').skip(1) {
@@ -155,14 +157,14 @@ fn in_text(word: &str, points: &mut Vec<String>) {
 
 /// Returns whether this is a long run of base64: text that a user cannot read.
 fn is_encoded(word: &str) -> bool {
-    let is_of = |c: char| c.is_ascii_alphanumeric() || "+/=_-".contains(c);
-    word.split(|c| !is_of(c)).any(|run| {
+    let is_base64 = |c: char| c.is_ascii_alphanumeric() || "+/=_-".contains(c);
+    word.split(|c| !is_base64(c)).any(|run| {
         let has = |kind: fn(&char) -> bool| run.chars().any(|c| kind(&c));
         run.len() >= 80 && has(char::is_ascii_uppercase) && has(char::is_ascii_lowercase) && has(char::is_ascii_digit)
     })
 }
 
-fn variable(name: &str, value: &Value, points: &mut Vec<String>) {
+fn check_variable(name: &str, value: &Value, points: &mut Vec<String>) {
     let upper = name.to_ascii_uppercase();
     if LOADS.contains(&upper.as_str()) || upper.starts_with("DYLD_") {
         points.push(format!("the variable {} decides which code runs", quoted(name)));
@@ -172,12 +174,12 @@ fn variable(name: &str, value: &Value, points: &mut Vec<String>) {
     if let Some(text) = value.as_str() {
         let is_command = text.contains('|') || text.contains("$(");
         if is_command {
-            in_text(text, points);
+            check_text(text, points);
         }
     }
 }
 
-fn address(url: &str, points: &mut Vec<String>) {
+fn check_address(url: &str, points: &mut Vec<String>) {
     let lower = url.to_ascii_lowercase();
     let Some(rest) = lower.strip_prefix("http://") else { return };
     let host = rest.split(['/', '?', '#']).next().unwrap_or_default();

@@ -1,6 +1,6 @@
 //! Hides values that could be secrets.
 //!
-//! [`argument`] returns a text, such as a program's argument, with only its secret parts hidden; [`literal`] hides a
+//! [`argument`] returns a text, such as a program's argument, with only its secret parts hidden; [`literals`] hides a
 //! whole text except its placeholders. [`secrets_of`] finds exactly what [`argument`] hides, so that a value that is
 //! hidden where Toolrack shows the configuration is also hidden in the output of servers.
 
@@ -28,7 +28,7 @@ pub(crate) fn split_scheme(text: &str) -> (&str, &str) {
 }
 
 /// Returns `text` with everything hidden except its placeholders and an authentication scheme before them.
-pub(crate) fn literal(text: &str, bare: BareName) -> String {
+pub(crate) fn literals(text: &str, bare: BareName) -> String {
     let (scheme, rest) = split_scheme(text);
     let Ok(pieces) = pieces(rest, bare) else {
         return format!("{scheme}{HIDDEN}");
@@ -139,7 +139,8 @@ pub(crate) fn is_secret(name: &str, value: &str) -> bool {
     is_secret_name(name) && !(is_path && words(name).last().is_some_and(|last| last == "key"))
 }
 
-/// Returns whether the last of `words` is one of [`SECRET_LAST_WORDS`], and the word before it does not make it harmless.
+/// Returns whether the last of `words` is one of [`SECRET_LAST_WORDS`], and the word before it does not make it
+/// harmless.
 fn ends_in_secret_word(words: &[String]) -> bool {
     let Some((last, before)) = words.split_last() else {
         return false;
@@ -203,7 +204,7 @@ fn hide(text: &str, spans: Spans) -> String {
     let mut at = 0;
     for span in spans {
         out.push_str(&text[at..span.start]);
-        out.push_str(&literal(&text[span.clone()], BareName::Literal));
+        out.push_str(&literals(&text[span.clone()], BareName::Literal));
         at = span.end;
     }
     out + &text[at..]
@@ -224,8 +225,8 @@ fn secret_texts(text: &str, spans: Spans) -> Vec<String> {
     found
 }
 
-/// Returns each of the arguments of a program with the ranges of the secrets in it. The argument after an option such as
-/// `--api-key` is a secret as a whole.
+/// Returns each of the arguments of a program with the ranges of the secrets in it. The argument after an option such
+/// as `--api-key` is a secret as a whole.
 pub(crate) fn spans_of_arguments<'a>(
     arguments: impl IntoIterator<Item = &'a str>,
 ) -> impl Iterator<Item = (&'a str, Spans)> {
@@ -292,7 +293,7 @@ fn spans_of_plain(text: &str, is_header: bool) -> Spans {
     }
     let mut spans = spans_of_urls(text);
     spans.extend(spans_of_pairs(text));
-    spans.extend(tokens(text));
+    spans.extend(spans_of_tokens(text));
     spans.sort_by_key(|span| span.start);
     let mut merged = Spans::new();
     for span in spans {
@@ -417,7 +418,7 @@ fn value_of_pair(rest: &str, is_parameter: bool) -> Range<usize> {
 }
 
 /// Returns the words of at least [`MIN_TOKEN`] bytes that begin as the tokens of well-known services do.
-fn tokens(text: &str) -> impl Iterator<Item = Range<usize>> {
+fn spans_of_tokens(text: &str) -> impl Iterator<Item = Range<usize>> {
     let is_word = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
     let mut at = 0;
     let words = text.split_inclusive(move |c| !is_word(c)).map(move |word| {
@@ -449,9 +450,9 @@ mod tests {
             ("canary ${", "***"),
             ("${canary%x}", "***"),
         ] {
-            assert_eq!(literal(text, BareName::Placeholder), shown);
+            assert_eq!(literals(text, BareName::Placeholder), shown);
         }
-        assert_eq!(literal("$ecret", BareName::Literal), "***");
+        assert_eq!(literals("$ecret", BareName::Literal), "***");
     }
 
     #[test]

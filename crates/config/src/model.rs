@@ -7,7 +7,7 @@ use toolrack_host::Wire;
 
 use crate::{
     document::Document,
-    mask::{self, literal},
+    mask::{self, literals},
     node::{Node, Value},
     placeholder::{self, Piece},
     problem::Problem,
@@ -37,13 +37,13 @@ pub struct ModelChoice {
     pub context_tokens: Option<NonZeroU64>,
     /// The price of the model (`price`).
     pub price: Option<PriceChoice>,
-    /// The most tokens of one answer (`max_tokens`).
+    /// The maximum number of tokens in one answer (`max_tokens`).
     pub max_tokens: Option<NonZeroU32>,
-    /// How often the model may answer in one turn (`max_rounds`).
+    /// The maximum number of answers in one turn (`max_rounds`).
     pub max_rounds: Option<NonZeroU32>,
-    /// The most tokens of all answers of one turn, input and output (`max_total_tokens`).
+    /// The maximum number of tokens of all answers in one turn, input and output together (`max_total_tokens`).
     pub max_total_tokens: Option<NonZeroU64>,
-    /// The most US dollars of all answers of one turn; more than 0 (`max_cost`).
+    /// The maximum cost of all answers in one turn, in US dollars; more than 0 (`max_cost`).
     pub max_cost: Option<f64>,
     /// Whether the model may write scripts that call tools (`code`).
     pub code: Option<bool>,
@@ -58,13 +58,13 @@ pub struct ModelChoice {
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct PriceChoice {
-    /// Of input.
+    /// The price of input.
     pub input: f64,
-    /// Of output.
+    /// The price of output.
     pub output: f64,
-    /// Of input that is read from a cache; by default that of input.
+    /// The price of input that is read from a cache; by default that of input.
     pub cached_read: f64,
-    /// Of input that is written into a cache; by default that of input.
+    /// The price of input that is written into a cache; by default that of input.
     pub cache_write: f64,
 }
 
@@ -133,8 +133,8 @@ impl ModelChoice {
         (choice, table.problems)
     }
 
-    /// Returns these settings with those of `over` on top. If `over` names another model or address, the key and the other
-    /// settings for reaching the model are not inherited: the key of one provider must not go to another.
+    /// Returns these settings with those of `over` on top. If `over` names another model or address, the key and the
+    /// other settings for reaching the model are not inherited: the key of one provider must not go to another.
     #[must_use]
     pub fn overlaid(self, over: Self) -> Self {
         let below = if over.name.is_some() || over.base_url.is_some() { self.without_access(&over) } else { self };
@@ -182,7 +182,7 @@ impl ModelChoice {
             ("name", self.name.as_ref().map(|name| json!(name))),
             ("base_url", self.base_url.as_deref().map(|url| json!(mask::argument(url)))),
             ("wire", self.wire.map(|wire| json!(wire.as_str()))),
-            ("key", self.key.as_deref().map(|key| json!(literal(key, placeholder::BareName::Literal)))),
+            ("key", self.key.as_deref().map(|key| json!(literals(key, placeholder::BareName::Literal)))),
             ("context_tokens", self.context_tokens.map(|count| json!(count))),
             ("price", self.price.as_ref().map(price)),
             ("max_tokens", self.max_tokens.map(|count| json!(count))),
@@ -204,7 +204,7 @@ fn hide_secrets(value: &Json) -> Json {
             .iter()
             .map(|(name, value)| match value {
                 Json::String(text) if mask::is_secret_name(name) => {
-                    (name.clone(), json!(literal(text, placeholder::BareName::Literal)))
+                    (name.clone(), json!(literals(text, placeholder::BareName::Literal)))
                 }
                 value => (name.clone(), hide_secrets(value)),
             })
@@ -226,7 +226,8 @@ struct Table<'a> {
 }
 
 impl Table<'_> {
-    /// Reports that the value of `key` is invalid, at `at`: "`PATH.KEY` must be `must`". An empty `key` means the table.
+    /// Reports that the value of `key` is invalid, at `at`: "`PATH.KEY` must be `must`". An empty `key` means the
+    /// table.
     fn report_invalid(&mut self, key: &str, must: &str, at: &Node) {
         let field = if key.is_empty() { self.path.to_owned() } else { format!("{}.{key}", self.path) };
         let problem = Problem::error(format!("`{field}` must be {must}")).field(field);
@@ -297,8 +298,8 @@ impl Table<'_> {
         }
     }
 
-    /// Reads the API key. It must be a placeholder, because files are copied, and more users and programs read them than
-    /// variables.
+    /// Reads the API key. It must be a placeholder, because files are copied, and more users and programs read them
+    /// than variables.
     fn key(&mut self) -> Option<String> {
         let (key, at) = self.text("key")?;
         let pieces = placeholder::pieces(&key, placeholder::BareName::Literal);

@@ -13,7 +13,7 @@ use crate::placeholder;
 #[must_use]
 pub fn secrets_in(spec: &ServerSpec) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
-    texts_of(spec, |text| placeholder::secrets(text, &mut found));
+    for_each_text(spec, |text| placeholder::secrets(text, &mut found));
     found
 }
 
@@ -22,7 +22,7 @@ pub fn secrets_in(spec: &ServerSpec) -> BTreeSet<String> {
 #[must_use]
 pub fn user_values_in(spec: &ServerSpec) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
-    texts_of(spec, |text| placeholder::user_values(text, &mut found));
+    for_each_text(spec, |text| placeholder::user_values(text, &mut found));
     found
 }
 
@@ -33,21 +33,21 @@ pub fn share_of(spec: &ServerSpec) -> Share {
     spec.share.unwrap_or_else(|| if is_personal() { Share::User } else { Share::Tenant })
 }
 
-/// Calls `look` with every text of an entry that may hold placeholders.
-fn texts_of(spec: &ServerSpec, mut look: impl FnMut(&str)) {
+/// Calls `visit` with every text of an entry that may hold placeholders.
+fn for_each_text(spec: &ServerSpec, mut visit: impl FnMut(&str)) {
     match &spec.transport {
         Transport::Stdio(stdio) => {
-            look(&stdio.command);
-            stdio.args.iter().chain(stdio.env.values()).for_each(|text| look(text));
-            paths_of(stdio).for_each(&mut look);
-            stdio.cwd.as_deref().and_then(Path::to_str).into_iter().for_each(look);
+            visit(&stdio.command);
+            stdio.args.iter().chain(stdio.env.values()).for_each(|text| visit(text));
+            paths_of(stdio).for_each(&mut visit);
+            stdio.cwd.as_deref().and_then(Path::to_str).into_iter().for_each(visit);
         }
         Transport::Http(http) | Transport::Sse(http) => {
-            look(&http.url);
-            http.headers.values().for_each(|text| look(text));
+            visit(&http.url);
+            http.headers.values().for_each(|text| visit(text));
             let helper = http.headers_helper.iter().flat_map(|helper| helper.args.iter().chain([&helper.command]));
-            helper.for_each(|text| look(text));
-            texts(&http.oauth).into_iter().for_each(|(_, text)| look(text));
+            helper.for_each(|text| visit(text));
+            oauth_texts(&http.oauth).into_iter().for_each(|(_, text)| visit(text));
         }
         Transport::Native(_) => {}
     }
@@ -64,7 +64,7 @@ pub(crate) fn paths_of(stdio: &Stdio) -> impl Iterator<Item = &str> {
 }
 
 /// Returns every text of the sign-in settings that may hold placeholders, with the name of its field.
-pub(crate) fn texts(oauth: &OAuth) -> Vec<(&'static str, &str)> {
+pub(crate) fn oauth_texts(oauth: &OAuth) -> Vec<(&'static str, &str)> {
     let idp = oauth.idp.as_ref();
     let fields = [
         ("client_id", oauth.client_id.as_deref()),

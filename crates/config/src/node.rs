@@ -43,7 +43,7 @@ impl Node {
         self.members()?.iter().rfind(|member| member.name == name)
     }
 
-    /// Returns the text that it is.
+    /// Returns the text, if the value is one.
     pub(crate) fn as_text(&self) -> Option<&str> {
         match &self.value {
             Value::Text(text) => Some(text),
@@ -56,7 +56,7 @@ impl Node {
         self.get(name)?.node.as_text()
     }
 
-    /// Returns the value without places. Of duplicate members, the last remains; [`hash`](crate::trust::hash) covers
+    /// Returns the value without positions. Of duplicate members, the last remains; [`hash`](crate::trust::hash) covers
     /// all.
     pub(crate) fn to_json(&self) -> serde_json::Value {
         use serde_json::Value as Json;

@@ -16,11 +16,11 @@ use crate::{
     placeholder::{self, BareName, Piece},
 };
 
-/// The most bytes of an address.
+/// The maximum number of bytes of an address.
 const MAX_URL: usize = 2_000;
-/// The most headers.
+/// The maximum number of headers.
 const MAX_HEADERS: usize = 16;
-/// The most bytes of the value of a header.
+/// The maximum number of bytes in the value of a header.
 const MAX_VALUE: usize = 8 * 1024;
 
 /// A server that a member of a team adds for themselves: an address, and headers. It starts no program and reads no
@@ -63,8 +63,9 @@ pub enum BadOwnServer {
 }
 
 impl OwnServer {
-    /// Checks the entry, and makes a server of it for the member with this [key](toolrack_host::Principal::key), which
-    /// `egress` confines. `url` may name any host: each connection checks whether the host may be reached.
+    /// Checks the entry, and makes a server of it for the member with this [key](toolrack_host::Principal::key).
+    /// `egress` confines its connections. `url` may name any host: each connection checks whether the host may be
+    /// reached.
     ///
     /// # Errors
     /// [`BadOwnServer`]

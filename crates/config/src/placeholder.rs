@@ -4,10 +4,10 @@
 
 use std::collections::BTreeSet;
 
-/// How deep defaults may nest.
+/// The maximum depth of nested defaults.
 const MAX_DEPTH: usize = 8;
 
-/// The longest text after expansion: 1 MiB, which is more than the system takes as one argument.
+/// The longest text after expansion: 1 MiB, which is more than the system accepts as one argument.
 const MAX_BYTES: usize = 1024 * 1024;
 
 /// Whether `$NAME` without braces is a placeholder, which depends on the field.
@@ -55,7 +55,7 @@ pub(crate) enum TemplateError {
     Input(String),
     #[error("defaults of placeholders are nested too deep")]
     TooDeep,
-    #[error("it grows beyond 1 MiB")]
+    #[error("with its values filled in, it is longer than 1 MiB")]
     TooLong,
 }
 
@@ -68,12 +68,12 @@ impl TemplateError {
                 format!("set it, write `${{{name}:-default}}`, or write `$$` if a plain dollar sign is meant")
             }
             Self::NotUnicode(_) => "set it to UTF-8 text".to_owned(),
-            Self::MissingSecret(name) if is_word(name) => format!("set it: `toolrack secret set {name}`"),
+            Self::MissingSecret(name) if is_stored_name(name) => format!("set it: `toolrack secret set {name}`"),
             Self::MissingSecret(_) => {
                 "the name of a secret has letters, digits and `_.-`, at most 64 of them".to_owned()
             }
             Self::UnreadableSecret { name, .. } => format!("`toolrack secret set {name}` sets it again"),
-            Self::MissingUserValue(name) if is_word(name) => {
+            Self::MissingUserValue(name) if is_stored_name(name) => {
                 format!("`toolrack secret set {name}`; a member of a team gives it on the dashboard")
             }
             Self::MissingUserValue(_) => "the name has letters, digits and `_.-`, at most 64 of them".to_owned(),
@@ -89,9 +89,9 @@ pub(crate) fn is_name(name: &str) -> bool {
     name_length(name) == name.len() && !name.is_empty()
 }
 
-/// Returns whether `name` can be the name of a stored secret or of a user's value: 1 to 64 letters, digits and `_`, `.`,
-/// `-`, the first one no dot or dash.
-pub(crate) fn is_word(name: &str) -> bool {
+/// Returns whether `name` can be the name of a stored secret or of a user's value: 1 to 64 letters, digits and `_`,
+/// `.`, `-`, the first one no dot or dash.
+pub(crate) fn is_stored_name(name: &str) -> bool {
     let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-');
     (1..=64).contains(&name.len()) && name.chars().all(fits) && !name.starts_with(['-', '.'])
 }
@@ -159,7 +159,7 @@ pub(crate) fn closing_brace(text: &str) -> Option<usize> {
     None
 }
 
-/// Returns the placeholder whose text between the braces is `inner`; `None` if it is none, but literal text.
+/// Returns the placeholder whose text between the braces is `inner`; `None` if that is literal text.
 fn braced(inner: &str) -> Option<Piece<'_>> {
     if let Some(name) = inner.strip_prefix("secret:") {
         return Some(Piece::Secret(name));
@@ -189,16 +189,16 @@ pub(crate) fn opencode_variable(text: &str) -> Option<&str> {
 /// Checks that `text` is well-formed, without looking anything up.
 pub(crate) fn check(text: &str) -> Result<(), TemplateError> {
     // A bare `$NAME` is well-formed in every field, so the choice of `BareName` makes no difference here.
-    check_at(text, 0)
+    check_nested(text, 0)
 }
 
-fn check_at(text: &str, depth: usize) -> Result<(), TemplateError> {
+fn check_nested(text: &str, depth: usize) -> Result<(), TemplateError> {
     if depth > MAX_DEPTH {
         return Err(TemplateError::TooDeep);
     }
     for piece in pieces(text, BareName::Literal)? {
         match piece {
-            Piece::Variable { default: Some(default), .. } => check_at(default, depth + 1)?,
+            Piece::Variable { default: Some(default), .. } => check_nested(default, depth + 1)?,
             Piece::Input(name) => return Err(TemplateError::Input(name.to_owned())),
             _ => {}
         }
@@ -206,27 +206,27 @@ fn check_at(text: &str, depth: usize) -> Result<(), TemplateError> {
     Ok(())
 }
 
-/// Adds the names of the stored secrets that `text` may need to `found`, also of those in defaults. Adds none for a
+/// Adds to `found` the names of the stored secrets that `text` may need, including those in defaults. Adds none for a
 /// malformed text.
 pub(crate) fn secrets(text: &str, found: &mut BTreeSet<String>) {
     // Most texts have no placeholder, and need no parsing.
     if text.contains("${secret:") {
         let secret = |piece| if let Piece::Secret(name) = piece { Some(name) } else { None };
-        names_at(text, secret, found, 0);
+        collect_names(text, secret, found, 0);
     }
 }
 
-/// Adds the names of the values that `text` may need from the user to `found`, also of those in defaults. Adds none for
-/// a malformed text.
+/// Adds to `found` the names of the values that `text` may need from the user, including those in defaults. Adds none
+/// for a malformed text.
 pub(crate) fn user_values(text: &str, found: &mut BTreeSet<String>) {
     if text.contains("${user:") {
         let user_value = |piece| if let Piece::User(name) = piece { Some(name) } else { None };
-        names_at(text, user_value, found, 0);
+        collect_names(text, user_value, found, 0);
     }
 }
 
 /// Adds to `found` the names that `name_of` returns for the pieces of `text`, which is nested in `depth` defaults.
-fn names_at<'t>(
+fn collect_names<'t>(
     text: &'t str,
     name_of: impl Fn(Piece<'t>) -> Option<&'t str> + Copy,
     found: &mut BTreeSet<String>,
@@ -235,7 +235,7 @@ fn names_at<'t>(
     for piece in pieces(text, BareName::Literal).unwrap_or_default() {
         match piece {
             Piece::Variable { default: Some(default), .. } if depth < MAX_DEPTH => {
-                names_at(default, name_of, found, depth + 1);
+                collect_names(default, name_of, found, depth + 1);
             }
             piece => found.extend(name_of(piece).map(str::to_owned)),
         }
@@ -253,8 +253,8 @@ pub(crate) enum Reference<'a> {
     User(&'a str),
 }
 
-/// Returns `text` with every placeholder replaced by the result of `lookup`, which returns `None` for a name that is not
-/// set. An inserted value is not searched for placeholders.
+/// Returns `text` with every placeholder replaced by the result of `lookup`, which returns `None` for a name that is
+/// not set. An inserted value is not searched for placeholders.
 pub(crate) fn expand(
     text: &str,
     bare: BareName,
@@ -434,10 +434,10 @@ mod tests {
         }
         let longest = "x".repeat(64);
         for name in ["a", "1", "a.b-c_D", &longest] {
-            assert!(is_word(name), "{name}");
+            assert!(is_stored_name(name), "{name}");
         }
         for name in ["", ".a", "-a", "a b", "a/b", "\u{e4}", &format!("{longest}x")] {
-            assert!(!is_word(name), "{name}");
+            assert!(!is_stored_name(name), "{name}");
         }
     }
 

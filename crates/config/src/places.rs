@@ -133,7 +133,8 @@ fn absolute(path: PathBuf) -> PathBuf {
     std::path::absolute(&path).unwrap_or(path)
 }
 
-/// Returns the root of the project that `cwd` is in: the nearest folder from `cwd` upward that contains `.git`, or else `cwd` itself.
+/// Returns the root of the project that `cwd` is in: the nearest folder from `cwd` upward that contains `.git`, or else
+/// `cwd` itself.
 #[must_use]
 pub fn project_root(cwd: &Path) -> PathBuf {
     let cwd = cwd.canonicalize().unwrap_or_else(|_| cwd.to_owned());

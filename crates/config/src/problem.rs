@@ -61,14 +61,14 @@ pub struct Problem {
     pub is_minor: bool,
 }
 
-/// A line of a file with a part of it pointed at. Values are replaced by asterisks, and the text is safe to print.
+/// A line of a file with a marked part. Values are replaced by asterisks, and the text is safe to print.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Snippet {
-    /// The line, or the part of a long line around the mark.
+    /// The line; if it is long, only the text around the marked part.
     pub text: String,
-    /// Where the mark begins, in terminal columns from 0.
+    /// The start of the marked part, in terminal columns from 0.
     pub start: usize,
-    /// How wide the mark is, in terminal columns; at least 1.
+    /// The width of the marked part, in terminal columns; at least 1.
     pub width: usize,
 }
 
@@ -88,7 +88,7 @@ impl Problem {
         }
     }
 
-    /// Creates a problem because of which something is left out.
+    /// Creates an error: a problem because of which an entry or a file is left out.
     #[must_use]
     pub fn error(message: impl Into<String>) -> Self {
         Self::new(Severity::Error, message)
@@ -103,7 +103,7 @@ impl Problem {
         self
     }
 
-    pub(crate) fn of(mut self, entry: impl Into<String>) -> Self {
+    pub(crate) fn in_entry(mut self, entry: impl Into<String>) -> Self {
         self.entry = Some(entry.into());
         self
     }

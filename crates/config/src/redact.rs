@@ -15,7 +15,7 @@ use toolrack_host::{
 use crate::{
     Problem,
     document::{Document, Kind},
-    mask::{self, literal},
+    mask::{self, literals},
     placeholder::BareName,
     rows::{ENTRY, Row, SANDBOX, Sets},
 };
@@ -64,7 +64,7 @@ impl Values {
 
     /// Returns `text`, all of which is a secret except for its placeholders.
     fn secret(self, text: &str) -> Json {
-        self.text(text, |text| literal(text, BareName::Literal))
+        self.text(text, |text| literals(text, BareName::Literal))
     }
 
     /// Returns the arguments of a program, which may have secret parts.
@@ -78,7 +78,7 @@ impl Values {
 
     /// Returns the values of `env` or `headers`, each of which may be a secret.
     fn named(self, values: &BTreeMap<String, String>) -> Json {
-        let shown = |value: &String| self.text(value, |value| literal(value, BareName::Placeholder));
+        let shown = |value: &String| self.text(value, |value| literals(value, BareName::Placeholder));
         values.iter().map(|(name, value)| (name.clone(), shown(value))).collect::<Map<_, _>>().into()
     }
 }
@@ -91,7 +91,7 @@ fn entry(spec: &ServerSpec, values: Values) -> Json {
         Transport::Sse(http) => of_http("sse", http, values),
         Transport::Native(_) => Map::from_iter([("type".to_owned(), json!("native"))]),
     };
-    add_rows(&mut entry, spec, |row| row.of != Servers::Any);
+    add_rows(&mut entry, spec, |row| row.servers != Servers::Any);
     if !spec.enabled {
         entry.insert("enabled".to_owned(), json!(false));
     }
@@ -101,7 +101,7 @@ fn entry(spec: &ServerSpec, values: Values) -> Json {
     if !spec.tools.allow().is_empty() || !spec.tools.deny().is_empty() {
         entry.insert("tools".to_owned(), json!({ "allow": spec.tools.allow(), "deny": spec.tools.deny() }));
     }
-    add_rows(&mut entry, spec, |row| row.of == Servers::Any);
+    add_rows(&mut entry, spec, |row| row.servers == Servers::Any);
     Json::Object(entry)
 }
 

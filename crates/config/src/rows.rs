@@ -31,13 +31,13 @@ const UNITS: &[&str] = &["", "_s", "_sec", "_secs", "_seconds", "_ms"];
 /// A field.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Row {
-    /// Its name in our own files.
+    /// Its name in Toolrack's own files.
     pub(crate) key: &'static str,
     /// Its other names, each with the program whose files have it.
     pub(crate) aliases: &'static [(&'static str, &'static str)],
     pub(crate) kind: Kind,
-    /// The servers that have it.
-    pub(crate) of: Servers,
+    /// The transports whose servers have it.
+    pub(crate) servers: Servers,
     pub(crate) is_required: bool,
     /// Whether it shows that the object around it is an entry.
     pub(crate) is_characteristic: bool,
@@ -52,10 +52,10 @@ pub(crate) struct Row {
     pub(crate) sets: Option<Sets>,
     /// Its default, if that is a value.
     default_value: Option<fn() -> Json>,
-    /// What applies without it, in words, if that is no value; for the documentation.
+    /// What applies without the field, in words, if its default is no value; for the documentation.
     pub(crate) otherwise: &'static str,
     /// One line of documentation.
-    pub(crate) what: &'static str,
+    pub(crate) about: &'static str,
 }
 
 /// The kind of value of a field.
@@ -63,7 +63,7 @@ pub(crate) struct Row {
 pub(crate) enum Kind {
     Text,
     Flag,
-    /// One of these.
+    /// One of these words.
     Words(&'static [&'static str]),
     /// A whole number.
     Whole {
@@ -162,12 +162,12 @@ impl Sets {
 }
 
 impl Row {
-    const fn new(key: &'static str, kind: Kind, what: &'static str) -> Self {
+    const fn new(key: &'static str, kind: Kind, about: &'static str) -> Self {
         Self {
             key,
             aliases: &[],
             kind,
-            of: Servers::Any,
+            servers: Servers::Any,
             is_required: false,
             is_characteristic: false,
             is_filled: false,
@@ -177,16 +177,16 @@ impl Row {
             sets: None,
             default_value: None,
             otherwise: "",
-            what,
+            about,
         }
     }
 
-    const fn also(self, aliases: &'static [(&'static str, &'static str)]) -> Self {
+    const fn aliases(self, aliases: &'static [(&'static str, &'static str)]) -> Self {
         Self { aliases, ..self }
     }
 
-    const fn of(self, of: Servers) -> Self {
-        Self { of, ..self }
+    const fn servers(self, servers: Servers) -> Self {
+        Self { servers, ..self }
     }
 
     const fn required(self) -> Self {

@@ -33,7 +33,8 @@ pub fn servers() -> Json {
         ),
         ("type", json!("object")),
     ]);
-    let containers = [("mcpServers", "Servers by their names."), ("servers", "Servers, as VS Code has them.")];
+    let containers =
+        [("mcpServers", "Servers by their names."), ("servers", "Servers by their names, as VS Code writes them.")];
     let mut properties = object([("$schema", json!({ "type": "string" }))]);
     for (key, what) in containers {
         let mut container = servers.clone();
@@ -82,10 +83,10 @@ impl Schema {
         json!({ "$ref": format!("#/$defs/{name}") })
     }
 
-    /// Returns an entry.
+    /// Returns the schema of an entry.
     fn entry(&mut self) -> Json {
         self.define("entry", |schema| {
-            let mut entry = schema.spelled("entry", ENTRY, NOTES.rows);
+            let mut entry = schema.with_spellings("entry", ENTRY, NOTES.rows);
             let characteristic = ENTRY.rows.iter().filter(|row| row.is_characteristic).flat_map(spellings);
             entry.insert("anyOf".to_owned(), characteristic.map(|name| json!({ "required": [name] })).collect());
             Json::Object(entry)
@@ -94,7 +95,7 @@ impl Schema {
 
     /// Returns the definition `name`: an object with the fields of `table`, whose names have several spellings, as in
     /// entries. Editors complete the key of each field, and check it under every name.
-    fn spelled(&mut self, name: &str, table: &Table, more: &[Row]) -> Map<String, Json> {
+    fn with_spellings(&mut self, name: &str, table: &Table, more: &[Row]) -> Map<String, Json> {
         let mut properties = Map::new();
         let mut patterns = Map::new();
         let mut required = Vec::new();
@@ -136,11 +137,11 @@ impl Schema {
         made
     }
 
-    fn row(&mut self, row: &Row, is_spelled: bool) -> Json {
-        let kind = self.kind(&row.kind, is_spelled);
+    fn row(&mut self, row: &Row, has_spellings: bool) -> Json {
+        let kind = self.kind(&row.kind, has_spellings);
         // A field that is `null` counts as absent.
-        let kind = if is_spelled { json!({ "anyOf": [kind, { "type": "null" }] }) } else { kind };
-        let mut made = object([("description", json!(row.what))]);
+        let kind = if has_spellings { json!({ "anyOf": [kind, { "type": "null" }] }) } else { kind };
+        let mut made = object([("description", json!(row.about))]);
         made.extend(row.default_value().map(|value| ("default".to_owned(), value)));
         if let Json::Object(kind) = kind {
             made.extend(kind);
@@ -148,7 +149,7 @@ impl Schema {
         Json::Object(made)
     }
 
-    fn kind(&mut self, kind: &Kind, is_spelled: bool) -> Json {
+    fn kind(&mut self, kind: &Kind, has_spellings: bool) -> Json {
         match kind {
             Kind::Text => json!({ "type": "string" }),
             Kind::Flag => json!({ "type": "boolean" }),
@@ -174,29 +175,30 @@ impl Schema {
                 json!({ "type": "object", "additionalProperties": { "type": ["string", "number", "boolean", "null"] } })
             }),
             Kind::Object => json!({ "type": "object" }),
-            Kind::Table(table) => self.table(table, is_spelled),
-            Kind::Tables(table) => json!({ "type": "array", "items": self.table(table, is_spelled) }),
+            Kind::Table(table) => self.table(table, has_spellings),
+            Kind::Tables(table) => json!({ "type": "array", "items": self.table(table, has_spellings) }),
             Kind::Entries => json!({ "type": "object", "additionalProperties": self.entry() }),
             Kind::NamedEntries => {
                 json!({ "type": "array", "items": { "allOf": [self.entry(), { "required": ["name"] }] } })
             }
             Kind::Either(kinds) => {
-                let kinds: Vec<_> = kinds.iter().map(|kind| self.kind(kind, is_spelled)).collect();
+                let kinds: Vec<_> = kinds.iter().map(|kind| self.kind(kind, has_spellings)).collect();
                 json!({ "anyOf": kinds })
             }
         }
     }
 
-    fn table(&mut self, table: &'static Table, is_spelled: bool) -> Json {
-        // The tools of an entry and those of the settings have one title.
-        let name = if is_spelled { format!("entry.{}", table.title) } else { table.title.to_owned() };
-        let fields =
-            |schema: &mut Self| if is_spelled { schema.spelled(&name, table, &[]) } else { schema.exact(table) };
+    fn table(&mut self, table: &'static Table, has_spellings: bool) -> Json {
+        // `tools` of an entry and `tools` of the settings are different tables with the same title.
+        let name = if has_spellings { format!("entry.{}", table.title) } else { table.title.to_owned() };
+        let fields = |schema: &mut Self| {
+            if has_spellings { schema.with_spellings(&name, table, &[]) } else { schema.exact(table) }
+        };
         self.define(&name, |schema| Json::Object(fields(schema)))
     }
 }
 
-/// Returns a time, in the unit of its name or in its own.
+/// Returns the schema of a time: a number in the unit that the field's name has, or a text with a unit.
 fn time() -> Json {
     json!({ "anyOf": [
         { "type": "number", "exclusiveMinimum": 0 },

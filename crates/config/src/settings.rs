@@ -1,4 +1,4 @@
-//! The settings of `toolrack.toml` beside its servers.
+//! Reads the settings of `toolrack.toml`: all that it contains except its servers.
 
 mod audit;
 mod egress;
@@ -77,7 +77,7 @@ pub(crate) struct ReadContext<'a> {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct KeepSessions {
-    /// For how many days after the last addition to it a conversation is kept (`keep_days`), 1 or more.
+    /// A conversation is kept for this many days after its last message (`keep_days`), 1 or more.
     pub days: Option<u32>,
     /// How many of the newest conversations are kept (`keep`), 1 or more.
     pub number: Option<u32>,
@@ -90,7 +90,7 @@ impl Settings {
             Ok(Some(root)) => root,
             Ok(None) => return (Self::default(), Vec::new()),
             // The reader of the servers reports the error.
-            Err(_) => return (Self::unreadable(place(document)), Vec::new()),
+            Err(_) => return (Self::unreadable(shown_path(document)), Vec::new()),
         };
         let mut reader = Reader { document, root: &root, problems: Vec::new() };
         let settings = Self {
@@ -173,8 +173,8 @@ impl Reader<'_> {
     }
 }
 
-/// Returns where `document` is, for messages.
-fn place(document: &Document) -> String {
+/// Returns the path of `document`, for messages.
+fn shown_path(document: &Document) -> String {
     document.path.as_deref().map(|path| text::for_line(&path.display().to_string()).into_owned()).unwrap_or_default()
 }
 

@@ -1,9 +1,9 @@
 //! Suggests the likely meaning of an unknown name.
 
-/// The required similarity of a name in a file: a field of another program must not be mistaken for one of ours.
-const WRITTEN: f64 = 0.88;
+/// The required similarity of a name in a file: a field of another program must not be mistaken for one of Toolrack.
+const WRITTEN_LIKENESS: f64 = 0.88;
 /// The required similarity of a name that a user typed.
-const TYPED: f64 = 0.8;
+const TYPED_LIKENESS: f64 = 0.8;
 
 /// Returns the one of `known` that a user who typed `typed` most likely means; `None` if none is similar. Two swapped
 /// letters, or one letter too many or too few, are similar enough even in a short name.
@@ -11,9 +11,9 @@ pub fn closest<'a>(typed: &str, known: impl IntoIterator<Item = &'a str>) -> Opt
     let likeness = |typed: &str, name: &str| {
         let likeness = strsim::jaro_winkler(typed, name);
         let is_slip = typed.chars().count() > 2 && strsim::osa_distance(typed, name) == 1;
-        if is_slip { likeness.max(TYPED) } else { likeness }
+        if is_slip { likeness.max(TYPED_LIKENESS) } else { likeness }
     };
-    nearest(typed, known, likeness).filter(|(likeness, _)| *likeness >= TYPED).map(|(_, name)| name)
+    nearest(typed, known, likeness).filter(|(likeness, _)| *likeness >= TYPED_LIKENESS).map(|(_, name)| name)
 }
 
 /// Returns the one of `known` that `typed` abbreviates, such as `msg` for `message`; `None` if there is none, or
@@ -27,13 +27,15 @@ pub fn abbreviated<'a>(typed: &str, known: impl IntoIterator<Item = &'a str>) ->
             && typed.chars().next() == name.chars().next()
             && typed.chars().all(|letter| letters.any(|other| other == letter))
     };
-    let mut meant = known.into_iter().filter(|name| is_short_for(name));
-    meant.next().filter(|_| meant.next().is_none())
+    let mut found = known.into_iter().filter(|name| is_short_for(name));
+    found.next().filter(|_| found.next().is_none())
 }
 
 /// Returns the one of `known` that `written`, a name in a file, is probably a misspelling of.
 pub(crate) fn misspelt<'a>(written: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    nearest(written, known, strsim::jaro_winkler).filter(|(likeness, _)| *likeness > WRITTEN).map(|(_, name)| name)
+    nearest(written, known, strsim::jaro_winkler)
+        .filter(|(likeness, _)| *likeness > WRITTEN_LIKENESS)
+        .map(|(_, name)| name)
 }
 
 /// Returns the most similar one, with its similarity from 0 to 1, ignoring case.

@@ -65,8 +65,8 @@ pub(crate) fn agreement(hash: &str, files: &BTreeMap<String, String>) -> String 
     HEXLOWER.encode(&hash)
 }
 
-/// Returns the [`content_hash`] of an entry as it is written in a file. It covers all members, also several of one
-/// name. Such an entry is refused, but even otherwise the user's agreement would cover each of them.
+/// Returns the [`content_hash`] of an entry as it is written in a file. It covers all members, including several with
+/// the same name. Such an entry is refused, but even if it were not, the user's agreement would cover each of them.
 pub(crate) fn hash(entry: &Node) -> String {
     let mut canonical = String::from("toolrack entry 1\n");
     write_canonical(entry, &mut canonical);

@@ -32,15 +32,16 @@ use self::{
 /// Editors write a file in several steps; events within this time count as one change.
 const SETTLE_TIME: Duration = Duration::from_millis(150);
 
-/// How often to check the files without an event. Some changes cause no event, such as replacing a folder far above
-/// them, or any change in a folder that cannot be watched.
+/// The interval at which all files are checked, even without an event. Some changes cause no event, such as replacing a
+/// folder far above them, or any change in a folder that cannot be watched.
 const POLL_INTERVAL: Duration = Duration::from_secs(10);
 
-/// How often to try to watch folders that come and go at the same moment. What is missed then, the next check finds.
+/// The number of attempts to watch folders that are created and removed at the same moment. The next check finds what
+/// these attempts miss.
 const MAX_TRIES: usize = 3;
 
-/// How often to check the files if the system has no watch left: Linux bounds the watches of all programs of a user
-/// together (`fs.inotify.max_user_instances` and `max_user_watches`).
+/// The interval at which all files are checked if the system has no watch left: Linux bounds the watches of all
+/// programs of a user together (`fs.inotify.max_user_instances` and `max_user_watches`).
 const POLL_INTERVAL_WITHOUT_WATCH: Duration = Duration::from_millis(600);
 
 /// Watches the files of any number of readers, in one thread and with one watch of the system, until it and all its
@@ -166,8 +167,8 @@ impl Drop for Watch {
 struct FileNames(ArcSwap<BTreeSet<OsString>>);
 
 impl FileNames {
-    /// Returns what the thread is to do after `event`. Reads are irrelevant: otherwise a reader's own reads would wake it
-    /// endlessly.
+    /// Returns what the thread is to do after `event`. Reads are irrelevant: otherwise a reader's own reads would wake
+    /// it endlessly.
     fn order(&self, event: notify::Result<Event>) -> Option<Order> {
         // An error means that an event may have been missed.
         let Ok(event) = event else { return Some(Order::CheckAll) };
@@ -291,8 +292,8 @@ impl ThreadState {
             let missed = self.changed_readers(others.difference(&reported).copied().collect());
             affected.extend(missed);
             if let Some(reader) = self.readers.get_mut(&reader) {
-                for (file, print) in &mut reader.files {
-                    *print = Fingerprint::of(file);
+                for (file, fingerprint) in &mut reader.files {
+                    *fingerprint = Fingerprint::of(file);
                 }
                 (reader.changed)();
             }
@@ -311,8 +312,8 @@ impl ThreadState {
         others
     }
 
-    /// Returns those of `readers` of which a file has changed since the last check, or a watched folder has been replaced
-    /// by another one.
+    /// Returns those of `readers` that have a file which has changed since the last check, or a watched folder which
+    /// has been replaced by another one.
     fn changed_readers(&self, readers: BTreeSet<ReaderId>) -> BTreeSet<ReaderId> {
         let is_changed = |reader: &Reader| {
             reader.files.iter().any(|(file, known)| Fingerprint::of(file) != *known)
@@ -321,20 +322,20 @@ impl ThreadState {
         readers.into_iter().filter(|reader| self.readers.get(reader).is_some_and(is_changed)).collect()
     }
 
-    /// Makes `files` those that the reader follows. A file that it followed before keeps its fingerprint, so that no change
-    /// is lost.
+    /// Lets the reader follow `files` instead of its earlier ones. A file that it followed before keeps its
+    /// fingerprint, so that no change is lost.
     fn follow(&mut self, id: ReaderId, files: Vec<PathBuf>) {
         let Some(reader) = self.readers.get_mut(&id) else { return };
         let mut old_files = std::mem::take(&mut reader.files);
         for file in files {
-            let print = old_files.remove(&file).unwrap_or_else(|| Fingerprint::of(&file));
-            reader.files.insert(file, print);
+            let fingerprint = old_files.remove(&file).unwrap_or_else(|| Fingerprint::of(&file));
+            reader.files.insert(file, fingerprint);
         }
         self.watch(id);
     }
 
-    /// Watches the folders that the reader needs, and no longer those that it does not need any more. Tries again if the
-    /// folders change meanwhile.
+    /// Watches the folders that the reader needs now, and stops watching its other ones. Tries again if the folders
+    /// change meanwhile.
     fn watch(&mut self, id: ReaderId) {
         for _ in 0..MAX_TRIES {
             let Some(reader) = self.readers.get(&id) else { return };
@@ -346,7 +347,7 @@ impl ThreadState {
         }
     }
 
-    /// Makes `paths` those whose events matter to the reader, and watches their folders.
+    /// Sets the paths whose events matter to the reader, and watches their folders.
     fn set_paths(&mut self, id: ReaderId, paths: BTreeSet<PathBuf>) {
         let Some(reader) = self.readers.get_mut(&id) else { return };
         self.names.add(paths.iter());

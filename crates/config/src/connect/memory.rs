@@ -22,8 +22,9 @@ pub(super) struct Memory {
     before: Option<String>,
     /// The hash of the text after the change.
     after: String,
-    /// The range of new bytes in the text after the change.
+    /// The start of the new bytes in the text after the change.
     from: usize,
+    /// The end of the new bytes in the text after the change.
     to: usize,
     /// The replaced text.
     replaced: String,
@@ -32,7 +33,7 @@ pub(super) struct Memory {
 }
 
 /// Returns the file in which a memory is stored.
-pub(super) fn place(folder: &Path, client: Client, path: &Path, name: &str) -> PathBuf {
+pub(super) fn file_for(folder: &Path, client: Client, path: &Path, name: &str) -> PathBuf {
     let mut hash = Sha256::new();
     hash.update(path.as_os_str().as_encoded_bytes());
     hash.update([0]);
@@ -54,12 +55,13 @@ impl Memory {
 
     fn between(before: Option<&str>, after: &str, folders: Vec<PathBuf>) -> Self {
         let old = before.unwrap_or_default();
-        let same = old.bytes().zip(after.bytes()).take_while(|(old, new)| old == new).count();
-        let head = old.floor_char_boundary(same).min(after.floor_char_boundary(same));
+        let equal_start = old.bytes().zip(after.bytes()).take_while(|(old, new)| old == new).count();
+        let head = old.floor_char_boundary(equal_start).min(after.floor_char_boundary(equal_start));
         let rest = old.len().min(after.len()) - head;
-        let same = old.bytes().rev().zip(after.bytes().rev()).take(rest).take_while(|(old, new)| old == new).count();
+        let from_end = old.bytes().rev().zip(after.bytes().rev());
+        let equal_end = from_end.take(rest).take_while(|(old, new)| old == new).count();
         let (old_end, new_end) =
-            (old.ceil_char_boundary(old.len() - same), after.ceil_char_boundary(after.len() - same));
+            (old.ceil_char_boundary(old.len() - equal_end), after.ceil_char_boundary(after.len() - equal_end));
         // Both texts end in the same way, so a boundary in one is a boundary in the other.
         let tail = (old.len() - old_end).min(after.len() - new_end);
         Self {
@@ -72,7 +74,7 @@ impl Memory {
         }
     }
 
-    /// Returns the memory of this change followed by that of `plan`.
+    /// Returns the memory with which one undo reverts both this change and the later one of `plan`.
     pub(super) fn followed_by(self, plan: &Plan) -> Option<Self> {
         let original = self.original(plan.before.as_deref()?)?;
         Some(Self::between(original.as_deref(), plan.after.as_deref()?, self.folders))
@@ -104,9 +106,9 @@ impl Memory {
     }
 
     /// Stores it in `file`, readable only by its owner.
-    pub(super) fn keep(&self, file: &Path) -> Result<(), ConnectError> {
-        let keep = || write_for_owner_only(file, &serde_json::to_string(self).map_err(io::Error::other)?);
-        keep().map_err(|source| ConnectError::NotKept { path: file.to_owned(), source })
+    pub(super) fn store(&self, file: &Path) -> Result<(), ConnectError> {
+        let write = || write_for_owner_only(file, &serde_json::to_string(self).map_err(io::Error::other)?);
+        write().map_err(|source| ConnectError::NotKept { path: file.to_owned(), source })
     }
 }
 

@@ -17,17 +17,18 @@ pub struct Place {
     pub client: Client,
     /// Its file; symbolic links are not followed.
     pub path: PathBuf,
-    pub(super) spot: ServersPlace,
+    /// Its part of that file.
+    pub(super) servers_place: ServersPlace,
 }
 
 impl Place {
-    /// Returns the place where `client` lists the servers of the user of this `environment` for every folder.
+    /// Returns the place where `client` lists the servers that the user of this `environment` has in every folder.
     ///
     /// # Errors
     /// When the home folder is not known.
     pub fn of_user(client: Client, environment: &Environment, cwd: &Path) -> Result<Self, ConnectError> {
         let file = file_of_user(client, environment).ok_or(ConnectError::NoHome(client))?;
-        Ok(Self { client, path: cwd.join(file), spot: spot(client) })
+        Ok(Self { client, path: cwd.join(file), servers_place: servers_place_of(client) })
     }
 
     /// Returns the place where `client` lists the servers of the project of `cwd`.
@@ -42,13 +43,13 @@ impl Place {
         if client == Client::ClaudeCode {
             let keys = ["projects".to_owned(), root.display().to_string(), "mcpServers".to_owned()];
             let place = Self::of_user(client, environment, cwd)?;
-            return Ok(Self { spot: ServersPlace::Under(keys.to_vec()), ..place });
+            return Ok(Self { servers_place: ServersPlace::Under(keys.to_vec()), ..place });
         }
         let names: Vec<PathBuf> = files_of_the_project(client).iter().map(PathBuf::from).collect();
         let names: Vec<PathBuf> = names.into_iter().filter(|name| holds_servers(client, name)).collect();
-        let there = names.iter().find(|name| root.join(name).symlink_metadata().is_ok());
-        let name = there.or_else(|| default_file_of(client, &names)).ok_or(ConnectError::NoProject(client))?;
-        Ok(Self { client, path: root.join(name), spot: spot(client) })
+        let existing = names.iter().find(|name| root.join(name).symlink_metadata().is_ok());
+        let name = existing.or_else(|| default_file_of(client, &names)).ok_or(ConnectError::NoProject(client))?;
+        Ok(Self { client, path: root.join(name), servers_place: servers_place_of(client) })
     }
 }
 
@@ -64,7 +65,7 @@ pub fn is_installed(client: Client, environment: &Environment, cwd: &Path) -> bo
     has_folder || files_of_the_user(client, environment).iter().any(|path| is_there(&cwd.join(path)))
 }
 
-fn spot(client: Client) -> ServersPlace {
+fn servers_place_of(client: Client) -> ServersPlace {
     let under = |key: &str| ServersPlace::Under(vec![key.to_owned()]);
     match client {
         Client::ClaudeCode
@@ -85,8 +86,8 @@ fn spot(client: Client) -> ServersPlace {
 fn file_of_user(client: Client, environment: &Environment) -> Option<PathBuf> {
     let mut files = files_of_the_user(client, environment);
     files.retain(|file| holds_servers(client, file) && !file.components().any(|part| part.as_os_str() == "profiles"));
-    if let Some(there) = files.iter().find(|file| file.symlink_metadata().is_ok()) {
-        return Some(there.clone());
+    if let Some(existing) = files.iter().find(|file| file.symlink_metadata().is_ok()) {
+        return Some(existing.clone());
     }
     let likely: Vec<PathBuf> = files.iter().filter(|file| file.parent().is_some_and(Path::is_dir)).cloned().collect();
     default_file_of(client, &likely).or_else(|| default_file_of(client, &files)).cloned()
@@ -103,14 +104,14 @@ fn default_file_of(client: Client, files: &[PathBuf]) -> Option<&PathBuf> {
     let of_macos = |file: &&PathBuf| file.components().any(|part| part.as_os_str() == "Library");
     match client {
         Client::OpenCode => {
-            files.iter().find(|file| file.ends_with("opencode.json") && !is_hidden(file)).or(files.first())
+            files.iter().find(|file| file.ends_with("opencode.json") && !is_in_opencode_folder(file)).or(files.first())
         }
         _ if cfg!(target_os = "macos") => files.iter().find(of_macos).or(files.first()),
         _ => files.first(),
     }
 }
 
-/// Returns whether it is in opencode's own folder of a project, which also contains other files.
-fn is_hidden(file: &Path) -> bool {
+/// Returns whether `file` is in opencode's own folder of a project, which also contains other files.
+fn is_in_opencode_folder(file: &Path) -> bool {
     file.starts_with(".opencode")
 }

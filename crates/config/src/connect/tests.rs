@@ -174,7 +174,7 @@ fn entry(client: Client, reach: &Reach) -> Result<Json, ConnectError> {
     let disk = Disk::new();
     let place = disk.of_user(client);
     connect(&place, "toolrack", reach, &disk.memories())?.write()?;
-    Ok(elsewhere::entry(&place.path, &place.spot, "toolrack").unwrap().unwrap())
+    Ok(elsewhere::entry(&place.path, &place.servers_place, "toolrack").unwrap().unwrap())
 }
 
 #[test]

@@ -29,7 +29,7 @@ pub enum Reach {
 }
 
 /// The fields for the transport of a server, in the formats of all programs.
-const REACHES: &[&str] = &[
+const TRANSPORT_FIELDS: &[&str] = &[
     "type",
     "transport",
     "source",
@@ -95,7 +95,7 @@ fn braced(kind: &str) -> String {
 /// Returns `wanted` with the user's additions to the entry `found`.
 pub(super) fn merged(found: &Map<String, Json>, wanted: Json) -> Json {
     let Json::Object(mut wanted) = wanted else { return wanted };
-    for (field, value) in found.iter().filter(|(field, _)| !REACHES.contains(&field.as_str())) {
+    for (field, value) in found.iter().filter(|(field, _)| !TRANSPORT_FIELDS.contains(&field.as_str())) {
         wanted.entry(field.clone()).or_insert_with(|| value.clone());
     }
     Json::Object(wanted)

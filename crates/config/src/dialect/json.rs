@@ -21,10 +21,10 @@ pub(crate) const CONTAINERS: &[&[&str]] =
 /// The key of the servers in opencode's files.
 const OPENCODE: &[&str] = &["mcp"];
 
-/// The most servers that a message names.
+/// The maximum number of servers that a message names.
 const MAX_NAMED: usize = 5;
 
-/// Members of a file without servers that are no reason for a warning.
+/// Members that a file without servers may have without a warning.
 const COMPANIONS: &[&str] = &["$schema", "inputs"];
 
 /// JSON with comments and trailing commas, otherwise as in RFC 8259.
@@ -52,8 +52,8 @@ pub(crate) enum Container<'a> {
     Missing,
 }
 
-/// Returns the servers of a JSON file, and warnings about parts of the file that are ignored. An error if the file cannot
-/// be parsed.
+/// Returns the servers of a JSON file, and warnings about parts of the file that are ignored. An error if the file
+/// cannot be parsed.
 pub(super) fn servers(document: &Document) -> Result<Servers, Box<Problem>> {
     let mut servers = Servers::default();
     let Some(root) = parse(document)? else {

@@ -1,4 +1,4 @@
-//! TOML: Codex's `[mcp_servers.name]`, and our `[[defaults.mcp]]` and `[[agents.mcp]]`.
+//! TOML: Codex's `[mcp_servers.name]`, and Toolrack's `[[defaults.mcp]]` and `[[agents.mcp]]`.
 
 use std::ops::Range;
 
@@ -42,7 +42,8 @@ pub(crate) fn servers(document: &Document) -> Result<Servers, Box<Problem>> {
     Ok(servers)
 }
 
-/// Reads `[[agents]]`: two of one id are one agent. An error in one of them does not affect the servers of the others.
+/// Reads `[[agents]]`; two with the same id are one agent. An error in one of them does not affect the servers of the
+/// others.
 fn agents(document: &Document, list: &Node, servers: &mut Servers) {
     let Value::List(nodes) = &list.value else {
         let problem = Problem::error("`agents` must be a list: write `[[agents]]` above each agent");

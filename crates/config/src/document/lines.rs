@@ -36,15 +36,15 @@ impl Lines {
         self.starts(text).partition_point(|start| *start <= at)
     }
 
-    /// Calls `look` with the line that contains the byte `at`.
-    pub(super) fn look<T>(&self, text: &str, at: usize, look: impl FnOnce(&Line) -> T) -> T {
+    /// Calls `read` with the line that contains the byte `at`.
+    pub(super) fn with_line<T>(&self, text: &str, at: usize, read: impl FnOnce(&Line) -> T) -> T {
         let number = self.number(text, at);
         let mut last = self.last.borrow_mut();
         let line = last.take().filter(|line| line.number == number).unwrap_or_else(|| {
             let start = self.starts(text).get(number - 1).copied().unwrap_or_default();
             Line::read(number, start, text)
         });
-        let found = look(&line);
+        let found = read(&line);
         *last = Some(line);
         found
     }
@@ -92,7 +92,7 @@ mod tests {
                 let before = &text[..at];
                 let start = before.rfind('\n').map_or(0, |newline| newline + 1);
                 let expected = (before.matches('\n').count() + 1, start, before[start..].chars().count());
-                let found = lines.look(&text, at, |line| (line.number, line.start, line.chars_before(at)));
+                let found = lines.with_line(&text, at, |line| (line.number, line.start, line.chars_before(at)));
                 prop_assert_eq!(found, expected);
             }
         }

@@ -15,14 +15,14 @@ pub(crate) fn masked(line: &str) -> String {
     let mut out = String::with_capacity(line.len());
     let mut at = 0;
     // Whether a key may follow: at the beginning of the line, after `{`, `[` or `,`.
-    let mut key_place = true;
+    let mut key_may_follow = true;
     while let Some(&c) = chars.get(at) {
         match c {
             '"' | '\'' => {
                 let end = string_end(&chars, at);
-                let shown = key_place && is_followed_by_value(&chars, end);
+                let shown = key_may_follow && is_followed_by_value(&chars, end);
                 extend(&mut out, &chars[at..end], shown);
-                key_place = false;
+                key_may_follow = false;
                 at = end;
             }
             '#' => return hide_rest(out, &chars, at, 1),
@@ -30,7 +30,7 @@ pub(crate) fn masked(line: &str) -> String {
                 return hide_rest(out, &chars, at, 2);
             }
             '{' | '}' | '[' | ']' | ':' | ',' | '=' | '.' => {
-                key_place = matches!(c, '{' | '[' | ',') || (key_place && c == '.');
+                key_may_follow = matches!(c, '{' | '[' | ',') || (key_may_follow && c == '.');
                 out.push(c);
                 at += 1;
             }
@@ -41,10 +41,10 @@ pub(crate) fn masked(line: &str) -> String {
             _ => {
                 let end = word_end(&chars, at);
                 let word: String = chars[at..end].iter().collect();
-                let is_key = key_place && end - at <= MAX_KEY && is_followed_by_name_end(&chars, end);
+                let is_key = key_may_follow && end - at <= MAX_KEY && is_followed_by_name_end(&chars, end);
                 let shown = is_key || WORDS.contains(&&*word) || is_small_number(&word);
                 extend(&mut out, &chars[at..end], shown);
-                key_place = key_place && is_key;
+                key_may_follow = key_may_follow && is_key;
                 at = end;
             }
         }
@@ -60,8 +60,9 @@ fn extend(out: &mut String, chars: &[char], shown: bool) {
     }));
 }
 
-fn hide_rest(mut out: String, chars: &[char], at: usize, marker: usize) -> String {
-    let (marker, rest) = chars[at..].split_at(marker);
+/// Returns `out` with the comment that begins at `at`, hidden except for its marker of `marker_length` characters.
+fn hide_rest(mut out: String, chars: &[char], at: usize, marker_length: usize) -> String {
+    let (marker, rest) = chars[at..].split_at(marker_length);
     out.extend(marker);
     out.extend(rest.iter().map(|&c| if c.is_whitespace() { c } else { '*' }));
     out
@@ -97,14 +98,15 @@ fn is_followed_by_value(chars: &[char], at: usize) -> bool {
 /// Returns whether a bare key ends at `at`: before its value, before the next part of a dotted key, or with a table's
 /// header.
 fn is_followed_by_name_end(chars: &[char], at: usize) -> bool {
-    let header = chars.first() == Some(&'[');
+    let is_header = chars.first() == Some(&'[');
     match next_visible(chars, at) {
         Some(':' | '=') => true,
-        Some('.' | ']') => header,
+        Some('.' | ']') => is_header,
         _ => false,
     }
 }
 
+/// Returns whether `word` is a number that is too short to be a secret.
 fn is_small_number(word: &str) -> bool {
     word.len() <= 6 && word.parse::<f64>().is_ok()
 }

@@ -11,23 +11,24 @@ const CONTEXT_LINES: usize = 3;
 
 /// Returns the change from `before` to `after` as one hunk of a unified diff, with secrets hidden and control
 /// characters visible; empty when the texts are equal.
-pub(crate) fn of(path: &Path, before: &str, after: &str) -> String {
+pub(crate) fn unified(path: &Path, before: &str, after: &str) -> String {
     if before == after {
         return String::new();
     }
     let [before, after] = [before, after].map(|text| redact::file(&Document::new(Some(path.to_owned()), text)));
     let old: Vec<&str> = before.lines().collect();
     let new: Vec<&str> = after.lines().collect();
-    let same = |pairs: &mut dyn Iterator<Item = (&&str, &&str)>| pairs.take_while(|(a, b)| a == b).count();
-    let head = same(&mut old.iter().zip(&new));
-    let tail = same(&mut old[head..].iter().rev().zip(new[head..].iter().rev()));
+    let count_equal = |pairs: &mut dyn Iterator<Item = (&&str, &&str)>| pairs.take_while(|(a, b)| a == b).count();
+    let head = count_equal(&mut old.iter().zip(&new));
+    let tail = count_equal(&mut old[head..].iter().rev().zip(new[head..].iter().rev()));
 
-    let from = head.saturating_sub(CONTEXT_LINES);
+    let start = head.saturating_sub(CONTEXT_LINES);
     let (old_end, new_end) = (old.len() - tail, new.len() - tail);
     let after_context = CONTEXT_LINES.min(tail);
     let range = |end: usize| {
-        let count = end + after_context - from;
-        format!("{},{count}", if count == 0 { from } else { from + 1 })
+        let count = end + after_context - start;
+        // Lines count from 1. The position of an empty range is the line before it.
+        format!("{},{count}", if count == 0 { start } else { start + 1 })
     };
     let path = for_line(&path.display().to_string()).into_owned();
     let mut out = format!("--- {path}\n+++ {path}\n@@ -{} +{} @@\n", range(old_end), range(new_end));
@@ -39,7 +40,7 @@ pub(crate) fn of(path: &Path, before: &str, after: &str) -> String {
             out.push('\n');
         }
     };
-    lines(' ', &old[from..head]);
+    lines(' ', &old[start..head]);
     lines('-', &old[head..old_end]);
     lines('+', &new[head..new_end]);
     lines(' ', &new[new_end..new_end + after_context]);
@@ -55,22 +56,22 @@ mod tests {
         let before = "1\n2\n3\n4\n5\n6\n7\n8\n9\n";
         let after = before.replace("5\n", "5a\n5b\n");
         assert_eq!(
-            of(Path::new("f"), before, &after),
+            unified(Path::new("f"), before, &after),
             "--- f\n+++ f\n@@ -2,7 +2,8 @@\n 2\n 3\n 4\n-5\n+**\n+**\n 6\n 7\n 8\n"
         );
-        assert_eq!(of(Path::new("f"), before, before), "");
+        assert_eq!(unified(Path::new("f"), before, before), "");
     }
 
     #[test]
     fn a_diff_of_a_new_file_begins_at_nothing() {
-        let diff = of(Path::new("f"), "", "{\n}\n");
+        let diff = unified(Path::new("f"), "", "{\n}\n");
         assert_eq!(diff, "--- f\n+++ f\n@@ -0,0 +1,2 @@\n+{\n+}\n");
     }
 
     #[test]
     fn a_diff_hides_secrets() {
         let file = |value: &str| format!(r#"{{ "mcpServers": {{ "a": {{ "env": {{ "K": "{value}" }} }} }} }}"#);
-        let diff = of(Path::new("f"), &file("canary"), &file("${K}"));
+        let diff = unified(Path::new("f"), &file("canary"), &file("${K}"));
         assert!(!diff.contains("canary") && diff.contains("${K}"), "{diff}");
     }
 }

@@ -1,5 +1,5 @@
-//! Edits entries in the files of other programs, at each program's place and in its format, and restores files byte for
-//! byte.
+//! Edits entries in the files of other programs, in each program's format and at its place for servers, and restores
+//! files byte for byte.
 
 use std::path::{Path, PathBuf};
 
@@ -43,11 +43,11 @@ pub(crate) struct Plan {
 }
 
 /// Opens the file at `path`, or an empty one if it does not exist; also returns its whole text.
-fn open(path: &Path, spot: &ServersPlace) -> Result<(Box<dyn File>, Option<String>), EditError> {
+fn open(path: &Path, servers_place: &ServersPlace) -> Result<(Box<dyn File>, Option<String>), EditError> {
     let document = Document::read_up_to(path, MAX_BYTES).map_err(EditError::Unreadable)?;
     let before = document.as_ref().map(|document| document.with_text(&document.text));
     let document = document.unwrap_or_else(|| Document::new(Some(path.to_owned()), ""));
-    let file: Box<dyn File> = match spot {
+    let file: Box<dyn File> = match servers_place {
         ServersPlace::Under(keys) => Box::new(objects::File::under(document, keys)?),
         ServersPlace::OpenCode => Box::new(objects::File::of_opencode(document)?),
         ServersPlace::Codex => Box::new(toml::File::of_codex(document)?),
@@ -59,28 +59,33 @@ fn open(path: &Path, spot: &ServersPlace) -> Result<(Box<dyn File>, Option<Strin
 ///
 /// # Errors
 /// When the file cannot be read.
-pub(crate) fn entry(path: &Path, spot: &ServersPlace, name: &str) -> Result<Option<Json>, EditError> {
-    Ok(entries(path, spot)?.into_iter().find_map(|(known, entry)| (known == name).then_some(entry)))
+pub(crate) fn entry(path: &Path, servers_place: &ServersPlace, name: &str) -> Result<Option<Json>, EditError> {
+    Ok(entries(path, servers_place)?.into_iter().find_map(|(known, entry)| (known == name).then_some(entry)))
 }
 
 /// Returns the entries of the file at `path`.
 ///
 /// # Errors
 /// When the file cannot be read.
-pub(crate) fn entries(path: &Path, spot: &ServersPlace) -> Result<Vec<(String, Json)>, EditError> {
-    let (file, _) = open(&write::target(path)?, spot)?;
-    let servers = if *spot == ServersPlace::Codex { "codex" } else { "server" };
+pub(crate) fn entries(path: &Path, servers_place: &ServersPlace) -> Result<Vec<(String, Json)>, EditError> {
+    let (file, _) = open(&write::target(path)?, servers_place)?;
+    let section = if *servers_place == ServersPlace::Codex { "codex" } else { "server" };
     let parts = file.parts().into_iter();
-    Ok(parts.filter(|((place, _), _)| *place == servers).map(|((_, name), entry)| (name, entry)).collect())
+    Ok(parts.filter(|((place, _), _)| *place == section).map(|((_, name), entry)| (name, entry)).collect())
 }
 
 /// Computes the content of the file at `path` after the change `change` of the entry `name`.
 ///
 /// # Errors
 /// When the file cannot be read, cannot be edited safely, or does not have the entry to remove.
-pub(crate) fn plan(path: &Path, spot: &ServersPlace, name: &str, change: EntryChange<'_>) -> Result<Plan, EditError> {
+pub(crate) fn plan(
+    path: &Path,
+    servers_place: &ServersPlace,
+    name: &str,
+    change: EntryChange<'_>,
+) -> Result<Plan, EditError> {
     let target = write::target(path)?;
-    let (file, before) = open(&target, spot)?;
+    let (file, before) = open(&target, servers_place)?;
     let text = match (change, file.find(name)?) {
         (EntryChange::Put(entry), true) => file.replace(name, entry)?,
         (EntryChange::Put(entry), false) => file.insert(name, entry)?,
@@ -91,7 +96,7 @@ pub(crate) fn plan(path: &Path, spot: &ServersPlace, name: &str, change: EntryCh
     Ok(Plan { after: Some(file.document().with_text(&text)), path: target, before })
 }
 
-/// Returns the whole text of the file at `path`, with the file that it links to; `None` if it does not exist.
+/// Returns `path` with symbolic links followed, and the whole text of that file; `None` if it does not exist.
 ///
 /// # Errors
 /// When the file cannot be read.
@@ -101,31 +106,31 @@ pub(crate) fn text(path: &Path) -> Result<(PathBuf, Option<String>), EditError> 
     Ok((target, document.map(|document| document.with_text(&document.text))))
 }
 
-/// Writes a file of our own for its owner only, with the folders that it needs.
+/// Writes one of Toolrack's own files, readable only by its owner, and creates its folders.
 ///
 /// # Errors
-/// As the system says.
+/// When a folder or the file cannot be written.
 pub(crate) fn write_for_owner_only(path: &Path, text: &str) -> std::io::Result<()> {
-    write::keep(path, text)
+    write::write_private(path, text)
 }
 
 impl Plan {
     /// Returns the change as a unified diff, with secrets hidden.
     pub(crate) fn diff(&self) -> String {
         let text = |text: &Option<String>| text.clone().unwrap_or_default();
-        diff::of(&self.path, &text(&self.before), &text(&self.after))
+        diff::unified(&self.path, &text(&self.before), &text(&self.after))
     }
 
-    /// Writes the change if the file has not changed since; returns whether it did. Runs `first` before, while no other
-    /// Toolrack process can edit a file in that folder.
+    /// Writes the change, unless the file has changed since it was planned; returns whether it was written. Runs
+    /// `before_write` first, while no other Toolrack process can edit a file in that folder.
     ///
     /// # Errors
-    /// When the file cannot be written, or `first` fails; it is unchanged then.
-    pub(crate) fn write<E: From<EditError>>(&self, first: impl FnOnce() -> Result<(), E>) -> Result<bool, E> {
-        // An error other than an edit's has to be passed out of the lock.
+    /// When the file cannot be written, or `before_write` fails; the file is then unchanged.
+    pub(crate) fn write<E: From<EditError>>(&self, before_write: impl FnOnce() -> Result<(), E>) -> Result<bool, E> {
+        // The lock passes on only an `EditError`, so an error of `before_write` is stored here.
         let mut failed = None;
-        let written = write::locked(&self.path, || {
-            if let Err(error) = first() {
+        let written = write::with_lock(&self.path, || {
+            if let Err(error) = before_write() {
                 failed = Some(error);
                 return Ok(false);
             }

@@ -74,7 +74,7 @@ pub(super) fn for_codex(entry: &Json) -> Translated {
         match (name.as_str(), is_remote) {
             ("type" | "transport", _) if is_implied_transport(value, is_remote) => {}
             ("command" | "args" | "cwd", false) | ("url", true) => {
-                let plain = plain(name, value, BareName::Literal)?;
+                let plain = without_placeholders(name, value, BareName::Literal)?;
                 out.insert(name.clone(), plain);
             }
             ("env", false) => codex_values("env", value, &mut out)?,
@@ -93,8 +93,8 @@ pub(super) fn for_codex(entry: &Json) -> Translated {
     Ok(Json::Object(out))
 }
 
-/// Converts `env` or `headers`. Codex has no placeholders in texts; for a value that is one whole variable it has other
-/// fields, which hold the variable's name.
+/// Converts `env` or `headers`. Codex has no placeholders: a value that consists of one variable goes into another
+/// field, which holds the variable's name.
 fn codex_values(field: &str, values: &Json, out: &mut Map<String, Json>) -> Result<(), String> {
     let is_header = field == "headers";
     for (name, value) in values.as_object().ok_or(field)? {
@@ -114,7 +114,7 @@ fn codex_values(field: &str, values: &Json, out: &mut Map<String, Json>) -> Resu
                 out.insert("bearer_token_env_var".to_owned(), json!(variable));
             }
             _ => {
-                let value = plain(&place, value, BareName::Placeholder)?;
+                let value = without_placeholders(&place, value, BareName::Placeholder)?;
                 merge(out, if is_header { "http_headers" } else { "env" }, &json!({ name: value }));
             }
         }
@@ -151,8 +151,8 @@ fn merge(out: &mut Map<String, Json>, field: &str, more: &Json) {
     }
 }
 
-/// Returns `value` without placeholders, with `$$` as one dollar sign; an error if it has placeholders.
-fn plain(field: &str, value: &Json, bare: BareName) -> Translated {
+/// Returns `value` with `$$` as one dollar sign; an error if it has placeholders.
+fn without_placeholders(field: &str, value: &Json, bare: BareName) -> Translated {
     each_text(value, &|text| {
         let pieces = pieces(text, bare).map_err(|_| field.to_owned())?;
         let translated = pieces.into_iter().map(|piece| match piece {
@@ -184,8 +184,8 @@ fn fields(entry: &Json) -> Result<Map<String, Json>, String> {
     Ok(fields.iter().filter(|(_, value)| !value.is_null()).map(|(name, value)| (name.clone(), value.clone())).collect())
 }
 
-/// Returns whether `word` names the transport that a program without SSE assumes anyway: Streamable HTTP for a server with an
-/// address, stdio for any other.
+/// Returns whether `word` names the transport that a program without SSE assumes anyway: Streamable HTTP for a server
+/// with an address, stdio for any other.
 fn is_implied_transport(word: &Json, is_remote: bool) -> bool {
     let word = word.as_str().unwrap_or_default().to_ascii_lowercase().replace(['-', '_'], "");
     if is_remote { matches!(&*word, "http" | "streamablehttp" | "remote") } else { matches!(&*word, "stdio" | "local") }

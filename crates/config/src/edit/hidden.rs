@@ -1,4 +1,4 @@
-//! Restores the values of texts that were shown hidden.
+//! Puts secrets back into an entry that was shown with `***` in their place.
 
 use std::ops::ControlFlow;
 
@@ -7,11 +7,11 @@ use serde_json::{Map, Value as Json};
 use super::EditError;
 use crate::{Problem, mask::HIDDEN};
 
-/// Refuses an entry with a hidden text that has no known value, because it would be written as the value.
+/// Refuses an entry that contains `***`, because no value is known for it, and the `***` itself would be written.
 pub(super) fn refuse(name: &str, entry: &Json) -> Result<(), EditError> {
     match first_hidden(entry, "") {
         ControlFlow::Continue(()) => Ok(()),
-        ControlFlow::Break(field) => Err(no_value(name, &field, "there is no value that it stands for")),
+        ControlFlow::Break(field) => Err(no_value(name, &field, "no value is known for it")),
     }
 }
 
@@ -20,7 +20,7 @@ pub(super) fn refuse(name: &str, entry: &Json) -> Result<(), EditError> {
 /// # Errors
 /// [`EditError::Invalid`] with the field whose value is not in the file, or is one of several that look the same.
 pub(super) fn reveal(name: &str, entry: &mut Json, view: &Json, values: &Json) -> Result<(), EditError> {
-    put_back(entry, view, values, "").map_err(|field| {
+    restore(entry, view, values, "").map_err(|field| {
         no_value(name, &field, "the file has no such value to keep, or several that cannot be told apart")
     })
 }
@@ -32,42 +32,43 @@ fn no_value(name: &str, field: &str, why: &str) -> EditError {
     EditError::Invalid { name: name.to_owned(), problems }
 }
 
-fn first_hidden(value: &Json, at: &str) -> ControlFlow<String> {
+/// Breaks with the path of the first text in `value` that contains `***`. `path` is the path of `value`.
+fn first_hidden(value: &Json, path: &str) -> ControlFlow<String> {
     match value {
-        Json::String(text) if text.contains(HIDDEN) => ControlFlow::Break(at.to_owned()),
+        Json::String(text) if text.contains(HIDDEN) => ControlFlow::Break(path.to_owned()),
         Json::Array(items) => {
-            items.iter().enumerate().try_for_each(|(index, item)| first_hidden(item, &format!("{at}[{index}]")))
+            items.iter().enumerate().try_for_each(|(index, item)| first_hidden(item, &format!("{path}[{index}]")))
         }
         Json::Object(members) => {
-            members.iter().try_for_each(|(name, member)| first_hidden(member, &format!("{at}.{name}")))
+            members.iter().try_for_each(|(name, member)| first_hidden(member, &format!("{path}.{name}")))
         }
         _ => ControlFlow::Continue(()),
     }
 }
 
-/// Restores the values; the error is the field that has no value.
-fn put_back(entry: &mut Json, view: &Json, values: &Json, at: &str) -> Result<(), String> {
+/// Restores the values below `path`; the error is the path of a text that has no value.
+fn restore(entry: &mut Json, view: &Json, values: &Json, path: &str) -> Result<(), String> {
     if *entry == *view && !values.is_null() {
         // Placeholders are shown in one form, and may be written in another.
         entry.clone_from(values);
         return Ok(());
     }
     match entry {
-        Json::String(text) if text.contains(HIDDEN) => Err(at.to_owned()),
+        Json::String(text) if text.contains(HIDDEN) => Err(path.to_owned()),
         Json::Array(items) => {
             let empty = Vec::new();
             let shown = view.as_array().unwrap_or(&empty);
-            let shown = List { shown, values: values.as_array().unwrap_or(&empty) };
+            let list = ShownList { shown, values: values.as_array().unwrap_or(&empty) };
             let sent = items.clone();
             for (index, item) in items.iter_mut().enumerate() {
-                let place = format!("{at}[{index}]");
+                let place = format!("{path}[{index}]");
                 // The item may have moved.
-                let origin = match item {
-                    Json::String(text) if text.contains(HIDDEN) => shown.origin(&sent, index).ok_or(&place)?,
+                let shown_index = match item {
+                    Json::String(text) if text.contains(HIDDEN) => list.shown_index(&sent, index).ok_or(&place)?,
                     _ => index,
                 };
-                let view = shown.shown.get(origin).unwrap_or(&Json::Null);
-                put_back(item, view, shown.values.get(origin).unwrap_or(&Json::Null), &place)?;
+                let view = list.shown.get(shown_index).unwrap_or(&Json::Null);
+                restore(item, view, list.values.get(shown_index).unwrap_or(&Json::Null), &place)?;
             }
             Ok(())
         }
@@ -76,7 +77,7 @@ fn put_back(entry: &mut Json, view: &Json, values: &Json, at: &str) -> Result<()
             let (views, values) = (view.as_object().unwrap_or(&empty), values.as_object().unwrap_or(&empty));
             for (name, member) in members {
                 let (view, value) = (views.get(name).unwrap_or(&Json::Null), values.get(name).unwrap_or(&Json::Null));
-                put_back(member, view, value, &format!("{at}.{name}"))?;
+                restore(member, view, value, &format!("{path}.{name}"))?;
             }
             Ok(())
         }
@@ -85,37 +86,40 @@ fn put_back(entry: &mut Json, view: &Json, values: &Json, at: &str) -> Result<()
 }
 
 /// A list as it was shown, with its values.
-struct List<'a> {
+struct ShownList<'a> {
     shown: &'a [Json],
     values: &'a [Json],
 }
 
-impl List<'_> {
-    /// Returns the index that the item at `index` of the list `sent` had before. Items that look the same are
-    /// distinguished by the option before them, whose value they are, and then by their order, unless one of them was
-    /// added or removed.
-    fn origin(&self, sent: &[Json], index: usize) -> Option<usize> {
-        let alike: Vec<usize> = places(self.shown, |other| self.shown[other] == sent[index]);
+impl ShownList<'_> {
+    /// Returns the index at which the item at `index` of `sent` was shown. Items that look the same are distinguished
+    /// by the option before them (`--key ***`), and then by their order. `None` if one of those was added or removed,
+    /// so that their order says nothing.
+    fn shown_index(&self, sent: &[Json], index: usize) -> Option<usize> {
+        let alike: Vec<usize> = indexes_where(self.shown, |other| self.shown[other] == sent[index]);
         let mut values = alike.iter().map(|at| self.values.get(*at));
         let first = values.next()?;
+        // If all have the same value, any of them will do. But a new copy of a single item may mean another value.
         if values.all(|value| value == first)
-            && (alike.len() > 1 || places(sent, |at| sent[at] == sent[index]).len() == 1)
+            && (alike.len() > 1 || indexes_where(sent, |at| sent[at] == sent[index]).len() == 1)
         {
             return alike.first().copied();
         }
-        let is_same = |list: &[Json], at: usize| list[at] == sent[index] && option(list, at) == option(sent, index);
-        let (were, are) = (places(self.shown, |at| is_same(self.shown, at)), places(sent, |at| is_same(sent, at)));
-        let nth = are.iter().position(|at| *at == index)?;
-        if were.len() == are.len() { were.get(nth).copied() } else { None }
+        let is_same =
+            |list: &[Json], at: usize| list[at] == sent[index] && option_before(list, at) == option_before(sent, index);
+        let before = indexes_where(self.shown, |at| is_same(self.shown, at));
+        let now = indexes_where(sent, |at| is_same(sent, at));
+        let nth = now.iter().position(|at| *at == index)?;
+        if before.len() == now.len() { before.get(nth).copied() } else { None }
     }
 }
 
-fn places(list: &[Json], is_meant: impl Fn(usize) -> bool) -> Vec<usize> {
-    (0..list.len()).filter(|at| is_meant(*at)).collect()
+fn indexes_where(list: &[Json], matches: impl Fn(usize) -> bool) -> Vec<usize> {
+    (0..list.len()).filter(|at| matches(*at)).collect()
 }
 
 /// Returns the option before an item, if the item is its value.
-fn option(list: &[Json], at: usize) -> Option<&str> {
+fn option_before(list: &[Json], at: usize) -> Option<&str> {
     list.get(at.checked_sub(1)?)?.as_str().filter(|text| text.starts_with('-'))
 }
 

@@ -1,8 +1,8 @@
 //! Merges a changed entry into the file: unchanged fields stay as they are written, in their own format, and so do all
 //! fields that Toolrack does not know.
 //!
-//! No table says which written member sets which field. Instead, the merge leaves a member out, parses the entry again
-//! and compares the fields. It also parses the result before it returns it.
+//! There is no table of the members that set a field. To find out, the merge leaves a member out, parses the entry
+//! again and compares the fields. It also parses the merged entry, to check it.
 
 use std::collections::BTreeSet;
 
@@ -19,10 +19,15 @@ use crate::{
 /// The members of an entry.
 type Fields = Map<String, Json>;
 
-/// Groups of fields that another program reads together: the meaning of one depends on the other fields of its group.
-const FIELD_GROUPS: &[&[&str]] = &[&["type", "command", "args", "url"], &["env", "inherit_env"]];
+/// The fields that say what kind of server an entry is. They are always converted together with a changed field,
+/// because no program can read an entry without them.
+const KIND_FIELDS: &[&str] = &["type", "command", "args", "url"];
 
-/// Parses `entry` if it is a server; also returns the names of the members that belong to no field of Toolrack.
+/// Groups of fields that another program reads together: the meaning of one depends on the other fields of its group.
+const FIELD_GROUPS: &[&[&str]] = &[KIND_FIELDS, &["env", "inherit_env"]];
+
+/// Parses an entry; `None` if it is not a valid server. Also returns the names of its members that are no fields of
+/// Toolrack.
 pub(super) fn read(name: &str, node: Node) -> Option<(ServerSpec, Vec<String>)> {
     let raw = Member { name: name.to_owned(), name_at: 0..0, node };
     let mut report = Report::new(None, name);
@@ -45,7 +50,8 @@ fn fields_of(entry: Json) -> Option<Fields> {
     }
 }
 
-/// Returns the value with whole numbers as integers, because `60.0` and `60` are the same time and must compare as equal.
+/// Returns the value with whole numbers as integers, because `60.0` and `60` are the same time and must compare as
+/// equal.
 fn with_integers(value: Json) -> Json {
     match value {
         Json::Number(number) if number.is_f64() => Json::Number(whole_number(&number).unwrap_or(number)),
@@ -84,7 +90,7 @@ impl Returned<'_> {
             return Ok(Json::Object(base));
         }
         let merge = Merge { name: self.name, current: &current, wanted: &wanted, changed: &changed };
-        if !file.is_ours_in(self.name) {
+        if !file.is_our_entry(self.name) {
             return merge.translated(file, base);
         }
         let attempts = [merge.in_place(base.clone()), merge.in_own_format(base.clone())];
@@ -96,8 +102,9 @@ impl Returned<'_> {
     /// as the file has it. The view may show another value than the file, such as the folder of a project or the
     /// `enabled` of another file: the user did not write that, so it does not go into this file.
     fn wanted(&self, current: &Fields) -> (Fields, BTreeSet<String>) {
-        let of = |entry: &Json| fields_in(self.name, entry).or_else(|| fields_of(entry.clone())).unwrap_or_default();
-        let (shown, sent, revealed) = (of(self.shown), of(self.sent), of(self.revealed));
+        let parsed =
+            |entry: &Json| fields_in(self.name, entry).or_else(|| fields_of(entry.clone())).unwrap_or_default();
+        let (shown, sent, revealed) = (parsed(self.shown), parsed(self.sent), parsed(self.revealed));
         let mut wanted = current.clone();
         let mut changed = BTreeSet::new();
         for field in shown.keys().chain(sent.keys()) {
@@ -122,7 +129,7 @@ impl Returned<'_> {
         }
     }
 
-    /// Returns all fields in Toolrack's format, without the members that are not fields of Toolrack.
+    /// Returns all `wanted` fields in Toolrack's format, after those members of `base` that are no fields of Toolrack.
     fn rewritten(&self, mut base: Fields, wanted: &Fields) -> Fields {
         let unknown = read(self.name, Node::from_json(&Json::Object(base.clone()))).map(|(_, unknown)| unknown);
         let unknown = unknown.unwrap_or_default();
@@ -145,12 +152,10 @@ impl Merge<'_> {
     /// applies to `base` the members in which they differ.
     fn translated(&self, file: &dyn File, mut base: Fields) -> Result<Json, EditError> {
         let Self { current, wanted, changed, .. } = *self;
-        // The first group says what kind of server it is, without which no program can read an entry.
+        let is_changed = |group: &[&str]| group.iter().any(|field| changed.contains(*field));
         let is_affected = |field: &str| {
-            let groups = FIELD_GROUPS.iter().enumerate().filter(|(_, group)| group.contains(&field));
-            let mut groups =
-                groups.map(|(index, group)| index == 0 || group.iter().any(|field| changed.contains(*field)));
-            changed.contains(field) || groups.any(|is_affected| is_affected)
+            let mut groups = FIELD_GROUPS.iter().filter(|group| group.contains(&field));
+            changed.contains(field) || groups.any(|group| *group == KIND_FIELDS || is_changed(group))
         };
         let translate = |fields: &Fields| {
             let selected = fields.iter().filter(|(field, _)| is_affected(field));
@@ -224,10 +229,11 @@ impl Merge<'_> {
     fn members_setting(&self, base: &Fields, field: &str) -> Vec<String> {
         let before = fields_in(self.name, &Json::Object(base.clone())).unwrap_or_default();
         let sets_field = |key: &&String| {
-            // A member without which the entry is not a server sets `field` only if it has one of Toolrack's names.
-            let is_base = FIELD_GROUPS[0].contains(&field) && !self.current.contains_key(&canonical(key));
+            // If the entry is not a server without this member, there is nothing to compare. The member may then set
+            // each field that says what kind of server it is, unless its name is that of another field.
+            let may_set = KIND_FIELDS.contains(&field) && !self.current.contains_key(&canonical(key));
             let after = self.without(base, key);
-            canonical(key) == field || after.map_or(is_base, |after| after.get(field) != before.get(field))
+            canonical(key) == field || after.map_or(may_set, |after| after.get(field) != before.get(field))
         };
         base.keys().filter(sets_field).cloned().collect()
     }
@@ -260,18 +266,18 @@ pub(super) type Difference = (Vec<String>, Option<Json>);
 /// Returns the differences of two entries, recursing into objects.
 pub(super) fn differences(old: &Fields, new: &Fields) -> Vec<Difference> {
     let mut found = Vec::new();
-    collect(old, new, &[], &mut found);
+    collect_differences(old, new, &[], &mut found);
     found
 }
 
-fn collect(old: &Fields, new: &Fields, at: &[String], found: &mut Vec<Difference>) {
+fn collect_differences(old: &Fields, new: &Fields, at: &[String], found: &mut Vec<Difference>) {
     let names: BTreeSet<&String> = old.keys().chain(new.keys()).collect();
     for name in names {
         let path = [at, std::slice::from_ref(name)].concat();
         match (old.get(name), new.get(name)) {
             (old, new) if old == new => {}
             (Some(Json::Object(old)), Some(Json::Object(new))) if !old.is_empty() && !new.is_empty() => {
-                collect(old, new, &path, found);
+                collect_differences(old, new, &path, found);
             }
             (_, new) => found.push((path, new.cloned())),
         }

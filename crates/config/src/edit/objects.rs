@@ -2,7 +2,7 @@
 
 use serde_json::{Value as Json, json};
 
-use super::{EditError, Parts, foreign, put, splice};
+use super::{EditError, Parts, add_parts, foreign, splice};
 use crate::{
     dialect::{json as reader, not_an_object},
     document::Document,
@@ -17,8 +17,8 @@ pub(super) struct File {
     is_opencode: bool,
     /// Whether it is in the format of opencode's version 2.
     is_opencode_v2: bool,
-    /// The keys under which the servers are, as in `mcp.servers`, if the caller knows them. Otherwise the file itself
-    /// tells.
+    /// The keys under which the servers are, as in `mcp.servers`, if the caller knows them. Otherwise they are found
+    /// from the content of the file.
     keys: Option<Vec<String>>,
 }
 
@@ -46,8 +46,8 @@ impl File {
     /// Opens the file of opencode, whichever version's format it is in.
     pub(super) fn of_opencode(document: Document) -> Result<Self, EditError> {
         let root = reader::parse(&document).map_err(EditError::Unreadable)?;
-        let below = root.as_ref().and_then(|root| root.get("mcp")?.node.get("servers"));
-        let is_opencode_v2 = below.is_some_and(|servers| servers.node.text("type").is_none());
+        let servers = root.as_ref().and_then(|root| root.get("mcp")?.node.get("servers"));
+        let is_opencode_v2 = servers.is_some_and(|servers| servers.node.text("type").is_none());
         let keys: &[&str] = if is_opencode_v2 { &["mcp", "servers"] } else { &["mcp"] };
         Self::under(document, &keys.iter().map(|key| (*key).to_owned()).collect::<Vec<_>>())
     }
@@ -84,7 +84,7 @@ impl File {
         Ok(None)
     }
 
-    /// Returns the text with `entry` below `keys`, and with those of the keys that the file does not have yet.
+    /// Returns the text with `entry` added below `keys`. Adds the keys that the file does not have yet.
     fn insert_with_keys(&self, keys: &[String], name: &str, entry: &Json) -> String {
         let mut value = json!({ name: entry });
         for (depth, key) in keys.iter().enumerate().rev() {
@@ -127,7 +127,7 @@ impl super::File for File {
         members.iter().map(|member| member.name.clone()).collect()
     }
 
-    fn is_ours_in(&self, _: &str) -> bool {
+    fn is_our_entry(&self, _: &str) -> bool {
         self.is_ours()
     }
 
@@ -195,17 +195,17 @@ impl super::File for File {
         let mut top = root.to_json();
         if let Some(keys) = &self.keys {
             if let Ok(Some(node)) = self.object_at(root, keys) {
-                put(&mut parts, "server", node.to_json());
+                add_parts(&mut parts, "server", node.to_json());
             }
             take_at(&mut top, keys);
-            put(&mut parts, "top", top);
+            add_parts(&mut parts, "top", top);
             return parts;
         }
         if let Ok(reader::Container::Under(node)) = reader::container(&self.document, root) {
             take_servers(&mut top, &node.to_json());
-            put(&mut parts, "server", node.to_json());
+            add_parts(&mut parts, "server", node.to_json());
         }
-        put(&mut parts, "top", top);
+        add_parts(&mut parts, "top", top);
         parts
     }
 }
@@ -215,8 +215,8 @@ fn shown_keys(keys: &[String]) -> String {
     if keys.is_empty() { "the file".to_owned() } else { format!("`{}`", keys.join(".")) }
 }
 
-/// Removes the member at `keys` from `value`, and every object on the way that becomes empty, because an edit adds and
-/// removes them together.
+/// Removes the member at `keys` from `value`, and every object on the way that becomes empty: an edit adds such objects
+/// with the first server, so they must not count as a change of another part of the file.
 fn take_at(value: &mut Json, keys: &[String]) {
     let (Some((key, rest)), Some(members)) = (keys.split_first(), value.as_object_mut()) else {
         return;

@@ -67,12 +67,12 @@ impl Place {
         }
     }
 
-    /// Returns the file in which a user enables or disables a server for themselves: the one where it is switched
-    /// already, or configured, or, if that file is not the user's, one of the user's files, with an entry that has only
-    /// `enabled`.
+    /// Returns the file in which a user enables or disables a server for themselves. It is the file that switches the
+    /// server already, or else the one that configures it. If that file is not the user's own, it is one of the user's
+    /// files, for an entry that has only `enabled`.
     ///
     /// # Errors
-    /// [`NoPlace::CommandLine`]
+    /// [`NoPlace::CommandLine`] for a server of the command line.
     pub fn to_switch(entry: &Entry, loaded: &Loaded, places: &Places, folder: &Path) -> Result<Self, NoPlace> {
         if entry.scope == Scope::CommandLine {
             return Err(NoPlace::CommandLine);

@@ -1,4 +1,4 @@
-//! Writes a value in the usual layout.
+//! Writes new JSON values in the layout of the rest of the file.
 
 use serde_json::Value as Json;
 
@@ -29,7 +29,7 @@ impl Style {
     }
 }
 
-/// Returns the place of a field in an entry.
+/// Returns the position of a field in [`FIELD_ORDER`].
 pub(super) fn rank(name: &str) -> usize {
     FIELD_ORDER.iter().position(|field| *field == name).unwrap_or(FIELD_ORDER.len())
 }
@@ -41,12 +41,12 @@ pub(super) enum Layout {
     Lines(String),
 }
 
-/// Returns a member of an object.
-pub(super) fn property(name: &str, of: &Json, style: &Style, layout: &Layout) -> String {
-    format!("{}: {}", Json::from(name), value(of, style, layout))
+/// Returns a member of an object as JSON.
+pub(super) fn property(name: &str, content: &Json, style: &Style, layout: &Layout) -> String {
+    format!("{}: {}", Json::from(name), value(content, style, layout))
 }
 
-/// Returns any value.
+/// Returns any value as JSON.
 pub(super) fn value(value: &Json, style: &Style, layout: &Layout) -> String {
     match value {
         Json::Object(members) if !members.is_empty() => {

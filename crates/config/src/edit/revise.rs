@@ -1,5 +1,5 @@
-//! Writes an entry that the user has changed in an editor, such as the dashboard, which showed it with its secrets
-//! hidden.
+//! Writes an entry that the user has changed in an editor. The editor, such as the dashboard, showed the entry with its
+//! secrets hidden.
 
 use std::path::Path;
 
@@ -8,7 +8,7 @@ use serde_json::Value as Json;
 use super::{
     EditError, Edited, Options, change, change_members, check, hidden,
     merge::{self, Returned},
-    missing, written,
+    missing, written_entry,
 };
 use crate::{redact, trust::hash};
 
@@ -44,7 +44,7 @@ pub fn revise(path: &Path, name: &str, revision: &Revision<'_>, options: Options
         if !file.find(name)? {
             return Err(missing(file, name));
         }
-        let raw = written(file, name)?.ok_or_else(|| missing(file, name))?;
+        let raw = written_entry(file, name)?.ok_or_else(|| missing(file, name))?;
         let json = raw.node.to_json();
         if revision.seen.is_some_and(|seen| seen != hash(&raw.node)) {
             return Err(EditError::Moved { name: name.to_owned(), path: file.path() });
@@ -166,8 +166,8 @@ mod tests {
   "b": { "type": "stdio", "command": "srv", "args": ["ghp_canarycanary11111", "x", "ghp_canarycanary22222"] }
 } }"#;
 
-    /// Revises the entry `name` of [`TWO`] so that it has the arguments `args`; returns the arguments that are then in the
-    /// file. After an error the file must be unchanged.
+    /// Revises the entry `name` of [`TWO`] so that it has the arguments `args`; returns the arguments that are then in
+    /// the file. After an error the file must be unchanged.
     fn revised(name: &str, args: &Json) -> Result<Json, String> {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("mcp.json");
@@ -218,8 +218,8 @@ mod tests {
         }
     }
 
-    /// Writes `text` to `file`, has `set` change the view of its entry `a`, and revises the entry with that; returns the
-    /// new text.
+    /// Writes `text` to `file`, has `set` change the view of its entry `a`, and revises the entry with that; returns
+    /// the new text.
     fn after(file: &str, text: &str, set: impl FnOnce(&mut Json)) -> String {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join(file);

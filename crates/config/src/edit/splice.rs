@@ -176,9 +176,9 @@ fn line_rest(text: &str, at: usize) -> Option<usize> {
         let is_closed = rest.starts_with("//") || (length >= "/**/".len() && rest[..length].ends_with("*/"));
         is_closed && rest[length..].trim().is_empty()
     });
-    // A carriage return alone ends a comment too; the text after it does not belong to the line.
-    let ends = text.len() > at + line.len() && !line.contains('\r');
-    (ends && (rest.is_empty() || is_comment)).then_some(line.len())
+    // A carriage return alone ends a comment too, so the text after it could be more than a comment.
+    let is_whole_line = text.len() > at + line.len() && !line.contains('\r');
+    (is_whole_line && (rest.is_empty() || is_comment)).then_some(line.len())
 }
 
 /// Returns the position of the comma in `gap`, the text between two values. A comma in a comment does not count.

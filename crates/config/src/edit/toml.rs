@@ -7,7 +7,7 @@ use std::ops::Range;
 use serde_json::Value as Json;
 use toml_edit::{Document as Toml, InlineTable, Item, Table, TableLike, Value};
 
-use super::{EditError, Parts, foreign, put, render};
+use super::{EditError, Parts, add_parts, foreign, render};
 use crate::{dialect::toml as reader, document::Document, node::Node, problem::Problem};
 
 /// A TOML file that is being edited.
@@ -117,8 +117,8 @@ impl File {
         self.parsed.contains_key("mcp_servers")
     }
 
-    /// Returns the format of a new entry, which the name of the file or the servers in it tell. An error when neither
-    /// does.
+    /// Returns the format of a new entry, derived from the file's name or from the servers in it. An error if neither
+    /// shows it.
     fn form(&self) -> Result<Form, EditError> {
         if self.is_codex {
             return Ok(Form::Codex);
@@ -150,7 +150,7 @@ impl File {
     }
 
     /// Returns the lines of a new table.
-    fn table(&self, form: Form, name: &str, entry: &Json) -> Result<String, EditError> {
+    fn new_table(&self, form: Form, name: &str, entry: &Json) -> Result<String, EditError> {
         let newline = self.newline();
         let header = match form {
             Form::Ours => "[[defaults.mcp]]".to_owned(),
@@ -225,15 +225,15 @@ impl File {
     /// entry are merged.
     fn blocks(&self, table: &Table) -> Vec<Block> {
         let text = &self.document.text;
-        let mut own = Vec::new();
-        collect(table, text, &mut own);
-        own.sort_by_key(|block| block.start);
-        let mut all = Vec::new();
-        collect(self.parsed.as_table(), text, &mut all);
-        let mut merged: Vec<Block> = Vec::with_capacity(own.len());
-        for block in own {
+        let mut table_blocks = Vec::new();
+        collect_blocks(table, text, &mut table_blocks);
+        table_blocks.sort_by_key(|block| block.start);
+        let mut all_blocks = Vec::new();
+        collect_blocks(self.parsed.as_table(), text, &mut all_blocks);
+        let mut merged: Vec<Block> = Vec::with_capacity(table_blocks.len());
+        for block in table_blocks {
             match merged.last_mut() {
-                Some(last) if !all.iter().any(|other| (last.end..block.start).contains(&other.start)) => {
+                Some(last) if !all_blocks.iter().any(|other| (last.end..block.start).contains(&other.start)) => {
                     last.end = block.end
                 }
                 _ => merged.push(block),
@@ -242,7 +242,7 @@ impl File {
         merged
     }
 
-    /// Returns the position of a new table of this form: after the last one, or at the end.
+    /// Returns the position of a new table of this form: after the last such table, or at the end of the file.
     fn end_of(&self, form: Form) -> usize {
         let mut blocks = Vec::new();
         let tables = match form {
@@ -271,7 +271,7 @@ impl super::File for File {
         self.entries().into_iter().map(|entry| entry.name.to_owned()).collect()
     }
 
-    fn is_ours_in(&self, name: &str) -> bool {
+    fn is_our_entry(&self, name: &str) -> bool {
         self.entry(name).is_ok_and(|entry| entry.form == Form::Ours)
     }
 
@@ -290,7 +290,7 @@ impl super::File for File {
     fn insert(&self, name: &str, entry: &Json) -> Result<String, EditError> {
         let (text, newline) = (self.text(), self.newline());
         let form = self.form()?;
-        let table = self.table(form, name, entry)?;
+        let table = self.new_table(form, name, entry)?;
         let at = self.end_of(form);
         let mut out = text[..at].to_owned();
         if !out.is_empty() && !out.ends_with('\n') {
@@ -308,7 +308,7 @@ impl super::File for File {
         let found = self.entry(name)?;
         match found.body {
             Body::Table(table) => {
-                let table_text = self.table(found.form, name, entry)?;
+                let table_text = self.new_table(found.form, name, entry)?;
                 let blocks = self.blocks(table);
                 let (first, others) = blocks.split_first().ok_or_else(|| self.refused())?;
                 let others: Vec<Block> = others.iter().map(|block| with_blank_line(text, block)).collect();
@@ -377,7 +377,7 @@ impl super::File for File {
         let mut parts = Parts::new();
         let mut top = self.root.to_json();
         if let Some(Json::Object(servers)) = top.as_object_mut().and_then(|top| top.shift_remove("mcp_servers")) {
-            put(&mut parts, "codex", Json::Object(servers));
+            add_parts(&mut parts, "codex", Json::Object(servers));
         }
         let defaults = top.get_mut("defaults").and_then(Json::as_object_mut);
         if let Some(Json::Array(servers)) = defaults.and_then(|defaults| defaults.shift_remove("mcp")) {
@@ -387,17 +387,17 @@ impl super::File for File {
                 parts.insert(("server", name.unwrap_or_else(|| server.to_string())), server);
             }
         }
-        // An edit adds `defaults` with the first server and removes it with the last: that is no change of its own.
+        // An edit adds `defaults` with the first server and removes it with the last, so an empty one counts as none.
         if top.get("defaults").and_then(Json::as_object).is_some_and(serde_json::Map::is_empty) {
             top.as_object_mut().and_then(|top| top.shift_remove("defaults"));
         }
-        put(&mut parts, "top", top);
+        add_parts(&mut parts, "top", top);
         parts
     }
 }
 
-/// Adds the block of `table`, if it has a header, and those of all tables below it to `out`.
-fn collect(table: &Table, text: &str, out: &mut Vec<Block>) {
+/// Adds to `out` the block of `table`, if it has a header, and the blocks of all tables below it.
+fn collect_blocks(table: &Table, text: &str, out: &mut Vec<Block>) {
     if let Some(header) = header(table, text) {
         let end = content_end(table).max(header.end);
         out.push(line_start(text, header.start)..line_end(text, end));
@@ -407,8 +407,8 @@ fn collect(table: &Table, text: &str, out: &mut Vec<Block>) {
 
 fn collect_item(item: Option<&Item>, text: &str, out: &mut Vec<Block>) {
     match item {
-        Some(Item::Table(table)) => collect(table, text, out),
-        Some(Item::ArrayOfTables(tables)) => tables.iter().for_each(|table| collect(table, text, out)),
+        Some(Item::Table(table)) => collect_blocks(table, text, out),
+        Some(Item::ArrayOfTables(tables)) => tables.iter().for_each(|table| collect_blocks(table, text, out)),
         _ => {}
     }
 }

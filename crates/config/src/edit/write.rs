@@ -13,13 +13,13 @@ use fd_lock::RwLock;
 
 use super::EditError;
 
-/// How long to wait for another process.
+/// How long to wait for another process that edits a file in the same folder.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The pause between attempts while waiting.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// The most links in a row that are followed, as in Linux; more count as a loop.
+/// The maximum number of links that are followed in a row, as in Linux; more count as a loop.
 const MAX_LINKS: usize = 40;
 
 /// Returns the file that `path` links to, even if it does not exist yet: it must be created at the target, because a
@@ -40,19 +40,19 @@ pub(super) fn target(path: &Path) -> Result<PathBuf, EditError> {
 /// Runs `edit` while no other Toolrack process edits a file in the folder of `path`. Creates the folder if it does not
 /// exist.
 ///
-/// The folder is locked, not the file: a file that is replaced takes its lock with it. And a folder needs no additional
-/// lock file.
-pub(super) fn locked<T>(path: &Path, edit: impl FnOnce() -> Result<T, EditError>) -> Result<T, EditError> {
-    locked_within(LOCK_TIMEOUT, path, edit)
+/// The folder is locked, not the file: when a file is replaced, the lock stays with the old file. And a folder needs no
+/// additional lock file.
+pub(super) fn with_lock<T>(path: &Path, edit: impl FnOnce() -> Result<T, EditError>) -> Result<T, EditError> {
+    with_lock_within(LOCK_TIMEOUT, path, edit)
 }
 
-fn locked_within<T>(
+fn with_lock_within<T>(
     timeout: Duration,
     path: &Path,
     edit: impl FnOnce() -> Result<T, EditError>,
 ) -> Result<T, EditError> {
     let folder = folder_of(path);
-    make(folder)?;
+    create_folder(folder)?;
     let opened = File::open(folder).map_err(|source| EditError::Io {
         doing: "open the folder",
         path: folder.to_owned(),
@@ -80,12 +80,12 @@ fn locked_within<T>(
 
 /// Replaces the content of `path` in one step, keeping the permissions of a file. A new one is for its owner only.
 ///
-/// Returns whether it did: a file that has changed since `before` (`None`: it did not exist) is left unchanged, because
-/// another program without the lock has written it. The check comes last, so that only the moment of the rename is left
-/// for such a program.
+/// Returns `false`, and leaves the file as it is, if its content is no longer `before` (`None`: it did not exist): a
+/// program that does not use the lock has then written it. This is checked last, right before the rename, because a
+/// change between the check and the rename is lost.
 pub(super) fn replace(path: &Path, before: Option<&str>, text: &str) -> Result<bool, EditError> {
     let write = || -> io::Result<bool> {
-        let mut file = opened(path)?;
+        let mut file = open_replacement(path)?;
         file.write_all(text.as_bytes())?;
         if !is_still(path, before)? {
             file.discard()?;
@@ -98,20 +98,21 @@ pub(super) fn replace(path: &Path, before: Option<&str>, text: &str) -> Result<b
 }
 
 /// Writes a file of Toolrack, readable only by its owner, and creates its folders.
-pub(super) fn keep(path: &Path, text: &str) -> io::Result<()> {
-    build(folder_of(path))?;
-    let mut file = opened(path)?;
+pub(super) fn write_private(path: &Path, text: &str) -> io::Result<()> {
+    create_private_folders(folder_of(path))?;
+    let mut file = open_replacement(path)?;
     file.write_all(text.as_bytes())?;
     file.commit()
 }
 
-fn opened(path: &Path) -> io::Result<AtomicWriteFile> {
+fn open_replacement(path: &Path) -> io::Result<AtomicWriteFile> {
     let mut options = AtomicWriteFile::options();
     #[cfg(unix)]
     {
         use atomic_write_file::unix::OpenOptionsExt as _;
         use std::os::unix::fs::OpenOptionsExt as _;
-        // The permissions of a link, which another process may have created meanwhile, allow every user to write.
+        // Only permissions of a file are kept. Another process may have created a link here meanwhile, and the
+        // permissions of a link allow every user to write.
         let is_file = fs::symlink_metadata(path).is_ok_and(|metadata| metadata.is_file());
         options.mode(0o600).preserve_mode(is_file);
     }
@@ -128,11 +129,15 @@ pub(super) fn is_still(path: &Path, before: Option<&str>) -> io::Result<bool> {
     }
 }
 
-fn make(folder: &Path) -> Result<(), EditError> {
-    build(folder).map_err(|source| EditError::Io { doing: "make the folder", path: folder.to_owned(), source })
+fn create_folder(folder: &Path) -> Result<(), EditError> {
+    create_private_folders(folder).map_err(|source| EditError::Io {
+        doing: "make the folder",
+        path: folder.to_owned(),
+        source,
+    })
 }
 
-fn build(folder: &Path) -> io::Result<()> {
+fn create_private_folders(folder: &Path) -> io::Result<()> {
     let mut builder = DirBuilder::new();
     builder.recursive(true);
     #[cfg(unix)]
@@ -161,7 +166,7 @@ mod tests {
         let mut other = RwLock::new(File::open(folder.path()).unwrap());
         let held = other.write().unwrap();
         let mut is_done = false;
-        let result = locked_within(PAUSE * 2, &path, || {
+        let result = with_lock_within(PAUSE * 2, &path, || {
             is_done = true;
             Ok(())
         });
@@ -171,6 +176,6 @@ mod tests {
         assert!(!is_done);
 
         drop(held);
-        assert_eq!(locked_within(Duration::ZERO, &path, || Ok(1)).unwrap(), 1);
+        assert_eq!(with_lock_within(Duration::ZERO, &path, || Ok(1)).unwrap(), 1);
     }
 }

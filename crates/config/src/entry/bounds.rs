@@ -1,4 +1,4 @@
-//! Bounds of time, size and attempts.
+//! Reads the bounds of time, size and attempts.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::{
     rows::{ATTEMPTS, ENTRY, Kind, Row, Sets},
 };
 
-/// Reads `timeout`, which has another meaning in each program.
+/// Reads `timeout`, whose meaning differs between programs: see [`Fields::take_milliseconds`].
 pub(super) fn timeout(fields: &mut Fields<'_, '_, '_>, timeouts: &mut Timeouts) {
     if let Some(field) = fields.take_object("timeout") {
         opencode_timeouts(fields, field, timeouts);
@@ -28,20 +28,20 @@ pub(super) fn timeout(fields: &mut Fields<'_, '_, '_>, timeouts: &mut Timeouts) 
 }
 
 /// Reads the fields whose rows are `wanted`, if the host's rows define what they set.
-pub(super) fn of_rows(fields: &mut Fields<'_, '_, '_>, spec: &mut ServerSpec, wanted: impl Fn(&Row) -> bool) {
+pub(super) fn read_rows(fields: &mut Fields<'_, '_, '_>, spec: &mut ServerSpec, wanted: impl Fn(&Row) -> bool) {
     for row in ENTRY.rows.iter().filter(|row| wanted(row)) {
         let sets = match row.sets {
             Some(Sets::Same(key)) => ENTRY.row(key).and_then(|row| row.sets),
             sets => sets,
         };
         if let Some(Sets::Field(field)) = sets {
-            of_row(fields, row, |given| (field.set)(spec, given));
+            read_row(fields, row, |given| (field.set)(spec, given));
         }
     }
 }
 
-/// Reads the field of `row`, which `set` takes if the value is one of its kind.
-fn of_row(fields: &mut Fields<'_, '_, '_>, row: &Row, mut set: impl FnMut(Given<'_>) -> bool) {
+/// Reads the field of `row`, and passes its value to `set` if it is of the row's kind.
+fn read_row(fields: &mut Fields<'_, '_, '_>, row: &Row, mut set: impl FnMut(Given<'_>) -> bool) {
     let given = match row.kind {
         Kind::Words(_) => {
             fields.word(row.key, |word| set(Given::Text(word)).then_some(()));
@@ -98,7 +98,7 @@ fn milliseconds(node: &Node) -> Option<Duration> {
     (!duration.is_zero() && duration <= MAX_DURATION).then_some(duration)
 }
 
-/// Reads the reconnects: `"off"` and `false` mean none; a number is the number of attempts.
+/// Reads `retry`, the number of attempts to reconnect: `"off"` and `false` mean none, `"on"` and `true` the default.
 pub(super) fn retry(fields: &mut Fields<'_, '_, '_>, retry: &mut Retry) {
     let Some(field) = fields.take("retry") else {
         return;

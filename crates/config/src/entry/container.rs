@@ -1,4 +1,4 @@
-//! The container that a child process runs in.
+//! Reads the container that a child process runs in.
 
 use std::{ops::Range, path::Path};
 
@@ -6,7 +6,7 @@ use toolrack_host::spec::{Container, Engine, InheritEnv, Mount, Pull, Stdio, act
 
 use super::{
     fields::{Field, Fields, Item},
-    sandbox::{limits, size, unknown},
+    sandbox::{limits, report_unknown, size},
     transport::check_template,
 };
 use crate::{
@@ -16,11 +16,11 @@ use crate::{
     rows::{CONTAINER, CONTAINER_LIMITS},
 };
 
-/// The most processors that can be asked for, in thousandths.
+/// The maximum of `cpus`, in thousandths of a processor.
 const MAX_MILLICPUS: f64 = 1_024_000.0;
 
 /// Reads `container = "IMAGE"`, or `{ image, engine, pull, network, mounts, tmpfs, read_only, user, limits }`. An
-/// unknown part is an error, as in a sandbox.
+/// unknown field is an error, as in a sandbox.
 pub(super) fn container(fields: &mut Fields<'_, '_, '_>) -> Option<Container> {
     let field = fields.take("container")?;
     let members = match &field.node.value {
@@ -41,7 +41,7 @@ pub(super) fn container(fields: &mut Fields<'_, '_, '_>) -> Option<Container> {
         }
         None => inside.report().error(field.name_at, "container.image", "`container.image` is missing"),
     }
-    words(&mut inside, &mut container);
+    read_words(&mut inside, &mut container);
     container.mounts = mounts(&mut inside);
     if let Some(field) = inside.take("tmpfs") {
         let items = inside.texts(field);
@@ -50,8 +50,8 @@ pub(super) fn container(fields: &mut Fields<'_, '_, '_>) -> Option<Container> {
     if let Some(field) = inside.take("read_only") {
         container.writable = !inside.flag(field).unwrap_or(true);
     }
-    limits(&mut inside, CONTAINER_LIMITS, r#"{ "memory": "512MiB" }"#, |within| bounds(within, &mut container));
-    unknown(&mut inside, "container.");
+    limits(&mut inside, CONTAINER_LIMITS, r#"{ "memory": "512MiB" }"#, |within| read_limits(within, &mut container));
+    report_unknown(&mut inside, "container.");
     Some(container)
 }
 
@@ -110,7 +110,7 @@ fn checked_image(fields: &mut Fields<'_, '_, '_>, item: Item<'_>) -> String {
     item.value
 }
 
-fn words(fields: &mut Fields<'_, '_, '_>, container: &mut Container) {
+fn read_words(fields: &mut Fields<'_, '_, '_>, container: &mut Container) {
     container.engine = fields.word("engine", Engine::parse).unwrap_or_default();
     if let Some(field) = fields.take("pull") {
         match fields.text(field).as_deref() {
@@ -126,8 +126,9 @@ fn words(fields: &mut Fields<'_, '_, '_>, container: &mut Container) {
             "none" => {}
             "host" => {
                 let problem =
-                    Problem::error("`container.network` cannot be `host`: all that listens on this machine is there");
-                fields.report().add(problem.field("container.network").hint("`bridge` leads outside"), &field.node.at);
+                    Problem::error("`container.network` cannot be `host`: it reaches all that listens on this machine");
+                let problem = problem.field("container.network").hint("`bridge` gives access to other networks");
+                fields.report().add(problem, &field.node.at);
             }
             name if is_word(name) => container.network = Some(network),
             _ => drop(fields.wrong::<()>(field, "`none`, `bridge` or the name of a network of the engine")),
@@ -194,12 +195,12 @@ fn folder_inside(fields: &mut Fields<'_, '_, '_>, item: Item<'_>) -> Option<Stri
     None
 }
 
-/// Options of engines stand behind a colon or a comma.
+/// Returns whether `path` can be a folder in a container. To engines, options follow after a colon or a comma.
 fn is_folder_inside(path: &str) -> bool {
     path.starts_with('/') && !path.contains([':', ',', '\0', '\n'])
 }
 
-fn bounds(fields: &mut Fields<'_, '_, '_>, container: &mut Container) {
+fn read_limits(fields: &mut Fields<'_, '_, '_>, container: &mut Container) {
     if let Some(field) = fields.take("memory")
         && let Some(memory) = memory(fields, field)
     {
@@ -214,7 +215,7 @@ fn bounds(fields: &mut Fields<'_, '_, '_>, container: &mut Container) {
             _ => None,
         };
         container.millicpus = match cpus {
-            // In its bounds it is exact.
+            // Within these bounds, the cast only drops fractions of a thousandth.
             #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "within 10 and 1,024,000")]
             Some(cpus) if (10.0..=MAX_MILLICPUS).contains(&cpus) => Some(cpus as u32),
             _ => fields.wrong(field, "a number of processors from 0.01 to 1024, such as `1.5`"),

@@ -51,7 +51,7 @@ impl<'m, 'r, 'd> Fields<'m, 'r, 'd> {
             let key = canonical(&member.name);
             match firsts.get(&key) {
                 Some(first) if *first == member.name => {}
-                Some(first) => report.two_names(first, member),
+                Some(first) => report.report_two_names(first, member),
                 None => {
                     firsts.insert(key.clone(), &member.name);
                     rest.push((key, member));
@@ -65,13 +65,13 @@ impl<'m, 'r, 'd> Fields<'m, 'r, 'd> {
         self.report
     }
 
-    /// Returns whether only notes are left.
+    /// Returns whether only [notes](is_note) are left.
     pub(super) fn is_exhausted(&self) -> bool {
         self.rest.iter().all(|(key, _)| is_note(key))
     }
 
-    /// Returns the remaining fields, by comparable name.
-    pub(super) fn rest(&mut self) -> Vec<(String, Field<'m>)> {
+    /// Takes all remaining fields, each with its comparable name.
+    pub(super) fn take_rest(&mut self) -> Vec<(String, Field<'m>)> {
         let rest = std::mem::take(&mut self.rest);
         rest.into_iter().map(|(key, member)| (key, Field::of(member))).collect()
     }
@@ -99,7 +99,7 @@ impl<'m, 'r, 'd> Fields<'m, 'r, 'd> {
         let mut taken: Option<Field<'m>> = None;
         for (_, member) in self.rest.extract_if(.., |(name, _)| row.is_called(name)) {
             if let Some(first) = taken {
-                self.report.two_names(first.name, member);
+                self.report.report_two_names(first.name, member);
             } else {
                 taken = Some(Field::of(member));
             }
@@ -118,7 +118,7 @@ impl<'m, 'r, 'd> Fields<'m, 'r, 'd> {
     /// milliseconds, and no program as seconds. Shortens a time that is longer than [`MAX_DURATION`].
     ///
     /// In Claude Code's `.mcp.json` such a `timeout` is the whole time of a call, and in the files of other programs
-    /// that of a request. Claude Code accepts no number below a thousand, so Toolrack reads such a number as seconds.
+    /// that of a request. Claude Code accepts no number below a thousand, so Toolrack reads a smaller one as seconds.
     pub(super) fn take_milliseconds(&mut self, name: &str) -> Option<Duration> {
         let number = |member: &Member| match &member.node.value {
             Value::Number(number) => number.as_f64().filter(|number| *number >= 1000.0),
@@ -193,7 +193,7 @@ impl<'m, 'r, 'd> Fields<'m, 'r, 'd> {
         self.count(field, self.row(key)?.kind)
     }
 
-    /// Reads a whole number of this kind.
+    /// Reads a whole number within the bounds of `kind`.
     pub(super) fn count(&mut self, field: Field<'m>, kind: Kind) -> Option<u64> {
         let (least, most) = kind.bounds()?;
         match &field.node.value {
@@ -231,6 +231,7 @@ impl<'m, 'r, 'd> Fields<'m, 'r, 'd> {
         }
     }
 
+    /// Reports that the value of `field` must be `wanted`. Always returns `None`, which the caller can return in turn.
     pub(super) fn wrong<T>(&mut self, field: Field<'m>, wanted: &str) -> Option<T> {
         let message = format!("`{}` must be {wanted}, not {}", field.name, described(field.node));
         self.report.error(&field.node.at, field.name, message);
@@ -244,7 +245,7 @@ impl<'m> Field<'m> {
     }
 }
 
-/// Returns whether the field `name` is only a note.
+/// Returns whether the field `name` is only a note to readers of the file, such as a comment.
 pub(super) fn is_note(name: &str) -> bool {
     NOTES.rows.iter().any(|note| note.is_called(name))
 }

@@ -1,4 +1,4 @@
-//! The sandbox of a child process.
+//! Reads the sandbox of a child process.
 
 use std::time::Duration;
 
@@ -14,19 +14,19 @@ use crate::{
     rows::{SANDBOX, SANDBOX_LIMITS, Sets, Table},
 };
 
-/// The most ports that one list has.
+/// The maximum number of ports in one list.
 const MAX_PORTS: usize = 256;
 
 const KIB: u64 = 1024;
 
-/// Reads `sandbox = true`, or an object with the fields of [`SANDBOX`]. An unknown part is an error: a sandbox with a
+/// Reads `sandbox = true`, or an object with the fields of [`SANDBOX`]. An unknown field is an error: a sandbox with a
 /// hole is worse than none, because the user trusts it.
 pub(super) fn sandbox(fields: &mut Fields<'_, '_, '_>) -> Option<Box<Sandbox>> {
     let field = fields.take("sandbox")?;
     let members = match &field.node.value {
         Value::Bool(false) => return None,
         Value::Bool(true) => return Some(Box::default()),
-        Value::Map(members) if is_vs_codes(members) => {
+        Value::Map(members) if is_vs_code_sandbox(members) => {
             let problem = Problem::warning("this is a sandbox of VS Code's, and the server runs without one");
             let hint = "`\"sandbox\": true` gives it one of Toolrack's";
             fields.report().add(problem.field(field.name).hint(hint), field.name_at);
@@ -51,17 +51,17 @@ pub(super) fn sandbox(fields: &mut Fields<'_, '_, '_>) -> Option<Box<Sandbox>> {
             *flag(&mut sandbox) = inside.flag(field).unwrap_or_default();
         }
     }
-    limits(&mut inside, SANDBOX_LIMITS, r#"{ "processes": 64 }"#, |within| bounds(within, &mut sandbox));
-    unknown(&mut inside, "sandbox.");
+    limits(&mut inside, SANDBOX_LIMITS, r#"{ "processes": 64 }"#, |within| read_limits(within, &mut sandbox));
+    report_unknown(&mut inside, "sandbox.");
     Some(Box::new(sandbox))
 }
 
 /// Returns whether this is VS Code's `sandbox`, which has other names and another meaning.
-fn is_vs_codes(members: &[Member]) -> bool {
+fn is_vs_code_sandbox(members: &[Member]) -> bool {
     !members.is_empty() && members.iter().all(|member| matches!(&*member.name, "filesystem" | "network"))
 }
 
-/// Lets `read` take the fields of `limits` that it knows; all others are errors.
+/// Reads the object `limits`: `read` takes the fields that it knows, and all others are reported as errors.
 pub(super) fn limits(
     fields: &mut Fields<'_, '_, '_>,
     table: &'static Table,
@@ -73,14 +73,14 @@ pub(super) fn limits(
         Some(members) => {
             let mut within = Fields::new(table, members, fields.report());
             read(&mut within);
-            unknown(&mut within, &format!("{}.", table.title));
+            report_unknown(&mut within, &format!("{}.", table.title));
         }
         None => drop(fields.wrong::<()>(field, &format!("an object, such as `{example}`"))),
     }
 }
 
-pub(super) fn unknown(fields: &mut Fields<'_, '_, '_>, place: &str) {
-    for (_, field) in fields.rest() {
+pub(super) fn report_unknown(fields: &mut Fields<'_, '_, '_>, place: &str) {
+    for (_, field) in fields.take_rest() {
         let message = format!("`{place}{}` is not a known field", field.name);
         let problem = Problem::error(message).field(field.name);
         fields.report().add(problem.hint("Toolrack cannot enforce a bound that it does not know"), field.name_at);
@@ -121,7 +121,7 @@ fn ports(fields: &mut Fields<'_, '_, '_>, name: &str, ports: &mut Ports) {
     }
 }
 
-fn bounds(fields: &mut Fields<'_, '_, '_>, sandbox: &mut Sandbox) {
+fn read_limits(fields: &mut Fields<'_, '_, '_>, sandbox: &mut Sandbox) {
     if let Some(field) = fields.take("memory") {
         sandbox.memory = size(field).or_else(|| fields.wrong(field, "a size of 1 MiB or more, such as `\"512MiB\"`"));
     }

@@ -1,4 +1,4 @@
-//! The settings of an entry for signing in.
+//! Reads the settings of an entry for signing in.
 
 use toolrack_host::spec::{Grant, IdentityProvider, OAuth, TextOrFile};
 
@@ -44,25 +44,25 @@ pub(super) fn oauth(fields: &mut Fields<'_, '_, '_>) -> OAuth {
     oauth.scopes = scopes(&mut inside);
     oauth.account = account(&mut inside);
     oauth.grant = grant(&mut inside);
-    oauth.private_key = kept(&mut inside, "private_key", "private_key_file");
+    oauth.private_key = text_or_file(&mut inside, "private_key", "private_key_file");
     oauth.key_id = text(&mut inside, "key_id");
-    oauth.assertion = kept(&mut inside, "assertion", "assertion_file");
+    oauth.assertion = text_or_file(&mut inside, "assertion", "assertion_file");
     oauth.idp = idp(&mut inside);
     oauth.dpop = inside.take("dpop").and_then(|field| inside.flag(field)).unwrap_or_default();
-    if let Some(missing) = missing(&oauth) {
-        inside.report().error(field.name_at, field.name, missing);
+    if let Some(message) = grant_error(&oauth) {
+        inside.report().error(field.name_at, field.name, message);
     }
     if oauth.client_secret.is_some() && oauth.client_id.is_none() {
         let message = "`oauth.client_secret` means nothing without `oauth.client_id`";
         inside.report().error(field.name_at, field.name, message);
     }
-    unknown(&mut inside, field.name);
+    warn_of_unknown(&mut inside, field.name);
     oauth
 }
 
 /// Warns of the remaining fields.
-fn unknown(fields: &mut Fields<'_, '_, '_>, within: &str) {
-    for (_, unknown) in fields.rest() {
+fn warn_of_unknown(fields: &mut Fields<'_, '_, '_>, within: &str) {
+    for (_, unknown) in fields.take_rest() {
         let problem = Problem::warning(format!("`{within}.{}` is not a known field", unknown.name));
         fields
             .report()
@@ -70,18 +70,18 @@ fn unknown(fields: &mut Fields<'_, '_, '_>, within: &str) {
     }
 }
 
-/// Returns the field that the grant requires and the entry lacks.
-fn missing(oauth: &OAuth) -> Option<&'static str> {
-    let is_double = |kept: &TextOrFile| kept.text.is_some() && kept.file.is_some();
+/// Returns the error of an entry that lacks a field which its grant requires, or has fields that exclude each other.
+fn grant_error(oauth: &OAuth) -> Option<&'static str> {
+    let is_double = |value: &TextOrFile| value.text.is_some() && value.file.is_some();
     if is_double(&oauth.private_key) || is_double(&oauth.assertion) {
-        return Some("`oauth.private_key` and `oauth.assertion` are a text or a file: leave one out");
+        return Some("`oauth.private_key` and `oauth.assertion` are each given as text or as a file: leave one out");
     }
     let has_key = !oauth.private_key.is_none();
     if has_key && oauth.client_id.is_none() {
         return Some("`oauth.private_key` means nothing without `oauth.client_id`");
     }
     if has_key && oauth.client_secret.is_some() {
-        return Some("`oauth.private_key` stands for a secret: leave `oauth.client_secret` out");
+        return Some("`oauth.private_key` takes the place of a secret: leave `oauth.client_secret` out");
     }
     let has_assertion = !oauth.assertion.is_none();
     match oauth.grant {
@@ -99,7 +99,7 @@ fn missing(oauth: &OAuth) -> Option<&'static str> {
 }
 
 /// Reads a text, or the path of the file that contains it.
-fn kept(fields: &mut Fields<'_, '_, '_>, name: &str, file: &str) -> TextOrFile {
+fn text_or_file(fields: &mut Fields<'_, '_, '_>, name: &str, file: &str) -> TextOrFile {
     TextOrFile { text: text(fields, name), file: text(fields, file) }
 }
 
@@ -111,7 +111,7 @@ fn idp(fields: &mut Fields<'_, '_, '_>) -> Option<IdentityProvider> {
     let mut inside = Fields::new(IDP, members, fields.report());
     let token_url = text(&mut inside, "token_url");
     let (client_id, client_secret) = (text(&mut inside, "client_id"), text(&mut inside, "client_secret"));
-    unknown(&mut inside, "oauth.idp");
+    warn_of_unknown(&mut inside, "oauth.idp");
     if token_url.is_none() {
         inside.report().error(field.name_at, field.name, "`oauth.idp.token_url` is missing");
     }

@@ -18,7 +18,7 @@ impl Lists {
     fn allow<'m>(&mut self, fields: &mut Fields<'m, '_, '_>, field: Field<'m>) {
         let globs = globs(fields, field);
         if globs.is_empty() {
-            // An empty allow list must not mean the same as an absent one.
+            // An empty allow list allows no tool, while an absent one allows all.
             self.deny.push("*".to_owned());
         }
         self.allow.extend(globs);
@@ -35,7 +35,7 @@ pub(super) fn filter(fields: &mut Fields<'_, '_, '_>, name_at: &Range<usize>) ->
     if let Some(field) = fields.take("tools") {
         match &field.node.value {
             Value::List(_) => lists.allow(fields, field),
-            Value::Map(members) => both(&mut Fields::new(TOOL_LISTS, members, fields.report()), &mut lists),
+            Value::Map(members) => read_lists(&mut Fields::new(TOOL_LISTS, members, fields.report()), &mut lists),
             _ => {
                 fields.wrong::<()>(field, "a list of names, or an object with `allow` and `deny`");
             }
@@ -54,14 +54,14 @@ pub(super) fn filter(fields: &mut Fields<'_, '_, '_>, name_at: &Range<usize>) ->
     })
 }
 
-fn both(fields: &mut Fields<'_, '_, '_>, lists: &mut Lists) {
+fn read_lists(fields: &mut Fields<'_, '_, '_>, lists: &mut Lists) {
     if let Some(field) = fields.take("allow") {
         lists.allow(fields, field);
     }
     if let Some(field) = fields.take("deny") {
         lists.deny(fields, field);
     }
-    for (_, field) in fields.rest() {
+    for (_, field) in fields.take_rest() {
         let place = format!("tools.{}", field.name);
         let problem = Problem::error(format!("`{place}` is not a known field"));
         fields.report().add(problem.field(place).hint("`tools` has `allow` and `deny`"), field.name_at);

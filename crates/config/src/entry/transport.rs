@@ -1,4 +1,4 @@
-//! The transport of a server.
+//! Reads the transport of a server.
 
 use std::{collections::BTreeMap, ops::Range, path::PathBuf};
 
@@ -29,7 +29,7 @@ impl Kind {
 
     /// Returns whether the field of `row` has no meaning for such a server.
     pub(super) fn excludes(self, row: &Row) -> bool {
-        match row.of {
+        match row.servers {
             Servers::Any => false,
             Servers::Stdio => self != Self::Stdio,
             Servers::Http => self == Self::Stdio,
@@ -37,8 +37,8 @@ impl Kind {
     }
 }
 
-/// Returns the type that `type` names. Without `type`, `command`, `container` or `url` tells it. Reports an error and
-/// returns `None` if neither is clear.
+/// Returns the type of the server: as `type` says, or else by the presence of `command`, `container` or `url`. Reports
+/// an error and returns `None` if that gives no single type.
 pub(super) fn kind(fields: &mut Fields<'_, '_, '_>, name_at: &Range<usize>) -> Option<Kind> {
     if let Some(field) = fields.take("type") {
         let word = fields.text(field)?;
@@ -83,15 +83,15 @@ pub(super) fn decode(kind: Kind, fields: &mut Fields<'_, '_, '_>, name_at: &Rang
 fn stdio(fields: &mut Fields<'_, '_, '_>, name_at: &Range<usize>) -> Stdio {
     let container = super::container::container(fields);
     let command_field = fields.take("command");
-    let (command, inline) = match command_field.filter(|field| matches!(field.node.value, Value::List(_))) {
+    let (command, listed_args) = match command_field.filter(|field| matches!(field.node.value, Value::List(_))) {
         // opencode's form: the program and its arguments in one list.
         Some(field) => listed_command(fields, field),
         None if command_field.is_none() && container.is_some() => (String::new(), None),
         None => (required(fields, command_field, "command", name_at), None),
     };
     let args = fields.take("args").map(|field| fields.texts(field));
-    let args = match (inline, args) {
-        (Some(inline), args) => Some(inline.into_iter().chain(args.into_iter().flatten()).collect::<Vec<_>>()),
+    let args = match (listed_args, args) {
+        (Some(listed), args) => Some(listed.into_iter().chain(args.into_iter().flatten()).collect::<Vec<_>>()),
         (None, args) => args,
     };
     if let Some(field) = command_field
@@ -168,7 +168,7 @@ fn headers_helper(fields: &mut Fields<'_, '_, '_>) -> Option<Stdio> {
         None
     };
     let Ok(mut words) = shell_words::split(line) else {
-        return wrong(fields, "has a quotation mark that nothing closes");
+        return wrong(fields, "has an unclosed quotation mark");
     };
     if words.is_empty() {
         return wrong(fields, "is empty");
@@ -203,8 +203,8 @@ fn listed_command<'m>(fields: &mut Fields<'m, '_, '_>, field: Field<'m>) -> (Str
     (command.value, Some(items))
 }
 
-/// Reads a text that must exist and not be empty. After an error, the text is empty or unusable, but the reader goes on,
-/// so that the user sees all errors of an entry at once.
+/// Reads a text that must exist and not be empty. After an error, the text is empty or unusable, but the reader goes
+/// on, so that the user sees all errors of an entry at once.
 fn required(fields: &mut Fields<'_, '_, '_>, field: Option<Field<'_>>, name: &str, name_at: &Range<usize>) -> String {
     let Some(field) = field else {
         fields.report().error(name_at, name, format!("`{name}` is missing"));
@@ -282,14 +282,14 @@ fn headers(fields: &mut Fields<'_, '_, '_>) -> BTreeMap<String, String> {
             let item = Item { name: format!("headers.{}", item.name), ..item };
             check_white_space(fields, &item);
             check_template(fields, &item);
-            header(fields, &mut headers, item);
+            add_header(fields, &mut headers, item);
         }
     }
     if let Some(field) = fields.take("env_http_headers") {
         for item in fields.map(field) {
             let item = Item { name: format!("headers.{}", item.name), ..item };
             if let Some(value) = variable(fields, &item, "") {
-                header(fields, &mut headers, Item { value, ..item });
+                add_header(fields, &mut headers, Item { value, ..item });
             }
         }
     }
@@ -298,7 +298,7 @@ fn headers(fields: &mut Fields<'_, '_, '_>) -> BTreeMap<String, String> {
     {
         let item = Item { name: "headers.Authorization".to_owned(), value, at: &field.node.at };
         if let Some(value) = variable(fields, &item, "Bearer ") {
-            header(fields, &mut headers, Item { value, ..item });
+            add_header(fields, &mut headers, Item { value, ..item });
         }
     }
     headers
@@ -315,7 +315,7 @@ fn variable(fields: &mut Fields<'_, '_, '_>, item: &Item<'_>, prefix: &str) -> O
 }
 
 /// Adds the header `headers.NAME` if it is valid (RFC 9110, 5.1 and 5.5); otherwise reports an error.
-fn header(fields: &mut Fields<'_, '_, '_>, headers: &mut BTreeMap<String, String>, item: Item<'_>) {
+fn add_header(fields: &mut Fields<'_, '_, '_>, headers: &mut BTreeMap<String, String>, item: Item<'_>) {
     let name = item.name.trim_start_matches("headers.");
     let is_token = |c: char| c.is_ascii_alphanumeric() || "!#$%&'*+-.^_`|~".contains(c);
     if name.is_empty() || !name.chars().all(is_token) {

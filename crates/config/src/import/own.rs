@@ -4,8 +4,8 @@ use std::path::Path;
 
 use serde_json::Value as Json;
 
-/// Returns whether `entry`, in the format of any program, is Toolrack's own gateway: the program with its verb, or the
-/// endpoint of a daemon with the variable that `toolrack connect` writes.
+/// Returns whether `entry`, in the format of any program, is Toolrack's own gateway: the command `toolrack gateway`, or
+/// the endpoint of a daemon with the variable `TOOLRACK_TOKEN`, as `toolrack connect` writes it.
 pub(crate) fn is_gateway(entry: &Json) -> bool {
     let text = |field: &str| entry.get(field).and_then(Json::as_str);
     if let Some(words) = words(entry) {
@@ -14,18 +14,18 @@ pub(crate) fn is_gateway(entry: &Json) -> bool {
         let is_named = Path::new(program).file_stem().is_some_and(|stem| stem == "toolrack");
         return is_named && words.next() == Some("gateway");
     }
-    let is_endpoint = ["url", "httpUrl", "serverUrl"].iter().filter_map(|field| text(field)).any(is_of_a_daemon);
+    let is_endpoint = ["url", "httpUrl", "serverUrl"].iter().filter_map(|field| text(field)).any(is_daemon_endpoint);
     is_endpoint && entry.to_string().contains("TOOLRACK_TOKEN")
 }
 
-fn is_of_a_daemon(url: &str) -> bool {
+fn is_daemon_endpoint(url: &str) -> bool {
     url.split(['?', '#']).next().is_some_and(|url| url.trim_end_matches('/').ends_with("/mcp"))
 }
 
 /// Returns the command of `entry` with its arguments.
 fn words(entry: &Json) -> Option<Vec<&str>> {
     let command = entry.get("command")?;
-    // Zed had an object in its place.
+    // In Zed's older format, `command` is an object with a `path` and `args`.
     let (command, args) = match command {
         Json::Object(parts) => (parts.get("path")?, parts.get("args")),
         command => (command, entry.get("args")),

@@ -22,17 +22,17 @@ pub(super) struct File {
     pub(super) from_project: bool,
 }
 
-/// The folders of VS Code and its relatives.
-const CODES: &[&str] = &["Code", "Code - Insiders", "VSCodium"];
+/// The configuration folders of VS Code and its variants.
+const VS_CODE_FOLDERS: &[&str] = &["Code", "Code - Insiders", "VSCodium"];
 
-/// The most profiles.
+/// The maximum number of VS Code's profiles that are read in one folder.
 const MAX_PROFILES: usize = 100;
 
 /// Returns the files of `client`, existing or not, the strongest first: those of the project from `cwd` up to its root,
 /// and then the user's own.
 ///
 /// It includes the places of both Linux and macOS, because a home folder can be shared.
-pub(super) fn of(client: Client, environment: &Environment, cwd: &Path) -> Vec<File> {
+pub(super) fn files_of(client: Client, environment: &Environment, cwd: &Path) -> Vec<File> {
     let folders = project_folders(cwd);
     let root = project_root(cwd);
     let cwd = folders.last().cloned().unwrap_or_else(|| cwd.to_owned());
@@ -45,7 +45,7 @@ pub(super) fn of(client: Client, environment: &Environment, cwd: &Path) -> Vec<F
         from_project,
     };
     let own: Vec<PathBuf> = files_of_the_user(client, environment).into_iter().map(|path| cwd.join(path)).collect();
-    // A home folder that is its own project has only the user's files.
+    // If the home folder is the project, its files count as the user's only.
     let project = folders.iter().rev().flat_map(|folder| {
         let paths = files_of_the_project(client).iter().map(move |name| folder.join(name));
         paths.map(move |path| (folder, path))
@@ -58,7 +58,7 @@ pub(super) fn of(client: Client, environment: &Environment, cwd: &Path) -> Vec<F
 /// Returns the files that a project can bring, relative to each of its folders.
 pub(crate) fn files_of_the_project(client: Client) -> &'static [&'static str] {
     match client {
-        // `.mcp.json` is one of our own layers.
+        // Claude Code's `.mcp.json` is not listed: it is one of Toolrack's own layers.
         Client::ClaudeCode | Client::ClaudeDesktop | Client::Windsurf | Client::Synapse => &[],
         Client::Cursor => &[".cursor/mcp.json"],
         Client::VsCode => &[".vscode/mcp.json", ".vscode/settings.json"],
@@ -86,7 +86,8 @@ pub(crate) fn files_of_the_user(client: Client, environment: &Environment) -> Ve
         Client::ClaudeDesktop => both.iter().map(|base| base.join("Claude/claude_desktop_config.json")).collect(),
         Client::Cursor => at(".cursor/mcp.json"),
         Client::VsCode => {
-            let folders = both.iter().flat_map(|base| CODES.iter().map(move |code| base.join(code).join("User")));
+            let folders =
+                both.iter().flat_map(|base| VS_CODE_FOLDERS.iter().map(move |code| base.join(code).join("User")));
             let folders = folders.flat_map(|folder| std::iter::once(folder.clone()).chain(profiles(&folder)));
             folders.flat_map(|folder| ["mcp.json", "settings.json"].map(|name| folder.join(name))).collect()
         }

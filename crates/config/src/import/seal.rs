@@ -1,4 +1,4 @@
-//! Moves the secrets out of new entries, so that they can be stored elsewhere.
+//! Seals new entries: moves the secrets out of them, so that they can be stored elsewhere.
 
 use std::{fmt, ops::Range};
 
@@ -13,15 +13,14 @@ use crate::{
 /// The longest name of a secret, in bytes.
 const MAX_NAME: usize = 64;
 
-/// Replaces each literal secret of `entry`, in our format, by the placeholder that `keep` returns: the values of
-/// variables and headers whose names mark them as secrets, tokens of well-known services among them and among the
-/// arguments, and the values of options such as `--api-key`. `keep` gets the name of the variable, header or option,
-/// and the value.
-fn seal(entry: &mut Json, keep: &mut dyn FnMut(&str, String) -> String) {
+/// Replaces each literal secret of `entry`, which is in Toolrack's format, by the placeholder that `store` returns.
+/// Secrets are the values of variables, headers and options (such as `--api-key`) whose names mark them as secrets, and
+/// tokens of well-known services. `store` gets the name of the variable or header, or `argument`, and the value.
+fn seal(entry: &mut Json, store: &mut dyn FnMut(&str, String) -> String) {
     for map in ["env", "headers"] {
         for (name, value) in entry.get_mut(map).and_then(Json::as_object_mut).into_iter().flatten() {
             if let Json::String(text) = value
-                && let Some(sealed) = sealed_value(name, text, keep)
+                && let Some(sealed) = sealed_value(name, text, store)
             {
                 *text = sealed;
             }
@@ -30,21 +29,21 @@ fn seal(entry: &mut Json, keep: &mut dyn FnMut(&str, String) -> String) {
     let Some(args) = entry.get_mut("args").and_then(Json::as_array_mut) else { return };
     let texts: Vec<String> = args.iter().filter_map(Json::as_str).map(str::to_owned).collect();
     let found = mask::spans_of_arguments(texts.iter().map(String::as_str));
-    let sealed: Vec<String> = found.map(|(text, spans)| sealed_parts("argument", text, spans, keep)).collect();
+    let sealed: Vec<String> = found.map(|(text, spans)| sealed_parts("argument", text, spans, store)).collect();
     for (arg, sealed) in args.iter_mut().filter(|arg| arg.is_string()).zip(sealed) {
         *arg = sealed.into();
     }
 }
 
-/// The secrets that were taken out of new entries, each with a name of its own. Its `Debug` shows no value.
+/// The secrets that were taken out of new entries, each with a unique name. Its `Debug` shows no value.
 #[derive(Default)]
 pub struct Sealed {
-    kept: Vec<SealedSecret>,
+    secrets: Vec<SealedSecret>,
 }
 
 /// A secret of a new entry, on its way into the store.
 pub struct SealedSecret {
-    /// The name of its variable, header or option in the entry, such as `API_TOKEN`.
+    /// The name of its variable or header in the entry, such as `API_TOKEN`; `argument` for one among the arguments.
     pub what: String,
     /// The name under which it is stored.
     pub name: String,
@@ -54,7 +53,7 @@ pub struct SealedSecret {
 
 impl fmt::Debug for Sealed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_list().entries(&self.kept).finish()
+        f.debug_list().entries(&self.secrets).finish()
     }
 }
 
@@ -65,23 +64,24 @@ impl fmt::Debug for SealedSecret {
 }
 
 impl Sealed {
-    /// Finds a name for the value that `server` has as `what`; returns its placeholder. `taken` are the names of the
-    /// stored secrets.
+    /// Adds `value`, which the field `what` of `server` contains, under a free name; returns its placeholder. `taken`
+    /// are the names of the stored secrets.
     pub fn add(&mut self, server: &str, what: &str, value: String, taken: &[String]) -> String {
         let proposed = default_name(server, what);
-        let is_free =
-            |name: &str| !taken.iter().any(|known| known == name) && self.kept.iter().all(|one| one.name != name);
-        let other = |number: u32| {
-            let end = format!("-{number}");
-            format!("{}{end}", &proposed[..proposed.len().min(MAX_NAME - end.len())])
+        let is_free = |name: &str| {
+            !taken.iter().any(|known| known == name) && self.secrets.iter().all(|secret| secret.name != name)
+        };
+        let numbered = |number: u32| {
+            let suffix = format!("-{number}");
+            format!("{}{suffix}", &proposed[..proposed.len().min(MAX_NAME - suffix.len())])
         };
         let name = if is_free(&proposed) {
             proposed.clone()
         } else {
-            (2..).map(other).find(|name| is_free(name)).unwrap_or(proposed.clone())
+            (2..).map(numbered).find(|name| is_free(name)).unwrap_or(proposed.clone())
         };
         let placeholder = format!("${{secret:{name}}}");
-        self.kept.push(SealedSecret { what: what.to_owned(), name, value });
+        self.secrets.push(SealedSecret { what: what.to_owned(), name, value });
         placeholder
     }
 
@@ -91,19 +91,19 @@ impl Sealed {
         seal(entry, &mut |what, value| self.add(server, what, value, taken));
     }
 
-    /// Whether there are none.
+    /// Returns whether there are no secrets.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.kept.is_empty()
+        self.secrets.is_empty()
     }
 
-    /// Each of them, in the order of the entries.
+    /// Returns the secrets, in the order of the entries.
     pub fn iter(&self) -> impl Iterator<Item = &SealedSecret> {
-        self.kept.iter()
+        self.secrets.iter()
     }
 }
 
-/// Whether `entry` has literal secrets.
+/// Returns whether `entry` has literal secrets.
 #[must_use]
 pub fn has_secrets(entry: &Json) -> bool {
     let mut has_some = false;
@@ -114,35 +114,36 @@ pub fn has_secrets(entry: &Json) -> bool {
     has_some
 }
 
-/// `github.API_TOKEN`, as the name of a secret can be.
+/// Returns a name such as `github.API_TOKEN`, with only the characters that the name of a secret may have.
 fn default_name(server: &str, what: &str) -> String {
-    let plain = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-') { c } else { '-' };
-    let name: String = format!("{server}.{what}").chars().map(plain).collect();
+    let allowed = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-') { c } else { '-' };
+    let name: String = format!("{server}.{what}").chars().map(allowed).collect();
     let name = name.trim_start_matches(['.', '-']);
     let name = &name[..name.len().min(MAX_NAME)];
     if is_secret_word(name) { name.to_owned() } else { "secret".to_owned() }
 }
 
-/// Returns the value of the variable or header `name`; `None` if it is not a secret.
-fn sealed_value(name: &str, text: &str, keep: &mut dyn FnMut(&str, String) -> String) -> Option<String> {
+/// Returns `text`, the value of the variable or header `name`, with its secret replaced by a placeholder; `None` if it
+/// is not a secret.
+fn sealed_value(name: &str, text: &str, store: &mut dyn FnMut(&str, String) -> String) -> Option<String> {
     let (scheme, rest) = mask::split_scheme(text);
-    let value = plain(rest, BareName::Placeholder)?;
+    let value = literal_text(rest, BareName::Placeholder)?;
     let is_token = || mask::secrets_of(&value).contains(&value);
-    (mask::is_secret(name, &value) || is_token()).then(|| format!("{scheme}{}", keep(name, value)))
+    (mask::is_secret(name, &value) || is_token()).then(|| format!("{scheme}{}", store(name, value)))
 }
 
 fn sealed_parts(
     what: &str,
     text: &str,
     spans: Vec<Range<usize>>,
-    keep: &mut dyn FnMut(&str, String) -> String,
+    store: &mut dyn FnMut(&str, String) -> String,
 ) -> String {
     let mut out = String::new();
     let mut at = 0;
     for span in spans {
-        let Some(value) = plain(&text[span.clone()], BareName::Literal) else { continue };
+        let Some(value) = literal_text(&text[span.clone()], BareName::Literal) else { continue };
         out.push_str(&text[at..span.start]);
-        out.push_str(&keep(what, value));
+        out.push_str(&store(what, value));
         at = span.end;
     }
     out + &text[at..]
@@ -150,7 +151,7 @@ fn sealed_parts(
 
 /// Returns the text without escapes; `None` if it contains a placeholder, is empty, or is the `***` of a value that was
 /// hidden, which an edit refuses.
-fn plain(text: &str, bare: BareName) -> Option<String> {
+fn literal_text(text: &str, bare: BareName) -> Option<String> {
     let pieces = pieces(text, bare).ok()?.into_iter();
     let text: String =
         pieces.map(|piece| if let Piece::Literal(text) = piece { Some(text) } else { None }).collect::<Option<_>>()?;
@@ -164,17 +165,17 @@ mod tests {
     use super::*;
 
     fn sealed(mut entry: Json) -> (Json, Vec<(String, String)>) {
-        let mut kept = Vec::new();
+        let mut secrets = Vec::new();
         seal(&mut entry, &mut |what, value| {
-            kept.push((what.to_owned(), value));
+            secrets.push((what.to_owned(), value));
             format!("${{secret:{what}}}")
         });
-        (entry, kept)
+        (entry, secrets)
     }
 
     #[test]
     fn only_secrets_are_moved_out_of_an_imported_entry() {
-        let (entry, kept) = sealed(json!({
+        let (entry, secrets) = sealed(json!({
             "command": "x",
             "args": ["-y", "--api-key", "canary-1", "--fast", "--token=canary-2", "${A}"],
             "env": { "API_TOKEN": "pa$$canary-3", "HOME_PAGE": "https://x", "OTHER_TOKEN": "${T}", "N": 1, "EMPTY_TOKEN": "" },
@@ -191,7 +192,7 @@ mod tests {
                     "Accept": "y", "X-Token": "a${T}" },
             })
         );
-        let values: Vec<&str> = kept.iter().map(|(_, value)| value.as_str()).collect();
+        let values: Vec<&str> = secrets.iter().map(|(_, value)| value.as_str()).collect();
         assert_eq!(values, ["pa$canary-3", "canary-4", "canary-5", "canary-1", "canary-2"]);
     }
 
@@ -204,9 +205,9 @@ mod tests {
 
     #[test]
     fn a_token_of_a_well_known_service_is_one_under_any_name() {
-        let (entry, kept) = sealed(json!({ "env": { "X": "ghp_0123456789abcdef0123", "Y": "plain" } }));
+        let (entry, secrets) = sealed(json!({ "env": { "X": "ghp_0123456789abcdef0123", "Y": "plain" } }));
         assert_eq!(entry, json!({ "env": { "X": "${secret:X}", "Y": "plain" } }));
-        assert_eq!(kept.len(), 1);
+        assert_eq!(secrets.len(), 1);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! The meaning that the fields of each program's entries have here.
+//! What Toolrack makes of the fields in the entries of each other program.
 //!
 //! Names are in the comparable form of [`canonical`](crate::entry::canonical). Sources, read in November 2026:
 //!
@@ -15,29 +15,29 @@
 
 use super::Client;
 
-/// The meaning that a field of another program has here.
+/// What Toolrack makes of a field of another program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Meaning {
     /// The transport of the server.
     Type,
     /// The program, or a list of it and its arguments.
     Command,
-    /// Texts that may contain placeholders, with this name here.
+    /// Texts that may contain placeholders, with this name in Toolrack.
     Texts(&'static str),
     /// The folder that the server runs in.
     Folder,
     /// The address; of two, the first one in the table is used.
     Address(Address),
-    /// The same field with this name here, unchanged.
+    /// A field with this name in Toolrack, whose value stays unchanged.
     Same(&'static str),
-    /// Names of tools that are shown, or hidden.
+    /// Names of tools for this list of Toolrack's `tools`: `allow` or `deny`.
     Tools(&'static str),
-    /// A time in milliseconds, for each of these bounds of ours.
+    /// A time in milliseconds, for each of these bounds of Toolrack.
     Milliseconds(&'static [&'static str]),
-    /// A time in seconds, for each of these bounds of ours.
+    /// A time in seconds, for each of these bounds of Toolrack.
     Seconds(&'static [&'static str]),
-    /// An object of times in milliseconds (opencode 2).
-    Times,
+    /// opencode's times in milliseconds: a number, or an object of them (version 2).
+    OpenCodeTimes,
     /// Names of variables that the child inherits.
     Inherited,
     /// Headers whose values are in variables.
@@ -46,10 +46,10 @@ pub(super) enum Meaning {
     BearerVariable,
     /// A file of variables.
     EnvFile,
-    /// A field without a counterpart here, for this reason.
-    Nothing(&'static str),
-    /// A field that is not needed here.
-    Needless,
+    /// A field without a counterpart in Toolrack. The text is the reason, for a note.
+    LeftOut(&'static str),
+    /// A field that is left out without a note, because Toolrack needs nothing like it.
+    Ignored,
 }
 
 /// The transport of an address when no other field names it.
@@ -64,8 +64,8 @@ pub(super) enum Address {
 }
 
 use Meaning::{
-    BearerVariable, Command, EnvFile, Folder, Inherited, Milliseconds, Needless, Nothing, Same, Seconds, Texts, Times,
-    Tools, Type, VariableHeaders,
+    BearerVariable, Command, EnvFile, Folder, Ignored, Inherited, LeftOut, Milliseconds, OpenCodeTimes, Same, Seconds,
+    Texts, Tools, Type, VariableHeaders,
 };
 
 type Table = &'static [(&'static str, Meaning)];
@@ -84,8 +84,8 @@ const COMMON: Table = &[
     ("description", Same("description")),
 ];
 
-const ASKS: &str = "which tools may run unasked is decided here";
-const SIGN_IN: &str = "settings for signing in are not taken over";
+const APPROVALS: &str = "Toolrack's own policy decides which tools run without a question";
+const SIGN_IN: &str = "settings for signing in are not imported";
 
 const CLAUDE: Table = &[
     ("url", Meaning::Address(Address::Http)),
@@ -93,10 +93,10 @@ const CLAUDE: Table = &[
     ("timeout", Milliseconds(&["call_timeout", "max_call_time"])),
     (
         "headers_helper",
-        Nothing("a program that prints headers is not taken over; if you want it run, write `headers_helper`"),
+        LeftOut("a program that prints headers is not imported; if you want it to run, write `headers_helper`"),
     ),
-    ("oauth", Nothing(SIGN_IN)),
-    ("always_load", Nothing("all tools are shown")),
+    ("oauth", LeftOut(SIGN_IN)),
+    ("always_load", LeftOut("all tools are shown")),
 ];
 
 const DESKTOP: Table = &[("url", Meaning::Address(Address::Http))];
@@ -105,29 +105,29 @@ const CURSOR: Table = &[
     ("url", Meaning::Address(Address::Either)),
     ("server_url", Meaning::Address(Address::Either)),
     ("env_file", EnvFile),
-    ("auth", Nothing(SIGN_IN)),
-    ("auto_approve", Nothing(ASKS)),
+    ("auth", LeftOut(SIGN_IN)),
+    ("auto_approve", LeftOut(APPROVALS)),
 ];
 
-/// The reason why VS Code's sandbox is not converted: it has another meaning.
-const SANDBOX: &str = "it runs without a sandbox until its entry says `\"sandbox\": true`";
+/// The note about VS Code's sandbox, which is not converted because it confines other things than Toolrack's.
+const SANDBOX: &str = "the server runs without a sandbox until its entry says `\"sandbox\": true`";
 
 const VS_CODE: Table = &[
     ("url", Meaning::Address(Address::Either)),
     ("env_file", EnvFile),
-    ("dev", Nothing("servers are not watched or debugged")),
-    ("sandbox", Nothing(SANDBOX)),
-    ("sandbox_enabled", Nothing(SANDBOX)),
-    ("gallery", Nothing("it says where VS Code has the entry from")),
-    ("version", Nothing("it says where VS Code has the entry from")),
-    ("oauth", Nothing(SIGN_IN)),
+    ("dev", LeftOut("servers are not watched or debugged")),
+    ("sandbox", LeftOut(SANDBOX)),
+    ("sandbox_enabled", LeftOut(SANDBOX)),
+    ("gallery", LeftOut("it only says where VS Code got the entry")),
+    ("version", LeftOut("it only says where VS Code got the entry")),
+    ("oauth", LeftOut(SIGN_IN)),
 ];
 
 const WINDSURF: Table = &[
     ("server_url", Meaning::Address(Address::Either)),
     ("url", Meaning::Address(Address::Either)),
     ("disabled_tools", Tools("deny")),
-    ("always_allow", Nothing(ASKS)),
+    ("always_allow", LeftOut(APPROVALS)),
 ];
 
 const CODEX: Table = &[
@@ -136,20 +136,20 @@ const CODEX: Table = &[
     ("http_headers", Texts("headers")),
     ("env_http_headers", VariableHeaders),
     ("bearer_token_env_var", BearerVariable),
-    ("bearer_token", Nothing("Codex refuses a token that is written out")),
+    ("bearer_token", LeftOut("Codex refuses a literal token")),
     ("startup_timeout_sec", Seconds(&["startup_timeout"])),
     ("startup_timeout_ms", Milliseconds(&["startup_timeout"])),
     ("tool_timeout_sec", Seconds(&["call_timeout"])),
     ("enabled_tools", Tools("allow")),
     ("disabled_tools", Tools("deny")),
-    ("required", Nothing("no server keeps the others from starting")),
-    ("supports_parallel_tool_calls", Nothing("calls of one turn run side by side anyway")),
-    ("default_tools_approval_mode", Nothing(ASKS)),
-    ("tools", Nothing(ASKS)),
-    ("experimental_environment", Nothing("servers run on this machine")),
-    ("scopes", Nothing(SIGN_IN)),
-    ("oauth", Nothing(SIGN_IN)),
-    ("oauth_resource", Nothing(SIGN_IN)),
+    ("required", LeftOut("in Toolrack, no server can keep the others from starting")),
+    ("supports_parallel_tool_calls", LeftOut("calls of one turn run in parallel anyway")),
+    ("default_tools_approval_mode", LeftOut(APPROVALS)),
+    ("tools", LeftOut(APPROVALS)),
+    ("experimental_environment", LeftOut("servers run on this machine")),
+    ("scopes", LeftOut(SIGN_IN)),
+    ("oauth", LeftOut(SIGN_IN)),
+    ("oauth_resource", LeftOut(SIGN_IN)),
 ];
 
 const GEMINI: Table = &[
@@ -159,46 +159,45 @@ const GEMINI: Table = &[
     ("exclude_tools", Tools("deny")),
     // The time-out of every request.
     ("timeout", Milliseconds(&["startup_timeout", "list_timeout", "call_timeout"])),
-    ("trust", Nothing(ASKS)),
-    ("oauth", Nothing(SIGN_IN)),
-    ("auth_provider_type", Nothing(SIGN_IN)),
-    ("target_audience", Nothing(SIGN_IN)),
-    ("target_service_account", Nothing(SIGN_IN)),
+    ("trust", LeftOut(APPROVALS)),
+    ("oauth", LeftOut(SIGN_IN)),
+    ("auth_provider_type", LeftOut(SIGN_IN)),
+    ("target_audience", LeftOut(SIGN_IN)),
+    ("target_service_account", LeftOut(SIGN_IN)),
 ];
 
 const OPENCODE: Table = &[
     ("url", Meaning::Address(Address::Either)),
     ("environment", Texts("env")),
-    // Version 1: of connecting and of listing the tools. Version 2 has an object.
-    ("timeout", Times),
-    ("oauth", Nothing(SIGN_IN)),
-    ("codemode", Nothing("tools are called one by one")),
+    // In version 1 the time-out of connecting and of listing the tools, in version 2 an object.
+    ("timeout", OpenCodeTimes),
+    ("oauth", LeftOut(SIGN_IN)),
+    ("codemode", LeftOut("tools are called one by one")),
 ];
 
 const ZED: Table = &[
     ("url", Meaning::Address(Address::Http)),
     // Marks an entry that the user wrote, as opposed to an extension of Zed's.
-    ("source", Needless),
-    ("settings", Nothing("they are for an extension of Zed's")),
+    ("source", Ignored),
+    ("settings", LeftOut("they are for an extension of Zed's")),
     ("timeout", Seconds(&["call_timeout"])),
-    ("remote", Nothing("servers run on this machine")),
-    ("oauth", Nothing(SIGN_IN)),
+    ("remote", LeftOut("servers run on this machine")),
+    ("oauth", LeftOut(SIGN_IN)),
 ];
 
 const QBIT: Table = &[("url", Meaning::Address(Address::Http)), ("timeout", Seconds(&["startup_timeout"]))];
 
 /// Returns the meaning of the field `name` of `client`; `None` for an undocumented one.
 pub(super) fn meaning(client: Client, name: &str) -> Option<Meaning> {
-    let own = own(client).iter();
-    own.chain(COMMON).find(|(known, _)| *known == name).map(|(_, meaning)| *meaning)
+    table_of(client).iter().chain(COMMON).find(|(known, _)| *known == name).map(|(_, meaning)| *meaning)
 }
 
 /// Returns the rank of an address field of `client` in its table; the lowest one is used.
 pub(super) fn rank(client: Client, name: &str) -> usize {
-    own(client).iter().position(|(known, _)| *known == name).unwrap_or(usize::MAX)
+    table_of(client).iter().position(|(known, _)| *known == name).unwrap_or(usize::MAX)
 }
 
-fn own(client: Client) -> Table {
+fn table_of(client: Client) -> Table {
     match client {
         Client::ClaudeCode => CLAUDE,
         Client::ClaudeDesktop => DESKTOP,

@@ -278,7 +278,7 @@ fn codex_has_its_own_words() {
             "startup_timeout": 20, "call_timeout": "1500ms", "tools": { "allow": ["a"], "deny": ["b"] },
         })
     );
-    assert_eq!(notes, ["`scopes` is left out: settings for signing in are not taken over"]);
+    assert_eq!(notes, ["`scopes` is left out: settings for signing in are not imported"]);
     let (entry, notes) = codex(
         "command = \"x\"\nenv_vars = [\"A\", { name = \"B\" }, { name = \"C\", source = \"remote\" }]\nrequired = true",
     );
@@ -301,7 +301,7 @@ fn placeholders_of_others_become_ours() {
         entry["env"],
         json!({ "A": "${A}", "B": "pa$$word", "C": "$$$${x", "D": "$${secret:d}", "E": "$${user:e}" })
     );
-    assert!(notes.iter().any(|note| note.starts_with("`${workspaceFolder}` is written out: /")), "{notes:?}");
+    assert!(notes.iter().any(|note| note.starts_with("`${workspaceFolder}` is replaced by /")), "{notes:?}");
 
     let (entry, _) = gemini(&json!({ "command": "$BIN/x", "args": ["$A-${B:-c}"], "env": { "K": "$KEY" } }));
     assert_eq!(entry, json!({ "command": "${BIN}/x", "args": ["${A}-${B:-c}"], "env": { "K": "${KEY}" } }));

@@ -8,7 +8,7 @@ use super::{Client, File, Origin};
 use crate::interpolate::is_secret_word;
 use crate::placeholder::{BareName, closing_brace, is_name, name_length};
 
-/// The longest description of a question of VS Code that a note repeats, in bytes.
+/// The maximum number of bytes of an input's description that a note repeats.
 const MAX_DESCRIPTION: usize = 100;
 
 /// Translates the texts of one entry, and notes what the user should know.
@@ -59,32 +59,32 @@ impl<'a> Texts<'a> {
     /// Translates `text` of the field `place` into Toolrack's grammar, so that it resolves to the same value as in
     /// the other program.
     pub(super) fn translate(&mut self, place: &str, text: &str, bare: BareName) -> String {
-        let curly = self.client() == Client::OpenCode;
+        let has_curly = self.client() == Client::OpenCode;
         let mut out = String::with_capacity(text.len());
         let mut rest = text;
-        while let Some(at) = rest.find(|c| c == '$' || (curly && c == '{')) {
+        while let Some(at) = rest.find(|c| c == '$' || (has_curly && c == '{')) {
             out.push_str(&rest[..at]);
             rest = &rest[at..];
-            let length = match (rest.starts_with('$'), curly) {
-                (true, _) => self.dollar(place, rest, bare, &mut out),
-                (false, _) => self.curly(place, rest, &mut out),
+            let length = match rest.starts_with('$') {
+                true => self.translate_dollar(place, rest, bare, &mut out),
+                false => self.translate_curly(place, rest, &mut out),
             };
             rest = &rest[length..];
         }
         out + rest
     }
 
-    /// Translates the text that begins with `$`; returns how much of it was read.
-    fn dollar(&mut self, place: &str, text: &str, bare: BareName, out: &mut String) -> usize {
+    /// Translates the beginning of `text`, which is a `$`; returns the number of bytes that it has translated.
+    fn translate_dollar(&mut self, place: &str, text: &str, bare: BareName, out: &mut String) -> usize {
         let inner = match self.client() {
             // opencode's placeholders begin at the brace.
-            Client::OpenCode if is_curly(&text[1..]).is_some() => None,
+            Client::OpenCode if split_curly(&text[1..]).is_some() => None,
             _ if text.starts_with("${") => closing_brace(text).map(|end| &text[2..end]),
             _ => None,
         };
         if let Some(inner) = inner {
             let length = inner.len() + "${}".len();
-            match self.braced(place, inner) {
+            match self.translate_braced(place, inner) {
                 Replacement::Variable(name) => out.push_str(&format!("${{{name}}}")),
                 Replacement::Secret(name) => out.push_str(&format!("${{secret:{name}}}")),
                 Replacement::Text(text) => out.push_str(&text.replace('$', "$$")),
@@ -101,37 +101,37 @@ impl<'a> Texts<'a> {
             out.push_str(&format!("${{{name}}}"));
             return 1 + name.len();
         }
-        let means_something = text[1..].starts_with(['$', '{'])
+        let would_be_placeholder = text[1..].starts_with(['$', '{'])
             || (bare == BareName::Placeholder && (!name.is_empty() || text[1..].starts_with("env:")));
-        if means_something {
+        if would_be_placeholder {
             self.note(format!(
                 "`{place}`: `$` has no special meaning to {}, so it is written `$$` for Toolrack",
                 self.client()
             ));
         }
-        out.push_str(if means_something { "$$" } else { "$" });
+        out.push_str(if would_be_placeholder { "$$" } else { "$" });
         1
     }
 
     /// Translates the text between `${` and `}`.
-    fn braced(&mut self, place: &str, inner: &str) -> Replacement {
+    fn translate_braced(&mut self, place: &str, inner: &str) -> Replacement {
         let file = self.origin.file;
         let (kind, argument) = inner.split_once(':').unwrap_or((inner, ""));
         match kind {
             "input" | "file" | "command" | "config" | "env" | "secret" | "user" if argument.is_empty() => {
-                self.plain(place, inner)
+                self.translate_plain(place, inner)
             }
-            "workspaceFolder" | "workspaceRoot" | "cwd" => self.folder(inner, &file.folder),
+            "workspaceFolder" | "workspaceRoot" | "cwd" => self.insert_folder(inner, &file.folder),
             "workspaceFolderBasename" => {
                 let name = file.folder.file_name().map(|name| name.to_string_lossy().into_owned());
                 Replacement::Text(name.unwrap_or_default())
             }
             "userHome" => match &file.home {
-                Some(home) => self.folder(inner, home),
+                Some(home) => self.insert_folder(inner, home),
                 None => Replacement::Variable("HOME".to_owned()),
             },
             "pathSeparator" | "/" => Replacement::Text("/".to_owned()),
-            "input" => self.input(place, argument),
+            "input" => self.translate_input(place, argument),
             "file" => self.variable_for(place, argument, &format!("the content of `{argument}`")),
             "command" | "config" => self.variable_for(place, argument, &format!("`${{{inner}}}`")),
             "env" if !inner.contains(":-") && !is_name(argument) => {
@@ -139,12 +139,12 @@ impl<'a> Texts<'a> {
             }
             "env" => Replacement::Variable(argument.to_owned()),
             "secret" | "user" => Replacement::Escaped,
-            _ => self.plain(place, inner),
+            _ => self.translate_plain(place, inner),
         }
     }
 
     /// Translates `${NAME}` and `${NAME:-default}`.
-    fn plain(&mut self, place: &str, inner: &str) -> Replacement {
+    fn translate_plain(&mut self, place: &str, inner: &str) -> Replacement {
         let name = inner.split_once(":-").map_or(inner, |(name, _)| name);
         if !is_name(name) {
             return Replacement::Itself;
@@ -158,13 +158,13 @@ impl<'a> Texts<'a> {
         Replacement::Variable(inner.to_owned())
     }
 
-    fn folder(&mut self, inner: &str, folder: &Path) -> Replacement {
-        self.note(format!("`${{{inner}}}` is written out: {}", folder.display()));
+    fn insert_folder(&mut self, inner: &str, folder: &Path) -> Replacement {
+        self.note(format!("`${{{inner}}}` is replaced by {}", folder.display()));
         Replacement::Text(folder.display().to_string())
     }
 
     /// Translates a placeholder for an input that VS Code asks the user for.
-    fn input(&mut self, place: &str, id: &str) -> Replacement {
+    fn translate_input(&mut self, place: &str, id: &str) -> Replacement {
         let known = self.origin.inputs.iter().find(|known| known.id == id);
         let description = match known.map(|known| known.description.trim()).filter(|about| !about.is_empty()) {
             Some(about) => format!(" ({})", clip(about, MAX_DESCRIPTION)),
@@ -183,7 +183,7 @@ impl<'a> Texts<'a> {
         Replacement::Variable(name)
     }
 
-    /// Uses a variable for a value that only the other program can find.
+    /// Uses a variable for a value that only the other program can find. For the note, `what` describes the value.
     fn variable_for(&mut self, place: &str, source: &str, what: &str) -> Replacement {
         let stem = Path::new(source).file_stem().map_or_else(|| source.into(), |stem| stem.to_string_lossy());
         let name = variable_name(&stem);
@@ -191,9 +191,9 @@ impl<'a> Texts<'a> {
         Replacement::Variable(name)
     }
 
-    /// Translates the text that begins with `{`; returns how much of it was read.
-    fn curly(&mut self, place: &str, text: &str, out: &mut String) -> usize {
-        let Some((kind, argument)) = is_curly(text) else {
+    /// Translates the beginning of `text`, which is a `{`; returns the number of bytes that it has translated.
+    fn translate_curly(&mut self, place: &str, text: &str, out: &mut String) -> usize {
+        let Some((kind, argument)) = split_curly(text) else {
             out.push('{');
             return 1;
         };
@@ -210,7 +210,7 @@ impl<'a> Texts<'a> {
 }
 
 /// Returns the two parts of opencode's `{env:NAME}` or `{file:path}` at the beginning of `text`.
-fn is_curly(text: &str) -> Option<(&str, &str)> {
+fn split_curly(text: &str) -> Option<(&str, &str)> {
     let inner = &text.strip_prefix('{')?[..text.find('}')? - 1];
     inner.split_once(':').filter(|(kind, argument)| matches!(*kind, "env" | "file") && !argument.is_empty())
 }
@@ -271,7 +271,7 @@ mod tests {
             ("env:NAME}", None),
             ("{{env:NAME}}", None),
         ] {
-            assert_eq!(is_curly(text), parts, "{text}");
+            assert_eq!(split_curly(text), parts, "{text}");
         }
     }
 
@@ -283,7 +283,7 @@ mod tests {
 
         #[test]
         fn the_search_for_a_placeholder_accepts_any_text(text in "[{}:a-zé$]{0,12}") {
-            if let Some((kind, argument)) = is_curly(&text) {
+            if let Some((kind, argument)) = split_curly(&text) {
                 let written = format!("{{{kind}:{argument}}}");
                 prop_assert!(text.starts_with(&written), "{text:?}");
             }

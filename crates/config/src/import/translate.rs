@@ -19,7 +19,7 @@ use crate::{
     suggest::misspelt,
 };
 
-/// The longest time that Toolrack takes, in seconds: a day.
+/// The longest time that Toolrack accepts, in seconds: a day.
 const MAX_SECONDS: f64 = 24.0 * 60.0 * 60.0;
 
 /// An entry in Toolrack's form, each field with its place in the other program's file.
@@ -29,7 +29,7 @@ pub(super) struct Translated {
     pub(super) notes: Vec<String>,
 }
 
-/// Translates `raw`, or reports why it cannot. It does not check the values: the reader of entries does.
+/// Translates `raw`, or reports why that is impossible. [`decode`](crate::entry::decode) checks the values later.
 pub(super) fn entry(origin: &Origin<'_>, raw: &Member, report: &mut Report<'_>) -> Option<Translated> {
     let Some(members) = raw.node.members() else {
         let message = format!("an entry must be an object, not {}", raw.node.kind());
@@ -43,9 +43,9 @@ pub(super) fn entry(origin: &Origin<'_>, raw: &Member, report: &mut Report<'_>) 
         type_member: None,
         env_file: Vec::new(),
     };
-    let name = translation.name(&raw.name);
+    let name = translation.valid_name(&raw.name);
     for member in members.iter().filter(|member| !matches!(member.node.value, Value::Null)) {
-        translation.field(member);
+        translation.translate_field(member);
     }
     translation.add_env_file();
     translation.add_type();
@@ -65,7 +65,7 @@ struct Translation<'a> {
     address: Option<(usize, Address)>,
     /// The member `type`.
     type_member: Option<Member>,
-    /// The variables of an env file, until `env` is known, which is stronger.
+    /// The variables of an env file. They wait until `env` is known, because variables in `env` override them.
     env_file: Vec<Member>,
 }
 
@@ -75,15 +75,16 @@ impl Translation<'_> {
     }
 
     /// Returns `name`, changed if necessary so that it is valid for a server in Toolrack.
-    fn name<'n>(&mut self, name: &'n str) -> Cow<'n, str> {
+    fn valid_name<'n>(&mut self, name: &'n str) -> Cow<'n, str> {
         if ServerName::new(name).is_ok() {
             return Cow::Borrowed(name);
         }
-        let kept = |c: char| if c == '/' || for_line(c.encode_utf8(&mut [0; 4])) != c.to_string() { '-' } else { c };
-        let usable: String = name.trim().chars().map(kept).collect();
+        let usable_char =
+            |c: char| if c == '/' || for_line(c.encode_utf8(&mut [0; 4])) != c.to_string() { '-' } else { c };
+        let usable: String = name.trim().chars().map(usable_char).collect();
         let usable = &usable[..usable.floor_char_boundary(ServerName::MAX_BYTES)];
         if ServerName::new(usable).is_err() {
-            // The reader of entries reports the problem.
+            // `decode` will report the problem.
             return Cow::Borrowed(name);
         }
         let client = self.client();
@@ -92,49 +93,49 @@ impl Translation<'_> {
     }
 
     /// Translates one member of the entry, as the table of the other program's fields says.
-    fn field(&mut self, member: &Member) {
+    fn translate_field(&mut self, member: &Member) {
         let name = canonical(&member.name);
         let Some(meaning) = meaning(self.client(), &name) else {
-            return self.unknown(member);
+            return self.leave_out_unknown(member);
         };
         match meaning {
             Meaning::Type => self.type_member = Some(member.clone()),
-            Meaning::Command => self.command(member),
-            Meaning::Texts(ours) => self.texts_field(member, ours),
-            Meaning::Folder => self.folder(member),
-            Meaning::Address(address) => self.address(member, rank(self.client(), &name), address),
-            Meaning::Same(ours) => self.put(ours, member, member.node.value.clone()),
+            Meaning::Command => self.add_command(member),
+            Meaning::Texts(ours) => self.add_texts(member, ours),
+            Meaning::Folder => self.add_folder(member),
+            Meaning::Address(address) => self.add_address(member, rank(self.client(), &name), address),
+            Meaning::Same(ours) => self.add(ours, member, member.node.value.clone()),
             Meaning::Tools(list) => self.merge("tools", member, vec![placed(list, member, member.node.value.clone())]),
-            Meaning::Milliseconds(bounds) => self.time(member, &member.name, 0.001, bounds),
-            Meaning::Seconds(bounds) => self.time(member, &member.name, 1.0, bounds),
-            Meaning::Times => self.times(member),
-            Meaning::Inherited => self.inherited(member),
-            Meaning::VariableHeaders => self.variable_headers(member),
-            Meaning::BearerVariable => self.bearer(member),
-            Meaning::Nothing(why) => self.left_out(&member.name, why),
-            Meaning::EnvFile => self.env_file(member),
-            Meaning::Needless => {}
+            Meaning::Milliseconds(bounds) => self.add_time(member, &member.name, 0.001, bounds),
+            Meaning::Seconds(bounds) => self.add_time(member, &member.name, 1.0, bounds),
+            Meaning::OpenCodeTimes => self.add_opencode_times(member),
+            Meaning::Inherited => self.add_inherited(member),
+            Meaning::VariableHeaders => self.add_variable_headers(member),
+            Meaning::BearerVariable => self.add_bearer(member),
+            Meaning::LeftOut(why) => self.note_left_out(&member.name, why),
+            Meaning::EnvFile => self.read_env_file(member),
+            Meaning::Ignored => {}
         }
     }
 
-    fn unknown(&mut self, member: &Member) {
+    fn leave_out_unknown(&mut self, member: &Member) {
         let near = misspelt(&member.name, ["command", "args", "env", "url", "headers", "type"]);
         let why = match near {
             Some(near) => format!("it is not a known field; `{near}` may be meant"),
             None => "it is not a known field".to_owned(),
         };
-        self.left_out(&member.name, &why);
+        self.note_left_out(&member.name, &why);
     }
 
     /// Notes for the user that the other program's field `field` is not imported.
-    fn left_out(&mut self, field: &str, why: &str) {
+    fn note_left_out(&mut self, field: &str, why: &str) {
         self.texts.note(format!("`{field}` is left out: {why}"));
     }
 
     /// Adds Toolrack's field `name`, with the position of `member`. If it is set already, the first value stays.
-    fn put(&mut self, name: &str, member: &Member, value: Value) {
+    fn add(&mut self, name: &str, member: &Member, value: Value) {
         if self.out.iter().any(|other| other.name == name) {
-            return self.left_out(&member.name, "another field sets it already");
+            return self.note_left_out(&member.name, "another field sets it already");
         }
         self.out.push(placed(name, member, value));
     }
@@ -143,59 +144,59 @@ impl Translation<'_> {
     fn merge(&mut self, name: &str, member: &Member, members: Vec<Member>) {
         match self.out.iter_mut().find(|other| other.name == name).map(|other| &mut other.node.value) {
             Some(Value::Map(known)) => known.extend(members),
-            Some(_) => self.left_out(&member.name, "another field sets it already"),
+            Some(_) => self.note_left_out(&member.name, "another field sets it already"),
             None => self.out.push(placed(name, member, Value::Map(members))),
         }
     }
 
     /// Reads the program: a text, a list with its arguments, or Zed's object.
-    fn command(&mut self, member: &Member) {
+    fn add_command(&mut self, member: &Member) {
         let nodes = match &member.node.value {
             Value::List(nodes) => nodes,
-            Value::Map(parts) if self.client() == Client::Zed => return self.zed_command(parts),
+            Value::Map(parts) if self.client() == Client::Zed => return self.add_zed_command(parts),
             _ => {
-                let value = self.value(&member.name, &member.node, BareName::Literal);
-                return self.put("command", member, value);
+                let value = self.translated_value(&member.name, &member.node, BareName::Literal);
+                return self.add("command", member, value);
             }
         };
         let mut values = Vec::with_capacity(nodes.len());
         for (index, node) in nodes.iter().enumerate() {
             let place = format!("{}[{index}]", member.name);
-            values.push(Node { at: node.at.clone(), value: self.value(&place, node, BareName::Literal) });
+            values.push(Node { at: node.at.clone(), value: self.translated_value(&place, node, BareName::Literal) });
         }
         let arguments = values.split_off(values.len().min(1));
         let command = values.pop().map_or(Value::Text(String::new()), |node| node.value);
-        self.put("command", member, command);
+        self.add("command", member, command);
         if !arguments.is_empty() {
-            self.put("args", member, Value::List(arguments));
+            self.add("args", member, Value::List(arguments));
         }
     }
 
     /// Reads the object that Zed used for `command` until 2025: `path`, `args` and `env`.
-    fn zed_command(&mut self, parts: &[Member]) {
+    fn add_zed_command(&mut self, parts: &[Member]) {
         for part in parts.iter().filter(|part| !matches!(part.node.value, Value::Null)) {
             match part.name.as_str() {
-                "path" => self.command(part),
-                "args" | "env" => self.texts_field(part, &part.name),
-                _ => self.unknown(part),
+                "path" => self.add_command(part),
+                "args" | "env" => self.add_texts(part, &part.name),
+                _ => self.leave_out_unknown(part),
             }
         }
     }
 
-    fn texts_field(&mut self, member: &Member, ours: &str) {
+    fn add_texts(&mut self, member: &Member, ours: &str) {
         let bare = if matches!(ours, "env" | "headers") { BareName::Placeholder } else { BareName::Literal };
-        let value = self.value(&member.name, &member.node, bare);
+        let value = self.translated_value(&member.name, &member.node, bare);
         match value {
-            // An empty default sets nothing.
+            // Programs write empty lists and objects as defaults, and they set nothing.
             Value::List(nodes) if nodes.is_empty() => {}
             Value::Map(members) if members.is_empty() => {}
             Value::Map(members) => self.merge(ours, member, members),
-            value => self.put(ours, member, value),
+            value => self.add(ours, member, value),
         }
     }
 
     /// Returns the value of `node` with the placeholders of all of its texts translated.
-    fn value(&mut self, place: &str, node: &Node, bare: BareName) -> Value {
+    fn translated_value(&mut self, place: &str, node: &Node, bare: BareName) -> Value {
         match &node.value {
             Value::Text(text) => Value::Text(self.texts.translate(place, text, bare)),
             Value::List(nodes) => Value::List(
@@ -204,7 +205,7 @@ impl Translation<'_> {
                     .enumerate()
                     .map(|(index, node)| Node {
                         at: node.at.clone(),
-                        value: self.value(&format!("{place}[{index}]"), node, bare),
+                        value: self.translated_value(&format!("{place}[{index}]"), node, bare),
                     })
                     .collect(),
             ),
@@ -212,7 +213,7 @@ impl Translation<'_> {
                 members
                     .iter()
                     .map(|member| {
-                        let value = self.value(&format!("{place}.{}", member.name), &member.node, bare);
+                        let value = self.translated_value(&format!("{place}.{}", member.name), &member.node, bare);
                         placed(&member.name, member, value)
                     })
                     .collect(),
@@ -221,42 +222,43 @@ impl Translation<'_> {
         }
     }
 
-    /// Translates the working folder. A relative one of a project's file becomes absolute, because the entry goes into
-    /// another file.
-    fn folder(&mut self, member: &Member) {
+    /// Translates the working folder. A relative folder in a project's file becomes absolute, because the entry goes
+    /// into another file.
+    fn add_folder(&mut self, member: &Member) {
         let file = self.texts.file();
-        let value = match (self.value(&member.name, &member.node, BareName::Literal), member.node.as_text()) {
+        let value = match (self.translated_value(&member.name, &member.node, BareName::Literal), member.node.as_text())
+        {
             (Value::Text(text), Some(written)) if file.from_project && !written.starts_with(['$', '{', '/', '~']) => {
                 let folder: std::path::PathBuf =
                     file.folder.join(text).components().filter(|part| part.as_os_str() != ".").collect();
                 let folder = folder.display().to_string();
-                self.texts.note(format!("`{}` is written out: {folder}", member.name));
+                self.texts.note(format!("`{}` is replaced by {folder}", member.name));
                 Value::Text(folder)
             }
             (value, _) => value,
         };
-        self.put("cwd", member, value);
+        self.add("cwd", member, value);
     }
 
     /// Reads an env file now. Toolrack does not read it again when the server starts.
-    fn env_file(&mut self, member: &Member) {
+    fn read_env_file(&mut self, member: &Member) {
         let Some(written) = member.node.as_text() else {
-            return self.left_out(&member.name, "it is not the name of a file");
+            return self.note_left_out(&member.name, "it is not the name of a file");
         };
         let path = self.texts.translate(&member.name, written, BareName::Literal);
         if path.contains("${") {
-            return self.left_out(&member.name, "only the other program can say which file it is");
+            return self.note_left_out(&member.name, "only the other program can say which file it is");
         }
         let path = self.texts.file().folder.join(path.replace("$$", "$"));
         let shown = path.display();
         let document = match Document::read(&path, Kind::Regular) {
             Ok(Some(document)) => document,
-            Ok(None) => return self.left_out(&member.name, &format!("there is no file {shown}")),
-            Err(problem) => return self.left_out(&member.name, &problem.message),
+            Ok(None) => return self.note_left_out(&member.name, &format!("there is no file {shown}")),
+            Err(problem) => return self.note_left_out(&member.name, &problem.message),
         };
         let read = env_file::variables(&document.text);
         self.texts.note(format!(
-            "`{}`: {} variables of {shown} are taken over as they are now",
+            "`{}`: {} variables of {shown} are imported with their current values",
             member.name,
             read.len()
         ));
@@ -275,51 +277,52 @@ impl Translation<'_> {
     }
 
     /// Takes the address in `member` as the server's, unless a field of lower rank has set one already.
-    fn address(&mut self, member: &Member, rank: usize, address: Address) {
-        let value = self.value(&member.name, &member.node, BareName::Literal);
+    fn add_address(&mut self, member: &Member, rank: usize, address: Address) {
+        let value = self.translated_value(&member.name, &member.node, BareName::Literal);
         match self.address {
             Some((better, _)) if better <= rank => {
-                return self.left_out(&member.name, "another address takes precedence");
+                return self.note_left_out(&member.name, "another address takes precedence");
             }
             Some(_) => {
                 self.out.retain(|other| other.name != "url");
-                self.left_out("url", "another address takes precedence");
+                self.note_left_out("url", "another address takes precedence");
             }
             None => {}
         }
         self.address = Some((rank, address));
-        self.put("url", member, value);
+        self.add("url", member, value);
     }
 
-    /// Adds the type of the server. Without a type in the other program's file, a server with an address gets one, and a
-    /// program gets none.
+    /// Adds the type of the server. Without a type in the other program's file, a server with an address gets one, and
+    /// a program gets none.
     fn add_type(&mut self) {
         let has = |name: &str| self.out.iter().any(|member| member.name == name);
         let (has_command, url) = (has("command"), self.out.iter().find(|member| member.name == "url").cloned());
         let Some(type_member) = self.type_member.take() else {
-            // If the entry has both a program and an address, the reader of entries reports that.
+            // If the entry has both a program and an address, `decode` will report that.
             if let (false, Some(url), Some((_, address))) = (has_command, &url, self.address) {
-                let kind = self.guess(url, address);
-                self.put("type", url, Value::Text(kind.to_owned()));
+                let kind = self.guess_type(url, address);
+                self.add("type", url, Value::Text(kind.to_owned()));
             }
             return;
         };
         let Some(text) = type_member.node.as_text() else {
-            return self.put("type", &type_member, type_member.node.value.clone());
+            return self.add("type", &type_member, type_member.node.value.clone());
         };
         let kind = match (text.to_ascii_lowercase().replace(['-', '_'], "").as_str(), &url) {
-            ("stdio" | "local", _) => return self.put("type", &type_member, Value::Text("stdio".to_owned())),
-            ("remote", Some(url)) => self.guess(url, Address::Either),
+            ("stdio" | "local", _) => return self.add("type", &type_member, Value::Text("stdio".to_owned())),
+            ("remote", Some(url)) => self.guess_type(url, Address::Either),
             ("http" | "streamablehttp" | "remote", _) => "http",
             ("sse", _) => "sse",
             _ => text,
         };
         let kind = kind.to_owned();
-        self.put("type", &type_member, Value::Text(kind));
+        self.add("type", &type_member, Value::Text(kind));
     }
 
-    /// Returns the type of a server with an address: by the field that holds the address, or else by the end of the path.
-    fn guess(&mut self, url: &Member, address: Address) -> &'static str {
+    /// Returns the type of a server with an address: by the field that holds the address, or else by the end of the
+    /// path.
+    fn guess_type(&mut self, url: &Member, address: Address) -> &'static str {
         let path = url.node.as_text().unwrap_or_default().split(['?', '#']).next().unwrap_or_default();
         match address {
             Address::Http => "http",
@@ -334,36 +337,36 @@ impl Translation<'_> {
         }
     }
 
-    /// Sets each of Toolrack's `bounds` to the time in `member`, which `name` calls. A unit of it has `unit` seconds.
-    fn time(&mut self, member: &Member, name: &str, unit: f64, bounds: &[&str]) {
+    /// Sets each of Toolrack's `bounds` to the time in `member`, whose unit is `unit` seconds. Notes call it `name`.
+    fn add_time(&mut self, member: &Member, name: &str, unit: f64, bounds: &[&str]) {
         let number = match &member.node.value {
             Value::Number(number) => number.as_f64().filter(|number| *number > 0.0),
             _ => None,
         };
         let Some(number) = number else {
-            return self.left_out(name, "it is not a time");
+            return self.note_left_out(name, "it is not a time");
         };
-        // Claude Code's documentation gives 1000 ms as the least value.
+        // Claude Code's documentation gives 1000 ms as the minimum.
         if self.client() == Client::ClaudeCode && number < 1000.0 {
-            return self.left_out(name, "Claude Code accepts no time below 1000 ms");
+            return self.note_left_out(name, "Claude Code accepts no time below 1000 ms");
         }
         let mut seconds = number * unit;
         if seconds > MAX_SECONDS {
-            self.texts.note(format!("`{name}` is shortened to 24 hours, the longest time that Toolrack takes"));
+            self.texts.note(format!("`{name}` is shortened to 24 hours, the longest time that Toolrack accepts"));
             seconds = MAX_SECONDS;
         }
         let Some(value) = seconds_or_text(seconds) else {
-            return self.left_out(name, "it is not a time");
+            return self.note_left_out(name, "it is not a time");
         };
         for bound in bounds {
-            self.put(bound, member, value.clone());
+            self.add(bound, member, value.clone());
         }
     }
 
     /// Reads the `timeout` of opencode, in milliseconds: a number in version 1, an object in version 2.
-    fn times(&mut self, member: &Member) {
+    fn add_opencode_times(&mut self, member: &Member) {
         let Some(times) = member.node.members() else {
-            return self.time(member, &member.name, 0.001, &["startup_timeout", "list_timeout"]);
+            return self.add_time(member, &member.name, 0.001, &["startup_timeout", "list_timeout"]);
         };
         for part in times {
             let name = format!("{}.{}", member.name, part.name);
@@ -373,41 +376,41 @@ impl Translation<'_> {
                 "execution" => &["call_timeout"],
                 "request" => &["list_timeout", "call_timeout"],
                 _ => {
-                    self.left_out(&name, "it is not a known field");
+                    self.note_left_out(&name, "it is not a known field");
                     continue;
                 }
             };
-            self.time(part, &name, 0.001, bounds);
+            self.add_time(part, &name, 0.001, bounds);
         }
     }
 
-    /// Reads the variables that the server inherits: their names, or objects with a name and where the variable is from.
-    fn inherited(&mut self, member: &Member) {
+    /// Reads the variables that the server inherits, each as a name, or as an object with the name and the source.
+    fn add_inherited(&mut self, member: &Member) {
         let Value::List(nodes) = &member.node.value else {
-            return self.put("inherit_env", member, member.node.value.clone());
+            return self.add("inherit_env", member, member.node.value.clone());
         };
         let mut names = Vec::with_capacity(nodes.len());
         for node in nodes {
             match node.text("name") {
                 Some(name) if node.text("source") == Some("remote") => {
-                    self.left_out(&format!("{}.{name}", member.name), "it is a variable of another machine");
+                    self.note_left_out(&format!("{}.{name}", member.name), "it is a variable of another machine");
                 }
                 Some(name) => names.push(Node { at: node.at.clone(), value: Value::Text(name.to_owned()) }),
                 None => names.push(node.clone()),
             }
         }
         if !names.is_empty() {
-            self.put("inherit_env", member, Value::List(names));
+            self.add("inherit_env", member, Value::List(names));
         }
     }
 
     /// Reads headers whose values are the names of variables.
-    fn variable_headers(&mut self, member: &Member) {
+    fn add_variable_headers(&mut self, member: &Member) {
         let Some(members) = member.node.members() else {
-            return self.put("headers", member, member.node.value.clone());
+            return self.add("headers", member, member.node.value.clone());
         };
         let headers = members.iter().filter_map(|header| {
-            let value = self.variable(&format!("{}.{}", member.name, header.name), &header.node, "")?;
+            let value = self.variable_placeholder(&format!("{}.{}", member.name, header.name), &header.node, "")?;
             Some(placed(&header.name, header, value))
         });
         let headers: Vec<Member> = headers.collect();
@@ -417,18 +420,18 @@ impl Translation<'_> {
     }
 
     /// Reads the name of the variable that holds the bearer token.
-    fn bearer(&mut self, member: &Member) {
-        if let Some(value) = self.variable(&member.name, &member.node, "Bearer ") {
+    fn add_bearer(&mut self, member: &Member) {
+        if let Some(value) = self.variable_placeholder(&member.name, &member.node, "Bearer ") {
             self.merge("headers", member, vec![placed("Authorization", member, value)]);
         }
     }
 
     /// Returns the placeholder of the variable that `node` names, after `prefix`.
-    fn variable(&mut self, place: &str, node: &Node, prefix: &str) -> Option<Value> {
+    fn variable_placeholder(&mut self, place: &str, node: &Node, prefix: &str) -> Option<Value> {
         match node.as_text().filter(|name| is_name(name)) {
             Some(name) => Some(Value::Text(format!("{prefix}${{{name}}}"))),
             None => {
-                self.left_out(place, "it is not the name of a variable");
+                self.note_left_out(place, "it is not the name of a variable");
                 None
             }
         }

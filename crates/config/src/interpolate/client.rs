@@ -8,7 +8,7 @@ use toolrack_host::{
 };
 
 use super::{BareName, Interpolate, Values};
-use crate::needs::texts;
+use crate::needs::oauth_texts;
 
 /// The longest key or assertion, in bytes.
 const MAX_FILE: u64 = 64 * 1024;
@@ -16,22 +16,22 @@ const MAX_FILE: u64 = 64 * 1024;
 const MIN_LINE: usize = 16;
 
 impl Interpolate {
-    pub(super) async fn client(&self, oauth: &OAuth) -> Result<OAuth, ResolveError> {
-        let values = self.values(None, texts(oauth).into_iter().map(|(_, text)| text)).await;
+    pub(super) async fn filled_oauth(&self, oauth: &OAuth) -> Result<OAuth, ResolveError> {
+        let values = self.values(None, oauth_texts(oauth).into_iter().map(|(_, text)| text)).await;
         let filled = Filled(&values);
         let idp = oauth.idp.as_ref().map(|idp| filled.idp(idp)).transpose()?;
         let client = OAuth {
             client_id: filled.option("client_id", oauth.client_id.as_deref())?,
             client_secret: filled.option("client_secret", oauth.client_secret.as_deref())?,
             client_metadata_url: filled.option("client_metadata_url", oauth.client_metadata_url.as_deref())?,
-            private_key: filled.kept("private_key", &oauth.private_key)?,
+            private_key: filled.text_or_file("private_key", &oauth.private_key)?,
             key_id: filled.option("key_id", oauth.key_id.as_deref())?,
-            assertion: filled.kept("assertion", &oauth.assertion)?,
+            assertion: filled.text_or_file("assertion", &oauth.assertion)?,
             idp,
             ..oauth.clone()
         };
         let of_idp = client.idp.as_ref().and_then(|idp| idp.client_secret.clone());
-        // A server that repeats a key need not keep its line breaks.
+        // A server may repeat a key without its line breaks, so each line of it counts as a secret.
         let key = client.private_key.text.iter().flat_map(|key| key.lines());
         let lines = key.filter(|line| line.len() >= MIN_LINE && !line.starts_with("-----")).map(str::to_owned);
         let full = [client.client_secret.clone(), of_idp, client.assertion.text.clone()];
@@ -45,7 +45,7 @@ struct Filled<'a>(&'a Values);
 
 impl Filled<'_> {
     fn text(&self, name: &str, text: &str) -> Result<String, ResolveError> {
-        self.0.text(&format!("oauth.{name}"), text, BareName::Literal)
+        self.0.resolve(&format!("oauth.{name}"), text, BareName::Literal)
     }
 
     fn option(&self, name: &str, text: Option<&str>) -> Result<Option<String>, ResolveError> {
@@ -60,9 +60,9 @@ impl Filled<'_> {
         })
     }
 
-    fn kept(&self, name: &str, kept: &TextOrFile) -> Result<TextOrFile, ResolveError> {
+    fn text_or_file(&self, name: &str, value: &TextOrFile) -> Result<TextOrFile, ResolveError> {
         let name_of_file = format!("{name}_file");
-        let text = match (&kept.text, &kept.file) {
+        let text = match (&value.text, &value.file) {
             (Some(text), _) => Some(self.text(name, text)?),
             (None, Some(file)) => {
                 let path = self.text(&name_of_file, file)?;
@@ -78,7 +78,7 @@ impl Filled<'_> {
 
 fn read(path: &Path) -> Result<String, String> {
     if !path.is_absolute() {
-        return Err("write the whole path, from `/` on".to_owned());
+        return Err("write the full path, beginning with `/`".to_owned());
     }
     // Opening a pipe would wait for another process to write to it.
     if !path.metadata().map_err(|error| error.kind().to_string())?.is_file() {
@@ -113,7 +113,7 @@ mod tests {
             private_key: TextOrFile { text: None, file: Some(file.to_owned()) },
             ..OAuth::default()
         };
-        let resolve = |path: &str| interpolate.client(&file(path)).now_or_never().unwrap();
+        let resolve = |path: &str| interpolate.filled_oauth(&file(path)).now_or_never().unwrap();
         let resolved = resolve("${DIR}/key.pem").unwrap();
         assert!(resolved.private_key.text.unwrap().ends_with("PRIVATE KEY-----"));
         assert_eq!(interpolate.conceal(&format!("it said {line}")), "it said ***");

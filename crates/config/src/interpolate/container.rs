@@ -9,9 +9,9 @@ use super::{Interpolate, Values};
 use crate::placeholder::BareName;
 
 impl Interpolate {
-    /// Gives `plan` a container. The environment of the plan is the client's then: the user's own folders, language and
-    /// the variables that locate the engine, and the values that the child gets by name.
-    pub(super) fn contain(
+    /// Gives `plan` a container. The environment of the plan is then that of the engine's client: the user's own
+    /// folders and language, the variables that locate the engine, and the values that the client passes to the child.
+    pub(super) fn add_container(
         &self,
         spec: &Stdio,
         plan: &mut ChildPlan,
@@ -20,18 +20,19 @@ impl Interpolate {
     ) -> Result<(), ResolveError> {
         let mounts = container.mounts.iter().enumerate().map(|(index, mount)| {
             let field = format!("container.mounts[{index}]");
-            let source = values.path(&field, &mount.source)?;
+            let source = values.resolve_path(&field, &mount.source)?;
             let source = source.to_str().ok_or_else(|| ResolveError::new(format!("`{field}` is not UTF-8 text")))?;
             if !source.starts_with('/') || Mount::gives_too_much(source.as_ref(), mount.write) {
-                let message =
-                    format!("`{field}` must lead to a file or folder by its full path, and not to the whole machine");
+                let message = format!(
+                    "`{field}` must be the full path of a file or folder, and must not give access to the whole machine"
+                );
                 return Err(ResolveError::new(message));
             }
             Ok(Mount { source: source.to_owned(), ..mount.clone() })
         });
         let container = Container {
             mounts: mounts.collect::<Result<_, _>>()?,
-            image: values.text("container.image", &container.image, BareName::Literal)?,
+            image: values.resolve("container.image", &container.image, BareName::Literal)?,
             ..container.clone()
         };
         let named = match &spec.inherit_env {
@@ -42,7 +43,7 @@ impl Interpolate {
         let mut variables: Vec<String> = spec.env.keys().chain(named).cloned().collect();
         variables.sort();
         variables.dedup();
-        for (name, value) in values.environment.of_clients() {
+        for (name, value) in values.environment.of_engine_clients() {
             if !plan.env.iter().any(|(other, _)| other == name) {
                 plan.env.push((name.to_owned(), value.to_owned()));
             }

@@ -20,14 +20,15 @@ pub(super) const MIN_ENCODED: usize = 8;
 /// The longest secret to search for in encoded form; a longer one is a document, which programs encode in lines.
 const MAX_ENCODED: usize = 8 * 1024;
 
-/// The characters that stay unchanged in a query (RFC 3986, 2.3).
-const UNRESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+/// The characters that are encoded in a query: all but the unreserved ones (RFC 3986, 2.3).
+const ENCODED_IN_QUERIES: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
-/// The characters that stay unchanged in a path, and in Python's `quote`.
-const IN_PATHS: &AsciiSet = &UNRESERVED.remove(b'/');
+/// The characters that are encoded in a path, and by Python's `quote`.
+const ENCODED_IN_PATHS: &AsciiSet = &ENCODED_IN_QUERIES.remove(b'/');
 
-/// The characters that stay unchanged in JavaScript's `encodeURIComponent`.
-const IN_SCRIPTS: &AsciiSet = &UNRESERVED.remove(b'!').remove(b'\'').remove(b'(').remove(b')').remove(b'*');
+/// The characters that JavaScript's `encodeURIComponent` encodes.
+const ENCODED_IN_SCRIPTS: &AsciiSet =
+    &ENCODED_IN_QUERIES.remove(b'!').remove(b'\'').remove(b'(').remove(b')').remove(b'*');
 
 /// Returns the forms of `secret`: unchanged, in JSON, and with its escapes decoded. For a secret of [`MIN_ENCODED`] to
 /// [`MAX_ENCODED`] bytes also: in base64 at any offset, percent-encoded, in hex, and with every character as `%XX` or
@@ -54,8 +55,8 @@ pub(super) fn forms(secret: &str) -> BTreeSet<String> {
     forms
 }
 
-/// Adds the forms of `secret` in which the escapes of its text are decoded: of `secret` alone, and of `secret` behind a
-/// backslash, which would make another character of a first `n`.
+/// Adds the forms in which the escapes of `secret` are decoded. It is also decoded with a backslash before it, because
+/// that changes the meaning of its first character: `\n` is a line break.
 fn unescaped(secret: &str, forms: &mut BTreeSet<String>) {
     for text in [secret, &format!("\\{secret}")] {
         let unescaped = Unescaped::of(text, false);
@@ -142,13 +143,13 @@ fn base64(secret: &[u8], forms: &mut BTreeSet<String>) {
     }
 }
 
-/// Adds the percent-encoded forms, with the characters that different programs leave unchanged.
+/// Adds the percent-encoded forms, one for each set of characters that programs encode.
 fn percent(secret: &str, forms: &mut BTreeSet<String>) {
-    for kept in [UNRESERVED, IN_PATHS, IN_SCRIPTS] {
-        let upper = utf8_percent_encode(secret, kept).to_string();
+    for encoded_characters in [ENCODED_IN_QUERIES, ENCODED_IN_PATHS, ENCODED_IN_SCRIPTS] {
+        let upper = utf8_percent_encode(secret, encoded_characters).to_string();
         // HTML forms have `+` for a space.
         for encoded in [upper.replace("%20", "+"), upper] {
-            forms.insert(lower(&encoded));
+            forms.insert(lower_digits(&encoded));
             forms.insert(encoded);
         }
     }
@@ -170,7 +171,7 @@ fn every_character(secret: &str, forms: &mut BTreeSet<String>) {
 }
 
 /// Returns `encoded` with lower-case digits after each `%`.
-fn lower(encoded: &str) -> String {
+fn lower_digits(encoded: &str) -> String {
     let mut out = String::with_capacity(encoded.len());
     let mut digits_left = 0_u8;
     for c in encoded.chars() {

@@ -18,19 +18,19 @@ use crate::mask::HIDDEN;
 /// The shortest form of a secret to search for in arguments, in bytes; a shorter one could occur by chance.
 const MIN_IN_ARGUMENTS: usize = 8;
 
-/// The most secrets to remember. Beyond that, the oldest are forgotten.
+/// The maximum number of remembered secrets. Beyond that, the oldest are forgotten.
 const MAX_SECRETS: usize = 10_000;
 
-/// The most bytes of all remembered secrets together.
+/// The maximum number of bytes of all remembered secrets together.
 const MAX_BYTES: usize = 16 * 1024 * 1024;
 
 /// How long a secret is remembered. The order is that in which secrets are forgotten.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Life {
+pub(super) enum Retention {
     /// It is forgotten first: a token that will be renewed, or the output of a program that runs repeatedly.
-    Passing,
+    Short,
     /// It is kept as long as there is room, because a process may print a configured secret at any time.
-    Lasting,
+    Long,
 }
 
 /// The known secrets, each with the servers that received it.
@@ -50,14 +50,14 @@ pub(super) struct Known {
 }
 
 struct Secret {
-    life: Life,
+    retention: Retention,
     /// The value of [`Known::clock`] when a server last received it.
     last_given: u64,
     /// The servers that received it.
     servers: BTreeSet<ServerName>,
 }
 
-/// A text that one or more secrets have in some encoding.
+/// An encoded or unchanged text of one or more secrets.
 #[derive(Default)]
 struct Form {
     /// The number of secrets that have this form.
@@ -69,11 +69,11 @@ struct Form {
 impl Known {
     /// Adds `secret`, which `server` received; `None` if no server did. Ignores a secret of less than 6 bytes, which
     /// would be found by chance everywhere.
-    pub(super) fn add(&mut self, server: Option<&ServerName>, secret: String, life: Life) {
+    pub(super) fn add(&mut self, server: Option<&ServerName>, secret: String, retention: Retention) {
         self.clock += 1;
         if let Some(known) = self.secrets.get_mut(&secret) {
             known.last_given = self.clock;
-            known.life = known.life.max(life);
+            known.retention = known.retention.max(retention);
             // The usual case, because a server receives its headers with each request.
             if server.is_none_or(|server| known.servers.contains(server)) {
                 return;
@@ -101,17 +101,18 @@ impl Known {
         }
         self.bytes += secret.len();
         let servers = server.cloned().into_iter().collect();
-        self.secrets.insert(secret, Secret { life, last_given: self.clock, servers });
+        self.secrets.insert(secret, Secret { retention, last_given: self.clock, servers });
         if self.secrets.len() > MAX_SECRETS || self.bytes > MAX_BYTES {
             self.forget();
         }
     }
 
     /// Forgets secrets until a tenth of the room is free: many together, because each time all others are scanned.
-    /// Passing secrets are forgotten before lasting ones, and older ones before newer ones; the newest one stays.
+    /// Secrets of [`Retention::Short`] are forgotten before all others, and older ones before newer ones; the newest
+    /// one stays.
     fn forget(&mut self) {
         let mut oldest: Vec<_> =
-            self.secrets.iter().map(|(text, secret)| (secret.life, secret.last_given, text.clone())).collect();
+            self.secrets.iter().map(|(text, secret)| (secret.retention, secret.last_given, text.clone())).collect();
         oldest.sort_unstable();
         oldest.retain(|(_, last_given, _)| *last_given != self.clock);
         for (_, _, secret) in oldest {
@@ -144,9 +145,9 @@ impl Known {
         if self.forms.is_empty() {
             return Cow::Borrowed(text);
         }
-        let views = Views::of(text, false);
+        let views = Views::of_whole_text(text);
         let in_view =
-            |view: View<'_>| self.found(view.text).map(|range| view.original_range(range)).collect::<Vec<_>>();
+            |view: View<'_>| self.secrets_in(view.text).map(|range| view.original_range(range)).collect::<Vec<_>>();
         let mut found: Vec<_> = views.each().flat_map(in_view).collect();
         found.sort_unstable_by_key(|range| range.start);
         let mut concealed = String::new();
@@ -163,7 +164,7 @@ impl Known {
     }
 
     /// Returns the ranges of secrets in `text`, in order: the longest form at each position. They may overlap.
-    fn found(&self, text: &str) -> impl Iterator<Item = Range<usize>> {
+    fn secrets_in(&self, text: &str) -> impl Iterator<Item = Range<usize>> {
         self.candidates(text).filter_map(|at| self.forms_at(&text[at..]).next().map(|(form, _)| at..at + form.len()))
     }
 
@@ -172,13 +173,13 @@ impl Known {
         if self.forms.is_empty() {
             return text.len();
         }
-        let views = Views::of(text, true);
+        let views = Views::of_beginning(text);
         let unfinished = views.each().map(|view| view.original(self.before_unfinished(view.text)));
         let mut safe = unfinished.min().unwrap_or(text.len());
         // That position may be in another secret, or in an escape: then move to the beginning of that, and look again.
         let beginning_around = |at: usize| {
             let in_view = |view: View<'_>| Some(view.original(self.start_across(view.text, view.position(at))?));
-            views.cut_by(at).or_else(|| views.each().find_map(in_view))
+            views.escape_around(at).or_else(|| views.each().find_map(in_view))
         };
         while let Some(start) = beginning_around(safe) {
             safe = start;
@@ -186,7 +187,7 @@ impl Known {
         safe
     }
 
-    /// Returns the number of bytes before the first unfinished form: one that begins in `text` and may continue in the
+    /// Returns the number of bytes before the first unfinished form, which begins in `text` and may continue in the
     /// text that follows.
     fn before_unfinished(&self, text: &str) -> usize {
         let from = text.floor_char_boundary(text.len().saturating_sub(self.longest));
@@ -201,33 +202,33 @@ impl Known {
     /// Returns the start of the first secret in `text` that begins before `at` and ends after it.
     fn start_across(&self, text: &str, at: usize) -> Option<usize> {
         let from = text.floor_char_boundary(at.saturating_sub(self.longest));
-        let goes_on =
+        let ends_after =
             |start: usize| self.forms_at(&text[start..]).next().is_some_and(|(form, _)| start + form.len() > at);
         self.candidates(&text[from..])
             .map(|start| from + start)
             .take_while(|start| *start < at)
-            .find(|start| goes_on(*start))
+            .find(|start| ends_after(*start))
     }
 
     /// Returns whether `arguments`, including the names of members, contain a secret that `server` did not receive.
-    pub(super) fn has_foreign(&self, arguments: &Map<String, Value>, server: &ServerName) -> bool {
-        arguments
-            .iter()
-            .any(|(name, value)| self.text_has_foreign(name, server) || self.value_has_foreign(value, server))
+    pub(super) fn has_foreign_secret(&self, arguments: &Map<String, Value>, server: &ServerName) -> bool {
+        arguments.iter().any(|(name, value)| {
+            self.text_has_foreign_secret(name, server) || self.value_has_foreign_secret(value, server)
+        })
     }
 
-    fn text_has_foreign(&self, text: &str, server: &ServerName) -> bool {
+    fn text_has_foreign_secret(&self, text: &str, server: &ServerName) -> bool {
         let is_foreign =
             |(form, known): (&str, &Form)| form.len() >= MIN_IN_ARGUMENTS && !known.servers.contains(server);
         let is_in = |text: &str| self.candidates(text).any(|at| self.forms_at(&text[at..]).any(is_foreign));
-        Views::of(text, false).each().any(|view| is_in(view.text))
+        Views::of_whole_text(text).each().any(|view| is_in(view.text))
     }
 
-    fn value_has_foreign(&self, value: &Value, server: &ServerName) -> bool {
+    fn value_has_foreign_secret(&self, value: &Value, server: &ServerName) -> bool {
         match value {
-            Value::String(text) => self.text_has_foreign(text, server),
-            Value::Array(items) => items.iter().any(|item| self.value_has_foreign(item, server)),
-            Value::Object(members) => self.has_foreign(members, server),
+            Value::String(text) => self.text_has_foreign_secret(text, server),
+            Value::Array(items) => items.iter().any(|item| self.value_has_foreign_secret(item, server)),
+            Value::Object(members) => self.has_foreign_secret(members, server),
             _ => false,
         }
     }
@@ -245,8 +246,9 @@ impl Known {
 
     /// Returns the forms that `text` begins with, the longest first.
     fn forms_at<'k>(&'k self, text: &str) -> impl Iterator<Item = (&'k str, &'k Form)> {
-        // A form that `left` begins with is not greater than `left`: try the greatest of those. If `left` does not begin
-        // with it, all forms that `left` begins with are in the part that both have in common.
+        // Forms are sorted, and a form that `left` begins with is not greater than `left`: so try the greatest form up
+        // to `left`. If `left` does not begin with it, every form that `left` begins with is also at the beginning of
+        // the part that both have in common.
         let mut left = text;
         std::iter::from_fn(move || {
             while !left.is_empty() {
@@ -267,8 +269,8 @@ impl Known {
 /// The length of the prefixes in the filter, in bytes. Every form is at least as long.
 const PREFIX_LENGTH: usize = 4;
 
-/// The least and the greatest size of the filter: the exponents of two in its number of bits. Even with the most
-/// secrets, only one position in eight matches by chance.
+/// The minimum and maximum size of the filter, as exponents of two in its number of bits. Even with the maximum number
+/// of secrets, only one position in eight matches by chance.
 const SIZES: RangeInclusive<u32> = 12..=20;
 
 /// The number of bits of the filter for each form, until the filter has its greatest size.
@@ -311,6 +313,7 @@ impl PrefixFilter {
     /// Returns the bit of a prefix: its bytes as a number, spread by a multiplication (Fibonacci hashing).
     fn bit(&self, prefix: &[u8]) -> usize {
         let number = prefix.iter().fold(0_u32, |number, byte| number << 8 | u32::from(*byte));
+        // The size of an unused filter is 0, and a shift by 32 bits would overflow.
         (number.wrapping_mul(0x9e37_79b1) >> (32 - self.size.max(1))) as usize
     }
 }
@@ -327,16 +330,16 @@ mod tests {
 
     fn known(secrets: impl IntoIterator<Item = String>) -> Known {
         let mut known = Known::default();
-        secrets.into_iter().for_each(|secret| known.add(None, secret, Life::Passing));
+        secrets.into_iter().for_each(|secret| known.add(None, secret, Retention::Short));
         known
     }
 
     #[test]
     fn the_newest_of_many_renewed_tokens_and_all_configured_secrets_are_concealed() {
         let mut known = Known::default();
-        known.add(None, "configured once".to_owned(), Life::Lasting);
+        known.add(None, "configured once".to_owned(), Retention::Long);
         for number in 0..20_000 {
-            known.add(None, token(number), Life::Passing);
+            known.add(None, token(number), Retention::Short);
             assert!(known.secrets.len() <= MAX_SECRETS);
             if number % 1_000 == 999 {
                 assert_eq!(known.conceal(&token(number)), HIDDEN, "{number}");
@@ -352,8 +355,8 @@ mod tests {
     #[test]
     fn a_secret_that_a_server_receives_again_counts_as_new() {
         let mut known = known((0..MAX_SECRETS).map(token));
-        known.add(None, token(0), Life::Passing);
-        known.add(None, "one more".to_owned(), Life::Passing);
+        known.add(None, token(0), Retention::Short);
+        known.add(None, "one more".to_owned(), Retention::Short);
         assert_eq!(known.conceal(&token(0)), HIDDEN);
         assert_eq!(known.conceal(&token(1)), token(1));
     }

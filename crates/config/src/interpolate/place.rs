@@ -14,7 +14,7 @@ use toolrack_host::{
 const FOLDERS: &[&str] = &["PWD", "OLDPWD", "INIT_CWD"];
 
 /// Gives the child a `PATH` of absolute folders, and removes variables that name another working folder than its own.
-pub(super) fn clean(spec: &Stdio, plan: &mut ChildPlan) {
+pub(super) fn clean_environment(spec: &Stdio, plan: &mut ChildPlan) {
     for (name, value) in &mut plan.env {
         if name == "PATH"
             && let Some(path) = absolute_path(value)
@@ -27,20 +27,20 @@ pub(super) fn clean(spec: &Stdio, plan: &mut ChildPlan) {
     }
 }
 
-/// Creates the folder of one server below `own`, if `cwd` is such a folder; returns its real path. No server can create
-/// the links on the way to `own`. Only the user has access to it.
-pub(super) fn make(cwd: &Path, own: &Path) -> Result<PathBuf, ResolveError> {
+/// Creates the working folder `cwd` of a server if it is directly below `own`; returns its real path. Only the user has
+/// access to it. Links on the way to `own` are followed, because no server can create any there.
+pub(super) fn create_own_folder(cwd: &Path, own: &Path) -> Result<PathBuf, ResolveError> {
     if cwd.parent() != Some(own) {
         return Ok(cwd.to_owned());
     }
-    let made = private(own).and_then(|()| private(cwd)).and_then(|()| cwd.canonicalize());
+    let made = create_private_folder(own).and_then(|()| create_private_folder(cwd)).and_then(|()| cwd.canonicalize());
     made.map_err(|error| {
         ResolveError::new(format!("its working folder {} cannot be made: {}", cwd.display(), error.kind()))
     })
 }
 
 /// Creates a folder that only the user can access. Setting its mode fails if it belongs to another user.
-fn private(folder: &Path) -> io::Result<()> {
+fn create_private_folder(folder: &Path) -> io::Result<()> {
     let mut builder = fs::DirBuilder::new();
     builder.recursive(true);
     #[cfg(unix)]
@@ -74,11 +74,11 @@ mod tests {
         fs::set_permissions(own.join("open"), fs::Permissions::from_mode(0o777)).unwrap();
         std::os::unix::fs::symlink(disk.path(), own.join("link")).unwrap();
         for name in ["new", "open"] {
-            make(&own.join(name), &own).unwrap();
+            create_own_folder(&own.join(name), &own).unwrap();
             assert_eq!(own.join(name).metadata().unwrap().permissions().mode() & 0o777, 0o700, "{name}");
         }
-        assert!(make(&own.join("link"), &own).is_err());
-        make(&disk.path().join("elsewhere"), &own).unwrap();
+        assert!(create_own_folder(&own.join("link"), &own).is_err());
+        create_own_folder(&disk.path().join("elsewhere"), &own).unwrap();
         assert!(!disk.path().join("elsewhere").exists());
     }
 }

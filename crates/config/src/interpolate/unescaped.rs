@@ -6,8 +6,8 @@
 
 use std::ops::Range;
 
-/// More backslashes in a row count as no escape: JSON would have to be nested ten times. An unfinished text is not held
-/// back for them.
+/// The maximum number of backslashes in a row that count as an escape: only JSON nested ten times has more. An
+/// unfinished text that ends in more is not held back.
 const MAX_RUN: usize = 1_024;
 
 /// A text without escapes, and the origin of each part.
@@ -34,15 +34,15 @@ enum Escape {
 impl Unescaped {
     /// Returns `text` with each escape replaced by its character; `None` when there is no backslash.
     ///
-    /// When `goes_on`, more text may follow, so an escape that is cut at the end is left out. The cost is linear in the
-    /// length of `text`.
-    pub(super) fn of(text: &str, goes_on: bool) -> Option<Self> {
+    /// When `may_continue`, more text may follow, so an escape that is cut at the end is left out. The cost is linear
+    /// in the length of `text`.
+    pub(super) fn of(text: &str, may_continue: bool) -> Option<Self> {
         let mut start = text.find('\\')?;
         let mut unescaped = Self { text: String::with_capacity(text.len()), parts: vec![(0, 0)] };
         let mut copied = 0;
         loop {
             let (character, end) = match whole_escape(text, start) {
-                Escape::Open(..) if goes_on => {
+                Escape::Open(..) if may_continue => {
                     unescaped.text.push_str(&text[copied..start]);
                     return Some(unescaped);
                 }
@@ -56,9 +56,9 @@ impl Unescaped {
                 Escape::Half(_, end) => (Some(char::REPLACEMENT_CHARACTER), end),
             };
             unescaped.text.push_str(&text[copied..start]);
-            unescaped.begins_at(start);
+            unescaped.start_part(start);
             unescaped.text.extend(character);
-            unescaped.begins_at(end);
+            unescaped.start_part(end);
             copied = end;
             let Some(next) = text[end..].find('\\') else { break };
             start = end + next;
@@ -68,7 +68,7 @@ impl Unescaped {
     }
 
     /// Records that the following part of [`Self::text`] begins at `original`.
-    fn begins_at(&mut self, original: usize) {
+    fn start_part(&mut self, original: usize) {
         let part = (self.text.len(), original);
         if self.parts.last() != Some(&part) {
             self.parts.push(part);
@@ -86,12 +86,12 @@ impl Unescaped {
         original + (at - start)
     }
 
-    /// Converts a range that is not empty in the same way.
+    /// Like [`Self::original`], for a range that is not empty.
     pub(super) fn original_range(&self, range: &Range<usize>) -> Range<usize> {
         let next = self.parts.partition_point(|(start, _)| *start < range.end);
         let (start, original) = self.parts[next - 1];
         let end = match self.parts.get(next) {
-            Some((end, behind)) if *end == range.end => *behind,
+            Some((end, original_end)) if *end == range.end => *original_end,
             _ => original + (range.end - start),
         };
         self.original(range.start)..end
@@ -105,7 +105,7 @@ impl Unescaped {
     }
 
     /// Returns the start of the escape that contains the original's `at`, if there is one.
-    pub(super) fn cut_by(&self, at: usize) -> Option<usize> {
+    pub(super) fn escape_around(&self, at: usize) -> Option<usize> {
         let part = self.parts.partition_point(|(_, original)| *original <= at) - 1;
         let original = self.parts[part].1;
         (original < at && self.is_escape(part)).then_some(original)
@@ -113,7 +113,7 @@ impl Unescaped {
 
     fn is_escape(&self, part: usize) -> bool {
         let ((start, original), next) = (self.parts[part], self.parts.get(part + 1));
-        next.is_some_and(|(end, behind)| end - start != behind - original)
+        next.is_some_and(|(end, original_end)| end - start != original_end - original)
     }
 }
 
@@ -146,7 +146,7 @@ fn escape(text: &str, start: usize) -> Escape {
         match &bytes[at..] {
             [b'\\', ..] => at += 1,
             // A backslash that is written as its number.
-            [b'u', digits @ ..] if number(digits) == Some(u16::from(b'\\')) => at += 5,
+            [b'u', digits @ ..] if hex_number(digits) == Some(u16::from(b'\\')) => at += 5,
             _ => break,
         }
     }
@@ -155,7 +155,7 @@ fn escape(text: &str, start: usize) -> Escape {
     }
     let Some(character) = text[at..].chars().next() else { return Escape::Open(None, at) };
     let end = at + character.len_utf8();
-    let meant = match character {
+    let decoded = match character {
         'n' => '\n',
         'r' => '\r',
         't' => '\t',
@@ -163,7 +163,7 @@ fn escape(text: &str, start: usize) -> Escape {
         'f' => '\u{c}',
         'u' => {
             let digits = &bytes[end..];
-            return match number(digits) {
+            return match hex_number(digits) {
                 Some(unit) => match char::from_u32(u32::from(unit)) {
                     Some(character) => Escape::Character(character, end + 4),
                     None => Escape::Half(unit, end + 4),
@@ -174,11 +174,11 @@ fn escape(text: &str, start: usize) -> Escape {
         }
         other => other,
     };
-    Escape::Character(meant, end)
+    Escape::Character(decoded, end)
 }
 
-/// Parses four digits at the beginning of `bytes`.
-fn number(bytes: &[u8]) -> Option<u16> {
+/// Parses four hexadecimal digits at the beginning of `bytes`.
+fn hex_number(bytes: &[u8]) -> Option<u16> {
     let digits = bytes.get(..4)?;
     digits.iter().try_fold(0, |number, digit| {
         let digit = char::from(*digit).to_digit(16)?;
@@ -224,8 +224,8 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_character_is_found_where_it_came_from(text in r#"[aunté046d8\\\\\\"\n]{0,40}"#, goes_on: bool) {
-            let Some(unescaped) = Unescaped::of(&text, goes_on) else { return Ok(()) };
+        fn every_character_is_found_where_it_came_from(text in r#"[aunté046d8\\\\\\"\n]{0,40}"#, may_continue: bool) {
+            let Some(unescaped) = Unescaped::of(&text, may_continue) else { return Ok(()) };
             let mut end = 0;
             for (at, c) in unescaped.text().char_indices() {
                 let range = unescaped.original_range(&(at..at + c.len_utf8()));
@@ -234,7 +234,7 @@ mod tests {
                 prop_assert_eq!(unescaped.original(at), range.start);
                 for inside in range.clone().filter(|at| text.is_char_boundary(*at)) {
                     prop_assert_eq!(unescaped.position(inside), at);
-                    prop_assert_eq!(unescaped.cut_by(inside), (inside > range.start).then_some(range.start));
+                    prop_assert_eq!(unescaped.escape_around(inside), (inside > range.start).then_some(range.start));
                 }
                 let alone = Unescaped::of(&text[range.clone()], false);
                 prop_assert_eq!(alone.as_ref().map_or(&text[range.clone()], Unescaped::text), c.to_string());

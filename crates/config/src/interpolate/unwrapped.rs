@@ -17,23 +17,26 @@ impl Unwrapped {
     /// Returns `text` without the breaks between two characters of base64, and without the indentation after them.
     /// `None` when there is no such break.
     ///
-    /// When `goes_on`, more text may follow, so a possible break at the end, or the beginning of one, is left out as
-    /// well. The cost is linear in the length of `text`.
-    pub(super) fn of(text: &str, goes_on: bool) -> Option<Self> {
+    /// When `may_continue`, more text may follow, so a possible break at the end, or the beginning of one, is left out
+    /// as well. The cost is linear in the length of `text`.
+    pub(super) fn of(text: &str, may_continue: bool) -> Option<Self> {
         let bytes = text.as_bytes();
         let mut unwrapped = Self { text: String::new(), parts: vec![(0, 0)] };
         let (mut at, mut copied) = (0, 0);
         while let Some(start) = next_break(bytes, at) {
             at = break_end(bytes, start);
-            let is_behind = start > 0 && is_encoded(bytes[start - 1]);
-            let is_before = bytes.get(at).map_or(goes_on, |next| is_encoded(*next));
-            if is_behind && is_before {
+            let is_after_encoded = start > 0 && is_encoded(bytes[start - 1]);
+            let is_before_encoded = bytes.get(at).map_or(may_continue, |next| is_encoded(*next));
+            if is_after_encoded && is_before_encoded {
                 unwrapped.leave_out(&text[copied..start], at);
                 copied = at;
             }
         }
         let shown = text[copied..].trim_end_matches([' ', '\t']);
-        if goes_on && copied + shown.len() < text.len() && shown.ends_with(|c| u8::try_from(c).is_ok_and(is_encoded)) {
+        if may_continue
+            && copied + shown.len() < text.len()
+            && shown.ends_with(|c| u8::try_from(c).is_ok_and(is_encoded))
+        {
             unwrapped.leave_out(shown, text.len());
             copied = text.len();
         }
@@ -62,7 +65,7 @@ impl Unwrapped {
         original + (at - start)
     }
 
-    /// Converts a range that is not empty in the same way, including breaks inside it.
+    /// Like [`Self::original`], for a range that is not empty, including breaks inside it.
     pub(super) fn original_range(&self, range: &Range<usize>) -> Range<usize> {
         self.original(range.start)..self.original(range.end - 1) + 1
     }
@@ -127,8 +130,8 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_character_is_found_where_it_came_from(text in "[aé .\t\n]{0,40}", goes_on: bool) {
-            let Some(unwrapped) = Unwrapped::of(&text, goes_on) else { return Ok(()) };
+        fn every_character_is_found_where_it_came_from(text in "[aé .\t\n]{0,40}", may_continue: bool) {
+            let Some(unwrapped) = Unwrapped::of(&text, may_continue) else { return Ok(()) };
             for (at, c) in unwrapped.text().char_indices() {
                 let original = unwrapped.original(at);
                 prop_assert_eq!(text[original..].chars().next(), Some(c));

@@ -22,14 +22,23 @@ pub(super) struct View<'v> {
 }
 
 impl<'t> Views<'t> {
-    /// When `goes_on`, more text may follow.
-    pub(super) fn of(text: &'t str, goes_on: bool) -> Self {
-        let unescaped = Unescaped::of(text, goes_on);
-        let unwrapped = Unwrapped::of(unescaped.as_ref().map_or(text, Unescaped::text), goes_on);
+    /// Creates the views of a complete text.
+    pub(super) fn of_whole_text(text: &'t str) -> Self {
+        Self::of(text, false)
+    }
+
+    /// Creates the views of the beginning of a text, of which more may follow.
+    pub(super) fn of_beginning(text: &'t str) -> Self {
+        Self::of(text, true)
+    }
+
+    fn of(text: &'t str, may_continue: bool) -> Self {
+        let unescaped = Unescaped::of(text, may_continue);
+        let unwrapped = Unwrapped::of(unescaped.as_ref().map_or(text, Unescaped::text), may_continue);
         Self { text, unescaped, unwrapped }
     }
 
-    /// Returns all ways that differ.
+    /// Returns all views that differ.
     pub(super) fn each(&self) -> impl Iterator<Item = View<'_>> {
         let (unescaped, unwrapped) = (self.unescaped.as_ref(), self.unwrapped.as_ref());
         let as_it_is = View { text: self.text, unescaped: None, unwrapped: None };
@@ -39,8 +48,8 @@ impl<'t> Views<'t> {
     }
 
     /// Returns the start of the escape that contains the text's `at`, if there is one.
-    pub(super) fn cut_by(&self, at: usize) -> Option<usize> {
-        self.unescaped.as_ref()?.cut_by(at)
+    pub(super) fn escape_around(&self, at: usize) -> Option<usize> {
+        self.unescaped.as_ref()?.escape_around(at)
     }
 }
 
@@ -51,7 +60,7 @@ impl View<'_> {
         self.unescaped.map_or(at, |view| view.original(at))
     }
 
-    /// Converts a range that is not empty in the same way.
+    /// Like [`Self::original`], for a range that is not empty.
     pub(super) fn original_range(self, range: Range<usize>) -> Range<usize> {
         let range = self.unwrapped.map_or_else(|| range.clone(), |view| view.original_range(&range));
         self.unescaped.map_or_else(|| range.clone(), |view| view.original_range(&range))

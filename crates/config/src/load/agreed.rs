@@ -1,4 +1,4 @@
-//! The part of an entry that the user agrees to, without what only switches it.
+//! What the user agrees to in an entry. `enabled` and `disabled` are no part of it, because they only switch the entry.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use crate::{
     trust::hash,
 };
 
-/// Returns the hash of an entry without what only switches it.
+/// Returns the hash of an entry without `enabled` and `disabled`.
 pub(super) fn hash_unswitched(mut entry: Node) -> String {
     if let Value::Map(fields) = &mut entry.value {
         fields.retain(|field| !["enabled", "disabled"].contains(&&*canonical(&field.name)));
@@ -20,8 +20,8 @@ pub(super) fn hash_unswitched(mut entry: Node) -> String {
     hash(&entry)
 }
 
-/// Shows whether an entry is switched on, which is the default.
-pub(super) fn show_switched(shown: &mut Json, enabled: bool) {
+/// Sets `enabled` in an entry as it is shown: left out for `true`, which is the default.
+pub(super) fn set_shown_enabled(shown: &mut Json, enabled: bool) {
     if let Json::Object(fields) = shown {
         fields.shift_remove("enabled");
         if !enabled {
@@ -31,12 +31,12 @@ pub(super) fn show_switched(shown: &mut Json, enabled: bool) {
 }
 
 /// Returns the proposal for the user: the entry, and the fingerprints of the files that it runs.
-pub(super) fn proposed(spec: &ServerSpec, files: &BTreeMap<String, String>) -> Json {
+pub(super) fn proposal_with_files(spec: &ServerSpec, files: &BTreeMap<String, String>) -> Json {
     let mut proposed = proposal(spec);
     if let (Json::Object(fields), false) = (&mut proposed, files.is_empty()) {
         fields.insert(
             "files".to_owned(),
-            files.iter().map(|(name, known_by)| (name.clone(), Json::from(&**known_by))).collect(),
+            files.iter().map(|(name, fingerprint)| (name.clone(), Json::from(&**fingerprint))).collect(),
         );
     }
     proposed

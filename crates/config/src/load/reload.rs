@@ -49,7 +49,7 @@ pub fn reload(request: &Request, ledger: &dyn Ledger, before: &Loaded) -> Result
     Err(Rejected { problems, loaded: Box::new(loaded) })
 }
 
-/// Files that had servers in them and now have no text at all.
+/// Returns a problem for each file that had servers before and now has no text at all.
 fn emptied(loaded: &Loaded, before: &Loaded) -> Vec<Problem> {
     let had_servers = |path: &Path| before.entries.iter().any(|entry| entry.source.path.as_deref() == Some(path));
     // The file as it was read: it may have text again by now, but `loaded` does not contain it.
@@ -58,7 +58,7 @@ fn emptied(loaded: &Loaded, before: &Loaded) -> Vec<Problem> {
         .filter(|path| had_servers(path))
         .map(|path| {
             let problem = Problem::error("the file is empty, but had servers before").in_file(path);
-            problem.hint("write `{}` into it if that is meant")
+            problem.hint("if that is intended, write `{}` into it")
         })
         .collect()
 }

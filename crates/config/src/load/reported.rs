@@ -4,8 +4,8 @@ use std::{collections::BTreeMap, path::PathBuf};
 
 use crate::problem::{Problem, Severity};
 
-/// The most errors, and also the most warnings, that are reported for one file. A file is untrusted and may have a
-/// hundred thousand.
+/// The maximum number of errors, and also of warnings, that are reported for one file. A file is untrusted and may have
+/// a hundred thousand.
 const MAX_REPORTED: usize = 100;
 
 /// Problems in the order in which they were found.

@@ -40,14 +40,14 @@ impl RunFolders {
         Self { folder, project: project.to_owned(), places: places.clone() }
     }
 
-    /// Sets the folder in which the program of `spec` runs. If `spec` is an entry of the user that depends on the working
-    /// folder, returns the word that makes it depend.
+    /// Sets the folder in which the program of `spec` runs. If `spec` is an entry of the user that depends on the
+    /// working folder, returns the word that makes it depend.
     pub(super) fn set_folder(&self, spec: &mut ServerSpec, layer: &Layer) -> Option<String> {
         let stdio = program(spec)?;
         let names_workspace = fill_workspace(stdio, layer.folder.as_deref().unwrap_or(&self.project));
         if let Some(folder) = &layer.folder {
             stdio.cwd = Some(match stdio.cwd.take() {
-                Some(cwd) if has_placeholder(&cwd) => cwd,
+                Some(cwd) if begins_with_placeholder(&cwd) => cwd,
                 Some(cwd) => escaped(folder).join(cwd),
                 None => escaped(folder),
             });
@@ -62,7 +62,7 @@ impl RunFolders {
             && layer.path.canonicalize().is_ok_and(|file| file.starts_with(&self.project));
         if word.is_some() || is_typed_here {
             stdio.cwd = Some(match stdio.cwd.take() {
-                Some(cwd) if has_placeholder(&cwd) => cwd,
+                Some(cwd) if begins_with_placeholder(&cwd) => cwd,
                 Some(cwd) => escaped(&self.folder).join(cwd),
                 None => escaped(&self.folder),
             });
@@ -100,7 +100,7 @@ fn escaped(path: &Path) -> PathBuf {
         .map_or_else(|| path.to_owned(), |text| text.replace('$', "$$").into())
 }
 
-fn has_placeholder(cwd: &Path) -> bool {
+fn begins_with_placeholder(cwd: &Path) -> bool {
     cwd.as_os_str().as_encoded_bytes().starts_with(b"$")
 }
 
@@ -140,7 +140,8 @@ fn folder_dependent_word(stdio: &Stdio, folder: &Path) -> Option<String> {
     }
     let sandbox = stdio.sandbox.iter().flat_map(|sandbox| sandbox.read.iter().chain(&sandbox.write));
     let depends = |word: &String| is_relative(word) || names_working_folder(word) || exists_in(folder, word);
-    // Servers get no relative folders of `PATH`; a `PATH` that is written with a variable is absolute.
+    // In a `PATH`, only variables of the working folder count: its relative folders are removed before a server gets
+    // it.
     let depends_in_env = |(name, value): &(&String, &String)| {
         names_working_folder(value) || has_variable(value, &["$"]) || (*name != "PATH" && depends(value))
     };

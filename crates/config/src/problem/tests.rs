@@ -1,7 +1,7 @@
 use super::*;
 
 fn problem() -> Problem {
-    Problem::error("it is wrong").in_file("/etc/x.json").of("demo").hint("mend it")
+    Problem::error("it is wrong").in_file("/etc/x.json").in_entry("demo").hint("mend it")
 }
 
 #[test]
@@ -35,7 +35,7 @@ fn a_problem_shows_the_line_only_where_its_number_is_known_and_the_next_step_las
 #[test]
 fn foreign_words_in_a_problem_cannot_act_on_a_terminal() {
     let foreign = "\u{1b}[2J\r\n\u{202e}x";
-    let problem = Problem::error(foreign).in_file(foreign).of(foreign).field(foreign).hint(foreign);
+    let problem = Problem::error(foreign).in_file(foreign).in_entry(foreign).field(foreign).hint(foreign);
     let shown = problem.to_string();
     assert_eq!(shown.lines().count(), 2, "{shown}");
     assert!(shown.chars().all(|c| c == '\n' || !(c.is_control() || c == '\u{202e}')), "{shown:?}");

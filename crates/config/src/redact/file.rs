@@ -7,27 +7,28 @@ use serde_json::Value as Json;
 use crate::{
     dialect::{self, json::comment_length},
     document::{Document, masked},
-    mask::{self, HIDDEN, literal},
+    mask::{self, HIDDEN, literals},
     node::{Node, Value},
     placeholder::BareName,
 };
 
-/// The most characters of a text outside the servers that is shown. A longer text, such as one in a history of prompts,
-/// is not a setting that a user would recognize.
+/// The maximum number of characters of a shown text outside the servers. A longer text, such as one in a history of
+/// prompts, is not a setting that a user would recognize.
 const MAX_SETTING: usize = 40;
 
 /// The ranges to hide, each with the text that is shown in its place.
 type Hidden = Vec<(Range<usize>, String)>;
 
-/// What a text is, which the objects around it decide.
+/// The meaning of a value, which depends on the objects around it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Context {
     /// Values of variables, headers and fields whose names mark them as secrets.
     Secret,
-    /// Entries by the names of their servers. A name does not affect what is below it.
-    Names,
-    /// Either of the two: a container in a container, such as `mcp.servers`, or a server with the name of one.
-    NamesOrEntry,
+    /// An object of entries. Its keys are names of servers, which say nothing about the values below them.
+    Servers,
+    /// Either an object of entries inside another one, such as `mcp.servers`, or the entry of a server that has such a
+    /// name.
+    ServersOrEntry,
     /// Fields of an entry.
     Entry,
     /// Other content of a file.
@@ -45,13 +46,13 @@ pub(crate) fn file(document: &Document) -> String {
         return text.split('\n').map(masked).collect::<Vec<_>>().join("\n");
     };
     let mut hidden = Hidden::new();
-    let mut shown = Vec::new();
+    let mut not_comments = Vec::new();
     if let Some(root) = &root {
         hide(root, Context::Rest, &mut hidden);
-        visible(root, text, &mut shown);
+        collect_not_comments(root, text, &mut not_comments);
     }
     let is_toml = document.path.as_deref().is_some_and(dialect::is_toml);
-    hide_comments(text, shown, is_toml, &mut hidden);
+    hide_comments(text, not_comments, is_toml, &mut hidden);
     hidden.sort_by_key(|(at, _)| at.start);
 
     let mut out = String::with_capacity(text.len());
@@ -62,8 +63,8 @@ pub(crate) fn file(document: &Document) -> String {
         }
         out.push_str(&text[done..at.start]);
         out.push_str(&shown);
-        let lost = text[at.clone()].matches('\n').count().saturating_sub(shown.matches('\n').count());
-        out.extend(std::iter::repeat_n('\n', lost));
+        let lost_lines = text[at.clone()].matches('\n').count().saturating_sub(shown.matches('\n').count());
+        out.extend(std::iter::repeat_n('\n', lost_lines));
         done = at.end;
     }
     out.push_str(&text[done..]);
@@ -75,19 +76,21 @@ fn hide(node: &Node, above: Context, hidden: &mut Hidden) {
     match &node.value {
         Value::Text(text) => {
             let shown = match above {
-                Context::Secret => literal(text, BareName::Placeholder),
+                Context::Secret => literals(text, BareName::Placeholder),
                 Context::Rest if text.chars().count() > MAX_SETTING => HIDDEN.to_owned(),
-                Context::Names | Context::NamesOrEntry | Context::Entry | Context::Rest => mask::argument(text),
+                Context::Servers | Context::ServersOrEntry | Context::Entry | Context::Rest => mask::argument(text),
             };
             if shown != *text {
                 hidden.push((node.at.clone(), Json::String(shown).to_string()));
             }
         }
         Value::Number(_) if above == Context::Secret => hidden.push((node.at.clone(), HIDDEN.to_owned())),
-        Value::List(nodes) if matches!(above, Context::Entry | Context::NamesOrEntry) => hide_arguments(nodes, hidden),
+        Value::List(nodes) if matches!(above, Context::Entry | Context::ServersOrEntry) => {
+            hide_arguments(nodes, hidden)
+        }
         Value::List(nodes) => {
             // In a list of servers, the names are inside the entries.
-            let above = if above == Context::Names { Context::Entry } else { above };
+            let above = if above == Context::Servers { Context::Entry } else { above };
             nodes.iter().for_each(|node| hide(node, above, hidden));
         }
         Value::Map(members) => {
@@ -112,11 +115,11 @@ fn below(above: Context, name: &str, node: &Node) -> Context {
         matches!(&*name, "mcpservers" | "mcp_servers" | "context_servers" | "servers" | "mcp" | "mcp.servers");
     match above {
         Context::Secret => Context::Secret,
-        Context::Rest if is_container => Context::Names,
-        Context::Names if is_container => Context::NamesOrEntry,
-        Context::Names => Context::Entry,
+        Context::Rest if is_container => Context::Servers,
+        Context::Servers if is_container => Context::ServersOrEntry,
+        Context::Servers => Context::Entry,
         // Here `auth` is the name of a server. A field of an entry with such a name would not be a map.
-        Context::NamesOrEntry if is_map && !is_variables => Context::Entry,
+        Context::ServersOrEntry if is_map && !is_variables => Context::Entry,
         _ if is_secret => Context::Secret,
         _ if is_entry => Context::Entry,
         above => above,
@@ -135,30 +138,30 @@ fn hide_arguments(nodes: &[Node], hidden: &mut Hidden) {
     nodes.iter().filter(|node| node.as_text().is_none()).for_each(|node| hide(node, Context::Entry, hidden));
 }
 
-/// The ranges of keys, of values without parts and of headers of tables: all parts that may contain the characters of a
-/// comment.
-fn visible(node: &Node, text: &str, out: &mut Vec<Range<usize>>) {
+/// Adds to `out` the ranges that may contain the characters of a comment but are none: keys, headers of tables, and
+/// values other than lists and objects.
+fn collect_not_comments(node: &Node, text: &str, out: &mut Vec<Range<usize>>) {
     match &node.value {
-        Value::List(nodes) => nodes.iter().for_each(|node| visible(node, text, out)),
+        Value::List(nodes) => nodes.iter().for_each(|node| collect_not_comments(node, text, out)),
         Value::Map(members) => {
             if text[node.at.clone()].starts_with('[') {
                 out.push(node.at.clone());
             }
             for member in members {
                 out.push(member.name_at.clone());
-                visible(&member.node, text, out);
+                collect_not_comments(&member.node, text, out);
             }
         }
         _ => out.push(node.at.clone()),
     }
 }
 
-/// Hides the secrets in the comments of `text`. `shown` has the ranges in which no comment can begin.
-fn hide_comments(text: &str, mut shown: Vec<Range<usize>>, is_toml: bool, hidden: &mut Hidden) {
-    shown.push(text.len()..text.len());
-    shown.sort_by_key(|at| at.start);
+/// Hides the secrets in the comments of `text`. No comment can begin in the ranges `not_comments`.
+fn hide_comments(text: &str, mut not_comments: Vec<Range<usize>>, is_toml: bool, hidden: &mut Hidden) {
+    not_comments.push(text.len()..text.len());
+    not_comments.sort_by_key(|at| at.start);
     let mut at = 0;
-    for next in shown {
+    for next in not_comments {
         while at < next.start {
             let rest = &text[at..];
             let length = match is_toml {

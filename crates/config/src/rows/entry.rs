@@ -15,9 +15,9 @@ use super::{
     fields::{count, joined, rows},
 };
 
-/// The value of a number of attempts to reconnect.
+/// The value of `retry`, a number of attempts to reconnect.
 pub(crate) const ATTEMPTS: super::Kind = Whole { least: 0, most: Retry::MOST_ATTEMPTS };
-/// The value of a number of processes of a server at once.
+/// The value of `processes`, the number of processes of a server at once.
 const PROCESSES: super::Kind = Whole { least: 1, most: u16::MAX as u64 };
 
 /// An entry.
@@ -42,8 +42,8 @@ const SERVER: &[Row] = &[
     Row::new(
         "enabled",
         Flag,
-        "Whether the server is started. An entry with nothing else switches the entry of its name in a lower \
-         layer.",
+        "Whether the server is started. An entry with nothing else enables or disables the entry of the same name \
+         in a lower layer.",
     )
     .by_default(|| json!(true))
     .characteristic(),
@@ -56,7 +56,7 @@ const SERVER: &[Row] = &[
         Words(TYPES),
         "How the server is reached. `sse` is the transport of 2024-11-05, which is used only if this field names it.",
     )
-    .also(&[("transport", "other programs")])
+    .aliases(&[("transport", "other programs")])
     .otherwise("`stdio` with `command` or `container`, `http` with `url`")
     .identity()
     .characteristic(),
@@ -66,7 +66,7 @@ const SERVER: &[Row] = &[
         "The container in which the server runs: an image, or a table with an image and options. `command` and \
          `cwd` then refer to the image.",
     )
-    .of(Servers::Stdio)
+    .servers(Servers::Stdio)
     .filled()
     .otherwise("none")
     .identity()
@@ -77,36 +77,36 @@ const SERVER: &[Row] = &[
         "The program: a path, or a name that is looked up in `PATH`. A list is the program with its arguments \
          (opencode).",
     )
-    .of(Servers::Stdio)
+    .servers(Servers::Stdio)
     .filled()
     .identity()
     .hidden(Parts)
     .characteristic(),
     Row::new("args", Texts, "The arguments of the program. No shell splits or expands them.")
-        .of(Servers::Stdio)
+        .servers(Servers::Stdio)
         .filled()
         .identity()
         .hidden(Parts)
         .otherwise("none"),
     Row::new("env", Map, "Variables of the program. They override inherited ones.")
-        .also(&[("environment", "opencode")])
-        .of(Servers::Stdio)
+        .aliases(&[("environment", "opencode")])
+        .servers(Servers::Stdio)
         .filled()
         .identity()
         .hidden(Secret)
         .otherwise("none"),
     Row::new("cwd", Text, "The working folder of the program.")
-        .also(&[("chdir", "other programs")])
-        .of(Servers::Stdio)
+        .aliases(&[("chdir", "other programs")])
+        .servers(Servers::Stdio)
         .filled()
         .identity()
         .otherwise("the project's folder for an entry of a project, else an empty folder of its own"),
     Row::new(
         "env_vars",
         Texts,
-        "Names of variables that the program inherits beside the harmless ones, as Codex writes them.",
+        "Names of variables that the program inherits in addition to the harmless ones, as Codex writes them.",
     )
-    .of(Servers::Stdio)
+    .servers(Servers::Stdio)
     .identity()
     .shown_as("inherit_env")
     .otherwise("none"),
@@ -116,22 +116,22 @@ const SERVER: &[Row] = &[
         "Which variables the program inherits: harmless ones such as `PATH` and `HOME`, all, none, or the \
          harmless ones and those of a list.",
     )
-    .of(Servers::Stdio)
+    .servers(Servers::Stdio)
     .identity()
     .by_default(|| json!("safe")),
     Row::new("sandbox", Either(&[Flag, Object(SANDBOX)]), "Confines the program and all that it starts (Linux).")
-        .of(Servers::Stdio)
+        .servers(Servers::Stdio)
         .by_default(|| json!(false)),
     Row::new("url", Text, "The address of the server, with `http://` or `https://`.")
-        .also(&[("http_url", "Gemini CLI"), ("server_url", "Windsurf")])
-        .of(Servers::Http)
+        .aliases(&[("http_url", "Gemini CLI"), ("server_url", "Windsurf")])
+        .servers(Servers::Http)
         .filled()
         .identity()
         .hidden(Parts)
         .characteristic(),
     Row::new("headers", Map, "Headers of every request.")
-        .also(&[("http_headers", "Codex")])
-        .of(Servers::Http)
+        .aliases(&[("http_headers", "Codex")])
+        .servers(Servers::Http)
         .filled()
         .identity()
         .hidden(Secret)
@@ -139,9 +139,9 @@ const SERVER: &[Row] = &[
     Row::new(
         "env_http_headers",
         Map,
-        "Headers whose values are in variables, each with the name of its variable, as Codex writes them.",
+        "Headers whose values are in variables: for each header the name of its variable, as Codex writes them.",
     )
-    .of(Servers::Http)
+    .servers(Servers::Http)
     .identity()
     .shown_as("headers")
     .otherwise("none"),
@@ -150,7 +150,7 @@ const SERVER: &[Row] = &[
         Text,
         "The variable that holds the token for `Authorization: Bearer`, as Codex writes it.",
     )
-    .of(Servers::Http)
+    .servers(Servers::Http)
     .identity()
     .shown_as("headers")
     .otherwise("none"),
@@ -160,7 +160,7 @@ const SERVER: &[Row] = &[
         "A program that prints headers as a JSON object: a list, or a line that is split into words without a \
          shell. With it there is no sign-in.",
     )
-    .of(Servers::Http)
+    .servers(Servers::Http)
     .filled()
     .identity()
     .hidden(Parts)
@@ -171,8 +171,8 @@ const SERVER: &[Row] = &[
         "How to sign in with OAuth 2.1, where the server asks for it and no `Authorization` header is \
          configured.",
     )
-    .also(&[("auth", "Cursor")])
-    .of(Servers::Http)
+    .aliases(&[("auth", "Cursor")])
+    .servers(Servers::Http)
     .otherwise("as the server says"),
 ];
 
@@ -187,8 +187,8 @@ const PROTOCOL: &[Row] = &[
     Row::new(
         "timeout",
         Either(&[Time, Milliseconds, Object(TIMES)]),
-        "Below 1000 or with a unit the same as `startup_timeout`; a number from 1000 on is in milliseconds, \
-         and the whole time of a call (Claude Code); an object is opencode's.",
+        "A number below 1000, or a time with a unit, is the same as `startup_timeout`. A number of 1000 or more is the \
+         whole time of a call in milliseconds (Claude Code). An object is opencode's.",
     )
     .shown_as("startup_timeout"),
 ];
@@ -197,18 +197,18 @@ const PROTOCOL: &[Row] = &[
 const RESPONSE_BYTES: &[Row] = &[Row::new(
     "max_response_bytes",
     Whole { least: 1024, most: 1024 * 1024 * 1024 },
-    "The same as `max_message_bytes`, by the name that HTTP clients know.",
+    "The same as `max_message_bytes`, under the name that HTTP clients use.",
 )
-.of(Servers::Http)
+.servers(Servers::Http)
 .sets(Same("max_message_bytes"))
 .shown_as("max_message_bytes")];
 
-/// How often a lost server is started again, and which of its tools are used.
+/// Who has the server, how often it is started again after it was lost, and which of its tools are used.
 const TOOLS_AND_RETRIES: &[Row] = &[
     Row::new(
         "for",
         Texts,
-        "The members of a team who have the server, one of them: `group:NAME`, `role:NAME`, `person:SUBJECT`, \
+        "The members of a team who have the server, each item one of `group:NAME`, `role:NAME`, `person:SUBJECT`, \
          `service:SUBJECT`. Without a team it has no effect.",
     )
     .sets(Other(|spec| match &*spec.members {
@@ -219,7 +219,7 @@ const TOOLS_AND_RETRIES: &[Row] = &[
     Row::new(
         "retry",
         Either(&[ATTEMPTS, Flag, Words(&["off", "on"])]),
-        "How often a lost server is started again before it counts as failed; `false` or `off` never does.",
+        "How often a lost server is started again before it counts as failed; with `false` or `off`, never.",
     )
     .sets(Other(|spec| json!(spec.retry.attempts))),
     Row::new(
@@ -229,16 +229,16 @@ const TOOLS_AND_RETRIES: &[Row] = &[
     )
     .otherwise("all"),
     Row::new("enabled_tools", Texts, "The same as `tools.allow`.")
-        .also(&[("include_tools", "Gemini CLI")])
+        .aliases(&[("include_tools", "Gemini CLI")])
         .shown_as("tools")
         .otherwise("all"),
     Row::new("disabled_tools", Texts, "The same as `tools.deny`.")
-        .also(&[("exclude_tools", "Gemini CLI")])
+        .aliases(&[("exclude_tools", "Gemini CLI")])
         .shown_as("tools")
         .otherwise("none"),
 ];
 
-/// The values of `type`. The last words are those of other programs, and of opencode.
+/// The values of `type`. The words after `sse` are those of other programs, the last two those of opencode.
 const TYPES: &[&str] =
     &["stdio", "http", "sse", "streamable-http", "streamableHttp", "streamable_http", "local", "remote"];
 
@@ -281,14 +281,14 @@ pub(crate) const SANDBOX: &Table = &Table {
         Row::new(
             "read",
             Texts,
-            "Files and folders that the server may read, and run programs from, beside those of the system.",
+            "Files and folders that the server may read and run programs from, in addition to those of the system.",
         )
         .filled()
         .otherwise("none"),
         Row::new(
             "write",
             Texts,
-            "Files and folders that it may change, beside its working folder and a home of its own.",
+            "Files and folders that it may change, in addition to its working folder and its own home folder.",
         )
         .filled()
         .otherwise("none"),
@@ -296,11 +296,11 @@ pub(crate) const SANDBOX: &Table = &Table {
             .by_default(|| json!([53, 443])),
         Row::new("bind", Either(&[Words(&["any"]), Ports]), "TCP ports that it may listen on.")
             .by_default(|| json!([])),
-        Row::new("best_effort", Flag, "Starts the server although the system cannot enforce all of this.")
+        Row::new("best_effort", Flag, "Starts the server even if the system cannot enforce the whole sandbox.")
             .sets(Confines(|sandbox| &mut sandbox.best_effort)),
         Row::new("udp", Flag, "Allows it to use UDP, and to list the network interfaces.")
             .sets(Confines(|sandbox| &mut sandbox.udp)),
-        Row::new("limits", Object(SANDBOX_LIMITS), "Limits of its use of the machine."),
+        Row::new("limits", Object(SANDBOX_LIMITS), "Limits of its use of the machine's resources."),
     ],
 };
 
@@ -308,9 +308,9 @@ pub(crate) const SANDBOX_LIMITS: &Table = &Table {
     title: "sandbox.limits",
     is_closed: true,
     rows: &[
-        Row::new("memory", Size { least: 1 << 20 }, "The memory of each process that it has to itself.")
+        Row::new("memory", Size { least: 1 << 20 }, "The memory of each process, without what it shares with others.")
             .otherwise("no bound"),
-        Row::new("processes", PROCESSES, "Processes at once, all that it starts included.")
+        Row::new("processes", PROCESSES, "Processes at once, including all that it starts.")
             .by_default(|| json!(Sandbox::default().processes)),
         Row::new("files", Whole { least: 16, most: 1 << 20 }, "Open files of each process.").otherwise("no bound"),
         Row::new("cpu", Time, "The processor time of each process, at least a second.").otherwise("no bound"),
@@ -331,7 +331,7 @@ pub(crate) const CONTAINER: &Table = &Table {
         Row::new(
             "pull",
             Words(&["missing", "never"]),
-            "Whether an image that is not here is fetched, within `startup_timeout`.",
+            "Whether an image that is not on this machine is fetched, within `startup_timeout`.",
         )
         .by_default(|| json!("missing")),
         Row::new("network", Text, "`none`, `bridge`, or a network of the engine. Not `host`.")
@@ -349,7 +349,7 @@ pub(crate) const CONTAINER: &Table = &Table {
         Row::new("tmpfs", Texts, "Folders in memory that it may change.")
             .by_default(|| json!(Container::default().tmpfs)),
         Row::new("read_only", Flag, "Whether it cannot change the files of its image.").by_default(|| json!(true)),
-        Row::new("limits", Object(CONTAINER_LIMITS), "Limits of its use of the machine."),
+        Row::new("limits", Object(CONTAINER_LIMITS), "Limits of its use of the machine's resources."),
     ],
 };
 
@@ -362,8 +362,7 @@ pub(crate) const CONTAINER_LIMITS: &Table = &Table {
             .by_default(|| json!(Container::default().memory)),
         Row::new("processes", PROCESSES, "Processes and threads at once.")
             .by_default(|| json!(Container::default().processes)),
-        Row::new("cpus", Number { least: 0.01, most: 1024.0 }, "Processors that it may keep busy.")
-            .otherwise("no bound"),
+        Row::new("cpus", Number { least: 0.01, most: 1024.0 }, "Processors that it may use.").otherwise("no bound"),
     ],
 };
 
@@ -371,7 +370,7 @@ pub(crate) const OAUTH: &Table = &Table {
     title: "oauth",
     is_closed: false,
     rows: &[
-        Row::new("client_id", Text, "A client that was registered for you.")
+        Row::new("client_id", Text, "The id of a client that was registered for you.")
             .filled()
             .otherwise("registered at the first sign-in"),
         Row::new("client_secret", Text, "Its secret.").filled().hidden(Secret).otherwise("none"),
@@ -388,7 +387,7 @@ pub(crate) const OAUTH: &Table = &Table {
             Either(&[Texts, Text]),
             "The scopes to ask for: a list, or a text with spaces between them.",
         )
-        .also(&[("scope", "OAuth")])
+        .aliases(&[("scope", "OAuth")])
         .otherwise("those that the server names"),
         Row::new(
             "account",
@@ -398,19 +397,23 @@ pub(crate) const OAUTH: &Table = &Table {
         .identity()
         .otherwise("the one without a name"),
         Row::new("grant", Words(GRANTS), "How to get a token; all but the first are for programs without a user.")
-            .also(&[("grant_type", "OAuth")])
+            .aliases(&[("grant_type", "OAuth")])
             .by_default(|| json!(Grant::default())),
-        Row::new("private_key", Text, "The key that stands for a secret: PEM, of a P-256, P-384, Ed25519 or RSA key.")
-            .filled()
-            .hidden(Secret)
-            .otherwise("none"),
+        Row::new(
+            "private_key",
+            Text,
+            "The key to use in place of a secret: PEM, of a P-256, P-384, Ed25519 or RSA key.",
+        )
+        .filled()
+        .hidden(Secret)
+        .otherwise("none"),
         Row::new("private_key_file", Text, "The file that holds that key, by its full path.")
             .filled()
             .otherwise("none"),
         Row::new("key_id", Text, "The `kid` under which the authorization server knows that key.")
             .filled()
             .otherwise("none"),
-        Row::new("assertion", Text, "A JWT of another party that names this program.")
+        Row::new("assertion", Text, "A JWT from another party that identifies this program.")
             .filled()
             .hidden(Secret)
             .otherwise("none"),
@@ -437,7 +440,7 @@ pub(crate) const IDP: &Table = &Table {
     is_closed: false,
     rows: &[
         Row::new("token_url", Text, "Its token endpoint.").required().filled().hidden(Parts),
-        Row::new("client_id", Text, "The client that is registered there.").filled().otherwise("none"),
+        Row::new("client_id", Text, "The id of the client that is registered there.").filled().otherwise("none"),
         Row::new("client_secret", Text, "Its secret.").filled().hidden(Secret).otherwise("none"),
     ],
 };

@@ -1,4 +1,6 @@
-//! The rows of the fields that the host defines: their keys, their documentation and their places stand there.
+//! Makes the rows of the fields that the host's crate defines, with their keys, documentation and places in the spec.
+//!
+//! These functions run at compile time, so they use loops in place of iterators.
 
 use toolrack_host::spec::{Field, FieldKind};
 
@@ -27,12 +29,12 @@ const fn row(field: Field) -> Row {
         FieldKind::Words(words) => Kind::Words(words),
         _ => Kind::Text,
     };
-    let row = Row::new(field.key, kind, field.about).of(field.servers).otherwise(field.otherwise);
+    let row = Row::new(field.key, kind, field.about).servers(field.servers).otherwise(field.otherwise);
     let row = row.sets(Sets::Field(field));
     let mut at = 0;
     while at < ALIASES.len() {
         if is_same(ALIASES[at].0, field.key) {
-            return row.also(ALIASES[at].1);
+            return row.aliases(ALIASES[at].1);
         }
         at += 1;
     }
@@ -61,7 +63,7 @@ pub(super) const fn count(parts: &[&[Row]]) -> usize {
     rows
 }
 
-/// Returns all rows of `parts`, one part behind the other.
+/// Returns all rows of `parts`, one part after the other.
 pub(super) const fn joined<const N: usize>(parts: &[&[Row]]) -> [Row; N] {
     let mut rows = [Row::new("", Kind::Flag, ""); N];
     let (mut at, mut part) = (0, 0);

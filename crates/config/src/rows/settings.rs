@@ -1,4 +1,4 @@
-//! The settings of `toolrack.toml`. Their names have only this spelling.
+//! The settings of `toolrack.toml`. Unlike fields of an entry, their names have only one spelling.
 
 use serde_json::json;
 use toolrack_host::{
@@ -15,10 +15,10 @@ use super::{
     Row, Table,
 };
 
-/// A number from 1 on.
-const SOME: super::Kind = Whole { least: 1, most: u32::MAX as u64 };
+/// A number of 1 or more.
+const AT_LEAST_ONE: super::Kind = Whole { least: 1, most: u32::MAX as u64 };
 /// A number; 0 means no bound.
-const NUMBER: super::Kind = Whole { least: 0, most: u32::MAX as u64 };
+const ZERO_OR_MORE: super::Kind = Whole { least: 0, most: u32::MAX as u64 };
 /// A time in seconds, up to a day.
 const SECONDS: super::Kind = Number { least: 0.001, most: 86_400.0 };
 const DOLLARS: super::Kind = Number { least: 0.0, most: f64::MAX };
@@ -30,7 +30,7 @@ pub(crate) const TOOLRACK: &Table = &Table {
     title: "toolrack.toml",
     is_closed: false,
     rows: &[
-        Row::new("unset", Words(&["error", "empty"]), "What a variable without a value means.")
+        Row::new("unset", Words(&["error", "empty"]), "What the placeholder of a variable without a value means.")
             .by_default(|| json!("error")),
         Row::new(
             "pins",
@@ -44,8 +44,8 @@ pub(crate) const TOOLRACK: &Table = &Table {
         Row::new("sessions", Object(SESSIONS), "How long conversations are kept."),
         Row::new("audit", Object(AUDIT), "How much the audit log stores of calls, and for how long."),
         Row::new("egress", Either(&[Words(PROFILES), Object(EGRESS)]), "Where requests may go: a profile, or a table."),
-        Row::new("serve", Object(SERVE), "Bounds of the connections that `toolrack serve` takes."),
-        Row::new("policy", Object(POLICY), "Which calls run, which a user is asked about, and which never run."),
+        Row::new("serve", Object(SERVE), "Bounds of the connections that `toolrack serve` accepts."),
+        Row::new("policy", Object(POLICY), "Which calls run, which need a user's approval, and which never run."),
         Row::new("profiles", Tables(PROFILE), "Selections of tools with an MCP endpoint of their own.")
             .otherwise("none"),
         Row::new("defaults", Object(DEFAULTS), "The servers of all agents."),
@@ -84,12 +84,13 @@ pub(crate) const PROFILE: &Table = &Table {
     rows: &[
         Row::new("name", Text, "The name in its address, `/p/NAME/mcp`, of letters, digits, `-` and `_`.").required(),
         Row::new("tools", GLOBS, "The tools that it has.").otherwise("all"),
-        Row::new("without", GLOBS, "Tools among them that it does not have.").otherwise("none"),
+        Row::new("without", GLOBS, "Tools that are left out of `tools`.").otherwise("none"),
         Row::new("show", Tables(SHOW), "Tools that models see under another name or description.").otherwise("none"),
-        Row::new("limits", Object(PROFILE_LIMITS), "What all of its clients together may use.").otherwise("no bound"),
+        Row::new("limits", Object(PROFILE_LIMITS), "Limits for all of its clients together.").otherwise("no bound"),
     ],
 };
 
+/// A number that every JSON parser reads exactly: at most 2^53 - 1.
 const COUNT: super::Kind = Whole { least: 1, most: 9_007_199_254_740_991 };
 
 pub(crate) const PROFILE_LIMITS: &Table = &Table {
@@ -97,7 +98,8 @@ pub(crate) const PROFILE_LIMITS: &Table = &Table {
     is_closed: true,
     rows: &[
         Row::new("calls_at_once", COUNT, "Calls that run at once.").otherwise("no bound"),
-        Row::new("calls_per_minute", COUNT, "Calls in a minute, and at most so many in a burst.").otherwise("no bound"),
+        Row::new("calls_per_minute", COUNT, "Calls in a minute, and at most as many in one burst.")
+            .otherwise("no bound"),
         Row::new("calls_per_hour", COUNT, "Calls in an hour of the clock.").otherwise("no bound"),
         Row::new("calls_per_day", COUNT, "Calls in a day, in UTC.").otherwise("no bound"),
         Row::new("calls_per_month", COUNT, "Calls in a month, in UTC.").otherwise("no bound"),
@@ -131,7 +133,8 @@ pub(crate) const TOOLS: &Table = &Table {
              template such as `x-{tool}--{server}`.",
         )
         .by_default(|| json!("mcp__server__tool")),
-        Row::new("name_length", Numbers(&[64, 128]), "The longest name that a model takes.").by_default(|| json!(64)),
+        Row::new("name_length", Numbers(&[64, 128]), "The maximum length of a tool's name for models.")
+            .by_default(|| json!(64)),
         Row::new(
             "dashes",
             Words(&["keep", "underscore"]),
@@ -141,15 +144,14 @@ pub(crate) const TOOLS: &Table = &Table {
         Row::new(
             "validate_args",
             Words(ValidateArgs::WORDS),
-            "What happens to arguments that do not fit the tool's schema, where the entry does not set it: nothing, a warning, or \
-             they are not sent.",
+            "What happens to arguments that do not fit the tool's schema, where the entry does not set it: nothing, \
+             a warning, or they are not sent.",
         )
         .by_default(|| json!(ValidateArgs::default())),
         Row::new(
             "invisible",
             Words(Invisible::WORDS),
-            "What happens to invisible characters in the texts of servers, where the entry does not set \
-             it.",
+            "What happens to invisible characters in the texts of servers, where the entry does not set it.",
         )
         .by_default(|| json!(Invisible::default())),
         Row::new(
@@ -166,8 +168,8 @@ pub(crate) const MODEL: &Table = &Table {
     is_closed: true,
     rows: &[
         Row::new("name", Text, "The model: `provider/name`.").otherwise("that of a provider whose key is set"),
-        Row::new("base_url", Text, "Its address.").filled().hidden(Parts).otherwise("the provider's"),
-        Row::new("wire", Text, "The wire that it speaks.").otherwise("the provider's"),
+        Row::new("base_url", Text, "The address of its API.").filled().hidden(Parts).otherwise("the provider's"),
+        Row::new("wire", Text, "The wire format of its API.").otherwise("the provider's"),
         Row::new("key", Text, "A placeholder for its key, such as `${WORK_KEY}`; never the key itself.")
             .filled()
             .hidden(Secret)
@@ -175,20 +177,21 @@ pub(crate) const MODEL: &Table = &Table {
         Row::new(
             "context_tokens",
             Whole { least: 1, most: u64::MAX },
-            "How many tokens fit into it, input and output together.",
+            "The number of tokens that fit into its context, input and output together.",
         )
-        .otherwise("what is known of it"),
+        .otherwise("what Toolrack knows about the model"),
         Row::new("price", Object(PRICE), "Its price, in US dollars for a million tokens.")
-            .otherwise("what is known of it"),
-        Row::new("max_tokens", SOME, "The most tokens of one answer.").otherwise("the wire's"),
-        Row::new("max_rounds", SOME, "How often it may answer in one turn.").otherwise("10"),
+            .otherwise("what Toolrack knows about the model"),
+        Row::new("max_tokens", AT_LEAST_ONE, "The maximum number of tokens in one answer.")
+            .otherwise("the wire format's"),
+        Row::new("max_rounds", AT_LEAST_ONE, "The maximum number of its answers in one turn.").otherwise("10"),
         Row::new(
             "max_total_tokens",
             Whole { least: 1, most: u64::MAX },
-            "The most tokens of all answers of one turn, input and output.",
+            "The maximum number of tokens of all answers in one turn, input and output together.",
         )
         .otherwise("no bound"),
-        Row::new("max_cost", DOLLARS, "The most US dollars of all answers of one turn; more than 0.")
+        Row::new("max_cost", DOLLARS, "The maximum cost of all answers in one turn, in US dollars; more than 0.")
             .otherwise("no bound"),
         Row::new("code", Flag, "Whether it may write scripts that call tools.").otherwise("`false`"),
         Row::new("extra_body", Anything, "Members for the body of every request.").hidden(Parts).otherwise("none"),
@@ -199,10 +202,10 @@ pub(crate) const PRICE: &Table = &Table {
     title: "model.price",
     is_closed: true,
     rows: &[
-        Row::new("input", DOLLARS, "Of input.").required(),
-        Row::new("output", DOLLARS, "Of output.").required(),
-        Row::new("cached_read", DOLLARS, "Of input that is read from a cache.").otherwise("`input`"),
-        Row::new("cache_write", DOLLARS, "Of input that is written into a cache.").otherwise("`input`"),
+        Row::new("input", DOLLARS, "The price of input.").required(),
+        Row::new("output", DOLLARS, "The price of output.").required(),
+        Row::new("cached_read", DOLLARS, "The price of input that is read from a cache.").otherwise("`input`"),
+        Row::new("cache_write", DOLLARS, "The price of input that is written into a cache.").otherwise("`input`"),
     ],
 };
 
@@ -210,9 +213,9 @@ pub(crate) const SESSIONS: &Table = &Table {
     title: "sessions",
     is_closed: false,
     rows: &[
-        Row::new("keep_days", SOME, "Days for which a conversation is stored after the last addition.")
+        Row::new("keep_days", AT_LEAST_ONE, "Days for which a conversation is stored after its last message.")
             .otherwise("forever"),
-        Row::new("keep", SOME, "How many of the newest conversations are stored.").otherwise("all"),
+        Row::new("keep", AT_LEAST_ONE, "How many of the newest conversations are stored.").otherwise("all"),
     ],
 };
 
@@ -226,8 +229,10 @@ pub(crate) const AUDIT: &Table = &Table {
             "Whether arguments are stored as a hash, or in full with known secrets hidden.",
         )
         .by_default(|| json!("hash")),
-        Row::new("keep_days", NUMBER, "Days for which rows are stored; 0 means forever.").by_default(|| json!(90)),
-        Row::new("keep", NUMBER, "How many of the newest rows are stored; 0 means all.").by_default(|| json!(100_000)),
+        Row::new("keep_days", ZERO_OR_MORE, "Days for which rows are stored; 0 means forever.")
+            .by_default(|| json!(90)),
+        Row::new("keep", ZERO_OR_MORE, "How many of the newest rows are stored; 0 means all.")
+            .by_default(|| json!(100_000)),
     ],
 };
 
@@ -240,10 +245,10 @@ pub(crate) const EGRESS: &Table = &Table {
         Row::new(
             "profile",
             Words(PROFILES),
-            "`local` goes wherever a server is configured; `hosted` only to public addresses, with HTTPS.",
+            "`local` allows every configured address; `hosted` allows only public addresses, with HTTPS.",
         )
         .by_default(|| json!("local")),
-        Row::new("ports", Ports, "Ports beside 443.").by_default(|| json!([])),
+        Row::new("ports", Ports, "Ports in addition to 443.").by_default(|| json!([])),
         Row::new("allow", Texts, "Hosts, addresses and networks that are trusted, with any scheme and port.")
             .by_default(|| json!([])),
         Row::new("proxy", Text, "The http or https address of a proxy, `environment` or `off`.")
@@ -257,22 +262,24 @@ pub(crate) const SERVE: &Table = &Table {
     is_closed: false,
     rows: &[
         Row::new("connections", Whole { least: 2, most: u32::MAX as u64 }, "Connections at once.").otherwise("4096"),
-        Row::new("member_connections", SOME, "Those among them with tokens of one member of a team.")
+        Row::new("member_connections", AT_LEAST_ONE, "Connections at once with tokens of the same member of a team.")
             .otherwise("an eighth of `connections`"),
         Row::new(
             "unauthenticated_connections",
-            SOME,
-            "The most of them without a valid token. Beyond that, the daemon ends the one that was silent the longest.",
+            AT_LEAST_ONE,
+            "Connections at once without a valid token. Beyond that, the daemon ends the one that was silent the \
+             longest.",
         )
         .otherwise("512"),
         Row::new(
             "head_timeout",
             SECONDS,
-            "Seconds that a connection without a right token may take to send the head of a request.",
+            "Seconds that a connection without a valid token may take to send the head of a request.",
         )
         .otherwise("10"),
-        Row::new("idle_timeout", SECONDS, "The same for a connection with a right token.").otherwise("120"),
-        Row::new("session_worlds", SOME, "Sessions of one user that have servers of their own.").otherwise("32"),
+        Row::new("idle_timeout", SECONDS, "The same for a connection with a valid token.").otherwise("120"),
+        Row::new("session_worlds", AT_LEAST_ONE, "Sessions of one user that have servers of their own.")
+            .otherwise("32"),
     ],
 };
 
@@ -281,12 +288,16 @@ pub(crate) const POLICY: &Table = &Table {
     is_closed: true,
     rows: &[
         Row::new("allow", GLOBS, "Tools whose calls run.").otherwise("none"),
-        Row::new("confirm", GLOBS, "Tools about whose calls a user is asked.").otherwise("none"),
+        Row::new("confirm", GLOBS, "Tools whose calls need a user's approval.").otherwise("none"),
         Row::new("deny", GLOBS, "Tools whose calls never run.").otherwise("none"),
-        Row::new("otherwise", Words(&["allow", "confirm", "deny"]), "What happens to calls that no rule is about.")
+        Row::new("otherwise", Words(&["allow", "confirm", "deny"]), "What happens to calls that no rule matches.")
             .by_default(|| json!("confirm")),
-        Row::new("allow_read_only", Flag, "Whether a server is believed that says that a tool changes nothing.")
-            .by_default(|| json!(false)),
+        Row::new(
+            "allow_read_only",
+            Flag,
+            "Whether calls that no rule matches run if the server claims that the tool changes nothing.",
+        )
+        .by_default(|| json!(false)),
         Row::new("rules", Tables(RULE), "Rules with conditions.").otherwise("none"),
     ],
 };
@@ -296,17 +307,18 @@ pub(crate) const RULE: &Table = &Table {
     is_closed: true,
     rows: &[
         Row::new("allow", GLOBS, "Tools whose calls run. A rule has one of `allow`, `confirm` and `deny`."),
-        Row::new("confirm", GLOBS, "Tools about whose calls a user is asked."),
+        Row::new("confirm", GLOBS, "Tools whose calls need a user's approval."),
         Row::new("deny", GLOBS, "Tools whose calls never run."),
         Row::new(
             "arguments",
             Anything,
-            "What arguments match, by their names or JSON pointers: a glob, or `{ regex = \"…\" }`.",
+            "Patterns that arguments must match, by name or JSON pointer: a glob, or `{ regex = \"…\" }`.",
         ),
         Row::new(
             "client",
             GLOBS,
-            "Who calls: `cli`, `api`, `gateway`, `agent` or `program`, and after a `/` the name that it gives itself.",
+            "The way of the call: `cli`, `api`, `gateway`, `agent` or `program`; after a `/`, the name that the client \
+             gives itself.",
         ),
         Row::new("agent", GLOBS, "The agent that calls, as in `--agent`."),
         Row::new("tenant", GLOBS, "The tenant of the caller; `local` without a team."),

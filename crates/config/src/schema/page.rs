@@ -7,25 +7,25 @@ use crate::rows::{ENTRY, Hidden, Kind, NOTES, Row, TOOLRACK, Table};
 
 const HEAD: &str = "# Reference
 
-Every field of an entry, and every setting of `toolrack.toml`. This page is made from the rows by which Toolrack reads them
-(`crates/config/src/rows/`), as are the schemas for editors: [mcp.schema.json](mcp.schema.json) for `.mcp.json` and `mcp.json`,
-[toolrack.schema.json](toolrack.schema.json) for `toolrack.toml`.
+Every field of an entry, and every setting of `toolrack.toml`. This page is generated from the tables with which Toolrack
+reads them (`crates/config/src/rows/`), as are the schemas for editors: [mcp.schema.json](mcp.schema.json) for `.mcp.json`
+and `mcp.json`, [toolrack.schema.json](toolrack.schema.json) for `toolrack.toml`.
 
 ";
 
 const ENTRIES: &str = "## Entries
 
 An entry is a member of `mcpServers` in `.mcp.json` or `mcp.json`, or one of `[[defaults.mcp]]` or `[[agents.mcp]]` in
-`toolrack.toml`. A field that is `null` is one that is not there. Every field can also be written in camelCase and in kebab-case.
+`toolrack.toml`. A field that is `null` counts as absent. Every field can also be written in camelCase and in kebab-case.
 
 - A *time* is a number of seconds, or text with a unit: `\"500ms\"`, `\"30s\"`, `\"2m\"`, `\"1h\"`; up to 24 h. Its name can end in a unit
   too: `list_timeout_ms`.
 - A *size* is a number of bytes, or text with a unit: `\"512MiB\"`; `KiB`, `MiB` or `GiB`.
 - *Filled*: `${VAR}`, `${VAR:-default}`, `${secret:NAME}` and `${user:NAME}` are filled in when the server is connected.
-- *Identity*: with another value it is another server, of which nothing is remembered.
-- *Hidden*: what could be a secret is hidden wherever the entry is shown, or all but placeholders is.
+- *Identity*: with another value it counts as another server, about which Toolrack remembers nothing.
+- *Hidden*: possible secrets in it, or all of it except placeholders, are hidden wherever the entry is shown.
 
-All of an entry is what you agree to when a project brings it, but for `enabled`.
+When a project brings an entry, you agree to all of it except `enabled`.
 
 ";
 
@@ -45,9 +45,9 @@ pub fn reference() -> String {
         ("For child processes (`stdio`)", Servers::Stdio),
         ("For endpoints (`http`, `sse`)", Servers::Http),
     ];
-    for (title, of) in kinds {
-        let notes = NOTES.rows.iter().filter(|_| of == Servers::Any);
-        page.section(title, ENTRY.rows.iter().filter(|row| row.of == of).chain(notes));
+    for (title, servers) in kinds {
+        let notes = NOTES.rows.iter().filter(|_| servers == Servers::Any);
+        page.section(title, ENTRY.rows.iter().filter(|row| row.servers == servers).chain(notes));
     }
     page.below(ENTRY, &mut Vec::new());
     page.text += SETTINGS;
@@ -80,7 +80,7 @@ impl Page {
     fn section<'r>(&mut self, title: &str, rows: impl IntoIterator<Item = &'r Row>) {
         self.text += &format!("### {title}\n\n| key | type | default | what it does |\n|---|---|---|---|\n");
         for row in rows {
-            let cells = [key(row), self.kind(&row.kind), default_of(row), what(row)];
+            let cells = [key(row), self.kind(&row.kind), default_of(row), description(row)];
             // A bar ends a cell, in code as well.
             self.text += &format!("| {} |\n", cells.map(|cell| cell.replace('|', "\\|")).join(" | "));
         }
@@ -150,12 +150,12 @@ fn shown(row: &Row, default: &Json) -> String {
     }
 }
 
-fn what(row: &Row) -> String {
+fn description(row: &Row) -> String {
     let notes = [
         row.is_filled.then_some("Filled."),
         row.is_identity.then_some("Identity."),
         (row.hidden != Hidden::Nothing).then_some("Hidden."),
     ];
     let notes: String = notes.into_iter().flatten().map(|note| format!(" *{note}*")).collect();
-    format!("{}{notes}", row.what)
+    format!("{}{notes}", row.about)
 }

@@ -13,9 +13,9 @@ use crate::{
 pub struct Audit {
     /// Keep arguments in full (`arguments = "full"`), and not only their hash (`"hash"`, the default).
     pub arguments_in_full: bool,
-    /// Days that rows are kept (`keep_days`); `None`, written as 0, forever. Default: 90.
+    /// The number of days that rows are kept (`keep_days`); `None`, written as 0, for ever. Default: 90.
     pub days: Option<u32>,
-    /// How many of the newest rows are kept (`keep`); `None`, written as 0, for all. Default: 100,000.
+    /// The number of the newest rows that are kept (`keep`); `None`, written as 0, for all. Default: 100,000.
     pub rows: Option<u32>,
 }
 
@@ -26,7 +26,7 @@ impl Default for Audit {
 }
 
 impl Audit {
-    /// What applies if a setting is wrong or the file cannot be read, so that Toolrack deletes no row by mistake.
+    /// The settings that apply if one is wrong or the file cannot be read, so that Toolrack deletes no row by mistake.
     pub(super) const CAREFUL: Self = Self { arguments_in_full: false, days: None, rows: None };
 
     pub(super) fn read(document: &Document, node: &Node) -> (Self, Vec<Problem>) {
@@ -54,7 +54,7 @@ impl Audit {
                 _ => None,
             };
             if number.is_none() {
-                wrong(&format!("audit.{name}"), "a whole number; 0 is forever", &member.node);
+                wrong(&format!("audit.{name}"), "a whole number; 0 means no limit", &member.node);
             }
             number.filter(|number| *number > 0)
         };

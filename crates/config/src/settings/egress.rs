@@ -12,7 +12,7 @@ use crate::{
 /// Reads `egress = "hosted"`, or a table. With an error, only HTTPS to public addresses is allowed, so that no request
 /// is sent by mistake.
 pub(super) fn read(document: &Document, node: &Node) -> (EgressRules, Vec<Problem>) {
-    let source = super::place(document);
+    let source = super::shown_path(document);
     let mut reader = Reader { document, problems: Vec::new() };
     let profile = match &node.value {
         Value::Text(_) => reader.profile("egress", node),
@@ -43,7 +43,7 @@ struct Reader<'a> {
 impl Reader<'_> {
     fn wrong(&mut self, field: &str, must: &str, at: &Node) {
         let problem = Problem::error(format!("`{field}` must be {must}")).field(field);
-        let hint = "until then, nothing is contacted but public addresses with https";
+        let hint = "until then, only public addresses are contacted, and only with https";
         self.problems.push(self.document.locate(problem.hint(hint), at.at.clone()));
     }
 

@@ -16,7 +16,7 @@ use crate::{
     settings::unknown_key,
 };
 
-/// The most rules of one file, each pattern counted.
+/// The maximum number of rules in one file. Each pattern counts as a rule.
 const MAX_RULES: usize = 1_000;
 
 /// The keys of the effects.
@@ -134,8 +134,8 @@ impl Reader<'_> {
         self.problems.push(self.document.locate(problem, at.clone()));
     }
 
-    /// Returns whether `table` has the key of `member`, and reports an error if not. It is no mere warning: if a rule lost
-    /// a condition because its key is misspelt, the rule would match more calls than intended.
+    /// Returns whether `table` has the key of `member`, and reports an error if not. It is no mere warning: if a rule
+    /// lost a condition because its key is misspelt, the rule would match more calls than intended.
     fn check_known(&mut self, member: &Member, table: &Table, place: &str) -> bool {
         let is_known = table.row(&member.name).is_some();
         if !is_known {
@@ -238,8 +238,8 @@ impl Reader<'_> {
     }
 
     /// Reads a text, or a list of texts, each with its position. An empty list is an error, because a rule without its
-    /// condition would match more calls than intended. It is none for `allow`, `confirm` and `deny` directly below
-    /// `[policy]`, where it means no rules.
+    /// condition would match more calls than intended. Only in `allow`, `confirm` and `deny` directly below `[policy]`
+    /// it is valid, and means no rules.
     fn texts(&mut self, field: &str, node: &Node) -> Vec<(String, Range<usize>)> {
         let texts = match &node.value {
             Value::Text(text) => vec![(text.clone(), node.at.clone())],
@@ -266,7 +266,7 @@ impl Reader<'_> {
             let Some(members) = arguments.node.members().filter(|members| !members.is_empty()) else {
                 self.error_must_be(
                     &format!("{place}arguments"),
-                    "a table of arguments with what they match",
+                    "a table of arguments, each with the pattern that it must match",
                     &arguments.node,
                 );
                 return None;

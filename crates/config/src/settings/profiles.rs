@@ -12,10 +12,10 @@ use crate::{
     settings::unknown_key,
 };
 
-/// The most profiles of one file, and the most `[[profiles.show]]` of one profile.
+/// The maximum number of profiles in one file, and of `[[profiles.show]]` in one profile.
 const MAX_TABLES: usize = 256;
 
-/// The most bytes of a description.
+/// The maximum number of bytes of a description.
 const MAX_DESCRIPTION_BYTES: usize = 8 * 1024;
 
 /// Profiles of tools by their names.
@@ -53,12 +53,13 @@ impl Reader<'_> {
         self.problems.push(self.document.locate(problem, at.clone()));
     }
 
-    /// Adds the error that `field`, which is at `node`, must be something else.
+    /// Adds the error that `field`, which is at `node`, must be `expected`.
     fn must_be(&mut self, field: &str, expected: &str, node: &Node) {
         self.error(field, format!("`{field}` must be {expected}"), &node.at);
     }
 
-    /// Returns the items of `node` if it is a list that is not too long, or none, with an error, if not.
+    /// Returns the items of `node`, a list of at most [`MAX_TABLES`]. For any other value, adds an error and returns no
+    /// items.
     fn tables<'n>(&mut self, field: &str, node: &'n Node) -> &'n [Node] {
         match &node.value {
             Value::List(tables) if tables.len() <= MAX_TABLES => tables,
@@ -82,7 +83,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Reads the name of a profile, which it must have.
+    /// Reads the name of a profile, which is required.
     fn name(&mut self, profile: &Node) -> Option<Arc<str>> {
         let expected = "1 to 64 letters, digits, `-` and `_`";
         match profile.get("name") {
@@ -140,8 +141,8 @@ impl Reader<'_> {
         quotas
     }
 
-    /// Reads a tool that is shown with another name or description. `names` has the other names of the profile so far,
-    /// none of which two tools may have.
+    /// Reads a tool that is shown with another name or description. `names` collects these names, because each must be
+    /// unique in the profile.
     fn shown(
         &mut self,
         node: &Node,
@@ -189,7 +190,7 @@ impl Reader<'_> {
             match item.as_text().map(str::parse::<Pattern>) {
                 Some(Ok(pattern)) => patterns.push(pattern),
                 Some(Err(error)) => self.error(&field, error.to_string(), &item.at),
-                None => self.must_be(&field, "the name of a tool such as `server/read_*`, or several", item),
+                None => self.must_be(&field, "a pattern of tools such as `server/read_*`, or a list of patterns", item),
             }
         }
         Some(patterns)

@@ -12,21 +12,21 @@ use crate::{
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ServeSettings {
-    /// The most connections at once (`connections`), 2 or more.
+    /// The maximum number of connections at once (`connections`), 2 or more.
     pub connections: Option<usize>,
-    /// The most of them that have sent valid tokens of one member of a team (`member_connections`), 1 or more.
+    /// The maximum number of them with valid tokens of the same member of a team (`member_connections`), 1 or more.
     pub member_connections: Option<usize>,
-    /// The most of them that have not sent a valid token (`unauthenticated_connections`), 1 or more.
+    /// The maximum number of them that have not sent a valid token (`unauthenticated_connections`), 1 or more.
     pub unauthenticated_connections: Option<usize>,
     /// How long a connection without a valid token may take to send the head of a request (`head_timeout`, in seconds).
     pub head_timeout: Option<Duration>,
     /// The same for a connection with a valid token (`idle_timeout`, in seconds).
     pub idle_timeout: Option<Duration>,
-    /// The most sessions of one user that have servers of their own (`session_worlds`), 1 or more.
+    /// The maximum number of sessions of one user that have servers of their own (`session_worlds`), 1 or more.
     pub session_worlds: Option<usize>,
 }
 
-/// The longest time-out that counts: a day.
+/// The longest time-out, in seconds: a day.
 const LONGEST: f64 = 24.0 * 60.0 * 60.0;
 
 impl ServeSettings {
@@ -73,6 +73,7 @@ fn is_count(number: f64, least: f64) -> bool {
     number.fract() == 0.0 && number >= least && number <= f64::from(u32::MAX)
 }
 
+/// Converts a whole number. It goes through text, because there is no checked conversion from `f64` to an integer.
 fn count(number: f64) -> Option<usize> {
     format!("{number:.0}").parse().ok()
 }

@@ -43,22 +43,23 @@ impl ToolSettings {
     /// Returns the settings of `node` over those of `self`. An invalid value leaves the earlier one.
     pub(super) fn overlaid(mut self, document: &Document, place: &str, node: &Node) -> (Self, Vec<Problem>) {
         let mut problems = Vec::new();
-        let mut say = |field: &str, message: String, at: &Node| {
+        let mut add_error = |field: &str, message: String, at: &Node| {
             let problem = Problem::error(message).field(field).hint("until then, the default applies");
             problems.push(document.locate(problem, at.at.clone()));
         };
         if node.members().is_none() {
-            say(place, format!("`{place}` must be a table"), node);
+            add_error(place, format!("`{place}` must be a table"), node);
         }
         let field = |name: &str| format!("{place}.{name}");
         if let Some(member) = node.get("naming") {
+            // A value that is not text gets the error of an empty text, which names the valid styles.
             match member.node.as_text().map_or_else(|| "".parse(), str::parse::<NameStyle>) {
                 Ok(style) => self.naming.style = style,
-                Err(bad) => say(&field("naming"), bad.to_string(), &member.node),
+                Err(bad) => add_error(&field("naming"), bad.to_string(), &member.node),
             }
         }
         let mut wrong = |name: &str, must: &str, at: &Node| {
-            say(&field(name), format!("`{}` must be {must}", field(name)), at);
+            add_error(&field(name), format!("`{}` must be {must}", field(name)), at);
         };
         if let Some(member) = node.get("name_length") {
             let length = match &member.node.value {

@@ -18,7 +18,8 @@ use toolrack_host::spec::Stdio;
 /// The largest file whose content is read. The fingerprint of a larger one is its inode, size and time of last change.
 const MAX_FILE: u64 = 16 * 1024 * 1024;
 
-/// The most bytes to read from all files of one entry. For further files, the fingerprint is as for larger ones.
+/// The maximum number of bytes to read from all files of one entry. Further files get the same kind of fingerprint as
+/// files that are too large.
 const MAX_ALL: u64 = 64 * 1024 * 1024;
 
 /// Files that programs search for in a folder that is their argument.
@@ -50,24 +51,24 @@ pub(crate) fn files_of(stdio: &Stdio, root: &Path) -> BTreeMap<String, String> {
     let mut found = Found { root, cwd, left: MAX_ALL, files: BTreeMap::new() };
     let command = &stdio.command;
     if command.contains('/') {
-        found.look_at(command);
+        found.add_all_in(command);
     }
     let name = Path::new(command).file_name().and_then(|name| name.to_str()).unwrap_or_default();
     for (_, manifests) in MANIFESTS.iter().filter(|(programs, _)| programs.contains(&name)) {
-        manifests.iter().for_each(|manifest| found.take(manifest));
+        manifests.iter().for_each(|manifest| found.add_in_cwd(manifest));
     }
     for (index, arg) in stdio.args.iter().enumerate() {
-        found.look_at(arg);
+        found.add_all_in(arg);
         let is_module =
             index.checked_sub(1).and_then(|before| stdio.args.get(before)).is_some_and(|before| before == "-m");
         if is_module {
-            found.module(arg);
+            found.add_module(arg);
         }
         if ["npx", "bunx", "npm", "pnpm", "yarn", "bun"].contains(&name) && !arg.contains(['.', '/']) {
-            found.take(&format!("node_modules/.bin/{arg}"));
+            found.add_in_cwd(&format!("node_modules/.bin/{arg}"));
         }
     }
-    stdio.env.values().for_each(|value| found.look_at(value));
+    stdio.env.values().for_each(|value| found.add_all_in(value));
     found.files
 }
 
@@ -83,35 +84,36 @@ struct Found<'a> {
 
 impl Found<'_> {
     /// Adds every file that `text` names, also inside a longer text: `--import=./x.js`, `sh -c './run.sh && y'`.
-    fn look_at(&mut self, text: &str) {
+    fn add_all_in(&mut self, text: &str) {
+        // `:-` precedes the default of a placeholder, which may be a path.
         let text = text.replace("$$", "$").replace("${PWD}", ".").replace(":-", " ");
-        self.word(&text);
+        self.add_word(&text);
         for part in text.split(|c: char| c.is_whitespace() || "=:,;|&()<>{}'\"`".contains(c)) {
             if part.len() < text.len() {
-                self.word(part);
+                self.add_word(part);
             }
         }
     }
 
-    /// Adds the files that `word` may name: itself, or with an extension, or if it is a folder, what programs run in
-    /// it.
-    fn word(&mut self, word: &str) {
+    /// Adds the files that `word` may name: the file itself, the file with an extension, or what programs run in a
+    /// folder of this name.
+    fn add_word(&mut self, word: &str) {
         if word.is_empty() || word.starts_with('-') {
             return;
         }
         let path = self.cwd.join(word);
         if path.is_dir() {
-            IN_FOLDERS.iter().for_each(|name| self.take_path(&path.join(name)));
+            IN_FOLDERS.iter().for_each(|name| self.add_path(&path.join(name)));
         } else {
-            self.take_path(&path);
-            self.note_absence(word, &path);
-            ENDINGS.iter().for_each(|ending| self.take(&format!("{word}{ending}")));
+            self.add_path(&path);
+            self.record_absence(word, &path);
+            ENDINGS.iter().for_each(|ending| self.add_in_cwd(&format!("{word}{ending}")));
         }
     }
 
     /// Records that a script does not exist yet. If it is created later, the entry waits for a new agreement.
-    fn note_absence(&mut self, word: &str, path: &Path) {
-        let plain = plain(path);
+    fn record_absence(&mut self, word: &str, path: &Path) {
+        let plain = normalized(path);
         let is_script = word.starts_with("./") || SCRIPTS.iter().any(|ending| word.ends_with(ending));
         if is_script && path.symlink_metadata().is_err() && plain.starts_with(self.root) {
             let name = plain.strip_prefix(self.root).unwrap_or(&plain).display().to_string();
@@ -120,27 +122,27 @@ impl Found<'_> {
     }
 
     /// Adds the files that `python -m NAME` runs.
-    fn module(&mut self, name: &str) {
+    fn add_module(&mut self, name: &str) {
         let mut path = String::new();
         for part in name.split('.') {
             path += part;
             for file in ["/__init__.py", "/__main__.py", ".py"] {
-                self.take(&format!("{path}{file}"));
+                self.add_in_cwd(&format!("{path}{file}"));
             }
             path.push('/');
         }
     }
 
     /// Adds the file `name` of the working folder.
-    fn take(&mut self, name: &str) {
+    fn add_in_cwd(&mut self, name: &str) {
         let path = self.cwd.join(name);
-        self.take_path(&path);
+        self.add_path(&path);
     }
 
     /// Adds a file that is in the project, or is a link into the project or out of it.
-    fn take_path(&mut self, path: &Path) {
+    fn add_path(&mut self, path: &Path) {
         let Ok(metadata) = path.metadata() else { return };
-        let plain = plain(path);
+        let plain = normalized(path);
         let is_inside = |path: &Path| path.starts_with(self.root);
         if !metadata.is_file() || !(is_inside(&plain) || path.canonicalize().is_ok_and(|real| is_inside(&real))) {
             return;
@@ -193,7 +195,7 @@ fn identity(metadata: &Metadata) -> String {
 }
 
 /// Returns `path` without `.` and `..`, with links unresolved.
-fn plain(path: &Path) -> PathBuf {
+fn normalized(path: &Path) -> PathBuf {
     let mut plain = PathBuf::new();
     for part in path.components() {
         match part {

@@ -1,4 +1,4 @@
-//! What shows that a file or folder is another one than before, or has another content.
+//! Detects that a file or folder has been replaced by another one, or that its content has changed.
 
 use std::{fs::Metadata, path::Path, time::SystemTime};
 
@@ -27,7 +27,7 @@ impl Fingerprint {
 }
 
 #[cfg(unix)]
-#[expect(clippy::unnecessary_wraps, reason = "elsewhere there is none")]
+#[expect(clippy::unnecessary_wraps, reason = "other systems give no identity")]
 fn identity(metadata: &Metadata) -> Option<(u64, u64)> {
     use std::os::unix::fs::MetadataExt;
     Some((metadata.dev(), metadata.ino()))

@@ -9,7 +9,7 @@ use notify::{Event, RecommendedWatcher, RecursiveMode, Watcher as _};
 
 use super::{ReaderId, fingerprint::Fingerprint};
 
-/// The watch of the system.
+/// The system's own watch, such as inotify.
 pub(super) struct Native {
     /// `None` if the system has no watch left.
     watcher: Option<RecommendedWatcher>,
@@ -35,7 +35,7 @@ impl Native {
     fn watch(&mut self, folder: &Path) {
         let Some(watcher) = &mut self.watcher else { return };
         if let Err(error) = watcher.watch(folder, RecursiveMode::NonRecursive) {
-            // Watching more often does not help against other errors, such as a folder without access.
+            // Checking more often does not help against other errors, such as a folder without access.
             if matches!(error.kind, notify::ErrorKind::MaxFilesWatch) && self.is_complete {
                 self.is_complete = false;
                 warn(&error);
@@ -76,7 +76,7 @@ impl Folders {
         self.all.contains_key(folder)
     }
 
-    /// Whether the system reports all changes.
+    /// Returns whether the system reports all changes.
     pub(super) fn is_complete(&self) -> bool {
         self.native.is_complete
     }
@@ -94,7 +94,7 @@ impl Folders {
         self.all.insert(folder.to_owned(), Folder { fingerprint, readers: BTreeSet::from([reader]) });
     }
 
-    /// No longer watches `folder` for `reader`, and not at all after its last reader.
+    /// Stops watching `folder` for `reader`. After its last reader has left, the system stops watching it.
     pub(super) fn remove(&mut self, folder: &Path, reader: ReaderId) {
         let Some(known) = self.all.get_mut(folder) else { return };
         known.readers.remove(&reader);
@@ -104,8 +104,8 @@ impl Folders {
         }
     }
 
-    /// Takes `folder` for replaced from now on, until it is watched again: something has happened to the folder itself,
-    /// so another one may be in its place.
+    /// Treats `folder` as replaced until [`Self::watch_again`]: something has happened to the folder itself, so another
+    /// one may be in its place.
     pub(super) fn mark_replaced(&mut self, folder: &Path) {
         if let Some(known) = self.all.get_mut(folder) {
             known.fingerprint = Fingerprint::default();
@@ -117,7 +117,8 @@ impl Folders {
         self.all.get(folder).is_some_and(|known| !Fingerprint::of(folder).is_same_file(&known.fingerprint))
     }
 
-    /// Watches the folder that is in the place of another one. Returns the readers that may have missed a change.
+    /// Watches the folder that has replaced another one at this path. Returns the readers that may have missed a
+    /// change.
     pub(super) fn watch_again(&mut self, folder: &Path) -> BTreeSet<ReaderId> {
         let Some(known) = self.all.get_mut(folder) else { return BTreeSet::new() };
         self.native.unwatch(folder);

@@ -181,7 +181,7 @@ fn imported_servers_keep_the_meaning_of_every_program() {
         Client::Cursor,
         "local-server",
         json!({ "command": "python", "args": ["/home/ada/shop/tools/mcp_server.py"], "env": { "API_KEY": "${API_KEY}" } }),
-        &["`envFile` is left out", "`${workspaceFolder}` is written out: /home/ada/shop"],
+        &["`envFile` is left out", "`${workspaceFolder}` is replaced by /home/ada/shop"],
     );
     same(
         Client::VsCode,

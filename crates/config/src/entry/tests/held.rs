@@ -83,7 +83,7 @@ fn cases() -> Vec<Case> {
     let mut cases = Vec::new();
     for (table, base, place) in tables() {
         for row in table.rows {
-            let is_endpoint = row.of == Servers::Http || row.key == "type";
+            let is_endpoint = row.servers == Servers::Http || row.key == "type";
             let base = if is_endpoint { json!({ "url": "https://x" }) } else { base.clone() };
             let Json::Object(companions) = companions(table, row) else { unreachable!() };
             let companions: Vec<_> = companions.iter().map(|(name, value)| (&**name, value.clone())).collect();
@@ -217,8 +217,8 @@ fn possible_secrets_are_hidden_except_from_a_user_who_is_asked_to_agree() {
 
 #[test]
 fn each_field_of_the_other_transport_is_an_error() {
-    for row in ENTRY.rows.iter().filter(|row| row.of != Servers::Any) {
-        let (base, kind) = match row.of {
+    for row in ENTRY.rows.iter().filter(|row| row.servers != Servers::Any) {
+        let (base, kind) = match row.servers {
             Servers::Stdio => (json!({ "type": "http", "url": "https://x" }), "http"),
             Servers::Any | Servers::Http => (json!({ "type": "stdio", "command": "x" }), "stdio"),
         };

@@ -21,7 +21,7 @@ fn tables() -> Vec<(&'static Table, Json, &'static [&'static str])> {
 fn fields() -> impl Iterator<Item = (&'static Row, Json, &'static [&'static str])> {
     tables().into_iter().flat_map(|(table, entry, place)| {
         let of = if entry.get("url").is_some() { Servers::Http } else { Servers::Stdio };
-        let fits = move |row: &&Row| row.of == Servers::Any || row.of == of;
+        let fits = move |row: &&Row| row.servers == Servers::Any || row.servers == of;
         table.rows.iter().filter(fits).map(move |row| (row, entry.clone(), place))
     })
 }
