@@ -13,7 +13,7 @@ use crate::{
     clock::now,
     credentials::Credentials,
     dpop::{Nonce, ProofKey},
-    engine::{self, AuthorizationServer, within},
+    engine::{self, AuthorizationServer, with_operation_timeout},
     error::AuthError,
     login::SignInRequest,
     sign_in::{AuthContext, Inner, SignIn},
@@ -21,11 +21,12 @@ use crate::{
     store::TokenLease,
 };
 
-/// How often the store is read again while a server waits for the user to sign in, maybe through another process.
+/// The interval at which the store is read again while a server waits for the user to sign in, maybe through another
+/// process.
 const POLL_INTERVAL: Duration = Duration::from_secs(2);
 
 impl Inner {
-    /// Signs a request, and renews the tokens before if they expire soon. `None` if there are none.
+    /// Signs a request. Renews the tokens first if they expire soon. `None` if there are no tokens.
     async fn sign(self: &Arc<Self>, to: Destination<'_>, method: &Method) -> Result<Option<Signature>, AuthError> {
         let slot = self.slot(&to);
         let usable = match slot.usable() {
@@ -35,7 +36,7 @@ impl Inner {
         let Some(credentials) = usable else {
             return Ok(None);
         };
-        let Some(authorization) = credentials.header() else {
+        let Some(authorization) = credentials.authorization_header() else {
             return Ok(None);
         };
         let nonce = slot.nonce();
@@ -92,7 +93,7 @@ impl Inner {
         stale: Stale,
     ) -> Result<(), AuthError> {
         let (inner, server, context) = (Arc::clone(self), server.clone(), context.clone());
-        let renewed = self.to_completion(async move {
+        let renewed = self.run_to_completion(async move {
             let renewed = inner.renew_under_lease(&context, &stale).await;
             inner.report_failure_once(&server, &context.slot, renewed.as_ref().err());
             renewed
@@ -116,8 +117,8 @@ impl Inner {
         }
     }
 
-    /// Renews the stored credentials if they are still the stale ones. The caller holds the lease. [`AuthError::Ended`]
-    /// if the user must sign in again.
+    /// Renews the stored credentials if they are still the stale ones. The caller holds the lease. Returns
+    /// [`AuthError::Ended`] if the user must sign in again.
     async fn renew(&self, context: &AuthContext, stale: &Stale, lease: &dyn TokenLease) -> Result<(), AuthError> {
         let AuthContext { oauth, slot, server, .. } = context;
         let stored = self.load(&slot.key).await?;
@@ -129,17 +130,21 @@ impl Inner {
             slot.set_known(Some(Arc::new(stored)));
             return Ok(());
         }
-        let wire = self.wires.to(server)?;
+        let wire = self.wires.wire_for(server)?;
         if !oauth.grant.needs_user() {
-            let authorization_server = within(AuthorizationServer::discover(wire, server, stale.challenge())).await?;
-            let fresh = within(authorization_server.token_without_user(oauth, &stored.requested, &self.wires)).await?;
+            let authorization_server =
+                with_operation_timeout(AuthorizationServer::discover(wire, server, stale.challenge())).await?;
+            let fresh =
+                with_operation_timeout(authorization_server.token_without_user(oauth, &stored.requested, &self.wires))
+                    .await?;
             return Ok(self.save(slot, lease, fresh).await?);
         }
         let mut stored = stored;
         if let Stale::Refused(_, challenge) = stale {
             // The server may have moved to another authorization server, which must not get the tokens of the old one.
             let authorization_server =
-                within(AuthorizationServer::discover(Arc::clone(&wire), server, challenge.as_deref())).await?;
+                with_operation_timeout(AuthorizationServer::discover(Arc::clone(&wire), server, challenge.as_deref()))
+                    .await?;
             if authorization_server.issuer != stored.issuer {
                 slot.set_known(None);
                 lease.delete().await?;
@@ -147,7 +152,7 @@ impl Inner {
             }
             stored.metadata = authorization_server.into_metadata();
         }
-        match within(engine::refresh(wire, server, &stored, oauth)).await {
+        match with_operation_timeout(engine::refresh(wire, server, &stored, oauth)).await {
             Ok(fresh) => Ok(self.save(slot, lease, fresh).await?),
             Err(AuthError::Ended) => {
                 stored.tokens = None;
@@ -170,7 +175,7 @@ impl Inner {
         let stored = self.load(&slot.key).await.map_err(AuthError::Store)?.map(Arc::new);
         let sent = challenge.sent.as_ref();
         if let Some(stored) = stored.as_ref().filter(|stored| stored.tokens.is_some())
-            && stored.header().as_ref() != sent
+            && stored.authorization_header().as_ref() != sent
         {
             // Since the request was sent, the user has signed in or another process has renewed the tokens.
             slot.set_known(Some(Arc::clone(stored)));
@@ -179,16 +184,16 @@ impl Inner {
         let primary = challenge::primary(&challenge.www_authenticate);
         let is_bound = oauth.dpop || stored.as_ref().is_some_and(|stored| stored.key.is_some());
         // A bearer token stays a bearer token when it is renewed, so bound tokens need a new sign-in.
-        let must_begin_anew = !is_bound && challenge::wants_bound(&challenge.www_authenticate);
-        if must_begin_anew {
-            self.check_issues_bound(server, primary).await?;
+        let needs_new_sign_in = !is_bound && challenge::requires_bound_tokens(&challenge.www_authenticate);
+        if needs_new_sign_in {
+            self.check_issues_bound_tokens(server, primary).await?;
         }
         let scopes = scopes_to_request(challenge, to.url, stored.as_deref(), &oauth.scopes)?;
         if !oauth.grant.needs_user() {
             return Ok(self.sign_in_without_user(to.server, &context, &scopes, primary).await.map(drop)?);
         }
         if challenge.status == 401
-            && !must_begin_anew
+            && !needs_new_sign_in
             && let Some(stored) = stored.as_ref().filter(|stored| stored.tokens.is_some())
         {
             let stale = Stale::Refused(Arc::clone(stored), primary.map(str::to_owned));
@@ -205,7 +210,7 @@ impl Inner {
         Ok(self.sign_in_with_browser(to.server, &context, wanted, browser.as_ref()).await.map(drop)?)
     }
 
-    /// An error unless this server has sent a nonce that the next proof can have.
+    /// Returns an error unless this server has sent a nonce for the next proof.
     fn check_nonce(&self, to: &Destination<'_>) -> Result<(), Refused> {
         match self.slot(to).nonce() {
             Some(_) => Ok(()),
@@ -215,11 +220,13 @@ impl Inner {
         }
     }
 
-    /// An error unless the metadata of `server` say that its tokens are bound, so that a new sign-in gets bound ones.
-    async fn check_issues_bound(&self, server: &Url, challenge: Option<&str>) -> Result<(), Refused> {
+    /// Returns an error unless the metadata of `server` say that its tokens are bound, so that a new sign-in gets bound
+    /// ones.
+    async fn check_issues_bound_tokens(&self, server: &Url, challenge: Option<&str>) -> Result<(), Refused> {
         let authorization_server =
-            within(AuthorizationServer::discover(self.wires.to(server)?, server, challenge)).await;
-        match authorization_server.is_ok_and(|server| server.wants_bound()) {
+            with_operation_timeout(AuthorizationServer::discover(self.wires.wire_for(server)?, server, challenge))
+                .await;
+        match authorization_server.is_ok_and(|server| server.requires_bound_tokens()) {
             true => Ok(()),
             false => Err(Refused::Error(AuthError::NotBound)),
         }
@@ -239,8 +246,8 @@ fn scopes_to_request(
         return Ok(configured.to_vec());
     };
     let missing = challenge::scopes(&challenge.www_authenticate, url);
-    let union = challenge::union(&stored.requested, &missing);
-    if union == stored.requested { Err(Refused::SignIn(union)) } else { Ok(union) }
+    let all = challenge::union(&stored.requested, &missing);
+    if all == stored.requested { Err(Refused::SignIn(all)) } else { Ok(all) }
 }
 
 /// The credentials to renew, and why.

@@ -12,7 +12,7 @@ pub(crate) fn primary(values: &[String]) -> Option<&str> {
 }
 
 /// Returns whether a server accepts only tokens that are bound to a key.
-pub(crate) fn wants_bound(values: &[String]) -> bool {
+pub(crate) fn requires_bound_tokens(values: &[String]) -> bool {
     let is_dpop = |value: &String| value.get(..4).is_some_and(|scheme| scheme.eq_ignore_ascii_case("dpop"));
     !values.is_empty() && values.iter().all(is_dpop)
 }

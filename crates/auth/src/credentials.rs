@@ -7,9 +7,9 @@ use serde_json::Value;
 
 use crate::{clock::now, dpop::ProofKey, error::AuthError};
 
-/// How many seconds before its expiry a token is renewed. A short-lived token is renewed in the last fifth of its life.
+/// A token is renewed this many seconds before it expires; a short-lived one in the last fifth of its life.
 const RENEW_BEFORE_EXPIRY: u64 = 60;
-/// The most bytes of a token, which has to fit into a header.
+/// The maximum number of bytes of a token, which has to fit into a header.
 const TOKEN_BYTES: usize = 16 * 1024;
 
 /// The credentials of a sign-in at one issuer.
@@ -69,7 +69,8 @@ impl Credentials {
         self.tokens.as_ref().map(|tokens| tokens.access.as_str())
     }
 
-    pub(crate) fn header(&self) -> Option<HeaderValue> {
+    /// Returns the `Authorization` header with the access token.
+    pub(crate) fn authorization_header(&self) -> Option<HeaderValue> {
         let scheme = if self.key.is_some() { "DPoP" } else { "Bearer" };
         let mut value = HeaderValue::try_from(format!("{scheme} {}", self.access()?)).ok()?;
         value.set_sensitive(true);
@@ -85,36 +86,36 @@ impl Credentials {
 }
 
 impl Tokens {
-    /// Takes the tokens that a token endpoint returned to `rmcp`; see [`Self::in_answer`].
+    /// Reads the tokens that a token endpoint returned to `rmcp`; see [`Self::in_answer`].
     pub(crate) fn of(response: &OAuthTokenResponse, requested: &[String], is_bound: bool) -> Result<Self, AuthError> {
         let value = serde_json::to_value(response);
-        let value = value.map_err(|_| AuthError::NoToken { why: "its answer cannot be read".to_owned() })?;
+        let value = value.map_err(|_| AuthError::NoToken { why: "the answer cannot be read".to_owned() })?;
         Self::in_answer(&value, requested, is_bound)
     }
 
-    /// Takes the tokens that a token endpoint returned. If the answer names no `scope`, they have the `requested` scopes
-    /// (RFC 6749, 5.1). With `is_bound` they must be bound to a key (RFC 9449, 5), otherwise they must not.
+    /// Reads the tokens that a token endpoint returned. If the answer names no `scope`, they have the `requested`
+    /// scopes (RFC 6749, 5.1). With `is_bound` they must be bound to a key (RFC 9449, 5), otherwise they must not.
     pub(crate) fn in_answer(value: &Value, requested: &[String], is_bound: bool) -> Result<Self, AuthError> {
         let refused = |why: &str| AuthError::NoToken { why: why.to_owned() };
         let text = |name: &str| value.get(name).and_then(Value::as_str).filter(|text| !text.is_empty());
-        let access = text("access_token").ok_or_else(|| refused("its answer contains none"))?.to_owned();
+        let access = text("access_token").ok_or_else(|| refused("the answer contains no access token"))?.to_owned();
         let has_type = |kind: &str| text("token_type").is_some_and(|named| named.eq_ignore_ascii_case(kind));
         if is_bound && !has_type("dpop") {
             return Err(refused(
-                "it issued one that is not bound to a key, which the server or `oauth.dpop` of the entry asks for",
+                "the token is not bound to a key, although the server or `oauth.dpop` of the entry requires that",
             ));
         }
         if !is_bound && !has_type("bearer") {
             return Err(refused(
-                "it issued one that is not a bearer token; for one that is bound to a key, set `oauth.dpop`",
+                "the token is not a bearer token; for tokens that are bound to a key, set `oauth.dpop`",
             ));
         }
         let refresh = text("refresh_token").map(str::to_owned);
         if access.len().max(refresh.as_ref().map_or(0, String::len)) > TOKEN_BYTES {
-            return Err(refused("it issued one that is too long"));
+            return Err(refused("the token is too long"));
         }
         if HeaderValue::try_from(&access).is_err() {
-            return Err(refused("it issued one that does not fit into a header"));
+            return Err(refused("the token has characters that are not allowed in a header"));
         }
         let received = now();
         Ok(Self {

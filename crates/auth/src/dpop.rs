@@ -19,14 +19,14 @@ use url::Url;
 use crate::{
     clock::now,
     error::AuthError,
-    jose::{compact, unique},
+    jose::{compact_jwt, unique_id},
 };
 
 /// The longest nonce that is accepted, in bytes. It has a bound because every request repeats it in a header.
 const NONCE_BYTES: usize = 1024;
 
 /// The key to which the tokens of one sign-in are bound. It is a key of P-256, because every server with DPoP accepts
-/// ES256. It is stored beside the tokens, as PKCS#8 in base64.
+/// ES256. It is stored together with the tokens, as PKCS#8 in base64.
 #[derive(Clone, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub(crate) struct ProofKey(Arc<Pair>);
@@ -42,16 +42,16 @@ struct Pair {
 /// The error for a stored key that cannot be read.
 #[derive(Debug, thiserror::Error)]
 #[error("the key of a sign-in cannot be read")]
-pub(crate) struct NoKey;
+pub(crate) struct UnreadableKey;
 
 impl TryFrom<String> for ProofKey {
-    type Error = NoKey;
+    type Error = UnreadableKey;
 
-    fn try_from(encoded: String) -> Result<Self, NoKey> {
-        let bytes = URL_SAFE_NO_PAD.decode(&encoded).map_err(|_| NoKey)?;
-        let pair = EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &bytes).map_err(|_| NoKey)?;
+    fn try_from(encoded: String) -> Result<Self, UnreadableKey> {
+        let bytes = URL_SAFE_NO_PAD.decode(&encoded).map_err(|_| UnreadableKey)?;
+        let pair = EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &bytes).map_err(|_| UnreadableKey)?;
         // Uncompressed: 4, x, y (SEC 1, 2.3.3).
-        let (x, y) = pair.public_key().as_ref().get(1..65).ok_or(NoKey)?.split_at(32);
+        let (x, y) = pair.public_key().as_ref().get(1..65).ok_or(UnreadableKey)?.split_at(32);
         let point = [x, y].map(|half| URL_SAFE_NO_PAD.encode(half));
         Ok(Self(Arc::new(Pair { pair, encoded, point })))
     }
@@ -77,7 +77,7 @@ impl ProofKey {
         &self.0.encoded
     }
 
-    /// The public key as a JWK (RFC 7517).
+    /// Returns the public key as a JWK (RFC 7517).
     fn jwk(&self) -> Value {
         let [x, y] = &self.0.point;
         json!({ "crv": "P-256", "kty": "EC", "x": x, "y": y })
@@ -100,7 +100,7 @@ impl ProofKey {
         nonce: Option<&Nonce>,
     ) -> Result<HeaderValue, AuthError> {
         let header = json!({ "alg": "ES256", "typ": "dpop+jwt", "jwk": self.jwk() });
-        let mut claims = json!({ "jti": unique()?, "htm": method, "htu": target(url), "iat": now() });
+        let mut claims = json!({ "jti": unique_id()?, "htm": method, "htu": target(url), "iat": now() });
         if let Some(token) = token {
             claims["ath"] = URL_SAFE_NO_PAD.encode(digest(&SHA256, token.as_bytes())).into();
         }
@@ -108,7 +108,7 @@ impl ProofKey {
             claims["nonce"] = nonce.as_str().into();
         }
         let sign = |message: &[u8]| Some(self.0.pair.sign(&SystemRandom::new(), message).ok()?.as_ref().to_vec());
-        let proof = HeaderValue::try_from(compact(&header, &claims, sign)?);
+        let proof = HeaderValue::try_from(compact_jwt(&header, &claims, sign)?);
         let mut proof =
             proof.map_err(|_| AuthError::Unavailable { why: "a proof does not fit into a header".into() })?;
         proof.set_sensitive(true);

@@ -35,7 +35,7 @@ pub(crate) struct AuthorizationServer {
     wire: Arc<Wire>,
     /// The MCP server whose authorization server this is.
     server: Url,
-    /// The issuer. If the metadata name none, the token endpoint stands for it.
+    /// The issuer. If the metadata name none, the URL of the token endpoint is used in its place.
     pub(crate) issuer: String,
     /// Whether a code can be protected with PKCE and S256.
     has_pkce: bool,
@@ -49,11 +49,13 @@ pub(crate) struct AuthorizationRequest {
     resource: String,
     /// The key to which the tokens will be bound, if they will be bound.
     key: Option<ProofKey>,
-    pub(crate) page: Url,
+    pub(crate) authorization_url: Url,
 }
 
 /// Runs an operation with [`OPERATION_TIMEOUT`] as its timeout.
-pub(crate) async fn within<T>(work: impl Future<Output = Result<T, AuthError>>) -> Result<T, AuthError> {
+pub(crate) async fn with_operation_timeout<T>(
+    work: impl Future<Output = Result<T, AuthError>>,
+) -> Result<T, AuthError> {
     let late = || AuthError::Unavailable {
         why: format!("the authorization server did not answer within {} s", OPERATION_TIMEOUT.as_secs()),
     };
@@ -118,13 +120,13 @@ impl AuthorizationServer {
 
     /// Returns whether the MCP server accepts only tokens that are bound to a key (`dpop_bound_access_tokens_required`,
     /// RFC 9728, 2).
-    pub(crate) fn wants_bound(&self) -> bool {
-        self.wire.wants_bound()
+    pub(crate) fn requires_bound_tokens(&self) -> bool {
+        self.wire.requires_bound_tokens()
     }
 
     /// Returns a new key to bind tokens to, if the entry or the server wants DPoP.
     pub(crate) fn new_key(&self, oauth: &OAuth) -> Result<Option<ProofKey>, AuthError> {
-        (oauth.dpop || self.wants_bound()).then(ProofKey::generate).transpose()
+        (oauth.dpop || self.requires_bound_tokens()).then(ProofKey::generate).transpose()
     }
 
     /// Returns the scopes to request with a grant that needs no user: `scopes`, or those that the server names if
@@ -161,15 +163,15 @@ impl AuthorizationServer {
         }
         self.manager.configure_client(config).map_err(|error| discovery_error(&error))?;
         let wanted: Vec<&str> = scopes.iter().map(String::as_str).collect();
-        let page = self.manager.get_authorization_url(&wanted).await.map_err(|error| discovery_error(&error))?;
-        let mut page = self.endpoint("authorization endpoint", &page)?;
+        let url = self.manager.get_authorization_url(&wanted).await.map_err(|error| discovery_error(&error))?;
+        let mut url = self.endpoint("authorization endpoint", &url)?;
         if let Some(key) = &key {
             // Binds the authorization code to the key, so that no other client can use it (RFC 9449, 10).
-            page.query_pairs_mut().append_pair("dpop_jkt", &key.thumbprint());
+            url.query_pairs_mut().append_pair("dpop_jkt", &key.thumbprint());
         }
-        let resource = page.query_pairs().find(|(name, _)| name == "resource").map(|(_, value)| value.into_owned());
+        let resource = url.query_pairs().find(|(name, _)| name == "resource").map(|(_, value)| value.into_owned());
         let resource = resource.unwrap_or_else(|| self.server.to_string());
-        Ok(AuthorizationRequest { authorization_server: self, client, scopes, resource, key, page })
+        Ok(AuthorizationRequest { authorization_server: self, client, scopes, resource, key, authorization_url: url })
     }
 
     /// Returns the scopes to request, in MCP's order of preference: `wanted`, or those of the challenge, or those of
@@ -242,10 +244,10 @@ impl AuthorizationServer {
 }
 
 impl AuthorizationRequest {
-    /// Exchanges the code in `back`, the URL to which the browser was redirected, for tokens. `secret` is that of the
-    /// configured client, which errors must not repeat.
-    pub(crate) async fn exchange(self, back: &Url, secret: Option<&str>) -> Result<Credentials, AuthError> {
-        let answer = Answer::of(back)?;
+    /// Exchanges the code in `redirect`, the URL to which the browser was redirected, for tokens. `secret` is that of
+    /// the configured client, which errors must not repeat.
+    pub(crate) async fn exchange(self, redirect: &Url, secret: Option<&str>) -> Result<Credentials, AuthError> {
+        let answer = Answer::of(redirect)?;
         self.check_issuer(&answer)?;
         if let Some(error) = answer.error {
             let description = quote(&answer.description.unwrap_or_default());
@@ -273,7 +275,8 @@ impl AuthorizationRequest {
     /// Checks the `state` and the issuer of an answer. The caller does this first, also when the answer is an error
     /// (RFC 9207, 2.4).
     fn check_issuer(&self, answer: &Answer) -> Result<(), AuthError> {
-        let sent = self.page.query_pairs().find(|(name, _)| name == "state").map(|(_, value)| value.into_owned());
+        let sent =
+            self.authorization_url.query_pairs().find(|(name, _)| name == "state").map(|(_, value)| value.into_owned());
         if sent.is_none() || sent != answer.state {
             return Err(bad_redirect("it does not belong to the sign-in that is under way"));
         }
@@ -307,9 +310,9 @@ struct Answer {
 }
 
 impl Answer {
-    fn of(back: &Url) -> Result<Self, AuthError> {
+    fn of(redirect: &Url) -> Result<Self, AuthError> {
         let mut answer = Self::default();
-        for (name, value) in back.query_pairs() {
+        for (name, value) in redirect.query_pairs() {
             let place = match &*name {
                 "code" => &mut answer.code,
                 "state" => &mut answer.state,
@@ -330,7 +333,7 @@ fn bad_redirect(why: &str) -> AuthError {
     AuthError::Callback { why: why.to_owned() }
 }
 
-/// Renews the tokens of `credentials`. `oauth` has the configuration of the client. [`AuthError::Ended`] if the
+/// Renews the tokens of `credentials`. `oauth` has the configuration of the client. Returns [`AuthError::Ended`] if the
 /// authorization server does not accept the refresh token any more, or if there is none.
 pub(crate) async fn refresh(
     wire: Arc<Wire>,
@@ -360,6 +363,7 @@ pub(crate) async fn refresh(
         config = config.with_client_secret(secret);
     }
     manager.configure_client(config).map_err(|error| discovery_error(&error))?;
+    // `rmcp` renews the tokens that it finds in its credential store, so they must be put there first.
     let response = serde_json::json!({
         "access_token": tokens.access, "refresh_token": refresh, "token_type": "bearer",
     });
@@ -387,7 +391,7 @@ pub(crate) fn check_endpoint(wire: &Wire, server: &Url, what: &'static str, url:
     Ok(url)
 }
 
-/// The error of a request other than one to the token endpoint.
+/// Returns the error of a request other than one to the token endpoint.
 fn discovery_error(error: &RmcpError) -> AuthError {
     let mut causes = iter::successors(std::error::Error::source(error), |cause| cause.source());
     let refused = causes.find_map(|cause| match cause.downcast_ref()? {
@@ -416,7 +420,7 @@ fn discovery_error(error: &RmcpError) -> AuthError {
     }
 }
 
-/// The error of a request to the token endpoint.
+/// Returns the error of a request to the token endpoint.
 fn token_error(error: &RmcpError, secrets: &[&str], unanswered: Option<&str>) -> AuthError {
     match error {
         RmcpError::AuthorizationServerMismatch { expected_issuer, received_issuer } => {
@@ -429,7 +433,7 @@ fn token_error(error: &RmcpError, secrets: &[&str], unanswered: Option<&str>) ->
     }
 }
 
-/// `rmcp`'s message for a request without a response, from which it drops the cause.
+/// The end of `rmcp`'s message about a request without a response. The message does not contain the cause.
 const UNANSWERED: &str = "Request failed";
 
 /// Returns the text of an error with its innermost cause, escaped and without `secrets`. `unanswered` is the reason why

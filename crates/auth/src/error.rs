@@ -6,7 +6,7 @@ use toolrack_host::{egress::Refused, text};
 
 use crate::{browser::BrowserError, store::TokenStoreError};
 
-/// The longest text of a server inside an error, in bytes.
+/// The maximum number of bytes of a server's text in an error.
 const QUOTE_BYTES: usize = 300;
 
 /// An error of signing in, or of staying signed in.
@@ -63,8 +63,8 @@ pub enum AuthError {
         /// The issuer that answered, escaped; empty if it did not name itself although its metadata promises that.
         received: String,
     },
-    /// The authorization server issued no token.
-    #[error("the authorization server issued no token: {why}")]
+    /// The authorization server issued no token, or none that can be used.
+    #[error("the authorization server issued no usable token: {why}")]
     NoToken {
         /// Its message, escaped.
         why: String,
@@ -165,14 +165,15 @@ impl From<BrowserError> for AuthError {
     }
 }
 
-/// The text of a server for an error: one safe line, cut to [`QUOTE_BYTES`].
+/// Returns a server's text for an error: one safe line, cut to [`QUOTE_BYTES`].
 pub(crate) fn quote(foreign: &str) -> String {
     text::for_line(&text::clip(foreign.trim(), QUOTE_BYTES)).into_owned()
 }
 
-/// As [`quote`], but with `***` in place of each of `secrets`, because a server can repeat what it was sent.
+/// Like [`quote`], but with `***` in place of each of `secrets`, because a server can repeat what it was sent.
 pub(crate) fn quote_without(foreign: &str, secrets: &[&str]) -> String {
     let mut foreign = foreign.to_owned();
+    // A shorter secret would be found by chance in many texts.
     for secret in secrets.iter().filter(|secret| secret.len() >= 4) {
         foreign = foreign.replace(secret, "***");
     }

@@ -14,17 +14,20 @@ use crate::{
     credentials::{Client, Credentials, Tokens},
     engine::{AuthorizationServer, check_endpoint},
     error::{AuthError, quote_without},
-    revoke::basic,
+    revoke::basic_authorization,
     wire::{Wire, Wires},
 };
 
 /// The grant type of RFC 7523, 2.1.
 const JWT_BEARER: &str = "urn:ietf:params:oauth:grant-type:jwt-bearer";
-/// The grant type of RFC 8693, 2.1. Below it are the types of the token that is exchanged, and of the one that is got
-/// for it.
+/// The grant type of RFC 8693, 2.1.
 const TOKEN_EXCHANGE: &str = "urn:ietf:params:oauth:grant-type:token-exchange";
+/// The type of the token that is given in exchange.
 const ID_TOKEN: &str = "urn:ietf:params:oauth:token-type:id_token";
+/// The type of the token that is received for it.
 const ID_JAG: &str = "urn:ietf:params:oauth:token-type:id-jag";
+/// The maximum number of bytes in an ID-JAG.
+const MAX_ID_JAG_BYTES: usize = 64 * 1024;
 
 /// A request to a token endpoint.
 struct Form<'a> {
@@ -38,7 +41,7 @@ struct Form<'a> {
 }
 
 impl<'a> Form<'a> {
-    /// A form with a grant type, for the client of `oauth`.
+    /// Creates a form with a grant type, for the client of `oauth`.
     fn new(grant: &str, oauth: &'a OAuth) -> Self {
         let secrets = [&oauth.client_secret, &oauth.assertion.text];
         Self {
@@ -69,7 +72,7 @@ impl<'a> Form<'a> {
             .header(header::CONTENT_TYPE, "application/x-www-form-urlencoded");
         match (self.client, self.secret) {
             (Some(client), Some(secret)) if !self.in_body => {
-                request = request.header(header::AUTHORIZATION, basic(client, secret));
+                request = request.header(header::AUTHORIZATION, basic_authorization(client, secret));
             }
             (Some(client), secret) => {
                 form.append_pair("client_id", client);
@@ -80,9 +83,9 @@ impl<'a> Form<'a> {
         request.body(form.finish().into_bytes())
     }
 
-    /// Sends the form, and parses the response as a JSON object. `whose` names the receiver in an error.
-    async fn send(&self, wire: &Wire, endpoint: &Url, whose: &str) -> Result<Value, AuthError> {
-        let unavailable = |why: String| AuthError::Unavailable { why: format!("{whose}: {why}") };
+    /// Sends the form, and parses the response as a JSON object. `receiver` names the receiver in an error.
+    async fn send(&self, wire: &Wire, endpoint: &Url, receiver: &str) -> Result<Value, AuthError> {
+        let unavailable = |why: String| AuthError::Unavailable { why: format!("{receiver}: {why}") };
         let request = self.request(endpoint).map_err(|error| unavailable(error.to_string()))?;
         let answer = wire.send(request).await.map_err(|error| unavailable(error.to_string()))?;
         let status = answer.status();
@@ -99,7 +102,7 @@ impl<'a> Form<'a> {
         if status.is_server_error() {
             return Err(unavailable(why));
         }
-        Err(AuthError::NoToken { why: format!("{whose} answered: {why}") })
+        Err(AuthError::NoToken { why: format!("{receiver} answered: {why}") })
     }
 }
 
@@ -163,7 +166,7 @@ impl AuthorizationServer {
         let IdentityProvider { token_url, client_id, client_secret } = idp;
         let url = Url::parse(token_url).map_err(|_| config("`oauth.idp.token_url` is not a URL"))?;
         // This URL may lead to a private address, because the user has configured it and no server has named it.
-        let wire = wires.to(&url)?;
+        let wire = wires.wire_for(&url)?;
         let endpoint = check_endpoint(&wire, &url, "`oauth.idp.token_url`", token_url)?;
         let assertion = oauth.assertion.text.as_deref().unwrap_or_default();
         let mut form = Form::new(TOKEN_EXCHANGE, oauth)
@@ -178,12 +181,12 @@ impl AuthorizationServer {
         (form.client, form.secret) = (client_id.as_deref(), client_secret.as_deref());
         form.secrets.extend(client_secret.as_deref());
         let answer = form.send(&wire, &endpoint, "the identity provider").await?;
-        let no = |why: &str| AuthError::NoToken { why: format!("the identity provider gave {why}") };
+        let no_token = |why: &str| AuthError::NoToken { why: format!("the identity provider gave {why}") };
         if answer["issued_token_type"] != ID_JAG {
-            return Err(no("something else than an ID-JAG"));
+            return Err(no_token("something other than an ID-JAG"));
         }
-        let jag = answer["access_token"].as_str().filter(|jag| !jag.is_empty() && jag.len() <= 64 * 1024);
-        jag.map(str::to_owned).ok_or_else(|| no("no ID-JAG"))
+        let jag = answer["access_token"].as_str().filter(|jag| !jag.is_empty() && jag.len() <= MAX_ID_JAG_BYTES);
+        jag.map(str::to_owned).ok_or_else(|| no_token("no ID-JAG"))
     }
 }
 

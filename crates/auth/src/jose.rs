@@ -66,7 +66,7 @@ impl SigningKey {
         };
         let is_offered = |name: &&&'static str| offered.iter().any(|offered| offered.as_str() == Some(**name));
         let chosen = known.iter().find(is_offered).copied();
-        chosen.ok_or_else(|| bad_key(&format!("is for {}, which its authorization server does not take", known[0])))
+        chosen.ok_or_else(|| bad_key(&format!("is for {}, which its authorization server does not accept", known[0])))
     }
 
     fn sign(&self, algorithm: &str, message: &[u8]) -> Option<Vec<u8>> {
@@ -99,9 +99,9 @@ impl SigningKey {
         let now = now();
         let claims = json!({
             "iss": claims.client, "sub": claims.client, "aud": claims.audience,
-            "iat": now, "exp": now.saturating_add(ASSERTION_SECONDS), "jti": unique()?,
+            "iat": now, "exp": now.saturating_add(ASSERTION_SECONDS), "jti": unique_id()?,
         });
-        compact(&header, &claims, |message| self.sign(algorithm, message))
+        compact_jwt(&header, &claims, |message| self.sign(algorithm, message))
     }
 }
 
@@ -114,7 +114,7 @@ pub(crate) struct AssertionClaims<'a> {
 }
 
 /// Returns a JWT in its compact form (RFC 7515, 7.1).
-pub(crate) fn compact(
+pub(crate) fn compact_jwt(
     header: &Value,
     claims: &Value,
     sign: impl FnOnce(&[u8]) -> Option<Vec<u8>>,
@@ -122,15 +122,14 @@ pub(crate) fn compact(
     let mut token = URL_SAFE_NO_PAD.encode(header.to_string());
     token.push('.');
     URL_SAFE_NO_PAD.encode_string(claims.to_string(), &mut token);
-    let signature =
-        sign(token.as_bytes()).ok_or_else(|| AuthError::Unavailable { why: "nothing can be signed".into() })?;
+    let signature = sign(token.as_bytes()).ok_or_else(|| AuthError::Unavailable { why: "signing failed".into() })?;
     token.push('.');
     URL_SAFE_NO_PAD.encode_string(signature, &mut token);
     Ok(token)
 }
 
 /// Returns a unique id: 128 random bits.
-pub(crate) fn unique() -> Result<String, AuthError> {
+pub(crate) fn unique_id() -> Result<String, AuthError> {
     let mut bytes = [0; 16];
     let filled = rand::fill(&mut bytes);
     filled.map_err(|_| AuthError::Unavailable { why: "the system provides no random numbers".into() })?;

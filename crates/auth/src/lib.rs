@@ -27,7 +27,7 @@
 //!                          token_request ──► dpop, jose     proofs and assertions, signed
 //! ```
 //!
-//! Beside them: `credentials` are what the store keeps of a sign-in, `revoke` revokes tokens at their authorization
+//! Besides these: `credentials` are what the store keeps of a sign-in, `revoke` revokes tokens at their authorization
 //! server, `clock` tells the time in the unit of tokens, and `error` is what goes wrong.
 //!
 //! This crate touches no files, no environment, no database and no terminal: a [`TokenStore`] keeps the tokens. No

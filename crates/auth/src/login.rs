@@ -8,7 +8,7 @@ use url::Url;
 use crate::{
     browser::Browser,
     credentials::Credentials,
-    engine::{AuthorizationRequest, AuthorizationServer, within},
+    engine::{AuthorizationRequest, AuthorizationServer, with_operation_timeout},
     error::AuthError,
     revoke::revoke,
     sign_in::{AuthContext, Inner, SignIn},
@@ -55,7 +55,7 @@ pub enum SignedOut {
 }
 
 impl SignedOut {
-    /// The outcome in words, for the audit log. `None` if the user was not signed in.
+    /// Returns the outcome in words, for the audit log; `None` if the user was not signed in.
     fn outcome(&self) -> Option<String> {
         match self {
             Self::WasNotSignedIn => None,
@@ -69,8 +69,8 @@ impl SignedOut {
 }
 
 impl SignIn {
-    /// Signs in to a server, whether or not the user is signed in already. Requests `scopes`, or, if there are none,
-    /// the scopes of the entry or of the server. Shows the page in `browser`, unless the grant of the entry needs no
+    /// Signs in to a server, whether or not the user is signed in already. Requests `scopes`; without any, the scopes
+    /// of the entry or of the server. Shows the page in `browser`, unless the grant of the entry needs no
     /// user. Once the browser has come back, the sign-in runs to its end even if this future is dropped.
     ///
     /// # Errors
@@ -108,7 +108,7 @@ impl SignIn {
         let inner = &self.0;
         let (context, name) = (inner.context(to).await?, to.server.clone());
         let work = Arc::clone(inner);
-        let signed_out = inner.to_completion(async move {
+        let signed_out = inner.run_to_completion(async move {
             let signed_out = work.revoke_and_delete(&context).await?;
             if let Some(outcome) = signed_out.outcome() {
                 work.report(Fact::SignedOut { server: name, outcome });
@@ -140,7 +140,7 @@ impl Inner {
     ) -> Result<Signed, AuthError> {
         let visited = self.visit_page(context, wanted, browser).await;
         let (inner, name, context) = (Arc::clone(self), name.clone(), context.clone());
-        let signed = self.to_completion(async move {
+        let signed = self.run_to_completion(async move {
             let signed = match visited {
                 Ok((request, redirect)) => inner.exchange_code(&context, request, &redirect).await,
                 Err(error) => Err(error),
@@ -160,7 +160,7 @@ impl Inner {
     ) -> Result<Signed, AuthError> {
         let (inner, name, context) = (Arc::clone(self), name.clone(), context.clone());
         let (scopes, challenge) = (scopes.to_vec(), challenge.map(str::to_owned));
-        let signed = self.to_completion(async move {
+        let signed = self.run_to_completion(async move {
             let signed = inner.exchange_grant(&context, &scopes, challenge.as_deref()).await;
             inner.record_outcome(&name, signed)
         });
@@ -175,9 +175,9 @@ impl Inner {
         challenge: Option<&str>,
     ) -> Result<Signed, AuthError> {
         let AuthContext { oauth, slot, server, .. } = context;
-        let discovery = AuthorizationServer::discover(self.wires.to(server)?, server, challenge);
-        let authorization_server = within(discovery).await?;
-        let fresh = within(authorization_server.token_without_user(oauth, scopes, &self.wires)).await?;
+        let discovery = AuthorizationServer::discover(self.wires.wire_for(server)?, server, challenge);
+        let authorization_server = with_operation_timeout(discovery).await?;
+        let fresh = with_operation_timeout(authorization_server.token_without_user(oauth, scopes, &self.wires)).await?;
         let signed = Signed::of(&fresh);
         self.save_new(slot, fresh).await?;
         Ok(signed)
@@ -200,15 +200,15 @@ impl Inner {
         browser: &dyn Browser,
     ) -> Result<(AuthorizationRequest, Url), AuthError> {
         let AuthContext { oauth, server, .. } = context;
-        let wire = self.wires.to(server)?;
+        let wire = self.wires.wire_for(server)?;
         let redirect_uri = browser.redirect_uri();
         let request = async {
             let authorization_server = AuthorizationServer::discover(wire, server, wanted.challenge).await?;
             authorization_server.authorization_request(oauth, wanted.scopes, &redirect_uri, wanted.before).await
         };
-        let request = within(request).await?;
-        check_page(&request.page)?;
-        let redirect = browser.visit(&request.page).await?;
+        let request = with_operation_timeout(request).await?;
+        check_page(&request.authorization_url)?;
+        let redirect = browser.visit(&request.authorization_url).await?;
         Ok((request, redirect))
     }
 
@@ -220,7 +220,7 @@ impl Inner {
         redirect: &Url,
     ) -> Result<Signed, AuthError> {
         let AuthContext { oauth, slot, .. } = context;
-        let fresh = within(request.exchange(redirect, oauth.client_secret.as_deref())).await?;
+        let fresh = with_operation_timeout(request.exchange(redirect, oauth.client_secret.as_deref())).await?;
         let signed = Signed::of(&fresh);
         self.save_new(slot, fresh).await?;
         Ok(signed)
@@ -237,8 +237,8 @@ impl Inner {
             };
             slot.set_known(None);
             lease.delete().await?;
-            let revoked = match self.wires.to(server) {
-                Ok(wire) => within(revoke(wire, server, &stored, oauth)).await,
+            let revoked = match self.wires.wire_for(server) {
+                Ok(wire) => with_operation_timeout(revoke(wire, server, &stored, oauth)).await,
                 Err(error) => Err(error),
             };
             Ok(match revoked {
@@ -254,8 +254,8 @@ impl Inner {
 }
 
 /// Refuses a sign-in page whose URL could mislead the user.
-fn check_page(page: &Url) -> Result<(), AuthError> {
-    page::judge(page).map_err(|why| AuthError::Unsafe { what: "sign-in page", why: why.to_string() })
+fn check_page(url: &Url) -> Result<(), AuthError> {
+    page::judge(url).map_err(|why| AuthError::Unsafe { what: "sign-in page", why: why.to_string() })
 }
 
 #[cfg(test)]

@@ -13,11 +13,11 @@ use url::Url;
 use crate::browser::BrowserError;
 
 const PATH: &str = "/callback";
-/// The most bytes of the head of a request; a real redirect is far shorter.
+/// The maximum number of bytes in the head of a request; a real redirect is far shorter.
 const HEAD_BYTES: usize = 16 * 1024;
 /// The timeout of one request. Browsers open connections in advance and send nothing on them.
 const REQUEST_TIME: Duration = Duration::from_secs(10);
-/// The most connections at once; further ones wait.
+/// The maximum number of connections at once; further ones wait.
 const MAX_CONNECTIONS: usize = 16;
 
 /// An address on 127.0.0.1 to which a browser is redirected, for one sign-in.
@@ -45,13 +45,14 @@ impl Loopback {
         format!("http://127.0.0.1:{}{PATH}", self.port)
     }
 
-    /// Waits at most `limit` for the redirect that belongs to `page`. Refuses a request with another `state` or
-    /// another `Host`, and continues to wait.
+    /// Waits at most `limit` for the redirect that belongs to `authorization_url`. Refuses a request with another
+    /// `state` or another `Host`, and continues to wait.
     ///
     /// # Errors
     /// [`BrowserError::TimedOut`], and [`BrowserError::Port`] when the system closes the port.
-    pub async fn wait(&self, page: &Url, limit: Duration) -> Result<Url, BrowserError> {
-        let state = page.query_pairs().find(|(name, _)| name == "state").map(|(_, value)| value.into_owned());
+    pub async fn wait(&self, authorization_url: &Url, limit: Duration) -> Result<Url, BrowserError> {
+        let state =
+            authorization_url.query_pairs().find(|(name, _)| name == "state").map(|(_, value)| value.into_owned());
         let redirect = timeout(limit, self.accept_redirect(state.as_deref())).await;
         redirect.unwrap_or(Err(BrowserError::TimedOut { after: limit }))
     }
@@ -83,14 +84,14 @@ impl Loopback {
             }
         }
         let redirect = self.redirect_in(&String::from_utf8_lossy(&head), state);
-        let (status, words) = match &redirect {
+        let (status, message) = match &redirect {
             Some(_) => ("200 OK", "Toolrack has received the answer. You can close this page."),
             None => (
                 "404 Not Found",
                 "This is not the answer to the sign-in that Toolrack is waiting for. Go back to the page that it opened.",
             ),
         };
-        let page = format!("<!doctype html><meta charset=utf-8><title>Toolrack</title><p>{words}</p>");
+        let page = format!("<!doctype html><meta charset=utf-8><title>Toolrack</title><p>{message}</p>");
         let answer = format!(
             "HTTP/1.1 {status}\r\nContent-Type: text/html; charset=utf-8\r\nContent-Length: {}\r\nCache-Control: no-store\r\n\
              Content-Security-Policy: default-src 'none'\r\nReferrer-Policy: no-referrer\r\nConnection: close\r\n\r\n{page}",

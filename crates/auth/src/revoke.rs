@@ -38,7 +38,7 @@ pub(crate) async fn revoke(
     let both =
         [tokens.refresh.as_deref().map(|token| (token, "refresh_token")), Some((&tokens.access, "access_token"))];
     for (token, kind) in both.into_iter().flatten() {
-        let why = |why: String| AuthError::Unavailable { why: format!("the tokens could not be revoked: {why}") };
+        let failure = |why: String| AuthError::Unavailable { why: format!("the tokens could not be revoked: {why}") };
         // The block drops the form before the first `.await`, because the form is not `Send`.
         let request = {
             let mut form = Serializer::new(String::new());
@@ -48,7 +48,9 @@ pub(crate) async fn revoke(
                 .uri(endpoint.as_str())
                 .header(header::CONTENT_TYPE, "application/x-www-form-urlencoded");
             match secret {
-                Some(secret) if !in_body => request = request.header(header::AUTHORIZATION, basic(&client.id, secret)),
+                Some(secret) if !in_body => {
+                    request = request.header(header::AUTHORIZATION, basic_authorization(&client.id, secret))
+                }
                 Some(secret) => {
                     form.append_pair("client_id", &client.id).append_pair("client_secret", secret);
                 }
@@ -57,18 +59,19 @@ pub(crate) async fn revoke(
                     assertion.as_ref().map(|assertion| assertion.add_to(&mut form)).transpose()?;
                 }
             }
-            request.body(form.finish().into_bytes()).map_err(|error| why(error.to_string()))?
+            request.body(form.finish().into_bytes()).map_err(|error| failure(error.to_string()))?
         };
-        let answer = wire.send(request).await.map_err(|error| why(error.to_string()))?;
+        let answer = wire.send(request).await.map_err(|error| failure(error.to_string()))?;
         if !answer.status().is_success() {
-            return Err(why(format!("the server answered HTTP {}", answer.status().as_u16())));
+            return Err(failure(format!("the server answered HTTP {}", answer.status().as_u16())));
         }
     }
     Ok(true)
 }
 
-/// HTTP Basic in OAuth's variant, which form-encodes both parts first (RFC 6749, 2.3.1).
-pub(crate) fn basic(id: &str, secret: &str) -> String {
+/// Returns the `Authorization` header for HTTP Basic in OAuth's variant, which form-encodes both parts first (RFC 6749,
+/// 2.3.1).
+pub(crate) fn basic_authorization(id: &str, secret: &str) -> String {
     let encode = |text: &str| url::form_urlencoded::byte_serialize(text.as_bytes()).collect::<String>();
     format!("Basic {}", STANDARD.encode(format!("{}:{}", encode(id), encode(secret))))
 }

@@ -28,9 +28,9 @@ use crate::{
 const MAX_LEASE: Duration = Duration::from_secs(120);
 /// How long to wait for a lease while another process renews the tokens.
 const LEASE_WAIT: Duration = Duration::from_secs(60);
-/// The time-out of work that must run to its end: the wait for the lease, and the work under it.
+/// The time-out of work that is not interrupted before its end: the wait for the lease, and the work under it.
 const WORK_TIMEOUT: Duration = Duration::from_secs(LEASE_WAIT.as_secs() + MAX_LEASE.as_secs());
-/// How long a program that ends waits for that work.
+/// How long a program waits for that work before it ends.
 const SHUTDOWN_WAIT: Duration = Duration::from_secs(5);
 
 /// Makes the line that tells the user how to sign in to a server, with these scopes if there are any.
@@ -56,7 +56,7 @@ pub(crate) struct Inner {
     secret_listener: Box<SecretListener>,
     witness: Option<Arc<dyn Witness>>,
     pub(crate) wires: Wires,
-    /// One slot for each server and account that was used: at most as many as are configured.
+    /// One slot, the state of a sign-in, for each server and account that was used: at most as many as are configured.
     slots: Mutex<HashMap<TokenKey, Arc<Slot>>>,
     /// Work that runs to its end even if the future that waits for it is dropped. The tracker is closed from the start,
     /// because `TaskTracker::wait` returns only on a closed tracker.
@@ -112,26 +112,26 @@ impl SignIn {
     /// [`AuthError::Store`] when the store cannot be read.
     pub async fn accounts(&self) -> Result<Vec<Account>, AuthError> {
         let mut accounts = Vec::new();
-        let own = |key: &TokenKey| key.tenant == self.0.tenant && key.user == self.0.user;
-        for key in self.0.store.keys().await?.into_iter().filter(own) {
-            let Some(kept) = self.0.load(&key).await? else {
+        let is_own = |key: &TokenKey| key.tenant == self.0.tenant && key.user == self.0.user;
+        for key in self.0.store.keys().await?.into_iter().filter(is_own) {
+            let Some(stored) = self.0.load(&key).await? else {
                 continue;
             };
-            let tokens = kept.tokens.as_ref();
+            let tokens = stored.tokens.as_ref();
             accounts.push(Account {
                 key,
                 scopes: tokens.map(|tokens| tokens.scopes.clone()).unwrap_or_default(),
                 expires: tokens.and_then(|tokens| tokens.expires),
                 renewable: tokens.is_some_and(|tokens| tokens.refresh.is_some()),
                 signed_in: tokens.is_some(),
-                issuer: kept.issuer,
+                issuer: stored.issuer,
             });
         }
         Ok(accounts)
     }
 
-    /// Waits until the renewals, sign-ins and sign-outs are done that must run to their end, but at most five seconds.
-    /// A program calls this at its end, after its hosts have ended. A renewal goes on after the request that began it,
+    /// Waits until all renewals, sign-ins and sign-outs that are under way are done, but at most five seconds. A
+    /// program calls this at its end, after its hosts have ended. A renewal goes on after the request that began it,
     /// because the authorization server may have invalidated the old refresh token already.
     pub async fn settled(&self) {
         if timeout(SHUTDOWN_WAIT, self.0.under_way.wait()).await.is_err() {
@@ -141,14 +141,14 @@ impl SignIn {
 }
 
 impl Inner {
-    /// The data for a sign-in or a renewal at a server, with the placeholders of the entry's `oauth` filled in.
+    /// Returns the data for a sign-in or a renewal at a server, with the placeholders of the entry's `oauth` filled in.
     pub(crate) async fn context(&self, to: Destination<'_>) -> Result<AuthContext, AuthError> {
         let resolved = self.resolver.oauth(to.server, to.spec).await;
         let oauth = resolved.map_err(|error| AuthError::Config { why: error.to_string() })?;
         Ok(AuthContext { oauth, slot: self.slot(&to), server: resource(to.url), permit: None })
     }
 
-    /// The slot of a server and the account that its entry names.
+    /// Returns the slot of a server and the account that its entry names.
     pub(crate) fn slot(&self, to: &Destination<'_>) -> Arc<Slot> {
         let key = TokenKey {
             tenant: self.tenant.clone(),
@@ -194,7 +194,7 @@ impl Inner {
     /// Spawns `work`, which runs to its end even if the returned future is dropped, but at most for [`WORK_TIMEOUT`].
     /// If it were interrupted, a new token could get lost with its response, and a lease that is not released would
     /// block every process until it expires.
-    pub(crate) fn to_completion<T: Send + 'static>(
+    pub(crate) fn run_to_completion<T: Send + 'static>(
         &self,
         work: impl Future<Output = Result<T, AuthError>> + Send + 'static,
     ) -> BoxFuture<'static, Result<T, AuthError>> {

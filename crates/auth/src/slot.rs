@@ -14,7 +14,7 @@ pub(crate) struct Slot {
     /// The nonce that the server wants in proofs.
     nonce: ArcSwapOption<Nonce>,
     /// The error code of the last renewal, if it failed. Each request tries again, but only a new failure is reported.
-    failing: ArcSwapOption<&'static str>,
+    last_failure: ArcSwapOption<&'static str>,
     /// The task that holds the permit reads the store or renews; the others wait for its result.
     renewal: Arc<Semaphore>,
 }
@@ -27,14 +27,15 @@ enum Known {
     /// The store has not been read yet.
     #[default]
     Unknown,
+    /// There are no credentials with tokens.
     Nothing,
     Something(Arc<Credentials>),
 }
 
 impl Slot {
     pub(crate) fn new(key: TokenKey) -> Self {
-        let (known, nonce, failing) = Default::default();
-        Self { key, known, nonce, failing, renewal: Arc::new(Semaphore::new(1)) }
+        let (known, nonce, last_failure) = Default::default();
+        Self { key, known, nonce, last_failure, renewal: Arc::new(Semaphore::new(1)) }
     }
 
     pub(crate) fn set_known(&self, credentials: Option<Arc<Credentials>>) {
@@ -50,7 +51,8 @@ impl Slot {
         }
     }
 
-    /// Returns the credentials, if they need neither the store nor a renewal; otherwise `None`.
+    /// Returns the credentials if they can be used as they are; `Some(None)` if there are none. `None` if the store has
+    /// to be read or the tokens have to be renewed first.
     pub(crate) fn usable(&self) -> Option<Option<Arc<Credentials>>> {
         match &**self.known.load() {
             Known::Unknown => None,
@@ -62,7 +64,7 @@ impl Slot {
         }
     }
 
-    /// Waits until no other task reads the store or renews.
+    /// Waits until no other task reads the store or renews, and returns the permit for both.
     pub(crate) async fn permit(&self) -> Permit {
         Arc::clone(&self.renewal).acquire_owned().await.ok().map(Arc::new)
     }
@@ -76,8 +78,8 @@ impl Slot {
     }
 
     /// Records the outcome of a renewal; returns whether it differs from the previous one.
-    pub(crate) fn record_renewal(&self, failing: Option<&'static str>) -> bool {
-        self.failing.swap(failing.map(Arc::new)).as_deref() != failing.as_ref()
+    pub(crate) fn record_renewal(&self, last_failure: Option<&'static str>) -> bool {
+        self.last_failure.swap(last_failure.map(Arc::new)).as_deref() != last_failure.as_ref()
     }
 }
 

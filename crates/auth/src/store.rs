@@ -75,7 +75,7 @@ pub trait TokenStore: Send + Sync {
 
     /// Waits until no other task, in any process, has the lease of `key`, and takes the lease. A refresh token can be
     /// used only once, so the process that uses it holds the lease meanwhile, and only the holder changes the stored
-    /// credentials. The lease ends with [`TokenLease::release`] or after `longest`, so that a process that dies blocks
+    /// credentials. The lease ends with [`TokenLease::release`] or after `max_time`, so that a process that dies blocks
     /// no other. The wait itself has no bound: the caller drops the future when it has waited long enough.
     ///
     /// # Errors
@@ -83,7 +83,7 @@ pub trait TokenStore: Send + Sync {
     fn lease<'a>(
         &'a self,
         key: &'a TokenKey,
-        longest: Duration,
+        max_time: Duration,
     ) -> BoxFuture<'a, Result<Box<dyn TokenLease>, TokenStoreError>>;
 }
 

@@ -13,9 +13,9 @@ use crate::{
     jose::{AssertionClaims, SigningKey},
 };
 
-const PROOF: HeaderName = HeaderName::from_static("dpop");
-const NONCE: HeaderName = HeaderName::from_static("dpop-nonce");
-const STATEMENT: &str = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer";
+const PROOF_HEADER: HeaderName = HeaderName::from_static("dpop");
+const NONCE_HEADER: HeaderName = HeaderName::from_static("dpop-nonce");
+const ASSERTION_TYPE: &str = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer";
 
 /// Makes client assertions for one authorization server.
 pub(crate) struct ClientAssertion {
@@ -23,11 +23,13 @@ pub(crate) struct ClientAssertion {
     client: String,
     audience: String,
     key_id: Option<String>,
+    /// The algorithms that the server accepts, if it lists them.
     offered: Option<Vec<Value>>,
 }
 
 impl ClientAssertion {
-    /// Creates the assertions for the authorization server `issuer` only; `None` when `oauth` has no private key.
+    /// Creates a maker of assertions for only the authorization server `issuer`; `None` when `oauth` has no private
+    /// key.
     pub(crate) fn of(oauth: &OAuth, issuer: &str, metadata: &AuthorizationMetadata) -> Result<Option<Self>, AuthError> {
         let (Some(pem), Some(client)) = (&oauth.private_key.text, &oauth.client_id) else {
             return Ok(None);
@@ -46,12 +48,12 @@ impl ClientAssertion {
     pub(crate) fn add_to(&self, form: &mut Serializer<'_, String>) -> Result<(), AuthError> {
         let claims = AssertionClaims { client: &self.client, audience: &self.audience, key_id: self.key_id.as_deref() };
         let assertion = self.key.assertion(&claims, self.offered.as_deref())?;
-        form.append_pair("client_assertion_type", STATEMENT).append_pair("client_assertion", &assertion);
+        form.append_pair("client_assertion_type", ASSERTION_TYPE).append_pair("client_assertion", &assertion);
         Ok(())
     }
 }
 
-/// The additions for one token endpoint.
+/// Adds what proves the client and its key to requests to one token endpoint.
 pub(crate) struct RequestSigner {
     /// The token endpoint, the only URL that gets the additions.
     pub(crate) endpoint: Url,
@@ -81,7 +83,7 @@ impl RequestSigner {
         }
         if let Some(key) = &self.proof {
             let proof = key.proof("POST", &self.endpoint, None, nonce)?;
-            authenticated.headers_mut().insert(PROOF, proof);
+            authenticated.headers_mut().insert(PROOF_HEADER, proof);
         }
         Ok(authenticated)
     }
@@ -89,7 +91,7 @@ impl RequestSigner {
     /// Returns the nonce of a response, if this endpoint gets proofs.
     pub(crate) fn nonce_in(&self, answer: &Response<Vec<u8>>) -> Option<Nonce> {
         self.proof.as_ref()?;
-        answer.headers().get(NONCE).and_then(Nonce::of)
+        answer.headers().get(NONCE_HEADER).and_then(Nonce::of)
     }
 }
 

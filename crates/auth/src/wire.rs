@@ -28,9 +28,9 @@ use crate::{
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// The timeout of one request, with its response.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(20);
-/// The most bytes of a response body.
+/// The maximum number of bytes in a response body.
 const BODY_BYTES: usize = 256 * 1024;
-/// The most requests of one operation, so that hostile metadata cannot cause endless requests.
+/// The maximum number of requests of one operation, so that hostile metadata cannot cause endless requests.
 const MAX_REQUESTS: u32 = 32;
 
 /// Makes the [`Wire`]s of operations. It has one pooled HTTP client for each set of allowed addresses, made when it is
@@ -47,16 +47,16 @@ impl Wires {
     }
 
     /// Returns a new wire, for one operation that concerns the server at `url`.
-    pub(crate) fn to(&self, url: &Url) -> Result<Arc<Wire>, AuthError> {
+    pub(crate) fn wire_for(&self, url: &Url) -> Result<Arc<Wire>, AuthError> {
         let guard = self.egress.named_by(url);
         let known = self.clients.load().get(&guard).cloned();
-        let client = known.map_or_else(|| self.connect(&guard), Ok)?;
+        let client = known.map_or_else(|| self.new_client(&guard), Ok)?;
         Ok(Arc::new(Wire { client, guard, signer: OnceLock::new(), seen: Seen::default() }))
     }
 
     /// Returns a new client for these addresses, and remembers it. If two operations need one at the same moment, each
     /// makes its own, and the second is remembered.
-    fn connect(&self, guard: &Guard) -> Result<Client, AuthError> {
+    fn new_client(&self, guard: &Guard) -> Result<Client, AuthError> {
         let builder = Client::builder()
             .connect_timeout(CONNECT_TIMEOUT)
             .timeout(REQUEST_TIMEOUT)
@@ -91,7 +91,7 @@ struct Seen {
     /// How many requests were sent.
     requests: AtomicU32,
     /// Whether the metadata of a resource requires tokens that are bound to a key. `rmcp` does not keep that field.
-    wants_bound: AtomicBool,
+    requires_bound_tokens: AtomicBool,
     /// The nonce that the token endpoint wants in proofs.
     nonce: ArcSwapOption<Nonce>,
     /// The reason why the last request got no response. It is kept here because `rmcp` drops it from some of its
@@ -109,8 +109,7 @@ impl Seen {
     }
 }
 
-/// The reason why a request to an authorization server got no response. `Display` is to be read after the server's
-/// name.
+/// The reason why a request to an authorization server got no response. Its messages follow the name of the server.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum WireError {
     #[error("{0}")]
@@ -149,8 +148,8 @@ impl Wire {
 
     /// Returns whether any fetched metadata requires bound tokens for its resource. This includes metadata that `rmcp`
     /// refuses later, because a bound token does no harm.
-    pub(crate) fn wants_bound(&self) -> bool {
-        self.seen.wants_bound.load(Ordering::Relaxed)
+    pub(crate) fn requires_bound_tokens(&self) -> bool {
+        self.seen.requires_bound_tokens.load(Ordering::Relaxed)
     }
 
     /// Returns the reason why the last request got no response; `None` when it got one.
@@ -161,12 +160,12 @@ impl Wire {
     /// Sends the request as [`Self::send`] does, and stores the reason if there is no response: see
     /// [`Self::unanswered`].
     async fn send_and_note(&self, request: http::Request<Vec<u8>>) -> Result<http::Response<Vec<u8>>, WireError> {
-        let place = Url::parse(&request.uri().to_string()).map(|url| url.origin().ascii_serialization());
+        let origin = Url::parse(&request.uri().to_string()).map(|url| url.origin().ascii_serialization());
         let answer = self.send(request).await;
-        let unanswered = answer.as_ref().err().map(|error| match (error, place) {
-            // These errors name the place themselves.
+        let unanswered = answer.as_ref().err().map(|error| match (error, origin) {
+            // These errors need no address, or name it themselves.
             (WireError::Refused(_) | WireError::Unsigned(_), _) | (_, Err(_)) => error.to_string(),
-            (error, Ok(place)) => format!("{place}: {error}"),
+            (error, Ok(origin)) => format!("{origin}: {error}"),
         });
         self.seen.unanswered.store(unanswered.map(Arc::new));
         answer
@@ -212,7 +211,7 @@ impl Wire {
             answer.body_mut().extend_from_slice(&chunk);
         }
         if answer.status().is_success() && requires_bound_tokens(answer.body()) {
-            self.seen.wants_bound.store(true, Ordering::Relaxed);
+            self.seen.requires_bound_tokens.store(true, Ordering::Relaxed);
         }
         Ok(answer)
     }

@@ -47,7 +47,7 @@ fn a_server_takes_only_bound_tokens_when_it_names_no_other_scheme() {
         (&["\u{fc}\u{fc}\u{fc}"], false),
         (&[], false),
     ] {
-        assert_eq!(wants_bound(&all(values)), is_bound, "{values:?}");
+        assert_eq!(requires_bound_tokens(&all(values)), is_bound, "{values:?}");
     }
 }
 

@@ -75,20 +75,20 @@ fn a_token_of_before_there_were_keys_is_a_bearer_token() {
     let old = serde_json::to_value(credentials(false, None, Some(tokens(60)))).unwrap();
     assert!(old.get("key").is_none());
     let read = Credentials::from_bytes(old.to_string().as_bytes()).unwrap();
-    assert_eq!(read.header().unwrap(), "Bearer a");
+    assert_eq!(read.authorization_header().unwrap(), "Bearer a");
 }
 
 #[test]
 fn a_token_is_sent_under_the_scheme_of_its_kind_and_never_printed() {
-    let header = |key| credentials(key, None, Some(tokens(60))).header().unwrap();
+    let header = |key| credentials(key, None, Some(tokens(60))).authorization_header().unwrap();
     assert_eq!(
         (header(true), header(false)),
         (HeaderValue::from_static("DPoP a"), HeaderValue::from_static("Bearer a"))
     );
     assert!(header(true).is_sensitive() && header(false).is_sensitive());
-    assert!(credentials(true, None, None).header().is_none(), "what was revoked is sent to no server");
+    assert!(credentials(true, None, None).authorization_header().is_none(), "what was revoked is sent to no server");
     let odd = Tokens { access: "a\nb".into(), ..tokens(60) };
-    assert!(credentials(false, None, Some(odd)).header().is_none());
+    assert!(credentials(false, None, Some(odd)).authorization_header().is_none());
 }
 
 #[test]
@@ -141,7 +141,10 @@ fn an_answer_is_read_with_all_that_servers_write_into_it() {
         serde_json::json!({"access_token": 7}),
     ] {
         let error = Tokens::in_answer(&none, &[], false).err().unwrap();
-        assert_eq!(error.to_string(), "the authorization server issued no token: its answer contains none");
+        assert_eq!(
+            error.to_string(),
+            "the authorization server issued no usable token: the answer contains no access token"
+        );
     }
 }
 

@@ -15,7 +15,7 @@ fn pairs(request: &Request<Vec<u8>>) -> Vec<(String, String)> {
 
 #[test]
 fn a_client_secret_goes_into_the_header_unless_the_server_takes_only_the_form() {
-    let basic_header = Some(crate::revoke::basic("me", "s&cret"));
+    let basic_header = Some(crate::revoke::basic_authorization("me", "s&cret"));
     for (client, secret, in_body, header, form) in [
         (Some("me"), Some("s&cret"), false, basic_header, &[][..]),
         (Some("me"), Some("s&cret"), true, None, &[("client_id", "me"), ("client_secret", "s&cret")]),
@@ -47,7 +47,7 @@ fn both_halves_of_a_basic_header_are_written_as_in_a_form() {
         ("\u{fc}", "%&=+", "%C3%BC:%25%26%3D%2B"),
         ("", "", ":"),
     ] {
-        let header = crate::revoke::basic(id, secret);
+        let header = crate::revoke::basic_authorization(id, secret);
         let decoded = base64::engine::general_purpose::STANDARD.decode(header.strip_prefix("Basic ").unwrap()).unwrap();
         assert_eq!(decoded, inside.as_bytes());
     }

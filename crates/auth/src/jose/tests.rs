@@ -119,7 +119,7 @@ fn an_unusable_key_and_a_text_that_is_not_a_key_have_different_errors() {
 
 #[test]
 fn ids_are_never_the_same_and_fit_into_a_url() {
-    let ids: std::collections::HashSet<String> = (0..1_000).map(|_| unique().unwrap()).collect();
+    let ids: std::collections::HashSet<String> = (0..1_000).map(|_| unique_id().unwrap()).collect();
     assert_eq!(ids.len(), 1_000);
     let fits =
         |id: &String| id.len() == 22 && id.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte));
@@ -129,13 +129,13 @@ fn ids_are_never_the_same_and_fit_into_a_url() {
 #[test]
 fn a_token_is_signed_over_its_head_and_its_claims() {
     let mut signed = Vec::new();
-    let token = compact(&json!({"alg": "x"}), &json!({"a": "\u{fc}"}), |message| {
+    let token = compact_jwt(&json!({"alg": "x"}), &json!({"a": "\u{fc}"}), |message| {
         signed = message.to_vec();
         Some(vec![0xff, 0xfe])
     });
     let token = token.unwrap();
     assert_eq!(token.as_bytes()[..signed.len()], signed);
     assert_eq!((&token[signed.len()..], part(&token, 1)), (".__4", json!({"a": "\u{fc}"})));
-    let failed = compact(&json!({}), &json!({}), |_| None).unwrap_err();
-    assert_eq!((failed.code(), failed.to_string()), ("SIGN_IN_UNAVAILABLE", "nothing can be signed".to_owned()));
+    let failed = compact_jwt(&json!({}), &json!({}), |_| None).unwrap_err();
+    assert_eq!((failed.code(), failed.to_string()), ("SIGN_IN_UNAVAILABLE", "signing failed".to_owned()));
 }

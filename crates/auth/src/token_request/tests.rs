@@ -70,12 +70,12 @@ fn an_assertion_follows_the_form_that_is_there_and_no_two_are_the_same() {
         let pairs = pairs(&authenticated);
         let value = |name: &str| pairs.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str());
         assert_eq!(value("code"), (!form.is_empty()).then_some("a&b"));
-        assert_eq!(value("client_assertion_type"), Some(STATEMENT));
+        assert_eq!(value("client_assertion_type"), Some(ASSERTION_TYPE));
         let claims = claims(value("client_assertion").unwrap());
         assert_eq!((&claims["sub"], &claims["aud"]), (&json!("me"), &json!("https://as.example")));
         ids.push(claims["jti"].clone());
         assert!(authenticated.headers().get(header::CONTENT_LENGTH).is_none(), "the form has grown");
-        assert!(authenticated.headers().get(PROOF).is_none());
+        assert!(authenticated.headers().get(PROOF_HEADER).is_none());
     }
     assert_ne!(ids[0], ids[1]);
 }
@@ -86,9 +86,9 @@ fn a_proof_is_of_the_endpoint_with_the_nonce_that_is_wanted() {
     let nonce = Nonce::of(&http::HeaderValue::from_static("n1")).unwrap();
     for (nonce, named) in [(None, Value::Null), (Some(&nonce), json!("n1"))] {
         let mut request = post(ENDPOINT, "a=b");
-        request.headers_mut().insert(PROOF, http::HeaderValue::from_static("old"));
+        request.headers_mut().insert(PROOF_HEADER, http::HeaderValue::from_static("old"));
         let authenticated = signer.authenticated(&request, nonce).unwrap();
-        let proofs: Vec<_> = authenticated.headers().get_all(PROOF).iter().collect();
+        let proofs: Vec<_> = authenticated.headers().get_all(PROOF_HEADER).iter().collect();
         assert_eq!(proofs.len(), 1);
         let claims = claims(proofs[0].to_str().unwrap());
         assert_eq!((&claims["htm"], &claims["htu"], &claims["nonce"]), (&json!("POST"), &json!(ENDPOINT), &named));
@@ -119,7 +119,7 @@ fn a_key_whose_algorithms_the_server_refuses_is_an_error_before_anything_is_sent
 
 fn answer(status: u16, nonce: Option<&str>, body: &str) -> Response<Vec<u8>> {
     let answer = Response::builder().status(status);
-    let answer = nonce.map_or(Response::builder().status(status), |nonce| answer.header(NONCE, nonce));
+    let answer = nonce.map_or(Response::builder().status(status), |nonce| answer.header(NONCE_HEADER, nonce));
     answer.body(body.as_bytes().to_vec()).unwrap()
 }
 

@@ -7,7 +7,7 @@ use super::*;
 async fn a_request_without_an_answer_fails_with_its_timeout_and_its_origin_is_noted() {
     let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = Url::parse(&format!("http://{}/token", silent.local_addr().unwrap())).unwrap();
-    let wire = Wires::new(Egress::default()).to(&url).unwrap();
+    let wire = Wires::new(Egress::default()).wire_for(&url).unwrap();
     let request = http::Request::post(url.as_str()).body(Vec::new()).unwrap();
     let message = wire.send_and_note(request).await.unwrap_err().to_string();
     assert!(message.contains(" within ") && message.ends_with(" s"), "{message}");
@@ -52,7 +52,7 @@ async fn get(wire: &Wire, url: &Url) -> Result<http::Response<Vec<u8>>, WireErro
 async fn an_operation_sends_so_many_requests_and_no_more() {
     let (url, asked) = serves(answer("200 OK", "{}")).await;
     let wires = Wires::new(Egress::default());
-    let wire = wires.to(&url).unwrap();
+    let wire = wires.wire_for(&url).unwrap();
     for _ in 0..MAX_REQUESTS {
         assert_eq!(get(&wire, &url).await.unwrap().body(), b"{}");
         assert_eq!(wire.unanswered(), None);
@@ -63,14 +63,14 @@ async fn an_operation_sends_so_many_requests_and_no_more() {
         (wire.unanswered(), asked.lock().len()),
         (Some(format!("{}: {error}", url.origin().ascii_serialization())), MAX_REQUESTS as usize)
     );
-    assert!(get(&wires.to(&url).unwrap(), &url).await.is_ok(), "another operation has its own");
+    assert!(get(&wires.wire_for(&url).unwrap(), &url).await.is_ok(), "another operation has its own");
 }
 
 #[tokio::test]
 async fn an_answer_has_a_size_that_it_may_have() {
     for (bytes, is_read) in [(BODY_BYTES, true), (BODY_BYTES + 1, false)] {
         let (url, _) = serves(answer("200 OK", &"x".repeat(bytes))).await;
-        let wire = Wires::new(Egress::default()).to(&url).unwrap();
+        let wire = Wires::new(Egress::default()).wire_for(&url).unwrap();
         match get(&wire, &url).await {
             Ok(answer) => assert!(is_read && answer.body().len() == bytes),
             Err(error) => {
@@ -85,7 +85,7 @@ async fn a_redirect_is_an_answer_and_is_not_followed() {
     let (elsewhere, asked) = serves(answer("200 OK", "{}")).await;
     for status in ["301 Moved", "302 Found", "307 Temporary", "308 Permanent"] {
         let (url, _) = serves(answer(&format!("{status}\r\nLocation: {elsewhere}"), "")).await;
-        let wire = Wires::new(Egress::default()).to(&url).unwrap();
+        let wire = Wires::new(Egress::default()).wire_for(&url).unwrap();
         assert!(get(&wire, &url).await.unwrap().status().is_redirection(), "{status}");
     }
     assert!(asked.lock().is_empty());
@@ -94,13 +94,13 @@ async fn a_redirect_is_an_answer_and_is_not_followed() {
 #[tokio::test]
 async fn an_address_that_may_not_be_asked_is_not_and_a_failure_shows_no_url() {
     let (url, asked) = serves(answer("200 OK", "{}")).await;
-    let wire = Wires::new(Egress::default()).to(&Url::parse("https://h.example/mcp").unwrap()).unwrap();
+    let wire = Wires::new(Egress::default()).wire_for(&Url::parse("https://h.example/mcp").unwrap()).unwrap();
     let error = get(&wire, &url).await.unwrap_err();
     assert!(matches!(error, WireError::Refused(_)), "{error}");
     assert!(asked.lock().is_empty());
     let port = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap().port();
     let gone = Url::parse(&format!("http://127.0.0.1:{port}/token?key=canary")).unwrap();
-    let wire = Wires::new(Egress::default()).to(&gone).unwrap();
+    let wire = Wires::new(Egress::default()).wire_for(&gone).unwrap();
     let error = get(&wire, &gone).await.unwrap_err();
     assert!(!error.to_string().contains("canary") && !error.to_string().is_empty(), "{error}");
     assert!(!format!("{error:?}").contains("canary"), "{error:?}");
@@ -118,8 +118,8 @@ async fn metadata_that_requires_bound_tokens_is_recognized() {
         ("200 OK", "", false),
     ] {
         let (url, _) = serves(answer(head, body)).await;
-        let wire = Wires::new(Egress::default()).to(&url).unwrap();
+        let wire = Wires::new(Egress::default()).wire_for(&url).unwrap();
         get(&wire, &url).await.unwrap();
-        assert_eq!(wire.wants_bound(), wants, "{head} {body}");
+        assert_eq!(wire.requires_bound_tokens(), wants, "{head} {body}");
     }
 }
