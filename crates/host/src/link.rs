@@ -1,7 +1,8 @@
 //! One connection to one server: the only module that knows MCP's wire format.
 //!
-//! It hides eras and transports: [`Connector::connect`] returns a [`Connection`], whose [`Link`] lists, calls and
-//! reads. It does not decide whether a call may run, and it never reconnects by itself.
+//! It hides transports and eras (`legacy`: MCP 2025-11-25 and older, `modern`: 2026-07-28): [`Connector::connect`]
+//! returns a [`Connection`], whose [`Link`] lists, calls and reads. It does not decide whether a call may run, and it
+//! never reconnects by itself.
 
 mod bounds;
 mod channel;
@@ -183,29 +184,30 @@ impl Link {
 
     /// Waits until the server reports that its tools have changed.
     pub(crate) async fn tools_changed(&self) {
-        self.0.channel.inbound.changed.tools().await;
+        self.0.channel.inbound.changed.tools_changed().await;
     }
 
     fn channel(&self) -> &Channel {
         &self.0.channel
     }
 
-    /// Waits until another request may be under way. The request must hold the permit until it has ended.
+    /// Waits until one more request may be sent; [`Limits::in_flight`] bounds how many are under way at once. The
+    /// request must hold the permit until it has ended.
     async fn slot(&self) -> Result<OwnedSemaphorePermit, LinkError> {
         self.0.uses.fetch_add(1, Ordering::Relaxed);
         let slot = self.0.slots.clone().acquire_owned().await;
         slot.map_err(|_| LinkError::Stopped)
     }
 
-    /// Waits until no request has used the link for the time `after`, and no caller listens to a resource; forever if
-    /// `after` is `None`.
-    pub(crate) async fn unused(&self, after: Option<Duration>) {
-        let Some(after) = after else {
+    /// Waits until no request has used the link for `idle_time` and no caller listens to a resource; forever if
+    /// `idle_time` is `None`.
+    pub(crate) async fn unused(&self, idle_time: Option<Duration>) {
+        let Some(idle_time) = idle_time else {
             return pending().await;
         };
         let mut before = self.0.uses.load(Ordering::Relaxed);
         loop {
-            sleep(after).await;
+            sleep(idle_time).await;
             let now = self.0.uses.load(Ordering::Relaxed);
             if now == before && self.is_quiet() && self.0.channel.inbound.topics().is_none() {
                 return;
@@ -301,8 +303,8 @@ impl Connector {
         pending().await
     }
 
-    /// Connects within the start-up time of the spec. Starts a child process once more if the era probe made it end;
-    /// repeats nothing else.
+    /// Connects within the start-up time of the spec. Starts a child process once more if it ended because of the
+    /// request that probes for the modern era; repeats nothing else.
     pub(crate) async fn connect(
         &self,
         name: &ServerName,
@@ -364,8 +366,8 @@ impl Attempt<'_> {
         started.inbound = Some(inbound.clone());
         let closed = Arc::<Closed>::default();
         let (wire, child) = self.open(&inbound, &closed, started).await?;
-        // A server over HTTP has set its guard by now. Any other is a program on this machine, which could open any
-        // page itself.
+        // A wire over HTTP has already set the guard for its server, and this call then does nothing. Any other server
+        // is a program on this machine, which could open any page itself.
         inbound.set_page_guard(self.connector.egress.guard_for_local_programs());
         let channel = Channel::new(wire, inbound, closed);
         let terms = Terms {
@@ -390,7 +392,8 @@ impl Attempt<'_> {
         Ok(Connection { link, child, stop, grace: self.spec.timeouts.shutdown })
     }
 
-    /// Explains the exit of a container engine's client. Returns any other error unchanged.
+    /// If the engine that runs the server's container has ended, returns an error that explains its exit status.
+    /// Returns any other error unchanged.
     fn explain(&self, error: LinkError) -> LinkError {
         match &self.spec.transport {
             Transport::Stdio(stdio) if stdio.container.is_some() => contained::explain(error),
@@ -478,7 +481,7 @@ impl Attempt<'_> {
         let child = child::spawn(command, self.connector.on_stderr(self.name), &self.connector.tracker)
             .await
             .map_err(|error| LinkError::Spawn(Arc::new(error)))?;
-        let process = Process::of(&child.handle, child.stderr);
+        let process = Process::new(&child.handle, child.stderr);
         started.process = Some(process.clone());
         let streams = Streams {
             read: child.stdout,

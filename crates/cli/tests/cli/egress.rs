@@ -76,7 +76,7 @@ fn the_error_for_a_refused_redirect_has_reason_file_and_next_step() {
     for (fault, why, next) in [
         ("redirect-same=302", "a redirect other than 307 and 308", "put the url to which it redirects into"),
         ("redirect-cross=https://elsewhere.example/", "another origin", "if you trust that place, put its url into"),
-        ("redirect-loop", "one of more than 10", "the fault is in the server, or in the url in"),
+        ("redirect-loop", "more than 10 in a row", "the fault is in the server, or in the url in"),
     ] {
         let server = FakeHttp::start(&["--fault", fault, "--fault-times", "100"]);
         let ran = rack(&server, "").run(&["call", "web/echo", "text=x"]);

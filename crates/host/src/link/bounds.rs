@@ -24,7 +24,7 @@ impl Bounds {
         Self { message: limits.message_bytes, list: limits.listing_bytes.max(limits.message_bytes) }
     }
 
-    /// Returns the bound for any message but the answer to a list request.
+    /// Returns the bound for any message except the answer to a list request.
     pub(crate) fn message(self) -> Bound {
         Bound { bytes: self.message, setting: Setting::MaxMessageBytes }
     }
@@ -42,12 +42,12 @@ impl Bounds {
 
 impl Bound {
     /// Returns the error for a larger message.
-    pub(crate) fn passed(self, code: &'static str, what: &'static str, seen: u64) -> LinkError {
+    pub(crate) fn too_large(self, code: &'static str, what: &'static str, seen: u64) -> LinkError {
         LinkError::TooLarge { code, what, limit: self.bytes, seen, setting: self.setting }
     }
 }
 
-/// Returns whether the answer to this method is a list, whose items are taken one by one.
+/// Returns whether the answer to this method is a list, whose items are read one by one.
 pub(crate) fn is_list(method: &str) -> bool {
     method.ends_with("/list")
 }

@@ -31,8 +31,8 @@ pub(crate) enum Wire {
 }
 
 impl Wire {
-    /// Sends a request and waits for its answer. Dropping the future cancels the request at the server. Has no own
-    /// time-out.
+    /// Sends a request and waits for its answer, without a time-out. Dropping the future cancels the request at the
+    /// server.
     pub(crate) async fn exchange(&self, request: Outgoing) -> Answered {
         match self {
             Self::Duplex(duplex) => duplex.exchange(request).await,
@@ -54,7 +54,7 @@ impl Wire {
     }
 }
 
-/// A wire and its companions.
+/// A wire with the parts that receive from it.
 #[derive(Debug)]
 pub(crate) struct Channel {
     pub(crate) wire: Wire,
@@ -63,9 +63,9 @@ pub(crate) struct Channel {
     next_id: AtomicI64,
 }
 
-/// A request that is not written yet.
+/// A request that has not been encoded.
 #[derive(Debug)]
-pub(crate) struct Ask<'a, P> {
+pub(crate) struct NewRequest<'a, P> {
     pub(crate) method: &'static str,
     /// The tool's name, prompt's name or URI.
     pub(crate) name: Option<&'a str>,
@@ -77,7 +77,7 @@ pub(crate) struct Ask<'a, P> {
     pub(crate) cancellable: bool,
 }
 
-impl<'a, P: Serialize> Ask<'a, P> {
+impl<'a, P: Serialize> NewRequest<'a, P> {
     pub(crate) fn new(method: &'static str, params: P) -> Self {
         Self { method, name: None, params, headers: Vec::new(), meta: "", cancellable: true }
     }
@@ -94,45 +94,49 @@ impl Channel {
 
     /// Sends a request and waits for its answer, or for the end of the connection. Has no time bound; dropping the
     /// future cancels the request.
-    pub(crate) async fn ask<P: Serialize>(&self, ask: Ask<'_, P>, request: Option<OpenRequest>) -> Answered {
-        match request {
-            Some(request) => self.send_registered(ask, &mut self.register(request)).await,
-            None => self.send(self.next_id(), ask, None).await,
+    pub(crate) async fn request<P: Serialize>(&self, new: NewRequest<'_, P>, open: Option<OpenRequest>) -> Answered {
+        match open {
+            Some(open) => self.send_registered(new, &mut self.register(open)).await,
+            None => self.send(self.next_id(), new, None).await,
         }
     }
 
-    /// Sends a subscription as [`Self::ask`] does; also ends when the server revokes it.
-    pub(crate) async fn listen<P: Serialize>(&self, ask: Ask<'_, P>) -> Answered {
-        self.hold_open(self.next_id(), ask).await
+    /// Sends a subscription as [`Self::request`] does; also ends when the server revokes it.
+    pub(crate) async fn listen<P: Serialize>(&self, new: NewRequest<'_, P>) -> Answered {
+        self.hold_open(self.next_id(), new).await
     }
 
     /// Sends a subscription as [`Self::listen`] does; the receiver gets the resources that the server agreed to.
     pub(crate) fn subscribe<'a, P: Serialize + Send + 'a>(
         &'a self,
-        ask: Ask<'a, P>,
+        new: NewRequest<'a, P>,
     ) -> (oneshot::Receiver<Vec<String>>, impl Future<Output = Answered> + 'a) {
         let id = self.next_id();
-        (self.inbound.acknowledgement(id), self.hold_open(id, ask))
+        (self.inbound.acknowledgement(id), self.hold_open(id, new))
     }
 
-    async fn hold_open<P: Serialize>(&self, id: i64, ask: Ask<'_, P>) -> Answered {
+    async fn hold_open<P: Serialize>(&self, id: i64, new: NewRequest<'_, P>) -> Answered {
         let revocable = self.inbound.revocable(id);
         tokio::select! {
-            answer = self.send(id, ask, None) => answer,
-            // On a stream, a server may end a subscription this way.
+            answer = self.send(id, new, None) => answer,
+            // The server may also end a subscription by `notifications/cancelled`, without an answer.
             () = revocable.revoked() => Ok(Bytes::new()),
         }
     }
 
-    /// Registers a request that is about to be sent, for progress and questions; they reach it until it is dropped.
+    /// Registers a request that is about to be sent: progress and questions reach it until the guard is dropped.
     pub(crate) fn register(&self, request: OpenRequest) -> Registered {
         self.inbound.register(self.next_id(), request)
     }
 
-    /// Sends a registered request, as [`Self::ask`] does.
-    pub(crate) async fn send_registered<P: Serialize>(&self, ask: Ask<'_, P>, registered: &mut Registered) -> Answered {
-        let answer = self.send(registered.id, ask, Some(registered.id)).await;
-        registered.answered();
+    /// Sends a registered request, as [`Self::request`] does.
+    pub(crate) async fn send_registered<P: Serialize>(
+        &self,
+        new: NewRequest<'_, P>,
+        registered: &mut Registered,
+    ) -> Answered {
+        let answer = self.send(registered.id, new, Some(registered.id)).await;
+        registered.note_answer();
         answer
     }
 
@@ -142,23 +146,23 @@ impl Channel {
 
     /// Sends as [`Self::exchange`] does, but refuses an answer that nests too deep; the items of a list are checked one
     /// by one.
-    async fn send<P: Serialize>(&self, id: i64, ask: Ask<'_, P>, token: Option<i64>) -> Answered {
-        let method = ask.method;
-        let answer = self.exchange(id, ask, token).await?;
+    async fn send<P: Serialize>(&self, id: i64, new: NewRequest<'_, P>, progress_token: Option<i64>) -> Answered {
+        let method = new.method;
+        let answer = self.exchange(id, new, progress_token).await?;
         if !is_list(method) && depth_exceeds(&answer, MAX_DEPTH - 1) {
             return Err(LinkError::unparsable(Reason::TooDeep { limit: MAX_DEPTH }.to_string()));
         }
         Ok(answer)
     }
 
-    async fn exchange<P: Serialize>(&self, id: i64, ask: Ask<'_, P>, token: Option<i64>) -> Answered {
+    async fn exchange<P: Serialize>(&self, id: i64, new: NewRequest<'_, P>, progress_token: Option<i64>) -> Answered {
         let request = Outgoing {
             id,
-            method: ask.method,
-            name: ask.name.map(ToOwned::to_owned),
-            headers: ask.headers,
-            body: write_request(id, ask.method, &ask.params, ask.meta, token)?,
-            cancellable: ask.cancellable,
+            method: new.method,
+            name: new.name.map(ToOwned::to_owned),
+            headers: new.headers,
+            body: write_request(id, new.method, &new.params, new.meta, progress_token)?,
+            cancellable: new.cancellable,
         };
         if self.closed.is_closed() {
             return Err(self.closed.why());
@@ -198,10 +202,10 @@ fn write_request(
     if !(meta.is_empty() && token.is_empty()) {
         // The params are an object, so the text ends with a brace.
         out.pop();
-        let first = out.len() == start + 1;
-        let comma = if meta.is_empty() || token.is_empty() { "" } else { "," };
-        let lead = if first { "" } else { "," };
-        out.extend_from_slice(format!(r#"{lead}"_meta":{{{meta}{comma}{token}}}}}"#).as_bytes());
+        let params_are_empty = out.len() == start + 1;
+        let before_meta = if params_are_empty { "" } else { "," };
+        let before_token = if meta.is_empty() || token.is_empty() { "" } else { "," };
+        out.extend_from_slice(format!(r#"{before_meta}"_meta":{{{meta}{before_token}{token}}}}}"#).as_bytes());
     }
     out.push(b'}');
     Ok(out.into())

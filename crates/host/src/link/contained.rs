@@ -13,7 +13,7 @@ pub(super) fn explain(error: LinkError) -> LinkError {
         "exit status 125" => engine_problem(&stderr.to_lowercase()),
         "exit status 126" => ("its command is in the image, but is not executable", "check `command`"),
         "exit status 127" => NO_COMMAND,
-        // The init of Podman's containers has no exit status for this.
+        // The init process of Podman's containers exits with 1 instead of 127.
         "exit status 1" if stderr.contains("failed to exec pid1") => NO_COMMAND,
         _ => return LinkError::Exited { exit, stderr, noise },
     };

@@ -26,7 +26,7 @@ pub(crate) struct Page<'a> {
 pub(crate) fn page<'a>(result: &'a [u8], field: &str) -> Result<Page<'a>, LinkError> {
     let mut members: std::collections::BTreeMap<String, &'a RawValue> =
         serde_json::from_slice(result).map_err(|error| LinkError::unparsable(format!("the list result: {error}")))?;
-    complete(members.get("resultType").copied())?;
+    require_complete(members.get("resultType").copied())?;
     let items =
         members.remove(field).ok_or_else(|| LinkError::unparsable(format!("the list result has no `{field}`")))?;
     let items =
@@ -40,7 +40,7 @@ pub(crate) fn page<'a>(result: &'a [u8], field: &str) -> Result<Page<'a>, LinkEr
 }
 
 /// Refuses a `resultType` that is neither absent nor `complete` (2026-07-28: an unknown one is invalid).
-fn complete(result_type: Option<&RawValue>) -> Result<(), LinkError> {
+fn require_complete(result_type: Option<&RawValue>) -> Result<(), LinkError> {
     match result_type.map(RawValue::get) {
         None | Some("\"complete\"") => Ok(()),
         Some(other) => Err(LinkError::protocol(format!("unknown resultType {}", quote(other)))),
@@ -197,8 +197,8 @@ pub(crate) fn call_result(result: &[u8]) -> Result<CallResult, LinkError> {
         ..CallResult::default()
     };
     if let Some(odd) = wire.is_error.map(RawValue::get).filter(|word| !matches!(*word, "true" | "false" | "null")) {
-        let taken = decoded.is_error;
-        decoded.warnings.push(format!("`isError` is {}, neither true nor false, and taken as {taken}", quote(odd)));
+        let read = decoded.is_error;
+        decoded.warnings.push(format!("`isError` is {}, neither true nor false; it is read as {read}", quote(odd)));
     }
     if let Some(raw) = wire.content.filter(|raw| raw.get() != "null") {
         let blocks: Vec<&RawValue> =

@@ -22,21 +22,21 @@ use crate::link::{
     bounds::{Bound, Bounds, is_list},
     error::LinkError,
     framing::{
-        envelope::{self, Bad, Envelope},
+        envelope::{self, BadMessage, Envelope},
         lines::{Line, Lines},
     },
     inbound::{Closed, Inbound, Outlet},
-    message::{self, Answered, Outgoing, answered, rpc_error},
+    message::{self, Answered, Outgoing, into_answer, rpc_error},
     process::{Process, child::Exit},
 };
 
 /// The most messages that wait to be written. Beyond that, a sender waits, within its own time-out.
-pub(crate) const QUEUE: usize = 64;
+pub(crate) const QUEUE_LENGTH: usize = 64;
 /// How long a write may make no progress before the host closes the connection.
 const WRITE_STALL: Duration = Duration::from_secs(10);
 /// How long to read output after the process has ended.
 const LAST_OUTPUT_TIMEOUT: Duration = Duration::from_millis(250);
-/// How long to wait for a process to end after it closed its output, for a better error.
+/// How long to wait for a process to end after it closed its output: its exit makes a better error.
 const EXIT_TIMEOUT: Duration = Duration::from_millis(500);
 /// How many cancelled requests a connection remembers, so that their late answers cause no warning.
 const MAX_CANCELLED: usize = 64;
@@ -63,9 +63,9 @@ pub(crate) struct Pending(Mutex<Requests>);
 struct Requests {
     /// All requests that wait, with the channel that takes the answer.
     waiting: HashMap<i64, oneshot::Sender<Answered>>,
-    /// Those of them that are subscriptions, which wait until they end.
+    /// The waiting requests that are subscriptions; their answers come only when they end.
     listening: HashSet<i64>,
-    /// Those of them that ask for lists, whose answers have their own bound.
+    /// The waiting requests for lists; their answers have a bound of their own.
     listing: HashSet<i64>,
     /// The latest requests that were cancelled before their answers came.
     cancelled: VecDeque<i64>,
@@ -74,9 +74,9 @@ struct Requests {
 impl Pending {
     /// Registers a request before it is sent. Returns the receiver of its answer.
     fn expect(&self, request: &Outgoing) -> oneshot::Receiver<Answered> {
-        let (tell, answer) = oneshot::channel();
+        let (sender, answer) = oneshot::channel();
         let mut requests = self.0.lock();
-        requests.waiting.insert(request.id, tell);
+        requests.waiting.insert(request.id, sender);
         if request.method == "subscriptions/listen" {
             requests.listening.insert(request.id);
         } else if is_list(request.method) {
@@ -127,13 +127,13 @@ impl Pending {
     }
 
     /// Returns whether any request other than a subscription waits.
-    pub(crate) fn is_awaited(&self) -> bool {
+    pub(crate) fn has_waiting(&self) -> bool {
         let requests = self.0.lock();
         requests.waiting.keys().any(|id| !requests.listening.contains(id))
     }
 
     /// Returns the waiting request, if there is exactly one apart from subscriptions.
-    fn only(&self) -> Option<i64> {
+    fn only_waiting(&self) -> Option<i64> {
         let requests = self.0.lock();
         let mut waiting = requests.waiting.keys().filter(|id| !requests.listening.contains(id));
         match (waiting.next(), waiting.next()) {
@@ -171,19 +171,19 @@ impl Duplex {
         R: AsyncRead + Unpin + Send + 'static,
         W: AsyncWrite + Unpin + Send + 'static,
     {
-        let (queue, outgoing) = mpsc::channel(QUEUE);
+        let (queue, outgoing) = mpsc::channel(QUEUE_LENGTH);
         let duplex = Self::over(queue, Arc::default());
         let (stop, ended, process) = (inbound.stop.clone(), closed.clone(), streams.process.clone());
-        let seen_by = inbound.clone();
+        let inbound_of_writer = inbound.clone();
         inbound.tracker.spawn(async move {
             let writer = async {
-                let end = write_all_of(outgoing, streams.write, &seen_by).await;
+                let end = write_all_of(outgoing, streams.write, &inbound_of_writer).await;
                 handle_write_end(end, process, &ended).await;
             };
             stop.run_until_cancelled(writer).await;
         });
         let reader = Reader {
-            lines: Lines::new(streams.read, streams.bounds.message().bytes).or_larger({
+            lines: Lines::new(streams.read, streams.bounds.message().bytes).with_larger_limit({
                 let (bounds, pending) = (streams.bounds, duplex.pending.clone());
                 Box::new(move || Some(pending.bound(bounds).bytes))
             }),
@@ -205,9 +205,9 @@ impl Duplex {
         duplex
     }
 
-    /// Creates a connection without own tasks: another task takes the messages from the other end of `queue` and
-    /// settles the answers in `pending`.
-    pub(crate) fn over(queue: mpsc::Sender<Bytes>, pending: Arc<Pending>) -> Self {
+    /// Creates a connection without tasks of its own: another task takes the messages from the other end of `queue`
+    /// and settles the answers in `pending`.
+    pub(crate) fn with_queue(queue: mpsc::Sender<Bytes>, pending: Arc<Pending>) -> Self {
         Self { outlet: Arc::new(Queue(queue.clone())), queue, pending }
     }
 
@@ -222,11 +222,11 @@ impl Duplex {
     /// Sends a request and waits for its answer. Dropping the future cancels the request at the server.
     pub(crate) async fn exchange(&self, request: Outgoing) -> Result<Bytes, LinkError> {
         let answer = self.pending.expect(&request);
-        let mut waiting = Waiting { duplex: self, id: request.id, sent: false, cancellable: request.cancellable };
+        let mut waiting = Waiting { duplex: self, id: request.id, is_sent: false, cancellable: request.cancellable };
         self.send(request.body).await?;
-        waiting.sent = true;
+        waiting.is_sent = true;
         let answer = answer.await;
-        waiting.sent = false;
+        waiting.is_sent = false;
         answer.unwrap_or(Err(LinkError::Stopped))
     }
 
@@ -240,14 +240,15 @@ impl Duplex {
 struct Waiting<'a> {
     duplex: &'a Duplex,
     id: i64,
-    sent: bool,
+    /// Whether the request was sent and has no answer yet.
+    is_sent: bool,
     cancellable: bool,
 }
 
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
         self.duplex.pending.remove(self.id);
-        if self.sent && self.cancellable {
+        if self.is_sent && self.cancellable {
             self.duplex.outlet.post(message::cancelled(self.id));
         }
     }
@@ -297,9 +298,9 @@ async fn write_all_of<W: AsyncWrite + Unpin>(
     mut write: W,
     inbound: &Inbound,
 ) -> WriteEnd {
-    let mut batch = Vec::with_capacity(QUEUE);
+    let mut batch = Vec::with_capacity(QUEUE_LENGTH);
     let mut joined = Vec::new();
-    while outgoing.recv_many(&mut batch, QUEUE).await > 0 {
+    while outgoing.recv_many(&mut batch, QUEUE_LENGTH).await > 0 {
         joined.clear();
         for message in batch.drain(..) {
             inbound.sent(&message);
@@ -345,22 +346,22 @@ impl<R: AsyncRead + Unpin> Reader<R> {
             tokio::select! {
                 line = self.lines.next() => match line {
                     Ok(Some(line)) => {
-                        if let Err(end) = self.dispatcher.take(line) {
+                        if let Err(end) = self.dispatcher.dispatch_line(line) {
                             return end;
                         }
                         // Yield: a buffer holds many lines, and a flood of them would starve other tasks.
                         consume_budget().await;
                     }
-                    Ok(None) => return self.dispatcher.ended("it closed its output").await,
+                    Ok(None) => return self.dispatcher.end_error("it closed its output").await,
                     Err(error) => {
-                        return self.dispatcher.ended(&format!("its output cannot be read: {error}")).await;
+                        return self.dispatcher.end_error(&format!("its output cannot be read: {error}")).await;
                     }
                 },
                 exit = &mut exited => {
                     // Read what the process wrote before it ended, but not forever: a grandchild may hold the pipe
                     // open.
                     let _ = timeout(LAST_OUTPUT_TIMEOUT, self.read_rest()).await;
-                    return self.dispatcher.exited(&exit).await;
+                    return self.dispatcher.exit_error(&exit).await;
                 }
             }
         }
@@ -369,7 +370,7 @@ impl<R: AsyncRead + Unpin> Reader<R> {
     /// Dispatches the lines that are left, until the end of the output.
     async fn read_rest(&mut self) {
         while let Ok(Some(line)) = self.lines.next().await {
-            if self.dispatcher.take(line).is_err() {
+            if self.dispatcher.dispatch_line(line).is_err() {
                 return;
             }
         }
@@ -390,11 +391,11 @@ impl Dispatcher {
     ///
     /// # Errors
     /// The line has no end, so that the connection must be closed.
-    fn take(&self, line: Line) -> Result<(), LinkError> {
+    fn dispatch_line(&self, line: Line) -> Result<(), LinkError> {
         match line {
-            Line::Full(bytes) => self.message(&bytes),
-            Line::TooLong { bytes, salvaged } => self.reject_too_large(bytes, salvaged.call()),
-            Line::Endless { bytes, salvaged } => return Err(self.too_large_error(bytes, salvaged.call())),
+            Line::Full(bytes) => self.receive(&bytes),
+            Line::TooLong { bytes, salvaged } => self.reject_too_large(bytes, salvaged.answered_request()),
+            Line::Endless { bytes, salvaged } => return Err(self.too_large_error(bytes, salvaged.answered_request())),
             Line::Cut { .. } => {}
         }
         Ok(())
@@ -404,7 +405,7 @@ impl Dispatcher {
     fn too_large_error(&self, seen: u64, id: Option<i64>) -> LinkError {
         let is_list = id.is_some_and(|id| self.pending.is_for_a_list(id));
         let bound = if is_list { self.bounds.list() } else { self.bounds.message() };
-        bound.passed("STDIO_LINE_TOO_LARGE", "a line of the server", seen)
+        bound.too_large("STDIO_LINE_TOO_LARGE", "a line of the server", seen)
     }
 
     /// Fails the request that a message which is too large probably answers. If no such request waits, reports a
@@ -417,7 +418,7 @@ impl Dispatcher {
     }
 
     /// Dispatches one line, or one event, of the server.
-    pub(crate) fn message(&self, bytes: &Bytes) {
+    pub(crate) fn receive(&self, bytes: &Bytes) {
         self.inbound.received(bytes);
         if bytes.len() > self.bounds.message().bytes {
             return self.dispatch_large(bytes);
@@ -431,7 +432,7 @@ impl Dispatcher {
         let id = match envelope::peek(bytes) {
             Ok(Envelope::Response { id, .. }) => id.number(),
             Ok(_) => None,
-            Err(bad) => bad.salvaged.call(),
+            Err(bad) => bad.salvaged.answered_request(),
         };
         if id.is_some_and(|id| self.pending.is_for_a_list(id)) {
             self.dispatch(bytes);
@@ -442,64 +443,69 @@ impl Dispatcher {
 
     /// Passes an answer to its request, and everything else to `inbound`.
     fn dispatch(&self, bytes: &Bytes) {
-        message::messages(bytes, |message| match message {
-            Ok(Envelope::Response { id, outcome }) => self.answer(id.number(), answered(bytes, outcome)),
+        message::for_each_message(bytes, |message| match message {
+            Ok(Envelope::Response { id, outcome }) => self.deliver_answer(id.number(), into_answer(bytes, outcome)),
             // An error without an id can only belong to the single request that waits.
-            Ok(Envelope::Orphan { error }) if self.pending.only().is_some() => {
-                self.answer(self.pending.only(), Err(LinkError::Rpc(rpc_error(error))));
+            Ok(Envelope::Orphan { error }) if self.pending.only_waiting().is_some() => {
+                self.deliver_answer(self.pending.only_waiting(), Err(LinkError::Rpc(rpc_error(error))));
             }
             Ok(other) => self.inbound.accept(other, None, &self.outlet),
-            Err(bad) => match self.meant_by(&bad, bytes) {
+            Err(bad) => match self.request_answered_by(&bad, bytes) {
                 // A list with bytes that are not UTF-8 loses only the items that contain them.
                 Some(id) if self.pending.is_for_a_list(id) && bad.is_not_utf8() => {
                     let escaped = Bytes::from(envelope::with_escapes(bytes));
-                    message::messages(&escaped, |message| match message {
-                        Ok(Envelope::Response { outcome, .. }) => self.answer(Some(id), answered(&escaped, outcome)),
-                        _ => self.answer(Some(id), Err(LinkError::unparsable(bad.to_string()))),
+                    message::for_each_message(&escaped, |message| match message {
+                        Ok(Envelope::Response { outcome, .. }) => {
+                            self.deliver_answer(Some(id), into_answer(&escaped, outcome))
+                        }
+                        _ => self.deliver_answer(Some(id), Err(LinkError::unparsable(bad.to_string()))),
                     });
                 }
-                Some(id) => self.answer(Some(id), Err(LinkError::unparsable(bad.to_string()))),
+                Some(id) => self.deliver_answer(Some(id), Err(LinkError::unparsable(bad.to_string()))),
                 None => self.inbound.noise("output that is not an MCP message", bytes),
             },
         });
     }
 
     /// Returns the waiting request that broken bytes probably answer.
-    fn meant_by(&self, bad: &Bad, bytes: &[u8]) -> Option<i64> {
+    fn request_answered_by(&self, bad: &BadMessage, bytes: &[u8]) -> Option<i64> {
         let salvaged = &bad.salvaged;
-        let named = || salvaged.id.as_ref().filter(|_| salvaged.certain && find(bytes, b"\"method\"").is_none());
-        let id = salvaged.call().or_else(|| named()?.number())?;
+        // Without a readable `result` or `error`, it is an answer if its id is certain and there is no `method`.
+        let certain_id =
+            || salvaged.id.as_ref().filter(|_| salvaged.is_certain && find(bytes, b"\"method\"").is_none());
+        let id = salvaged.answered_request().or_else(|| certain_id()?.number())?;
         self.pending.is_waiting(id).then_some(id)
     }
 
-    /// Reports a message that was too large to be read, so that its request is unknown. If exactly one request waits,
-    /// that request fails; otherwise this is a warning.
-    pub(crate) fn unreadable(&self, error: LinkError) {
-        match self.pending.only() {
-            Some(id) => self.answer(Some(id), Err(error)),
+    /// Handles a message that was too large to be read, so that its request is unknown. If exactly one request waits,
+    /// fails that request; otherwise reports a warning.
+    pub(crate) fn reject_unread(&self, error: LinkError) {
+        match self.pending.only_waiting() {
+            Some(id) => self.deliver_answer(Some(id), Err(error)),
             None => self.inbound.warn(error.to_string()),
         }
     }
 
-    fn answer(&self, id: Option<i64>, answer: Answered) {
+    fn deliver_answer(&self, id: Option<i64>, answer: Answered) {
         let settled = id.is_some_and(|id| self.pending.settle(id, answer) || self.pending.take_cancelled(id));
         if !settled {
             self.inbound.warn("an answer to no waiting request was ignored");
         }
     }
 
-    /// Returns the error for an output that has ended: how the process ended, if it ends now, otherwise `why`.
-    async fn ended(&self, why: &str) -> LinkError {
+    /// Returns the error for an output that has ended. It says how the process ended, if the process ends within
+    /// [`EXIT_TIMEOUT`], and otherwise `why`.
+    async fn end_error(&self, why: &str) -> LinkError {
         if let Some(process) = &self.process
             && let Ok(exit) = timeout(EXIT_TIMEOUT, process.exited()).await
         {
-            return self.exited(&exit).await;
+            return self.exit_error(&exit).await;
         }
         LinkError::Closed { why: why.to_owned(), stderr: self.last_stderr().await }
     }
 
     /// Returns the error for a process that has ended.
-    async fn exited(&self, exit: &Exit) -> LinkError {
+    async fn exit_error(&self, exit: &Exit) -> LinkError {
         let stderr = self.last_stderr().await;
         LinkError::Exited { exit: exit.to_string(), stderr, noise: self.inbound.noise_so_far() }
     }

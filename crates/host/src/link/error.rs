@@ -36,13 +36,14 @@ pub enum LinkError {
         why: String,
     },
     /// The child process ended.
-    #[error("the server process ended ({exit}){}{}", Tail(LAST_WORDS, .stderr), Tail(NOISE, .noise))]
+    #[error("the server process ended ({exit}){}{}", Tail(LAST_WORDS, .stderr), Tail(BEFORE_NOISE, .noise))]
     Exited {
         /// How it ended: `exit status 3`, `killed by signal 9 (SIGKILL)`.
         exit: String,
         /// The end of its stderr, escaped.
         stderr: String,
-        /// What it wrote to stdout that is not an MCP message: how often, and the first one, escaped; empty if nothing.
+        /// Its output on stdout that is not an MCP message: how often there was some, and the first piece, escaped.
+        /// Empty if there was none.
         noise: String,
     },
     /// The engine did not run the container of the server.
@@ -70,7 +71,7 @@ pub enum LinkError {
     /// A time bound was reached.
     #[error("{what} took longer than {} ({setting})", Seconds(*.after))]
     TimedOut {
-        /// The awaited event.
+        /// What took too long.
         what: &'static str,
         /// The time-out.
         after: Duration,
@@ -78,13 +79,14 @@ pub enum LinkError {
         setting: Setting,
     },
     /// The handshake did not end in time.
-    #[error("the server did not finish the handshake within {} ({}){}{}", Seconds(*.after), Setting::StartupTimeout, Tail(LAST_WORDS, .stderr), Tail(NOISE, .noise))]
+    #[error("the server did not finish the handshake within {} ({}){}{}", Seconds(*.after), Setting::StartupTimeout, Tail(LAST_WORDS, .stderr), Tail(BEFORE_NOISE, .noise))]
     SlowStart {
         /// The bound.
         after: Duration,
         /// The end of its stderr, escaped.
         stderr: String,
-        /// What it wrote to stdout that is not an MCP message: how often, and the first one, escaped; empty if nothing.
+        /// Its output on stdout that is not an MCP message: how often there was some, and the first piece, escaped.
+        /// Empty if there was none.
         noise: String,
     },
     /// A message is over its bound.
@@ -162,10 +164,10 @@ pub enum LinkError {
         why: String,
     },
     /// The server has ended the session (HTTP 404 to a request with a session id).
-    #[error("the server no longer knows this session{}", if *.unread { ", and refused the request for that" } else { "" })]
+    #[error("the server no longer knows this session{}", if *.unread { ", and therefore refused the request" } else { "" })]
     SessionNotFound {
-        /// Whether the server gave this answer to the failed request itself, and so did not execute it. If false,
-        /// another request got this answer, or the server had already accepted the request.
+        /// Whether the server gave this answer to the failed request itself, and therefore did not execute it. If
+        /// false, another request got this answer, or the server had already accepted the request.
         unread: bool,
     },
     /// The server requires a sign-in.
@@ -207,7 +209,8 @@ pub enum LinkError {
         to: String,
         /// The reason why it is not followed.
         why: &'static str,
-        /// The next step, as the beginning of a sentence that ends with the place of the entry.
+        /// The next step: the beginning of a sentence, such as `check the url in`, to which the caller adds where the
+        /// entry is.
         next: &'static str,
     },
     /// The server answered with a JSON-RPC error.
@@ -253,9 +256,9 @@ impl LinkError {
         }
     }
 
-    /// Returns whether this error ends the whole connection, and not only one exchange. `others` says whether other
-    /// requests are still under way on the connection.
-    pub(crate) fn ends_the_connection(&self, others: bool) -> bool {
+    /// Returns whether this error ends the whole connection, and not only one exchange. `others_wait` says whether
+    /// other requests are still under way on the connection.
+    pub(crate) fn ends_the_connection(&self, others_wait: bool) -> bool {
         // Where no new TCP connection can be opened, the open ones may still deliver the answers to other requests.
         let spares_others = matches!(self, Self::Unreachable { .. });
         let ends = matches!(
@@ -270,11 +273,12 @@ impl LinkError {
                 | Self::Unreachable { .. }
                 | Self::Refused(_)
         );
-        ends && !(others && spares_others)
+        ends && !(others_wait && spares_others)
     }
 
-    /// Converts the error that ended the connection into the error of another request that was under way on it. What
-    /// one request met (a refused token, a redirect) is no answer to another one, so that one gets [`Self::Broken`].
+    /// Converts the error that ended the connection into the error of another request that was under way on it. An
+    /// answer to one request, such as a refused token or a redirect, says nothing of other requests, so they get
+    /// [`Self::Broken`] instead.
     pub(crate) fn for_requests_under_way(self) -> Self {
         match self {
             Self::Exited { .. }
@@ -283,7 +287,7 @@ impl LinkError {
             | Self::Stopped
             | Self::TooLarge { .. } => self,
             Self::SessionNotFound { .. } => Self::SessionNotFound { unread: false },
-            of_another => Self::Broken { why: format!("it was given up after another request failed: {of_another}") },
+            other => Self::Broken { why: format!("it was given up after another request failed: {other}") },
         }
     }
 
@@ -319,8 +323,8 @@ pub struct RpcError {
     pub data: Option<Box<Value>>,
 }
 
-/// Displays the code (second) of an error, unless the server's message (first) contains it already: many messages begin
-/// with `MCP error -32602:`.
+/// Displays the code (second) of an error, unless the server's message (first) already contains that number: many
+/// messages begin with `MCP error -32602:`.
 struct Code<'a>(&'a str, i64);
 
 impl fmt::Display for Code<'_> {
@@ -339,16 +343,16 @@ impl fmt::Display for Code<'_> {
 /// The words that precede the end of a server's stderr.
 const LAST_WORDS: &str = "; its last words: ";
 
-/// The characters that precede what a server wrote to stdout and that is not an MCP message.
-const NOISE: &str = "; ";
+/// The characters that precede the noise: output of a server on stdout that is not an MCP message.
+const BEFORE_NOISE: &str = "; ";
 
-/// The words that follow [`NOISE`], perhaps after a number (`3 times it sent …`). They are part of the text that the
-/// link makes from such output.
-const SENT: &str = "it sent ";
+/// The words that follow [`BEFORE_NOISE`], perhaps after a number (`3 times it sent …`). They come from
+/// [`Inbound::noise_so_far`](super::inbound::Inbound::noise_so_far).
+const IN_NOISE: &str = "it sent ";
 
 impl LinkError {
-    /// Removes from the error what the server wrote to stdout and stderr, or the container engine or `headers_helper`
-    /// in its place.
+    /// Removes the output that the error quotes: what the server wrote to stdout and stderr, or the container engine or
+    /// the program of `headers_helper`.
     pub(crate) fn silenced(mut self) -> Self {
         match &mut self {
             Self::Exited { stderr, noise, .. } | Self::SlowStart { stderr, noise, .. } => {
@@ -363,17 +367,17 @@ impl LinkError {
         self
     }
 
-    /// Cuts what the server wrote from the text of an error, which `Display` has made: for people who may know that the
-    /// server failed, but may not read its output.
+    /// Returns the text of an error without the output of the server in it; `shown` is the text that `Display` has
+    /// made. It is for people who may know that the server failed, but may not read its output.
     #[must_use]
     pub fn without_output(shown: &str) -> &str {
-        let noise = shown.find(SENT).and_then(|at| shown[..at].rfind(NOISE));
+        let noise = shown.find(IN_NOISE).and_then(|at| shown[..at].rfind(BEFORE_NOISE));
         let end = shown.find(LAST_WORDS).into_iter().chain(noise).min();
         &shown[..end.unwrap_or(shown.len())]
     }
 }
 
-/// Displays an introduction and a text; nothing if the text is empty.
+/// Displays an introduction (first) and a text (second); nothing if the text is empty.
 struct Tail<'a>(&'static str, &'a str);
 
 impl fmt::Display for Tail<'_> {

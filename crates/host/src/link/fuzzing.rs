@@ -25,8 +25,8 @@ use crate::{
     text,
 };
 
-/// Checks the findings in a definition: any JSON, or else the bytes as its description. Each must be printable and name
-/// an existing place, and all must be bounded.
+/// Checks the findings in a definition: any JSON, or else the bytes as its description. Each finding and its place must
+/// be printable, and their number and lengths must be bounded.
 pub fn findings(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     let definition = serde_json::from_slice(data).unwrap_or_else(|_| serde_json::json!({ "description": text }));
@@ -50,7 +50,7 @@ pub fn framer(data: &[u8]) {
     while let Some(line) = lines.next().now_or_never().and_then(Result::ok).flatten() {
         seen.extend(framed(line));
     }
-    assert_eq!(seen, framed_at_once(stream, limit), "limit {limit}, reads of {size} + 1");
+    assert_eq!(seen, expected_lines(stream, limit), "limit {limit}, reads of {size} + 1");
 }
 
 /// The framer's result for one line, without the parts that depend on how the stream was cut.
@@ -70,8 +70,8 @@ fn framed(line: Line) -> Option<Framed> {
     }
 }
 
-/// Returns a simple version of the framer.
-fn framed_at_once(stream: &[u8], limit: usize) -> Vec<Framed> {
+/// Returns the lines that the framer must find, by a plain split of the whole stream.
+fn expected_lines(stream: &[u8], limit: usize) -> Vec<Framed> {
     let line_of = |(at, piece): (usize, &[u8])| {
         let Some(line) = piece.strip_suffix(b"\n") else { return Some(Framed::Cut(piece.len() as u64)) };
         if line.len() > limit {
@@ -128,7 +128,8 @@ fn events<'a>(limit: usize, chunks: impl Iterator<Item = &'a [u8]>) -> Events {
 
 /// Checks the first step of reading a message, and the salvage of a broken one.
 ///
-/// The scanner must find the same in pieces as in one pass; for a valid message, it must never call another id certain.
+/// The scanner must find the same in pieces as in one pass; in a valid message, it must never report a wrong id as
+/// certain.
 pub fn envelope(data: &[u8]) {
     let [size, message @ ..] = data else { return };
     let scan = |chunks: &mut dyn Iterator<Item = &[u8]>| {
@@ -140,8 +141,8 @@ pub fn envelope(data: &[u8]) {
     assert_eq!(salvaged, scan(&mut message.chunks(usize::from(*size) + 1)), "pieces of {size} + 1");
     match envelope::peek(message) {
         Ok(read) => {
-            let id = checked(&read);
-            let misled = salvaged.certain && id.is_some_and(|id| salvaged.id.as_ref() != Some(id));
+            let id = checked_id(&read);
+            let misled = salvaged.is_certain && id.is_some_and(|id| salvaged.id.as_ref() != Some(id));
             assert!(!misled, "peek says {id:?}, the scanner {salvaged:?}");
         }
         Err(bad) => assert!(!bad.to_string().is_empty(), "a reason without words"),
@@ -149,7 +150,7 @@ pub fn envelope(data: &[u8]) {
 }
 
 /// Checks the parts of a valid message; returns its id.
-fn checked<'a>(read: &'a Envelope<'_>) -> Option<&'a Id> {
+fn checked_id<'a>(read: &'a Envelope<'_>) -> Option<&'a Id> {
     let shallow = |raw: &RawValue| assert!(!envelope::depth_exceeds(raw.get().as_bytes(), MAX_DEPTH), "too deep");
     match read {
         Envelope::Request { id, params, .. } => {
@@ -171,7 +172,7 @@ fn checked<'a>(read: &'a Envelope<'_>) -> Option<&'a Id> {
         }
         Envelope::Batch(all) => {
             all.iter().flatten().for_each(|one| {
-                checked(one);
+                checked_id(one);
             });
             None
         }

@@ -35,7 +35,7 @@ use url::Url;
 
 pub(crate) use self::stream::EventError;
 use self::{
-    authorize::Signed,
+    authorize::AuthorizedBy,
     helper::{Program, Runs},
 };
 use crate::{
@@ -68,27 +68,30 @@ const SIDE_POSTS: usize = 16;
 const SIDE_QUEUE: usize = 256;
 /// How long ending the session at the server may take.
 const END_SESSION_TIME: Duration = Duration::from_secs(1);
-/// How long posts that are unfinished when the connection ends may still take.
+/// How long unfinished posts may still take after the connection has ended.
 const LAST_POST_TIME: Duration = Duration::from_millis(200);
+
+/// The most idle connections to one host that a client keeps.
+const MAX_IDLE_CONNECTIONS: usize = 64;
 
 /// The HTTP clients of a host, which pool connections. All servers with the same connect time-out share one, if they
 /// have the same egress rules. A client is made on first use, and again when the rules have changed.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Clients(Arc<ArcSwap<Pools>>);
 
-/// The clients, each with the guard that it keeps to, by connect time-out and by whether the host itself has the server
-/// (`true`) or a member has added it (`false`).
+/// The clients, each with the guard that it enforces. The key is the connect time-out, and whether the host itself has
+/// the server (`true`) or a member has added it (`false`).
 type Pools = HashMap<(Duration, bool), (Guard, Client)>;
 
 impl Clients {
-    /// Returns the client for a server that must keep to `guard`.
-    fn get(&self, spec: &Http, guard: Guard) -> Result<Client, LinkError> {
+    /// Returns the client for a server, which enforces `guard`.
+    fn client_for(&self, spec: &Http, guard: Guard) -> Result<Client, LinkError> {
         let key = (spec.open_timeout, spec.added_by.is_none());
-        let kept = |pools: &Pools| {
-            let (held_to, client) = pools.get(&key)?;
-            (*held_to == guard).then(|| client.clone())
+        let existing = |pools: &Pools| {
+            let (enforced, client) = pools.get(&key)?;
+            (*enforced == guard).then(|| client.clone())
         };
-        if let Some(client) = kept(&self.0.load()) {
+        if let Some(client) = existing(&self.0.load()) {
             return Ok(client);
         }
         let builder = Client::builder()
@@ -96,10 +99,10 @@ impl Clients {
             .redirect(redirect::Policy::custom(redirects::follow))
             .user_agent(concat!("toolrack/", env!("CARGO_PKG_VERSION")))
             .tcp_nodelay(true)
-            .pool_max_idle_per_host(64);
+            .pool_max_idle_per_host(MAX_IDLE_CONNECTIONS);
         let client = guard.client(builder).map_err(|error| LinkError::protocol(format!("no HTTP client: {error}")))?;
         // If another thread has made a client meanwhile, use that one, to share its connections.
-        let before = self.0.rcu(|pools| match kept(pools) {
+        let before = self.0.rcu(|pools| match existing(pools) {
             Some(_) => Arc::clone(pools),
             None => {
                 let mut pools = Pools::clone(pools);
@@ -107,7 +110,7 @@ impl Clients {
                 Arc::new(pools)
             }
         });
-        Ok(kept(&before).unwrap_or(client))
+        Ok(existing(&before).unwrap_or(client))
     }
 }
 
@@ -136,11 +139,11 @@ struct Endpoint {
     session_headers: ArcSwap<SessionHeaders>,
     inbound: Arc<Inbound>,
     closed: Arc<Closed>,
-    /// Requests that wait for their answers, subscriptions aside.
+    /// The number of requests that wait for their answers, without subscriptions.
     under_way: AtomicUsize,
-    /// How many more answers and cancellations may be posted at once.
+    /// One permit for each answer or cancellation that may be posted at once.
     side_posts: Arc<Semaphore>,
-    /// How many more answers and cancellations may wait to be posted.
+    /// One permit for each answer or cancellation that may wait to be posted.
     side_queue: Arc<Semaphore>,
     /// Runs posts of [`Outlet::post`], which may be called where there is no runtime: when a future is dropped.
     runtime: Handle,
@@ -196,7 +199,7 @@ impl HttpWire {
         let url = endpoint_url(plan).await?;
         inbound.set_page_guard(plan.egress.named_by(&url));
         Ok(Self(Arc::new(Endpoint {
-            client: plan.clients.get(plan.spec, plan.egress.configured())?,
+            client: plan.clients.client_for(plan.spec, plan.egress.configured())?,
             url,
             server: plan.server.clone(),
             spec: plan.spec.clone(),
@@ -224,7 +227,7 @@ impl HttpWire {
     }
 
     /// Makes later requests carry the headers of this era and version.
-    pub(crate) fn speak(&self, era: Era, version: Option<&str>) {
+    pub(crate) fn set_protocol(&self, era: Era, version: Option<&str>) {
         let version = version.and_then(|version| HeaderValue::from_str(version).ok());
         self.0.session_headers.rcu(|session_headers| SessionHeaders {
             era: Some(era),
@@ -237,33 +240,33 @@ impl HttpWire {
         self.0.session_headers.load().session.is_some()
     }
 
-    /// See [`Wire::exchange`](super::wire::Wire::exchange).
+    /// See [`Wire::exchange`](super::channel::Wire::exchange).
     pub(crate) async fn exchange(&self, request: Outgoing) -> Answered {
         let mut abandoned = Abandoned {
             wire: self,
             id: (request.cancellable && self.0.session_headers.load().era == Some(Era::Legacy)).then_some(request.id),
         };
         let under_way = self.0.count_under_way(&request);
-        let answer = self.ask(&request).await;
+        let answer = self.post_request(&request).await;
         abandoned.id = None;
         drop(under_way);
         if let Err(error) = &answer {
-            self.failed(error);
+            self.close_if_required(error);
         }
         answer
     }
 
     /// Ends the connection if this error requires it.
-    fn failed(&self, error: &LinkError) {
+    fn close_if_required(&self, error: &LinkError) {
         if error.ends_the_connection(self.0.under_way.load(Ordering::Acquire) > 0) {
             self.0.closed.close(error.clone());
         }
     }
 
     /// Posts a request and reads its answer. Takes the session id from the answer to `initialize`.
-    async fn ask(&self, request: &Outgoing) -> Answered {
+    async fn post_request(&self, request: &Outgoing) -> Answered {
         let response = self.0.post(Some(request), request.body.clone()).await?;
-        let response = self.0.check(response).await?;
+        let response = self.0.check_status(response).await?;
         if request.method == "initialize" {
             let session = response.headers().get(SESSION).cloned().map(sensitive);
             self.0.session_headers.rcu(|session_headers| SessionHeaders {
@@ -303,11 +306,11 @@ impl HttpWire {
     /// Posts a message whose answer, if it has one, arrives on another stream. Sets no time-out.
     pub(crate) async fn deliver(&self, message: Bytes) -> Result<(), LinkError> {
         let response = self.0.post(None, message).await?;
-        self.0.check(response).await.map(drop)
+        self.0.check_status(response).await.map(drop)
     }
 
     /// Returns a client with the same headers for another endpoint of the same server.
-    pub(crate) fn at(&self, url: Url) -> Self {
+    pub(crate) fn for_url(&self, url: Url) -> Self {
         Self(Arc::new(Endpoint {
             client: self.0.client.clone(),
             url,
@@ -327,14 +330,15 @@ impl HttpWire {
         }))
     }
 
-    /// Opens the stream on which a legacy server sends its own messages; see `stream`.
+    /// Opens the stream on which a legacy server sends its own messages; see `stream`. The receiver resolves after the
+    /// first try.
     pub(crate) fn listen(&self) -> tokio::sync::oneshot::Receiver<()> {
-        let (opened, listening) = tokio::sync::oneshot::channel();
+        let (opened, was_opened) = tokio::sync::oneshot::channel();
         let (wire, stop) = (self.clone(), self.0.inbound.stop.clone());
         self.0.inbound.tracker.spawn(async move {
             stop.run_until_cancelled(wire.standing_stream(opened, &wire.outlet())).await;
         });
-        listening
+        was_opened
     }
 
     /// Asks the server to end a legacy session. Waits at most [`END_SESSION_TIME`], and ignores errors.
@@ -419,8 +423,13 @@ impl Endpoint {
         self.send(Method::POST, request, |builder| builder.header(header::CONTENT_TYPE, JSON).body(body.clone())).await
     }
 
-    /// Builds a request with all headers but those of its body. Returns how it was authorized as well.
-    async fn request(&self, method: Method, of: Option<&Outgoing>) -> Result<(RequestBuilder, Signed), LinkError> {
+    /// Builds an HTTP request with all headers except those of its body, for the MCP request `outgoing`, if there is
+    /// one. Also returns how it was authorized.
+    async fn request(
+        &self,
+        method: Method,
+        outgoing: Option<&Outgoing>,
+    ) -> Result<(RequestBuilder, AuthorizedBy), LinkError> {
         let mut headers = HeaderMap::new();
         let configured = self.resolver.headers(&self.server, &self.spec).await;
         for (name, value) in configured.map_err(LinkError::Resolve)? {
@@ -432,14 +441,14 @@ impl Endpoint {
             })?;
             headers.append(name, sensitive(value));
         }
-        let signed = match &self.helper {
+        let authorized_by = match &self.helper {
             None => self.sign(&mut headers, &method).await?,
             Some(helper) => {
-                let given = helper.headers(&self.url).await?;
-                for (name, value) in &given.headers {
+                let printed = helper.headers(&self.url).await?;
+                for (name, value) in &printed.headers {
                     headers.insert(name.clone(), value.clone());
                 }
-                Signed::Helper(given)
+                AuthorizedBy::Helper(printed)
             }
         };
         headers.insert(header::ACCEPT, if method == Method::GET { EVENTS } else { JSON_OR_EVENTS });
@@ -450,18 +459,18 @@ impl Endpoint {
         if let Some(session) = &session_headers.session {
             headers.insert(SESSION, session.clone());
         }
-        if let Some(request) = of.filter(|_| session_headers.era == Some(Era::Modern)) {
+        if let Some(request) = outgoing.filter(|_| session_headers.era == Some(Era::Modern)) {
             headers.insert(METHOD, HeaderValue::from_static(request.method));
             if let Some(name) = &request.name {
                 headers.insert(NAME, encode_header_value(name));
             }
             headers.extend(request.headers.iter().cloned());
         }
-        Ok((self.client.request(method, self.url.clone()).headers(headers), signed))
+        Ok((self.client.request(method, self.url.clone()).headers(headers), authorized_by))
     }
 
     /// Converts a status that is not a success into the error for it.
-    async fn check(&self, response: Response) -> Result<Response, LinkError> {
+    async fn check_status(&self, response: Response) -> Result<Response, LinkError> {
         let status = response.status();
         if status.is_success() {
             return Ok(response);
@@ -487,8 +496,9 @@ impl Endpoint {
         }
     }
 
-    /// Explains an error of the HTTP client that means that the other side does not speak HTTP, or TLS.
-    fn in_words(&self, why: &str) -> String {
+    /// Explains the texts of those errors of the HTTP client that mean that the other side does not speak HTTP, or TLS.
+    /// Returns any other text unchanged.
+    fn explain(&self, why: &str) -> String {
         if self.url.scheme() == "https" && why.contains("InvalidContentType") {
             format!("the server there does not speak TLS ({why}); should it be http://?")
         } else if why.contains("unexpected message") || why.contains("invalid HTTP") {
@@ -508,7 +518,7 @@ impl Endpoint {
                 return LinkError::Refused(Arc::new(refused.clone()));
             }
         }
-        let why = self.in_words(&quote(&innermost.to_string()));
+        let why = self.explain(&quote(&innermost.to_string()));
         if error.is_connect() || error.is_builder() || error.is_timeout() {
             let why = if error.is_timeout() {
                 format!(

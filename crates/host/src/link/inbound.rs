@@ -1,8 +1,8 @@
 //! Messages that a server sends on its own: progress, changes, log messages and, in the legacy era, requests.
 //!
 //! [`Inbound`] takes messages in the order of arrival and never waits: it passes progress to its call at once, only
-//! sets a flag for a change, limits the rate of log messages and of events about lists, and answers requests in tasks
-//! of the connection, of which there are only so many.
+//! sets a flag for a change, limits the rate of log messages and of events about lists, and answers requests in a
+//! limited number of tasks of the connection.
 
 mod changed;
 pub(crate) mod clock;
@@ -99,14 +99,16 @@ impl fmt::Debug for OpenRequest {
     }
 }
 
-/// What was reported of the changes of a list within the last [`CHANGE_INTERVAL`].
+/// Whether changes of a list have been reported within the last [`CHANGE_INTERVAL`].
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 enum ListChange {
-    /// Nothing: the next change is reported at once.
+    /// No change was reported: the next one is reported at once.
     #[default]
     Unreported,
+    /// A change was reported, and the list has not changed since.
     Reported,
-    /// A change, and the list has changed again: a caller that listed after the last event does not know of that.
+    /// The list has changed again after the report: one more report must follow at the end of the interval, because a
+    /// caller may have read the list in between.
     ReportDue,
 }
 
@@ -122,8 +124,8 @@ enum ListOnDemand {
 struct Open {
     /// Requests of this host that wait for their answers, by their ids.
     requests: HashMap<i64, Arc<OpenRequest>>,
-    /// What the server may revoke, by its id as JSON: its questions that are being answered and, in the modern era,
-    /// this host's subscriptions.
+    /// The requests that the server may cancel, by their ids as JSON: its own questions that are being answered and, in
+    /// the modern era, this host's subscriptions.
     revocable: HashMap<String, CancellationToken>,
     /// Requests for subscriptions that the server has not acknowledged yet.
     acknowledgements: HashMap<i64, oneshot::Sender<Vec<String>>>,
@@ -144,9 +146,10 @@ pub(crate) struct Inbound {
     pub(crate) tracker: TaskTracker,
     pub(crate) stop: CancellationToken,
     open: Mutex<Open>,
-    /// How many more requests of the server may be answered at once.
-    answering: Arc<Semaphore>,
-    talk: Rate,
+    /// One permit for each request of the server that may be answered at once.
+    answer_slots: Arc<Semaphore>,
+    /// Limits log messages and warnings.
+    message_rate: Rate,
     noise: Noise,
     /// Judges which pages the server may ask the user to open.
     pages: OnceLock<Guard>,
@@ -162,7 +165,7 @@ impl fmt::Debug for Inbound {
     }
 }
 
-/// What answers the messages of a server.
+/// The inputs of [`Inbound::new`].
 pub(crate) struct Parts {
     pub(crate) asker: SharedAsker,
     pub(crate) events: Events,
@@ -193,11 +196,11 @@ impl Inbound {
 
     /// Returns a receiver of the resources that the server agrees to when it acknowledges the subscription `id`.
     pub(crate) fn acknowledgement(&self, id: i64) -> oneshot::Receiver<Vec<String>> {
-        let (agreed, agreement) = oneshot::channel();
+        let (sender, receiver) = oneshot::channel();
         let waiting = &mut self.open.lock().acknowledgements;
-        waiting.retain(|_, waiting| !waiting.is_closed());
-        waiting.insert(id, agreed);
-        agreement
+        waiting.retain(|_, sender| !sender.is_closed());
+        waiting.insert(id, sender);
+        receiver
     }
 
     /// Returns what an answer to a question of the server depends on: its name, its pages and the asker's abilities.
@@ -218,8 +221,8 @@ impl Inbound {
             tracker,
             stop,
             open: Mutex::default(),
-            answering: Arc::new(Semaphore::new(server_requests)),
-            talk: Rate::new(MAX_MESSAGES_PER_SECOND),
+            answer_slots: Arc::new(Semaphore::new(server_requests)),
+            message_rate: Rate::new(MAX_MESSAGES_PER_SECOND),
             watched: OnceLock::new(),
             subscribing: AtomicBool::new(false),
             noise: Noise::default(),
@@ -237,11 +240,11 @@ impl Inbound {
     /// arrived, if the transport knows it.
     pub(crate) fn accept(self: &Arc<Self>, message: Envelope<'_>, from: Option<i64>, outlet: &Arc<dyn Outlet>) {
         match message {
-            Envelope::Notification { method, params } => self.notified(&method, params, from),
+            Envelope::Notification { method, params } => self.handle_notification(&method, params, from),
             Envelope::Request { id, method, params } => {
                 let params = params.and_then(|raw| serde_json::from_str(raw.get()).ok()).unwrap_or(Value::Null);
                 let question = Question { inbound: self.clone(), method: method.into_owned(), params, from };
-                self.asked(id, question, outlet);
+                self.handle_request(id, question, outlet);
             }
             Envelope::Response { .. } => self.warn("an answer to no waiting request was ignored"),
             Envelope::Orphan { error } => {
@@ -263,7 +266,7 @@ impl Inbound {
 
     /// Reports a warning as an event, within the rate limit.
     pub(crate) fn warn(&self, warning: impl AsRef<str>) {
-        if self.may_talk() {
+        if self.allows_message() {
             (self.events)(Event::McpServerWarning { server: self.server.clone(), warning: quote(warning.as_ref()) });
         }
     }
@@ -280,14 +283,14 @@ impl Inbound {
         self.noise.so_far()
     }
 
-    fn notified(self: &Arc<Self>, method: &str, params: Option<&RawValue>, from: Option<i64>) {
+    fn handle_notification(self: &Arc<Self>, method: &str, params: Option<&RawValue>, from: Option<i64>) {
         match method {
             "notifications/progress" => self.progress(params, from),
             "notifications/tools/list_changed" => self.changed.raise(),
             "notifications/message" => self.log(params),
             "notifications/subscriptions/acknowledged" => self.acknowledged(params),
-            "notifications/resources/updated" => self.updated(params),
-            "notifications/cancelled" => self.withdraw(params),
+            "notifications/resources/updated" => self.resource_updated(params),
+            "notifications/cancelled" => self.cancelled(params),
             // The host reads these lists only on demand, so it has nothing to refresh. But a caller may show them.
             "notifications/prompts/list_changed" => self.list_on_demand_changed(ListOnDemand::Prompts),
             "notifications/resources/list_changed" => self.list_on_demand_changed(ListOnDemand::Resources),
@@ -299,7 +302,7 @@ impl Inbound {
         let Some((token, progress)) = params.and_then(decode::progress) else {
             return;
         };
-        // Ignore progress of another call on the stream of this one.
+        // Ignore progress of one call that arrives on the stream of another.
         if from.is_some_and(|from| from != token) {
             return;
         }
@@ -316,7 +319,8 @@ impl Inbound {
         }
     }
 
-    /// Handles the acknowledgement of a subscription: to single resources, or else to lists.
+    /// Handles the acknowledgement of a subscription. One that no request in `acknowledgements` waits for concerns
+    /// changes of lists.
     fn acknowledged(&self, params: Option<&RawValue>) {
         #[derive(serde::Deserialize)]
         struct Acknowledged {
@@ -340,11 +344,11 @@ impl Inbound {
         match waiting {
             // Sending fails if the caller has stopped waiting. The request is then about to be dropped.
             Some((waiting, read)) => drop(waiting.send(read.notifications.resources)),
-            None => self.changed.subscribe(),
+            None => self.changed.note_subscription(),
         }
     }
 
-    fn updated(&self, params: Option<&RawValue>) {
+    fn resource_updated(&self, params: Option<&RawValue>) {
         #[derive(serde::Deserialize)]
         struct Updated<'a> {
             #[serde(borrow)]
@@ -356,15 +360,17 @@ impl Inbound {
         }
     }
 
-    /// Registers the subscription `id` until the guard is dropped. The guard tells when the server ends it.
+    /// Registers the subscription `id` until the returned guard is dropped. The guard notices when the server ends the
+    /// subscription.
     pub(crate) fn revocable(&self, id: i64) -> Revocable<'_> {
         let (key, revoked) = (id.to_string(), CancellationToken::new());
         self.open.lock().revocable.insert(key.clone(), revoked.clone());
         Revocable { inbound: self, key, revoked }
     }
 
-    /// Handles the withdrawal of a question of the server, or of a subscription that it had agreed to.
-    fn withdraw(&self, params: Option<&RawValue>) {
+    /// Handles `notifications/cancelled`: the server withdraws a question, or ends a subscription that it had agreed
+    /// to.
+    fn cancelled(&self, params: Option<&RawValue>) {
         #[derive(serde::Deserialize)]
         struct Cancelled {
             #[serde(rename = "requestId")]
@@ -380,7 +386,7 @@ impl Inbound {
     }
 
     fn log(&self, params: Option<&RawValue>) {
-        if !self.may_talk() {
+        if !self.allows_message() {
             return;
         }
         let Some(params) = params.and_then(|raw| serde_json::from_str::<Value>(raw.get()).ok()) else {
@@ -442,8 +448,8 @@ impl Inbound {
     }
 
     /// Returns whether the rate allows another log message or warning. Reports how many were dropped before it.
-    fn may_talk(&self) -> bool {
-        let Some(dropped) = self.talk.allow() else {
+    fn allows_message(&self) -> bool {
+        let Some(dropped) = self.message_rate.allow() else {
             return false;
         };
         if dropped > 0 {
@@ -455,17 +461,19 @@ impl Inbound {
         true
     }
 
-    fn asked(&self, id: Id, question: Question, outlet: &Arc<dyn Outlet>) {
+    /// Answers a request of the server, in a task of the connection.
+    fn handle_request(&self, id: Id, question: Question, outlet: &Arc<dyn Outlet>) {
         if self.era.get() == Some(&Era::Modern) {
-            self.warn(format!("the request {} was ignored: servers of this era send none", question.method));
+            let method = question.method;
+            self.warn(format!("the request {method} was ignored: with MCP 2026-07-28, a server sends no requests"));
             return;
         }
         if question.method == "ping" {
             respond(outlet, &id, Ok(&no_params()));
             return;
         }
-        let Ok(permit) = self.answering.clone().try_acquire_owned() else {
-            let refusal = input::Refusal::new(-32000, "too many requests are waiting for an answer");
+        let Ok(permit) = self.answer_slots.clone().try_acquire_owned() else {
+            let refusal = input::Refusal::new(input::BUSY, "too many requests are waiting for an answer");
             respond::<Value>(outlet, &id, Err(&refusal));
             return;
         };
@@ -481,21 +489,21 @@ impl Inbound {
         });
     }
 
-    /// Returns the request to which a question most likely belongs: that on whose stream it arrived, or the latest.
+    /// Returns the request that a question most likely belongs to: the one on whose stream it arrived, or else the
+    /// latest.
     ///
     /// # Errors
-    /// If the transport does not say to which of the open requests the question belongs, and these are of several
-    /// principals. The question may contain words of one principal, and the answer goes into the result of one, so the
+    /// If the transport does not say which open request the question belongs to, and the open requests come from
+    /// several principals. The question may quote one principal, and its answer goes into the result of one, so the
     /// wrong user must not answer.
     fn request_of(&self, from: Option<i64>) -> Result<Option<Arc<OpenRequest>>, input::Refusal> {
         let requests = &self.open.lock().requests;
         let Some(id) = from else {
             let latest = requests.iter().max_by_key(|(id, _)| **id).map(|(_, request)| request.clone());
-            let is_of_another =
-                |one: &OpenRequest, other: &OpenRequest| !one.caller.principal().is_same(other.caller.principal());
+            let differ = |a: &OpenRequest, b: &OpenRequest| !a.caller.principal().is_same(b.caller.principal());
             return match &latest {
-                Some(latest) if requests.values().any(|other| is_of_another(latest, other)) => {
-                    Err(input::Refusal::of_several())
+                Some(latest) if requests.values().any(|other| differ(latest, other)) => {
+                    Err(input::Refusal::unknown_caller())
                 }
                 _ => Ok(latest),
             };
@@ -529,14 +537,15 @@ pub(crate) struct Registered {
 
 impl Registered {
     /// Notes that the answer has arrived.
-    pub(crate) fn answered(&mut self) {
+    pub(crate) fn note_answer(&mut self) {
         self.given_up = None;
     }
 }
 
 impl Drop for Registered {
     fn drop(&mut self) {
-        // Drop the request only after the lock is released: it owns values of callers, which may do anything then.
+        // Drop the request only after the lock is released: it owns values of callers, and dropping them may run any
+        // code.
         let _request = self.inbound.open.lock().requests.remove(&self.id);
         if let Some(given_up) = &self.given_up {
             given_up.cancel();

@@ -8,7 +8,7 @@ use serde_json::{Map, Value, value::RawValue};
 use crate::{
     link::{
         error::{LinkError, RpcError},
-        framing::envelope::{self, Bad, Envelope, Outcome},
+        framing::envelope::{self, BadMessage, Envelope, Outcome},
     },
     text::quote,
 };
@@ -39,15 +39,15 @@ pub(crate) struct Outgoing {
 }
 
 /// Calls `each` with every message in these bytes: one message, or those of a batch.
-pub(crate) fn messages(bytes: &[u8], mut each: impl FnMut(Result<Envelope<'_>, Bad>)) {
+pub(crate) fn for_each_message(bytes: &[u8], mut each: impl FnMut(Result<Envelope<'_>, BadMessage>)) {
     match envelope::peek(bytes) {
         Ok(Envelope::Batch(messages)) => messages.into_iter().for_each(each),
-        one => each(one),
+        message => each(message),
     }
 }
 
 /// Returns the outcome of a response in `bytes`, without copying it.
-pub(crate) fn answered(bytes: &Bytes, outcome: Outcome<'_>) -> Answered {
+pub(crate) fn into_answer(bytes: &Bytes, outcome: Outcome<'_>) -> Answered {
     match outcome {
         Outcome::Result(raw) => Ok(bytes.slice_ref(raw.get().as_bytes())),
         Outcome::Error(raw) => Err(LinkError::Rpc(rpc_error(raw))),
@@ -62,6 +62,9 @@ pub(crate) fn cancelled(id: i64) -> Bytes {
     .into()
 }
 
+/// JSON-RPC's code for an internal error; replaces a code that the server did not send.
+const INTERNAL_ERROR: i64 = -32603;
+
 /// Parses a JSON-RPC error object leniently.
 pub(crate) fn rpc_error(raw: &RawValue) -> RpcError {
     #[derive(Deserialize)]
@@ -72,10 +75,10 @@ pub(crate) fn rpc_error(raw: &RawValue) -> RpcError {
     }
     match serde_json::from_str::<Error>(raw.get()) {
         Ok(Error { code, message, data }) => RpcError {
-            code: code.unwrap_or(-32603),
+            code: code.unwrap_or(INTERNAL_ERROR),
             message: quote(message.as_deref().unwrap_or("the server gave no reason")),
             data,
         },
-        Err(_) => RpcError { code: -32603, message: quote(raw.get()), data: None },
+        Err(_) => RpcError { code: INTERNAL_ERROR, message: quote(raw.get()), data: None },
     }
 }

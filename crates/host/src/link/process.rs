@@ -24,7 +24,7 @@ const STDERR_TIMEOUT: Duration = Duration::from_millis(200);
 /// The number of lines of stderr in an error.
 const LAST_LINES: usize = 4;
 
-/// A view of a child process; owns nothing of it.
+/// A view of a child process that does not own the process.
 #[derive(Clone)]
 pub(crate) struct Process {
     exited: Shared<BoxFuture<'static, Exit>>,
@@ -38,7 +38,7 @@ impl fmt::Debug for Process {
 }
 
 impl Process {
-    pub(crate) fn of(handle: &Handle, stderr: StderrTail) -> Self {
+    pub(crate) fn new(handle: &Handle, stderr: StderrTail) -> Self {
         Self { exited: handle.exited().boxed().shared(), stderr }
     }
 

@@ -22,7 +22,7 @@ use crate::{
     link::{
         error::LinkError,
         framing::envelope::{Envelope, peek},
-        message::{Outgoing, messages},
+        message::{Outgoing, for_each_message},
     },
     spec::{Protocol, ServerName},
     text::{Conceal, quote},
@@ -64,7 +64,7 @@ pub struct BadRecording {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "the recording {file} has no answer of `{server}` to {request}{}",
-    if *.almost { ", only to one with other parameters, or one that had none" } else { "" }
+    if *.almost { "; a similar request in it has other parameters, or no answer" } else { "" }
 )]
 pub struct NotRecorded {
     /// The server.
@@ -81,14 +81,14 @@ pub struct NotRecorded {
 #[derive(Deserialize)]
 struct Line<'a> {
     server: String,
-    direction: Way,
+    direction: Direction,
     #[serde(borrow)]
     message: &'a RawValue,
 }
 
 #[derive(Clone, Copy, Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum Way {
+enum Direction {
     Sent,
     Received,
 }
@@ -114,8 +114,8 @@ impl Recording {
             let tape = tapes.entry(server).or_default();
             let message = Bytes::copy_from_slice(line.message.get().as_bytes());
             match line.direction {
-                Way::Sent => tape.sent(&message),
-                Way::Received => tape.received(&message),
+                Direction::Sent => tape.sent(&message),
+                Direction::Received => tape.received(&message),
             }
         }
         Ok(Self { name: quote(name), tapes, conceal: None })
@@ -160,7 +160,7 @@ impl Recording {
 
 /// Calls `each` with each message in `bytes`, and skips invalid ones.
 fn each_message(bytes: &Bytes, mut each: impl FnMut(Envelope<'_>)) {
-    messages(bytes, |message| {
+    for_each_message(bytes, |message| {
         if let Ok(message) = message {
             each(message);
         }

@@ -20,7 +20,7 @@ use crate::{
     spec::{Era, Http, ServerName},
 };
 
-fn left_out() -> LinkError {
+fn no_http_error() -> LinkError {
     LinkError::config(
         "BUILT_WITHOUT_HTTP",
         "this program cannot reach servers over HTTP: build it with the feature `http` of toolrack-host",
@@ -50,13 +50,13 @@ pub(crate) struct HttpPlan<'a> {
 
 /// Fails, because no request could be sent to the URL.
 pub(crate) async fn resolved_url(_: &Arc<dyn Resolver>, _: &ServerName, _: &Http) -> Result<Url, LinkError> {
-    Err(left_out())
+    Err(no_http_error())
 }
 
 impl HttpWire {
     /// Fails.
     pub(crate) async fn new(_: &HttpPlan<'_>, _: &Arc<Inbound>, _: &Arc<Closed>) -> Result<Self, LinkError> {
-        Err(left_out())
+        Err(no_http_error())
     }
 
     pub(crate) async fn exchange(&self, _: Outgoing) -> Answered {
@@ -71,7 +71,7 @@ impl HttpWire {
         match self.0 {}
     }
 
-    pub(crate) fn speak(&self, _: Era, _: Option<&str>) {
+    pub(crate) fn set_protocol(&self, _: Era, _: Option<&str>) {
         match self.0 {}
     }
 
@@ -90,11 +90,11 @@ impl HttpWire {
 
 /// HTTP+SSE of 2024-11-05, left out as well.
 pub(crate) mod legacy_sse {
-    use super::{Arc, Closed, HttpPlan, Inbound, LinkError, left_out};
+    use super::{Arc, Closed, HttpPlan, Inbound, LinkError, no_http_error};
     use crate::link::duplex::Duplex;
 
     /// Fails.
     pub(crate) async fn open(_: &HttpPlan<'_>, _: &Arc<Inbound>, _: &Arc<Closed>) -> Result<Duplex, LinkError> {
-        Err(left_out())
+        Err(no_http_error())
     }
 }

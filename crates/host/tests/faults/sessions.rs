@@ -26,7 +26,7 @@ async fn a_lost_session_is_replaced(fault: &str) {
     assert_eq!(stage.call("write", json!({})).await.text(), "written");
     let (code, words) = stage.call("write", json!({})).await.within(AT_ONCE).failure();
     assert_eq!(code, "MCP_SESSION_NOT_FOUND", "{words}");
-    assert!(words.contains("refused the request for that"), "{words}");
+    assert!(words.contains("therefore refused the request"), "{words}");
     assert_eq!(stage.call("write", json!({})).await.text(), "written");
     let log = stage.log();
     assert_eq!(log.runs_of("write"), 2, "{:#?}", log.lines);

@@ -5,8 +5,9 @@
 //! for the message, which decodes the raw part into the one type that it expects. This is fast, and separates the id of
 //! an answer from its content, so that an answer with undecodable content still reaches its call.
 //!
-//! A message that fails the first step yields a [`Bad`], with the reason and the parts that a tolerant scan could
-//! [salvage](Salvaged): above all the id of the call, which would otherwise wait for its answer until its deadline.
+//! A message that fails the first step yields a [`BadMessage`], with the reason and the parts that a tolerant scan
+//! could [salvage](Salvaged): above all the id of the call, which would otherwise wait for its answer until its
+//! deadline.
 //!
 //! `peek` checks that each value is JSON but decodes none. A lone surrogate (`"\ud800"`), a number like `1e400` and a
 //! wrong type inside `params`, `result` or `error` are therefore found in the second step, when the id is known.
@@ -30,7 +31,7 @@ use members::{Elements, Members};
 use salvage::salvage;
 
 /// How deep arrays and objects may nest in one message, the message itself included. The result of an answer is not
-/// checked here: the code that waits for it bounds its depth, for a list item by item.
+/// checked here: the code that waits for the answer checks its depth (for a list, the depth of each item).
 ///
 /// Half of the limit of `serde_json`, so that every later step has room for its own wrapper.
 pub(crate) const MAX_DEPTH: usize = 64;
@@ -97,7 +98,7 @@ pub(crate) enum Envelope<'a> {
     /// or refuses the whole connection.
     Orphan { error: &'a RawValue },
     /// Several messages in one array, at least one and at most [`MAX_BATCH`]. A bad one does not affect the others.
-    Batch(Vec<Result<Envelope<'a>, Bad>>),
+    Batch(Vec<Result<Envelope<'a>, BadMessage>>),
 }
 
 /// The result of a request.
@@ -114,14 +115,14 @@ pub(crate) enum Outcome<'a> {
 /// Bytes that are not a JSON-RPC message.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[error("{reason}")]
-pub(crate) struct Bad {
+pub(crate) struct BadMessage {
     /// The problem.
     pub(crate) reason: Reason,
     /// The parts that could be recovered.
     pub(crate) salvaged: Salvaged,
 }
 
-impl Bad {
+impl BadMessage {
     /// Returns whether the only known fault is that some bytes are not UTF-8.
     pub(crate) fn is_not_utf8(&self) -> bool {
         matches!(self.reason, Reason::NotUtf8 { .. })
@@ -172,9 +173,9 @@ pub(crate) enum Reason {
 /// apart from the few bytes in which `serde_json` remembers open brackets.
 ///
 /// # Errors
-/// [`Bad`] if the bytes are not a JSON-RPC message, with the id of the call that they probably answer.
-pub(crate) fn peek(bytes: &[u8]) -> Result<Envelope<'_>, Bad> {
-    read(bytes).map_err(|reason| Bad { reason, salvaged: salvage(bytes) })
+/// [`BadMessage`] if the bytes are not a JSON-RPC message, with the id of the call that they probably answer.
+pub(crate) fn peek(bytes: &[u8]) -> Result<Envelope<'_>, BadMessage> {
+    read(bytes).map_err(|reason| BadMessage { reason, salvaged: salvage(bytes) })
 }
 
 /// Returns whether arrays and objects nest deeper than `max` in this JSON. Brackets inside of strings do not count.
@@ -269,18 +270,18 @@ fn read_batch(text: &str) -> Result<Envelope<'_>, Reason> {
     }
 }
 
-fn read_element(raw: &RawValue) -> Result<Envelope<'_>, Bad> {
+fn read_element(raw: &RawValue) -> Result<Envelope<'_>, BadMessage> {
     let text = raw.get();
     let read = if text.starts_with('{') {
         read_one(text)
     } else {
         Err(Reason::Shape("an element of a batch is not an object"))
     };
-    read.map_err(|reason| Bad { reason, salvaged: salvage(text.as_bytes()) })
+    read.map_err(|reason| BadMessage { reason, salvaged: salvage(text.as_bytes()) })
 }
 
-/// Converts an error of the parser. A syntax error is passed on, because `serde_json` never quotes content in it. An
-/// error about types may quote some, so its text is not.
+/// Converts an error of the parser. The text of a syntax error is kept, because `serde_json` never quotes content in
+/// it. The text of an error about types may quote content, so a fixed text replaces it.
 fn not_json(error: &serde_json::Error) -> Reason {
     if error.is_data() {
         Reason::Shape("a member is repeated or has the wrong type")
@@ -305,7 +306,7 @@ mod tests {
         describe(peek(message.as_bytes()))
     }
 
-    fn describe(read: Result<Envelope<'_>, Bad>) -> String {
+    fn describe(read: Result<Envelope<'_>, BadMessage>) -> String {
         let params = |params: Option<&RawValue>| params.map_or(String::new(), |raw| format!(" {}", raw.get()));
         match read {
             Ok(Envelope::Request { id, method, params: raw }) => format!("request {id} {method}{}", params(raw)),
@@ -449,7 +450,7 @@ mod tests {
         );
         let Ok(Envelope::Batch(all)) = peek(batch.as_bytes()) else { panic!("not a batch") };
         let Err(bad) = &all[2] else { panic!("not bad") };
-        assert_eq!(bad.salvaged, Salvaged { id: Some(number(2)), certain: true, answer: true });
+        assert_eq!(bad.salvaged, Salvaged { id: Some(number(2)), is_certain: true, is_answer: true });
     }
 
     #[test]
@@ -486,14 +487,14 @@ mod tests {
         assert!(peek(deep(MAX_DEPTH - 1).as_bytes()).is_ok());
         let bad = peek(deep(MAX_DEPTH).as_bytes()).unwrap_err();
         assert_eq!(bad.reason, Reason::TooDeep { limit: MAX_DEPTH });
-        assert_eq!(bad.salvaged, Salvaged { id: Some(number(3)), certain: true, answer: true });
+        assert_eq!(bad.salvaged, Salvaged { id: Some(number(3)), is_certain: true, is_answer: true });
     }
 
     #[test]
     fn an_answer_that_is_not_utf8_is_refused_but_its_id_is_known() {
         let bad = peek(b"{\"jsonrpc\":\"2.0\",\"id\":8,\"result\":\"\xff\"}").unwrap_err();
         assert_eq!(bad.reason, Reason::NotUtf8 { at: 34 });
-        assert_eq!(bad.salvaged, Salvaged { id: Some(number(8)), certain: true, answer: true });
+        assert_eq!(bad.salvaged, Salvaged { id: Some(number(8)), is_certain: true, is_answer: true });
     }
 
     #[test]

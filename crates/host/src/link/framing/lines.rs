@@ -20,7 +20,7 @@ use crate::link::framing::envelope::{BOM, Salvaged, Scanner};
 /// The capacity in bytes that is reserved for reading when there is almost none.
 const USUAL_ROOM: usize = 16 * 1024;
 
-/// With less free capacity than this, in bytes, more is reserved before reading.
+/// If the free capacity is below this, in bytes, more is reserved before reading.
 const LEAST_ROOM: usize = 4 * 1024;
 
 /// The most bytes of one read, so that few bytes follow the end of a long line in the buffer.
@@ -44,20 +44,20 @@ pub(crate) enum Line {
     TooLong {
         /// Its length.
         bytes: u64,
-        /// What could be read of it, such as the id of the request that it answers.
+        /// The parts that could be recovered, such as the id of the request that it answers.
         salvaged: Salvaged,
     },
-    /// A line has grown to 64 times the limit and has not ended. Reported once per line; the caller can continue to
-    /// read, but should close the stream.
+    /// A line has grown to 64 times the limit (and to twice the [larger one](LargerLimit), while that applies) and has
+    /// not ended. Reported once per line; the caller can continue to read, but should close the stream.
     Endless {
         /// Its length so far.
         bytes: u64,
-        /// What could be read of it so far.
+        /// The parts that could be recovered so far.
         salvaged: Salvaged,
     },
     /// The stream ended in the middle of a line, which is dropped. This is the last item.
     Cut {
-        /// The number of bytes that were read of it.
+        /// How many of its bytes were read.
         bytes: u64,
     },
 }
@@ -77,7 +77,7 @@ pub(crate) struct Lines<R> {
     /// The most bytes of a line.
     limit: usize,
     /// The larger limit that may apply for a time.
-    larger: Option<Larger>,
+    larger: Option<LargerLimit>,
     /// Whether no line has ended yet, so that a byte order mark may still come or be in the buffer.
     at_start: bool,
     /// The current line, if it is over the limit; its bytes are scanned and dropped.
@@ -85,7 +85,7 @@ pub(crate) struct Lines<R> {
 }
 
 /// Returns the larger limit, while one applies.
-pub(crate) type Larger = Box<dyn Fn() -> Option<usize> + Send>;
+pub(crate) type LargerLimit = Box<dyn Fn() -> Option<usize> + Send>;
 
 /// A line that is being dropped.
 #[derive(Default)]
@@ -104,7 +104,7 @@ impl<R: AsyncRead + Unpin> Lines<R> {
     }
 
     /// Sets a larger limit, which applies whenever `larger` returns one.
-    pub(crate) fn or_larger(self, larger: Larger) -> Self {
+    pub(crate) fn with_larger_limit(self, larger: LargerLimit) -> Self {
         Self { larger: Some(larger), ..self }
     }
 
@@ -159,7 +159,7 @@ impl<R: AsyncRead + Unpin> Lines<R> {
         if self.overlong.is_some() || self.is_over(self.buffer.len()) { self.drop_buffer() } else { None }
     }
 
-    /// Drops all blank lines at the start of the buffer together: one by one, millions of them take seconds.
+    /// Drops all blank lines at the start of the buffer together: dropping millions of them one by one takes seconds.
     fn skip_blank_lines(&mut self) {
         if self.overlong.is_some() || self.searched > 0 {
             return;
@@ -333,7 +333,7 @@ mod tests {
 
     fn too_long(bytes: u64, id: impl Into<Option<i64>>) -> Line {
         let id: Option<Id> = id.into().map(Id::Number);
-        Line::TooLong { bytes, salvaged: Salvaged { certain: id.is_some(), answer: id.is_some(), id } }
+        Line::TooLong { bytes, salvaged: Salvaged { is_certain: id.is_some(), is_answer: id.is_some(), id } }
     }
 
     #[test]
@@ -433,7 +433,7 @@ mod tests {
         let [Line::Endless { salvaged, .. }, Line::Cut { bytes: 2_034 }] = lines.as_slice() else {
             panic!("{lines:?}");
         };
-        assert_eq!(salvaged.call(), Some(7));
+        assert_eq!(salvaged.answered_request(), Some(7));
     }
 
     #[test]

@@ -6,7 +6,7 @@
 //!   are read as if it had not been there.
 //! - Data that is not UTF-8 is reported instead of being patched with U+FFFD: it is JSON, and must not be changed
 //!   silently.
-//! - Any line but one of data is at most 8 KiB long; a longer one is ignored, as an unknown field is.
+//! - A line other than a data line is at most 8 KiB long; a longer one is ignored, as an unknown field is.
 //!
 //! This module knows nothing of HTTP, JSON or MCP. It is public because the answers of models are such streams too, and
 //! need the same bounds. The caller decides when to reconnect, and with which `Last-Event-ID`.
@@ -20,7 +20,8 @@ use crate::link::framing::envelope::BOM;
 /// The longest line other than a data line (a comment, an event name, an id, an unknown field), in bytes.
 const LONGEST_FIELD: usize = 8 * 1024;
 
-/// The length in bytes from which on a line that is not data counts as endless, unless events may be longer still.
+/// A line other than a data line counts as endless when it is longer than this, in bytes, and longer than the limit for
+/// events.
 const LEAST_ENDLESS: usize = 1024 * 1024;
 
 /// One event of a stream.
@@ -28,10 +29,11 @@ const LEAST_ENDLESS: usize = 1024 * 1024;
 pub struct Event {
     /// The type of the event, from the server; `None` means `message`.
     pub event: Option<String>,
-    /// Its `data` lines, joined by line feeds. May be empty: MCP servers send an empty event to tell its id.
+    /// Its `data` lines, joined by line feeds. May be empty: MCP servers send an empty event only for its id, from
+    /// which the stream can be resumed.
     pub data: String,
-    /// The current last event id: that of this event, or else of the last event with an id. Empty if the server reset
-    /// it, `None` if there was none in this stream.
+    /// The last event id after this event: its own, or else that of the last event with an id. Empty if the server
+    /// reset it, `None` if no event of this stream had one.
     pub id: Option<Arc<str>>,
     /// The milliseconds to wait before reconnecting, according to this event. The parser does not limit them.
     pub retry: Option<u64>,
@@ -86,7 +88,8 @@ pub struct SseParser {
     line: Vec<u8>,
     /// Whether the current line is ignored, so that the rest of it is dropped.
     skip_line: bool,
-    /// The number of dropped bytes of the ignored line. `None` if its length is not to be reported, or no more.
+    /// The number of dropped bytes of the ignored line. `None` if its length needs no error: it is a data line, or the
+    /// error was already reported.
     dropped: Option<usize>,
     /// Whether the last byte was a carriage return, so that a line feed that comes next belongs to the same line end.
     after_return: bool,
@@ -154,9 +157,9 @@ impl SseParser {
         self.keep_piece(rest, out);
     }
 
-    /// Returns the id to reconnect with: that of the last event that ended, even if it was dropped, because otherwise
-    /// the server would send it again forever. `None` if this stream had none; the id of an earlier stream is then
-    /// still valid.
+    /// Returns the id to reconnect with: that of the last event that ended, even if that event was dropped; otherwise,
+    /// the server would send the event again forever. `None` if no event of this stream had an id; the id of an earlier
+    /// stream is then still valid.
     pub fn last_event_id(&self) -> Option<&Arc<str>> {
         self.last_event_id.as_ref()
     }

@@ -1,4 +1,4 @@
-//! Authorizes requests, and sends a request again that was refused for lack of a token.
+//! Authorizes requests, and sends a request again if the server refused it for lack of a token.
 //!
 //! A request may be sent a second time here, even a `tools/call`. That is safe: a server that answers 401, or 403 with
 //! `insufficient_scope`, has checked only the token (RFC 6750, 3.1). The request was refused, so its outcome is known.
@@ -18,24 +18,30 @@ use crate::{
     text::quote,
 };
 
-/// How often one request is sent again, each time with a token of more scopes.
+/// How often one request is sent again because the server requires a token with more scopes.
 const MAX_STEP_UPS: u32 = 3;
-/// The header of a proof that the sender has the key of its token; in answers, `DPoP-Nonce` has the nonce for the next
-/// proof (RFC 9449).
+/// The header of a request that proves that the sender has the key of its token (RFC 9449).
 const PROOF: HeaderName = HeaderName::from_static("dpop");
+/// The header of an answer with the nonce for the next proof.
 const NONCE: HeaderName = HeaderName::from_static("dpop-nonce");
-/// The most challenges of one answer that are read, and the longest of them.
+/// The most challenges of one answer that are read.
 const MAX_CHALLENGES: usize = 8;
-const CHALLENGE_BYTES: usize = 8 * 1024;
+/// The longest challenge that is read, in bytes.
+const MAX_CHALLENGE_BYTES: usize = 8 * 1024;
 
 /// The source of a request's authorization.
-pub(super) enum Signed {
+pub(super) enum AuthorizedBy {
     /// The entry itself, or nothing, if there is no authorizer.
     Entry,
     /// A program of the entry, with its output.
     Helper(Arc<HelperHeaders>),
-    /// The host's authorizer: the token that it returned, and whether there was a proof.
-    Authorizer(Option<HeaderValue>, bool),
+    /// The host's authorizer.
+    Authorizer {
+        /// The token that it returned.
+        token: Option<HeaderValue>,
+        /// Whether it returned a proof as well.
+        is_proved: bool,
+    },
 }
 
 impl Endpoint {
@@ -44,13 +50,14 @@ impl Endpoint {
     }
 
     /// Adds the `Authorization` header and its proof to a request, unless its entry has that header.
-    pub(super) async fn sign(&self, headers: &mut HeaderMap, method: &Method) -> Result<Signed, LinkError> {
+    pub(super) async fn sign(&self, headers: &mut HeaderMap, method: &Method) -> Result<AuthorizedBy, LinkError> {
         let Some(authorizer) = self.authorizer.as_ref().filter(|_| !headers.contains_key(header::AUTHORIZATION)) else {
-            return Ok(Signed::Entry);
+            return Ok(AuthorizedBy::Entry);
         };
-        let signature = authorizer.sign(self.destination(), method).await.map_err(|error| refused(error, 401, None))?;
+        let signature = authorizer.sign(self.destination(), method).await;
+        let signature = signature.map_err(|error| not_authorized(error, 401, None))?;
         let Some(Signature { authorization, proof }) = signature else {
-            return Ok(Signed::Authorizer(None, false));
+            return Ok(AuthorizedBy::Authorizer { token: None, is_proved: false });
         };
         let authorization = sensitive(authorization);
         headers.insert(header::AUTHORIZATION, authorization.clone());
@@ -58,42 +65,46 @@ impl Endpoint {
         if let Some(proof) = proof {
             headers.insert(PROOF, sensitive(proof));
         }
-        Ok(Signed::Authorizer(Some(authorization), is_proved))
+        Ok(AuthorizedBy::Authorizer { token: Some(authorization), is_proved })
     }
 
-    /// Sends the request that `finish` completes. Sends it once more if the server refuses it and there is another
-    /// token or there are other headers, once more if the server requires a nonce in the proof, and up to three times
-    /// more with a token of more scopes each time.
+    /// Sends the request that `finish` completes. If the server refuses it, sends it again: once with another token or
+    /// with new headers of the helper, once with a nonce that the server requires in the proof, and up to three times
+    /// with a token that has more scopes.
     pub(super) async fn send(
         &self,
         method: Method,
-        of: Option<&Outgoing>,
+        outgoing: Option<&Outgoing>,
         finish: impl Fn(RequestBuilder) -> RequestBuilder,
     ) -> Result<Response, LinkError> {
+        // How often the request may still be sent again, for each reason.
         let (mut renewals, mut nonces, mut step_ups) = (1, 1, MAX_STEP_UPS);
         loop {
-            let (request, signed) = self.request(method.clone(), of).await?;
+            let (request, authorized_by) = self.request(method.clone(), outgoing).await?;
             let response = finish(request).send().await.map_err(|error| self.unreachable(error))?;
-            if let (Signed::Authorizer(_, true), Some(authorizer)) = (&signed, &self.authorizer)
+            if let (AuthorizedBy::Authorizer { is_proved: true, .. }, Some(authorizer)) =
+                (&authorized_by, &self.authorizer)
                 && let Some(nonce) = response.headers().get(NONCE)
             {
                 authorizer.nonce(self.destination(), nonce);
             }
-            if let (401, Signed::Helper(headers), Some(helper)) = (response.status().as_u16(), &signed, &self.helper)
+            if let (401, AuthorizedBy::Helper(headers), Some(helper)) =
+                (response.status().as_u16(), &authorized_by, &self.helper)
                 && renewals > 0
             {
                 renewals -= 1;
-                helper.refused(headers);
+                helper.forget(headers);
                 continue;
             }
             let status = response.status().as_u16();
             if !matches!(status, 401 | 403) {
                 return Ok(response);
             }
-            let (Signed::Authorizer(sent, is_proved), Some(authorizer)) = (signed, &self.authorizer) else {
+            let (AuthorizedBy::Authorizer { token, is_proved }, Some(authorizer)) = (authorized_by, &self.authorizer)
+            else {
                 return Ok(response);
             };
-            let challenge = Challenge { status, www_authenticate: challenges(response.headers()), sent };
+            let challenge = Challenge { status, www_authenticate: challenges(response.headers()), sent: token };
             let left = match status {
                 401 if is_proved && challenge.wants_nonce() => {
                     if nonces == 0 {
@@ -113,13 +124,13 @@ impl Endpoint {
             *left -= 1;
             let www_authenticate = text_header(&response, &header::WWW_AUTHENTICATE);
             drop(response);
-            let again = authorizer.challenged(self.destination(), challenge).await;
-            again.map_err(|error| refused(error, status, www_authenticate))?;
+            let may_retry = authorizer.challenged(self.destination(), challenge).await;
+            may_retry.map_err(|error| not_authorized(error, status, www_authenticate))?;
         }
     }
 }
 
-fn refused(error: NotAuthorized, status: u16, challenge: Option<String>) -> LinkError {
+fn not_authorized(error: NotAuthorized, status: u16, challenge: Option<String>) -> LinkError {
     match error {
         NotAuthorized::SignIn { how } => LinkError::NeedsAuth { status, challenge, how: Some(quote(&how)) },
         NotAuthorized::Unavailable { why } => LinkError::NoToken { why: quote(&why) },
@@ -128,5 +139,5 @@ fn refused(error: NotAuthorized, status: u16, challenge: Option<String>) -> Link
 
 fn challenges(headers: &HeaderMap) -> Vec<String> {
     let values = headers.get_all(header::WWW_AUTHENTICATE).iter().filter_map(|value| value.to_str().ok());
-    values.filter(|value| value.len() <= CHALLENGE_BYTES).take(MAX_CHALLENGES).map(str::to_owned).collect()
+    values.filter(|value| value.len() <= MAX_CHALLENGE_BYTES).take(MAX_CHALLENGES).map(str::to_owned).collect()
 }

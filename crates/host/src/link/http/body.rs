@@ -1,4 +1,4 @@
-//! JSON bodies, bounded in size and silence.
+//! JSON bodies, with bounds for the size and for the time between two pieces.
 
 use std::time::Duration;
 
@@ -15,15 +15,27 @@ use crate::{
         framing::envelope::{Envelope, Id, peek, with_escapes},
         http::{HttpWire, Media, media_type},
         inbound::Inbound,
-        message::{Answered, Outgoing, answered, messages, rpc_error},
+        message::{Answered, Outgoing, for_each_message, into_answer, rpc_error},
     },
     spec::Setting,
     text::quote,
 };
 
 /// The most bytes to read of an error's body.
-const ERROR_BODY: usize = 64 * 1024;
-const ERROR_BODY_TIME: Duration = Duration::from_secs(5);
+const ERROR_BODY_BYTES: usize = 64 * 1024;
+/// How long reading an error's body may take.
+const ERROR_BODY_TIMEOUT: Duration = Duration::from_secs(5);
+/// The most characters of an error's body that the error quotes.
+const ERROR_TEXT_CHARS: usize = 200;
+
+/// A source of messages in which the answer to a request is looked for.
+#[derive(Clone, Copy, PartialEq)]
+pub(super) enum Source {
+    /// The whole body of the response.
+    Body,
+    /// One event of a stream, after which others may follow.
+    Event,
+}
 
 impl HttpWire {
     /// Returns the answer in a JSON body.
@@ -32,19 +44,19 @@ impl HttpWire {
         if body.is_empty() {
             return Err(LinkError::protocol("the answer is empty"));
         }
-        self.find_answer(&body, request, true)
+        self.find_answer(&body, request, Source::Body)
             .unwrap_or_else(|| Err(LinkError::protocol("the body holds no answer to this request")))
     }
 
     /// Returns the answer to `request` in these bytes, or the reason why it cannot be parsed; dispatches all other
-    /// messages in them. If more bytes follow (not `whole`), skips bytes that are not a message and do not name the
-    /// request.
-    pub(super) fn find_answer(&self, bytes: &Bytes, request: &Outgoing, whole: bool) -> Option<Answered> {
+    /// messages in them. Skips an event that is not a message and does not name the request: a later event may be the
+    /// answer.
+    pub(super) fn find_answer(&self, bytes: &Bytes, request: &Outgoing, source: Source) -> Option<Answered> {
         let (id, mut found) = (request.id, None);
         self.0.inbound.received(bytes);
-        messages(bytes, |message| match message {
+        for_each_message(bytes, |message| match message {
             Ok(Envelope::Response { id: named, outcome }) if named.number() == Some(id) => {
-                found = Some(answered(bytes, outcome));
+                found = Some(into_answer(bytes, outcome));
             }
             // On a request's own stream, an error without an id is the answer.
             Ok(Envelope::Orphan { error }) => found = Some(Err(LinkError::Rpc(rpc_error(error)))),
@@ -53,12 +65,12 @@ impl HttpWire {
                 let escaped = Bytes::from(with_escapes(bytes));
                 found = match peek(&escaped) {
                     Ok(Envelope::Response { id: named, outcome }) if named.number() == Some(id) => {
-                        Some(answered(&escaped, outcome))
+                        Some(into_answer(&escaped, outcome))
                     }
                     _ => Some(Err(LinkError::unparsable(bad.to_string()))),
                 };
             }
-            Err(bad) if !whole && bad.salvaged.id.as_ref().and_then(Id::number) != Some(id) => {
+            Err(bad) if source == Source::Event && bad.salvaged.id.as_ref().and_then(Id::number) != Some(id) => {
                 self.0.inbound.noise("an event that is not an MCP message", bytes);
             }
             Err(bad) => found = Some(Err(LinkError::unparsable(bad.to_string()))),
@@ -67,7 +79,7 @@ impl HttpWire {
     }
 
     async fn read(&self, mut response: Response, bound: Bound) -> Result<Bytes, LinkError> {
-        let too_large = |seen: u64| bound.passed("HTTP_BODY_TOO_LARGE", "the body of the answer", seen);
+        let too_large = |seen: u64| bound.too_large("HTTP_BODY_TOO_LARGE", "the body of the answer", seen);
         let announced = response.content_length().unwrap_or(0);
         if announced > bound.bytes as u64 {
             return Err(too_large(announced));
@@ -100,17 +112,17 @@ impl HttpWire {
 
 /// Returns the error for a status that means failure: the JSON-RPC error in the body, if there is one.
 pub(super) async fn failure(mut response: Response, status: u16, had_session: bool, inbound: &Inbound) -> LinkError {
-    let html = matches!(media_type(response.headers()), Media::Other(kind) if kind.contains("html"));
+    let is_html = matches!(media_type(response.headers()), Media::Other(kind) if kind.contains("html"));
     let mut body = Vec::new();
     let read = async {
         while let Ok(Some(chunk)) = response.chunk().await {
-            body.extend_from_slice(&chunk[..chunk.len().min(ERROR_BODY - body.len())]);
-            if body.len() >= ERROR_BODY {
+            body.extend_from_slice(&chunk[..chunk.len().min(ERROR_BODY_BYTES - body.len())]);
+            if body.len() >= ERROR_BODY_BYTES {
                 break;
             }
         }
     };
-    let _ = timeout(ERROR_BODY_TIME, read).await;
+    let _ = timeout(ERROR_BODY_TIMEOUT, read).await;
     inbound.received(&body);
     #[derive(Deserialize)]
     struct Failure<'a> {
@@ -128,6 +140,10 @@ pub(super) async fn failure(mut response: Response, status: u16, had_session: bo
     let text = String::from_utf8_lossy(&body);
     LinkError::Http {
         status,
-        body: if html { "an HTML page".into() } else { quote(&text.chars().take(200).collect::<String>()) },
+        body: if is_html {
+            "an HTML page".into()
+        } else {
+            quote(&text.chars().take(ERROR_TEXT_CHARS).collect::<String>())
+        },
     }
 }

@@ -2,9 +2,8 @@
 //!
 //! Compatible with Claude Code's `headersHelper` (<https://code.claude.com/docs/en/mcp>), except that no shell is
 //! involved: stdout is a JSON object of texts, or `{ "headers": { … }, "expires_in": SECONDS }`. The program runs for
-//! the first request of a connection, again when the time in its output has passed, and once more when the server
-//! answers
-//! 401. If several requests need headers at the same time, it runs once for all of them.
+//! the first request of a connection, again when the time in its output has passed, and again when the server answers
+//! with 401. If several requests need headers at the same time, it runs once for all of them.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -83,7 +82,7 @@ pub(super) struct Runs(Mutex<State>);
 struct State {
     /// The headers of the last run, unless it failed or the server has refused them.
     kept: Option<Arc<HelperHeaders>>,
-    /// The current run. The requests that wait for it own it, so it ends when the last of them is dropped.
+    /// The current run. Only the requests that wait for it own it, so dropping the last of them ends the run.
     under_way: Option<WeakShared<Run>>,
 }
 
@@ -116,7 +115,7 @@ impl Runs {
     }
 
     /// Stores the outcome of the current run, which has ended.
-    fn ended(&self, outcome: &Outcome) {
+    fn store_outcome(&self, outcome: &Outcome) {
         *self.0.lock() = State { kept: outcome.as_ref().ok().cloned(), under_way: None };
     }
 }
@@ -125,15 +124,16 @@ impl Program {
     /// Returns the headers for a request to `url`.
     pub(super) async fn headers(self: &Arc<Self>, url: &Url) -> Outcome {
         loop {
-            let (run, is_own) = match self.runs.source(|| self.run_to_completion(url.clone()).boxed()) {
+            let (run, began_here) = match self.runs.source(|| self.run_to_completion(url.clone()).boxed()) {
                 Source::Kept(headers) => return Ok(headers),
                 Source::Joined(run) => (run, false),
                 Source::Begun(run) => (run, true),
             };
             let outcome = run.await;
-            // A failure counts for all requests that waited, so that none waits ten seconds for each earlier one.
-            // Headers that have expired already are valid only for the request that began the run.
-            if is_own || outcome.as_ref().is_ok_and(|headers| headers.is_fresh()) || outcome.is_err() {
+            // A failed run fails all requests that waited for it: if each of them ran the program again, the last one
+            // would wait ten seconds for each of the others. Headers that have already expired are used only by the
+            // request that began the run.
+            if began_here || outcome.as_ref().is_ok_and(|headers| headers.is_fresh()) || outcome.is_err() {
                 return outcome;
             }
         }
@@ -144,13 +144,13 @@ impl Program {
         let program = Arc::clone(self);
         async move {
             let outcome = program.run(&url).await.map(Arc::new);
-            program.runs.ended(&outcome);
+            program.runs.store_outcome(&outcome);
             outcome
         }
     }
 
     /// Forgets these headers, because the server refused them. The next request runs the program again.
-    pub(super) fn refused(&self, headers: &Arc<HelperHeaders>) {
+    pub(super) fn forget(&self, headers: &Arc<HelperHeaders>) {
         self.runs.0.lock().kept.take_if(|kept| Arc::ptr_eq(kept, headers));
     }
 
@@ -160,9 +160,9 @@ impl Program {
         let ran = timeout(RUN_TIME, self.output(url, &mut process)).await;
         let why = match ran {
             Ok(Ok(output)) => match parse(&output) {
-                Ok((given, secrets)) => {
+                Ok((headers, secrets)) => {
                     self.resolver.add_secrets(&self.server, secrets);
-                    return Ok(given);
+                    return Ok(headers);
                 }
                 Err(why) => why,
             },
@@ -200,7 +200,7 @@ impl Program {
         let started = child::spawn(command, None, &self.tasks).await;
         // Dropping the handle ends the process and all its descendants.
         let child = started.map_err(|error| Failed::Why(format!("it cannot be started: {error}")))?;
-        *process = Some(Process::of(&child.handle, child.stderr));
+        *process = Some(Process::new(&child.handle, child.stderr));
         drop(child.stdin);
         let mut output = Vec::new();
         let mut stdout = child.stdout.take(OUTPUT_BYTES as u64 + 1);
@@ -231,7 +231,8 @@ struct Timed {
     expires_in: Option<f64>,
 }
 
-/// Parses the output. Returns the values as well, which are secrets. An error contains nothing of the output.
+/// Parses the output. Also returns the values of the headers, which are secrets. No error contains a value of the
+/// output.
 fn parse(output: &[u8]) -> Result<(HelperHeaders, Vec<String>), String> {
     let printed: Map<String, Value> =
         serde_json::from_slice(output).map_err(|_| "it did not print a JSON object".to_owned())?;
@@ -300,11 +301,11 @@ mod tests {
         assert!(matches!(fourth, Source::Begun(_)), "no request waits for the run before");
 
         let given = Arc::new(HelperHeaders { headers: Vec::new(), until: None });
-        runs.ended(&Ok(Arc::clone(&given)));
+        runs.store_outcome(&Ok(Arc::clone(&given)));
         assert!(matches!(source(), Source::Kept(kept) if Arc::ptr_eq(&kept, &given)));
-        runs.ended(&Ok(Arc::new(HelperHeaders { headers: Vec::new(), until: Some(Instant::now()) })));
+        runs.store_outcome(&Ok(Arc::new(HelperHeaders { headers: Vec::new(), until: Some(Instant::now()) })));
         assert!(matches!(source(), Source::Begun(_)), "they have expired");
-        runs.ended(&Err(LinkError::Stopped));
+        runs.store_outcome(&Err(LinkError::Stopped));
         assert!(matches!(source(), Source::Begun(_)), "a failure is not kept");
     }
 

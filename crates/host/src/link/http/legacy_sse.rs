@@ -10,7 +10,7 @@ use tokio::{
 };
 
 use crate::link::{
-    duplex::{Dispatcher, Duplex, Pending, QUEUE},
+    duplex::{Dispatcher, Duplex, Pending, QUEUE_LENGTH},
     error::LinkError,
     framing::envelope::{self, Envelope},
     http::{EventError, HttpPlan, HttpWire, endpoint_url},
@@ -21,7 +21,8 @@ use crate::link::{
 const MAX_POSTS: usize = 16;
 /// The time-out of one POST.
 const POST_TIME: Duration = Duration::from_secs(30);
-/// How long a notification waits for earlier messages, and later messages wait for it.
+/// How long a notification waits until earlier messages are posted, and how long later messages wait for the
+/// notification.
 const ORDER_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Opens the event stream and waits for the endpoint that the server names in it. The caller bounds the time.
@@ -32,8 +33,8 @@ pub(crate) async fn open(
 ) -> Result<Duplex, LinkError> {
     let down = HttpWire::new(plan, inbound, closed).await?;
     let base = endpoint_url(plan).await?;
-    let (queue, outgoing) = mpsc::channel(QUEUE);
-    let duplex = Duplex::over(queue, Arc::default());
+    let (queue, outgoing) = mpsc::channel(QUEUE_LENGTH);
+    let duplex = Duplex::with_queue(queue, Arc::default());
     let dispatcher = Dispatcher {
         bounds: plan.bounds,
         process: None,
@@ -41,10 +42,10 @@ pub(crate) async fn open(
         outlet: duplex.outlet().clone(),
         inbound: inbound.clone(),
     };
-    let (found, endpoint) = oneshot::channel();
+    let (endpoint_sender, endpoint) = oneshot::channel();
     let (reader, stop, ended) = (down.clone(), inbound.stop.clone(), closed.clone());
     inbound.tracker.spawn(async move {
-        let end = stop.run_until_cancelled(read(&reader, &dispatcher, found)).await;
+        let end = stop.run_until_cancelled(read_stream(&reader, &dispatcher, endpoint_sender)).await;
         ended.close(end.unwrap_or(LinkError::Stopped));
     });
     let Ok(endpoint) = endpoint.await else {
@@ -56,7 +57,7 @@ pub(crate) async fn open(
         .filter(|up| up.origin() == base.origin())
         .ok_or_else(|| LinkError::protocol("the endpoint it names is on another origin"))?;
     let poster = Arc::new(Poster {
-        up: down.at(up),
+        up: down.for_url(up),
         pending: duplex.pending().clone(),
         inbound: inbound.clone(),
         closed: closed.clone(),
@@ -69,8 +70,8 @@ pub(crate) async fn open(
 }
 
 /// Reads the stream to its end; returns the reason of the end.
-async fn read(down: &HttpWire, dispatcher: &Dispatcher, found: oneshot::Sender<String>) -> LinkError {
-    let mut found = Some(found);
+async fn read_stream(down: &HttpWire, dispatcher: &Dispatcher, endpoint: oneshot::Sender<String>) -> LinkError {
+    let mut endpoint = Some(endpoint);
     let bound = {
         let (bounds, pending) = (dispatcher.bounds, dispatcher.pending.clone());
         Arc::new(move || pending.bound(bounds))
@@ -82,23 +83,23 @@ async fn read(down: &HttpWire, dispatcher: &Dispatcher, found: oneshot::Sender<S
     loop {
         match events.next().await {
             Ok(Some(event)) if event.event.as_deref() == Some("endpoint") => {
-                if let Some(found) = found.take() {
-                    let _ = found.send(event.data);
+                if let Some(endpoint) = endpoint.take() {
+                    let _ = endpoint.send(event.data);
                 }
             }
-            Ok(Some(event)) if !event.data.is_empty() => dispatcher.message(&Bytes::from(event.data)),
+            Ok(Some(event)) if !event.data.is_empty() => dispatcher.receive(&Bytes::from(event.data)),
             Ok(Some(_)) => {}
             Ok(None) => {
                 return LinkError::Closed { why: "the event stream ended".into(), stderr: String::new() };
             }
-            Err(EventError::NotUtf8(data)) => dispatcher.message(&data),
-            Err(EventError::TooLarge(error)) => dispatcher.unreadable(error),
+            Err(EventError::NotUtf8(data)) => dispatcher.receive(&data),
+            Err(EventError::TooLarge(error)) => dispatcher.reject_unread(error),
         }
     }
 }
 
-/// Posts the messages of the queue, many concurrently, so that they may overtake each other. The order of a
-/// notification is kept: a cancellation refers to an earlier request, and requests rely on `notifications/initialized`.
+/// Posts the messages of the queue, many concurrently, so that they may overtake each other. A notification keeps its
+/// place: a cancellation refers to an earlier request, and requests rely on `notifications/initialized`.
 async fn post_all_of(mut outgoing: mpsc::Receiver<Bytes>, poster: &Arc<Poster>) {
     let posts = Arc::new(Semaphore::new(MAX_POSTS));
     let mut running = tokio::task::JoinSet::new();
@@ -111,14 +112,14 @@ async fn post_all_of(mut outgoing: mpsc::Receiver<Bytes>, poster: &Arc<Poster>) 
             let _ = timeout(ORDER_TIMEOUT, async { while running.join_next().await.is_some() {} }).await;
         }
         while running.try_join_next().is_some() {}
-        let (poster, (taken, was_taken)) = (poster.clone(), oneshot::channel::<()>());
+        let (poster, (posting, posted)) = (poster.clone(), oneshot::channel::<()>());
         running.spawn(async move {
             let _permit = permit;
             poster.post(message).await;
-            drop(taken);
+            drop(posting);
         });
         if in_order {
-            let _ = timeout(ORDER_TIMEOUT, was_taken).await;
+            let _ = timeout(ORDER_TIMEOUT, posted).await;
         }
     }
 }
@@ -136,19 +137,19 @@ impl Poster {
         let request = request_id(&message);
         match timeout(POST_TIME, self.up.deliver(message)).await {
             Ok(Ok(())) => {}
-            Ok(Err(error)) => self.failed(request, error),
-            Err(_) => self.failed(request, LinkError::stalled(POST_TIME)),
+            Ok(Err(error)) => self.handle_failure(request, error),
+            Err(_) => self.handle_failure(request, LinkError::stalled(POST_TIME)),
         }
     }
 
     /// Fails the request that could not be posted; other requests are usually not affected.
-    fn failed(&self, request: Option<i64>, error: LinkError) {
+    fn handle_failure(&self, request: Option<i64>, error: LinkError) {
         let error = if forgot_the_session(&error) { LinkError::SessionNotFound { unread: true } } else { error };
         match request {
             Some(id) => drop(self.pending.settle(id, Err(error.clone()))),
             None => self.inbound.warn(format!("a message could not be delivered: {error}")),
         }
-        if error.ends_the_connection(self.pending.is_awaited()) {
+        if error.ends_the_connection(self.pending.has_waiting()) {
             self.closed.close(error);
         }
     }
@@ -162,7 +163,7 @@ fn request_id(message: &Bytes) -> Option<i64> {
     }
 }
 
-/// Returns whether the endpoint answers that it does not know the session, which its address names.
+/// Returns whether the endpoint answers that it does not know the session. (The endpoint's URL names the session.)
 fn forgot_the_session(error: &LinkError) -> bool {
     match error {
         LinkError::Http { status: 404 | 410, .. } => true,

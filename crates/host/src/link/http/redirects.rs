@@ -19,19 +19,19 @@ fn keeps_method(status: u16) -> bool {
     matches!(status, 307 | 308)
 }
 
-/// The error for a redirect of `own`, the URL of the entry, that was not followed.
-pub(super) fn refused(status: u16, to: Option<&Url>, own: &Url) -> LinkError {
+/// Returns the error for a redirect from `configured`, the URL of the entry, that was not followed.
+pub(super) fn refused(status: u16, to: Option<&Url>, configured: &Url) -> LinkError {
     const TRUST: &str = "if you trust that place, put its url into";
     let (why, next) = match to {
         None => ("its `Location` names no url", "check the url in"),
-        Some(to) if to.origin() != own.origin() => {
+        Some(to) if to.origin() != configured.origin() => {
             ("the headers of the entry may not reach another origin than that of its url", TRUST)
         }
         Some(_) if !keeps_method(status) => (
             "a redirect other than 307 and 308 loses the method and the body",
             "put the url to which it redirects into",
         ),
-        Some(_) => ("it is one of more than 10 one after the other", "the fault is in the server, or in the url in"),
+        Some(_) => ("there were more than 10 in a row", "the fault is in the server, or in the url in"),
     };
     LinkError::Redirect { status, to: to.map_or_else(|| "nowhere".into(), place), why, next }
 }
@@ -52,7 +52,7 @@ mod tests {
             (
                 307,
                 Some("https://a.example/mcp"),
-                "(HTTP 307) to https://a.example, which is not followed: it is one of more than 10",
+                "(HTTP 307) to https://a.example, which is not followed: there were more than 10 in a row",
             ),
             (
                 308,

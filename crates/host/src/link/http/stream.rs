@@ -15,9 +15,9 @@ use crate::{
             envelope::peek,
             sse::{Event, SseError, SseParser},
         },
-        http::{HttpWire, LAST_EVENT_ID, Media, media_type},
+        http::{HttpWire, LAST_EVENT_ID, Media, body::Source, media_type},
         inbound::Outlet,
-        message::{Answered, Outgoing, messages},
+        message::{Answered, Outgoing, for_each_message},
     },
     spec::Era,
 };
@@ -44,8 +44,8 @@ impl Position {
         Self { last_event: None, retry: SHORTEST_WAIT, connections_without_event: 0, reconnects_left: reconnects }
     }
 
-    /// Takes from a stream that has ended the event after which to resume, and how long to wait before.
-    fn take_from(&mut self, parser: &SseParser) {
+    /// Updates the position from a stream that has ended: after which event to resume, and how long to wait first.
+    fn update_from(&mut self, parser: &SseParser) {
         if let Some(id) = parser.last_event_id() {
             self.last_event = HeaderValue::from_bytes(id.as_bytes()).ok().filter(|id| !id.is_empty());
         }
@@ -61,6 +61,7 @@ impl Position {
             return false;
         }
         self.reconnects_left -= 1;
+        // Doubling more than 8 times would change nothing: even the shortest wait is over the longest one by then.
         let wait = self.retry.saturating_mul(1 << self.connections_without_event.min(8)).min(LONGEST_WAIT);
         self.connections_without_event += 1;
         sleep(wait).await;
@@ -111,7 +112,7 @@ impl Events {
 impl HttpWire {
     /// Opens an event stream by GET, from its beginning.
     pub(crate) async fn open_stream(&self, bound: CurrentBound) -> Result<Events, LinkError> {
-        let response = self.get(&Position::new(0)).await?;
+        let response = self.get_stream(&Position::new(0)).await?;
         Ok(events(response, bound))
     }
 
@@ -136,7 +137,7 @@ impl HttpWire {
                     Err(EventError::NotUtf8(data)) => data,
                     Err(EventError::TooLarge(error)) => return Err(error),
                 };
-                if let Some(answer) = self.find_answer(&data, request, false) {
+                if let Some(answer) = self.find_answer(&data, request, Source::Event) {
                     return answer.map_err(invalid_event);
                 }
                 // Skip an event that is no message, as stdio skips such a line: the answer may be in the next one.
@@ -144,7 +145,7 @@ impl HttpWire {
                     unread = Some(LinkError::InvalidEvent { why: bad.to_string() });
                 }
             }
-            position.take_from(&events.parser);
+            position.update_from(&events.parser);
             response = self.resume(&mut position).await.map_err(|error| match error {
                 // The event that could not be read probably was the answer.
                 LinkError::Broken { .. } => unread.take().unwrap_or(error),
@@ -161,7 +162,7 @@ impl HttpWire {
             return Err(broken("the event stream ended before the answer"));
         }
         while position.wait_to_reconnect().await {
-            match self.get(position).await {
+            match self.get_stream(position).await {
                 Ok(response) => return Ok(response),
                 // The server had already accepted the original request, so it may have executed it.
                 Err(LinkError::SessionNotFound { .. }) => return Err(LinkError::SessionNotFound { unread: false }),
@@ -179,13 +180,13 @@ impl HttpWire {
     }
 
     /// Opens an event stream by GET, after the last event of `position`.
-    async fn get(&self, position: &Position) -> Result<Response, LinkError> {
+    async fn get_stream(&self, position: &Position) -> Result<Response, LinkError> {
         let with_last_event = |request: RequestBuilder| match &position.last_event {
             Some(last) => request.header(LAST_EVENT_ID, last.clone()),
             None => request,
         };
         let response = self.0.send(Method::GET, None, with_last_event).await?;
-        let response = self.0.check(response).await?;
+        let response = self.0.check_status(response).await?;
         match media_type(response.headers()) {
             Media::Events => Ok(response),
             _ => Err(LinkError::protocol("the answer to GET is not an event stream")),
@@ -199,7 +200,7 @@ impl HttpWire {
         let mut position = Position::new(self.0.spec.sse_max_reconnects);
         let (mut opened, mut was_open) = (Some(opened), false);
         loop {
-            let response = self.get(&position).await;
+            let response = self.get_stream(&position).await;
             if let Some(opened) = opened.take() {
                 let _ = opened.send(());
             }
@@ -212,7 +213,7 @@ impl HttpWire {
                 Err(error) => {
                     // The stream was open before: an error about the session now concerns all other requests as well.
                     if was_open {
-                        self.failed(&error);
+                        self.close_if_required(&error);
                     }
                     if self.0.closed.is_closed() {
                         return;
@@ -245,7 +246,7 @@ impl HttpWire {
                 Err(EventError::TooLarge(error)) => self.0.inbound.warn(error.to_string()),
             }
         }
-        position.take_from(&events.parser);
+        position.update_from(&events.parser);
     }
 
     /// Handles the messages in an event of the standing stream.
@@ -254,7 +255,7 @@ impl HttpWire {
             return;
         }
         self.0.inbound.received(event.data.as_bytes());
-        messages(event.data.as_bytes(), |message| match message {
+        for_each_message(event.data.as_bytes(), |message| match message {
             Ok(message) => self.0.inbound.accept(message, None, outlet),
             Err(_) => self.0.inbound.noise("an event that is not an MCP message", event.data.as_bytes()),
         });
@@ -301,16 +302,16 @@ impl EventError {
         match error {
             SseError::InvalidData { data } => Self::NotUtf8(data.into()),
             SseError::EventTooLarge { seen, .. } => {
-                Self::TooLarge(bound.passed(code, "the data of an event", seen as u64))
+                Self::TooLarge(bound.too_large(code, "the data of an event", seen as u64))
             }
             SseError::EndlessLine { seen, .. } => {
-                Self::TooLarge(bound.passed(code, "a line without an end in the event stream", seen as u64))
+                Self::TooLarge(bound.too_large(code, "a line without an end in the event stream", seen as u64))
             }
         }
     }
 }
 
-/// Names the event, and not the whole answer, in an error of parsing.
+/// Converts a parse error of the answer into one that names the event.
 fn invalid_event(error: LinkError) -> LinkError {
     match error {
         LinkError::Unparsable { why } => LinkError::InvalidEvent { why },

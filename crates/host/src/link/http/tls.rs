@@ -1,5 +1,5 @@
-//! The certificates that this machine trusts, read once for many clients: a set of them is most of a client's memory,
-//! and each member of a team may have clients.
+//! The certificates that this machine trusts, read once for many clients: they take most of a client's memory, and each
+//! member of a team may have clients.
 
 use std::{sync::Arc, time::Duration};
 
@@ -12,11 +12,11 @@ use rustls::{
 use rustls_platform_verifier::BuilderVerifierExt as _;
 use tokio::time::Instant;
 
-/// How long the certificates count for new clients. Certificates that the machine trusts later are read after this
-/// time.
+/// How long certificates that were read are used for new clients. After this time they are read again, so that new
+/// clients trust what the machine trusts by then.
 const CERTIFICATES_MAX_AGE: Duration = Duration::from_secs(10 * 60);
 
-/// The servers whose TLS sessions a client can resume.
+/// The most servers whose TLS sessions a client can resume.
 const MAX_RESUMED_SERVERS: usize = 16;
 
 /// The versions of HTTP that a client offers, the best one first.
@@ -27,7 +27,7 @@ const VERSIONS: &[&[u8]] = &[
 ];
 
 /// The certificates of this process.
-static TRUSTED: Kept<ClientConfig> = Kept::nothing();
+static TRUSTED: Cached<ClientConfig> = Cached::empty();
 
 /// Returns the configuration for a new client, which shares nothing but the certificates with others.
 ///
@@ -47,15 +47,15 @@ fn read() -> Result<ClientConfig, Error> {
     Ok(builder.with_platform_verifier()?.with_no_client_auth())
 }
 
-/// A value that is kept for a while.
-struct Kept<T>(Mutex<Option<(Instant, T)>>);
+/// A value that is read again once it is older than [`CERTIFICATES_MAX_AGE`].
+struct Cached<T>(Mutex<Option<(Instant, T)>>);
 
-impl<T: Clone> Kept<T> {
-    const fn nothing() -> Self {
+impl<T: Clone> Cached<T> {
+    const fn empty() -> Self {
         Self(Mutex::new(None))
     }
 
-    /// Returns the value, which `read` reads if there is none, or an old one. Others wait for it.
+    /// Returns the value. If there is none, or it is too old, `read` reads it while other callers wait.
     fn get<E>(&self, read: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
         let mut kept = self.0.lock();
         match &*kept {
@@ -77,7 +77,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn the_certificates_are_read_once_until_they_are_old() {
-        let (kept, reads) = (Kept::nothing(), Cell::new(0));
+        let (kept, reads) = (Cached::empty(), Cell::new(0));
         let read = || {
             reads.set(reads.get() + 1);
             if reads.get() == 1 { Err("no certificates") } else { Ok(reads.get()) }

@@ -9,7 +9,7 @@ use tokio::sync::Notify;
 pub(crate) struct Changed {
     tools: AtomicBool,
     wake: Notify,
-    /// Whether a listing has begun: a subscription that begins after it may have missed a change.
+    /// Whether a listing has begun. A subscription that begins after it may have missed a change.
     listed: AtomicBool,
     subscribed: Notify,
 }
@@ -21,12 +21,12 @@ impl Changed {
     }
 
     /// Notes that a listing of tools begins.
-    pub(crate) fn listing(&self) {
+    pub(crate) fn note_listing(&self) {
         self.listed.store(true, Ordering::Release);
     }
 
     /// Notes that a subscription to changes has begun.
-    pub(super) fn subscribe(&self) {
+    pub(super) fn note_subscription(&self) {
         self.subscribed.notify_one();
         if self.listed.load(Ordering::Acquire) {
             self.raise();
@@ -38,8 +38,8 @@ impl Changed {
         self.subscribed.notified().await;
     }
 
-    /// Waits until the tools have changed since the last call; any number of notifications is one change.
-    pub(crate) async fn tools(&self) {
+    /// Waits until the tools have changed since the last call; any number of notifications counts as one change.
+    pub(crate) async fn tools_changed(&self) {
         while !self.tools.swap(false, Ordering::AcqRel) {
             self.wake.notified().await;
         }

@@ -1,5 +1,5 @@
 //! The two clocks of a request: silence, which progress resets, and total time, which is never reset. Both are paused
-//! while a user is being asked, for [`LONGEST_PAUSE`] in total.
+//! while a user is being asked, for at most [`LONGEST_PAUSE`] in total.
 
 use std::time::Duration;
 
@@ -15,10 +15,14 @@ use crate::{link::error::LinkError, spec::Setting};
 /// asking repeatedly.
 const LONGEST_PAUSE: Duration = Duration::from_mins(30);
 
+/// The time bounds of one request.
 #[derive(Debug)]
 pub(crate) struct Clock {
+    /// How long the server may send nothing.
     idle: Duration,
+    /// How long the request may take.
     total: Duration,
+    /// The name of the request in the error.
     what: &'static str,
     state: Mutex<State>,
     resumed: Notify,
@@ -41,18 +45,18 @@ impl State {
     /// Adds the current pause to the total, up to the limit.
     fn add_up_pause(&mut self) {
         let now = Instant::now();
-        let counts = (now - self.paused_at).min(LONGEST_PAUSE - self.paused_total);
-        if !counts.is_zero() {
-            self.heard = self.heard.max(self.paused_at + counts);
-            self.started += counts;
-            self.paused_total += counts;
+        let counted = (now - self.paused_at).min(LONGEST_PAUSE - self.paused_total);
+        if !counted.is_zero() {
+            self.heard = self.heard.max(self.paused_at + counted);
+            self.started += counted;
+            self.paused_total += counted;
         }
         self.paused_at = now;
     }
 }
 
 impl Clock {
-    /// Starts a clock that ends after `idle` of silence, and after `total` at the latest.
+    /// Starts a clock that expires after `idle` of silence, and after `total` at the latest.
     pub(crate) fn start(what: &'static str, idle: Duration, total: Duration) -> Self {
         let now = Instant::now();
         Self {
@@ -85,7 +89,7 @@ impl Clock {
         Pause(self)
     }
 
-    /// Resolves when a bound is reached, to the error that names it.
+    /// Waits until a bound is reached. Returns the error that names it.
     pub(crate) async fn expired(&self) -> LinkError {
         loop {
             let resumed = self.resumed.notified();

@@ -11,7 +11,7 @@ use crate::{
     ask::{Abilities, Elicitation, Elicited, SharedAsker},
     egress::Guard,
     page::{self, BadPage},
-    spec::ServerName,
+    spec::{Era, ServerName},
     text::quote,
 };
 
@@ -22,6 +22,12 @@ const LONGEST_ANSWER: Duration = Duration::from_secs(600);
 pub(crate) const SAMPLING: &str = "sampling/createMessage";
 /// The code with which MCP answers a request that the user rejected.
 pub(crate) const REJECTED: i32 = -1;
+/// JSON-RPC's code for invalid parameters.
+pub(super) const INVALID_PARAMS: i32 = -32602;
+/// JSON-RPC's code for an unknown method.
+pub(super) const UNKNOWN_METHOD: i32 = -32601;
+/// The code for a request that cannot be answered now, from JSON-RPC's range for implementations.
+pub(super) const BUSY: i32 = -32000;
 
 /// The server that asks, and the pages that it may ask the user to open.
 #[derive(Clone, Copy, Debug)]
@@ -44,11 +50,11 @@ impl Refusal {
         Self { code, message: message.into() }
     }
 
-    pub(crate) fn of_several() -> Self {
+    pub(crate) fn unknown_caller() -> Self {
         Self::new(
             REJECTED,
-            "calls of several people wait, and the request does not say to which of them it belongs: run one server for each \
-             of them (`share` = `user`)",
+            "calls of several people are under way, and the request does not say which of them it belongs to: run one \
+             server for each person (`share` = `user`)",
         )
     }
 
@@ -57,8 +63,8 @@ impl Refusal {
     }
 }
 
-/// Returns the client capabilities, which tell a server what it may ask for.
-pub(crate) fn capabilities(abilities: Abilities, legacy: bool) -> Value {
+/// Returns the client capabilities, which tell a server of this era what it may ask for.
+pub(crate) fn capabilities(abilities: Abilities, era: Era) -> Value {
     let mut declared = Map::new();
     let mut tasks = Map::new();
     let mut elicitation = Map::new();
@@ -79,7 +85,7 @@ pub(crate) fn capabilities(abilities: Abilities, legacy: bool) -> Value {
     if abilities.roots {
         declared.insert("roots".into(), json!({}));
     }
-    if legacy && !tasks.is_empty() {
+    if era == Era::Legacy && !tasks.is_empty() {
         declared.insert("tasks".into(), json!({"list": {}, "cancel": {}, "requests": tasks}));
     }
     Value::Object(declared)
@@ -101,7 +107,7 @@ async fn ask(asker: &SharedAsker, from: Questioner<'_>, method: &str, params: &V
         "elicitation/create" => elicit(asker, from, params).await,
         SAMPLING if abilities.sampling => {
             if params.get("tools").is_some_and(|tools| !tools.is_null()) {
-                return Err(Refusal::new(-32602, "sampling with tools is not supported"));
+                return Err(Refusal::new(INVALID_PARAMS, "sampling with tools is not supported"));
             }
             asker
                 .sample(from.server.clone(), params.clone())
@@ -111,10 +117,10 @@ async fn ask(asker: &SharedAsker, from: Questioner<'_>, method: &str, params: &V
         // The client declared sampling when it connected, so the answer is a rejection instead of "method not found".
         SAMPLING if from.abilities.sampling => Err(Refusal::new(
             REJECTED,
-            "sampling was refused: the client whose call this is has no model to answer with",
+            "sampling was refused: the client that made the call has no model to answer with",
         )),
         "roots/list" if abilities.roots => Ok(json!({"roots": asker.roots(from.server.clone()).await})),
-        _ => Err(Refusal::new(-32601, format!("{} is not supported", quote(method)))),
+        _ => Err(Refusal::new(UNKNOWN_METHOD, format!("{} is not supported", quote(method)))),
     }
 }
 
@@ -125,7 +131,7 @@ async fn elicit(asker: &SharedAsker, from: Questioner<'_>, params: &Value) -> Re
         "form" if abilities.forms => {
             let schema = params["requestedSchema"].clone();
             if !schema["properties"].is_object() {
-                return Err(Refusal::new(-32602, "requestedSchema has no properties"));
+                return Err(Refusal::new(INVALID_PARAMS, "requestedSchema has no properties"));
             }
             let question = Elicitation::Form { message, schema: schema.clone() };
             (question, Some(schema))
@@ -137,7 +143,7 @@ async fn elicit(asker: &SharedAsker, from: Questioner<'_>, params: &Value) -> Re
         }
         mode => {
             let mode = quote(mode);
-            return Err(Refusal::new(-32602, format!("elicitation of mode {mode} is not supported")));
+            return Err(Refusal::new(INVALID_PARAMS, format!("elicitation of mode {mode} is not supported")));
         }
     };
     Ok(match (asker.elicit(from.server.clone(), question).await, schema) {
@@ -152,13 +158,13 @@ async fn elicit(asker: &SharedAsker, from: Questioner<'_>, params: &Value) -> Re
 
 /// Returns a URL that may be shown to the user: parsed and written again, so that the shown text is unambiguous. A page
 /// on this machine or in its network is shown only for a server that is there as well: any other server could use the
-/// user's browser to change the settings of the router.
+/// user's browser to change the settings of the user's router.
 fn presentable(url: &str, pages: Option<&Guard>) -> Result<String, Refusal> {
-    let refused = || Refusal::new(-32602, "only https URLs, or http on loopback, are shown");
+    let refused = || Refusal::new(INVALID_PARAMS, "only https URLs, or http on loopback, are shown");
     let url = Url::parse(url).map_err(|_| refused())?;
     page::judge(&url).map_err(|why| match why {
         BadPage::Scheme | BadPage::NoHost => refused(),
-        why => Refusal::new(-32602, format!("the page is not shown: {why}")),
+        why => Refusal::new(INVALID_PARAMS, format!("the page is not shown: {why}")),
     })?;
     let loopback = match url.host().ok_or_else(refused)? {
         url::Host::Domain(name) => name == "localhost",
@@ -169,7 +175,7 @@ fn presentable(url: &str, pages: Option<&Guard>) -> Result<String, Refusal> {
         return Err(refused());
     }
     match pages.map(|pages| pages.check(&url)) {
-        Some(Err(refused)) => Err(Refusal::new(-32602, refused.to_string())),
+        Some(Err(refused)) => Err(Refusal::new(INVALID_PARAMS, refused.to_string())),
         _ => Ok(url.to_string()),
     }
 }
@@ -227,10 +233,10 @@ mod tests {
 
     #[test]
     fn the_host_declares_only_what_it_can_do() {
-        assert_eq!(capabilities(Abilities::NONE, true), json!({}));
-        let all = capabilities(Abilities::ALL, true);
+        assert_eq!(capabilities(Abilities::NONE, Era::Legacy), json!({}));
+        let all = capabilities(Abilities::ALL, Era::Legacy);
         assert_eq!(all["elicitation"], json!({"form": {}, "url": {}}));
         assert!(all["tasks"]["requests"]["sampling"].is_object());
-        assert!(capabilities(Abilities::ALL, false).get("tasks").is_none());
+        assert!(capabilities(Abilities::ALL, Era::Modern).get("tasks").is_none());
     }
 }

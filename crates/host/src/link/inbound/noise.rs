@@ -1,4 +1,4 @@
-//! Counts bytes of a server that are not an MCP message.
+//! Noise: bytes of a server that are not an MCP message. They are counted.
 
 use std::sync::{
     OnceLock,
@@ -10,7 +10,7 @@ use crate::text::quote;
 /// The most bytes of the first noise that are reported.
 const SAMPLE_BYTES: usize = 160;
 
-/// Counts noise and stores the beginning of the first.
+/// Counts noise and stores the beginning of the first piece.
 #[derive(Debug, Default)]
 pub(super) struct Noise {
     count: AtomicU64,
@@ -24,13 +24,14 @@ impl Noise {
         if self.count.fetch_add(1, Ordering::Relaxed) > 0 {
             return None;
         }
+        // Twice as much as is reported, because white space at the beginning is not.
         let sample = String::from_utf8_lossy(&sample[..sample.len().min(2 * SAMPLE_BYTES)]);
         let sample = beginning(&sample, SAMPLE_BYTES);
         let _ = self.first.set(quote(&format!("{what}: {sample}")));
         Some(format!("{what} was ignored: {sample}"))
     }
 
-    /// Returns the number of noises, and the first one, as one safe line; empty if there was none.
+    /// Returns how often noise came, and the first piece of it, as one safe line; empty if there was none.
     pub(super) fn so_far(&self) -> String {
         match (self.count.load(Ordering::Relaxed), self.first.get()) {
             (_, None) => String::new(),

@@ -58,14 +58,14 @@ impl Observer {
     }
 
     pub(crate) fn sent(&self, server: &ServerName, bytes: &[u8]) {
-        self.tell(server, Direction::Sent, bytes);
+        self.call_hooks(server, Direction::Sent, bytes);
     }
 
     pub(crate) fn received(&self, server: &ServerName, bytes: &[u8]) {
-        self.tell(server, Direction::Received, bytes);
+        self.call_hooks(server, Direction::Received, bytes);
     }
 
-    fn tell(&self, server: &ServerName, direction: Direction, bytes: &[u8]) {
+    fn call_hooks(&self, server: &ServerName, direction: Direction, bytes: &[u8]) {
         for hook in &*self.0 {
             // The hook is the embedder's code on a task of the connection: its panic must not end the connection.
             if catch_unwind(AssertUnwindSafe(|| hook(WireMessage { server, direction, bytes }))).is_err() {

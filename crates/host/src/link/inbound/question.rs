@@ -1,4 +1,5 @@
-//! A request of the server: chooses the asker that answers it, and the calls whose clocks are paused.
+//! Answers a request of the server: chooses the asker that answers it, and pauses the clocks of the calls that wait
+//! meanwhile.
 
 use std::sync::Arc;
 
@@ -15,6 +16,7 @@ pub(super) struct Question {
     pub(super) inbound: Arc<Inbound>,
     pub(super) method: String,
     pub(super) params: Value,
+    /// The request of this host on whose stream it arrived, if the transport knows it.
     pub(super) from: Option<i64>,
 }
 
@@ -22,7 +24,7 @@ impl Question {
     pub(super) async fn answer(self) -> Result<Value, input::Refusal> {
         if self.method.starts_with("tasks/") {
             let reply = self.inbound.open.lock().tasks.handle(&self.method, &self.params)?;
-            return reply.ready().await;
+            return reply.wait().await;
         }
         if self.params.get("task").is_some_and(Value::is_object) {
             let ttl = self.params["task"]["ttl"].as_u64();
@@ -37,23 +39,24 @@ impl Question {
     /// Asks the asker of the call that caused the request, with the clocks of waiting calls paused.
     async fn ask(self) -> Result<Value, input::Refusal> {
         // A request for roots belongs to no call, unless it arrives on a call's stream.
-        let is_of_no_call = self.from.is_none() && self.method == "roots/list";
-        let request = if is_of_no_call { None } else { self.inbound.request_of(self.from)? };
+        let belongs_to_no_call = self.from.is_none() && self.method == "roots/list";
+        let request = if belongs_to_no_call { None } else { self.inbound.request_of(self.from)? };
         let asker = match &request {
+            // An asker that is alone must answer for its calls even if it can answer nothing.
             Some(request) if self.from.is_some() || request.asker.is_alone() || can_answer(&request.asker) => {
                 request.asker.clone()
             }
             _ => self.inbound.asker.clone(),
         };
-        // The caller decides what the user is shown, even if the host's asker answers.
-        let is_known = |request: &&Arc<OpenRequest>| {
-            // Without its own stream, the question may belong to the call of any of them.
+        // What the user is shown depends on the caller, even if the host's asker answers.
+        let caller_is_known = |request: &&Arc<OpenRequest>| {
+            // If it arrived on no request's stream, the question may belong to any open request.
             self.from.is_some() || self.inbound.open_requests().iter().all(|other| other.caller == request.caller)
         };
-        let for_caller = request.as_ref().filter(is_known).and_then(|request| asker.on_behalf_of(&request.caller));
-        let asker = for_caller.unwrap_or(asker);
+        let request_of_caller = request.as_ref().filter(caller_is_known);
+        let asker = request_of_caller.and_then(|request| asker.on_behalf_of(&request.caller)).unwrap_or(asker);
         let given_up = request.as_ref().map(|request| request.given_up.clone()).unwrap_or_default();
-        // Without its own stream, it may belong to any call: pause the clocks of all of them.
+        // If it may belong to any open request, pause the clocks of all of them.
         let waiting = match (self.from, request) {
             (Some(_), Some(request)) => vec![request],
             _ => self.inbound.open_requests(),
@@ -62,7 +65,7 @@ impl Question {
         let answer = input::answer(&asker, self.inbound.questioner(), &self.method, &self.params);
         tokio::select! {
             answer = answer => answer,
-            // The call that it belongs to was abandoned.
+            // The caller no longer waits for the call that the question belongs to.
             () = given_up.cancelled() => Err(input::Refusal::unanswered()),
         }
     }

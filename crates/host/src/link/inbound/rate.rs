@@ -8,21 +8,22 @@ use tokio::time::Instant;
 #[derive(Debug)]
 pub(crate) struct Rate {
     per_second: u16,
-    born: Instant,
-    /// The current second in one word, so that it changes atomically: its start, in milliseconds since `born`, and, in
-    /// the lowest 16 bits, the number of allowed reports.
+    created: Instant,
+    /// The current second in one integer, so that it changes atomically: its start, in milliseconds since `created`,
+    /// and, in the lowest 16 bits, the number of allowed reports.
     second: AtomicU64,
     dropped: AtomicU64,
 }
 
 impl Rate {
     pub(crate) fn new(per_second: u16) -> Self {
-        Self { per_second, born: Instant::now(), second: AtomicU64::new(0), dropped: AtomicU64::new(0) }
+        Self { per_second, created: Instant::now(), second: AtomicU64::new(0), dropped: AtomicU64::new(0) }
     }
 
-    /// Allows one more, and returns how many were dropped since the last one; `None` if the rate is exceeded.
+    /// Allows one more report, and returns how many were dropped since the last allowed one; `None` if the rate is
+    /// exceeded.
     pub(crate) fn allow(&self) -> Option<u64> {
-        let now = u64::try_from(self.born.elapsed().as_millis()).unwrap_or(u64::MAX);
+        let now = u64::try_from(self.created.elapsed().as_millis()).unwrap_or(u64::MAX);
         let counted = self.second.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |second| {
             let (began, count) = (second >> 16, second & u64::from(u16::MAX));
             // Another thread may have begun a new second after this one read the clock.

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use crate::link::inbound::input::Refusal;
+use crate::link::inbound::input::{BUSY, INVALID_PARAMS, Refusal, UNKNOWN_METHOD};
 
 /// How many tasks of a server are kept. A further one replaces the oldest finished task.
 const MAX_TASKS: usize = 64;
@@ -20,7 +20,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
 type Outcome = Option<Arc<Result<Value, Refusal>>>;
 
-/// The tasks that a server has this client run.
+/// The tasks that a server has started on this client.
 #[derive(Debug, Default)]
 pub(super) struct ClientTasks(BTreeMap<u64, Task>);
 
@@ -65,17 +65,18 @@ pub(super) enum Reply {
 }
 
 impl Reply {
-    pub(super) async fn ready(self) -> Result<Value, Refusal> {
+    /// Waits until the reply is complete, and returns it.
+    pub(super) async fn wait(self) -> Result<Value, Refusal> {
         let (task, mut outcome) = match self {
             Self::Now(answer) => return Ok(answer),
             Self::Result { task, outcome } => (task, outcome),
         };
-        let gone = || Refusal::new(-32602, "the task was cancelled");
-        let done = outcome.wait_for(Option::is_some).await.map_err(|_| gone())?.clone();
+        let cancelled = || Refusal::new(INVALID_PARAMS, "the task was cancelled");
+        let done = outcome.wait_for(Option::is_some).await.map_err(|_| cancelled())?.clone();
         match done.as_deref() {
-            Some(Ok(result)) => Ok(related(result.clone(), &task)),
+            Some(Ok(result)) => Ok(with_related_task(result.clone(), &task)),
             Some(Err(refusal)) => Err(Refusal::new(refusal.code, refusal.message.clone())),
-            None => Err(gone()),
+            None => Err(cancelled()),
         }
     }
 }
@@ -86,7 +87,7 @@ impl ClientTasks {
         if self.0.len() >= MAX_TASKS {
             let done = self.0.iter().find(|(_, task)| task.outcome.borrow().is_some());
             let Some(done) = done.map(|(id, _)| *id) else {
-                return Err(Refusal::new(-32000, "too many tasks are waiting"));
+                return Err(Refusal::new(BUSY, "too many tasks are waiting"));
             };
             self.0.remove(&done);
         }
@@ -106,18 +107,20 @@ impl ClientTasks {
             return Ok(Reply::Now(json!({"tasks": tasks})));
         }
         let name = params["taskId"].as_str().unwrap_or_default();
-        let unknown = || Refusal::new(-32602, "unknown task");
+        let unknown = || Refusal::new(INVALID_PARAMS, "unknown task");
         let id: u64 = name.strip_prefix("task-").and_then(|id| id.parse().ok()).ok_or_else(unknown)?;
         let task = self.0.get(&id).ok_or_else(unknown)?;
         match method {
             "tasks/get" => Ok(Reply::Now(task.describe(id))),
-            "tasks/cancel" if task.status() != "working" => Err(Refusal::new(-32602, "the task has already ended")),
+            "tasks/cancel" if task.status() != "working" => {
+                Err(Refusal::new(INVALID_PARAMS, "the task has already ended"))
+            }
             "tasks/cancel" => {
                 task.cancel.cancel();
                 Ok(Reply::Now(task.describe(id)))
             }
             "tasks/result" => Ok(Reply::Result { task: name.to_owned(), outcome: task.outcome.clone() }),
-            _ => Err(Refusal::new(-32601, "not supported")),
+            _ => Err(Refusal::new(UNKNOWN_METHOD, "not supported")),
         }
     }
 }
@@ -148,7 +151,7 @@ fn rfc3339(time: SystemTime) -> String {
     chrono::DateTime::<chrono::Utc>::from(time).to_rfc3339()
 }
 
-fn related(mut result: Value, task: &str) -> Value {
+fn with_related_task(mut result: Value, task: &str) -> Value {
     result["_meta"]["io.modelcontextprotocol/related-task"] = json!({"taskId": task});
     result
 }

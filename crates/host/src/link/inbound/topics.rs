@@ -1,5 +1,5 @@
-//! The resources that have listeners. A connection subscribes at its server once for each resource, regardless of the
-//! number of listeners, and again whenever the server reconnects.
+//! Topics: the resources that have listeners. A connection subscribes at its server once for each topic, regardless of
+//! the number of listeners, and again whenever the server reconnects.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -50,8 +50,8 @@ impl fmt::Debug for Subscription {
 }
 
 impl Subscription {
-    /// Subscribes to a resource; its changes notify `wake`. `None` when the server has reached its limit of resources with
-    /// listeners.
+    /// Subscribes to a resource; its changes notify `wake`. `None` when the server has reached its limit of resources
+    /// with listeners.
     pub(crate) fn new(
         topics: Arc<Topics>,
         uri: &str,
@@ -74,7 +74,7 @@ impl Drop for Subscription {
     }
 }
 
-/// The topics of all servers of a host. The first listener adds a server, which is never removed.
+/// The topics of all servers of a host. A server is added with its first listener, and never removed.
 #[derive(Debug, Default)]
 pub(crate) struct WatchedResources(ArcSwap<BTreeMap<ServerName, Arc<Topics>>>);
 
@@ -131,8 +131,10 @@ impl State {
     }
 }
 
+/// One resource that has listeners.
 #[derive(Debug)]
 struct Topic {
+    /// Distinguishes this topic from an earlier one for the same resource.
     number: u64,
     listeners: BTreeMap<u64, Arc<ChangeFlag>>,
     state: watch::Sender<SubscriptionState>,

@@ -3,13 +3,13 @@
 //! [`spawn`] starts a program and returns four parts: its stdin and stdout, the [`StderrTail`] (always drained, the
 //! last 64 KiB kept) and the [`Handle`], which reports how the process ended and can end it.
 //!
-//! With a [`Supervisor`], as servers are started on Linux, no process that the program starts outlives it or the host:
-//! see [`supervisor`](super::supervisor). Without one, or on other systems, the program leads a process group, and the
-//! host ends that group: a process that left the group survives, and so do all of them if the host is killed with
-//! `SIGKILL` and the program does not end at the end of its stdin.
+//! On Linux, servers are started with a [`Supervisor`]: no process that the program starts outlives it or the host; see
+//! [`supervisor`](super::supervisor). Without one, or on other systems, the program leads a process group, and the host
+//! ends that group. A process that left the group then survives. All of them survive if the host is killed with
+//! `SIGKILL` and the program ignores the end of its stdin.
 //!
-//! The host waits for the process to see its end, *not* for the end of its stdout: a process that it started may hold
-//! stdout open, and stdout may still hold output when the process has ended.
+//! To notice that the process has ended, the host waits for the process, *not* for the end of its stdout: a process
+//! that it started may hold stdout open, and stdout may still hold output when the process has ended.
 
 mod container;
 mod engine;
@@ -121,7 +121,7 @@ pub async fn spawn(
         return supervised::spawn(command, supervisor, on_stderr, tasks).await;
     }
     if command.confinement.is_some() {
-        let why = "only a host with a supervisor can do that, on Linux".to_owned();
+        let why = "only a host with a supervisor can set one up, on Linux".to_owned();
         return Err(SpawnError::NotConfined { why });
     }
     if command.container.is_some() {
@@ -132,7 +132,7 @@ pub async fn spawn(
 }
 
 /// Runs `work` on a blocking thread that `tasks` tracks.
-async fn off_the_runtime<T: Send + 'static>(
+async fn on_blocking_thread<T: Send + 'static>(
     tasks: &TaskTracker,
     work: impl FnOnce() -> Result<T, SpawnError> + Send + 'static,
 ) -> Result<T, SpawnError> {

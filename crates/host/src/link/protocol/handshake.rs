@@ -1,8 +1,9 @@
-//! Detects the era of the server, once per connection; the host remembers it.
+//! Detects the era of the server (`legacy`: MCP 2025-11-25 and older, `modern`: 2026-07-28), once per connection; the
+//! host remembers it.
 //!
 //! On a stream, the host sends `server/discover` first, and after two seconds of silence also `initialize`. The first
 //! answer decides, so that a server that starts slowly is neither restarted nor misjudged. Over HTTP, `initialize`
-//! follows after three seconds or on any answer that is not of the modern era.
+//! follows after three seconds, or as soon as an answer arrives that is not of the modern era.
 
 use std::{pin::pin, time::Duration};
 
@@ -12,7 +13,7 @@ use tokio::time::timeout;
 use crate::{
     ask::Abilities,
     link::{
-        channel::{Ask, Channel, Wire},
+        channel::{Channel, NewRequest, Wire},
         error::{LinkError, METHOD_NOT_FOUND, RpcError},
         inbound::input,
         message::{Answered, no_params},
@@ -32,12 +33,13 @@ const ALL_LEGACY: [&str; 4] = [LEGACY, "2025-06-18", "2025-03-26", "2024-11-05"]
 /// The silence on a stream after which the host sends `initialize` too.
 const INITIALIZE_AFTER: Duration = Duration::from_secs(2);
 
+// Error codes of MCP 2026-07-28.
 const UNSUPPORTED_VERSION: i64 = -32022;
 const HEADER_MISMATCH: i64 = -32020;
 const MISSING_CAPABILITY: i64 = -32021;
-/// The errors with which servers of the modern era answer `initialize`: invalid request, unknown method or parameters,
-/// a header or a version that they refuse.
-const NOT_KNOWN: [i64; 5] = [-32600, METHOD_NOT_FOUND, -32602, HEADER_MISMATCH, UNSUPPORTED_VERSION];
+/// The errors with which servers of the modern era answer `initialize`: invalid request, unknown method, invalid
+/// parameters, or a header or a version that they refuse.
+const INITIALIZE_REFUSALS: [i64; 5] = [-32600, METHOD_NOT_FOUND, -32602, HEADER_MISMATCH, UNSUPPORTED_VERSION];
 
 /// The host's name and version for servers (MCP `clientInfo`).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -77,24 +79,24 @@ pub(crate) fn modern_meta(client: &ClientInfo, abilities: Abilities) -> String {
     format!(
         r#""io.modelcontextprotocol/protocolVersion":"{MODERN}","io.modelcontextprotocol/clientInfo":{},"io.modelcontextprotocol/clientCapabilities":{}"#,
         client.json(),
-        input::capabilities(abilities, false),
+        input::capabilities(abilities, Era::Modern),
     )
 }
 
 /// Detects the era and performs the handshake. The caller bounds the time.
 pub(crate) async fn shake_hands(channel: &Channel, terms: &Terms<'_>) -> Result<Session, LinkError> {
-    let greeting = Greeting { channel, terms };
+    let handshake = Handshake { channel, terms };
     let session = match terms.protocol {
-        Protocol::Legacy => greeting.initialize().await?,
-        Protocol::Modern => greeting.discover().await?.into_session()?,
-        Protocol::Auto => greeting.either_era().await?,
+        Protocol::Legacy => handshake.initialize().await?,
+        Protocol::Modern => handshake.discover().await?.into_session()?,
+        Protocol::Auto => handshake.either_era().await?,
     };
     let _ = channel.inbound.era.set(session.era);
-    greeting.settle(&session).await?;
+    handshake.finish(&session).await?;
     Ok(session)
 }
 
-/// What the answer to `server/discover`, the probe, says of the server.
+/// What the answer to `server/discover`, the probe for the modern era, says about the server.
 enum Probe {
     Modern(Box<Session>),
     /// The server may be of the legacy era. The error is its answer to the probe.
@@ -111,17 +113,17 @@ impl Probe {
 }
 
 /// A handshake over a channel.
-struct Greeting<'a> {
+struct Handshake<'a> {
     channel: &'a Channel,
     terms: &'a Terms<'a>,
 }
 
-impl Greeting<'_> {
+impl Handshake<'_> {
     /// Opens in the era that the server spoke last, and tries the other one if the server refuses it.
     async fn either_era(&self) -> Result<Session, LinkError> {
         if self.terms.first == Era::Legacy {
             return match self.initialize().await {
-                Err(error) if refuses(&self.channel.wire, &error) => self.discover().await?.into_session(),
+                Err(error) if may_be_modern(&self.channel.wire, &error) => self.discover().await?.into_session(),
                 answer => answer,
             };
         }
@@ -138,11 +140,11 @@ impl Greeting<'_> {
         tokio::select! {
             probe = &mut discover => match probe? {
                 Probe::Modern(session) => Ok(*session),
-                Probe::Legacy(why) => outcome_after_probe(why, initialize.await),
+                Probe::Legacy(error) => outcome_after_probe(error, initialize.await),
             },
             session = &mut initialize => match session {
                 // A modern server refuses `initialize`; its late answer to the probe decides.
-                Err(error) if refuses(&self.channel.wire, &error) => discover.await?.into_session(),
+                Err(error) if may_be_modern(&self.channel.wire, &error) => discover.await?.into_session(),
                 session => session,
             },
         }
@@ -152,26 +154,26 @@ impl Greeting<'_> {
     async fn after_probe(&self, probe: Probe) -> Result<Session, LinkError> {
         match probe {
             Probe::Modern(session) => Ok(*session),
-            Probe::Legacy(why) => outcome_after_probe(why, self.initialize().await),
+            Probe::Legacy(error) => outcome_after_probe(error, self.initialize().await),
         }
     }
 
     /// Sends `server/discover`. Sends it again if the server refuses the version although it lists it as supported.
     async fn discover(&self) -> Result<Probe, LinkError> {
         if let Wire::Http(http) = &self.channel.wire {
-            http.speak(Era::Modern, Some(MODERN));
+            http.set_protocol(Era::Modern, Some(MODERN));
         }
         let meta = modern_meta(self.terms.client, self.terms.abilities);
-        let ask = || {
-            let ask = Ask::new("server/discover", no_params()).meta(&meta);
-            self.channel.ask(Ask { cancellable: false, ..ask }, None)
+        let send = || {
+            let request = NewRequest::new("server/discover", no_params()).meta(&meta);
+            self.channel.request(NewRequest { cancellable: false, ..request }, None)
         };
-        let mut answer = ask().await;
+        let mut answer = send().await;
         if let Err(LinkError::Rpc(error)) = &answer
             && error.code == UNSUPPORTED_VERSION
-            && supported(error).contains(&MODERN)
+            && supported_versions(error).contains(&MODERN)
         {
-            answer = ask().await;
+            answer = send().await;
         }
         judge_probe(answer)
     }
@@ -179,15 +181,15 @@ impl Greeting<'_> {
     /// Sends `initialize`, and takes the version that the server chooses.
     async fn initialize(&self) -> Result<Session, LinkError> {
         if let Wire::Http(http) = &self.channel.wire {
-            http.speak(Era::Legacy, None);
+            http.set_protocol(Era::Legacy, None);
         }
         let params = json!({
             "protocolVersion": LEGACY,
-            "capabilities": input::capabilities(self.terms.abilities, true),
+            "capabilities": input::capabilities(self.terms.abilities, Era::Legacy),
             "clientInfo": self.terms.client.json(),
         });
-        let ask = Ask { cancellable: false, ..Ask::new("initialize", params) };
-        let answer = self.channel.ask(ask, None).await?;
+        let request = NewRequest { cancellable: false, ..NewRequest::new("initialize", params) };
+        let answer = self.channel.request(request, None).await?;
         let answer: Value = serde_json::from_slice(&answer)
             .map_err(|error| LinkError::unparsable(format!("the answer to initialize: {error}")))?;
         let Some(version) = answer["protocolVersion"].as_str() else {
@@ -203,10 +205,11 @@ impl Greeting<'_> {
         Ok(session(era, version, &answer))
     }
 
-    /// Does the last step: tells the wire the era and version, and a legacy server that the handshake is complete.
-    async fn settle(&self, session: &Session) -> Result<(), LinkError> {
+    /// Does the last step: sets the era and version of the wire, and notifies a legacy server that the handshake is
+    /// complete.
+    async fn finish(&self, session: &Session) -> Result<(), LinkError> {
         if let Wire::Http(http) = &self.channel.wire {
-            http.speak(session.era, Some(&session.version));
+            http.set_protocol(session.era, Some(&session.version));
         }
         if session.era == Era::Legacy {
             self.channel.notify("notifications/initialized").await?;
@@ -216,7 +219,7 @@ impl Greeting<'_> {
 }
 
 /// Returns whether a server that answers `initialize` with this error may be of the modern era, which lacks the method.
-fn refuses(wire: &Wire, error: &LinkError) -> bool {
+fn may_be_modern(wire: &Wire, error: &LinkError) -> bool {
     match error {
         LinkError::Rpc(_) => true,
         LinkError::Http { .. } => matches!(wire, Wire::Http(_)),
@@ -224,24 +227,24 @@ fn refuses(wire: &Wire, error: &LinkError) -> bool {
     }
 }
 
-/// Returns the outcome of `initialize` after a probe that failed with `why`. A server that does not know `initialize`
-/// is a modern one, so its answer to the probe, `why`, is the outcome, if it says more than the answer to `initialize`.
-fn outcome_after_probe(why: LinkError, initialized: Result<Session, LinkError>) -> Result<Session, LinkError> {
-    let unknown = |error: &LinkError| match error {
-        LinkError::Rpc(error) => NOT_KNOWN.contains(&error.code),
+/// Returns the outcome of `initialize` after the probe failed with `probe_error`. A server that does not know
+/// `initialize` is a modern one; the outcome is then `probe_error`, if that says more than the answer to `initialize`.
+fn outcome_after_probe(probe_error: LinkError, initialized: Result<Session, LinkError>) -> Result<Session, LinkError> {
+    let is_unknown_method = |error: &LinkError| match error {
+        LinkError::Rpc(error) => INITIALIZE_REFUSALS.contains(&error.code),
         LinkError::Http { status, .. } => matches!(status, 400..=499),
         _ => false,
     };
-    // A refusal of the probe is used only if it has more information than an unknown method.
-    let says_more = |error: &LinkError| match (&why, error) {
-        (LinkError::Rpc(of_probe), LinkError::Rpc(error)) => {
-            error.code == METHOD_NOT_FOUND && of_probe.code != METHOD_NOT_FOUND
+    // A refusal of the probe says more only if it is more than "unknown method".
+    let probe_says_more = |error: &LinkError| match (&probe_error, error) {
+        (LinkError::Rpc(probe_error), LinkError::Rpc(error)) => {
+            error.code == METHOD_NOT_FOUND && probe_error.code != METHOD_NOT_FOUND
         }
         (LinkError::Rpc(_), _) => false,
         _ => true,
     };
     match initialized {
-        Err(error) if unknown(&error) && says_more(&error) => Err(why),
+        Err(error) if is_unknown_method(&error) && probe_says_more(&error) => Err(probe_error),
         answer => answer,
     }
 }
@@ -263,8 +266,8 @@ fn judge_probe(answer: Answered) -> Result<Probe, LinkError> {
         }
         Err(LinkError::Rpc(error)) => match error.code {
             HEADER_MISMATCH | MISSING_CAPABILITY => Err(LinkError::Rpc(error)),
-            UNSUPPORTED_VERSION if !supported(&error).iter().any(|known| ALL_LEGACY.contains(known)) => {
-                Err(LinkError::UnsupportedVersion { version: quote(&supported(&error).join(", ")) })
+            UNSUPPORTED_VERSION if !supported_versions(&error).iter().any(|known| ALL_LEGACY.contains(known)) => {
+                Err(LinkError::UnsupportedVersion { version: quote(&supported_versions(&error).join(", ")) })
             }
             _ => Ok(Probe::Legacy(LinkError::Rpc(error))),
         },
@@ -282,7 +285,7 @@ fn judge_probe(answer: Answered) -> Result<Probe, LinkError> {
 }
 
 /// Returns the versions that a server supports, according to its refusal of another one.
-fn supported(error: &RpcError) -> Vec<&str> {
+fn supported_versions(error: &RpcError) -> Vec<&str> {
     error
         .data
         .as_ref()

@@ -12,16 +12,19 @@ use tokio::{
 use crate::{
     link::{
         Link,
-        channel::{Ask, Wire},
+        channel::{NewRequest, Wire},
         error::{LinkError, METHOD_NOT_FOUND},
     },
     spec::Era,
 };
 
+/// The wait before a subscription is made again, if the last one was stable.
 pub(super) const FIRST_WAIT: Duration = Duration::from_secs(1);
+/// The longest wait before a subscription is made again.
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
 /// A subscription that lasted this long counts as stable.
 const STABLE_AFTER: Duration = Duration::from_secs(60);
+
 impl Link {
     /// Begins to listen, until the connection ends. The future ends when the standing stream of legacy HTTP is open or
     /// has failed, or when the subscription is acknowledged; immediately if there is neither.
@@ -64,20 +67,20 @@ impl Link {
         let filter = json!({ "notifications": wanted });
         let mut wait = FIRST_WAIT;
         loop {
-            let born = Instant::now();
-            let ask = Ask::new("subscriptions/listen", &filter).meta(&meta);
-            match self.channel().listen(ask).await {
+            let began = Instant::now();
+            let request = NewRequest::new("subscriptions/listen", &filter).meta(&meta);
+            match self.channel().listen(request).await {
                 Err(LinkError::Rpc(error)) if error.code == METHOD_NOT_FOUND => return,
                 _ if self.is_closed() => return,
                 _ => {}
             }
-            wait = longer(wait, born.elapsed());
+            wait = next_wait(wait, began.elapsed());
             sleep(wait).await;
         }
     }
 }
 
-/// Returns the next wait, after `wait` and a subscription that lasted for `lived`.
-pub(super) fn longer(wait: Duration, lived: Duration) -> Duration {
-    if lived >= STABLE_AFTER { FIRST_WAIT } else { (wait * 2).min(LONGEST_WAIT) }
+/// Returns the next wait, after the last wait and a subscription that lasted for `lasted`.
+pub(super) fn next_wait(last_wait: Duration, lasted: Duration) -> Duration {
+    if lasted >= STABLE_AFTER { FIRST_WAIT } else { (last_wait * 2).min(LONGEST_WAIT) }
 }

@@ -12,7 +12,7 @@ use crate::{
     link::{
         Link,
         bounds::Bounds,
-        channel::Ask,
+        channel::NewRequest,
         decode,
         error::{LinkError, METHOD_NOT_FOUND},
         framing::envelope::depth_exceeds,
@@ -33,18 +33,19 @@ struct StoredList<'a> {
 }
 
 impl Listed {
-    /// Restores the list from `kept`, without its server; `None` if the bytes have another form.
+    /// Restores a list from the bytes of [`Listed::kept`], without its server; `None` if the bytes have another form.
     pub(crate) fn of_kept(stored: &[u8], limits: &Limits) -> Option<Self> {
         let stored: StoredList<'_> = serde_json::from_slice(stored).ok()?;
         let mut listed = Self::default();
-        listed.take(&stored.tools, stored.headers, limits, &mut HashSet::new());
+        listed.add_tools(&stored.tools, stored.headers, limits, &mut HashSet::new());
         Some(listed)
     }
 
-    /// Adds tools; a tool that cannot be parsed is listed as unusable, and spoils no other.
-    fn take(&mut self, items: &[&RawValue], headers: bool, limits: &Limits, seen: &mut HashSet<String>) {
+    /// Adds tools. A tool that cannot be parsed is listed as unusable, and does not affect the others. `seen` contains
+    /// the names of the tools so far.
+    fn add_tools(&mut self, items: &[&RawValue], headers: bool, limits: &Limits, seen: &mut HashSet<String>) {
         for raw in items {
-            match not_too_deep(raw, limits).and_then(|()| one_tool(raw, headers)) {
+            match check_depth(raw, limits).and_then(|()| decode_tool(raw, headers)) {
                 Ok(tool) if seen.insert(tool.tool.name.clone()) => self.tools.push(tool),
                 Ok(tool) => self.unusable.push((tool.tool.name, "its name comes twice".into())),
                 Err(why) => self.unusable.push((name_of(raw), why)),
@@ -54,29 +55,29 @@ impl Listed {
 }
 
 impl Link {
-    /// Lists all tools. A tool that cannot be parsed is listed as unusable, and spoils no
-    /// other. With `keep`, sets `Listed::kept`.
+    /// Lists all tools. A tool that cannot be parsed is listed as unusable, and does not affect the others. With
+    /// `keep`, sets [`Listed::kept`].
     pub(crate) async fn list_tools(&self, keep: bool) -> Result<Listed, LinkError> {
         let mut listed = Listed::default();
-        let promised = self.session().capabilities.tools.is_some();
-        if self.session().era == Era::Legacy && !promised {
+        let declares_tools = self.session().capabilities.tools.is_some();
+        if self.session().era == Era::Legacy && !declares_tools {
             return Ok(listed);
         }
-        self.channel().inbound.changed.listing();
+        self.channel().inbound.changed.note_listing();
         let mut seen = HashSet::new();
         let (mut fresh_for, mut all) = (None, Vec::new());
         let headers = self.needs_param_headers();
         let pages = self.pages(TOOLS, "tools", |page, items| {
             let ttl = ttl(page);
             fresh_for = Some(fresh_for.map_or(ttl, |fresh: Duration| fresh.min(ttl)));
-            listed.take(items, headers, self.limits(), &mut seen);
+            listed.add_tools(items, headers, self.limits(), &mut seen);
             if keep {
                 all.extend(items.iter().map(|raw| (*raw).to_owned()));
             }
         });
         match pages.await {
             // The server declares no tools and has none.
-            Err(LinkError::Rpc(error)) if !promised && error.code == METHOD_NOT_FOUND => {}
+            Err(LinkError::Rpc(error)) if !declares_tools && error.code == METHOD_NOT_FOUND => {}
             pages => pages?,
         }
         listed.fresh_for = fresh_for.unwrap_or_default();
@@ -92,26 +93,27 @@ impl Link {
         method: &'static str,
         field: &'static str,
     ) -> Result<(Vec<T>, usize), LinkError> {
-        let (mut items, mut bad, mut first) = (Vec::new(), 0, None);
-        self.pages(method, field, |_, raw| {
-            for raw in raw {
+        let (mut items, mut left_out, mut first_problem) = (Vec::new(), 0, None);
+        self.pages(method, field, |_, raw_items| {
+            for raw in raw_items {
                 let read = || serde_json::from_str(raw.get()).map_err(|error| format!("it cannot be read: {error}"));
-                match not_too_deep(raw, self.limits()).and_then(|()| read()) {
+                match check_depth(raw, self.limits()).and_then(|()| read()) {
                     Ok(item) => items.push(item),
                     Err(why) => {
-                        bad += 1;
-                        first.get_or_insert_with(|| format!("{}: {why}", name_of(raw)));
+                        left_out += 1;
+                        first_problem.get_or_insert_with(|| format!("{}: {why}", name_of(raw)));
                     }
                 }
             }
         })
         .await?;
-        if let Some(first) = first {
-            self.channel().inbound.warn(format!("of {method}, {bad} are left out; the first: {first}"));
+        if let Some(first) = first_problem {
+            self.channel().inbound.warn(format!("{left_out} items of {method} are left out; the first is {first}"));
         }
-        Ok((items, bad))
+        Ok((items, left_out))
     }
 
+    /// Requests all pages of a list, and passes each page and its items to `take`.
     async fn pages(
         &self,
         method: &'static str,
@@ -126,18 +128,18 @@ impl Link {
             let (mut cursors, mut items, mut bytes) = (HashSet::new(), 0, 0);
             let mut params = json!({});
             for _ in 0..self.limits().pages {
-                let page = self.channel().ask(Ask::new(method, &params).meta(&meta), None).await?;
+                let page = self.channel().request(NewRequest::new(method, &params).meta(&meta), None).await?;
                 // Includes the cursor, which is stored as well.
                 bytes += page.len();
                 if bytes > self.limits().listing_bytes {
                     let bound = Bounds::of(self.limits()).list();
-                    return Err(bound.passed("LIST_TOO_LARGE", "the list, all pages together,", bytes as u64));
+                    return Err(bound.too_large("LIST_TOO_LARGE", "the list, all pages together,", bytes as u64));
                 }
                 let next = {
                     let decoded = decode::page(&page, field)?;
                     items += decoded.items.len();
                     if items > self.limits().items {
-                        return Err(over("items", self.limits().items, Setting::MaxListItems));
+                        return Err(too_many("items", self.limits().items, Setting::MaxListItems));
                     }
                     take(&page, &decoded.items);
                     if decoded.is_cut {
@@ -152,7 +154,7 @@ impl Link {
                 }
                 params = json!({ "cursor": cursor });
             }
-            Err(over("pages", self.limits().pages, Setting::MaxListPages))
+            Err(too_many("pages", self.limits().pages, Setting::MaxListPages))
         };
         timeout(bound, all).await.unwrap_or(Err(LinkError::TimedOut {
             what: "listing",
@@ -163,17 +165,17 @@ impl Link {
 }
 
 /// Refuses an item of a list that nests too deep.
-fn not_too_deep(raw: &RawValue, limits: &Limits) -> Result<(), String> {
-    let most = limits.schema_depth.min(Limits::MOST_SCHEMA_DEPTH);
+fn check_depth(raw: &RawValue, limits: &Limits) -> Result<(), String> {
+    let max = limits.schema_depth.min(Limits::MOST_SCHEMA_DEPTH);
     // The item itself is one level.
-    if depth_exceeds(raw.get().as_bytes(), most + 1) {
-        return Err(format!("arrays and objects nest deeper than {most} levels in it ({})", Setting::MaxSchemaDepth));
+    if depth_exceeds(raw.get().as_bytes(), max + 1) {
+        return Err(format!("arrays and objects nest deeper than {max} levels in it ({})", Setting::MaxSchemaDepth));
     }
     Ok(())
 }
 
 /// Decodes a tool; with `headers`, also the headers of its arguments.
-fn one_tool(raw: &RawValue, headers: bool) -> Result<ListedTool, String> {
+fn decode_tool(raw: &RawValue, headers: bool) -> Result<ListedTool, String> {
     let tool = decode::tool(raw)?;
     let headers = if headers && ParamHeaders::may_be_in(tool.input_schema.get()) {
         let schema: Value = serde_json::from_str(tool.input_schema.get())
@@ -185,7 +187,7 @@ fn one_tool(raw: &RawValue, headers: bool) -> Result<ListedTool, String> {
     Ok(ListedTool::new(tool, headers))
 }
 
-fn over(what: &str, limit: usize, setting: Setting) -> LinkError {
+fn too_many(what: &str, limit: usize, setting: Setting) -> LinkError {
     LinkError::protocol(format!("the list has more than {limit} {what} ({setting})"))
 }
 
@@ -201,7 +203,7 @@ fn ttl(page: &Bytes) -> Duration {
 }
 
 fn name_of(raw: &RawValue) -> String {
-    // The name alone: other fields may be invalid.
+    // Decode only the name: other fields may be invalid.
     #[derive(serde::Deserialize)]
     struct Named {
         name: String,

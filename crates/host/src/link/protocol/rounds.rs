@@ -13,7 +13,7 @@ use crate::{
     ask::SharedAsker,
     link::{
         Link,
-        channel::Ask,
+        channel::NewRequest,
         decode::{self, Answer, InputRequired},
         error::{LinkError, RpcError},
         inbound::{OnProgress, OpenRequest, clock::Clock, input},
@@ -28,11 +28,18 @@ use crate::{
 const MOST_ROUNDS: u32 = 10;
 /// The most questions of one input round.
 const MOST_QUESTIONS: usize = 100;
+/// The most pages that the user is asked to open for one refused request.
+const MOST_PAGES: usize = 10;
+/// The error of MCP 2025-11-25 for a request before which the user must open pages.
 const URL_ELICITATION_REQUIRED: i64 = -32042;
+/// The error of MCP 2026-07-28 for headers that do not match the body.
 const HEADER_MISMATCH: i64 = -32020;
+/// The wait between two looks at a task whose server asks for no interval.
+const DEFAULT_POLL: Duration = Duration::from_secs(1);
 const SHORTEST_POLL: Duration = Duration::from_millis(100);
 const LONGEST_POLL: Duration = Duration::from_secs(5);
-const CANCEL_TIME: Duration = Duration::from_secs(2);
+/// How long cancelling a task may take.
+const CANCEL_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A request that may take several rounds: `tools/call`, `prompts/get` or `resources/read`.
 pub(crate) struct Request {
@@ -47,7 +54,9 @@ pub(crate) struct Request {
     /// The caller, which is shown with questions to the user.
     pub(crate) caller: Caller,
     pub(crate) on_progress: Option<OnProgress>,
+    /// How long the server may send nothing.
     pub(crate) idle: Duration,
+    /// How long the request may take.
     pub(crate) total: Duration,
     /// Whether to ask the server to run it as a task.
     pub(crate) as_task: bool,
@@ -57,7 +66,7 @@ pub(crate) struct Request {
 
 impl Request {
     /// Returns the asker that answers the server's questions during the request.
-    fn answers(&self) -> SharedAsker {
+    fn asker_for_caller(&self) -> SharedAsker {
         self.asker.on_behalf_of(&self.caller).unwrap_or_else(|| self.asker.clone())
     }
 }
@@ -85,7 +94,7 @@ impl Link {
             request.params.insert("task".into(), json!({ "ttl": ttl }));
         }
         for _ in 0..MOST_ROUNDS {
-            let ask = Ask {
+            let new = NewRequest {
                 method: request.method,
                 // Only names are mirrored in a header.
                 name: (request.method != "completion/complete").then_some(&request.name),
@@ -99,7 +108,7 @@ impl Link {
                 OpenRequest::new(clock.clone(), asker, caller, request.on_progress.clone())
             };
             let mut registered = self.channel().register(open());
-            let result = match self.channel().send_registered(ask, &mut registered).await {
+            let result = match self.channel().send_registered(new, &mut registered).await {
                 Err(LinkError::Rpc(error)) if error.code == URL_ELICITATION_REQUIRED => {
                     self.visit_urls(error, &request, clock).await?;
                     continue;
@@ -118,13 +127,14 @@ impl Link {
                 Answer::Complete => return Ok(result),
                 Answer::InputRequired(wanted) => self.give_input(wanted, &mut request, clock).await?,
                 // Progress of the task has the token of the call, which stays registered.
-                Answer::Task(task) => return Box::pin(self.follow(task, open())).await,
+                Answer::Task(task) => return Box::pin(self.follow_task(task, open())).await,
             }
         }
         Err(LinkError::protocol(format!("it asked for input more than {MOST_ROUNDS} times")))
     }
 
-    /// Answers the questions of a round and prepares the next one: both fields are replaced, never merged.
+    /// Answers the questions of a round and prepares the next one: replaces the parameters `inputResponses` and
+    /// `requestState`, and merges nothing into them.
     async fn give_input(&self, wanted: InputRequired, request: &mut Request, clock: &Clock) -> Result<(), LinkError> {
         if wanted.input_requests.is_empty() && wanted.request_state.is_none() {
             return Err(LinkError::protocol("input_required without a question"));
@@ -136,11 +146,11 @@ impl Link {
             )));
         }
         let _paused = clock.pause();
-        let (asker, server) = (&request.answers(), self.channel().inbound.questioner());
+        let (asker, server) = (&request.asker_for_caller(), self.channel().inbound.questioner());
         let answers = wanted.input_requests.iter().map(|(key, question)| async move {
             let method = question["method"].as_str().unwrap_or_default();
-            let named = asker.named(key);
-            match input::answer(named.as_ref().unwrap_or(asker), server, method, &question["params"]).await {
+            let asker_for_key = asker.named(key);
+            match input::answer(asker_for_key.as_ref().unwrap_or(asker), server, method, &question["params"]).await {
                 Ok(answer) => Ok((key.clone(), answer)),
                 // An answer cannot be an error: a refused form is declined, any other refusal ends the call.
                 Err(_) if method == "elicitation/create" => Ok((key.clone(), json!({"action": "decline"}))),
@@ -158,7 +168,7 @@ impl Link {
         request.params.shift_remove("inputResponses");
         request.params.shift_remove("requestState");
         if answers.is_empty() {
-            // The server is overloaded: try again in a moment.
+            // A server that asks nothing and only wants the request again is overloaded: wait a moment.
             sleep(SHORTEST_POLL).await;
         } else {
             request.params.insert("inputResponses".into(), Value::Object(answers));
@@ -175,9 +185,9 @@ impl Link {
         let wanted = error.data.as_ref().and_then(|data| data["elicitations"].as_array()).cloned();
         let wanted = wanted.filter(|wanted| !wanted.is_empty()).ok_or(LinkError::Rpc(error.clone()))?;
         let _paused = clock.pause();
-        for question in wanted.iter().take(MOST_ROUNDS as usize) {
+        for question in wanted.iter().take(MOST_PAGES) {
             let server = self.channel().inbound.questioner();
-            let answer = input::answer(&request.answers(), server, "elicitation/create", question).await;
+            let answer = input::answer(&request.asker_for_caller(), server, "elicitation/create", question).await;
             if !answer.is_ok_and(|answer| answer["action"] == "accept") {
                 return Err(LinkError::Rpc(error));
             }
@@ -186,28 +196,29 @@ impl Link {
     }
 
     /// Waits for the result of a task, and cancels the task when the caller no longer waits.
-    async fn follow(&self, task: Value, open: OpenRequest) -> Result<Bytes, LinkError> {
+    async fn follow_task(&self, task: Value, open: OpenRequest) -> Result<Bytes, LinkError> {
         let id = task["taskId"].as_str().ok_or_else(|| LinkError::protocol("a task without an id"))?.to_owned();
         let params = json!({ "taskId": id });
         let mut abandoned = AbandonedTask { link: self, task: Some(id) };
         let mut poll = task["pollInterval"].as_u64();
         let mut status = task["status"].as_str().unwrap_or_default().to_owned();
         while status == "working" {
-            let wait = Duration::from_millis(poll.unwrap_or(1_000)).clamp(SHORTEST_POLL, LONGEST_POLL);
+            let wait = poll.map_or(DEFAULT_POLL, Duration::from_millis).clamp(SHORTEST_POLL, LONGEST_POLL);
             sleep(wait).await;
-            let seen = self.channel().ask(Ask::new("tasks/get", &params), None).await?;
+            let seen = self.channel().request(NewRequest::new("tasks/get", &params), None).await?;
             open.clock.touch();
             let seen: Value = serde_json::from_slice(&seen).unwrap_or(Value::Null);
             status = seen["status"].as_str().unwrap_or_default().to_owned();
             poll = seen["pollInterval"].as_u64().or(poll);
         }
-        // `tasks/result` waits for the end; a task that needs input asks for it meanwhile.
-        let result = self.channel().ask(Ask::new("tasks/result", &params), Some(open)).await;
+        // `tasks/result` waits for the end of the task; a task that needs input asks for it meanwhile.
+        let result = self.channel().request(NewRequest::new("tasks/result", &params), Some(open)).await;
         abandoned.task = None;
         result
     }
 }
 
+/// Cancels a task at the server, unless its result has arrived.
 struct AbandonedTask<'a> {
     link: &'a Link,
     task: Option<String>,
@@ -218,8 +229,8 @@ impl Drop for AbandonedTask<'_> {
         let Some(task) = self.task.take() else { return };
         let link = self.link.clone();
         self.link.spawn(async move {
-            let ask = Ask::new("tasks/cancel", json!({ "taskId": task }));
-            let _ = timeout(CANCEL_TIME, link.channel().ask(ask, None)).await;
+            let cancel = NewRequest::new("tasks/cancel", json!({ "taskId": task }));
+            let _ = timeout(CANCEL_TIMEOUT, link.channel().request(cancel, None)).await;
         });
     }
 }

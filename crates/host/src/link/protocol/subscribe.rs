@@ -1,5 +1,5 @@
-//! Subscriptions to single resources: one request for each in the legacy era; in the modern one a standing request for
-//! all of them, which a new one replaces when the wanted resources change.
+//! Subscriptions to single resources. In the legacy era, there is one request for each; in the modern era, one standing
+//! request for all of them, which a new one replaces when the wanted resources change.
 
 use std::{
     collections::BTreeSet,
@@ -18,11 +18,11 @@ use tokio::{
 use crate::{
     link::{
         Link,
-        channel::Ask,
+        channel::NewRequest,
         error::{LinkError, METHOD_NOT_FOUND, RpcError},
         inbound::topics::{SubscriptionState, Topics},
         message::Answered,
-        protocol::listen::{FIRST_WAIT, longer},
+        protocol::listen::{FIRST_WAIT, next_wait},
     },
     spec::{Era, Setting},
 };
@@ -33,7 +33,7 @@ impl Link {
     /// Waits until the server has agreed to a subscription.
     pub(crate) async fn subscribed(self, mut state: watch::Receiver<SubscriptionState>) -> Result<(), LinkError> {
         if !self.session().capabilities.resources_subscribe() {
-            return Err(refusal("the server does not tell of changes of its resources"));
+            return Err(refusal("the server does not report changes of its resources"));
         }
         self.stay_subscribed();
         let after = self.timeouts().call;
@@ -46,7 +46,7 @@ impl Link {
                     _ => Ok(()),
                 },
                 Ok(Err(_)) => Err(LinkError::Stopped),
-                Err(_) => Err(self.late()),
+                Err(_) => Err(self.timed_out()),
             },
         }
     }
@@ -66,16 +66,18 @@ impl Link {
         }
     }
 
+    /// Subscribes to each wanted resource, and unsubscribes from each that is no longer wanted (legacy era).
     async fn subscribe_each(&self, topics: &Arc<Topics>) {
         let (mut asked, mut refused) = (Subscriptions::new(), Subscriptions::new());
         loop {
             let wanted = topics.wanted();
-            for (uri, _) in asked.difference(&wanted).filter(|gone| !refused.remove(gone)) {
+            // A subscription that the server refused needs no end.
+            for (uri, _) in asked.difference(&wanted).filter(|unwanted| !refused.remove(unwanted)) {
                 // If this fails, the server reports changes without listeners.
-                let _ = self.ask_of("resources/unsubscribe", uri).await;
+                let _ = self.request_for("resources/unsubscribe", uri).await;
             }
             for new @ (uri, _) in wanted.difference(&asked) {
-                let answer = self.ask_of("resources/subscribe", uri).await;
+                let answer = self.request_for("resources/subscribe", uri).await;
                 if answer.is_err() && self.is_closed() {
                     return;
                 }
@@ -89,11 +91,14 @@ impl Link {
         }
     }
 
-    async fn ask_of(&self, method: &'static str, uri: &str) -> Answered {
+    async fn request_for(&self, method: &'static str, uri: &str) -> Answered {
         let (params, after) = (json!({ "uri": uri }), self.timeouts().call);
-        timeout(after, self.channel().ask(Ask::new(method, &params), None)).await.map_err(|_| self.late())?
+        timeout(after, self.channel().request(NewRequest::new(method, &params), None))
+            .await
+            .map_err(|_| self.timed_out())?
     }
 
+    /// Keeps one standing request for all wanted resources (modern era).
     async fn subscribe_all(&self, topics: &Arc<Topics>) {
         let meta = self.meta_for(&self.0.asker);
         let mut wait = FIRST_WAIT;
@@ -105,22 +110,23 @@ impl Link {
                 topics.changed().await;
                 continue;
             }
-            let born = Instant::now();
-            let refused = match self.agree(&meta, &wanted, &mut standing).await {
-                Ok(()) => Some(refusal("the server does not tell of changes of this resource")),
+            let began = Instant::now();
+            // The error for the resources that the server has not agreed to; `None` if it has not answered.
+            let not_agreed = match self.agree(&meta, &wanted, &mut standing).await {
+                Ok(()) => Some(refusal("the server does not report changes of this resource")),
                 Err(error @ LinkError::Rpc(_)) => Some(error),
                 Err(_) => None,
             };
-            let mut lived = Duration::ZERO;
-            if let Some(refused) = refused {
+            let mut lasted = Duration::ZERO;
+            if let Some(not_agreed) = not_agreed {
                 for (uri, _) in &wanted {
                     // The earlier subscription stays valid when the server refuses the new one.
-                    let stands = standing.as_ref().is_some_and(|agreed| agreed.to.contains(uri));
-                    topics.record_answer(uri, if stands { Ok(()) } else { Err(refused.clone()) });
+                    let is_agreed = standing.as_ref().is_some_and(|agreed| agreed.resources.contains(uri));
+                    topics.record_answer(uri, if is_agreed { Ok(()) } else { Err(not_agreed.clone()) });
                 }
                 tokio::select! {
                     () = changed_from(&wanted, topics) => continue,
-                    _ = over(&mut standing) => lived = born.elapsed(),
+                    _ = ended(&mut standing) => lasted = began.elapsed(),
                 }
             }
             if self.is_closed() {
@@ -129,17 +135,18 @@ impl Link {
             if standing.is_none() {
                 topics.reset();
             }
-            wait = longer(wait, lived);
+            wait = next_wait(wait, lasted);
             tokio::select! {
                 () = sleep(wait) => {}
+                // A change of the wanted resources cuts a longer wait short.
                 () = async { tokio::join!(sleep(FIRST_WAIT), changed_from(&wanted, topics)); } => {}
-                _ = over(&mut standing) => topics.reset(),
+                _ = ended(&mut standing) => topics.reset(),
             }
         }
     }
 
     /// Requests all wanted resources while the earlier request is still open. When the server agrees, the new request
-    /// replaces it; the time-out is that of a call.
+    /// replaces the earlier one. The time-out is that of a call.
     async fn agree<'a>(
         &'a self,
         meta: &'a str,
@@ -148,27 +155,29 @@ impl Link {
     ) -> Result<(), LinkError> {
         let uris: Vec<_> = wanted.iter().map(|(uri, _)| uri).collect();
         let filter: Value = json!({ "notifications": { "resourceSubscriptions": uris } });
-        let (mut acknowledged, request) = self.channel().subscribe(Ask::new("subscriptions/listen", filter).meta(meta));
+        let (mut acknowledged, request) =
+            self.channel().subscribe(NewRequest::new("subscriptions/listen", filter).meta(meta));
         let mut request = request.boxed();
-        let late = sleep(self.timeouts().call);
-        tokio::pin!(late);
+        let deadline = sleep(self.timeouts().call);
+        tokio::pin!(deadline);
         loop {
             tokio::select! {
-                to = &mut acknowledged => {
-                    *standing = Some(Agreed { request, to: to.unwrap_or_default().into_iter().collect() });
+                resources = &mut acknowledged => {
+                    let resources = resources.unwrap_or_default().into_iter().collect();
+                    *standing = Some(Agreed { request, resources });
                     return Ok(());
                 }
-                ended = &mut request => return match ended {
+                answer = &mut request => return match answer {
                     Ok(_) => Err(LinkError::protocol("a subscription ended before it began")),
                     Err(error) => Err(error),
                 },
-                () = &mut late => return Err(self.late()),
-                _ = over(standing) => {}
+                () = &mut deadline => return Err(self.timed_out()),
+                _ = ended(standing) => {}
             }
         }
     }
 
-    fn late(&self) -> LinkError {
+    fn timed_out(&self) -> LinkError {
         LinkError::TimedOut { what: "the subscription", after: self.timeouts().call, setting: Setting::CallTimeout }
     }
 }
@@ -176,7 +185,7 @@ impl Link {
 /// A standing request, and the resources that the server has agreed to report on.
 struct Agreed<'a> {
     request: BoxFuture<'a, Answered>,
-    to: BTreeSet<String>,
+    resources: BTreeSet<String>,
 }
 
 /// Waits until the wanted resources change.
@@ -186,12 +195,12 @@ async fn changed_from(wanted: &Subscriptions, topics: &Topics) {
     }
 }
 
-/// Drives a standing request to its end, if there is one.
-async fn over(standing: &mut Option<Agreed<'_>>) -> Answered {
+/// Waits until the standing request has ended; forever if there is none.
+async fn ended(standing: &mut Option<Agreed<'_>>) -> Answered {
     let Some(agreed) = standing else { return pending().await };
-    let ended = (&mut agreed.request).await;
+    let answer = (&mut agreed.request).await;
     *standing = None;
-    ended
+    answer
 }
 
 fn refusal(why: &str) -> LinkError {

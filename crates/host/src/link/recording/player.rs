@@ -9,7 +9,7 @@ use crate::link::{
     error::LinkError,
     framing::envelope::{Envelope, peek},
     inbound::{Inbound, Outlet},
-    message::{Answered, Outgoing, answered},
+    message::{Answered, Outgoing, into_answer},
 };
 
 /// The wire of a connection whose server is a recording.
@@ -44,7 +44,7 @@ impl Player {
         let found = self.recording.find(&self.inbound.server, request)?;
         if found.is_first {
             for notification in &found.exchange.notifications {
-                let notification = tape::about(notification, found.exchange.id, request.id);
+                let notification = tape::with_request_id(notification, found.exchange.id, request.id);
                 self.inbound.received(&notification);
                 each_message(&notification, |message| {
                     self.inbound.accept(message, Some(request.id), &self.nowhere);
@@ -57,8 +57,8 @@ impl Player {
         let answer = answer.message(request.id);
         self.inbound.received(&answer);
         match peek(&answer) {
-            Ok(Envelope::Response { outcome, .. }) => answered(&answer, outcome),
-            Ok(_) => Err(LinkError::protocol("the recording has another message for an answer")),
+            Ok(Envelope::Response { outcome, .. }) => into_answer(&answer, outcome),
+            Ok(_) => Err(LinkError::protocol("the recording has a message of another kind where the answer should be")),
             Err(bad) => Err(LinkError::unparsable(bad.to_string())),
         }
     }

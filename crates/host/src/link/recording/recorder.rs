@@ -95,14 +95,15 @@ impl Recorder {
         buffer.bytes.extend_from_slice(&line);
     }
 
-    /// Returns the message without secrets; as a JSON string if it is not JSON, or no longer valid JSON.
+    /// Returns the message without secrets; as a JSON string if it is not JSON, or is no longer valid JSON without
+    /// them.
     fn concealed(&self, bytes: &[u8]) -> Option<Box<RawValue>> {
         let text = (self.conceal)(&String::from_utf8_lossy(bytes));
         match serde_json::from_str::<Box<RawValue>>(&text) {
             Ok(message) if !message.get().contains('\n') => Some(message),
             // There may be line ends between the members of a body.
             Ok(message) => {
-                serde_json::from_str::<serde_json::Value>(message.get()).and_then(|it| to_raw_value(&it)).ok()
+                serde_json::from_str::<serde_json::Value>(message.get()).and_then(|value| to_raw_value(&value)).ok()
             }
             Err(_) => to_raw_value(&text).ok(),
         }

@@ -36,7 +36,7 @@ pub(super) struct Exchange {
     pub(super) notifications: Vec<Bytes>,
     /// `None` if there was none.
     pub(super) answer: Option<Answer>,
-    was_given: AtomicBool,
+    was_replayed: AtomicBool,
 }
 
 /// The end of a request.
@@ -58,7 +58,7 @@ impl Answer {
 #[derive(Debug)]
 pub(super) struct Found<'a> {
     pub(super) exchange: &'a Exchange,
-    /// Whether it is used for the first time. Only then its notifications are replayed too.
+    /// Whether it is used for the first time. Its notifications are replayed only then.
     pub(super) is_first: bool,
 }
 
@@ -77,7 +77,7 @@ impl Exchange {
         self.method == "subscriptions/listen"
     }
 
-    fn is_of(&self, method: &str, params: &Value) -> bool {
+    fn answers(&self, method: &str, params: &Value) -> bool {
         self.method == method && (GREETINGS.contains(&method) || self.params == *params)
     }
 }
@@ -95,7 +95,7 @@ impl Tape {
                 params: read_params(params),
                 notifications: Vec::new(),
                 answer: None,
-                was_given: AtomicBool::new(false),
+                was_replayed: AtomicBool::new(false),
             });
         }
     }
@@ -105,20 +105,20 @@ impl Tape {
         each_message(bytes, |message| match message {
             Envelope::Response { id, outcome } => {
                 let at = id.number().and_then(|id| self.open.remove(&id));
-                self.answered(at, &outcome);
+                self.record_answer(at, &outcome);
             }
             // The answer of an HTTP server that could not determine the request.
             Envelope::Orphan { error } => {
                 let latest = self.exchanges.len().checked_sub(1);
-                self.answered(latest.filter(|at| self.exchanges[*at].answer.is_none()), &Outcome::Error(error));
+                self.record_answer(latest.filter(|at| self.exchanges[*at].answer.is_none()), &Outcome::Error(error));
             }
-            Envelope::Notification { method, params } => self.notified(&method, params),
+            Envelope::Notification { method, params } => self.record_notification(&method, params),
             // Skip these: the recorded answer already reflects the answers to the server's questions.
             Envelope::Request { .. } | Envelope::Batch(_) => {}
         });
     }
 
-    fn answered(&mut self, at: Option<usize>, outcome: &Outcome<'_>) {
+    fn record_answer(&mut self, at: Option<usize>, outcome: &Outcome<'_>) {
         let Some(exchange) = at.and_then(|at| self.exchanges.get_mut(at)) else { return };
         let (member, raw) = match outcome {
             Outcome::Result(raw) => ("result", raw),
@@ -127,7 +127,7 @@ impl Tape {
         exchange.answer = Some(Answer { member, raw: raw.get().to_owned() });
     }
 
-    fn notified(&mut self, method: &str, params: Option<&RawValue>) {
+    fn record_notification(&mut self, method: &str, params: Option<&RawValue>) {
         let params: Value = params.and_then(|raw| serde_json::from_str(raw.get()).ok()).unwrap_or(Value::Null);
         let named = request_of(&params).and_then(|id| self.exchanges.iter().rposition(|exchange| exchange.id == id));
         let Some(at) = named.or_else(|| self.exchanges.len().checked_sub(1)) else { return };
@@ -153,8 +153,8 @@ impl Tape {
         let params = read_params(params);
         let is_usable = |exchange: &&Exchange| exchange.answer.is_some() || exchange.is_subscription();
         let mut last = None;
-        for exchange in self.exchanges.iter().filter(|it| it.is_of(&method, &params)).filter(is_usable) {
-            if !exchange.was_given.swap(true, Ordering::AcqRel) {
+        for exchange in self.exchanges.iter().filter(|it| it.answers(&method, &params)).filter(is_usable) {
+            if !exchange.was_replayed.swap(true, Ordering::AcqRel) {
                 return Ok(Found { exchange, is_first: true });
             }
             last = Some(exchange);
@@ -185,17 +185,17 @@ fn name_in(params: &Value) -> Option<&Value> {
 
 /// Returns the request that a notification names, by its progress token or its subscription.
 fn request_of(params: &Value) -> Option<i64> {
-    NAMES.iter().find_map(|name| params.pointer(name)?.as_i64())
+    REQUEST_ID_POINTERS.iter().find_map(|pointer| params.pointer(pointer)?.as_i64())
 }
 
-/// The places in the parameters of a notification that name a request.
-const NAMES: [&str; 2] = ["/progressToken", "/_meta/io.modelcontextprotocol~1subscriptionId"];
+/// The places in the parameters of a notification that name a request, as JSON pointers.
+const REQUEST_ID_POINTERS: [&str; 2] = ["/progressToken", "/_meta/io.modelcontextprotocol~1subscriptionId"];
 
 /// Returns `notification` with the request id `recorded` replaced by `id`.
-pub(super) fn about(notification: &Bytes, recorded: i64, id: i64) -> Bytes {
+pub(super) fn with_request_id(notification: &Bytes, recorded: i64, id: i64) -> Bytes {
     let Ok(mut message) = serde_json::from_slice::<Value>(notification) else { return notification.clone() };
-    for name in NAMES {
-        if let Some(named) = message.pointer_mut(&format!("/params{name}"))
+    for pointer in REQUEST_ID_POINTERS {
+        if let Some(named) = message.pointer_mut(&format!("/params{pointer}"))
             && *named == recorded
         {
             *named = id.into();

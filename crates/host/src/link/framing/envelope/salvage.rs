@@ -8,11 +8,11 @@
 //! the answers of the TypeScript SDK.
 //!
 //! Heuristic, in this order:
-//! 1. `"id": <integer or string>` directly in the outermost object: certain, unless there are two different ones. Then the
-//!    last one counts, as it does for most JSON parsers, but it is not certain.
-//! 2. If there is none, and the brackets do not match (an unescaped or missing quote, a missing bracket, a cut, a broken
-//!    batch): the last `"id": <integer or string>` anywhere in the bytes. Never certain. Damage before an id hides it from
-//!    rule 1 only if the id comes late, therefore the last.
+//! 1. `"id": <integer or string>` directly in the outermost object: certain, unless there are two different ones. Then
+//!    the last one counts, as it does for most JSON parsers, but it is not certain.
+//! 2. If there is none, and the brackets do not match (an unescaped or missing quote, a missing bracket, a cut, a
+//!    broken batch): the last `"id": <integer or string>` anywhere in the bytes. Never certain. It is the last one
+//!    because rule 1 fails to see an id only if the damage comes before it.
 //! 3. If the brackets do match, the message has no id, even if its values contain one.
 
 use memchr::{memchr, memchr2, memmem};
@@ -29,15 +29,15 @@ pub(crate) struct Salvaged {
     pub(crate) id: Option<Id>,
     /// Whether the id is in the outermost object and is the only one there. If not, it may be the id of something else
     /// in the message.
-    pub(crate) certain: bool,
+    pub(crate) is_certain: bool,
     /// Whether it is probably an answer: a `result` or an `error`, and no `method`.
-    pub(crate) answer: bool,
+    pub(crate) is_answer: bool,
 }
 
 impl Salvaged {
     /// Returns our request that this probably answers.
-    pub(crate) fn call(&self) -> Option<i64> {
-        self.id.as_ref().filter(|_| self.answer)?.number()
+    pub(crate) fn answered_request(&self) -> Option<i64> {
+        self.id.as_ref().filter(|_| self.is_answer)?.number()
     }
 }
 
@@ -54,8 +54,8 @@ fn guess(bytes: &[u8], salvaged: Salvaged) -> Salvaged {
     let has = |member: &[u8]| memmem::find(bytes, member).is_some();
     Salvaged {
         id: memmem::rfind_iter(bytes, b"\"id\"").find_map(|at| id_after(bytes.get(at + 4..)?)),
-        certain: false,
-        answer: salvaged.answer || (!has(b"\"method\"") && (has(b"\"result\"") || has(b"\"error\""))),
+        is_certain: false,
+        is_answer: salvaged.is_answer || (!has(b"\"method\"") && (has(b"\"result\"") || has(b"\"error\""))),
     }
 }
 
@@ -65,7 +65,7 @@ fn id_after(bytes: &[u8]) -> Option<Id> {
     let value = value.get(..TOKEN_LIMIT).unwrap_or(value);
     let end = match value.strip_prefix(b"\"") {
         Some(string) => memchr(b'"', string)? + 2,
-        None => value.iter().position(|byte| !in_number(*byte))?,
+        None => value.iter().position(|byte| !is_number_byte(*byte))?,
     };
     id(value.get(..end)?)
 }
@@ -80,11 +80,11 @@ pub(super) fn id(value: &[u8]) -> Option<Id> {
 
 /// Takes a message in pieces and notes the members of its outermost object.
 ///
-/// For one object. Bytes before its opening bracket and after its closing one are skipped; an array (a batch) has no
-/// members to note.
+/// It reads one object. Bytes before its opening bracket and after its closing one are skipped; an array (a batch) has
+/// no members to note.
 #[derive(Debug, Default)]
 pub(crate) struct Scanner {
-    place: Position,
+    position: Position,
     depth: usize,
     /// Whether the outermost bracket has been closed; all further bytes are ignored.
     closed: bool,
@@ -95,9 +95,11 @@ pub(crate) struct Scanner {
     /// Whether the next value belongs to a member `id` of the outermost object.
     at_id: bool,
     id: Option<Id>,
-    contradicted: bool,
-    method: bool,
-    outcome: bool,
+    /// Whether the outermost object has two different ids.
+    is_contradicted: bool,
+    has_method: bool,
+    /// Whether there is a member `result` or `error`.
+    has_outcome: bool,
 }
 
 #[derive(Debug, Default, Clone, Copy, PartialEq)]
@@ -115,7 +117,7 @@ impl Scanner {
     /// Takes the next bytes of the message.
     pub(crate) fn feed(&mut self, mut bytes: &[u8]) {
         while !self.closed && !bytes.is_empty() {
-            bytes = match self.place {
+            bytes = match self.position {
                 Position::Between => self.between(bytes),
                 Position::InString => self.in_string(bytes),
                 Position::InEscape => self.in_escape(bytes),
@@ -128,8 +130,8 @@ impl Scanner {
     pub(crate) fn salvaged(&self) -> Salvaged {
         Salvaged {
             id: self.id.clone(),
-            certain: self.id.is_some() && !self.contradicted,
-            answer: self.outcome && !self.method,
+            is_certain: self.id.is_some() && !self.is_contradicted,
+            is_answer: self.has_outcome && !self.has_method,
         }
     }
 
@@ -139,7 +141,7 @@ impl Scanner {
             b' ' | b'\t' | b'\r' | b'\n' => return rest,
             b'"' => {
                 self.token.clear();
-                self.place = Position::InString;
+                self.position = Position::InString;
                 return rest;
             }
             b':' if self.maybe_name => {
@@ -149,7 +151,7 @@ impl Scanner {
             }
             b'-' | b'0'..=b'9' if self.at_id => {
                 self.token.clear();
-                self.place = Position::InNumber;
+                self.position = Position::InNumber;
                 return bytes;
             }
             b'{' | b'[' => self.depth += 1,
@@ -168,8 +170,8 @@ impl Scanner {
     fn note_member(&mut self) -> bool {
         match self.token.bytes() {
             Some(b"id") => return true,
-            Some(b"method") => self.method = true,
-            Some(b"result" | b"error") => self.outcome = true,
+            Some(b"method") => self.has_method = true,
+            Some(b"result" | b"error") => self.has_outcome = true,
             _ => {}
         }
         false
@@ -182,10 +184,10 @@ impl Scanner {
         let [byte, rest @ ..] = rest else { return rest };
         if *byte == b'\\' {
             self.token.push(b"\\");
-            self.place = Position::InEscape;
+            self.position = Position::InEscape;
             return rest;
         }
-        self.place = Position::Between;
+        self.position = Position::Between;
         if self.at_id {
             self.at_id = false;
             self.note_id(self.token.bytes().and_then(string_id));
@@ -198,18 +200,18 @@ impl Scanner {
     fn in_escape<'a>(&mut self, bytes: &'a [u8]) -> &'a [u8] {
         let (escaped, rest) = bytes.split_at(bytes.len().min(1));
         self.token.push(escaped);
-        self.place = Position::InString;
+        self.position = Position::InString;
         rest
     }
 
     /// Reads a number. It ends at the first byte that cannot belong to it, so a number that is cut off never counts as
     /// complete.
     fn in_number<'a>(&mut self, bytes: &'a [u8]) -> &'a [u8] {
-        let at = bytes.iter().position(|byte| !in_number(*byte));
+        let at = bytes.iter().position(|byte| !is_number_byte(*byte));
         let (piece, rest) = bytes.split_at(at.unwrap_or(bytes.len()));
         self.token.push(piece);
         if at.is_some() {
-            self.place = Position::Between;
+            self.position = Position::Between;
             self.at_id = false;
             self.note_id(self.token.bytes().and_then(number_id));
         }
@@ -218,13 +220,13 @@ impl Scanner {
 
     fn note_id(&mut self, found: Option<Id>) {
         if found.is_some() {
-            self.contradicted |= self.id.is_some() && self.id != found;
+            self.is_contradicted |= self.id.is_some() && self.id != found;
             self.id = found;
         }
     }
 }
 
-fn in_number(byte: u8) -> bool {
+fn is_number_byte(byte: u8) -> bool {
     matches!(byte, b'0'..=b'9' | b'-' | b'+' | b'.' | b'e' | b'E')
 }
 
@@ -276,20 +278,20 @@ mod tests {
 
     /// What is left of a broken answer with this id.
     fn answer(id: i64) -> Salvaged {
-        Salvaged { id: Some(Id::Number(id)), certain: true, answer: true }
+        Salvaged { id: Some(Id::Number(id)), is_certain: true, is_answer: true }
     }
 
     /// What is left of a broken answer whose id may be another one.
     fn doubtful_answer(id: impl Into<Option<i64>>) -> Salvaged {
-        Salvaged { id: id.into().map(Id::Number), certain: false, answer: true }
+        Salvaged { id: id.into().map(Id::Number), is_certain: false, is_answer: true }
     }
 
     /// What is left of a broken message with this id that may not be an answer.
     fn message(id: i64) -> Salvaged {
-        Salvaged { id: Some(Id::Number(id)), certain: true, answer: false }
+        Salvaged { id: Some(Id::Number(id)), is_certain: true, is_answer: false }
     }
 
-    const NOTHING: Salvaged = Salvaged { id: None, certain: false, answer: false };
+    const NOTHING: Salvaged = Salvaged { id: None, is_certain: false, is_answer: false };
 
     #[test]
     fn the_id_of_a_broken_answer_is_found_wherever_it_stands() {
@@ -339,9 +341,9 @@ mod tests {
 
     #[test]
     fn only_an_answer_names_a_call() {
-        assert_eq!(answer(7).call(), Some(7));
-        assert_eq!(message(7).call(), None);
-        assert_eq!(doubtful_answer(None).call(), None);
+        assert_eq!(answer(7).answered_request(), Some(7));
+        assert_eq!(message(7).answered_request(), None);
+        assert_eq!(doubtful_answer(None).answered_request(), None);
     }
 
     proptest! {
@@ -380,7 +382,7 @@ mod tests {
                 false => (format!("\"id\":{id},"), String::new()),
             };
             let message = [b"{", first.as_bytes(), b"\"result\":\"", &junk, b"\"", then.as_bytes(), b"}"].concat();
-            prop_assert_eq!(salvage(&message), Salvaged { id: Some(Id::Number(id)), certain: true, answer: true });
+            prop_assert_eq!(salvage(&message), Salvaged { id: Some(Id::Number(id)), is_certain: true, is_answer: true });
         }
     }
 }

@@ -43,14 +43,14 @@ impl Enclosure {
         Self { engine, name, options, image, mounts }
     }
 
-    /// Replaces `command` by the engine's command for it; returns how to remove the container. Blocking: searches for
-    /// the engine.
+    /// Turns `command` into the engine's command that runs it in the container. Returns how to remove the container.
+    /// Blocking: searches for the engine.
     pub(super) fn wrap(self, command: &mut ChildCommand) -> Result<Removal, SpawnError> {
         if self.image.is_empty() || self.image.starts_with('-') {
             let why = "`container.image` must be the name of an image".to_owned();
             return Err(SpawnError::NotContained { why });
         }
-        refuse_too_much(&self.mounts)?;
+        refuse_dangerous_mounts(&self.mounts)?;
         let (engine, is_podman) = self.find(&command.env)?;
         let mut args: Vec<OsString> = vec!["run".into()];
         args.extend(self.options);
@@ -92,12 +92,12 @@ impl Enclosure {
 
 /// Refuses mounts that give too much access. Follows links, as the engine would. The engine itself refuses a mount that
 /// does not exist.
-#[expect(clippy::disallowed_methods, reason = "what a container sees are files")]
-fn refuse_too_much(mounts: &[Mount]) -> Result<(), SpawnError> {
+#[expect(clippy::disallowed_methods, reason = "the sources of mounts are files of this machine")]
+fn refuse_dangerous_mounts(mounts: &[Mount]) -> Result<(), SpawnError> {
     for Mount { source, write, .. } in mounts {
         let is_socket = |path: &Path| path.metadata().is_ok_and(|metadata| metadata.file_type().is_socket());
-        let is_too_much = |real: &Path| Mount::gives_too_much(real, *write) || is_socket(real);
-        if Path::new(source).canonicalize().is_ok_and(|real| is_too_much(&real)) {
+        let is_dangerous = |real: &Path| Mount::gives_too_much(real, *write) || is_socket(real);
+        if Path::new(source).canonicalize().is_ok_and(|real| is_dangerous(&real)) {
             let why = format!("mounting {source} would give it the whole machine");
             return Err(SpawnError::NotContained { why });
         }
@@ -118,8 +118,8 @@ fn options(name: &str, server: &ServerName, plan: &ContainerPlan) -> Vec<OsStrin
     let mut words: Vec<String> = ["--rm", "--interactive", "--init", "--name", name].map(str::to_owned).into();
     words.push(format!("--label={LABEL}={server}"));
     words.extend(["--cap-drop=ALL", "--security-opt=no-new-privileges"].map(str::to_owned));
-    // The output is the protocol, which needs no log. The supervisor has waited before it removes the container, so the
-    // engine need not wait again.
+    // The output is the protocol, which needs no log. Before the supervisor removes the container, it has given the
+    // server time to end, so the engine need not wait again.
     words.extend(["--log-driver=none", "--stop-timeout=0"].map(str::to_owned));
     words.push(format!("--network={}", container.network.as_deref().unwrap_or("none")));
     words.push(format!("--pids-limit={}", container.processes));

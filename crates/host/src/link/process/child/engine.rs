@@ -25,8 +25,8 @@ pub struct EngineLook {
     pub program: PathBuf,
     /// The engine's facts about itself; or the reason why it does not answer, escaped.
     pub engine: Result<EngineFacts, String>,
-    /// The names with digests by which the image was fetched, if it is on this machine. `None` if the engine does not
-    /// answer.
+    /// The names with digests by which the image was fetched; the inner `None` if the image is not on this machine, and
+    /// the outer one if the engine does not answer.
     pub image: Option<Option<Vec<String>>>,
 }
 
@@ -58,12 +58,13 @@ pub async fn look(server: &ServerName, plan: &ChildPlan) -> Option<Result<Engine
     } else {
         "{{.ServerVersion}}|{{.SecurityOptions}}"
     };
-    let engine = ask(&program, &["info", "--format", format], &plan.env).await.and_then(|reported| facts(&reported));
+    let engine =
+        run_client(&program, &["info", "--format", format], &plan.env).await.and_then(|reported| facts(&reported));
     let mut image = None;
     if engine.is_ok() {
         let words = ["image", "inspect", "--format", "{{range .RepoDigests}}{{println .}}{{end}}", "--"];
         let words = words.into_iter().chain([&*container.container.image]);
-        let reported = ask(&program, &words.collect::<Vec<_>>(), &plan.env).await.ok();
+        let reported = run_client(&program, &words.collect::<Vec<_>>(), &plan.env).await.ok();
         image = Some(reported.map(|reported| reported.lines().map(quote).filter(|line| !line.is_empty()).collect()));
     }
     Some(Ok(EngineLook { program, engine, image }))
@@ -79,8 +80,8 @@ fn facts(output: &str) -> Result<EngineFacts, String> {
     Ok(EngineFacts { version: quote(version), rootless })
 }
 
-/// Returns the output of the engine's client; or its last line, when it fails.
-async fn ask(program: &PathBuf, words: &[&str], env: &[(OsString, OsString)]) -> Result<String, String> {
+/// Runs the engine's client and returns its output; if it fails, the error is the last line of its stderr.
+async fn run_client(program: &PathBuf, words: &[&str], env: &[(OsString, OsString)]) -> Result<String, String> {
     let mut command = Command::new(program);
     command.args(words.iter().map(OsStr::new)).env_clear().envs(env.iter().map(|(name, value)| (name, value)));
     command.stdin(Stdio::null()).kill_on_drop(true);

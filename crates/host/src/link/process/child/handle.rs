@@ -13,8 +13,8 @@ use toolrack_supervisor::protocol::{Exit, Order};
 /// supervisor's own limit (at most 3.5 s), and some reserve. After that, the watching task kills them itself.
 pub(super) const SWEEP_LIMIT: Duration = Duration::from_secs(4);
 
-/// How long that may take: to kill the processes of a lost supervisor (2 s at most), to collect them (1 s), and some
-/// reserve.
+/// How long the watching task may take to do so: to kill the processes of a lost supervisor (2 s at most), to collect
+/// them (1 s), and some reserve.
 const LOST_SUPERVISOR_TIMEOUT: Duration = Duration::from_millis(3500);
 
 /// How long a server may take for each step of an orderly end.
@@ -54,11 +54,11 @@ impl Life {
     }
 }
 
-/// Forwards an order to its executor.
-pub(super) trait Carrier: Send + Sync {
-    /// Executes an order. Must not block. After [`Order::Kill`], all processes disappear within [`SWEEP_LIMIT`], unless
-    /// they cannot be killed.
-    fn carry(&self, order: Order);
+/// Executes orders to end a process, or forwards them to the supervisor that does.
+pub(super) trait OrderExecutor: Send + Sync {
+    /// Executes or forwards an order. Must not block. After [`Order::Kill`], all processes disappear within
+    /// [`SWEEP_LIMIT`], unless they cannot be killed.
+    fn execute(&self, order: Order);
 }
 
 /// The owner of a child process.
@@ -67,9 +67,9 @@ pub(super) trait Carrier: Send + Sync {
 pub struct Handle {
     pid: u32,
     life: watch::Receiver<Life>,
-    carrier: Box<dyn Carrier>,
+    executor: Box<dyn OrderExecutor>,
     /// How long all processes may take to disappear once the program has ended or was ordered to be killed.
-    sweep: Duration,
+    sweep_limit: Duration,
 }
 
 impl fmt::Debug for Handle {
@@ -79,15 +79,14 @@ impl fmt::Debug for Handle {
 }
 
 impl Handle {
-    pub(super) fn new(pid: u32, life: watch::Receiver<Life>, carrier: Box<dyn Carrier>) -> Self {
-        Self { pid, life, carrier, sweep: SWEEP_LIMIT }
+    pub(super) fn new(pid: u32, life: watch::Receiver<Life>, executor: Box<dyn OrderExecutor>) -> Self {
+        Self { pid, life, executor, sweep_limit: SWEEP_LIMIT }
     }
 
     /// Sets a longer time for the processes to disappear.
     #[cfg(target_os = "linux")]
-    pub(super) fn with_sweep_limit(mut self, sweep: Duration) -> Self {
-        self.sweep = sweep;
-        self
+    pub(super) fn with_sweep_limit(self, sweep_limit: Duration) -> Self {
+        Self { sweep_limit, ..self }
     }
 
     /// Returns the process id of the program. The system may reuse it once the program has ended.
@@ -123,15 +122,15 @@ impl Handle {
     /// Dropping the future drops the handle, which kills immediately.
     pub async fn shutdown(mut self, grace: Grace) -> Exit {
         if timeout(grace.stdin, self.exited()).await.is_err() {
-            self.carrier.carry(Order::Terminate);
+            self.executor.execute(Order::Terminate);
             if timeout(grace.term, self.exited()).await.is_err() {
-                self.carrier.carry(Order::Kill);
+                self.executor.execute(Order::Kill);
             }
         }
-        let gone = |life| {
+        let exit_if_gone = |life| {
             if let Life::Gone(exit) = life { Some(exit) } else { None }
         };
-        let last = timeout(self.sweep + LOST_SUPERVISOR_TIMEOUT, wait(&mut self.life, gone)).await;
+        let last = timeout(self.sweep_limit + LOST_SUPERVISOR_TIMEOUT, wait(&mut self.life, exit_if_gone)).await;
         last.ok().or_else(|| self.exit()).unwrap_or(Exit::Unknown)
     }
 }
@@ -139,19 +138,19 @@ impl Handle {
 impl Drop for Handle {
     fn drop(&mut self) {
         if !matches!(*self.life.borrow(), Life::Gone(_)) {
-            self.carrier.carry(Order::Kill);
+            self.executor.execute(Order::Kill);
         }
     }
 }
 
-/// Waits until `pick` returns a value. If the watching task has ended, which only happens when the runtime ends, the
-/// exit is unknown.
+/// Waits until `pick` returns a value, and returns it; [`Exit::Unknown`] if the watching task has ended, which only
+/// happens when the runtime ends.
 async fn wait(life: &mut watch::Receiver<Life>, pick: impl Fn(Life) -> Option<Exit>) -> Exit {
     let seen = life.wait_for(|life| pick(*life).is_some()).await;
     seen.ok().and_then(|life| pick(*life)).unwrap_or(Exit::Unknown)
 }
 
 /// Waits until all processes have ended.
-pub(super) async fn gone(life: &mut watch::Receiver<Life>) {
+pub(super) async fn wait_until_gone(life: &mut watch::Receiver<Life>) {
     let _ = life.wait_for(|life| matches!(life, Life::Gone(_))).await;
 }

@@ -32,11 +32,11 @@ use toolrack_supervisor::{
 /// How long a killed supervisor may take to end.
 const REAP_LIMIT: Duration = Duration::from_secs(1);
 
-/// How many times to check without a pause, before pausing between checks.
-const QUICK_LOOKS: usize = 64;
+/// How many times to check without a pause whether a killed supervisor has ended, before pausing between checks.
+const QUICK_CHECKS: usize = 64;
 
 /// The pause between two checks.
-const REAP_LOOK: Duration = Duration::from_millis(1);
+const REAP_PAUSE: Duration = Duration::from_millis(1);
 
 /// The three streams of a started process.
 #[derive(Debug)]
@@ -124,8 +124,8 @@ fn arguments(command: &ChildCommand, resolved: &Resolved, removal: Option<&Remov
     all.map(|word| Ok(CString::new(word.as_bytes())?)).collect()
 }
 
-/// Returns `:NAME=VALUE` for each name; of several values, the last is used. The supervisor removes the [`SEAL`] for
-/// the server.
+/// Returns `:NAME=VALUE` for each name; of several values, the last is used. The colon, the [`SEAL`], keeps the
+/// variables from affecting the supervisor itself, which removes it for the server.
 fn environment(env: &[(OsString, OsString)]) -> io::Result<Vec<CString>> {
     let unique: BTreeMap<&OsStr, &OsStr> =
         env.iter().map(|(name, value)| (name.as_os_str(), value.as_os_str())).collect();
@@ -150,7 +150,7 @@ impl Process {
         self.pid.as_raw().unsigned_abs()
     }
 
-    /// Kills only the supervisor, which then ends no other process.
+    /// Kills only the supervisor, which then cannot end other processes.
     pub(super) fn kill(&self) {
         if !self.is_collected {
             let _ = kill(self.pid, Signal::SIGKILL);
@@ -158,10 +158,10 @@ impl Process {
     }
 
     /// Kills a supervisor that no longer watches a process, and collects it.
-    pub(super) async fn end(mut self) {
+    pub(super) async fn kill_and_collect(mut self) {
         self.kill();
-        // The supervisor has closed its reports, its last step: usually the first checks can collect it.
-        for _ in 0..QUICK_LOOKS {
+        // Closing its reports was the supervisor's last step, so usually one of the first checks can collect it.
+        for _ in 0..QUICK_CHECKS {
             if self.collect() {
                 return;
             }
@@ -169,7 +169,7 @@ impl Process {
         }
         let deadline = Instant::now() + REAP_LIMIT;
         while !self.collect() && Instant::now() < deadline {
-            sleep(REAP_LOOK).await;
+            sleep(REAP_PAUSE).await;
         }
     }
 
@@ -183,7 +183,8 @@ impl Process {
     }
 }
 
-/// The runtime has ended before the process, which will end within seconds because its orders end now.
+/// If the process has not been collected here, the runtime has ended first. The process then ends within seconds,
+/// because the pipe of its orders is closed.
 impl Drop for Process {
     fn drop(&mut self) {
         if !self.collect() {

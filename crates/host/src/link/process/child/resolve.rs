@@ -181,7 +181,7 @@ fn refuse_nul(command: &ChildCommand) -> Result<(), SpawnError> {
     Err(SpawnError::NulByte { part })
 }
 
-#[expect(clippy::disallowed_methods, reason = "a program and a working folder are files")]
+#[expect(clippy::disallowed_methods, reason = "the working folder must be looked at before a program starts in it")]
 fn resolve_cwd(cwd: Option<&Path>) -> Result<PathBuf, SpawnError> {
     let cwd = cwd.unwrap_or(Path::new("."));
     let bad = |source| SpawnError::BadCwd { cwd: cwd.to_path_buf(), source };
@@ -214,12 +214,12 @@ pub(super) fn search(name: &OsStr, env: &[(OsString, OsString)]) -> Result<PathB
     }
     match not_executable {
         Some(path) => Err(SpawnError::NotExecutable { path }),
-        None => Err(not_found(in_none_of(looked_in))),
+        None => Err(not_found(searched_folders(looked_in))),
     }
 }
 
 /// Describes the searched places without the folders themselves, which are many and reveal details of the machine.
-fn in_none_of(folders: usize) -> String {
+fn searched_folders(folders: usize) -> String {
     match folders {
         1 => "the one folder of PATH does not have it".to_owned(),
         count => format!("none of the {count} folders of PATH has it"),
@@ -232,7 +232,7 @@ enum Candidate {
     Missing,
 }
 
-#[expect(clippy::disallowed_methods, reason = "a program and a working folder are files")]
+#[expect(clippy::disallowed_methods, reason = "a program must be looked at before it is started")]
 fn inspect(path: &Path) -> Candidate {
     match path.metadata() {
         Ok(metadata) if metadata.is_file() && access(path, AccessFlags::X_OK).is_ok() => Candidate::Executable,

@@ -9,7 +9,7 @@ use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::sync::watch;
 use tokio::time::timeout;
 
-use crate::link::process::child::handle::{Life, gone};
+use crate::link::process::child::handle::{Life, wait_until_gone};
 
 /// The number of bytes that are kept.
 const MAX_KEPT_BYTES: usize = 64 * 1024;
@@ -41,9 +41,9 @@ impl fmt::Debug for StderrTail {
 
 impl StderrTail {
     /// Creates an empty tail, and the writing end for the draining task.
-    pub(super) fn new() -> (Written, Self) {
-        let (written, ring) = watch::channel(Ring { bytes: VecDeque::new(), total: 0 });
-        (Written(written), Self { ring })
+    pub(super) fn new() -> (TailWriter, Self) {
+        let (sender, ring) = watch::channel(Ring { bytes: VecDeque::new(), total: 0 });
+        (TailWriter(sender), Self { ring })
     }
 
     /// Returns the last `lines` lines that are not blank, oldest first, as text. They come from the program and may
@@ -86,9 +86,9 @@ impl StderrTail {
 }
 
 /// The writing end of a [`StderrTail`]. Dropping it, also with the task that owns it, marks the end of the output.
-pub(super) struct Written(watch::Sender<Ring>);
+pub(super) struct TailWriter(watch::Sender<Ring>);
 
-impl Written {
+impl TailWriter {
     fn push(&self, bytes: &[u8]) {
         self.0.send_if_modified(|ring| {
             ring.push(bytes);
@@ -113,19 +113,19 @@ impl Ring {
     }
 }
 
-/// Reads `stderr` to its end into its tail and the hook.
+/// Reads `stderr` to its end, and passes the bytes to its tail and its lines to the hook.
 pub(super) async fn drain(
     mut stderr: impl AsyncRead + Unpin,
-    written: Written,
+    writer: TailWriter,
     hook: Option<LineHook>,
     mut life: watch::Receiver<Life>,
 ) {
     let mut lines = Lines { hook, line: Vec::new() };
     {
-        let mut reading = std::pin::pin!(read_to_end(&mut stderr, &written, &mut lines));
+        let mut reading = std::pin::pin!(read_to_end(&mut stderr, &writer, &mut lines));
         tokio::select! {
             () = &mut reading => {}
-            () = gone(&mut life) => {
+            () = wait_until_gone(&mut life) => {
                 let _ = timeout(DRAIN_TIMEOUT, reading).await;
             }
         }
@@ -133,10 +133,10 @@ pub(super) async fn drain(
     lines.end();
 }
 
-async fn read_to_end(stderr: &mut (impl AsyncRead + Unpin), written: &Written, lines: &mut Lines) {
+async fn read_to_end(stderr: &mut (impl AsyncRead + Unpin), writer: &TailWriter, lines: &mut Lines) {
     let mut buffer = vec![0; 8 * 1024];
     while let Ok(length @ 1..) = stderr.read(&mut buffer).await {
-        written.push(&buffer[..length]);
+        writer.push(&buffer[..length]);
         lines.push(&buffer[..length]);
     }
 }
@@ -198,9 +198,9 @@ mod tests {
 
     #[test]
     fn the_tail_gives_the_last_lines_that_say_something() {
-        let (written, tail) = StderrTail::new();
-        written.push(b"one\ntwo\r\n\n  \nthr");
-        written.push(b"ee");
+        let (writer, tail) = StderrTail::new();
+        writer.push(b"one\ntwo\r\n\n  \nthr");
+        writer.push(b"ee");
         assert_eq!(tail.tail(2), ["two", "three"]);
         assert_eq!(tail.tail(0), [""; 0]);
         assert_eq!(tail.tail(99), ["one", "two", "three"]);
@@ -208,9 +208,9 @@ mod tests {
 
     #[test]
     fn the_ring_keeps_the_last_complete_lines() {
-        let (written, tail) = StderrTail::new();
+        let (writer, tail) = StderrTail::new();
         for number in 0..10_000 {
-            written.push(format!("line {number:06}\n").as_bytes());
+            writer.push(format!("line {number:06}\n").as_bytes());
         }
         let lines = tail.tail(usize::MAX);
         assert_eq!(tail.total(), 120_000);
@@ -221,15 +221,15 @@ mod tests {
 
     #[test]
     fn an_endless_line_is_stored_in_part() {
-        let (written, tail) = StderrTail::new();
-        written.push(&vec![b'x'; MAX_KEPT_BYTES * 3]);
+        let (writer, tail) = StderrTail::new();
+        writer.push(&vec![b'x'; MAX_KEPT_BYTES * 3]);
         assert_eq!(tail.tail(5), ["x".repeat(MAX_KEPT_BYTES)]);
     }
 
     #[test]
     fn bytes_that_are_not_text_are_replaced() {
-        let (written, tail) = StderrTail::new();
-        written.push(b"a\xff\xfeb\n");
+        let (writer, tail) = StderrTail::new();
+        writer.push(b"a\xff\xfeb\n");
         assert_eq!(tail.tail(1), ["a\u{fffd}\u{fffd}b"]);
     }
 
@@ -248,9 +248,9 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn draining_ends_with_the_process_even_if_the_pipe_is_held_open() {
         let (mut held, pipe) = tokio::io::duplex(64);
-        let (written, tail) = StderrTail::new();
+        let (writer, tail) = StderrTail::new();
         let (life, watched) = watch::channel(Life::Running);
-        let drained = drain(pipe, written, None, watched);
+        let drained = drain(pipe, writer, None, watched);
         let ended = async {
             tokio::io::AsyncWriteExt::write_all(&mut held, b"last words").await.unwrap();
             life.send_replace(Life::Gone(super::super::Exit::Code(0)));
@@ -262,10 +262,10 @@ mod tests {
     #[tokio::test]
     async fn the_tail_waits_for_the_end_of_the_draining_task_also_when_that_is_dropped() {
         let (held, pipe) = tokio::io::duplex(64);
-        let (written, tail) = StderrTail::new();
+        let (writer, tail) = StderrTail::new();
         let (_life, watched) = watch::channel(Life::Running);
-        written.push(b"so far");
-        let draining = drain(pipe, written, None, watched);
+        writer.push(b"so far");
+        let draining = drain(pipe, writer, None, watched);
         assert!(tail.drained().now_or_never().is_none(), "the pipe is open");
         drop(draining);
         tail.drained().await;

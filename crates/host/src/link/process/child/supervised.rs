@@ -20,9 +20,9 @@ use tokio_util::task::TaskTracker;
 
 use crate::link::process::child::{
     Child, ChildCommand, Exit, Supervisor,
-    handle::{Carrier, Handle, Life, SWEEP_LIMIT},
+    handle::{Handle, Life, OrderExecutor, SWEEP_LIMIT},
     launch::{Launched, Process, launch},
-    off_the_runtime,
+    on_blocking_thread,
     resolve::{Resolved, SpawnError, refused, resolve},
     stderr::{LineHook, StderrTail, drain},
 };
@@ -33,18 +33,18 @@ use toolrack_supervisor::{
     table,
 };
 
-/// How long a supervisor may take to report that the server was started. It runs already, so this takes more than some
-/// milliseconds only on an overloaded machine, or if the working folder does not respond.
+/// How long a supervisor may take to report that the server was started. The supervisor already runs, so this takes
+/// more than some milliseconds only on an overloaded machine, or if the working folder does not respond.
 const START_LIMIT: Duration = Duration::from_secs(10);
 
 /// The most bytes of reports that are read. There are three reports, of some 20 bytes each.
 const REPORTS_LIMIT: u64 = 4096;
 
-/// The time-out for ending the processes of a lost supervisor.
-const HUNT_LIMIT: Duration = Duration::from_secs(2);
+/// The time-out for killing the processes of a lost supervisor.
+const KILL_SESSION_LIMIT: Duration = Duration::from_secs(2);
 
-/// The pause between two searches for them.
-const HUNT_PAUSE: Duration = Duration::from_millis(10);
+/// The pause between two searches for these processes.
+const SEARCH_PAUSE: Duration = Duration::from_millis(10);
 
 /// Starts a supervisor that starts the program.
 pub(super) async fn spawn(
@@ -58,9 +58,9 @@ pub(super) async fn spawn(
         // itself again and again.
         return Err(SpawnError::NotASupervisor { program: supervisor.program().to_owned(), stderr: String::new() });
     }
-    let (report, outcome) = oneshot::channel();
+    let (sender, outcome) = oneshot::channel();
     let start = Start { command, supervisor, on_stderr, tasks: tasks.clone() };
-    tasks.spawn(start.own(report));
+    tasks.spawn(start.run(sender));
     // The task always answers, unless the runtime is shutting down.
     outcome.await.unwrap_or(Err(SpawnError::ShuttingDown))
 }
@@ -74,13 +74,13 @@ struct Start {
 }
 
 impl Start {
-    /// Starts a supervisor and owns it until all its processes have ended, whether or not a caller waits for the
+    /// Starts a supervisor and owns it until all its processes have ended, whether or not a caller still waits for the
     /// server. So no process ever belongs to a future that may be dropped.
-    async fn own(self, mut tell: oneshot::Sender<Result<Child, SpawnError>>) {
+    async fn run(self, mut outcome: oneshot::Sender<Result<Child, SpawnError>>) {
         let Self { command, supervisor, on_stderr, tasks } = self;
         let program = supervisor.program().to_owned();
         let is_confined = command.confinement.is_some();
-        let launched = off_the_runtime(&tasks, move || {
+        let launched = on_blocking_thread(&tasks, move || {
             let mut command = command;
             let container = command.container.take();
             let removal = container.map(|container| container.wrap(&mut command)).transpose()?;
@@ -92,43 +92,43 @@ impl Start {
         let (Launched { process, streams, orders, reports }, resolved, removal) = match launched.await {
             Ok(launched) => launched,
             Err(error) => {
-                let _ = tell.send(Err(error));
+                let _ = outcome.send(Err(error));
                 return;
             }
         };
         let (life, watched) = watch::channel(Life::Running);
-        let (written, stderr) = StderrTail::new();
-        tasks.spawn(drain(streams.stderr, written, on_stderr, watched.clone()));
+        let (stderr_writer, stderr) = StderrTail::new();
+        tasks.spawn(drain(streams.stderr, stderr_writer, on_stderr, watched.clone()));
 
         let mut reports = BufReader::new(reports.take(REPORTS_LIMIT)).lines();
         let first = tokio::select! {
             first = timeout(START_LIMIT, next_report(&mut reports)) => Some(first),
-            () = tell.closed() => None,
+            () = outcome.closed() => None,
         };
         let orders = Arc::new(orders);
         let ending = CancellationToken::new();
-        let carrier = Orders { pipe: Arc::clone(&orders), ending: ending.clone() };
+        let executor = Orders { pipe: Arc::clone(&orders), ending: ending.clone() };
         let watch = Watch { process, reports, life, ending, removal, _lifeline: orders };
         if let Some(Ok(Some(Report::Started(pid)))) = first {
-            let handle = Handle::new(pid, watched, Box::new(carrier)).with_sweep_limit(watch.sweep_limit());
+            let handle = Handle::new(pid, watched, Box::new(executor)).with_sweep_limit(watch.sweep_limit());
             let child = Child { stdin: streams.stdin, stdout: streams.stdout, stderr, handle };
             // If the caller no longer waits, the child is dropped here, which is the order to kill it.
-            drop(tell.send(Ok(child)));
+            drop(outcome.send(Ok(child)));
             kill_leftovers(&tasks);
             return watch.run().await;
         }
         if let Some(Ok(Some(_))) = first {
             watch.nothing_was_started().await;
         } else {
-            // It may have started the server without reporting that: it must end the server, or its processes are
-            // killed.
+            // The supervisor may have started the server without reporting that. Order it to end the server; if it does
+            // not in time, its processes are killed.
             drop((streams.stdin, streams.stdout));
-            carrier.carry(Order::Kill);
+            executor.execute(Order::Kill);
             watch.run().await;
         }
         if let Some(first) = first {
             stderr.drained().await;
-            let _ = tell.send(Err(match first {
+            let _ = outcome.send(Err(match first {
                 // With namespaces, files outside of the sandbox do not exist.
                 Ok(Some(Report::SpawnFailed(errno)))
                     if is_confined && [Errno::EACCES as i32, Errno::ENOENT as i32].contains(&errno) =>
@@ -153,13 +153,15 @@ fn not_launched(supervisor: &Supervisor, source: io::Error) -> SpawnError {
 /// Returns the error of a program that exists, but not in its sandbox.
 fn not_reachable(resolved: &Resolved) -> SpawnError {
     let program = resolved.program.display();
-    let why =
-        format!("{program}, or what runs it, cannot be run in there; add where it is installed to `sandbox.read`");
+    let why = format!(
+        "{program}, or its interpreter, cannot be run in the sandbox; add the folder of its installation to \
+         `sandbox.read`"
+    );
     SpawnError::NotConfined { why }
 }
 
-/// Returns the reason why a supervisor, which has ended, did not start the server, from its first report if there was
-/// one in time.
+/// Returns the reason why a supervisor, which has ended, did not start the server. `first` is its first report, if that
+/// came in time.
 fn not_started(
     resolved: Resolved,
     supervisor: PathBuf,
@@ -196,8 +198,8 @@ struct Orders {
     ending: CancellationToken,
 }
 
-impl Carrier for Orders {
-    fn carry(&self, order: Order) {
+impl OrderExecutor for Orders {
+    fn execute(&self, order: Order) {
         // This does not block: the pipe has room for thousands of orders, and there are at most three. It fails when
         // the supervisor has ended, and then there is nothing to order.
         let _ = (&*self.pipe).write_all(&[order as u8]);
@@ -223,24 +225,26 @@ struct Watch {
 impl Watch {
     /// Handles the end of a supervisor that reported that it could not start the server.
     async fn nothing_was_started(self) {
-        self.process.end().await;
+        self.process.kill_and_collect().await;
         self.life.send_replace(Life::Gone(Exit::SupervisorLost));
     }
 
+    /// Watches the supervisor until it has ended. If it ends without having ended the processes of the server, kills
+    /// these.
     async fn run(mut self) {
-        let left = self.listen().await;
+        let left = self.forward_reports().await;
         match left {
             Some(0) => {}
             Some(count) => tracing::warn!(count, "processes of a server could not be ended"),
             None => {
                 tracing::warn!("the supervisor of a server was killed or hangs; killing the server");
-                hunt(self.process.pid()).await;
+                kill_session(self.process.pid()).await;
                 self.remove_container().await;
             }
         }
         // Only now: until the process is collected, the system does not reuse its process id, which is also the id of
         // its session.
-        self.process.end().await;
+        self.process.kill_and_collect().await;
         let exit = self.life.borrow().exit().unwrap_or(Exit::SupervisorLost);
         self.life.send_replace(Life::Gone(exit));
     }
@@ -259,9 +263,9 @@ impl Watch {
         if self.removal.is_some() { SWEEP_LIMIT + REMOVAL_LIMIT } else { SWEEP_LIMIT }
     }
 
-    /// Forwards the reports until they end; returns the number of remaining processes, from the last report. Kills a
-    /// supervisor that takes too long.
-    async fn listen(&mut self) -> Option<u32> {
+    /// Forwards the reports until they end; returns the number of remaining processes, from the last report, or `None`
+    /// if that report did not come. Kills a supervisor that takes too long.
+    async fn forward_reports(&mut self) -> Option<u32> {
         let mut left = None;
         let ending = self.ending.clone();
         let limit = self.sweep_limit();
@@ -304,12 +308,12 @@ fn kill_leftovers(tasks: &TaskTracker) {
     });
 }
 
-/// Kills the processes of a supervisor's session, and those with its mark, until none is left, or for 2 s.
+/// Kills the processes of a supervisor's session, and those with its [`Mark`], until none is left, or for 2 s.
 ///
 /// All processes are stopped first, and killed when no new one is found: a stopped process starts no other, and one
 /// whose parent has died could no longer be found.
-async fn hunt(session: u32) {
-    let deadline = Instant::now() + HUNT_LIMIT;
+async fn kill_session(session: u32) {
+    let deadline = Instant::now() + KILL_SESSION_LIMIT;
     let mut found = HashSet::new();
     let mark = Mark::of(session);
     loop {
@@ -329,7 +333,7 @@ async fn hunt(session: u32) {
             return;
         }
         if !must_stop {
-            sleep(HUNT_PAUSE).await;
+            sleep(SEARCH_PAUSE).await;
         }
     }
 }

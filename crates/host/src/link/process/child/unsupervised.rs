@@ -14,8 +14,8 @@ use tokio_util::task::TaskTracker;
 
 use crate::link::process::child::{
     Child, ChildCommand,
-    handle::{Carrier, Handle, Life},
-    off_the_runtime,
+    handle::{Handle, Life, OrderExecutor},
+    on_blocking_thread,
     resolve::{SpawnError, refused, resolve},
     stderr::{LineHook, StderrTail, drain},
 };
@@ -38,14 +38,14 @@ pub(super) async fn spawn(
     on_stderr: Option<LineHook>,
     tasks: &TaskTracker,
 ) -> Result<Child, SpawnError> {
-    let (mut process, group) = off_the_runtime(tasks, move || launch(&command)).await?;
+    let (mut process, group) = on_blocking_thread(tasks, move || launch(&command)).await?;
     let (Some(stdin), Some(stdout), Some(pipe)) = (process.stdin.take(), process.stdout.take(), process.stderr.take())
     else {
         return Err(SpawnError::ShuttingDown);
     };
     let (life, watched) = watch::channel(Life::Running);
-    let (written, stderr) = StderrTail::new();
-    tasks.spawn(drain(pipe, written, on_stderr, watched.clone()));
+    let (stderr_writer, stderr) = StderrTail::new();
+    tasks.spawn(drain(pipe, stderr_writer, on_stderr, watched.clone()));
     let killed = CancellationToken::new();
     tasks.spawn(watch_group(process, group, life, killed.clone()));
     let handle = Handle::new(group.id(), watched, Box::new(Orders { group, killed }));
@@ -79,7 +79,7 @@ fn launch(command: &ChildCommand) -> Result<(Process, Group), SpawnError> {
 /// A process group, by the process id of its leader.
 ///
 /// The leader is collected before the rest of the group is ended. The system does not reuse the id while the group has
-/// members; an empty group is checked once more, microseconds later.
+/// members. If the group is empty by then, it is checked only once more, microseconds later.
 #[derive(Clone, Copy)]
 struct Group(Pid);
 
@@ -99,7 +99,7 @@ impl Group {
         self.signal(Signal::SIGCONT);
     }
 
-    fn lives(self) -> bool {
+    fn has_living_members(self) -> bool {
         // A group whose only members are ended processes that are not collected yet can be signalled, too.
         #[cfg(target_os = "linux")]
         if table::is_usable() {
@@ -111,7 +111,7 @@ impl Group {
     /// Waits at most `limit` until the group has no living members, and returns whether that is so.
     async fn is_empty_within(self, limit: Duration) -> bool {
         let deadline = Instant::now() + limit;
-        while self.lives() {
+        while self.has_living_members() {
             if Instant::now() >= deadline {
                 return false;
             }
@@ -127,8 +127,8 @@ struct Orders {
     killed: CancellationToken,
 }
 
-impl Carrier for Orders {
-    fn carry(&self, order: Order) {
+impl OrderExecutor for Orders {
+    fn execute(&self, order: Order) {
         match order {
             Order::Terminate => self.group.terminate(),
             Order::Kill => {
