@@ -60,13 +60,13 @@ impl Snapshot {
         }
     }
 
-    /// Whether more attempts have ended than in `earlier`.
+    /// Returns whether more attempts have ended than in `earlier`.
     fn has_tried_since(&self, earlier: &Self) -> bool {
         (self.round.number, self.attempts) > (earlier.round.number, earlier.attempts)
     }
 
     /// Records that the attempt has succeeded, or that the connection continues.
-    fn connected(&mut self, link: &Link) {
+    fn set_connected(&mut self, link: &Link) {
         if self.link.is_none() {
             self.attempts += 1;
         }
@@ -129,25 +129,27 @@ impl Server {
         context: &ServerContext,
         predecessor: Option<CancellationToken>,
     ) -> Self {
-        let idle = match (spec.trust == Trust::Trusted, spec.enabled) {
+        // The state of a server that may not be started; `None` for all others.
+        let unstartable = match (spec.trust == Trust::Trusted, spec.enabled) {
             (_, false) => Some(State::Disabled),
             (false, true) => Some(State::PendingTrust),
             (true, true) => None,
         };
         let (publish, published) = watch::channel(Snapshot {
-            state: idle.clone().unwrap_or(State::Connecting),
+            state: unstartable.clone().unwrap_or(State::Connecting),
             link: None,
             tools: Arc::default(),
             session: None,
             error: None,
-            attempts: idle.is_some().into(),
+            // A server that may not be started counts as settled.
+            attempts: unstartable.is_some().into(),
             round: Round { number: 0, began: Instant::now() },
             rechecks: 0,
         });
         let (stop, ended) = (CancellationToken::new(), CancellationToken::new());
         let wake = Arc::<WakeSignals>::default();
         let spec = Arc::new(spec);
-        if idle.is_none() {
+        if unstartable.is_none() {
             let task = Task {
                 name,
                 spec: spec.clone(),
@@ -187,7 +189,7 @@ impl Server {
         }
     }
 
-    /// Whether the first attempt of the last requested round has ended.
+    /// Returns whether the first attempt of the last requested round has ended.
     pub(crate) fn is_settled(&self) -> bool {
         let requested = *self.wake.round.borrow();
         let snapshot = self.published.borrow();
@@ -202,13 +204,13 @@ impl Server {
         let _ = published.wait_for(is_settled).await;
     }
 
-    /// Returns when the current round, or one that is about to begin, will have lasted for `limit`; `None` if it has
-    /// already.
+    /// Returns the moment at which the current round, or one that is about to begin, will have lasted for `limit`;
+    /// `None` if that moment has passed.
     pub(crate) fn round_deadline(&self, limit: Duration) -> Option<Instant> {
         let round = self.published.borrow().round;
         let is_due = *self.wake.round.borrow() > round.number;
-        let until = if is_due { Instant::now() + limit } else { round.began + limit };
-        (until > Instant::now()).then_some(until)
+        let deadline = if is_due { Instant::now() + limit } else { round.began + limit };
+        (deadline > Instant::now()).then_some(deadline)
     }
 
     /// Stops the server; see [`Self::ended`].

@@ -35,7 +35,7 @@ impl Task {
         match pins.recall(&server, &list).await {
             Ok(StoredPins::Unchanged) => tools,
             Ok(StoredPins::Pins { generation, pins: known }) => {
-                let judging = move || {
+                let check = move || {
                     let judged = tools.check_against(&known);
                     let causes: HashMap<_, _> =
                         judged.mismatches.iter().map(|mismatch| (mismatch.tool.as_str(), &mismatch.cause)).collect();
@@ -43,8 +43,8 @@ impl Task {
                     tools.generation = Some(generation);
                     (tools, judged)
                 };
-                // Thousands of definitions take some time.
-                match tokio::task::spawn_blocking(judging).await {
+                // Checking thousands of definitions takes some time.
+                match tokio::task::spawn_blocking(check).await {
                     Ok((tools, judged)) => {
                         let (new, mismatches) = (judged.new, judged.mismatches);
                         pins.saw(&server, PinComparison { list, generation, new, mismatches }).await;
@@ -58,16 +58,16 @@ impl Task {
         }
     }
 
-    /// Waits for `what`, and meanwhile checks whether tools in quarantine have been released.
-    pub(super) async fn while_checking_pins<T>(&self, what: impl Future<Output = T>) -> T {
-        let mut what = pin!(what);
+    /// Waits for `work`, and meanwhile checks whether tools in quarantine have been released.
+    pub(super) async fn while_checking_pins<T>(&self, work: impl Future<Output = T>) -> T {
+        let mut work = pin!(work);
         loop {
-            let waits = !self.publish.borrow().tools.mismatched.is_empty();
+            let has_mismatches = !self.publish.borrow().tools.mismatched.is_empty();
             tokio::select! {
-                done = &mut what => return done,
-                () = self.wake.pins.notified() => self.look_again().await,
-                () = async { sleep(CHECK_INTERVAL).await; self.until_repinned().await }, if waits => {
-                    self.look_again().await
+                done = &mut work => return done,
+                () = self.wake.pins.notified() => self.recheck_pins().await,
+                () = async { sleep(CHECK_INTERVAL).await; self.until_repinned().await }, if has_mismatches => {
+                    self.recheck_pins().await
                 }
             }
         }
@@ -85,10 +85,12 @@ impl Task {
         }
     }
 
-    async fn look_again(&self) {
+    /// Checks the published tools against their pins again, and publishes the result.
+    async fn recheck_pins(&self) {
         let before = self.publish.borrow().tools.clone();
-        let same = before.split_by(|_| None, true);
-        let now = self.checked_against_pins(same).await;
+        // The same tools, with none of them mismatched.
+        let unchecked = before.split_by(|_| None, true);
+        let now = self.checked_against_pins(unchecked).await;
         let differs = now.mismatched != before.mismatched;
         if differs {
             self.report_quarantined(&before, &now);
@@ -112,7 +114,7 @@ impl Task {
             self.emit(Event::McpToolQuarantined { server: self.name.clone(), quarantined: mismatched.report() });
         });
         if rest > 0 {
-            self.warn(&format!("{rest} more tools are not as they are pinned"));
+            self.warn(&format!("{rest} more tools differ from their pins"));
         }
     }
 }
@@ -130,7 +132,8 @@ impl Server {
 
     /// Returns whether the server still lists `tool` with the definition of the call.
     ///
-    /// True for a server that the host made itself: its definitions describe tools of other servers, which come and go.
+    /// True for a server that the host provides itself: its definitions describe tools of other servers, and change
+    /// with them.
     pub(crate) fn still_has(&self, tool: &CatalogTool) -> bool {
         if let Transport::Native(native) = &self.spec.transport
             && native.is_of_host()
@@ -144,17 +147,17 @@ impl Server {
 
     /// Returns the reason why `tool` is in quarantine, after a last check of its pin; `None` if it no longer is.
     pub(crate) async fn quarantine_cause(&self, tool: &str) -> Option<Cause> {
-        let held =
+        let cause_in =
             |snapshot: &super::Snapshot| snapshot.tools.in_quarantine(tool).map(|mismatched| mismatched.cause.clone());
-        let seen = {
+        let rechecks = {
             let snapshot = self.published.borrow();
-            held(&snapshot)?;
+            cause_in(&snapshot)?;
             snapshot.rechecks
         };
         self.pins_changed();
         let mut published = self.published.clone();
         // A server that is connecting lists its tools anyway.
-        let _ = timeout(CHECK_TIMEOUT, published.wait_for(|snapshot| snapshot.rechecks > seen)).await;
-        held(&self.published.borrow())
+        let _ = timeout(CHECK_TIMEOUT, published.wait_for(|snapshot| snapshot.rechecks > rechecks)).await;
+        cause_in(&self.published.borrow())
     }
 }

@@ -33,7 +33,7 @@ const SHORTEST_RELIST: Duration = Duration::from_millis(250);
 const LONGEST_RELIST: Duration = Duration::from_secs(30);
 /// How many tools of one list are reported by name; the others only as a number.
 const MAX_REPORTED: usize = 20;
-/// Up to this many listings in a minute, the pause between two of them stays the shortest.
+/// Up to this many listings in a minute, the pause between two of them stays [`SHORTEST_RELIST`].
 const MAX_CALM_LISTINGS: u32 = 5;
 /// How long the first listing waits for the server's standing stream to open.
 const STREAM_OPEN_TIMEOUT: Duration = Duration::from_secs(3);
@@ -64,7 +64,7 @@ enum Next {
     Later {
         error: LinkError,
         /// Whether an attempt to connect failed. Otherwise, an established connection ended.
-        attempt: bool,
+        is_failed_attempt: bool,
     },
     /// Wait until a caller needs the server.
     Idle,
@@ -105,11 +105,11 @@ impl Task {
                 None => Next::Stop,
                 // A caller has requested a new attempt, for example because a secret has changed. This one may have
                 // begun before that change, so its failure does not count.
-                Some(Err(_)) if self.restarted().now_or_never().is_some() => Next::Now,
-                Some(Err(error)) => Next::Later { error, attempt: true },
+                Some(Err(_)) if self.round_requested().now_or_never().is_some() => Next::Now,
+                Some(Err(error)) => Next::Later { error, is_failed_attempt: true },
                 Some(Ok(connection)) => {
                     let connected_at = Instant::now();
-                    let next = self.live(connection).await;
+                    let next = self.run_connection(connection).await;
                     if connected_at.elapsed() >= STABLE_AFTER {
                         failures = 0;
                     }
@@ -124,8 +124,8 @@ impl Task {
                         break;
                     }
                 }
-                Next::Later { error, attempt } => {
-                    let wait = self.wait_after(error, attempt, &mut failures);
+                Next::Later { error, is_failed_attempt } => {
+                    let wait = self.wait_after(error, is_failed_attempt, &mut failures);
                     if stop.run_until_cancelled(wait).await.is_none() {
                         break;
                     }
@@ -136,7 +136,7 @@ impl Task {
     }
 
     /// Waits until a caller requests a new round.
-    async fn restarted(&self) {
+    async fn round_requested(&self) {
         let current = self.publish.borrow().round.number;
         // Cannot fail, because the task shares the sender.
         let _ = self.wake.round.subscribe().wait_for(|requested| *requested != current).await;
@@ -153,7 +153,8 @@ impl Task {
         });
     }
 
-    /// Returns the tools of a list that the entry shows, with text as the entry wants it.
+    /// Returns the tools of a list as the entry configures them: only those that its filter shows, with or without
+    /// invisible characters.
     fn as_configured(&self, listed: Listed) -> ToolSet {
         ToolSet::new(listed, &self.spec.tools, self.spec.invisible.unwrap_or_default())
     }
@@ -184,7 +185,7 @@ impl Task {
         let wanted = async {
             tokio::select! {
                 () = self.wake.nudge.notified() => {}
-                () = self.restarted() => {}
+                () = self.round_requested() => {}
             }
         };
         self.while_checking_pins(wanted).await;
@@ -213,7 +214,7 @@ impl Task {
     }
 
     /// Serves a connection until it ends, and closes it. Returns what to do next.
-    async fn live(&self, connection: Connection) -> Next {
+    async fn run_connection(&self, connection: Connection) -> Next {
         let link = connection.link.clone();
         let ended = self.stop.run_until_cancelled(self.serve(&link)).await;
         // A connection whose link was never published ended before its first list, so it counts as a failed attempt.
@@ -250,7 +251,7 @@ impl Task {
         match error {
             // The server has lost the session, which is no failure: begin a new one at once.
             LinkError::SessionNotFound { .. } if was_published => Next::Now,
-            error => Next::Later { error, attempt: !was_published },
+            error => Next::Later { error, is_failed_attempt: !was_published },
         }
     }
 
@@ -266,7 +267,7 @@ impl Task {
         }
         let mut listed = self.list(link).await;
         loop {
-            pace.listed();
+            pace.count_listing();
             let refresh = match &listed {
                 Ok(fresh_for) if fresh_for.is_zero() => None,
                 Ok(fresh_for) => Some(*fresh_for),
@@ -277,7 +278,7 @@ impl Task {
             let woken = async {
                 tokio::select! {
                     why = link.closed() => return Some(Ended::Broken(why)),
-                    () = self.restarted() => return Some(Ended::Unwanted),
+                    () = self.round_requested() => return Some(Ended::Unwanted),
                     () = &mut unused => return Some(Ended::Unused),
                     () = async { sleep_until(refresh.unwrap_or_else(Instant::now)).await }, if refresh.is_some() => {}
                     () = link.tools_changed() => {
@@ -318,7 +319,7 @@ impl Task {
             Err(error) if link.is_closed() => Err(error),
             Err(error) => {
                 self.publish(|snapshot| {
-                    snapshot.connected(link);
+                    snapshot.set_connected(link);
                     snapshot.state = State::ToolsFailed { error: error.to_string() };
                     snapshot.error = Some(Arc::new(error.clone()));
                 });
@@ -339,7 +340,7 @@ impl Task {
         let tools = if same { before.tools } else { Arc::new(tools.adopting(&before.tools)) };
         let count = tools.tools.len();
         self.publish(|snapshot| {
-            snapshot.connected(link);
+            snapshot.set_connected(link);
             snapshot.state = State::Connected { tools: count };
             snapshot.tools = tools;
             snapshot.error = None;
@@ -368,9 +369,9 @@ impl Task {
         rest.len()
     }
 
-    /// Publishes the reason why there is no connection, and waits until it is time for the next attempt. `attempt` says
-    /// whether an attempt to connect failed, and not an established connection.
-    async fn wait_after(&self, error: LinkError, attempt: bool, failures: &mut u32) {
+    /// Publishes the reason why there is no connection, and waits until it is time for the next attempt.
+    /// `is_failed_attempt` says whether an attempt to connect failed; otherwise, an established connection ended.
+    async fn wait_after(&self, error: LinkError, is_failed_attempt: bool, failures: &mut u32) {
         *failures += 1;
         let Retry { attempts, first, longest } = self.spec.retry;
         let text = error.to_string();
@@ -383,7 +384,7 @@ impl Task {
         let wait = || backoff(*failures, first, longest, self.jitter(*failures)).max(retry_after);
         let wait = (!needs_auth && *failures <= attempts).then(wait);
         let state = match wait {
-            _ if needs_auth => State::NeedsAuth { how: in_words(&error) },
+            _ if needs_auth => State::NeedsAuth { how: sign_in_step(&error) },
             None => State::Failed { error: text },
             Some(wait) => State::Reconnecting {
                 attempt: *failures,
@@ -396,7 +397,7 @@ impl Task {
             snapshot.state = state;
             snapshot.link = None;
             snapshot.error = Some(Arc::new(error));
-            snapshot.attempts += u64::from(attempt);
+            snapshot.attempts += u64::from(is_failed_attempt);
         });
         let nudged = async {
             sleep(MIN_NUDGE_INTERVAL.min(wait.unwrap_or(MIN_NUDGE_INTERVAL))).await;
@@ -408,7 +409,7 @@ impl Task {
         tokio::select! {
             () = async { sleep(wait.unwrap_or_default()).await }, if wait.is_some() => {}
             () = nudged => {}
-            () = self.restarted() => *failures = 0,
+            () = self.round_requested() => *failures = 0,
         }
     }
 
@@ -445,7 +446,7 @@ impl Task {
 }
 
 /// Returns the next step for a server that needs a sign-in, in the words of the authorizer, or else of the server.
-fn in_words(error: &LinkError) -> String {
+fn sign_in_step(error: &LinkError) -> String {
     match error {
         LinkError::NeedsAuth { how: Some(how), .. } => how.clone(),
         error => error.to_string(),
@@ -455,6 +456,7 @@ fn in_words(error: &LinkError) -> String {
 /// Returns `first`, doubled with each failure up to `longest`, with a jitter of a fifth so that servers do not
 /// reconnect together.
 fn backoff(failures: u32, first: Duration, longest: Duration, jitter: f64) -> Duration {
+    // The bound of the exponent keeps the shift from overflowing.
     let wait = first.saturating_mul(1 << (failures - 1).min(16)).min(longest);
     wait.mul_f64(0.8 + 0.4 * jitter)
 }
@@ -463,39 +465,41 @@ fn backoff(failures: u32, first: Duration, longest: Duration, jitter: f64) -> Du
 #[derive(Debug)]
 struct Pace {
     /// When the current minute began.
-    minute: Instant,
-    /// The listings of this minute, and half of those before it.
-    lists: u32,
-    /// The time of the last listing.
-    last: Instant,
+    minute_began: Instant,
+    /// The number of listings in this minute, and half of the number before it.
+    listings: u32,
+    /// When the tools were last listed.
+    last_listed: Instant,
 }
 
 impl Pace {
     fn new() -> Self {
         let now = Instant::now();
-        Self { minute: now, lists: 0, last: now }
+        Self { minute_began: now, listings: 0, last_listed: now }
     }
 
     /// Counts a listing.
-    fn listed(&mut self) {
-        self.last = Instant::now();
-        if self.minute.elapsed() >= Duration::from_secs(60) {
-            self.minute = self.last;
-            self.lists /= 2;
+    fn count_listing(&mut self) {
+        self.last_listed = Instant::now();
+        if self.minute_began.elapsed() >= Duration::from_secs(60) {
+            self.minute_began = self.last_listed;
+            self.listings /= 2;
         }
-        self.lists += 1;
+        self.listings += 1;
     }
 
     /// Returns whether the server has just reached four times [`MAX_CALM_LISTINGS`], which is worth a warning.
     fn changes_too_often(&self) -> bool {
-        self.lists == 4 * MAX_CALM_LISTINGS
+        self.listings == 4 * MAX_CALM_LISTINGS
     }
 
     /// Waits until the server may be listed again: the more listings in this minute, the longer. All changes that the
     /// server reports during the pause need only one listing.
     async fn pause(&self) {
-        let gap = SHORTEST_RELIST.saturating_mul(1 << (self.lists / MAX_CALM_LISTINGS).min(10)).min(LONGEST_RELIST);
-        sleep_until(self.last + gap).await;
+        // The bound of the exponent keeps the shift from overflowing.
+        let doublings = (self.listings / MAX_CALM_LISTINGS).min(10);
+        let gap = SHORTEST_RELIST.saturating_mul(1 << doublings).min(LONGEST_RELIST);
+        sleep_until(self.last_listed + gap).await;
     }
 }
 
@@ -518,7 +522,7 @@ mod tests {
     async fn a_server_that_always_changes_is_listed_less_and_less_often() {
         let (mut pace, start) = (Pace::new(), Instant::now());
         for _ in 0..100 {
-            pace.listed();
+            pace.count_listing();
             pace.pause().await;
         }
         assert!(start.elapsed() > Duration::from_secs(300), "{:?}", start.elapsed());
