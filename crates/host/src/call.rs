@@ -76,7 +76,7 @@ use crate::{
 /// A call of a tool.
 #[derive(Clone)]
 pub struct Call {
-    named: ToolReference,
+    tool_reference: ToolReference,
     arguments: Map<String, Value>,
     asker: Option<SharedAsker>,
     on_progress: Option<OnProgress>,
@@ -137,9 +137,9 @@ impl Call {
         Self::with_reference(ToolReference::Tool(server, tool.into()), arguments)
     }
 
-    fn with_reference(named: ToolReference, arguments: Map<String, Value>) -> Self {
+    fn with_reference(tool_reference: ToolReference, arguments: Map<String, Value>) -> Self {
         Self {
-            named,
+            tool_reference,
             arguments,
             asker: None,
             on_progress: None,
@@ -158,14 +158,14 @@ impl Call {
     /// Returns the tool's name as the caller gave it.
     #[must_use]
     pub fn selector(&self) -> Cow<'_, str> {
-        match &self.named {
+        match &self.tool_reference {
             ToolReference::Tool(server, tool) => Cow::Owned(format!("{server}/{tool}")),
             ToolReference::Written(selector) => Cow::Borrowed(selector),
         }
     }
 
-    pub(crate) fn named(&self) -> &ToolReference {
-        &self.named
+    pub(crate) fn tool_reference(&self) -> &ToolReference {
+        &self.tool_reference
     }
 
     /// Returns how long the call may wait for `server` to connect, and then for each message of the call.
@@ -183,7 +183,7 @@ impl Call {
 
     /// Redirects the call to another tool.
     pub(crate) fn redirected_to(self, tool: &CatalogTool, arguments: Map<String, Value>) -> Self {
-        Self { named: ToolReference::Tool(tool.server.clone(), tool.tool().name.clone()), arguments, ..self }
+        Self { tool_reference: ToolReference::Tool(tool.server.clone(), tool.tool().name.clone()), arguments, ..self }
     }
 
     /// Sets the asker for questions during this call. Default: the asker of the host.
@@ -287,7 +287,7 @@ pub(crate) struct CallContext {
     pub(crate) tracer: Arc<dyn Tracer>,
     /// The number of the last call. All contexts of a host share it.
     pub(crate) calls: Arc<AtomicU64>,
-    /// The standing answers of users, across restarts and all askers.
+    /// Stores the standing answers of users, which are valid across restarts and for all askers.
     pub(crate) answers: Option<Arc<dyn Answers>>,
     /// The answers of this context's asker that are valid until the program ends.
     pub(crate) answered: Arc<Answered>,
@@ -302,8 +302,8 @@ pub(crate) fn admit(server: &Server, name: &str, caller: &Caller) -> Result<(), 
 }
 
 impl CallContext {
-    /// Returns a context with another gate and asker. A call may still bring its own asker.
-    pub(crate) fn with(&self, asker: SharedAsker, gate: Arc<dyn Gate>) -> Self {
+    /// Returns a context with another gate and asker. A call may still have an asker of its own.
+    pub(crate) fn with_asker_and_gate(&self, asker: SharedAsker, gate: Arc<dyn Gate>) -> Self {
         Self {
             gate,
             quotas: self.quotas.clone(),
@@ -347,14 +347,15 @@ impl CallContext {
             && let Some(cause) = Box::pin(server.quarantine_cause(&tool.tool().name)).await
         {
             running.record_arguments(&call.arguments);
-            return Err(running.quarantined(cause));
+            return Err(running.refuse_quarantined(cause));
         }
         let arguments = self.check_gate(&mut running, &mut call, server, &asker).await?;
         if call.send_if.as_ref().is_some_and(|send_if| !send_if()) {
             let why = "the caller abandoned the call before it was sent, so it did not run".to_owned();
-            return Err(running.refused(Decision::Denied, why));
+            return Err(running.refuse(Decision::Denied, why));
         }
-        let admitted = self.admit_work(&call.caller, Work::Call).await.map_err(|over| running.over_quota(over))?;
+        let admitted =
+            self.admit_work(&call.caller, Work::Call).await.map_err(|over| running.refuse_over_quota(over))?;
         running.start();
         let approved = ApprovedCall { id: running.call.clone(), tool, server, arguments, asker };
         let result = match script {
@@ -384,10 +385,10 @@ impl CallContext {
         let verdict = self.gate.judge(&GateRequest::of(running.tool, &call.arguments).by(&call.caller));
         match verdict {
             Verdict::Allow { why } => {
-                running.decided(Decision::Allowed, why);
+                running.record_decision(Decision::Allowed, why);
                 Ok(mem::take(&mut call.arguments))
             }
-            Verdict::Deny { why } => Err(running.refused(Decision::Denied, why)),
+            Verdict::Deny { why } => Err(running.refuse(Decision::Denied, why)),
             // Boxed, because this future is large and most calls do not need it.
             Verdict::Confirm { why, lasting } => {
                 Box::pin(self.confirm(running, ToConfirm { call, server, asker, why, lasting })).await
@@ -399,7 +400,7 @@ impl CallContext {
     async fn send(&self, call: &Call, approved: ApprovedCall<'_>) -> Result<ToolOutcome, CallError> {
         let ApprovedCall { id, tool, server, arguments, asker } = approved;
         let mode = server.spec.validate_args.unwrap_or_default();
-        let mismatch = if mode == ValidateArgs::Off { None } else { Box::pin(mismatch(tool, &arguments)).await };
+        let mismatch = if mode == ValidateArgs::Off { None } else { Box::pin(input_mismatch(tool, &arguments)).await };
         if mode == ValidateArgs::Strict
             && let Some(problem) = mismatch
         {
@@ -457,8 +458,8 @@ impl CallContext {
         Ok(outcome)
     }
 
-    /// Returns what shapes results of `server`, with the limits of its entry. `name` is that of the tool, the prompt or
-    /// the resource.
+    /// Returns the [`Shape`] for results of `server`, with the limits of its entry. `name` is that of the tool, the
+    /// prompt or the resource.
     pub(crate) fn shape<'a>(&'a self, server_name: &'a ServerName, name: &'a str, server: &Server) -> Shape<'a> {
         Shape {
             server: server_name,
@@ -508,10 +509,10 @@ impl CallContext {
 
 /// Returns the reason why `arguments` do not match the input schema of `tool`; `None` if they match, or if the check
 /// could not be made.
-async fn mismatch(tool: &CatalogTool, arguments: &Map<String, Value>) -> Option<String> {
+async fn input_mismatch(tool: &CatalogTool, arguments: &Map<String, Value>) -> Option<String> {
     match check_failure(tool, Value::Object(arguments.clone()), ListedTool::check_input).await? {
         CheckFailure::Broken(why) => Some(why),
-        // Without a check here, the call runs: the server checks the arguments itself.
+        // If the check could not be made, the call runs: the server checks the arguments itself.
         CheckFailure::Unchecked(_) => None,
     }
 }
@@ -530,7 +531,8 @@ struct ApprovedCall<'a> {
 /// events.
 const PROGRESS_INTERVAL_MS: u64 = 100;
 
-/// The server of a request, and what the request is for: it waits for the link to the server, and makes the errors.
+/// The server of a request, with the name of what is requested. Waits for the link to the server, and creates the
+/// errors of the request.
 pub(crate) struct Target<'a> {
     pub(crate) name: &'a ServerName,
     /// The name of the tool, prompt or resource, for errors.
@@ -538,7 +540,7 @@ pub(crate) struct Target<'a> {
     pub(crate) server: &'a Server,
 }
 
-/// Cuts what the server wrote from the error in a state.
+/// Removes the server's output from the error in a state.
 fn without_output(mut state: State) -> State {
     if let State::ToolsFailed { error } | State::Reconnecting { error, .. } | State::Failed { error } = &mut state {
         error.truncate(LinkError::without_output(error).len());
@@ -547,9 +549,9 @@ fn without_output(mut state: State) -> State {
 }
 
 impl Target<'_> {
-    /// Waits up to `longest` for the link to the server, and wakes up a server that waits before its next attempt.
-    pub(crate) async fn link(&self, longest: Duration) -> Result<Link, CallError> {
-        let snapshot = match timeout(longest, self.server.link()).await {
+    /// Waits at most `limit` for the link to the server, and wakes up a server that waits before its next attempt.
+    pub(crate) async fn link(&self, limit: Duration) -> Result<Link, CallError> {
+        let snapshot = match timeout(limit, self.server.link()).await {
             Ok(Ok(link)) => return Ok(link),
             Ok(Err(snapshot)) => snapshot,
             Err(_) => self.server.snapshot(),
@@ -567,7 +569,8 @@ impl Target<'_> {
         CallError::NotReady { server: self.name.clone(), state, source_of: self.source(), error }
     }
 
-    /// Returns where the server is configured. If the callers are not the ones who configure it, the path is left out.
+    /// Returns where the server is configured. The path is left out where several principals share the server, because
+    /// they do not configure it themselves.
     fn source(&self) -> Box<Source> {
         Box::new(match self.server.has_private_output {
             true => Source { scope: "the shared configuration".to_owned(), path: None },

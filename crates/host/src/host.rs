@@ -43,7 +43,7 @@ pub use subscriptions::{SubscribeError, Subscriptions};
 
 use self::{
     keeper::{ExtraServer, Message, Servers},
-    own_tools::{Discovery, Scripts, found},
+    own_tools::{Discovery, Scripts, hits_as_json},
 };
 use crate::{
     ask::SharedAsker,
@@ -72,7 +72,7 @@ const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(25);
 /// and waits. All methods may be called concurrently.
 #[derive(Clone)]
 pub struct Host {
-    /// Takes messages to the keeper. Closed for an excerpt, which has none.
+    /// Sends messages to the keeper. Closed for an [excerpt](Self::excerpt), which has no keeper.
     inbox: mpsc::Sender<Message>,
     servers: Arc<ArcSwap<Servers>>,
     /// Notifies hosts that borrow from this one of each change in its set of servers.
@@ -83,7 +83,7 @@ pub struct Host {
     /// The resources with subscribers.
     watched: Arc<WatchedResources>,
     naming: Arc<ArcSwap<Naming>>,
-    /// Wakes the keeper when the catalog may have changed.
+    /// Wakes the keeper when the catalog may be outdated.
     changed: Arc<Notify>,
     /// Every task of this host.
     tasks: TaskTracker,
@@ -151,9 +151,9 @@ impl Host {
         sent.is_ok() && finished.await.unwrap_or(false)
     }
 
-    /// Waits until each server that may be started has ended its first attempt to connect, successful or not, since it
-    /// was started or since the last [`Self::reconnect`] of it. The start-up and listing time-outs of the servers bound
-    /// the wait. Returns at once after [`Self::shutdown`].
+    /// Waits until each server that may be started has ended its first attempt to connect, successfully or not. The
+    /// first attempt after a [`Self::reconnect`] counts as a new first one. The start-up and listing time-outs of the
+    /// servers bound the wait. Returns at once after [`Self::shutdown`].
     pub async fn settled(&self) {
         let servers = self.servers.load_full();
         join_all(servers.values().map(|server| server.settled())).await;
@@ -192,8 +192,8 @@ impl Host {
     /// thread. Waits up to 10 seconds for an index that is still being built; after that, the result is empty.
     pub async fn search(&self, query: &str, limit: usize, selection: &Selection) -> Vec<Hit> {
         let (catalog, query, selection) = (self.catalog(), query.to_owned(), selection.clone());
-        let found = spawn_blocking(move || catalog.search(&query, limit, &selection));
-        timeout(INDEX_TIMEOUT, found).await.ok().and_then(Result::ok).unwrap_or_default()
+        let searching = spawn_blocking(move || catalog.search(&query, limit, &selection));
+        timeout(INDEX_TIMEOUT, searching).await.ok().and_then(Result::ok).unwrap_or_default()
     }
 
     /// Returns the status of every configured server, by name. Never waits.
@@ -248,7 +248,7 @@ impl Host {
         let Transport::Native(native) = &server.spec.transport else {
             return None;
         };
-        let scripts = native.extension::<Scripts>().filter(|_| Scripts::is_run(&tool.tool().name))?;
+        let scripts = native.extension::<Scripts>().filter(|_| Scripts::is_script_tool(&tool.tool().name))?;
         let (host, catalog) = (self.clone(), call.catalog().unwrap_or_else(|| self.catalog()));
         Some(Box::new(move |arguments, context| {
             async move { scripts.run(&arguments, host, catalog, context).await }.boxed()
@@ -265,8 +265,8 @@ impl Host {
         limit: usize,
     ) -> String {
         let query = query.to_owned();
-        let found = spawn_blocking(move || found(&catalog.search(&query, limit, &selection)));
-        timeout(INDEX_TIMEOUT, found).await.ok().and_then(Result::ok).unwrap_or_else(|| "[]".to_owned())
+        let searching = spawn_blocking(move || hits_as_json(&catalog.search(&query, limit, &selection)));
+        timeout(INDEX_TIMEOUT, searching).await.ok().and_then(Result::ok).unwrap_or_else(|| "[]".to_owned())
     }
 
     /// Returns a server, to [apply](Self::apply) as `name`, with which a model finds and calls the tools of `selection`
@@ -375,8 +375,8 @@ impl Host {
     }
 
     /// Converts content that `server` returned under `name` (the URI of a resource, the name of a prompt) into a form
-    /// for a model, within the bounds for results of tools. Cuts text to the server's `max_output_bytes`. Stores
-    /// content that is neither text nor displayable as an artifact that the text names.
+    /// for a model, within the bounds for results of tools. Cuts text to the server's `max_output_bytes`. Content that
+    /// is neither text nor displayable is stored as an artifact, and the text names the artifact.
     ///
     /// # Errors
     /// [`CallError::UnknownServer`].
@@ -440,12 +440,12 @@ impl Host {
             .map(|(name, server)| (name.clone(), server.clone()))
             .collect();
         let catalog = self.catalog.load().excerpt(includes);
-        self.with_fixed(servers, catalog, Arc::new(self.call_context.with(asker, gate)))
+        self.with_fixed(servers, catalog, Arc::new(self.call_context.with_asker_and_gate(asker, gate)))
     }
 
     /// Returns an [excerpt](Self::excerpt) of the whole host with one more server, `name`: that of [`Self::discovery`],
     /// for a model that cannot take the definitions of all tools of `selection`. Only the returned host has that
-    /// server, which ends with the last clone of the host.
+    /// server, which ends when the last clone of the returned host is dropped.
     ///
     /// No other server may be called `name`. While this host is shutting down, the tools of discovery are missing.
     pub async fn discovering(&self, name: &ServerName, selection: Selection) -> Self {
@@ -470,6 +470,7 @@ impl Host {
         let no_tasks = TaskTracker::new();
         no_tasks.close();
         Self {
+            // Its receiver is dropped at once, so the inbox is closed.
             inbox: mpsc::channel(1).0,
             servers: Arc::new(ArcSwap::from_pointee(servers)),
             servers_changed: self.servers_changed.clone(),

@@ -195,7 +195,7 @@ fn a_program_that_is_not_a_server_is_added_with_a_hint() {
         added the stdio server cat to [HOME]/toolrack/mcp.json
         --- stderr ---
         error: the server cat ([HOME]/toolrack/mcp.json) is not connected: initialize is not supported (error -32601)
-        hint: see that what the entry in [HOME]/toolrack/mcp.json names is an MCP server, and correct or remove the entry
+        hint: check that the program or url of the entry in [HOME]/toolrack/mcp.json is an MCP server; correct or remove the entry
         [4]
     ");
     let _ = rack.run(&["get", "cat"]).ends_with(0);

@@ -17,27 +17,31 @@ use crate::{
 /// The most answers that are kept until the program ends. Any further answer is valid for its own call only.
 const MAX_ANSWERS: usize = 10_000;
 
-/// The answers since the program began. Calls only read the map; each answer of a user replaces it.
+/// The answers since the program began, by the calls that they cover. Calls only read the map; each answer of a user
+/// replaces the map.
 #[derive(Debug, Default)]
-pub(crate) struct Answered(ArcSwap<HashMap<Covered, Since>>);
+pub(crate) struct Answered(ArcSwap<HashMap<CoveredCalls, AnswerRecord>>);
 
 /// The calls that an answer covers.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Covered {
+struct CoveredCalls {
     server: ServerName,
     /// The fingerprint of the server's entry.
     fingerprint: String,
     tool: String,
     definition: DefinitionHash,
-    /// The key of the principal; `None` for calls of all.
+    /// The key of the principal; `None` for the calls of all principals.
     principal: Option<String>,
 }
 
+/// When and how a user gave an answer.
 #[derive(Clone, Debug)]
-pub(super) struct Since {
+pub(super) struct AnswerRecord {
+    /// The moment of the answer, to compare with other moments of this process.
     pub(super) at: Instant,
-    /// Whether only this map holds the answer, because it was not or could not be stored.
-    pub(super) is_kept_here: bool,
+    /// Whether the answer is only in this map, because it was not or could not be stored.
+    pub(super) is_session_only: bool,
+    /// The time of the answer, to show to users.
     given_at: SystemTime,
     /// The caller of the call that the user was asked about.
     caller: Caller,
@@ -55,7 +59,7 @@ pub struct SessionAnswer {
     pub definition: DefinitionHash,
     /// The principal whose calls it covers; `None` if it covers those of all principals.
     pub principal: Option<Principal>,
-    /// Where the call came from that the user was asked about.
+    /// How the call that the user was asked about reached the host.
     pub way: Way,
     /// When the user answered.
     pub given_at: SystemTime,
@@ -64,38 +68,38 @@ pub struct SessionAnswer {
 /// An answer that the user has just given for more than one call.
 pub(super) struct GivenAnswer<'a> {
     pub(super) server: &'a ServerName,
-    /// That of the server's entry.
+    /// The fingerprint of the server's entry.
     pub(super) fingerprint: &'a str,
-    /// Whose call the question was about.
+    /// The caller of the call that the question was about.
     pub(super) caller: &'a Caller,
-    /// Whose calls it covers: those of the caller's principal, or of all.
+    /// Whether it covers only calls of the caller's principal, or those of all principals.
     pub(super) callers: Callers,
-    /// Whether nothing else holds it.
-    pub(super) is_kept_here: bool,
+    /// Whether it is stored nowhere else.
+    pub(super) is_session_only: bool,
 }
 
 impl Answered {
-    /// The answers that cover calls of `tool` of the entry with this fingerprint by `principal`.
+    /// Returns the answers that cover a call of `tool` by `principal`. `fingerprint` is that of the server's entry.
     pub(super) fn find(
         &self,
         tool: &CatalogTool,
         fingerprint: &str,
         principal: &Principal,
-    ) -> impl Iterator<Item = Since> {
+    ) -> impl Iterator<Item = AnswerRecord> {
         let all = self.0.load();
         let keys = if all.is_empty() { vec![] } else { vec![None, Some(principal.key())] };
         keys.into_iter().filter_map(move |principal| {
             let (server, definition) = (tool.server.clone(), tool.definition());
             let (fingerprint, tool) = (fingerprint.to_owned(), tool.tool().name.clone());
-            all.get(&Covered { server, fingerprint, tool, definition, principal }).cloned()
+            all.get(&CoveredCalls { server, fingerprint, tool, definition, principal }).cloned()
         })
     }
 
     /// Adds an answer about `tools` of a server.
     pub(super) fn add(&self, tools: Vec<(String, DefinitionHash)>, answer: &GivenAnswer<'_>) {
-        let GivenAnswer { server, fingerprint, caller, callers, is_kept_here } = *answer;
+        let GivenAnswer { server, fingerprint, caller, callers, is_session_only } = *answer;
         let (at, given_at) = (Instant::now(), SystemTime::now());
-        let since = Since { at, is_kept_here, given_at, caller: caller.clone() };
+        let record = AnswerRecord { at, is_session_only, given_at, caller: caller.clone() };
         let principal = (callers == Callers::Same).then(|| caller.principal().key());
         self.0.rcu(|all| {
             let mut all = HashMap::clone(all);
@@ -103,29 +107,29 @@ impl Answered {
                 let (server, tool, principal) = (server.clone(), tool.clone(), principal.clone());
                 let fingerprint = fingerprint.to_owned();
                 if all.len() < MAX_ANSWERS {
-                    let covered = Covered { server, fingerprint, tool, definition: *definition, principal };
-                    all.insert(covered, since.clone());
+                    let covered = CoveredCalls { server, fingerprint, tool, definition: *definition, principal };
+                    all.insert(covered, record.clone());
                 }
             }
             all
         });
     }
 
-    /// The answers that nothing else holds.
-    pub(crate) fn kept_here(&self) -> Vec<SessionAnswer> {
-        self.0.load().iter().filter(|(_, since)| since.is_kept_here).map(shown).collect()
+    /// Returns the answers that are stored nowhere else.
+    pub(crate) fn session_only(&self) -> Vec<SessionAnswer> {
+        self.0.load().iter().filter(|(_, record)| record.is_session_only).map(session_answer).collect()
     }
 
-    /// Takes back the answers that `is_meant`; returns how many nothing else holds.
+    /// Removes the answers that `is_meant` selects. Returns how many of them are stored nowhere else.
     pub(crate) fn forget(&self, is_meant: impl Fn(&SessionAnswer) -> bool) -> usize {
         let mut forgotten = 0;
         self.0.rcu(|all| {
             forgotten = 0;
             let mut all = HashMap::clone(all);
-            all.retain(|covered, since| {
-                let goes = is_meant(&shown((covered, since)));
-                forgotten += usize::from(goes && since.is_kept_here);
-                !goes
+            all.retain(|covered, record| {
+                let is_forgotten = is_meant(&session_answer((covered, record)));
+                forgotten += usize::from(is_forgotten && record.is_session_only);
+                !is_forgotten
             });
             all
         });
@@ -133,8 +137,8 @@ impl Answered {
     }
 }
 
-fn shown((covered, since): (&Covered, &Since)) -> SessionAnswer {
-    let principal = covered.principal.as_ref().map(|_| since.caller.principal().clone());
-    let Covered { server, tool, definition, .. } = covered.clone();
-    SessionAnswer { server, tool, definition, principal, way: since.caller.way(), given_at: since.given_at }
+fn session_answer((covered, record): (&CoveredCalls, &AnswerRecord)) -> SessionAnswer {
+    let principal = covered.principal.as_ref().map(|_| record.caller.principal().clone());
+    let CoveredCalls { server, tool, definition, .. } = covered.clone();
+    SessionAnswer { server, tool, definition, principal, way: record.caller.way(), given_at: record.given_at }
 }

@@ -26,7 +26,7 @@ use crate::{
 };
 
 /// The longest text about a problem with arguments, in bytes.
-const MAX_PROBLEM: usize = 500;
+const MAX_PROBLEM_BYTES: usize = 500;
 
 /// A call that waits for the answer to a question, as the asker of the question sees it.
 struct UnderReview {
@@ -37,9 +37,9 @@ struct UnderReview {
     fingerprint: String,
     caller: Caller,
     /// When the question was asked.
-    asked: Instant,
+    asked_at: Instant,
     /// The user who answered, if the asker named one.
-    by: OnceLock<Caller>,
+    answerer: OnceLock<Caller>,
 }
 
 impl UnderReview {
@@ -55,12 +55,12 @@ impl UnderReview {
 impl Review for UnderReview {
     fn is_answered(&self) -> bool {
         let mut answers = self.answered.find(&self.tool, &self.fingerprint, self.caller.principal());
-        answers.any(|answer| answer.is_kept_here || answer.at >= self.asked)
+        answers.any(|answer| answer.is_session_only || answer.at >= self.asked_at)
     }
 
     fn answered_by(&self, by: Caller) {
-        // The first user counts, because a question has one answer.
-        let _ = self.by.set(by);
+        // Only the first user is kept, because a question has one answer.
+        let _ = self.answerer.set(by);
     }
 
     fn check(self: Arc<Self>, arguments: Map<String, Value>) -> BoxFuture<'static, Result<(), String>> {
@@ -68,14 +68,14 @@ impl Review for UnderReview {
             if let Some(why) = self.denial(&arguments) {
                 return Err(format!("it is not allowed: {why}"));
             }
-            fits(&self.tool, arguments).await
+            check_arguments(&self.tool, arguments).await
         })
     }
 }
 
-/// Checks `arguments` against the tool's input schema. The error is a text for the user. If the schema cannot be used
-/// or checking it would take too long, this refuses nothing, because the server checks the arguments too.
-async fn fits(tool: &CatalogTool, arguments: Map<String, Value>) -> Result<(), String> {
+/// Checks `arguments` against the tool's input schema. The error is a text for the user. If the schema cannot be used,
+/// or checking would take too long, the arguments pass, because the server checks them too.
+async fn check_arguments(tool: &CatalogTool, arguments: Map<String, Value>) -> Result<(), String> {
     let schema = tool.tool().input_schema.get().to_owned();
     // The work is bounded, but still too long for an async thread.
     let check = spawn_blocking(move || {
@@ -86,7 +86,7 @@ async fn fits(tool: &CatalogTool, arguments: Map<String, Value>) -> Result<(), S
         match Validator::compile(&schema).ok()?.validate(&arguments) {
             Err(Unfit::Mismatch { mismatches }) => {
                 let mismatches: Vec<_> = mismatches.iter().map(ToString::to_string).collect();
-                Some(text::for_line(&text::clip(&mismatches.join("; "), MAX_PROBLEM)).into_owned())
+                Some(text::for_line(&text::clip(&mismatches.join("; "), MAX_PROBLEM_BYTES)).into_owned())
             }
             _ => None,
         }
@@ -119,40 +119,40 @@ impl CallContext {
         let ToConfirm { call, server, asker, ref why, lasting } = to_confirm;
         let fingerprint = server.spec.fingerprint();
         if lasting && let Some(answer) = self.recall(running.tool, &fingerprint, call.caller.principal()).await {
-            running.decided(Decision::Remembered, answer);
+            running.record_decision(Decision::Remembered, answer);
             return Ok(call.arguments.clone());
         }
         if call.is_approved {
             running.report_answer(Decision::Confirmed, why, None);
-            running.decided(Decision::Confirmed, why.clone());
+            running.record_decision(Decision::Confirmed, why.clone());
             return Ok(call.arguments.clone());
         }
         if !asker.abilities().confirm {
             let why = format!("it needs the approval of a user ({why}), and no user can be asked");
-            return Err(running.refused(Decision::Unasked, why));
+            return Err(running.refuse(Decision::Unasked, why));
         }
         let arguments = self.ask(running, to_confirm, fingerprint).await?;
         if server.still_has(running.tool) {
             return Ok(arguments);
         }
         let why = "its definition changed while a user was asked about it; call it again".to_owned();
-        Err(running.refused(Decision::Denied, why))
+        Err(running.refuse(Decision::Denied, why))
     }
 
     /// Returns the remembered answer that covers this call.
     async fn recall(&self, tool: &CatalogTool, fingerprint: &str, principal: &Principal) -> Option<String> {
-        if self.answered.find(tool, fingerprint, principal).any(|answer| answer.is_kept_here) {
+        if self.answered.find(tool, fingerprint, principal).any(|answer| answer.is_session_only) {
             return Some("a user allowed it until the program ends".to_owned());
         }
         let answers = self.answers.as_ref()?;
-        let about = AnswerQuery {
+        let query = AnswerQuery {
             server: &tool.server,
             fingerprint,
             tool: &tool.tool().name,
             definition: tool.definition(),
             principal,
         };
-        answers.recall(about).await
+        answers.recall(query).await
     }
 
     /// Asks the user, and carries out the answer. Returns the arguments to send.
@@ -173,14 +173,14 @@ impl CallContext {
         let question = self.question(call, tool, why.clone(), lasting);
         let question = question.under(Arc::<UnderReview>::clone(&review));
         // This decision is recorded if the caller abandons the call before the user answers.
-        running.decided(Decision::Unanswered, why.clone());
+        running.record_decision(Decision::Unanswered, why.clone());
         let (keep, callers, arguments) = match asker.confirm(question).await {
             Confirmed::Yes => (Keep::Once, Callers::Same, None),
             Confirmed::Edited(arguments) => (Keep::Once, Callers::Same, Some(arguments)),
             Confirmed::Kept { keep, callers, arguments } => (keep, callers, arguments),
             Confirmed::No { why: reason } => {
-                running.report_answer(Decision::Declined, &why, review.by.get());
-                return Err(running.refused(Decision::Declined, reason.unwrap_or_else(|| "it was declined".into())));
+                running.report_answer(Decision::Declined, &why, review.answerer.get());
+                return Err(running.refuse(Decision::Declined, reason.unwrap_or_else(|| "it was declined".into())));
             }
         };
         let decision = if arguments.is_some() { Decision::Edited } else { Decision::Confirmed };
@@ -189,26 +189,26 @@ impl CallContext {
             keep if lasting => format!("{why}; {}", self.remember(keep, callers, &review, server).await),
             _ => why,
         };
-        running.report_answer(decision, &why, review.by.get());
-        let why = match review.by.get().map(Caller::principal) {
+        running.report_answer(decision, &why, review.answerer.get());
+        let why = match review.answerer.get().map(Caller::principal) {
             Some(by) if !by.is_same(call.caller.principal()) => format!("{why}; {} decided", by.name()),
             _ => why,
         };
         let Some(arguments) = arguments else {
             // The rules may have changed while the user decided.
             if let Some(why) = review.denial(&call.arguments) {
-                return Err(running.refused(Decision::Denied, why));
+                return Err(running.refuse(Decision::Denied, why));
             }
-            running.decided(decision, why);
+            running.record_decision(decision, why);
             return Ok(call.arguments.clone());
         };
         running.record_arguments(&arguments);
         match review.check(arguments.clone()).await {
             Ok(()) => {
-                running.decided(decision, why);
+                running.record_decision(decision, why);
                 Ok(arguments)
             }
-            Err(problem) => Err(running.refused(Decision::Denied, format!("with the edited arguments, {problem}"))),
+            Err(problem) => Err(running.refuse(Decision::Denied, format!("with the edited arguments, {problem}"))),
         }
     }
 
@@ -220,8 +220,8 @@ impl CallContext {
             tool: tool.clone(),
             fingerprint,
             caller: call.caller.clone(),
-            asked: Instant::now(),
-            by: OnceLock::new(),
+            asked_at: Instant::now(),
+            answerer: OnceLock::new(),
         })
     }
 
@@ -263,7 +263,7 @@ impl CallContext {
             _ => false,
         };
         let server = &tool.server;
-        self.answered.add(tools, &GivenAnswer { server, fingerprint, caller, callers, is_kept_here: !stored });
+        self.answered.add(tools, &GivenAnswer { server, fingerprint, caller, callers, is_session_only: !stored });
         match (stored, of_server) {
             (true, false) => "always, for this tool",
             (true, true) => "always, for all tools of this server",

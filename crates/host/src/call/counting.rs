@@ -11,19 +11,19 @@ use crate::{
     witness::{Caller, Fact},
 };
 
-/// How long a caller waits for the refusal of a quota. A caller that tries again and again would otherwise keep the host from
-/// the work of others.
+/// How long a caller waits for the refusal of a quota. Without the wait, a caller that tries again and again would keep
+/// the host from the work of others.
 const REFUSAL_PAUSE: Duration = Duration::from_millis(100);
 
 /// Counts what each caller uses, and refuses what goes beyond a quota. Must not block.
 ///
-/// The host asks it about a call that the gate, and the user where the gate requires it, have allowed, before it sends
-/// anything. Calls that the gate refuses do not count.
+/// The host asks it before it sends a call, after the gate (and a user, where the gate requires one) has allowed the
+/// call. Calls that the gate or the user refuses do not count.
 pub trait Quotas: Send + Sync {
     /// Begins `work` of `caller`.
     ///
     /// # Errors
-    /// [`OverQuota`], and then the work counts for nothing.
+    /// [`OverQuota`]. The work is then not counted.
     fn begin(&self, caller: &Caller, work: Work) -> Result<Admitted, OverQuota>;
 }
 
@@ -46,7 +46,7 @@ pub enum Work {
 }
 
 impl Work {
-    /// Returns whether the work uses this quantity, so that it cannot begin once that is used up.
+    /// Returns whether the work uses this quantity, so that it cannot begin once the quota for it is used up.
     #[must_use]
     pub fn uses(self, quantity: Quantity) -> bool {
         match quantity {
@@ -57,10 +57,10 @@ impl Work {
     }
 }
 
-/// Counts for work that was allowed to begin. It ends when this is dropped.
+/// Counts what one piece of admitted work uses. The host drops it when the work ends.
 pub trait UnderWay: Send + Sync {
-    /// Counts what the work has used, beside the one call that it may be. It may go beyond a quota, because it is known
-    /// only now.
+    /// Counts what the work has used, in addition to the call that [`Quotas::begin`] has counted. The amount may go
+    /// beyond a quota, because it is known only now.
     fn used(&self, quantity: Quantity, amount: u64);
 }
 
@@ -71,7 +71,7 @@ impl Admitted {
     /// Work that no quota bounds.
     pub const UNBOUNDED: Self = Self(None);
 
-    /// Work for which `work` counts, which is dropped when it ends.
+    /// Creates admitted work whose use `work` counts; `work` is dropped when the work ends.
     pub fn holding(work: impl UnderWay + 'static) -> Self {
         Self(Some(Box::new(work)))
     }
@@ -96,7 +96,7 @@ impl CallContext {
         self.quotas.as_ref().map_or(Ok(Admitted::UNBOUNDED), |quotas| quotas.begin(caller, work))
     }
 
-    /// As [`Self::begin`]. A refusal comes after [`REFUSAL_PAUSE`].
+    /// Begins work as [`Self::begin`] does, but returns a refusal only after [`REFUSAL_PAUSE`].
     pub(crate) async fn admit_work(&self, caller: &Caller, work: Work) -> Result<Admitted, OverQuota> {
         let admitted = self.begin(caller, work);
         if admitted.is_err() {

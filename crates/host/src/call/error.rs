@@ -132,8 +132,8 @@ pub(super) fn not_ready(state: &State, error: Option<&LinkError>) -> String {
     NotReady(state, error).to_string()
 }
 
-/// Displays why a server in this state takes no call, as a predicate of the server; the error is that of the last
-/// attempt.
+/// Displays why a server in this state (first) takes no call, in words that follow the name of the server. The error
+/// (second) is that of the last attempt.
 struct NotReady<'a>(&'a State, Option<&'a LinkError>);
 
 impl fmt::Display for NotReady<'_> {
@@ -146,7 +146,7 @@ impl fmt::Display for NotReady<'_> {
             State::Disabled => "it is disabled",
             State::PendingTrust => "it is not trusted in this folder yet",
             State::Connecting => match self.1 {
-                Some(error) => return write!(f, "is not connected: it is being connected again, after this: {error}"),
+                Some(error) => return write!(f, "is not connected: the host is reconnecting to it, after: {error}"),
                 None => "it is still starting",
             },
             // Leave the hint out: the state already names the next step.

@@ -58,7 +58,7 @@ impl<'a> GateRequest<'a> {
     }
 
     /// Returns the hash of the tool's definition, so that an answer can be remembered for this definition only; `None`
-    /// for a tool that is [not listed](Self::unlisted). The first use computes it, and the tool keeps it.
+    /// for a tool that is [not listed](Self::unlisted). It is computed once, on first use.
     #[must_use]
     pub fn definition(&self) -> Option<DefinitionHash> {
         self.entry.map(CatalogTool::definition)

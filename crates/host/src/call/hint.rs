@@ -26,29 +26,30 @@ impl CallError {
             )),
             Self::NotReady { server, state, source_of, error } => match state {
                 State::PendingTrust => Some(format!("look at the entry `{server}` in {source_of}, then trust it")),
-                State::Disabled => Some(enable(server.as_str(), source_of)),
+                State::Disabled => Some(enabling_hint(server.as_str(), source_of)),
                 // An answer that refuses the handshake may also come from a program that merely echoes its input.
                 State::Failed { .. } if matches!(error.as_deref(), Some(LinkError::Rpc(_))) => Some(format!(
-                    "see that what the entry in {source_of} names is an MCP server, and correct or remove the entry"
+                    "check that the program or url of the entry in {source_of} is an MCP server; correct or remove the \
+                     entry"
                 )),
                 State::Connecting if error.is_none() => Some(format!(
                     "call again later; a call waits `call_timeout` for its server, which can be raised in {source_of}"
                 )),
-                _ => error.as_deref().and_then(|error| about(error, source_of)),
+                _ => error.as_deref().and_then(|error| link_hint(error, source_of)),
             },
-            Self::Link { error, source_of, .. } => about(error, source_of),
+            Self::Link { error, source_of, .. } => link_hint(error, source_of),
         }
     }
 }
 
-fn enable(server: &str, source: &Source) -> String {
+fn enabling_hint(server: &str, source: &Source) -> String {
     match source.path {
         Some(_) => format!("set \"enabled\": true in {source}"),
         None => format!("remove the entry that disables `{server}` from the configuration"),
     }
 }
 
-fn about(error: &LinkError, source: &Source) -> Option<String> {
+fn link_hint(error: &LinkError, source: &Source) -> Option<String> {
     let hint = match error {
         LinkError::Spawn(_) | LinkError::Resolve(_) | LinkError::Config { .. } => {
             format!("correct the entry in {source}")
@@ -58,8 +59,8 @@ fn about(error: &LinkError, source: &Source) -> Option<String> {
             "start its command by hand to see what it says; the next call starts it again".to_owned()
         }
         LinkError::SlowStart { noise, .. } if !noise.is_empty() => {
-            "what it sends must be MCP messages and nothing else: have it write logs to stderr, and check that its command starts an MCP \
-             server"
+            "the server may send only MCP messages: have it write logs to stderr, and check that its command starts an \
+             MCP server"
                 .to_owned()
         }
         LinkError::SlowStart { .. } => {
@@ -68,7 +69,9 @@ fn about(error: &LinkError, source: &Source) -> Option<String> {
         LinkError::TimedOut { setting, .. } => {
             format!("if it is only slow, raise `{setting}` in {source}; the call was not repeated")
         }
-        LinkError::TooLarge { setting: setting @ Setting::MaxListBytes, .. } => format!("raise `{setting}` in {source}"),
+        LinkError::TooLarge { setting: setting @ Setting::MaxListBytes, .. } => {
+            format!("raise `{setting}` in {source}")
+        }
         LinkError::TooLarge { setting, .. } => format!("ask for less, or raise `{setting}` in {source}"),
         LinkError::Refused(refused) => refused.hint(),
         LinkError::UnsupportedVersion { .. } => "install another version of the server".to_owned(),
@@ -96,7 +99,8 @@ fn about(error: &LinkError, source: &Source) -> Option<String> {
             "it is not known whether the call was carried out; it was not repeated".to_owned()
         }
         LinkError::NotRecorded(_) => {
-            "a recording answers only the requests that it contains: make the same request, or record this one as well".to_owned()
+            "a recording answers only the requests that it contains: make the same request, or record this one as well"
+                .to_owned()
         }
         LinkError::RateLimited { .. } => "the call was not carried out; call again later".to_owned(),
         _ => return None,

@@ -3,8 +3,8 @@
 use super::{CallError, error::not_ready};
 use crate::link::LinkError;
 
-/// A [`CallError`] as one of four kinds, with the texts of Synapse's error of this name. For programs that match on
-/// these kinds; [`CallError`] itself has more detail. `Display` is safe to print and holds no secret.
+/// A [`CallError`] as one of four kinds, with the texts of Synapse's error of this name, for programs that match on
+/// these kinds. [`CallError`] itself has more detail. `Display` is safe to print and holds no secret.
 ///
 /// | kind | what |
 /// |---|---|
@@ -37,11 +37,13 @@ pub enum McpError {
 impl From<&CallError> for McpError {
     fn from(error: &CallError) -> Self {
         match error {
-            CallError::NotReady { error: Some(cause), .. } if is_of_entry(cause) => Self::Config(error.to_string()),
+            CallError::NotReady { error: Some(cause), .. } if is_fault_of_entry(cause) => {
+                Self::Config(error.to_string())
+            }
             CallError::NotReady { server, state, error, .. } => {
                 Self::Connection { server: server.to_string(), message: not_ready(state, error.as_deref()) }
             }
-            CallError::Link { error: cause, .. } if is_of_entry(cause) => Self::Config(error.to_string()),
+            CallError::Link { error: cause, .. } if is_fault_of_entry(cause) => Self::Config(error.to_string()),
             CallError::Link { server, error: cause, .. } if is_no_connection(cause) => {
                 Self::Connection { server: server.to_string(), message: cause.to_string() }
             }
@@ -54,7 +56,7 @@ impl From<&CallError> for McpError {
     }
 }
 
-fn is_of_entry(cause: &LinkError) -> bool {
+fn is_fault_of_entry(cause: &LinkError) -> bool {
     matches!(cause, LinkError::Config { .. } | LinkError::Resolve(_))
 }
 

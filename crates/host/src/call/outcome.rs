@@ -22,7 +22,7 @@ use crate::{
 /// How long checking structured content or arguments against a schema may take.
 const VALIDATION_TIME: Duration = Duration::from_millis(500);
 /// The most Base64 of a picture or sound that stays in the result, in bytes. A larger one becomes an artifact.
-const INLINE_MEDIA: usize = 1024 * 1024;
+const MAX_INLINE_MEDIA: usize = 1024 * 1024;
 
 /// The result of a tool.
 #[derive(Clone, Debug, Serialize)]
@@ -168,13 +168,13 @@ impl Shape<'_> {
         outcome
     }
 
-    /// Cuts the text, and text blocks that are as long, to `max_bytes`. Stores the whole text as an artifact.
+    /// Cuts the text, and each text block that is too long, to `max_bytes`. Stores the whole text as an artifact.
     async fn cut_text(&self, outcome: &mut ToolOutcome) {
         if outcome.text.len() <= self.max_bytes {
             return;
         }
         let full = std::mem::take(&mut outcome.text);
-        let handle = self.keep("text/plain", full.as_bytes(), outcome).await;
+        let handle = self.store("text/plain", full.as_bytes(), outcome).await;
         outcome.text = fit(&full, self.max_bytes, handle.as_deref()).text.into_owned();
         outcome.truncated = true;
         let total = full.len();
@@ -195,11 +195,11 @@ impl Shape<'_> {
         for at in 0..outcome.content.len() {
             let (data, media_type) = match &mut outcome.content[at] {
                 Content::Image { data, mime_type } | Content::Audio { data, mime_type }
-                    if data.len() > INLINE_MEDIA =>
+                    if data.len() > MAX_INLINE_MEDIA =>
                 {
                     (std::mem::take(data), mime_type.clone())
                 }
-                Content::Resource { resource } => match resource.blob.take_if(|blob| blob.len() > INLINE_MEDIA) {
+                Content::Resource { resource } => match resource.blob.take_if(|blob| blob.len() > MAX_INLINE_MEDIA) {
                     Some(blob) => {
                         (blob, resource.mime_type.clone().unwrap_or_else(|| "application/octet-stream".into()))
                     }
@@ -208,7 +208,7 @@ impl Shape<'_> {
                 _ => continue,
             };
             let bytes = STANDARD.decode(&data).unwrap_or_else(|_| data.into_bytes());
-            if self.keep(&media_type, &bytes, outcome).await.is_none() {
+            if self.store(&media_type, &bytes, outcome).await.is_none() {
                 outcome.warnings.push(format!("content block {at} ({} bytes) was left out", bytes.len()));
                 outcome.truncated = true;
             }
@@ -221,7 +221,7 @@ impl Shape<'_> {
         let mut texts = Vec::new();
         for block in std::mem::take(&mut outcome.content) {
             match (file(&block), text_in(&block)) {
-                (Some(file), _) => texts.push(self.set_aside(&file, outcome).await),
+                (Some(file), _) => texts.push(self.store_file(&file, outcome).await),
                 (None, Some(text)) => texts.push(text),
                 (None, None) => outcome.content.push(block),
             }
@@ -230,10 +230,10 @@ impl Shape<'_> {
     }
 
     /// Stores a file as an artifact. Returns the line that describes it to the model.
-    async fn set_aside(&self, file: &File<'_>, outcome: &mut ToolOutcome) -> String {
+    async fn store_file(&self, file: &File<'_>, outcome: &mut ToolOutcome) -> String {
         let bytes = STANDARD.decode(file.data).unwrap_or_else(|_| file.data.as_bytes().to_vec());
         let facts = format!("{}: {}, {} bytes", quote(file.name), quote(file.media_type), bytes.len());
-        match self.keep(file.media_type, &bytes, outcome).await {
+        match self.store(file.media_type, &bytes, outcome).await {
             Some(handle) => format!("[{facts}; kept as {handle}]"),
             None => {
                 outcome.truncated = true;
@@ -243,7 +243,7 @@ impl Shape<'_> {
     }
 
     /// Stores bytes as an artifact of the outcome. Returns its handle; `None` if the bytes could not be stored.
-    async fn keep(&self, media_type: &str, bytes: &[u8], outcome: &mut ToolOutcome) -> Option<String> {
+    async fn store(&self, media_type: &str, bytes: &[u8], outcome: &mut ToolOutcome) -> Option<String> {
         let artifacts = self.artifacts?;
         match artifacts.keep(&outcome.server, &outcome.tool, media_type, bytes).await {
             Ok(handle) => {
@@ -321,16 +321,16 @@ struct File<'a> {
 /// Returns the file in `block`, if it is too large or cannot be shown.
 fn file(block: &Content) -> Option<File<'_>> {
     match block {
-        Content::Image { data, mime_type } if data.len() > INLINE_MEDIA => {
+        Content::Image { data, mime_type } if data.len() > MAX_INLINE_MEDIA => {
             Some(File { name: "a picture", media_type: mime_type, data })
         }
-        Content::Audio { data, mime_type } if data.len() > INLINE_MEDIA => {
+        Content::Audio { data, mime_type } if data.len() > MAX_INLINE_MEDIA => {
             Some(File { name: "a sound", media_type: mime_type, data })
         }
         Content::Resource { resource } if resource.text.is_none() => {
             let data = resource.blob.as_deref()?;
             let media_type = resource.mime_type.as_deref().unwrap_or("application/octet-stream");
-            let is_shown = data.len() <= INLINE_MEDIA && media_type.starts_with("image/");
+            let is_shown = data.len() <= MAX_INLINE_MEDIA && media_type.starts_with("image/");
             (!is_shown).then_some(File { name: &resource.uri, media_type, data })
         }
         _ => None,

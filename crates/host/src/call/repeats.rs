@@ -66,12 +66,12 @@ fn text_is(text: &str, value: &Value) -> bool {
 struct Same<'a>(&'a Value);
 
 impl<'a> Same<'a> {
-    fn when<E: Error>(is_same: bool) -> Result<(), E> {
+    fn ok_if<E: Error>(is_same: bool) -> Result<(), E> {
         if is_same { Ok(()) } else { Err(E::custom("another value")) }
     }
 
     fn number<E: Error>(&self, is_same: impl FnOnce(&'a Number) -> bool) -> Result<(), E> {
-        Self::when(matches!(self.0, Value::Number(number) if is_same(number)))
+        Self::ok_if(matches!(self.0, Value::Number(number) if is_same(number)))
     }
 }
 
@@ -91,11 +91,11 @@ impl<'de> Visitor<'de> for Same<'_> {
     }
 
     fn visit_unit<E: Error>(self) -> Result<(), E> {
-        Self::when(self.0.is_null())
+        Self::ok_if(self.0.is_null())
     }
 
-    fn visit_bool<E: Error>(self, is: bool) -> Result<(), E> {
-        Self::when(self.0.as_bool() == Some(is))
+    fn visit_bool<E: Error>(self, given: bool) -> Result<(), E> {
+        Self::ok_if(self.0.as_bool() == Some(given))
     }
 
     fn visit_u64<E: Error>(self, given: u64) -> Result<(), E> {
@@ -111,27 +111,27 @@ impl<'de> Visitor<'de> for Same<'_> {
     }
 
     fn visit_str<E: Error>(self, given: &str) -> Result<(), E> {
-        Self::when(self.0.as_str() == Some(given))
+        Self::ok_if(self.0.as_str() == Some(given))
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut given: A) -> Result<(), A::Error> {
-        let Value::Array(items) = self.0 else { return Self::when(false) };
+        let Value::Array(items) = self.0 else { return Self::ok_if(false) };
         for item in items {
-            Self::when(given.next_element_seed(Same(item))?.is_some())?;
+            Self::ok_if(given.next_element_seed(Same(item))?.is_some())?;
         }
         // Any further element is an error, without reading it.
-        Self::when(given.next_element_seed(Nothing)?.is_none())
+        Self::ok_if(given.next_element_seed(Nothing)?.is_none())
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut given: A) -> Result<(), A::Error> {
-        let Value::Object(members) = self.0 else { return Self::when(false) };
+        let Value::Object(members) = self.0 else { return Self::ok_if(false) };
         let mut left: BTreeSet<&str> = members.keys().map(String::as_str).collect();
         while let Some((name, member)) = given.next_key_seed(MemberOf(members))? {
             // A repeated name is ambiguous, and counts as a difference.
-            Self::when(left.remove(name.as_str()))?;
+            Self::ok_if(left.remove(name.as_str()))?;
             given.next_value_seed(Same(member))?;
         }
-        Self::when(left.is_empty())
+        Self::ok_if(left.is_empty())
     }
 }
 

@@ -57,11 +57,11 @@ impl<'a> Running<'a> {
     }
 
     /// Records the decision of the gate or of the user.
-    pub(super) fn decided(&mut self, decision: Decision, why: impl Into<Cow<'static, str>>) {
+    pub(super) fn record_decision(&mut self, decision: Decision, why: impl Into<Cow<'static, str>>) {
         (self.decision, self.why) = (decision, why.into());
     }
 
-    /// Reports a user's answer to the question that the rule `why` caused. `by` is the user who answered, unless that is
+    /// Reports a user's answer to the question that the rule `why` caused. `by` is the user who answered, if it was not
     /// the caller.
     pub(super) fn report_answer(&self, decision: Decision, why: &str, by: Option<&Caller>) {
         if let Some(witness) = &self.call_context.witness {
@@ -77,8 +77,8 @@ impl<'a> Running<'a> {
     }
 
     /// Ends the call before it is sent, because it was refused.
-    pub(super) fn refused(&mut self, decision: Decision, why: String) -> CallError {
-        self.decided(decision, why.clone());
+    pub(super) fn refuse(&mut self, decision: Decision, why: String) -> CallError {
+        self.record_decision(decision, why.clone());
         let (server, tool) = (&self.tool.server, &self.tool.tool().name);
         (self.call_context.events)(Event::ToolDenied {
             call: self.call.clone(),
@@ -93,9 +93,9 @@ impl<'a> Running<'a> {
     }
 
     /// Ends the call before it is sent, because the tool is in quarantine.
-    pub(super) fn quarantined(&mut self, cause: Cause) -> CallError {
+    pub(super) fn refuse_quarantined(&mut self, cause: Cause) -> CallError {
         let why = format!("it is in quarantine: {cause}");
-        drop(self.refused(Decision::Denied, why));
+        drop(self.refuse(Decision::Denied, why));
         let (server, tool) = (self.tool.server.clone(), quote(&self.tool.tool().name));
         let error = CallError::Quarantined { server, tool, cause };
         self.code = Some(error.code());
@@ -103,8 +103,8 @@ impl<'a> Running<'a> {
     }
 
     /// Ends the call before it is sent, because a quota is used up.
-    pub(super) fn over_quota(&mut self, over: OverQuota) -> CallError {
-        drop(self.refused(Decision::Denied, over.to_string()));
+    pub(super) fn refuse_over_quota(&mut self, over: OverQuota) -> CallError {
+        drop(self.refuse(Decision::Denied, over.to_string()));
         let (server, tool) = (self.tool.server.clone(), quote(&self.tool.tool().name));
         let error = CallError::OverQuota { server, tool, over: Box::new(over) };
         self.code = Some(error.code());

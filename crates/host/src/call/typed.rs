@@ -20,8 +20,8 @@ pub enum TypedError {
         /// The beginning of the tool's text.
         text: String,
     },
-    /// Structured content, or a text that is JSON, has another form.
-    #[error("the {what} of {tool} has another form: {why}")]
+    /// The structured content, or the text if that is JSON, does not have the form of the caller's type.
+    #[error("the {what} of {tool} does not have the expected form: {why}")]
     Mismatch {
         /// `server/tool`.
         tool: String,
@@ -38,7 +38,8 @@ pub enum TypedError {
         /// The beginning of the text.
         text: String,
     },
-    /// There is no structured content, and the text is only a part; [`Call::untruncated`](crate::Call::untruncated) leaves it uncut.
+    /// There is no structured content, and the text is only a part; [`Call::untruncated`](crate::Call::untruncated)
+    /// leaves it uncut.
     #[error("{tool} returned no structured content, and its text was cut; make the call with `Call::untruncated`")]
     Cut {
         /// `server/tool`.

@@ -36,11 +36,11 @@ use crate::{
 /// The most events that a slow receiver may be behind.
 const MAX_EVENTS_BEHIND: usize = 1_024;
 
-/// The same for a host that borrows servers. A team can have such a host for each member, and the buffer for events
-/// takes most of its memory.
-const EVENTS_OF_BORROWER: usize = 128;
+/// The same limit for a host that borrows servers of a [lender](HostBuilder::lender). A team can have such a host for
+/// each member, and the buffer for events takes most of its memory.
+const MAX_EVENTS_BEHIND_BORROWER: usize = 128;
 /// How many messages to the keeper may wait.
-const INBOX: usize = 16;
+const INBOX_LENGTH: usize = 16;
 
 /// The dependencies of a [`Host`]. All have defaults.
 #[derive(Default)]
@@ -99,7 +99,7 @@ impl HostBuilder {
         self
     }
 
-    /// Sets the memory for facts about servers across restarts. Default: none.
+    /// Sets the store for facts about servers (such as their eras) that are kept across restarts. Default: none.
     pub fn memory(mut self, memory: Arc<dyn Memory>) -> Self {
         self.memory = Some(memory);
         self
@@ -241,17 +241,18 @@ impl HostBuilder {
     }
 
     /// Also offers the servers of `lender` that are [for](crate::ServerSpec::is_for) `principal`, with the gate, asker
-    /// and witness of this host. They remain the servers of `lender`, which starts and stops them; a change in its set is also a
-    /// change in the set of this host. A server of this host replaces a lent one of the same name. Default: none.
+    /// and witness of this host. They remain the servers of `lender`, which starts and stops them. A change in the set
+    /// of servers of `lender` is also a change in the set of this host. A server of this host replaces a lent one of
+    /// the same name. Default: none.
     pub fn lender(mut self, lender: Host, principal: Principal) -> Self {
         self.lender = Some((lender, principal));
         self
     }
 
-    /// Sets whether the errors of calls leave out the output of servers (stderr, and stdout outside of messages) and the
-    /// file of a server's entry. Where several principals share a server, its output may be about the call of another
-    /// principal. [`Host::status`] and the events contain both in any case. Default: errors contain the end of the
-    /// output.
+    /// Sets whether the errors of calls leave out the output of servers (stderr, and stdout outside of messages) and
+    /// the file of a server's entry. Where several principals share a server, its output may be about the call of
+    /// another principal. [`Host::status`] and the events contain both in any case. Default: errors contain the end of
+    /// the output.
     pub fn private_output(mut self, is_private: bool) -> Self {
         self.has_private_output = is_private;
         self
@@ -270,10 +271,10 @@ impl HostBuilder {
     /// Outside a tokio runtime with IO and time.
     #[must_use]
     pub fn build(self) -> Host {
-        let (inbox, messages) = mpsc::channel(INBOX);
-        let capacity = if self.lender.is_some() { EVENTS_OF_BORROWER } else { MAX_EVENTS_BEHIND };
+        let (inbox, messages) = mpsc::channel(INBOX_LENGTH);
+        let capacity = if self.lender.is_some() { MAX_EVENTS_BEHIND_BORROWER } else { MAX_EVENTS_BEHIND };
         let (sender, _) = broadcast::channel(capacity);
-        let events = reporting(sender.clone(), self.witness.clone());
+        let events = report_events(sender.clone(), self.witness.clone());
         let tasks = TaskTracker::new();
         let watched = Arc::<WatchedResources>::default();
         let asker = self.asker.unwrap_or_else(|| Arc::new(NoAsker));
@@ -304,9 +305,9 @@ impl HostBuilder {
         let naming = Arc::new(ArcSwap::from_pointee(self.naming));
         let changed = context.changed.clone();
         let servers_changed = watch::Sender::new(());
-        let lender = self.lender.map(|(lender, principal)| Lender::of(&lender, principal, sender.clone()));
+        let lender = self.lender.map(|(lender, principal)| Lender::new(&lender, principal, sender.clone()));
         let keeper = Keeper::new(context, servers.clone(), servers_changed.clone(), catalog.clone(), naming.clone())
-            .lent_by(lender);
+            .with_lender(lender);
         tasks.spawn(keeper.run(messages));
         Host {
             inbox,
@@ -335,8 +336,8 @@ impl HostBuilder {
     }
 }
 
-/// Returns the function that sends events to all listeners, and their facts to the witness.
-fn reporting(sender: broadcast::Sender<Event>, witness: Option<Arc<dyn Witness>>) -> Events {
+/// Returns the function that sends events to all listeners, and the facts in them to the witness.
+fn report_events(sender: broadcast::Sender<Event>, witness: Option<Arc<dyn Witness>>) -> Events {
     Arc::new(move |event| {
         if let Some((witness, fact)) = witness.as_ref().zip(fact(&event)) {
             witness.saw(fact);
@@ -350,7 +351,8 @@ fn own_client_info() -> ClientInfo {
     ClientInfo { name: "toolrack".into(), version: env!("CARGO_PKG_VERSION").into() }
 }
 
-/// Returns the fact that a witness gets for `event`. Calls are reported elsewhere, with more detail.
+/// Returns the fact that a witness gets for `event`; `None` if it gets none. Calls are reported elsewhere, with more
+/// detail.
 fn fact(event: &Event) -> Option<Fact> {
     match event {
         Event::McpServerConnected { server, tool_count } => {

@@ -29,8 +29,8 @@ enum RouteError {
 }
 
 impl Host {
-    /// Waits until the tool `selector` (as [`Call::new`] takes it) is in the catalog, or until all servers that could
-    /// have it have finished starting. Waits for no other server. The caller bounds the time.
+    /// Waits until the tool `selector` (in any form that [`Call::new`] accepts) is in the catalog, or until all servers
+    /// that could have it have finished starting. Waits for no other server. The caller bounds the time.
     pub async fn wait_for_tool(&self, selector: &str) {
         let named = ToolReference::Written(selector.to_owned());
         if !self.inbox.is_closed() && !self.catalog().has(&named) {
@@ -38,12 +38,12 @@ impl Host {
         }
     }
 
-    /// Returns the error for a call of `selector` (as [`Call::new`] takes it), which is not in the catalog:
-    /// [`CallError::NotReady`] if exactly one server can have such a tool and that server has no list of its tools,
-    /// else [`CallError::Unknown`]. Never waits.
+    /// Returns the error for a call of `selector` (in any form that [`Call::new`] accepts), which is not in the
+    /// catalog: [`CallError::NotReady`] if exactly one server can have such a tool and that server has no list of its
+    /// tools, else [`CallError::Unknown`]. Never waits.
     #[must_use]
     pub fn missing(&self, selector: &str) -> CallError {
-        self.absent(&ToolReference::Written(selector.to_owned()), self.catalog().unknown(selector))
+        self.missing_error(&ToolReference::Written(selector.to_owned()), self.catalog().unknown(selector))
     }
 
     /// Finds the tool of a call, and its server. Replaces a call of [`call_tool`](Self::discovery) by the call that it
@@ -52,23 +52,23 @@ impl Host {
         let routed = match self.route(&call) {
             // Waiting does not help: neither a pinned catalog nor an excerpt ever changes.
             Err(RouteError::Missing(named, _)) if call.catalog().is_none() && !self.inbox.is_closed() => {
-                Box::pin(self.awaited(&call, named)).await
+                Box::pin(self.wait_and_route(&call, named)).await
             }
             routed => routed,
         };
-        let (other, tool, server) = routed.map_err(|stray| match stray {
-            RouteError::Missing(named, unknown) => self.absent(&named, unknown),
+        let (inner, tool, server) = routed.map_err(|error| match error {
+            RouteError::Missing(named, unknown) => self.missing_error(&named, unknown),
             RouteError::Failed(error) => error,
         })?;
-        let call = match other {
+        let call = match inner {
             Some(InnerCall { arguments, .. }) => call.redirected_to(&tool, arguments),
             None => call,
         };
         Ok((call, tool, server))
     }
 
-    /// Finds the tool of a call whose tool, `missing`, is not in the catalog yet.
-    async fn awaited(&self, call: &Call, missing: ToolReference) -> Result<Routed, RouteError> {
+    /// Finds the tool of a call when it appears: the tool, `missing`, is not in the catalog yet.
+    async fn wait_and_route(&self, call: &Call, missing: ToolReference) -> Result<Routed, RouteError> {
         let idle_timeout = |server: &Server| call.idle_timeout(server);
         self.wait_for(&missing, idle_timeout).await;
         match self.route(call) {
@@ -98,8 +98,8 @@ impl Host {
         }
     }
 
-    /// Returns the servers that may have the tool `named`, judging by names: exactly one if `named` contains the
-    /// server.
+    /// Returns the servers that may have the tool `named`, judging by names: at most one if `named` says which server
+    /// it means.
     fn owners<'s>(&self, named: &ToolReference, servers: &'s Servers) -> Vec<(&'s ServerName, &'s Arc<Server>)> {
         let written = match named {
             ToolReference::Tool(server, _) => return servers.get_key_value(server).into_iter().collect(),
@@ -118,36 +118,38 @@ impl Host {
         servers.iter().filter(|(name, _)| is_owner(name.as_str())).collect()
     }
 
+    /// Finds the tool of a call in the current catalog, or in the one that the call is pinned to.
     fn route(&self, call: &Call) -> Result<Routed, RouteError> {
         let catalog = call.catalog().unwrap_or_else(|| self.catalog());
-        // For a tool in quarantine, making the call reports why it is not called.
-        let Some(tool) = catalog.tool_named(call.named()) else {
-            return Err(RouteError::Missing(call.named().clone(), catalog.unknown(&call.selector())));
+        // A tool in quarantine is found as well: the call then fails with the reason.
+        let Some(tool) = catalog.tool_named(call.tool_reference()) else {
+            return Err(RouteError::Missing(call.tool_reference().clone(), catalog.unknown(&call.selector())));
         };
         let server = self.server(tool.server.as_str()).map_err(RouteError::Failed)?;
         let Transport::Native(native) = &server.spec.transport else {
             return Ok((None, tool.clone(), server));
         };
-        let Some(meant) = native
+        let Some(inner) = native
             .extension::<Discovery>()
             .and_then(|discovery| discovery.inner_call(&tool.tool().name, call.arguments()))
         else {
             return Ok((None, tool.clone(), server));
         };
-        let tool = match catalog.select_within(&meant.selector, &meant.selection) {
+        let tool = match catalog.select_within(&inner.selector, &inner.selection) {
             Ok(tool) => tool,
             Err(unknown) => {
-                let held = catalog.in_quarantine(&meant.selector).filter(|tool| meant.selection.has(tool));
-                held.ok_or_else(|| RouteError::Missing(ToolReference::Written(meant.selector.clone()), unknown))?
+                let quarantined = catalog.in_quarantine(&inner.selector).filter(|tool| inner.selection.has(tool));
+                quarantined
+                    .ok_or_else(|| RouteError::Missing(ToolReference::Written(inner.selector.clone()), unknown))?
             }
         };
         let tool = tool.clone();
         let server = self.server(tool.server.as_str()).map_err(RouteError::Failed)?;
-        Ok((Some(meant), tool, server))
+        Ok((Some(inner), tool, server))
     }
 
     /// Returns the error for a tool that is not in the catalog, often because its server is not connected.
-    fn absent(&self, named: &ToolReference, unknown: Unknown) -> CallError {
+    fn missing_error(&self, named: &ToolReference, unknown: Unknown) -> CallError {
         let servers = self.servers.load();
         let [(name, server)] = self.owners(named, &servers)[..] else {
             return self.shut_down_error().unwrap_or(CallError::Unknown(unknown));

@@ -29,12 +29,12 @@ pub(super) type Servers = BTreeMap<ServerName, Arc<Server>>;
 /// caller asked for takes at most a tenth of a processor, regardless of the number of servers and tools.
 const PAUSE_FACTOR: u32 = 9;
 
-/// Tells the sender of a message that the keeper has done what it asks for.
+/// Tells the sender of a message that the keeper has done what the message asks for.
 type Done = oneshot::Sender<()>;
 
 /// A message to the keeper.
 pub(super) enum Message {
-    /// Start, stop and replace servers so that they are these.
+    /// Start, stop and replace servers until the host has exactly these.
     Apply(Desired, Done),
     /// Add one server to the desired set, or change it.
     Add(ServerName, Box<ServerSpec>, Done),
@@ -64,7 +64,7 @@ pub(super) struct Lender {
 }
 
 impl Lender {
-    pub(super) fn of(host: &Host, principal: Principal, own_events: broadcast::Sender<Event>) -> Self {
+    pub(super) fn new(host: &Host, principal: Principal, own_events: broadcast::Sender<Event>) -> Self {
         let (servers_changed, events) = (host.servers_changed.subscribe(), host.events.subscribe());
         let source = LentServers { all: host.servers.clone(), seen: Arc::default(), principal };
         Self { source, servers_changed, events, own_events }
@@ -100,19 +100,19 @@ impl Lender {
 #[derive(Clone)]
 struct LentServers {
     all: Arc<ArcSwap<Servers>>,
-    /// All servers of the lender, as [`Self::take`] found them last.
+    /// All servers of the lender, as [`Self::refresh`] last found them.
     seen: Arc<Servers>,
     principal: Principal,
 }
 
 impl LentServers {
-    /// Returns whether the lender's servers have changed since [`Self::take`] was called last.
+    /// Returns whether the lender's servers have changed since the last [`Self::refresh`].
     fn have_changed(&self) -> bool {
         !Arc::ptr_eq(&self.all.load(), &self.seen)
     }
 
-    /// Returns the servers that the principal may use now.
-    fn take(&mut self) -> Arc<Servers> {
+    /// Looks at the lender's servers, and returns those that the principal may use now.
+    fn refresh(&mut self) -> Arc<Servers> {
         self.seen = self.all.load_full();
         if self.seen.values().all(|server| server.spec.is_for(&self.principal)) {
             return self.seen.clone();
@@ -142,7 +142,7 @@ pub(super) struct Keeper {
     /// Notified of each new catalog.
     indexer: Arc<Notify>,
     /// Ends the tasks of the keeper when it is dropped.
-    end: DropGuard,
+    stop_on_drop: DropGuard,
     /// The tool sets in the published catalog.
     published: BTreeMap<ServerName, Arc<ToolSet>>,
     /// Stopped servers that may not have ended yet. Their successors wait for them.
@@ -171,7 +171,7 @@ impl Keeper {
             published_naming: naming.load_full(),
             naming,
             indexer,
-            end: stop.drop_guard(),
+            stop_on_drop: stop.drop_guard(),
             published: BTreeMap::new(),
             ending: BTreeMap::new(),
             next_publish_at: Instant::now(),
@@ -179,14 +179,14 @@ impl Keeper {
     }
 
     /// Offers the servers of `lender` as well, if there is one.
-    pub(super) fn lent_by(mut self, lender: Option<Lender>) -> Self {
+    pub(super) fn with_lender(mut self, lender: Option<Lender>) -> Self {
         if let Some(lender) = lender {
             self.lender = Some(lender.source.clone());
-            // A guard does not show its token without giving it up, so make another guard of the same token.
-            let stop = self.end.disarm();
-            self.end = stop.clone().drop_guard();
+            // A guard gives its token only when it is disarmed, so make another guard of the same token.
+            let stop = self.stop_on_drop.disarm();
+            self.stop_on_drop = stop.clone().drop_guard();
             self.context.tasks.spawn(lender.follow(self.context.changed.clone(), stop));
-            self.borrow();
+            self.update_lent();
         }
         self
     }
@@ -197,8 +197,8 @@ impl Keeper {
         loop {
             let next_publish_at = self.next_publish_at;
             let message = tokio::select! {
-                // A message that arrives during the pause loses the notification. So each message publishes as well, or
-                // notifies again.
+                // If a message arrives during the pause, the notification before it is lost. So the handling of each
+                // message publishes as well, or notifies again.
                 message = messages.recv() => message,
                 () = async { changed.notified().await; sleep_until(next_publish_at).await } => {
                     self.publish();
@@ -243,12 +243,12 @@ impl Keeper {
         }
     }
 
-    /// Makes the servers of this host those of `desired`. Lent servers stay.
+    /// Starts, stops and replaces servers of this host until they are those of `desired`. Lent servers stay.
     fn apply(&mut self, desired: Desired) {
         let servers = self.servers.load_full();
         let own = servers.iter().filter(|(name, server)| !self.is_lent(name, server));
         let actual = own.map(|(name, server)| (name.clone(), &*server.spec)).collect();
-        self.act(plan(desired, &actual));
+        self.carry_out(plan(desired, &actual));
     }
 
     /// Adds a server, or replaces it unless its spec is the same.
@@ -258,7 +258,7 @@ impl Keeper {
             return;
         }
         let stop = present.map(|_| Action::Stop(name.clone()));
-        self.act(stop.into_iter().chain([Action::Start(name, spec)]).collect());
+        self.carry_out(stop.into_iter().chain([Action::Start(name, spec)]).collect());
     }
 
     /// Removes a server. Returns whether it was there.
@@ -266,14 +266,14 @@ impl Keeper {
         let found = self.servers.load().get_key_value(name).map(|(name, server)| (name.clone(), server.clone()));
         let found = found.filter(|(name, server)| !self.is_lent(name, server)).map(|(name, _)| name);
         let was_there = found.is_some();
-        self.act(found.map(Action::Stop).into_iter().collect());
+        self.carry_out(found.map(Action::Stop).into_iter().collect());
         was_there
     }
 
-    /// Stops and starts servers of this host, and sets the result.
-    fn act(&mut self, actions: Vec<Action>) {
+    /// Stops and starts servers of this host, and stores the resulting set.
+    fn carry_out(&mut self, actions: Vec<Action>) {
         self.ending.retain(|_, ended| !ended.is_cancelled());
-        let mut servers = self.own();
+        let mut servers = self.own_servers();
         for action in actions {
             match action {
                 Action::Stop(name) => {
@@ -283,13 +283,13 @@ impl Keeper {
                     }
                 }
                 Action::Start(name, spec) => {
-                    let before = self.ending.get(&name).cloned();
-                    let server = Server::start(name.clone(), *spec, &self.context, before);
+                    let predecessor = self.ending.get(&name).cloned();
+                    let server = Server::start(name.clone(), *spec, &self.context, predecessor);
                     servers.insert(name, Arc::new(server));
                 }
             }
         }
-        self.set(servers);
+        self.store_servers(servers);
     }
 
     /// Returns whether `server` is the lender's, and not one of this host with the same name.
@@ -298,7 +298,7 @@ impl Keeper {
     }
 
     /// Returns the servers of this host without the lent ones.
-    fn own(&self) -> Servers {
+    fn own_servers(&self) -> Servers {
         let mut servers = Servers::clone(&self.servers.load());
         if !self.lent.is_empty() {
             servers.retain(|name, server| !self.is_lent(name, server));
@@ -306,12 +306,12 @@ impl Keeper {
         servers
     }
 
-    /// Sets the servers to `own` and those that the lender has now. Of two with the same name, that of this host
-    /// counts.
-    fn set(&mut self, own: Servers) {
+    /// Stores `own` and the servers that the lender has now as the servers of this host. If two have the same name, the
+    /// one in `own` is used.
+    fn store_servers(&mut self, own: Servers) {
         let mut servers = own;
         match &mut self.lender {
-            Some(lender) => self.lent = lender.take(),
+            Some(lender) => self.lent = lender.refresh(),
             None if self.lent.is_empty() => {}
             None => self.lent = Arc::default(),
         }
@@ -322,16 +322,16 @@ impl Keeper {
         self.servers_changed.send_replace(());
     }
 
-    /// Takes over changes in the lender's set of servers.
-    fn borrow(&mut self) {
+    /// Adopts changes in the lender's set of servers.
+    fn update_lent(&mut self) {
         if self.lender.as_ref().is_some_and(LentServers::have_changed) {
-            self.set(self.own());
+            self.store_servers(self.own_servers());
         }
     }
 
     /// Publishes a new catalog if the tools of any server, or the naming, have changed.
     fn publish(&mut self) {
-        self.borrow();
+        self.update_lent();
         let sets: BTreeMap<_, _> = self
             .servers
             .load()

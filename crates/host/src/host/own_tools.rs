@@ -26,7 +26,7 @@ use crate::{
 
 pub use self::script::{Interpreter, Printed, ScriptCallError, ScriptTools};
 pub(super) use self::{
-    discovery::{Discovery, InnerCall, found},
+    discovery::{Discovery, InnerCall, hits_as_json},
     run_code::Scripts,
 };
 
@@ -52,7 +52,7 @@ trait OwnTools: Send + Sync + 'static {
     }
 }
 
-/// Makes a server of these tools.
+/// Creates a server of these tools.
 fn serve(tools: Arc<impl OwnTools>) -> Native {
     Native::new(tools.name(), move |io, stop| {
         let tools = Arc::clone(&tools);
@@ -68,8 +68,8 @@ fn serve(tools: Arc<impl OwnTools>) -> Native {
 
 /// Answers until the client closes its end. Runs calls concurrently, and answers each when it ends.
 async fn converse(tools: &impl OwnTools, io: DuplexStream, stop: &CancellationToken) -> io::Result<()> {
-    let (from, mut to) = split(io);
-    let mut lines = BufReader::new(from).lines();
+    let (input, mut output) = split(io);
+    let mut lines = BufReader::new(input).lines();
     let mut calls = FuturesUnordered::new();
     let mut changes: BoxStream<'_, ()> = pending().boxed();
     let mut subscription = Value::Null;
@@ -95,7 +95,7 @@ async fn converse(tools: &impl OwnTools, io: DuplexStream, stop: &CancellationTo
             Some(result) = calls.next() => result,
             Some(()) = changes.next() => notification("notifications/tools/list_changed", &subscription, Map::new()),
         };
-        to.write_all(format!("{message}\n").as_bytes()).await?;
+        output.write_all(format!("{message}\n").as_bytes()).await?;
     }
     Ok(())
 }
@@ -131,8 +131,8 @@ async fn call(tools: &impl OwnTools, id: Value, params: Value) -> Value {
     let Some(tool) = params["name"].as_str() else {
         return error(&id, INVALID_PARAMS, "a call needs `name`, the name of a tool");
     };
-    let none = Map::new();
-    let called = tools.call(tool, params["arguments"].as_object().unwrap_or(&none)).await;
+    let no_arguments = Map::new();
+    let called = tools.call(tool, params["arguments"].as_object().unwrap_or(&no_arguments)).await;
     let is_error = called.is_err();
     let (Ok(text) | Err(text)) = called;
     result(&id, json!({ "content": [{ "type": "text", "text": text }], "isError": is_error }))

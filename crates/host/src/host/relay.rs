@@ -60,26 +60,26 @@ pub struct Relay {
 }
 
 impl Relay {
-    fn of(method: &'static str, name: &str, params: Map<String, Value>) -> Self {
+    fn new(method: &'static str, name: &str, params: Map<String, Value>) -> Self {
         Self { method, name: name.to_owned(), params, asker: None, caller: Caller::default(), trace: None }
     }
 
     /// Creates a request `resources/read`.
     pub fn resource(uri: &str) -> Self {
         let params = Map::from_iter([("uri".to_owned(), Value::from(uri))]);
-        Self::of("resources/read", uri, params)
+        Self::new("resources/read", uri, params)
     }
 
     /// Creates a request `prompts/get`.
     pub fn prompt(name: &str, arguments: Map<String, Value>) -> Self {
         let params = [("name".to_owned(), Value::from(name)), ("arguments".to_owned(), Value::Object(arguments))];
-        Self::of("prompts/get", name, Map::from_iter(params))
+        Self::new("prompts/get", name, Map::from_iter(params))
     }
 
     /// Creates a request `completion/complete`: the parameters `ref`, `argument` and `context` of MCP, with the
     /// server's own names.
     pub fn completion(params: Map<String, Value>) -> Self {
-        Self::of(COMPLETION, "the completion", params)
+        Self::new(COMPLETION, "the completion", params)
     }
 
     /// Sets the asker for the server's questions during the request. Default: the asker of the host.
@@ -122,8 +122,8 @@ impl Host {
     ///
     /// # Errors
     /// [`CallError`]. A server that does not support the list has an empty one.
-    pub async fn listing(&self, server: &str, of: Listing) -> Result<Vec<Map<String, Value>>, CallError> {
-        let (method, field) = of.method_and_field();
+    pub async fn listing(&self, server: &str, listing: Listing) -> Result<Vec<Map<String, Value>>, CallError> {
+        let (method, field) = listing.method_and_field();
         self.list(server, method, field).await
     }
 
@@ -164,7 +164,7 @@ impl Host {
         Ok(result)
     }
 
-    /// Begins a request that brings something to its caller, unless a quota is used up.
+    /// Admits the reading of a resource, a prompt or a completion for `caller`, unless a quota is used up.
     async fn begin_read(&self, server: &str, name: &str, caller: &Caller) -> Result<Admitted, CallError> {
         let server = ServerName::new(server).map_err(|bad| CallError::UnknownServer { server: bad.name })?;
         self.call_context.admit_work(caller, Work::Read).await.map_err(|over| {
@@ -174,8 +174,8 @@ impl Host {
         })
     }
 
-    /// Begins work of `caller` that is neither a call nor a request to a server, such as a request to a model. `what` names
-    /// it in the audit log.
+    /// Begins work of `caller` that is neither a call nor a request to a server, such as a request to a model. `what`
+    /// names it in the audit log.
     ///
     /// # Errors
     /// [`OverQuota`]

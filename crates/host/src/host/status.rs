@@ -46,7 +46,7 @@ pub struct ServerStatus {
     pub quarantined: Vec<Quarantined>,
     /// The server's instructions for models, as the host forwards them. Untrusted.
     pub instructions: Option<String>,
-    /// Its tools, of which only the tokens are shown.
+    /// Its tools. Only their estimated tokens are serialized.
     #[serde(rename = "tokens", serialize_with = "as_tokens")]
     set: Arc<ToolSet>,
 }
@@ -140,9 +140,9 @@ impl fmt::Display for Why {
 /// Checks each step of a tool on its way into the catalog, or of a server up to the list of its tools. `selector` may
 /// have every spelling that a call accepts.
 pub(super) fn why(selector: &str, servers: &Servers, catalog: &Catalog) -> Why {
-    let known = catalog.select(selector).ok();
-    let known = known.or_else(|| catalog.by_usual_name(selector)).or_else(|| catalog.in_quarantine(selector));
-    match &known {
+    let found = catalog.select(selector).ok();
+    let found = found.or_else(|| catalog.by_usual_name(selector)).or_else(|| catalog.in_quarantine(selector));
+    match &found {
         Some(tool) => why_of(tool.server.as_str(), &tool.tool().name, selector, servers, catalog),
         None => {
             let split_at_dot = || {

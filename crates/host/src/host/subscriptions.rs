@@ -57,18 +57,18 @@ impl Subscriptions {
     pub async fn subscribe(&self, host: &Host, server: &str, uri: &str) -> Result<(), SubscribeError> {
         let unknown = |bad: crate::spec::BadServerName| CallError::UnknownServer { server: bad.name };
         let key = (ServerName::new(server).map_err(unknown)?, uri.to_owned());
-        if self.holds(&self.held.lock(), &key)? {
+        if self.has_already(&self.held.lock(), &key)? {
             return Ok(());
         }
         let topics = host.watched().of_server(&key.0);
         let subscription = Subscription::new(topics, uri, &self.wake);
         let (subscription, state) = subscription.ok_or(SubscribeError::TooMany { most: MAX_RESOURCES_PER_SERVER })?;
         host.subscribed(server, uri, state).await?;
-        self.hold(key, subscription)
+        self.add(key, subscription)
     }
 
-    /// Returns whether this listener has the resource already; an error if it has not, but has reached its limit.
-    fn holds(&self, held: &Held, key: &(ServerName, String)) -> Result<bool, SubscribeError> {
+    /// Returns whether this listener already has the resource. Fails if it does not, and has reached its limit.
+    fn has_already(&self, held: &Held, key: &(ServerName, String)) -> Result<bool, SubscribeError> {
         match held.contains_key(key) {
             true => Ok(true),
             false if held.len() < self.most => Ok(false),
@@ -76,11 +76,11 @@ impl Subscriptions {
         }
     }
 
-    /// Adds the subscription. An earlier change is reported too.
-    fn hold(&self, key: (ServerName, String), subscription: Subscription) -> Result<(), SubscribeError> {
+    /// Adds the subscription, and wakes the listener, because the resource may already have changed.
+    fn add(&self, key: (ServerName, String), subscription: Subscription) -> Result<(), SubscribeError> {
         let mut held = self.held.lock();
         // Another task may have subscribed to the same resource meanwhile: keep that subscription.
-        if !self.holds(&held, &key)? {
+        if !self.has_already(&held, &key)? {
             held.insert(key, subscription);
             self.wake.notify_one();
         }
@@ -93,8 +93,8 @@ impl Subscriptions {
         ended.is_some()
     }
 
-    /// Waits for the next changed resource, and returns its server and the subscribed URI, even if the server names a
-    /// resource below that URI. Several changes before a call of this count as one. Cancel safe.
+    /// Waits for the next changed resource. Returns its server and the subscribed URI, even if the server reports a
+    /// change of a resource below that URI. Several changes between two calls of this method count as one. Cancel safe.
     pub async fn updated(&self) -> (ServerName, String) {
         loop {
             let woken = self.wake.notified();
@@ -126,7 +126,7 @@ mod tests {
     fn listener(topics: &Arc<Topics>, uri: &str) -> Subscriptions {
         let subscriptions = Subscriptions::new(8);
         let (subscription, _) = Subscription::new(topics.clone(), uri, &subscriptions.wake).unwrap();
-        subscriptions.hold(resource(uri), subscription).unwrap();
+        subscriptions.add(resource(uri), subscription).unwrap();
         subscriptions
     }
 
@@ -178,7 +178,7 @@ mod tests {
         let mut update = Box::pin(one.updated());
         topics.updated("x://a");
         assert_eq!((&mut update).now_or_never(), None, "it is not subscribed yet");
-        one.hold(resource("x://a"), subscription).unwrap();
+        one.add(resource("x://a"), subscription).unwrap();
         assert_eq!(update.now_or_never(), Some(resource("x://a")));
     }
 
@@ -188,7 +188,7 @@ mod tests {
         let one = listener(&topics, "x://a");
         topics.updated("x://a");
         let (again, _) = Subscription::new(topics.clone(), "x://a", &one.wake).unwrap();
-        one.hold(resource("x://a"), again).unwrap();
+        one.add(resource("x://a"), again).unwrap();
         assert_eq!(one.updated().now_or_never(), Some(resource("x://a")));
         assert_eq!(one.updated().now_or_never(), None);
         assert!(one.unsubscribe(&resource("").0, "x://a"));

@@ -1,11 +1,11 @@
 //! Progressive discovery: three tools instead of very many.
 //!
-//! Thousands of definitions would fill the context of a model. So it gets three, which never change (and keep its
-//! prompt cache warm): it searches, reads the arguments of a tool, and calls the tool by name.
+//! Thousands of definitions would fill the context of a model. So the model gets three tools, to search, to read the
+//! arguments of a tool, and to call the tool by name. They never change, so that the prompt cache stays valid.
 //!
-//! A call of `call_tool` only reaches this server if its arguments are wrong: otherwise
-//! [`Host::call`](crate::Host::call) treats it as a call of the tool that it names, with the asker, the bounds and all
-//! other properties of that call. So the gate judges the tool itself, events name it, and its result stays unwrapped.
+//! A call of `call_tool` reaches this server only if its arguments are wrong: otherwise
+//! [`Host::call`](crate::Host::call) treats it as a call of the tool that the arguments name, with the same asker,
+//! bounds and other properties. So the gate judges the named tool, events name it, and its result stays unwrapped.
 
 use std::{
     borrow::Cow,
@@ -32,8 +32,9 @@ const SEARCH: &str = "search_tools";
 const DETAILS: &str = "get_tool_details";
 const CALL: &str = "call_tool";
 
-/// The default number of tools that a search returns, and the maximum.
+/// How many tools a search returns by default.
 const DEFAULT_LIMIT: usize = 5;
+/// The most tools that a search returns.
 const MAX_LIMIT: usize = 20;
 /// The most bytes of a tool's description that a search shows.
 const DESCRIPTION_BYTES: usize = 300;
@@ -48,7 +49,7 @@ pub(crate) struct InnerCall {
     pub(crate) selection: Arc<Selection>,
 }
 
-/// The server.
+/// The server with the three tools.
 pub(crate) struct Discovery {
     /// A weak reference, because the host that owns the catalog owns this server too.
     catalog: Weak<ArcSwap<Catalog>>,
@@ -71,7 +72,10 @@ impl Discovery {
     }
 
     fn catalog(&self) -> Result<Arc<Catalog>, String> {
-        self.catalog.upgrade().map(|catalog| catalog.load_full()).ok_or_else(|| "the tools are gone".to_owned())
+        self.catalog
+            .upgrade()
+            .map(|catalog| catalog.load_full())
+            .ok_or_else(|| "the tools are no longer available".to_owned())
     }
 
     async fn search(&self, arguments: &JsonObject) -> Result<String, String> {
@@ -83,7 +87,7 @@ impl Discovery {
         let limit = limit.unwrap_or(DEFAULT_LIMIT).clamp(1, MAX_LIMIT);
         let catalog = self.catalog()?;
         let selection = match arguments.get("server").and_then(Value::as_str) {
-            Some(server) => Arc::new(self.of_server(&catalog, server)?),
+            Some(server) => Arc::new(self.selection_of(&catalog, server)?),
             None => self.selection.clone(),
         };
         let searched = catalog.clone();
@@ -97,7 +101,8 @@ impl Discovery {
         Ok(json!({ "tools": tools }).to_string())
     }
 
-    fn of_server(&self, catalog: &Catalog, server: &str) -> Result<Selection, String> {
+    /// Returns the part of the selection that belongs to `server`.
+    fn selection_of(&self, catalog: &Catalog, server: &str) -> Result<Selection, String> {
         let servers = self.servers(catalog);
         match ServerName::new(server) {
             Ok(name) if servers.contains(server) => Ok(self.selection.within(name)),
@@ -129,7 +134,7 @@ pub(crate) fn details(tool: &CatalogTool) -> String {
 }
 
 /// Returns the first `MAX_LIMIT` of `hits`, as a JSON array.
-pub(crate) fn found(hits: &[Hit]) -> String {
+pub(crate) fn hits_as_json(hits: &[Hit]) -> String {
     let tools: Vec<_> = hits.iter().take(MAX_LIMIT).map(|hit| Found::of(&hit.tool)).collect();
     serde_json::to_string(&tools).unwrap_or_default()
 }

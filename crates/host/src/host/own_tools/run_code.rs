@@ -1,7 +1,7 @@
 //! The server of `run_code`: one tool, whose description lists what scripts can call.
 //!
-//! A call of it never reaches this server: [`Host::call`](crate::Host::call) runs the script itself, after the gate,
-//! because the calls in it use the asker and the catalog of the `run_code` call.
+//! A call of `run_code` never reaches this server: [`Host::call`](crate::Host::call) runs the script itself, after the
+//! gate, because the calls in the script use the asker and the catalog of the `run_code` call.
 
 use std::{
     fmt::Write as _,
@@ -37,7 +37,7 @@ use crate::{
 };
 
 const RUN: &str = "run_code";
-/// The most bytes of the description that signatures may take; a search finds the other tools.
+/// The most bytes that signatures may take in the description; a search finds the other tools.
 const SIGNATURE_BYTES: usize = 12_000;
 /// The most bytes of a tool's description beside its signature.
 const DESCRIPTION_BYTES: usize = 120;
@@ -67,12 +67,13 @@ impl Scripts {
         super::serve(Arc::clone(&scripts)).extended(scripts)
     }
 
-    /// Returns whether `tool` runs scripts.
-    pub(crate) fn is_run(tool: &str) -> bool {
+    /// Returns whether `tool` is the one that runs scripts.
+    pub(crate) fn is_script_tool(tool: &str) -> bool {
         tool == RUN
     }
 
-    /// Runs the script in `arguments`, whose calls look their tools up in `catalog`; also returns the calls that it made.
+    /// Runs the script in `arguments`, whose calls look their tools up in `catalog`. Also returns the calls that the
+    /// script made.
     pub(crate) async fn run(
         &self,
         arguments: &JsonObject,
@@ -113,25 +114,25 @@ impl Scripts {
             return description;
         };
         let catalog = catalog.load_full();
-        let (mut room, mut left) = (SIGNATURE_BYTES, 0_usize);
+        let (mut room, mut left_out) = (SIGNATURE_BYTES, 0_usize);
         for tool in catalog.tools().filter(|tool| self.selection.has(tool)) {
-            let line = if room == 0 { None } else { Some(self.line(tool)).filter(|line| line.len() <= room) };
+            let line = if room == 0 { None } else { Some(self.signature_line(tool)).filter(|line| line.len() <= room) };
             match line {
                 Some(line) => {
                     room -= line.len();
                     description += &line;
                 }
                 // Leave out the last signatures, instead of some long ones in between.
-                None => (room, left) = (0, left + 1),
+                None => (room, left_out) = (0, left_out + 1),
             }
         }
-        if left > 0 {
-            let _ = write!(description, "\nand {left} more, which `search_tools` finds");
+        if left_out > 0 {
+            let _ = write!(description, "\nand {left_out} more, which `search_tools` finds");
         }
         description
     }
 
-    fn line(&self, tool: &CatalogTool) -> String {
+    fn signature_line(&self, tool: &CatalogTool) -> String {
         let definition = tool.tool();
         let schema = |raw: &str| serde_json::from_str::<Value>(raw).unwrap_or_default();
         let parameters = signature::parameters(&schema(definition.input_schema.get()));

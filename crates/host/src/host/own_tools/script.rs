@@ -24,11 +24,11 @@ use crate::{
 /// other part of this process than its [`ScriptTools`], and must always end within bounds of time, memory and output.
 pub trait Interpreter: Send + Sync {
     /// Returns the manual for the model: the language and its limits, how to print, the bounds, and how to find tools
-    /// without a signature here. Signatures follow it.
+    /// whose signatures are left out. The host appends the signatures to it.
     fn manual(&self) -> &str;
 
-    /// Returns the form of a call of the tool `tool` of `server`. `parameters` and `gives`, the type of the result, are
-    /// written as in a [`signature`](crate::signature()).
+    /// Returns how a script writes a call of the tool `tool` of `server`. `parameters` and `gives`, the type of the
+    /// result, are written as in a [`signature`](crate::signature()).
     fn signature(&self, server: &str, tool: &str, parameters: &[String], gives: &str) -> String;
 
     /// Runs a script. Dropping the future ends it.
@@ -44,7 +44,7 @@ pub struct Printed {
     pub error: Option<String>,
 }
 
-/// A call without a result; scripts can catch it.
+/// The error of a call that a script makes. The script can catch it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 #[non_exhaustive]
@@ -80,8 +80,8 @@ impl ScriptTools {
         Self(Arc::new(Run { host, catalog, context, selection, made: Mutex::default() }))
     }
 
-    /// Calls a tool, named as [`Call::new`] takes it, and returns its result as JSON: structured content if there is
-    /// any, else the text. Pictures and sound are left out.
+    /// Calls the tool `selector` (in any form that [`Call::new`] accepts) and returns its result as JSON: structured
+    /// content if there is any, else the text. Pictures and sound are left out.
     ///
     /// # Errors
     /// [`ScriptCallError`], for a tool's own error as well.
@@ -89,8 +89,8 @@ impl ScriptTools {
         let Run { catalog, context: ScriptContext { conceal, .. }, .. } = &*self.0;
         let found = catalog.select_within(selector, &self.0.selection);
         let number = match &found {
-            Ok(tool) => self.begins(&text::for_line(&tool.selector())),
-            Err(unknown) => self.begins(&unknown.selector),
+            Ok(tool) => self.record_begin(&text::for_line(&tool.selector())),
+            Err(unknown) => self.record_begin(&unknown.selector),
         };
         let outcome = match found {
             Ok(tool) => self.outcome(tool, arguments).await,
@@ -105,7 +105,7 @@ impl ScriptTools {
             Ok(outcome) => Ok(outcome.structured.unwrap_or(Value::String(outcome.text))),
             Err(error) => Err((error.code(), error.to_string())),
         };
-        self.ended(number, result.as_ref().err().map(|(code, _)| *code));
+        self.record_end(number, result.as_ref().err().map(|(code, _)| *code));
         match result {
             Ok(mut value) => {
                 text::change_in(&mut value, &|text| Cow::Owned(hidden(text)));
@@ -150,10 +150,11 @@ impl ScriptTools {
         self.0.made.lock().clone()
     }
 
-    /// Records a call and returns its place among the calls so far.
-    fn begins(&self, tool: &str) -> usize {
+    /// Records that a call begins. Returns its index among the calls so far.
+    fn record_begin(&self, tool: &str) -> usize {
         let number = {
             let mut made = self.0.made.lock();
+            // A call that never ends counts as cancelled.
             made.push(ScriptCall { tool: tool.to_owned(), error: Some("CANCELLED") });
             made.len()
         };
@@ -164,9 +165,9 @@ impl ScriptTools {
         number - 1
     }
 
-    fn ended(&self, number: usize, error: Option<&'static str>) {
+    fn record_end(&self, index: usize, error: Option<&'static str>) {
         let mut made = self.0.made.lock();
-        if let Some(call) = made.get_mut(number) {
+        if let Some(call) = made.get_mut(index) {
             call.error = error;
         }
     }
