@@ -151,9 +151,9 @@ impl Host {
         sent.is_ok() && finished.await.unwrap_or(false)
     }
 
-    /// Waits until each server that may be started has ended its first attempt to connect, successfully or not. The
-    /// first attempt after a [`Self::reconnect`] counts as a new first one. The start-up and listing time-outs of the
-    /// servers bound the wait. Returns at once after [`Self::shutdown`].
+    /// Waits until each server that may be started has ended its first attempt to connect, successfully or not. After
+    /// a [`Self::reconnect`] of a server, waits for the first attempt since then. The start-up and listing time-outs of
+    /// the servers bound the wait. Returns at once after [`Self::shutdown`].
     pub async fn settled(&self) {
         let servers = self.servers.load_full();
         join_all(servers.values().map(|server| server.settled())).await;

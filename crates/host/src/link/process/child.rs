@@ -5,8 +5,8 @@
 //!
 //! On Linux, servers are started with a [`Supervisor`]: no process that the program starts outlives it or the host; see
 //! [`supervisor`](super::supervisor). Without one, or on other systems, the program leads a process group, and the host
-//! ends that group. A process that left the group then survives. All of them survive if the host is killed with
-//! `SIGKILL` and the program ignores the end of its stdin.
+//! ends that group. A process that left the group then survives. If the host is killed with `SIGKILL`, and the program
+//! does not end at the end of its stdin, all its processes survive.
 //!
 //! To notice that the process has ended, the host waits for the process, *not* for the end of its stdout: a process
 //! that it started may hold stdout open, and stdout may still hold output when the process has ended.

@@ -230,7 +230,7 @@ fn may_be_modern(wire: &Wire, error: &LinkError) -> bool {
 /// Returns the outcome of `initialize` after the probe failed with `probe_error`. A server that does not know
 /// `initialize` is a modern one; the outcome is then `probe_error`, if that says more than the answer to `initialize`.
 fn outcome_after_probe(probe_error: LinkError, initialized: Result<Session, LinkError>) -> Result<Session, LinkError> {
-    let is_unknown_method = |error: &LinkError| match error {
+    let refuses_initialize = |error: &LinkError| match error {
         LinkError::Rpc(error) => INITIALIZE_REFUSALS.contains(&error.code),
         LinkError::Http { status, .. } => matches!(status, 400..=499),
         _ => false,
@@ -244,7 +244,7 @@ fn outcome_after_probe(probe_error: LinkError, initialized: Result<Session, Link
         _ => true,
     };
     match initialized {
-        Err(error) if is_unknown_method(&error) && probe_says_more(&error) => Err(probe_error),
+        Err(error) if refuses_initialize(&error) && probe_says_more(&error) => Err(probe_error),
         answer => answer,
     }
 }

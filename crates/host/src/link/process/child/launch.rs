@@ -124,8 +124,8 @@ fn arguments(command: &ChildCommand, resolved: &Resolved, removal: Option<&Remov
     all.map(|word| Ok(CString::new(word.as_bytes())?)).collect()
 }
 
-/// Returns `:NAME=VALUE` for each name; of several values, the last is used. The colon, the [`SEAL`], keeps the
-/// variables from affecting the supervisor itself, which removes it for the server.
+/// Returns `:NAME=VALUE` for each name; of several values, the last is used. The colon is the [`SEAL`]: it keeps the
+/// server's variables from acting on the supervisor, which removes the colon when it starts the server.
 fn environment(env: &[(OsString, OsString)]) -> io::Result<Vec<CString>> {
     let unique: BTreeMap<&OsStr, &OsStr> =
         env.iter().map(|(name, value)| (name.as_os_str(), value.as_os_str())).collect();
