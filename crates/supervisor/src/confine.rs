@@ -4,7 +4,10 @@
 //! This takes a separate process, because a process cannot regain rights that it gave up. The supervisor still needs
 //! them, to see all processes below it and to stay out of the server's reach.
 
-#![expect(clippy::disallowed_methods, reason = "a program of its own: it owns its descriptors and its folder")]
+#![expect(
+    clippy::disallowed_methods,
+    reason = "this code runs as a separate process, with its own descriptors and working folder"
+)]
 
 use std::ffi::{CString, OsString};
 use std::fs::File;
@@ -24,23 +27,23 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::unistd::execve;
 
 use crate::confinement::Confinement;
-use crate::grants::Grant;
+use crate::grants::{Grant, Permission};
 use crate::namespaces;
 use crate::protocol::VERDICT_FD;
 use crate::reach::{OpenedPath, reach};
 use crate::seccomp::{self, Calls};
 use crate::spawn::{environment, inherited};
-use crate::stage::{Command, Failure, Inside, Stage};
+use crate::stage::{Command, Failure, Isolation, Stage};
 
 /// The oldest Landlock that protects files: with an older one, a server could truncate a file that it may not write.
 const MIN_ABI_FOR_FILES: ABI = ABI::V3;
 /// The oldest Landlock that restricts TCP ports.
 const MIN_ABI_FOR_PORTS: ABI = ABI::V4;
-/// The newest Landlock of which restrictions are used. Those that are newer than the required ones (on devices, on
+/// The newest Landlock whose restrictions are used. Restrictions that are newer than the required ones (on devices, on
 /// signals to processes outside, on abstract Unix sockets) apply only if the kernel has them.
 const BEST_ABI: ABI = ABI::V6;
 
-/// How many threads [`thread_limit`] allows for each process.
+/// The number of threads that [`thread_limit`] allows for each process.
 const TASKS_PER_PROCESS: u64 = 16;
 
 /// The exit code of a program that could not become the server, the same as that of `env(1)`.
@@ -51,6 +54,7 @@ pub(crate) fn confine(words: &[OsString]) -> ExitCode {
     if let Some(code) = namespaces::probe_if_asked(words) {
         return code;
     }
+    // The pipe on which this process reports a failure to the supervisor.
     let mut verdict = inherited(VERDICT_FD);
     let failure = match run_stage(words, &mut verdict) {
         Ok(code) => return code,
@@ -60,7 +64,7 @@ pub(crate) fn confine(words: &[OsString]) -> ExitCode {
         let _ = match &failure {
             Failure::Exec(errno) => write!(verdict, "exec {}", *errno as i32),
             Failure::Refused(why) => write!(verdict, "refused {why}"),
-            Failure::Bare(why) => write!(verdict, "bare {why}"),
+            Failure::NoNamespaces(why) => write!(verdict, "bare {why}"),
         };
     }
     ExitCode::from(COULD_NOT_CONFINE)
@@ -68,7 +72,7 @@ pub(crate) fn confine(words: &[OsString]) -> ExitCode {
 
 fn run_stage(words: &[OsString], verdict: &mut Option<File>) -> Result<ExitCode, Failure> {
     let (stage, words) = words.split_first().ok_or_else(|| Failure::refused("no stage"))?;
-    let stage = Stage::of_word(stage).ok_or_else(|| Failure::refused("its stage is not understood"))?;
+    let stage = Stage::of_word(stage).ok_or_else(|| Failure::refused("its stage is unknown"))?;
     let command = Command::of_words(words)?;
     if let Some(own) = command.confinement.own.as_ref().filter(|_| !matches!(stage, Stage::Inside(_))) {
         create_own_folder(own)
@@ -76,55 +80,56 @@ fn run_stage(words: &[OsString], verdict: &mut Option<File>) -> Result<ExitCode,
     }
     match stage {
         Stage::Begin { supervisor } => {
-            namespaces::end_with(supervisor)?;
-            match namespaces::keep(&command, verdict)? {
+            namespaces::end_with_parent(supervisor)?;
+            match namespaces::run_keeper(&command, verdict)? {
                 Some(code) => Ok(code),
                 None => become_server(&command, None),
             }
         }
-        Stage::Bare { supervisor } => {
-            namespaces::end_with(supervisor)?;
+        Stage::BeginWithoutNamespaces { supervisor } => {
+            namespaces::end_with_parent(supervisor)?;
             become_server(&command, None)
         }
-        Stage::First { keeper, own_network } => namespaces::be_first(&command, keeper, own_network, verdict),
-        Stage::Inside(inside) => become_server(&command, Some(inside)),
+        Stage::First { keeper, own_network } => namespaces::run_first(&command, keeper, own_network, verdict),
+        Stage::Inside(isolation) => become_server(&command, Some(isolation)),
     }
 }
 
-/// Gives up the rights that the server must not have, and becomes the server. Without namespaces, `inside` is `None`.
-fn become_server(command: &Command<'_>, inside: Option<Inside>) -> Result<ExitCode, Failure> {
+/// Gives up the rights that the server must not have, and becomes the server. `isolation` is `None` without namespaces.
+fn become_server(command: &Command<'_>, isolation: Option<Isolation>) -> Result<ExitCode, Failure> {
     let confinement = &command.confinement;
     prctl::set_no_new_privs().map_err(|errno| Failure::Refused(format!("no new privileges: {errno}")))?;
     namespaces::give_up_capabilities()
         .map_err(|errno| Failure::Refused(format!("its capabilities cannot be given up: {errno}")))?;
-    restrict(command, inside).map_err(Failure::Refused)?;
+    restrict(command, isolation).map_err(Failure::Refused)?;
     // Set the limits last, because the restriction may need more open files than the server may have.
     set_limits(confinement).map_err(Failure::Refused)?;
     let may_bind_no_port = confinement.bind.as_ref().is_some_and(Vec::is_empty);
     let calls = Calls {
         udp: confinement.udp,
-        listen: !may_bind_no_port || inside.is_some_and(|inside| inside.own_network),
-        local: inside.is_some(),
-        alone: inside.is_some(),
+        listen: !may_bind_no_port || isolation.is_some_and(|isolation| isolation.own_network),
+        unix_sockets: isolation.is_some(),
+        has_own_processes: isolation.is_some(),
     };
     match seccomp::restrict(calls) {
         Err(why) if !confinement.best_effort => return Err(Failure::Refused(why)),
         _ => {}
     }
-    command.run(inside.is_none())
+    command.run(isolation.is_none())
 }
 
 impl Command<'_> {
     /// Replaces this process by the program, with its arguments and environment.
-    fn run(&self, is_bare: bool) -> Result<ExitCode, Failure> {
+    fn run(&self, has_no_namespaces: bool) -> Result<ExitCode, Failure> {
         let words = |words: &mut dyn Iterator<Item = Vec<u8>>| {
             let words: Result<Vec<CString>, _> = words.map(CString::new).collect();
             words.map_err(|_| Failure::Exec(Errno::EINVAL))
         };
         let arguments = words(&mut self.command.iter().map(|word| word.as_bytes().to_vec()))?;
-        let environment = self.variables(environment().collect(), is_bare);
+        let environment = self.variables(environment().collect(), has_no_namespaces);
         let variable = |(name, value): (OsString, OsString)| [name.as_bytes(), value.as_bytes()].join(&b'=');
         let environment = words(&mut environment.into_iter().map(variable))?;
+        // `Ok` cannot happen: a successful `execve` does not return.
         match execve(&arguments[0], &arguments, &environment) {
             Ok(never) => match never {},
             Err(errno) => Err(Failure::Exec(errno)),
@@ -132,8 +137,12 @@ impl Command<'_> {
     }
 
     /// Returns the server's variables. Adds the option that makes the resolver use TCP, if the server may not use UDP.
-    fn variables(&self, mut environment: Vec<(OsString, OsString)>, is_bare: bool) -> Vec<(OsString, OsString)> {
-        if is_bare && self.resolves_by_tcp() {
+    fn variables(
+        &self,
+        mut environment: Vec<(OsString, OsString)>,
+        has_no_namespaces: bool,
+    ) -> Vec<(OsString, OsString)> {
+        if has_no_namespaces && self.resolves_by_tcp() {
             // In namespaces, `resolv.conf` in the new root has the option.
             let index = environment.iter().position(|(name, _)| name == RESOLVER_OPTIONS);
             let mut options = index.map(|at| environment.swap_remove(at).1).unwrap_or_default();
@@ -176,11 +185,12 @@ fn thread_limit(processes: u32) -> u64 {
     // `0.20 0.18 0.12 1/80 11206`: the number after the slash counts all threads of the system.
     let load = std::fs::read_to_string("/proc/loadavg").ok();
     let threads = load.as_deref().and_then(|text| text.split('/').nth(1)?.split(' ').next()?.parse::<u64>().ok());
+    // If `/proc` cannot be read, assume many threads rather than refuse the server its first one.
     threads.unwrap_or(u64::from(u16::MAX)) + u64::from(processes) * TASKS_PER_PROCESS
 }
 
 /// Denies this process all files and ports that the confinement does not name.
-fn restrict(command: &Command<'_>, inside: Option<Inside>) -> Result<(), String> {
+fn restrict(command: &Command<'_>, isolation: Option<Isolation>) -> Result<(), String> {
     let confinement = &command.confinement;
     let asks_for_ports = confinement.connect.is_some() || confinement.bind.is_some();
     let required = if confinement.best_effort { CompatLevel::BestEffort } else { CompatLevel::HardRequirement };
@@ -200,7 +210,7 @@ fn restrict(command: &Command<'_>, inside: Option<Inside>) -> Result<(), String>
             .create()
     };
     let rules = create().map_err(|_| landlock_too_old(asks_for_ports))?;
-    let rules = allow_files(rules, command, inside)?;
+    let rules = allow_files(rules, command, isolation)?;
     let mut rules = rules.set_compatibility(required);
     for (ports, access) in [(&confinement.connect, AccessNet::ConnectTcp), (&confinement.bind, AccessNet::BindTcp)] {
         for port in ports.iter().flatten() {
@@ -232,7 +242,11 @@ pub fn support() -> Option<i32> {
 }
 
 /// Adds a rule for each file and folder that the server may reach.
-fn allow_files(rules: RulesetCreated, command: &Command<'_>, inside: Option<Inside>) -> Result<RulesetCreated, String> {
+fn allow_files(
+    rules: RulesetCreated,
+    command: &Command<'_>,
+    isolation: Option<Isolation>,
+) -> Result<RulesetCreated, String> {
     let mut rules = rules.set_compatibility(CompatLevel::BestEffort);
     let reading = AccessFs::from_read(BEST_ABI);
     // A server may not make device nodes: one that runs as root could make one for a disk, and read the disk.
@@ -242,12 +256,12 @@ fn allow_files(rules: RulesetCreated, command: &Command<'_>, inside: Option<Insi
         (&mut rules).add_rule(PathBeneath::new(&reached.file, access)).map(drop).map_err(|error| error.to_string())
     };
     let open = |path: &Path| reach(path, |_, _| false).ok();
-    for Grant { reached, writable, device } in command.grants(inside.is_some())? {
-        match (device, writable) {
-            (true, _) => allow(&reached, reading | AccessFs::WriteFile)?,
-            (_, true) => allow(&reached, writing)?,
+    for Grant { reached, permission } in command.grants(isolation.is_some())? {
+        match permission {
+            Permission::Device => allow(&reached, reading | AccessFs::WriteFile)?,
+            Permission::Write => allow(&reached, writing)?,
             // A server that runs as root could read secrets there: allow only files that every user can read.
-            _ if reached.place == Path::new(SETTINGS_FOLDER) && nix::unistd::geteuid().is_root() => {
+            Permission::Read if reached.place == Path::new(SETTINGS_FOLDER) && nix::unistd::geteuid().is_root() => {
                 let mut public = PublicPart::default();
                 public.collect(&reached.place, 0);
                 for file in public.readable.iter().filter_map(|path| open(path)) {
@@ -257,10 +271,10 @@ fn allow_files(rules: RulesetCreated, command: &Command<'_>, inside: Option<Insi
                     allow(&folder, AccessFs::ReadDir.into())?;
                 }
             }
-            _ => allow(&reached, reading)?,
+            Permission::Read => allow(&reached, reading)?,
         }
     }
-    if inside.is_some_and(|inside| inside.has_own_proc)
+    if isolation.is_some_and(|isolation| isolation.has_own_proc)
         && let Some(proc) = open(Path::new("/proc"))
     {
         // This `/proc` belongs to the namespace of the server, and shows only the server's processes.
@@ -272,7 +286,7 @@ fn allow_files(rules: RulesetCreated, command: &Command<'_>, inside: Option<Insi
 /// The folder with the system's settings, among them the hashes of its users' passwords.
 const SETTINGS_FOLDER: &str = "/etc";
 
-/// How many levels of [`SETTINGS_FOLDER`] to look into.
+/// The maximum number of levels below [`SETTINGS_FOLDER`] to search.
 const MAX_DEPTH: usize = 16;
 
 /// The part of a folder that every user may read.
@@ -315,7 +329,7 @@ impl PublicPart {
     }
 }
 
-/// Creates the folder that only this server has, with its folder for temporary files, for no other user to read.
+/// Creates the server's own folder, with a folder `tmp` in it. No other user can read it.
 fn create_own_folder(own: &Path) -> std::io::Result<()> {
     std::fs::DirBuilder::new().recursive(true).mode(0o700).create(own.join("tmp"))
 }

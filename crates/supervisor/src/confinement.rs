@@ -5,7 +5,7 @@
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 
-/// The rights of a confined server, in addition to what every server may: see [`Confinement::SYSTEM`].
+/// The rights of a confined server, in addition to those that every confined server has: see [`Confinement::SYSTEM`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Confinement {
     /// Files and folders that it may read, and run programs from. They must exist.
@@ -30,8 +30,8 @@ pub struct Confinement {
     pub cpu: Option<u64>,
     /// Whether to start the server even if the system cannot enforce a part of this.
     pub best_effort: bool,
-    /// Whether to allow UDP to and from any address, which the look-up of names needs, and reading the list of network
-    /// interfaces.
+    /// Whether to allow UDP to and from any address, which most programs need to look up names, and to allow reading
+    /// the list of network interfaces.
     pub udp: bool,
     /// Whether to use no namespaces, as on a system that has none.
     pub bare: bool,

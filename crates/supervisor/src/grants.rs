@@ -1,6 +1,9 @@
 //! The files and folders that a confined server may reach.
 
-#![expect(clippy::disallowed_methods, reason = "a program of its own: it looks at its folder and its environment")]
+#![expect(
+    clippy::disallowed_methods,
+    reason = "this code runs as a separate process, with its own folder and environment"
+)]
 
 use std::ffi::OsStr;
 use std::os::unix::fs::PermissionsExt;
@@ -21,15 +24,23 @@ const PROGRAM_PARTS: &[&str] =
 /// A file or folder that the server may reach.
 pub(crate) struct Grant {
     pub(crate) reached: OpenedPath,
-    /// Whether the server may change it.
-    pub(crate) writable: bool,
-    /// Whether it is a device: the server may write to it, but not create others.
-    pub(crate) device: bool,
+    pub(crate) permission: Permission,
+}
+
+/// What the server may do with a file or folder.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Permission {
+    /// Read it, and run it.
+    Read,
+    /// Change it as well.
+    Write,
+    /// Read and write to it. It is a device, of which the server may create no other.
+    Device,
 }
 
 impl Command<'_> {
-    /// Returns everything that this server may reach and that exists. With `is_inside`, this process is in the server's
-    /// namespaces, which hold nothing but what was granted: then it follows every link.
+    /// Returns everything that this server may reach and that exists. `is_inside` says that this process is in the
+    /// server's namespaces. These contain only what was granted, so it is then safe to follow every link.
     ///
     /// # Errors
     /// If a file or folder that the entry names does not exist, or if the path to it goes through a link that a server
@@ -37,41 +48,43 @@ impl Command<'_> {
     pub(crate) fn grants(&self, is_inside: bool) -> Result<Vec<Grant>, String> {
         let confinement = &self.confinement;
         let mut grants = Vec::new();
-        let mut add = |reached: Result<OpenedPath, PathError>, writable: bool, device: bool| {
-            grants.extend(reached.ok().map(|reached| Grant { reached, writable, device }));
+        let mut add = |reached: Result<OpenedPath, PathError>, permission: Permission| {
+            grants.extend(reached.ok().map(|reached| Grant { reached, permission }));
         };
         let refuses_none = |_: &Path, _: &Stat| false;
         for path in Confinement::SYSTEM {
-            add(reach(Path::new(path), refuses_none), false, false);
+            add(reach(Path::new(path), refuses_none), Permission::Read);
         }
         for path in Confinement::DEVICES {
-            add(reach(Path::new(path), refuses_none), false, true);
+            add(reach(Path::new(path), refuses_none), Permission::Device);
         }
-        // Without a home in the entry, take that of the server's environment.
+        // If the entry names no home, use the one in the server's environment.
         let home = confinement.home.clone().or_else(|| variable("HOME").map(PathBuf::from));
-        let here = std::env::current_dir().map_err(|error| format!("its working folder: {error}"))?;
-        let folder = writable_working_folder(home.as_deref());
+        let working_folder = std::env::current_dir().map_err(|error| format!("its working folder: {error}"))?;
+        let writable_folder = writable_working_folder(home.as_deref());
         let installations = Installations::new(home.as_deref(), is_inside);
         for path in installations.of(self.program) {
-            add(installations.reach(&path), false, false);
+            add(installations.reach(&path), Permission::Read);
         }
-        if let Some(folder) = folder {
-            add(Ok(folder), true, false);
+        if let Some(folder) = writable_folder {
+            add(Ok(folder), Permission::Write);
         }
         if let Some(path) = &confinement.own {
-            add(reach(path, refuses_none), true, false);
+            add(reach(path, refuses_none), Permission::Write);
         }
-        for (paths, field, writable) in [(&confinement.read, "read", false), (&confinement.write, "write", true)] {
+        let configured =
+            [(&confinement.read, "read", Permission::Read), (&confinement.write, "write", Permission::Write)];
+        for (paths, field, permission) in configured {
             for path in paths {
                 // A path in an entry is relative to the working folder.
-                let path = &here.join(path);
+                let path = &working_folder.join(path);
                 let reached = reach(path, |place, folder| !is_inside && server_could_have_made(place, folder));
                 match reached {
                     Err(PathError::Error(error)) => {
                         return Err(format!("`sandbox.{field}` names {}: {error}", path.display()));
                     }
                     Err(PathError::Link(link)) => return Err(refusal(&format!("`sandbox.{field}`"), path, &link)),
-                    reached => add(reached, writable, false),
+                    reached => add(reached, permission),
                 }
             }
         }
@@ -129,8 +142,9 @@ const INSTALL_FOLDERS: &[&str] = &[
 
 /// The places where programs are installed.
 struct Installations {
-    /// The path of the home, and the path to which its links lead.
+    /// The path of the home, and its path after all links.
     homes: Vec<PathBuf>,
+    /// See [`Command::grants`].
     is_inside: bool,
 }
 
@@ -140,13 +154,13 @@ impl Installations {
         Self { homes: homes.flatten().collect(), is_inside }
     }
 
-    /// Returns the folders of the installation of `program`, such as `~/.nvm/versions/node/v22` for `…/v22/bin/node`:
-    /// of the path as it is given, and of the path to which its links lead. For a virtual environment, also those of
-    /// its Python.
+    /// Returns the installation folders of `program`, for example `~/.nvm/versions/node/v22` for `…/v22/bin/node`.
+    /// Looks both at the path as it is given and at the path to which its links lead. For a program of a Python virtual
+    /// environment, the result includes the installation of that Python.
     fn of(&self, program: &Path) -> Vec<PathBuf> {
-        let real = |program: &Path| self.reach(program).ok().map(|reached| reached.place);
-        let programs = [Some(program.to_owned()), real(program)];
-        let pythons = programs.clone().map(|program| real(&program?.with_file_name("python")));
+        let resolved = |program: &Path| self.reach(program).ok().map(|reached| reached.place);
+        let programs = [Some(program.to_owned()), resolved(program)];
+        let pythons = programs.clone().map(|program| resolved(&program?.with_file_name("python")));
         let pythons = pythons.into_iter().flatten().filter(|python| is_installed_python(python));
         programs
             .into_iter()
@@ -157,11 +171,11 @@ impl Installations {
     }
 
     /// Follows a path to an installation. A server or a project can make links, so this follows only links that are in
-    /// a place of installations, lead to one, or lead from `node_modules/.bin` into the same `node_modules`.
+    /// an installation folder, lead to one, or lead from `node_modules/.bin` into the same `node_modules`.
     fn reach(&self, path: &Path) -> Result<OpenedPath, PathError> {
         let mut suspicious = Vec::new();
         let reached = reach(path, |place, folder| {
-            if !self.is_inside && server_could_have_made(place, folder) && !self.has(place) {
+            if !self.is_inside && server_could_have_made(place, folder) && !self.contains(place) {
                 suspicious.push(place.to_owned());
             }
             false
@@ -171,13 +185,13 @@ impl Installations {
             bin.and_then(Path::parent).is_some_and(|modules| reached.place.starts_with(modules))
         };
         match suspicious.into_iter().find(|link| !stays_in_modules(link)) {
-            Some(link) if !self.has(&reached.place) => Err(PathError::Link(link)),
+            Some(link) if !self.contains(&reached.place) => Err(PathError::Link(link)),
             _ => Ok(reached),
         }
     }
 
-    /// Returns whether `place` is in one of the places of installations.
-    fn has(&self, place: &Path) -> bool {
+    /// Returns whether `place` is in a folder in which programs are installed.
+    fn contains(&self, place: &Path) -> bool {
         let in_home = |home: &PathBuf| INSTALL_FOLDERS.iter().any(|name| place.starts_with(home.join(name)));
         is_of_system(place) || self.homes.iter().any(in_home)
     }

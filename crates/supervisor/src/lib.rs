@@ -27,10 +27,10 @@
 //!
 //! It waits for a process that cannot die (uninterruptible sleep) for 3 s at most and then reports it as left behind.
 //!
-//! For a confined server ([`Confinement`]), the supervisor starts one more process, which gives up what the server may
-//! not do (files and TCP ports with Landlock, system calls with seccomp, capabilities, resource limits, new privileges)
-//! and then becomes the server. Neither the server nor what it starts can regain any of this, and the supervisor is out
-//! of their reach. If the system cannot enforce a part, the server does not start, unless [`Confinement::best_effort`]
+//! For a confined server ([`Confinement`]), the supervisor starts one more process. It gives up the rights that the
+//! server must not have (files and TCP ports with Landlock, system calls with seccomp, capabilities, resource limits,
+//! new privileges) and then becomes the server. Neither the server nor its descendants can regain these rights or reach
+//! the supervisor. If the system cannot enforce a part, the server does not start, unless [`Confinement::best_effort`]
 //! allows it. Where the system gives namespaces to an ordinary user, the server has its own, and two more processes
 //! stand between the supervisor and the server (`namespaces.rs`).
 //!
@@ -48,7 +48,7 @@
 //! and works when the host does not. It is a crate of its own so that it can be built as a small program: one runs for
 //! each server, and the system takes several times as long to start a large program.
 //!
-//! Its modules:
+//! The modules of this crate:
 //!
 //! ```text
 //!   run_if_asked ──► tree                  a supervisor's work, from its start to its exit
@@ -163,7 +163,7 @@ pub fn run_if_asked() -> Option<ExitCode> {
     })
 }
 
-/// Whether the host started this process as a supervisor.
+/// Returns whether this process was started as a supervisor, or as a helper process of one.
 #[must_use]
 pub fn is_asked() -> bool {
     std::env::args_os().nth(1).is_some_and(|word| {

@@ -29,7 +29,7 @@ const MAX_COMMAND_LINE_BYTES: u64 = 16 * 1024;
 pub enum Lineage {
     /// None of its ancestors is a supervisor.
     Free,
-    /// This process, one of its ancestors or the process itself, is a supervisor.
+    /// The process with this id is a supervisor. It is an ancestor of the process, or the process itself.
     Supervised(i32),
     /// Its ancestors are invisible from here, as in an outer process namespace, or it has ended.
     Unknown,
@@ -60,11 +60,11 @@ impl Lineage {
                 return Some(Self::Free);
             }
             let Some(parent) = Process::read(process.parent()) else {
-                // Some systems hide the processes of other users. Between a confined server and its supervisor there is
-                // none of these, because the server cannot become another user.
+                // Some systems hide the processes of other users. No such process is between a confined server and its
+                // supervisor, because the server cannot become another user.
                 return is_of_another_user(process.parent()).then_some(Self::Free);
             };
-            // A parent that is younger than its child has the reused id of one that has ended.
+            // If the parent is younger than its child, the real parent has ended and its id was reused.
             let is_its_parent = parent.started() <= process.started() && Process::read(process.pid())? == process;
             if !is_its_parent {
                 return None;

@@ -83,7 +83,7 @@ pub(crate) fn is_of_system(place: &Path) -> bool {
 pub fn first_of_a_server(path: &Path) -> Option<PathBuf> {
     let mut found = None;
     let _ = walk(path, |place| {
-        // What is not a link, or cannot be read, is not followed.
+        // Do not follow a place that is not a link, or a link that cannot be read.
         let Ok(target) = place.read_link() else { return Ok(None) };
         let folder = place.parent().unwrap_or(place).metadata()?;
         if could_be_made(place, folder.uid(), folder.mode()) {

@@ -4,9 +4,9 @@
 //! Such a process may have left its group, its session and its parent, and may have changed its name and its
 //! environment. But it has inherited its resource limits. The mark is the hard limit `RLIMIT_RTTIME`, which is
 //! otherwise unlimited: the supervisor sets it to a number that holds its own process id and the low bits of its start
-//! time, and that is so high that it limits nothing. This needs no record on disk that could be wrong: a process was
-//! left behind exactly if it carries the mark of a supervisor that no longer exists. A process can only remove the mark
-//! by lowering the limit, and no confined server may do that.
+//! time, and that is so high that it limits nothing. This needs no record on disk, which could be wrong: the processes
+//! that were left behind are exactly those with the mark of a supervisor that no longer exists. A process can only
+//! remove the mark by lowering the limit, and no confined server may do that.
 
 #![expect(clippy::disallowed_methods, reason = "the process table is a folder of files")]
 
@@ -87,11 +87,11 @@ pub(crate) fn mark_this_process() {
 /// Returns the living processes of this process namespace with a mark that `is_meant` accepts.
 fn marked(is_meant: impl Fn(Mark) -> bool) -> Vec<Identity> {
     let namespace = |pid: &str| Path::new("/proc").join(pid).join("ns/pid").read_link().ok();
-    let Some(own) = namespace("self") else { return Vec::new() };
+    let Some(own_namespace) = namespace("self") else { return Vec::new() };
     let is_marked = |pid: i32| {
         let mark = mark_of(pid).filter(|mark| is_meant(*mark));
         // For a process of another process namespace, the id of its supervisor means another process here.
-        mark.is_some() && namespace(&pid.to_string()).is_some_and(|namespace| namespace == own)
+        mark.is_some() && namespace(&pid.to_string()).is_some_and(|namespace| namespace == own_namespace)
     };
     // Reading a file of `/proc` is slow, and almost no process is marked, so read the files of marked processes only.
     // Meanwhile, the system may have given the id to another process, so check the mark again.
@@ -138,11 +138,11 @@ pub fn marked_with(mark: Mark) -> Vec<Identity> {
 /// Kills the processes that were left behind when supervisors were killed together with their hosts. Returns how many
 /// it found. Blocks while it reads the process table, and until the processes have ended, for 2 s at most.
 pub fn kill_leftovers() -> usize {
-    end_all(|| marked(Mark::is_lost), Instant::now() + KILL_LIMIT)
+    kill_all(|| marked(Mark::is_lost), Instant::now() + KILL_LIMIT)
 }
 
 /// Kills the processes that `find` returns until it returns none, or until `deadline`. Returns how many it found.
-fn end_all(find: impl Fn() -> Vec<Identity>, deadline: Instant) -> usize {
+fn kill_all(find: impl Fn() -> Vec<Identity>, deadline: Instant) -> usize {
     let mut found = HashSet::new();
     loop {
         let left = find();

@@ -3,14 +3,17 @@
 //!
 //! Three processes lead to the server:
 //!
-//! 1. The *keeper* makes the namespaces. The supervisor takes the keeper for the server, so the keeper ends in the way
-//!    in which the server ended. When the keeper ends, the system kills the first process and with it the whole
+//! 1. The *keeper* makes the namespaces. To the supervisor, the keeper's process stands for the server, so the keeper
+//!    ends in the same way as the server. When the keeper ends, the system kills the first process and with it the whole
 //!    namespace, and the supervisor need not search for processes.
 //! 2. The child of the keeper is the *first* process of the new process namespace. It makes the new root, and collects
 //!    orphans.
 //! 3. The child of the first process gives up the rights that the server must not have, and becomes the server.
 
-#![expect(clippy::disallowed_methods, reason = "a program of its own: it owns its descriptors")]
+#![expect(
+    clippy::disallowed_methods,
+    reason = "this code runs as a separate process, so it may handle raw descriptors"
+)]
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -31,7 +34,7 @@ use crate::CONFINE;
 use crate::protocol::{EXIT_FD, VERDICT_FD};
 use crate::root;
 use crate::spawn::{inherited, release_streams, start_this_program};
-use crate::stage::{Command, Failure, INSIDE, Inside, Stage};
+use crate::stage::{Command, Failure, INSIDE, Isolation, Stage};
 
 /// How long processes that the server left behind may take to end after `SIGTERM`.
 const LEFTOVER_GRACE: Duration = Duration::from_millis(500);
@@ -40,32 +43,32 @@ const LEFTOVER_GRACE: Duration = Duration::from_millis(500);
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
 /// The capabilities that the first process needs: to mount, and to give up all others.
-const NEEDED: CapabilitySet = CapabilitySet::SYS_ADMIN.union(CapabilitySet::SETPCAP);
+const NEEDED_CAPABILITIES: CapabilitySet = CapabilitySet::SYS_ADMIN.union(CapabilitySet::SETPCAP);
 
 /// Makes the system kill this process when `parent` ends. Fails if `parent` has ended already.
-pub(crate) fn end_with(parent: i32) -> Result<(), Failure> {
+pub(crate) fn end_with_parent(parent: i32) -> Result<(), Failure> {
     let _ = rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL));
     if parent_pid() == Some(parent) { Ok(()) } else { Err(Failure::refused("its supervisor has ended")) }
 }
 
-/// Returns the id of this process's parent. For the first process of a namespace `getppid` returns 0, so it reads the
-/// id from the system's `/proc`, which is still mounted.
+/// Returns the id of this process's parent. In the first process of a namespace, `getppid` returns 0. There, this reads
+/// the id from the system's `/proc`, which is still mounted.
 fn parent_pid() -> Option<i32> {
-    let own = getppid().as_raw();
-    if own != 0 {
-        return Some(own);
+    let parent = getppid().as_raw();
+    if parent != 0 {
+        return Some(parent);
     }
     let status = fs::read_to_string("/proc/self/status").ok()?;
     status.lines().find_map(|line| line.strip_prefix("PPid:"))?.trim().parse().ok()
 }
 
-/// Does the work of the keeper: makes the namespaces, starts the first process in them, and waits until it ends.
-/// Returns the server's exit code, or ends by the signal that killed the server. `None` if the system gives this user
-/// no namespaces.
+/// Does the work of the keeper: makes the namespaces, starts the first process in them, and waits until that ends.
+/// Returns the server's exit code, or ends by the signal that killed the server. Returns `None` if the system gives
+/// this user no namespaces.
 ///
 /// # Errors
-/// A step after that failed, in which this process can no longer become the server.
-pub(crate) fn keep(command: &Command<'_>, verdict: &mut Option<File>) -> Result<Option<ExitCode>, Failure> {
+/// A step after making the namespaces failed. This process can then no longer become the server.
+pub(crate) fn run_keeper(command: &Command<'_>, verdict: &mut Option<File>) -> Result<Option<ExitCode>, Failure> {
     let own_network = command.has_own_network();
     let mut flags =
         CloneFlags::CLONE_NEWUSER | CloneFlags::CLONE_NEWPID | CloneFlags::CLONE_NEWNS | CloneFlags::CLONE_NEWIPC;
@@ -74,46 +77,47 @@ pub(crate) fn keep(command: &Command<'_>, verdict: &mut Option<File>) -> Result<
     if unshare(flags).is_err() {
         return Ok(None);
     }
-    let bare = |error: io::Error| Failure::Bare(error.to_string());
-    fs::write("/proc/self/setgroups", "deny").map_err(bare)?;
-    fs::write("/proc/self/uid_map", format!("{user} {user} 1")).map_err(bare)?;
-    fs::write("/proc/self/gid_map", format!("{group} {group} 1")).map_err(bare)?;
-    pass_on_capabilities().map_err(|error| bare(error.into()))?;
+    let failed = |error: io::Error| Failure::NoNamespaces(error.to_string());
+    fs::write("/proc/self/setgroups", "deny").map_err(failed)?;
+    fs::write("/proc/self/uid_map", format!("{user} {user} 1")).map_err(failed)?;
+    fs::write("/proc/self/gid_map", format!("{group} {group} 1")).map_err(failed)?;
+    pass_on_capabilities().map_err(|error| failed(error.into()))?;
 
-    let (exit, exit_writer) = io::pipe().map_err(bare)?;
-    let verdict_fd = verdict.take().ok_or_else(|| Failure::refused("its supervisor does not listen"))?;
+    let (exit, exit_writer) = io::pipe().map_err(failed)?;
+    let verdict_fd = verdict.take().ok_or_else(|| Failure::refused("the pipe to its supervisor is missing"))?;
     let [verdict_fd, exit_writer] =
-        [above_fixed_fds(verdict_fd.into()).map_err(bare)?, above_fixed_fds(exit_writer.into()).map_err(bare)?];
+        [above_fixed_fds(verdict_fd.into()).map_err(failed)?, above_fixed_fds(exit_writer.into()).map_err(failed)?];
     let stage = Stage::First { keeper: getpid().as_raw(), own_network };
     let words = stage.command(command.words.iter().cloned());
     let first = start_this_program(&words, &[(verdict_fd.as_raw_fd(), VERDICT_FD), (exit_writer.as_raw_fd(), EXIT_FD)])
-        .map_err(|errno| Failure::Bare(errno.to_string()))?;
+        .map_err(|errno| Failure::NoNamespaces(errno.to_string()))?;
     drop((verdict_fd, exit_writer));
     let _ = SigSet::all().thread_block();
     let _ = prctl::set_name(c"toolrack-keeper");
     release_streams();
-    Ok(Some(end_as(first, exit)))
+    Ok(Some(end_like_server(first, exit)))
 }
 
-/// Duplicates `end` to a descriptor above [`VERDICT_FD`] and [`EXIT_FD`], because the next process gets other files
+/// Duplicates `fd` to a descriptor above [`VERDICT_FD`] and [`EXIT_FD`], because the next process gets other files
 /// under these numbers.
-fn above_fixed_fds(end: OwnedFd) -> io::Result<OwnedFd> {
-    if end.as_raw_fd() > EXIT_FD { Ok(end) } else { above_fixed_fds(end.try_clone()?) }
+fn above_fixed_fds(fd: OwnedFd) -> io::Result<OwnedFd> {
+    // Each duplicate gets a higher number, because the one before stays open until this function returns.
+    if fd.as_raw_fd() > EXIT_FD { Ok(fd) } else { above_fixed_fds(fd.try_clone()?) }
 }
 
-/// Makes the processes that this one starts inherit the [`NEEDED`] capabilities, which apply only in these namespaces.
+/// Makes the processes that this one starts inherit the [`NEEDED_CAPABILITIES`], which apply only in these namespaces.
 fn pass_on_capabilities() -> rustix::io::Result<()> {
     let all = rustix::thread::capabilities(None)?;
-    rustix::thread::set_capabilities(None, CapabilitySets { inheritable: NEEDED, ..all })?;
+    rustix::thread::set_capabilities(None, CapabilitySets { inheritable: NEEDED_CAPABILITIES, ..all })?;
     for capability in [CapabilitySet::SYS_ADMIN, CapabilitySet::SETPCAP] {
         rustix::thread::configure_capability_in_ambient_set(capability, true)?;
     }
     Ok(())
 }
 
-/// Waits for the first process. Then ends this process as the server ended, which the first process reports: returns
-/// the server's exit code, or sends itself the signal that killed the server.
-fn end_as(first: Pid, mut exit: PipeReader) -> ExitCode {
+/// Waits for the first process, which reports how the server ended. Then this process ends in the same way: returns the
+/// server's exit code, or sends itself the signal that killed the server.
+fn end_like_server(first: Pid, mut exit: PipeReader) -> ExitCode {
     let first = rustix::process::Pid::from_raw(first.as_raw());
     let status = loop {
         match rustix::process::waitpid(first, WaitOptions::empty()) {
@@ -125,7 +129,7 @@ fn end_as(first: Pid, mut exit: PipeReader) -> ExitCode {
     let mut signal = [0];
     let reported = exit.read(&mut signal).is_ok_and(|length| length == 1).then_some(i32::from(signal[0]));
     let Some(signal) = reported.or_else(|| status?.terminating_signal()) else {
-        return code(status.and_then(WaitStatus::exit_status).unwrap_or(1));
+        return exit_code(status.and_then(WaitStatus::exit_status).unwrap_or(1));
     };
     if let Ok(signal) = Signal::try_from(signal) {
         let _ = SigSet::all().thread_unblock();
@@ -133,33 +137,34 @@ fn end_as(first: Pid, mut exit: PipeReader) -> ExitCode {
         let _ = kill(getpid(), signal);
         let _ = kill(getpid(), signal);
     }
-    code(128 + signal)
+    // The exit code that shells use for a process that a signal killed.
+    exit_code(128 + signal)
 }
 
-fn code(code: i32) -> ExitCode {
+fn exit_code(code: i32) -> ExitCode {
     ExitCode::from(u8::try_from(code).unwrap_or(u8::MAX))
 }
 
 /// Does the work of the first process: makes the new root, starts the server, and collects ended processes until the
 /// server ends.
-pub(crate) fn be_first(
+pub(crate) fn run_first(
     command: &Command<'_>,
     keeper: i32,
     own_network: bool,
     verdict: &mut Option<File>,
 ) -> Result<ExitCode, Failure> {
-    let mut exit = inherited(EXIT_FD).ok_or_else(|| Failure::refused("its keeper does not listen"))?;
+    let mut exit = inherited(EXIT_FD).ok_or_else(|| Failure::refused("the pipe to its keeper is missing"))?;
     let _ = SigSet::all().thread_block();
     let _ = prctl::set_name(c"toolrack-first");
-    end_with(keeper)?;
+    end_with_parent(keeper)?;
     let grants = command.grants(false).map_err(Failure::Refused)?;
     let grants = grants.into_iter().filter(|grant| !grant.reached.place.starts_with("/proc")).collect();
     let folder = std::env::current_dir().map_err(|error| Failure::Refused(error.to_string()))?;
-    let has_own_proc = root::enter(grants, &folder, command.resolves_by_tcp()).map_err(Failure::Bare)?;
-    give_up_capabilities().map_err(|error| Failure::Bare(error.to_string()))?;
-    let mut verdict_fd = verdict.take().ok_or_else(|| Failure::refused("its supervisor does not listen"))?;
+    let has_own_proc = root::enter(grants, &folder, command.resolves_by_tcp()).map_err(Failure::NoNamespaces)?;
+    give_up_capabilities().map_err(|error| Failure::NoNamespaces(error.to_string()))?;
+    let mut verdict_fd = verdict.take().ok_or_else(|| Failure::refused("the pipe to its supervisor is missing"))?;
     let _ = verdict_fd.write_all(INSIDE.as_bytes());
-    let words = Stage::Inside(Inside { has_own_proc, own_network }).command(command.words.iter().cloned());
+    let words = Stage::Inside(Isolation { has_own_proc, own_network }).command(command.words.iter().cloned());
     let server = match start_this_program(&words, &[(verdict_fd.as_raw_fd(), VERDICT_FD)]) {
         Ok(server) => server,
         Err(errno) => {
@@ -176,7 +181,7 @@ pub(crate) fn be_first(
         let _ = exit.write_all(&[u8::try_from(signal).unwrap_or_default()]);
     }
     terminate_the_rest();
-    Ok(code(status.and_then(WaitStatus::exit_status).unwrap_or(1)))
+    Ok(exit_code(status.and_then(WaitStatus::exit_status).unwrap_or(1)))
 }
 
 fn collect_until_end_of(server: Pid) -> Option<WaitStatus> {
@@ -231,11 +236,11 @@ pub(crate) fn give_up_capabilities() -> rustix::io::Result<()> {
 
 /// Checks whether this system lets this user have namespaces for a sandbox.
 ///
-/// To try it, starts the running program once more, which must call [`run_if_asked`](crate::run_if_asked). Blocks until
-/// that process has ended.
+/// To find out, this starts the running program once more, which must call [`run_if_asked`](crate::run_if_asked).
+/// Blocks until that process has ended.
 ///
 /// # Errors
-/// The system's reason why not.
+/// The system's reason why there are no namespaces.
 pub fn support() -> Result<(), String> {
     let output = std::process::Command::new("/proc/self/exe")
         .args([CONFINE, PROBE])
@@ -244,7 +249,7 @@ pub fn support() -> Result<(), String> {
         .map_err(|error| error.to_string())?;
     match String::from_utf8_lossy(&output.stdout).trim() {
         "yes" => Ok(()),
-        "" => Err("they could not be tried".to_owned()),
+        "" => Err("namespaces could not be tried".to_owned()),
         why => Err(why.to_owned()),
     }
 }
@@ -274,5 +279,6 @@ pub(crate) fn probe() -> Result<(), String> {
         .and_then(|()| write("uid_map", format!("{user} {user} 1")))
         .and_then(|()| write("gid_map", format!("{group} {group} 1")))
         .map_err(|error| error.to_string())?;
-    root::enter(Vec::new(), Path::new("/"), false).map(drop)
+    let resolves_by_tcp = false;
+    root::enter(Vec::new(), Path::new("/"), resolves_by_tcp).map(drop)
 }

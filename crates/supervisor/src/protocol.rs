@@ -12,7 +12,8 @@ pub const ORDERS_FD: i32 = 3;
 /// The file descriptor on which the supervisor writes reports.
 pub const REPORTS_FD: i32 = 4;
 
-/// The file descriptor on which a launcher reports to its supervisor why it did not become the confined server.
+/// The file descriptor on which a launcher (a process on the way to a confined server) reports to its supervisor why
+/// the server did not start.
 #[cfg(target_os = "linux")]
 pub(crate) const VERDICT_FD: i32 = 3;
 
@@ -31,7 +32,7 @@ pub enum Order {
 }
 
 impl Order {
-    /// The order that `byte` stands for.
+    /// Returns the order that `byte` stands for.
     #[cfg(target_os = "linux")]
     pub(crate) fn from_byte(byte: u8) -> Option<Self> {
         [Self::Terminate, Self::Kill].into_iter().find(|order| *order as u8 == byte)
@@ -74,8 +75,8 @@ impl fmt::Display for Exit {
 #[cfg(target_os = "linux")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Report {
-    /// The server runs and has this process id. This is the first report, unless one of the next three comes instead,
-    /// as the only report.
+    /// The server runs and has this process id. This is the first report. If the server could not be started, one of
+    /// the next three comes instead, and is the only report.
     Started(u32),
     /// The supervisor could not enter the working folder, with this `errno`.
     FolderFailed(i32),
@@ -85,16 +86,16 @@ pub enum Report {
     ConfineFailed,
     /// The server ended; the supervisor is ending what it left behind.
     Ended(Exit),
-    /// The supervisor ends. This many processes are left that cannot be killed, usually 0.
+    /// The supervisor ends.
     Finished {
-        /// How many.
+        /// The number of processes that could not be killed and are left behind, usually 0.
         left: u32,
     },
 }
 
 #[cfg(target_os = "linux")]
 impl Report {
-    /// The report for a server that could not start, for this reason.
+    /// Returns the report that the server could not start for this reason.
     pub(crate) fn of_errno(errno: nix::errno::Errno) -> Self {
         Self::SpawnFailed(errno as i32)
     }

@@ -1,7 +1,10 @@
 //! Follows each path of a confined server once, and holds the file at its end open. So the file that was checked is the
 //! one that the server gets, even if the path leads to another file a moment later.
 
-#![expect(clippy::disallowed_methods, reason = "a program of its own: it opens what its server may reach")]
+#![expect(
+    clippy::disallowed_methods,
+    reason = "this code runs as a separate process, which opens the files that its server may reach"
+)]
 
 use std::collections::VecDeque;
 use std::ffi::OsString;
@@ -29,7 +32,7 @@ pub(crate) struct OpenedPath {
 pub(crate) enum PathError {
     /// The caller refuses to follow this link.
     Link(PathBuf),
-    /// The system's error, or that the path is not a full path.
+    /// The system's error; `InvalidInput` if the path is not absolute.
     Error(io::Error),
 }
 
@@ -52,12 +55,13 @@ impl OpenedPath {
     }
 }
 
-/// Follows `path`, which must be a full path, from the root on, and opens what it leads to. `refuses` gets the place of
-/// each link and the `stat` of the folder that contains the link, and decides whether to follow it.
+/// Follows `path`, which must be absolute, from the root on, and opens the file or folder at its end. `refuses` gets
+/// the place of each link and the `stat` of the folder that contains the link; if it returns `true`, the link is not
+/// followed.
 ///
 /// # Errors
-/// [`PathError::Link`] with the first link that `refuses` does not let through; [`PathError::Error`] if the path leads
-/// nowhere, or through more than [`MAX_LINKS`] links.
+/// [`PathError::Link`] with the first link that `refuses` refused; [`PathError::Error`] if the path leads nowhere, or
+/// through more than [`MAX_LINKS`] links.
 pub(crate) fn reach(path: &Path, mut refuses: impl FnMut(&Path, &Stat) -> bool) -> Result<OpenedPath, PathError> {
     if !path.is_absolute() {
         return Err(PathError::Error(io::ErrorKind::InvalidInput.into()));
@@ -65,21 +69,21 @@ pub(crate) fn reach(path: &Path, mut refuses: impl FnMut(&Path, &Stat) -> bool) 
     let flags = OFlags::PATH | OFlags::CLOEXEC;
     let root = open("/", flags | OFlags::DIRECTORY, Mode::empty())?;
     // The part of the path that was followed: the name of each file below the root, held open.
-    let mut way: Vec<(OsString, OwnedFd)> = Vec::new();
+    let mut followed: Vec<(OsString, OwnedFd)> = Vec::new();
     let mut rest: VecDeque<OsString> = parts(path).collect();
     let mut links = Vec::new();
     while let Some(part) = rest.pop_front() {
         if part == ".." {
-            way.pop();
+            followed.pop();
             continue;
         }
-        let folder = way.last().map_or(root.as_fd(), |(_, folder)| folder.as_fd());
+        let folder = followed.last().map_or(root.as_fd(), |(_, folder)| folder.as_fd());
         let next = openat(folder, &part, flags | OFlags::NOFOLLOW, Mode::empty())?;
         if FileType::from_raw_mode(fstat(&next)?.st_mode) != FileType::Symlink {
-            way.push((part, next));
+            followed.push((part, next));
             continue;
         }
-        let place = place(&way).join(part);
+        let place = path_of(&followed).join(part);
         if refuses(&place, &fstat(folder)?) {
             return Err(PathError::Link(place));
         }
@@ -88,20 +92,20 @@ pub(crate) fn reach(path: &Path, mut refuses: impl FnMut(&Path, &Stat) -> bool) 
         }
         let target = PathBuf::from(OsString::from_vec(readlinkat(&next, "", Vec::new())?.into_bytes()));
         if target.is_absolute() {
-            way.clear();
+            followed.clear();
         }
         for part in parts(&target).collect::<Vec<_>>().into_iter().rev() {
             rest.push_front(part);
         }
         links.push((place, target));
     }
-    let place = place(&way);
-    OpenedPath::new(way.pop().map_or(root, |(_, file)| file), place, links)
+    let place = path_of(&followed);
+    OpenedPath::new(followed.pop().map_or(root, |(_, file)| file), place, links)
 }
 
-/// Returns the full path of the names in `way`.
-fn place(way: &[(OsString, OwnedFd)]) -> PathBuf {
-    Path::new("/").join(way.iter().map(|(part, _)| part).collect::<PathBuf>())
+/// Returns the full path of the names in `followed`.
+fn path_of(followed: &[(OsString, OwnedFd)]) -> PathBuf {
+    Path::new("/").join(followed.iter().map(|(part, _)| part).collect::<PathBuf>())
 }
 
 /// Returns whether a server could have made the link at `place`, given the `stat` of the folder that contains it.

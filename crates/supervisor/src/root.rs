@@ -1,8 +1,11 @@
 //! The files of a confined server, in a mount namespace: a new root with only the files that the server may reach,
-//! where those that it may not change are read-only. Of all other files, it can neither connect to one nor list or
-//! change it.
+//! where those that it may not change are read-only. It can neither list nor change any other file, nor connect to
+//! any other socket file.
 
-#![expect(clippy::disallowed_methods, reason = "a program of its own: it makes the tree of files that the server sees")]
+#![expect(
+    clippy::disallowed_methods,
+    reason = "this code runs as a separate process, which makes the tree of files that the server sees"
+)]
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -17,7 +20,7 @@ use nix::errno::Errno;
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::unistd::{chdir, pivot_root};
 
-use crate::grants::Grant;
+use crate::grants::{Grant, Permission};
 use crate::reach::{OpenedPath, reach};
 
 /// Where the system's root is mounted while the new root is built.
@@ -36,51 +39,52 @@ const DEVICE_LINKS: [(&str, &str); 4] = [
     ("dev/stderr", "/proc/self/fd/2"),
 ];
 
-/// Replaces the root of this mount namespace by one with only `grants`, and enters `folder` in it. `by_tcp` makes the
-/// server look up names over TCP. Returns whether `/proc` is that of this process namespace; otherwise it is the
-/// system's.
+/// Replaces the root of this mount namespace by one with only `grants`, and enters `folder` in it. `resolves_by_tcp`
+/// makes the server look up names over TCP. Returns whether `/proc` is that of this process namespace; otherwise it is
+/// the system's.
 ///
 /// # Errors
-/// The system's error. This process can then not become the server any more.
-pub(crate) fn enter(grants: Vec<Grant>, folder: &Path, by_tcp: bool) -> Result<bool, String> {
-    let failed = |what: &str| {
-        let what = what.to_owned();
-        move |error: io::Error| format!("{what}: {error}")
+/// The system's error. This process can then no longer become the server.
+pub(crate) fn enter(grants: Vec<Grant>, folder: &Path, resolves_by_tcp: bool) -> Result<bool, String> {
+    let failed_at = |step: &str| {
+        let step = step.to_owned();
+        move |error: io::Error| format!("{step}: {error}")
     };
-    let resolver = if by_tcp { reach(Path::new(RESOLV_CONF), |_, _| false).ok() } else { None };
+    let resolver = if resolves_by_tcp { reach(Path::new(RESOLV_CONF), |_, _| false).ok() } else { None };
     enter_empty_root().map_err(|error| format!("a new root: {error}"))?;
     let mut builder = Builder::default();
-    for Grant { reached, writable, .. } in grants {
+    for Grant { reached, permission } in grants {
         let name = reached.place.display().to_string();
-        builder.add(reached, writable).map_err(failed(&name))?;
+        builder.add(reached, permission == Permission::Write).map_err(failed_at(&name))?;
     }
-    builder.bind().map_err(failed("what it may read"))?;
-    create_folder(&within(NEW_ROOT, folder)).map_err(failed("its working folder"))?;
+    builder.mount_parts().map_err(failed_at("the files that it may read"))?;
+    create_folder(&below(NEW_ROOT, folder)).map_err(failed_at("its working folder"))?;
     if let Some(resolver) = resolver {
-        resolve_by_tcp(&resolver.place).map_err(failed(RESOLV_CONF))?;
+        resolve_by_tcp(&resolver.place).map_err(failed_at(RESOLV_CONF))?;
     }
     for (name, target) in DEVICE_LINKS {
         drop(symlink(target, Path::new(NEW_ROOT).join(name)));
     }
     let has_own_proc = mount_proc().map_err(|error| format!("/proc: {error}"))?;
-    builder.seal().map_err(failed("read-only"))?;
+    builder.make_read_only().map_err(failed_at("making files read-only"))?;
     enter_new_root(folder).map_err(|error| format!("the new root: {error}"))?;
     Ok(has_own_proc)
 }
 
-/// Moves this process into an empty root in which the new root is built: it has only [`OLD_ROOT`], where the system's
-/// root is, and [`NEW_ROOT`].
+/// Moves this process into an empty root, in which the new root is built. It contains only [`OLD_ROOT`], where the
+/// system's root is mounted, and [`NEW_ROOT`].
 fn enter_empty_root() -> Result<(), Errno> {
     let none = None::<&str>;
     // Mounts that are made here must not appear in the system's namespace.
     mount(none, "/", none, MsFlags::MS_REC | MsFlags::MS_PRIVATE, none)?;
-    let here = ["/tmp", "/mnt", "/usr"].into_iter().find(|path| Path::new(path).is_dir()).ok_or(Errno::ENOENT)?;
-    mount_empty(here)?;
-    let make = |name: &str| fs::DirBuilder::new().mode(0o755).create(Path::new(here).join(&name[1..]));
-    make(OLD_ROOT)
-        .and_then(|()| make(NEW_ROOT))
+    // Any folder that exists will do: only this namespace sees what is mounted on it.
+    let base = ["/tmp", "/mnt", "/usr"].into_iter().find(|path| Path::new(path).is_dir()).ok_or(Errno::ENOENT)?;
+    mount_empty(base)?;
+    let create = |path: &str| fs::DirBuilder::new().mode(0o755).create(below(base, Path::new(path)));
+    create(OLD_ROOT)
+        .and_then(|()| create(NEW_ROOT))
         .map_err(|error| Errno::from_raw(error.raw_os_error().unwrap_or_default()))?;
-    pivot_root(here, &Path::new(here).join(&OLD_ROOT[1..]))?;
+    pivot_root(base, &below(base, Path::new(OLD_ROOT)))?;
     chdir("/")?;
     mount_empty(NEW_ROOT)
 }
@@ -90,47 +94,47 @@ fn mount_empty(path: &str) -> Result<(), Errno> {
     mount(Some("tmpfs"), path, Some("tmpfs"), MsFlags::MS_NOSUID | MsFlags::MS_NODEV, Some("mode=0755,size=1m"))
 }
 
-/// Makes the new root the root of this process, takes the system's root away, and enters `folder`.
+/// Makes the new root the root of this process, unmounts the system's root, and enters `folder`.
 fn enter_new_root(folder: &Path) -> Result<(), Errno> {
     umount2(OLD_ROOT, MntFlags::MNT_DETACH)?;
     chdir(NEW_ROOT)?;
-    // This puts the old root on top of the new one, from where the next line takes it away: see `pivot_root(2)`.
+    // This stacks the old root on top of the new one, and the next line unmounts it: see `pivot_root(2)`.
     pivot_root(".", ".")?;
     umount2(".", MntFlags::MNT_DETACH)?;
     chdir("/")?;
     chdir(folder)
 }
 
-/// Mounts the `/proc` of this namespace. Where the kernel refuses it, as in a container that hides parts of its
-/// `/proc`, mounts the system's. Returns whether it is that of this namespace.
+/// Mounts the `/proc` of this namespace. If the kernel refuses that, as in a container that hides parts of its `/proc`,
+/// mounts the system's instead. Returns whether the mounted `/proc` is that of this namespace.
 fn mount_proc() -> Result<bool, Errno> {
-    let at = Path::new(NEW_ROOT).join("proc");
-    drop(fs::create_dir(&at));
+    let target = Path::new(NEW_ROOT).join("proc");
+    drop(fs::create_dir(&target));
     let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC;
-    if mount(Some("proc"), &at, Some("proc"), flags, None::<&str>).is_ok() {
+    if mount(Some("proc"), &target, Some("proc"), flags, None::<&str>).is_ok() {
         return Ok(true);
     }
-    bind(&Path::new(OLD_ROOT).join("proc"), &at).map(|()| false)
+    bind_mount(&Path::new(OLD_ROOT).join("proc"), &target).map(|()| false)
 }
 
-fn bind(from: &Path, to: &Path) -> Result<(), Errno> {
+fn bind_mount(from: &Path, to: &Path) -> Result<(), Errno> {
     mount(Some(from), to, None::<&str>, MsFlags::MS_BIND | MsFlags::MS_REC, None::<&str>)
 }
 
 /// Makes the server look up names over TCP, whose ports Landlock can restrict, by mounting a copy of the resolver's
 /// configuration that has the option `use-vc`.
 fn resolve_by_tcp(resolver: &Path) -> io::Result<()> {
-    let at = within(NEW_ROOT, resolver);
-    let Ok(mut text) = fs::read(&at) else { return Ok(()) };
+    let target = below(NEW_ROOT, resolver);
+    let Ok(mut text) = fs::read(&target) else { return Ok(()) };
     text.extend_from_slice(b"\noptions use-vc\n");
     let copy = Path::new(NEW_ROOT).join(".resolv.conf");
     fs::write(&copy, text)?;
-    bind(&copy, &at)?;
+    bind_mount(&copy, &target)?;
     Ok(())
 }
 
-/// Returns where `path` is below `root`.
-fn within(root: &str, path: &Path) -> PathBuf {
+/// Returns the absolute path `path`, taken as a path below `root`.
+fn below(root: &str, path: &Path) -> PathBuf {
     Path::new(root).join(path.strip_prefix("/").unwrap_or(path))
 }
 
@@ -141,7 +145,8 @@ struct Part {
     writable: bool,
 }
 
-/// Builds the new root: [`add`](Self::add) each part, then [`bind`](Self::bind) and [`seal`](Self::seal) them all.
+/// Builds the new root: [`add`](Self::add) each part, then call [`mount_parts`](Self::mount_parts) and
+/// [`make_read_only`](Self::make_read_only).
 #[derive(Default)]
 struct Builder {
     /// The parts of the new root by their real path, in an order in which parents come first.
@@ -153,20 +158,20 @@ impl Builder {
     fn add(&mut self, reached: OpenedPath, writable: bool) -> io::Result<()> {
         let OpenedPath { file, place, links, is_folder } = reached;
         for (link, target) in links {
-            let at = within(NEW_ROOT, &link);
-            create_folder(at.parent().unwrap_or(&at))?;
-            if fs::symlink_metadata(&at).is_err() {
-                symlink(target, &at)?;
+            let new_link = below(NEW_ROOT, &link);
+            create_folder(new_link.parent().unwrap_or(&new_link))?;
+            if fs::symlink_metadata(&new_link).is_err() {
+                symlink(target, &new_link)?;
             }
         }
-        let at = within(NEW_ROOT, &place);
-        create_folder(at.parent().unwrap_or(&at))?;
+        let new_place = below(NEW_ROOT, &place);
+        create_folder(new_place.parent().unwrap_or(&new_place))?;
         self.parts.entry(place).or_insert(Part { file, is_folder, writable }).writable |= writable;
         Ok(())
     }
 
-    /// Mounts the parts, except those within another part that allows as much.
-    fn bind(&mut self) -> io::Result<()> {
+    /// Mounts the parts. Leaves out a part that is below another one with at least the same rights.
+    fn mount_parts(&mut self) -> io::Result<()> {
         let mut done: BTreeMap<PathBuf, Part> = BTreeMap::new();
         for (path, part) in std::mem::take(&mut self.parts) {
             let is_covered =
@@ -174,7 +179,7 @@ impl Builder {
             if done.iter().any(is_covered) {
                 continue;
             }
-            let to = within(NEW_ROOT, &path);
+            let to = below(NEW_ROOT, &path);
             if part.is_folder {
                 create_folder(&to)?;
             } else if !to.exists() {
@@ -182,7 +187,7 @@ impl Builder {
             }
             // Mount the file that is held open: by now, its path may lead to another.
             let from = Path::new(OLD_ROOT).join("proc/self/fd").join(part.file.as_raw_fd().to_string());
-            bind(&from, &to)?;
+            bind_mount(&from, &to)?;
             done.insert(path, part);
         }
         self.parts = done;
@@ -190,13 +195,14 @@ impl Builder {
     }
 
     /// Makes everything read-only that the server may not change.
-    fn seal(&self) -> io::Result<()> {
+    fn make_read_only(&self) -> io::Result<()> {
         let mounts = fs::read(Path::new(OLD_ROOT).join("proc/self/mountinfo"))?;
         for line in mounts.split(|byte| *byte == b'\n') {
+            // The fifth field is the mount point, and the sixth has its options: see `proc_pid_mountinfo(5)`.
             let mut fields = line.split(|byte| *byte == b' ').skip(4);
-            let (Some(at), Some(options)) = (fields.next(), fields.next()) else { continue };
-            let at = unescape(at);
-            let Ok(place) = at.strip_prefix(NEW_ROOT) else { continue };
+            let (Some(mount_point), Some(options)) = (fields.next(), fields.next()) else { continue };
+            let mount_point = unescape(mount_point);
+            let Ok(place) = mount_point.strip_prefix(NEW_ROOT) else { continue };
             let place = Path::new("/").join(place);
             if self.parts.iter().any(|(path, part)| part.writable && place.starts_with(path)) {
                 continue;
@@ -210,7 +216,7 @@ impl Builder {
                     _ => MsFlags::empty(),
                 };
             }
-            mount(None::<&str>, &at, None::<&str>, flags, None::<&str>)?;
+            mount(None::<&str>, &mount_point, None::<&str>, flags, None::<&str>)?;
         }
         Ok(())
     }

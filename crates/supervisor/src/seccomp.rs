@@ -13,17 +13,18 @@ use seccompiler::{
     SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule, TargetArch, apply_filter, sock_filter,
 };
 
-/// The permissions that the filters depend on.
+/// The permissions of the server that the filters depend on.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Calls {
     /// The server may use UDP, and read the system's list of network interfaces.
     pub(crate) udp: bool,
     /// It may listen for connections.
     pub(crate) listen: bool,
-    /// It may use Unix sockets.
-    pub(crate) local: bool,
-    /// It sees only its own processes, and may therefore make calls about other processes.
-    pub(crate) alone: bool,
+    /// It may create Unix sockets.
+    pub(crate) unix_sockets: bool,
+    /// It is in a process namespace of its own and sees only its own processes, so it may make calls about other
+    /// processes.
+    pub(crate) has_own_processes: bool,
 }
 
 /// The newest reviewed call (`removexattrat`). Newer ones fail as if the kernel lacked them, and programs do without.
@@ -114,8 +115,8 @@ const DENIED: &[c_long] = &[
     libc::SYS_ustat,
 ];
 
-/// Calls whose first argument is a process id, which must be 0, the calling process.
-const ABOUT_PROCESSES: &[c_long] = &[
+/// Calls whose first argument is a process id. Without namespaces it must be 0, which means the calling process.
+const PROCESS_ID_FIRST: &[c_long] = &[
     libc::SYS_get_robust_list,
     libc::SYS_pidfd_open,
     libc::SYS_pidfd_send_signal,
@@ -211,17 +212,19 @@ fn filters(calls: Calls) -> Result<[BpfProgram; 4], String> {
 
 /// Compiles a filter that refuses calls with the error `answer`.
 fn compile(rules: Result<Rules, seccompiler::BackendError>, answer: Errno) -> Result<BpfProgram, String> {
-    let no = |error: &dyn std::fmt::Display| format!("system calls cannot be restricted here (seccomp): {error}");
-    let arch = TargetArch::try_from(std::env::consts::ARCH).map_err(|error| no(&error))?;
+    let failed = |error: &dyn std::fmt::Display| format!("system calls cannot be restricted here (seccomp): {error}");
+    let arch = TargetArch::try_from(std::env::consts::ARCH).map_err(|error| failed(&error))?;
     let refuse = SeccompAction::Errno(answer as u32);
-    let filter = SeccompFilter::new(rules.map_err(|error| no(&error))?, SeccompAction::Allow, refuse, arch);
-    filter.and_then(BpfProgram::try_from).map_err(|error| no(&error))
+    let filter = SeccompFilter::new(rules.map_err(|error| failed(&error))?, SeccompAction::Allow, refuse, arch);
+    filter.and_then(BpfProgram::try_from).map_err(|error| failed(&error))
 }
 
-/// Returns the rule for calls that meet all conditions: the number of an argument, how it compares, and with which
-/// value.
+/// Returns the rule for calls that meet all conditions. A condition is the position of an argument, a comparison, and
+/// the value to compare the argument with.
 fn when(conditions: &[(u8, SeccompCmpOp, u64)]) -> Result<SeccompRule, seccompiler::BackendError> {
-    let conditions = conditions.iter().map(|(at, is, value)| SeccompCondition::new(*at, Dword, is.clone(), *value));
+    let conditions = conditions
+        .iter()
+        .map(|(argument, comparison, value)| SeccompCondition::new(*argument, Dword, comparison.clone(), *value));
     SeccompRule::new(conditions.collect::<Result<_, _>>()?)
 }
 
@@ -233,15 +236,15 @@ fn denied_calls(calls: Calls) -> Result<Rules, seccompiler::BackendError> {
     let mark = u64::from(libc::RLIMIT_RTTIME);
     rules.insert(libc::SYS_prlimit64, vec![when(&[(0, Ne, 0)])?, changes_limit(mark)?]);
     rules.insert(libc::SYS_setrlimit, vec![when(&[(0, Eq, mark)])?]);
-    // The first argument is the kind of target. Only a single process is allowed (0, and 1 for `ioprio_set`), and
-    // neither all processes of the user nor a group. Not even its own group: the server could first join that of its
-    // supervisor.
+    // The first argument is the kind of target. Allow only a single process (0, and 1 for `ioprio_set`), but neither
+    // all processes of the user nor a process group. Do not even allow the server's own group, because the server could
+    // first join that of its supervisor.
     let mut priority = vec![when(&[(0, Ne, 0)])?];
     let mut io_priority = vec![when(&[(0, Ne, 1)])?];
-    if !calls.alone {
+    if !calls.has_own_processes {
         priority.push(when(&[(1, Ne, 0)])?);
         io_priority.push(when(&[(1, Ne, 0)])?);
-        for call in ABOUT_PROCESSES {
+        for call in PROCESS_ID_FIRST {
             rules.insert(*call, vec![when(&[(0, Ne, 0)])?]);
         }
         // The first argument of this call is a descriptor, so 0 does not mean the calling process.
@@ -255,7 +258,7 @@ fn denied_calls(calls: Calls) -> Result<Rules, seccompiler::BackendError> {
         clone.push(when(&[(0, MaskedEq(flag), flag)])?);
     }
     rules.insert(libc::SYS_clone, clone);
-    if !calls.alone {
+    if !calls.has_own_processes {
         rules.extend(SYSTEM_WIDE_IPC.iter().map(|call| (*call, Vec::new())));
     }
     deny_setuid_files(&mut rules)?;
@@ -269,15 +272,16 @@ fn deny_setuid_files(rules: &mut Rules) -> Result<(), seccompiler::BackendError>
     use SeccompCmpOp::MaskedEq;
     let bits = [libc::S_ISUID, libc::S_ISGID].map(u64::from);
     // `O_TMPFILE` includes `O_DIRECTORY`, which alone creates no file.
-    let makes = [libc::O_CREAT, libc::O_TMPFILE & !libc::O_DIRECTORY].map(|flag| u64::from(flag.unsigned_abs()));
+    let creating = [libc::O_CREAT, libc::O_TMPFILE & !libc::O_DIRECTORY].map(|flag| u64::from(flag.unsigned_abs()));
     for (call, mode) in MODE_ARGUMENT {
-        let with = bits.map(|bit| when(&[(*mode, MaskedEq(bit), bit)]));
-        rules.insert(*call, with.into_iter().collect::<Result<_, _>>()?);
+        let call_rules = bits.map(|bit| when(&[(*mode, MaskedEq(bit), bit)]));
+        rules.insert(*call, call_rules.into_iter().collect::<Result<_, _>>()?);
     }
     for (call, flags) in FLAGS_ARGUMENT {
-        let with = bits.into_iter().flat_map(|bit| makes.map(|make| (bit, make)));
-        let with = with.map(|(bit, make)| when(&[(*flags, MaskedEq(make), make), (*flags + 1, MaskedEq(bit), bit)]));
-        rules.insert(*call, with.collect::<Result<_, _>>()?);
+        let pairs = bits.into_iter().flat_map(|bit| creating.map(|flag| (bit, flag)));
+        let call_rules =
+            pairs.map(|(bit, flag)| when(&[(*flags, MaskedEq(flag), flag), (*flags + 1, MaskedEq(bit), bit)]));
+        rules.insert(*call, call_rules.collect::<Result<_, _>>()?);
     }
     Ok(())
 }
@@ -293,8 +297,8 @@ const TIOCSTI: u32 = 0x5412;
 /// The `ioctl` that, among others, pastes into the console.
 const TIOCLINUX: u32 = 0x541c;
 
-/// Denies sockets of other families and kinds than those that the server may use, and what evades Landlock's rules for
-/// TCP.
+/// Denies sockets of other families and kinds than those that the server may use, and calls that evade Landlock's rules
+/// for TCP.
 fn socket_rules(calls: Calls) -> Result<Rules, seccompiler::BackendError> {
     use SeccompCmpOp::{Eq, MaskedEq, Ne};
     let [unix, inet, inet6, netlink] =
@@ -303,7 +307,7 @@ fn socket_rules(calls: Calls) -> Result<Rules, seccompiler::BackendError> {
     let mut socket = Vec::new();
     if calls.udp {
         families.push((0, Ne, netlink));
-        // Of netlink, allow only protocol 0: it lists interfaces, addresses and routes.
+        // Of the netlink protocols, allow only protocol 0, which lists interfaces, addresses and routes.
         socket.push(when(&[(0, Eq, netlink), (2, Ne, 0)])?);
     }
     socket.push(when(&families)?);
@@ -312,11 +316,11 @@ fn socket_rules(calls: Calls) -> Result<Rules, seccompiler::BackendError> {
             socket.push(when(&[(0, Eq, family), (1, MaskedEq(SOCKET_KIND_MASK), kind)])?);
         }
     }
-    if !calls.local {
+    if !calls.unix_sockets {
         socket.push(when(&[(0, Eq, unix)])?);
     }
     let mut socket_pair = vec![when(&[(0, Ne, unix)])?];
-    if !calls.local {
+    if !calls.unix_sockets {
         // Each socket of a datagram pair can send to any Unix socket with a path.
         for kind in [DATAGRAM, RAW] {
             socket_pair.push(when(&[(1, MaskedEq(SOCKET_KIND_MASK), kind)])?);
@@ -357,7 +361,8 @@ fn protocol_rules() -> Result<Rules, seccompiler::BackendError> {
 }
 
 /// Makes some calls fail as if the kernel lacked them: `clone3` and `openat2`, because a filter cannot see their
-/// arguments, calls newer than this program, and all calls by their numbers of the x32 ABI, which are higher still.
+/// arguments; calls that are newer than [`NEWEST_REVIEWED`]; and all calls of the x32 ABI, whose numbers are higher
+/// still.
 fn unknown_calls() -> BpfProgram {
     let absent = libc::SECCOMP_RET_ERRNO | Errno::ENOSYS as u32;
     let step =
@@ -366,6 +371,7 @@ fn unknown_calls() -> BpfProgram {
     vec![
         // Load the number of the call, which is the first field.
         step(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, 0),
+        // Jump to the refusal, which is three, two or one step below, for the calls that it is for.
         step(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, 2, 0, clone3),
         step(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, 1, 0, openat2),
         step(libc::BPF_JMP | libc::BPF_JGT | libc::BPF_K, 0, 1, NEWEST_REVIEWED),

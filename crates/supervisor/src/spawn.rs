@@ -1,6 +1,9 @@
 //! Starts the next process on the way to the server, and controls which variables, descriptors and streams it inherits.
 
-#![expect(clippy::disallowed_methods, reason = "a program of its own: it owns its descriptors and its environment")]
+#![expect(
+    clippy::disallowed_methods,
+    reason = "this code runs as a separate process, with its own descriptors and environment"
+)]
 
 use std::env;
 use std::ffi::{CString, OsString};
@@ -12,12 +15,12 @@ use nix::spawn::{PosixSpawnAttr, PosixSpawnFileActions, PosixSpawnFlags, posix_s
 use nix::sys::signal::SigSet;
 use nix::unistd::{Pid, chdir, close, dup2_stderr, dup2_stdin, dup2_stdout};
 
-/// The prefix of the names of the server's variables until the server itself starts. The dynamic loader obeys some
-/// variables (`LD_LIBRARY_PATH`, `LD_PRELOAD`). In the processes of this program, which are not confined or not yet, it
-/// must not obey those of the server.
+/// The prefix that the names of the server's variables have until the server itself starts. The dynamic loader obeys
+/// some variables (`LD_LIBRARY_PATH`, `LD_PRELOAD`). It must not obey the server's variables in the processes of this
+/// program, because these are not confined, or not yet.
 pub const SEAL: &str = ":";
 
-/// The server's variables, without the prefix.
+/// Returns the server's variables, without the prefix.
 pub(crate) fn environment() -> impl Iterator<Item = (OsString, OsString)> {
     env::vars_os().filter_map(|(name, value)| {
         let name = name.as_bytes().strip_prefix(SEAL.as_bytes())?;
@@ -25,7 +28,7 @@ pub(crate) fn environment() -> impl Iterator<Item = (OsString, OsString)> {
     })
 }
 
-/// The value of one of the server's variables.
+/// Returns the value of one of the server's variables.
 pub(crate) fn variable(name: &str) -> Option<OsString> {
     env::var_os(format!("{SEAL}{name}"))
 }
@@ -43,7 +46,7 @@ pub(crate) fn start_this_program(command: &[OsString], passed: &[(i32, i32)]) ->
 
 /// Starts `command` in a process group of its own, with this process's streams and working folder.
 ///
-/// `posix_spawn` because, unlike `std::process::Command`, it can unblock the signals that are blocked here.
+/// It uses `posix_spawn`, which, unlike `std::process::Command`, can unblock the signals that are blocked here.
 fn start(command: &[OsString], variables: &[(OsString, OsString)], passed: &[(i32, i32)]) -> Result<Pid, Errno> {
     let command: Vec<CString> = command.iter().map(|word| c_string(word.as_bytes())).collect::<Result<_, _>>()?;
     let program = command.first().ok_or(Errno::EINVAL)?;
@@ -79,8 +82,8 @@ pub(crate) fn inherited(fd: i32) -> Option<File> {
     Some(file)
 }
 
-/// Closes the server's streams, so that only the server decides when they reach their end of file, and leaves its
-/// working folder, so that the user can unmount it.
+/// Closes this process's copies of the server's streams, so that only the server decides when they reach their end of
+/// file. Also leaves the working folder, so that the user can unmount it.
 pub(crate) fn release_streams() {
     match File::options().read(true).write(true).open("/dev/null") {
         Ok(null) => {

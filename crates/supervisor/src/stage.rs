@@ -11,8 +11,8 @@ use crate::confinement::Confinement;
 /// The prefix of the verdict once the server is in namespaces.
 pub(crate) const INSIDE: &str = "inside\n";
 
-/// How many processes of this program are between supervisor and server if it has namespaces.
-pub(crate) const HELPERS: u32 = 2;
+/// The number of processes of this program between the supervisor and a server that has namespaces.
+pub(crate) const HELPER_PROCESSES: u32 = 2;
 
 /// Why the server did not start.
 pub(crate) enum Failure {
@@ -20,8 +20,8 @@ pub(crate) enum Failure {
     Exec(Errno),
     /// The program was not run, because it would not be confined as the entry says.
     Refused(String),
-    /// The namespaces that the system gave do not work: try again without.
-    Bare(String),
+    /// The system gave namespaces, but they do not work: the supervisor should try again without namespaces.
+    NoNamespaces(String),
 }
 
 impl Failure {
@@ -30,22 +30,22 @@ impl Failure {
     }
 }
 
-/// One stage, which the first word of the command line names.
+/// One stage. The first word of the command line names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stage {
     /// The child of the supervisor, which makes namespaces if the system allows it.
     Begin { supervisor: i32 },
     /// The child of the supervisor, which confines the server without namespaces.
-    Bare { supervisor: i32 },
+    BeginWithoutNamespaces { supervisor: i32 },
     /// The first process in the new namespaces.
     First { keeper: i32, own_network: bool },
     /// The process in the namespaces that becomes the server.
-    Inside(Inside),
+    Inside(Isolation),
 }
 
 /// The parts that the namespaces separate from the system, in addition to files and shared memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Inside {
+pub(crate) struct Isolation {
     /// `/proc` belongs to the process namespace of the server, and shows only the server's own processes.
     pub(crate) has_own_proc: bool,
     /// The network is an empty one that only the server has.
@@ -61,9 +61,9 @@ impl Stage {
     fn word(self) -> OsString {
         match self {
             Self::Begin { supervisor } => format!("begin:{supervisor}:0"),
-            Self::Bare { supervisor } => format!("bare:{supervisor}:0"),
+            Self::BeginWithoutNamespaces { supervisor } => format!("bare:{supervisor}:0"),
             Self::First { keeper, own_network } => format!("first:{keeper}:{}", u8::from(own_network)),
-            Self::Inside(Inside { has_own_proc, own_network }) => {
+            Self::Inside(Isolation { has_own_proc, own_network }) => {
                 format!("inside:{}:{}", u8::from(has_own_proc), u8::from(own_network))
             }
         }
@@ -75,9 +75,9 @@ impl Stage {
         let (name, number, flag) = (parts.next()?, parts.next()?.parse().ok()?, parts.next()? == "1");
         Some(match name {
             "begin" => Self::Begin { supervisor: number },
-            "bare" => Self::Bare { supervisor: number },
+            "bare" => Self::BeginWithoutNamespaces { supervisor: number },
             "first" => Self::First { keeper: number, own_network: flag },
-            "inside" => Self::Inside(Inside { has_own_proc: number == 1, own_network: flag }),
+            "inside" => Self::Inside(Isolation { has_own_proc: number == 1, own_network: flag }),
             _ => return None,
         })
     }
@@ -96,19 +96,19 @@ impl<'a> Command<'a> {
     pub(crate) fn of_words(words: &'a [OsString]) -> Result<Self, Failure> {
         let end = words.iter().position(|word| word == "--").ok_or_else(|| Failure::refused("no command"))?;
         let confinement =
-            Confinement::of_words(&words[..end]).ok_or_else(|| Failure::refused("its words are not understood"))?;
+            Confinement::of_words(&words[..end]).ok_or_else(|| Failure::refused("its confinement cannot be parsed"))?;
         let command = &words[end + 1..];
         let program = command.first().map(Path::new).ok_or_else(|| Failure::refused("no command"))?;
         Ok(Self { words, confinement, command, program })
     }
 
-    /// Whether the server may use no network at all, so that it can have an empty one of its own.
+    /// Returns whether the server may use no network at all, so that it can have an empty one of its own.
     pub(crate) fn has_own_network(&self) -> bool {
-        let none = |ports: &Option<Vec<u16>>| ports.as_ref().is_some_and(Vec::is_empty);
-        none(&self.confinement.connect) && none(&self.confinement.bind) && !self.confinement.udp
+        let has_no_ports = |ports: &Option<Vec<u16>>| ports.as_ref().is_some_and(Vec::is_empty);
+        has_no_ports(&self.confinement.connect) && has_no_ports(&self.confinement.bind) && !self.confinement.udp
     }
 
-    /// Whether the server can only look up names over TCP.
+    /// Returns whether the server can only look up names over TCP.
     pub(crate) fn resolves_by_tcp(&self) -> bool {
         !self.confinement.udp && !self.has_own_network()
     }

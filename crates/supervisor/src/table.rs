@@ -18,7 +18,7 @@ const SIGKILL_BIT: u64 = 1 << (Signal::SIGKILL as u64 - 1);
 /// One process, at the moment when the table was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Process {
-    /// Tells this process from a later one with the same id.
+    /// Distinguishes this process from a later one with the same id.
     pub id: Identity,
     /// The process id of its parent.
     parent: i32,
@@ -56,8 +56,8 @@ impl Identity {
 
     /// Sends `signal` to the process unless it has ended in the meantime.
     ///
-    /// Between the check and the signal, the process could end and another one get its id. The system would have to use up
-    /// all other ids in those microseconds.
+    /// Between the check and the signal, the process could end and another one get its id. The system would have to use
+    /// up all other ids in those microseconds.
     pub fn signal(self, signal: Signal) {
         if self.is_alive() {
             // This fails if the process has just ended or belongs to another user. Both can be ignored.
@@ -96,7 +96,8 @@ impl Process {
     fn parse(pid: i32, line: &[u8]) -> Option<Self> {
         let end_of_name = line.iter().rposition(|byte| *byte == b')')?;
         let rest = std::str::from_utf8(line.get(end_of_name + 1..)?).ok()?;
-        // STATE has the index 0: each index is the number of the field in the manual page minus 3.
+        // STATE has the index 0: each index is the number of the field in the manual page minus 3. Index 6 has the
+        // flags of the process, index 28 its pending signals.
         let fields: Vec<&str> = rest.split_ascii_whitespace().collect();
         let number = |at: usize| fields.get(at).and_then(|field| field.parse::<u64>().ok()).unwrap_or(0);
         Some(Self {

@@ -1,6 +1,9 @@
 //! The work of a supervisor process, from its start to its exit. Single-threaded and synchronous.
 
-#![expect(clippy::disallowed_methods, reason = "a program of its own: it owns its descriptors and its environment")]
+#![expect(
+    clippy::disallowed_methods,
+    reason = "this code runs as a separate process, with its own descriptors and environment"
+)]
 
 use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
@@ -27,7 +30,7 @@ use crate::mark::mark_this_process;
 use crate::protocol::{Exit, ORDERS_FD, Order, REPORTS_FD, Report, VERDICT_FD};
 use crate::reach::{PathError, reach, server_could_have_made};
 use crate::spawn::{environment, release_streams, start_server, start_this_program};
-use crate::stage::{HELPERS, INSIDE, Stage};
+use crate::stage::{HELPER_PROCESSES, INSIDE, Stage};
 use crate::table::{self, Identity};
 
 /// How long processes that the server left behind may take to end after `SIGTERM`.
@@ -78,7 +81,7 @@ pub(crate) fn supervise(folder: &OsStr, words: &[OsString], command: &[OsString]
     let container = Removal::of_words(words, command.first());
     let container = container.map(|removal| removal.with_env(environment().collect()));
     let is_confined = !words.is_empty() && container.is_none();
-    let started = enter(Path::new(folder), is_confined).and_then(|()| match is_confined {
+    let started = enter_folder(Path::new(folder), is_confined).and_then(|()| match is_confined {
         true => start_confined(words, command),
         false => start_server(command).map(|server| (server, 0)).map_err(Report::of_errno),
     });
@@ -103,9 +106,9 @@ pub(crate) fn supervise(folder: &OsStr, words: &[OsString], command: &[OsString]
     tree.exit_code()
 }
 
-/// Enters the working folder. For a confined server, this refuses a path with a link that a server could have made: a
-/// confined server may write to its working folder, which such a link could move anywhere.
-fn enter(folder: &Path, is_confined: bool) -> Result<(), Report> {
+/// Enters the working folder. A confined server may write to its working folder, so for such a server this refuses a
+/// path with a link that a server could have made: the link could lead anywhere.
+fn enter_folder(folder: &Path, is_confined: bool) -> Result<(), Report> {
     let failed = |errno: i32| Report::FolderFailed(errno);
     if !is_confined {
         return chdir(folder).map_err(|errno| failed(errno as i32));
@@ -134,8 +137,8 @@ struct Prepared {
 
 impl Prepared {
     fn new() -> io::Result<Self> {
-        let orders = File::open(pipe(ORDERS_FD)?)?;
-        let reports = File::options().write(true).open(pipe(REPORTS_FD)?)?;
+        let orders = File::open(pipe_path(ORDERS_FD)?)?;
+        let reports = File::options().write(true).open(pipe_path(REPORTS_FD)?)?;
         close_all_but(&[&orders, &reports])?;
 
         // Block every signal, so that a stray one cannot end this process and orphan the tree. Without SIGPIPE, a write
@@ -158,10 +161,10 @@ impl Prepared {
     }
 }
 
-/// The path by which to reopen an inherited pipe as close-on-exec; an error if `fd` is not a pipe.
+/// Returns the path by which to reopen an inherited pipe as close-on-exec; an error if `fd` is not a pipe.
 ///
-/// To take over the descriptor itself would need `unsafe`.
-fn pipe(fd: i32) -> io::Result<std::path::PathBuf> {
+/// Using the inherited descriptor itself would need `unsafe`.
+fn pipe_path(fd: i32) -> io::Result<std::path::PathBuf> {
     let path = Path::new("/proc/self/fd").join(fd.to_string());
     if path.metadata()?.file_type().is_fifo() { Ok(path) } else { Err(io::ErrorKind::InvalidInput.into()) }
 }
@@ -184,17 +187,20 @@ fn close_all_but(keep: &[&File]) -> io::Result<()> {
     Ok(())
 }
 
-/// Starts this program once more as a launcher, which gives up every right that `words` do not name and then becomes the
-/// server. Waits until the launcher has done so, or has failed. Returns the launcher, and how many helper processes are
-/// between this process and the server.
+/// Starts this program once more as a launcher, which gives up every right that `words` do not name and then becomes
+/// the server. Waits until the launcher has done so, or has failed. Returns the launcher, and how many helper processes
+/// are between this process and the server.
 fn start_confined(words: &[OsString], command: &[OsString]) -> Result<(Pid, u32), Report> {
     let supervisor = getpid().as_raw();
-    let is_bare = Confinement::of_words(words).is_some_and(|confinement| confinement.bare);
-    let mut stage = if is_bare { Stage::Bare { supervisor } } else { Stage::Begin { supervisor } };
+    let is_without_namespaces = Confinement::of_words(words).is_some_and(|confinement| confinement.bare);
+    let mut stage = match is_without_namespaces {
+        true => Stage::BeginWithoutNamespaces { supervisor },
+        false => Stage::Begin { supervisor },
+    };
     loop {
         let (launcher, verdict) = launch(stage, words, command)?;
         let (helpers, verdict) = match verdict.strip_prefix(INSIDE) {
-            Some(verdict) => (HELPERS, verdict),
+            Some(verdict) => (HELPER_PROCESSES, verdict),
             None => (0, &*verdict),
         };
         if verdict.is_empty() {
@@ -203,7 +209,7 @@ fn start_confined(words: &[OsString], command: &[OsString]) -> Result<(Pid, u32)
         let _ = waitpid(launcher, None);
         if verdict.starts_with("bare ") && stage == (Stage::Begin { supervisor }) {
             // The system's namespaces do not work: start again without them.
-            stage = Stage::Bare { supervisor };
+            stage = Stage::BeginWithoutNamespaces { supervisor };
             continue;
         }
         return Err(match verdict.strip_prefix("exec ").map(str::parse) {
@@ -217,9 +223,9 @@ fn start_confined(words: &[OsString], command: &[OsString]) -> Result<(Pid, u32)
     }
 }
 
-/// Starts the first stage on the way to a confined server, and waits for the verdict of the launcher: after [`INSIDE`],
-/// if it has namespaces, the reason why the server's program does not run. The reason is empty once the program runs,
-/// because the descriptor of the verdict is then closed.
+/// Starts the first stage on the way to a confined server, and waits for the verdict of the launcher. The verdict
+/// begins with [`INSIDE`] if the server has namespaces. The rest is the reason why the server's program does not run.
+/// It is empty once the program runs, because the descriptor of the verdict is then closed.
 fn launch(stage: Stage, words: &[OsString], command: &[OsString]) -> Result<(Pid, String), Report> {
     let failed = |error: io::Error| Report::SpawnFailed(error.raw_os_error().unwrap_or(Errno::EIO as i32));
     let (mut verdict_reader, verdict) = io::pipe().map_err(failed)?;
@@ -241,7 +247,7 @@ fn raise_priority() {
     let _ = rustix::process::setpriority_process(None, HIGHEST_PRIORITY);
 }
 
-/// The phases of ending the tree, in their order: a later one never goes back to an earlier one.
+/// The phases of ending the tree, in their order. The tree never goes back to an earlier phase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     /// The server may run.
@@ -273,7 +279,7 @@ struct Tree {
     /// The container to remove, if the server is the client of an engine.
     container: Option<Removal>,
     /// How many containers could not be removed.
-    stuck: u32,
+    stuck_containers: u32,
 }
 
 impl Tree {
@@ -286,7 +292,7 @@ impl Tree {
             reports,
             limit,
             container: None,
-            stuck: 0,
+            stuck_containers: 0,
         }
     }
 
@@ -317,18 +323,18 @@ impl Tree {
         self.kill();
     }
 
-    /// Watches until no descendant is left, or only descendants that cannot be killed. Returns how many are left, a
-    /// container that could not be removed among them.
+    /// Watches until no descendant is left, or only descendants that cannot be killed. Returns how many are left. A
+    /// container that could not be removed counts as one of them.
     fn watch(&mut self, orders: File, signals: &SignalFd) -> u32 {
         let mut orders = Some(orders);
         loop {
             if self.reap() {
                 self.remove_container();
-                return self.stuck;
+                return self.stuck_containers;
             }
             self.enforce_process_limit();
             if let Some(left) = self.advance(Instant::now()) {
-                return left + self.stuck;
+                return left + self.stuck_containers;
             }
             wait(orders.as_ref(), signals, self.next_timeout(Instant::now()));
             self.read_orders(&mut orders);
@@ -362,7 +368,7 @@ impl Tree {
                 Ok(WaitStatus::Signaled(pid, signal, _)) if pid == self.server => {
                     self.server_ended(Exit::Signal(signal as i32));
                 }
-                // `nix` knows no real-time signals: the process that it collected was killed by one.
+                // `nix` returns this error when a real-time signal killed the process that it collected.
                 Err(Errno::EINVAL) if self.exit.is_none() && kill(self.server, None) == Err(Errno::ESRCH) => {
                     self.server_ended(Exit::Unknown);
                 }
@@ -411,8 +417,8 @@ impl Tree {
         self.signal_group_without_table(Signal::SIGTERM);
     }
 
-    /// If the process table is unusable, signals the server's group, unless the server has been collected: until then,
-    /// the system gives its id to no other group.
+    /// Signals the server's group if the process table is unusable. Does nothing once the server has been collected,
+    /// because the system may then give the id of its group to another one.
     fn signal_group_without_table(&self, signal: Signal) {
         if self.exit.is_none() && !table::is_usable() {
             let _ = killpg(self.server, signal);
@@ -436,7 +442,7 @@ impl Tree {
             _ => ClientEnd::Killed,
         };
         if !container.carry_out(end) {
-            self.stuck += 1;
+            self.stuck_containers += 1;
         }
     }
 
@@ -448,8 +454,8 @@ impl Tree {
         }
     }
 
-    /// Does the work of the present phase. Returns how many processes are left once it gives up on those that cannot be
-    /// killed; `None` to go on.
+    /// Does the work of the current phase. When it gives up on processes that cannot be killed, returns how many are
+    /// left; otherwise `None`.
     fn advance(&mut self, now: Instant) -> Option<u32> {
         if let Phase::Terminating { kill_at: Some(kill_at) } = self.phase
             && now >= kill_at

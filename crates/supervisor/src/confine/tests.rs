@@ -6,12 +6,16 @@ fn words(line: &str) -> Vec<OsString> {
     line.split(' ').map(OsString::from).collect()
 }
 
-fn variables(line: &str, environment: &[(&str, &str)], is_bare: bool) -> Vec<(String, String)> {
+fn variables(line: &str, environment: &[(&str, &str)], has_no_namespaces: bool) -> Vec<(String, String)> {
     let all = words(&format!("{line} -- server"));
     let command = Command::of_words(&all).ok().unwrap();
     let environment = environment.iter().map(|(name, value)| (name.into(), value.into())).collect();
     let text = |text: OsString| text.into_string().unwrap();
-    command.variables(environment, is_bare).into_iter().map(|(name, value)| (text(name), text(value))).collect()
+    command
+        .variables(environment, has_no_namespaces)
+        .into_iter()
+        .map(|(name, value)| (text(name), text(value)))
+        .collect()
 }
 
 #[test]
@@ -22,8 +26,8 @@ fn a_server_without_namespaces_looks_names_up_over_tcp_where_it_has_no_datagrams
     // The options that the server has itself stay.
     let own = [("RES_OPTIONS", "ndots:2"), ("PATH", "/bin")];
     assert_eq!(variables("connect=443", &own, true), [pair("PATH", "/bin"), pair("RES_OPTIONS", "ndots:2 use-vc")]);
-    for (line, is_bare) in [("connect=443", false), ("udp=yes", true), ("connect= bind=", true)] {
-        assert_eq!(variables(line, &one, is_bare), [pair("PATH", "/bin")], "{line} {is_bare}");
+    for (line, has_no_namespaces) in [("connect=443", false), ("udp=yes", true), ("connect= bind=", true)] {
+        assert_eq!(variables(line, &one, has_no_namespaces), [pair("PATH", "/bin")], "{line} {has_no_namespaces}");
     }
 }
 

@@ -28,7 +28,7 @@ fn the_system_and_its_table_say_the_same_about_a_process() {
 fn found_processes_are_killed_even_if_the_search_ran_out_of_time() {
     let mut left = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
     let id = table::identity(i32::try_from(left.id()).unwrap()).unwrap();
-    assert_eq!(end_all(|| vec![id], Instant::now()), 1);
+    assert_eq!(kill_all(|| vec![id], Instant::now()), 1);
     assert_eq!(std::os::unix::process::ExitStatusExt::signal(&left.wait().unwrap()), Some(Signal::SIGKILL as i32));
 }
 
@@ -81,7 +81,7 @@ fn all_that_was_left_is_stopped_before_any_of_it_is_killed() {
             _ => [first, second].into_iter().filter(|id| id.is_alive()).collect(),
         }
     };
-    assert_eq!(end_all(look, Instant::now() + Duration::from_secs(60)), 2);
+    assert_eq!(kill_all(look, Instant::now() + Duration::from_secs(60)), 2);
     for child in [&mut one, &mut other] {
         let status = child.wait().unwrap();
         assert_eq!(std::os::unix::process::ExitStatusExt::signal(&status), Some(Signal::SIGKILL as i32));
@@ -95,7 +95,7 @@ fn waiting_ends_at_once_when_no_marked_process_is_left() {
         looks.set(looks.get() + 1);
         Vec::new()
     };
-    assert_eq!(end_all(look, Instant::now() + Duration::from_secs(60)), 0);
+    assert_eq!(kill_all(look, Instant::now() + Duration::from_secs(60)), 0);
     assert_eq!(looks.get(), 1);
 }
 

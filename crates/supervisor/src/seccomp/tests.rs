@@ -93,10 +93,15 @@ fn ask(calls: Calls, call: c_long, arguments: &[i64]) -> Answer {
 /// Every set of permissions.
 fn every_permission_set() -> impl Iterator<Item = Calls> {
     let is = |bits: u8, bit: u8| bits & bit != 0;
-    (0..16).map(move |bits| Calls { udp: is(bits, 1), listen: is(bits, 2), local: is(bits, 4), alone: is(bits, 8) })
+    (0..16).map(move |bits| Calls {
+        udp: is(bits, 1),
+        listen: is(bits, 2),
+        unix_sockets: is(bits, 4),
+        has_own_processes: is(bits, 8),
+    })
 }
 
-const ALL: Calls = Calls { udp: true, listen: true, local: true, alone: true };
+const ALL: Calls = Calls { udp: true, listen: true, unix_sockets: true, has_own_processes: true };
 
 const EPERM: Answer = Answer::Refused(Errno::EPERM);
 const EACCES: Answer = Answer::Refused(Errno::EACCES);
@@ -250,7 +255,7 @@ fn a_server_lowers_its_own_limits_but_not_the_mark_of_its_supervisor() {
 
 #[test]
 fn without_namespaces_a_server_may_not_address_other_processes() {
-    let apart = Calls { alone: false, ..ALL };
+    let apart = Calls { has_own_processes: false, ..ALL };
     for call in [
         libc::SYS_get_robust_list,
         libc::SYS_pidfd_open,
@@ -290,7 +295,7 @@ fn a_server_uses_shared_ipc_only_in_a_namespace_of_its_own() {
         libc::SYS_shmget,
     ] {
         for calls in every_permission_set() {
-            let expected = if calls.alone { Answer::Allowed } else { EPERM };
+            let expected = if calls.has_own_processes { Answer::Allowed } else { EPERM };
             assert_eq!(ask(calls, call, &[1, 1, 1]), expected, "{call} with {calls:?}");
         }
     }
@@ -392,7 +397,7 @@ fn a_server_reads_network_interfaces_only_with_udp_and_nothing_else_of_netlink()
 #[test]
 fn a_server_uses_unix_sockets_only_in_namespaces_of_its_own() {
     for calls in every_permission_set() {
-        let expected = if calls.local { Answer::Allowed } else { EACCES };
+        let expected = if calls.unix_sockets { Answer::Allowed } else { EACCES };
         for kind in [SOCK_STREAM, SOCK_DGRAM, SOCK_SEQPACKET] {
             assert_eq!(socket(calls, AF_UNIX, kind, 0), expected, "{kind} {calls:?}");
         }

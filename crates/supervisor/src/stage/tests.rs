@@ -7,10 +7,10 @@ fn words(line: &str) -> Vec<OsString> {
 #[test]
 fn every_stage_survives_its_word_and_starts_this_program_again() {
     let both = [false, true];
-    let mut stages = vec![Stage::Begin { supervisor: 7 }, Stage::Bare { supervisor: i32::MAX }];
+    let mut stages = vec![Stage::Begin { supervisor: 7 }, Stage::BeginWithoutNamespaces { supervisor: i32::MAX }];
     for own_network in both {
         stages.push(Stage::First { keeper: 8, own_network });
-        stages.extend(both.map(|has_own_proc| Stage::Inside(Inside { has_own_proc, own_network })));
+        stages.extend(both.map(|has_own_proc| Stage::Inside(Isolation { has_own_proc, own_network })));
     }
     for stage in stages {
         let command = stage.command(words("udp=yes -- server --flag"));
