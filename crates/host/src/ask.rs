@@ -82,8 +82,9 @@ pub trait Asker: Send + Sync {
         false
     }
 
-    /// Returns the asker for the question to which its server has given the name `name`; `None`, the default, for this
-    /// asker itself. Questions of the input rounds of 2026-07-28 have names, which an asker may need to forward them.
+    /// Returns the asker for the question that its server calls `name`; `None`, the default, means this asker itself.
+    /// In MCP 2026-07-28, questions that a server returns in place of a result have names, and an asker that forwards
+    /// such a question may need its name.
     fn named(&self, name: &str) -> Option<SharedAsker> {
         let _ = name;
         None
@@ -177,7 +178,8 @@ pub struct Confirm {
     pub findings: Vec<Finding>,
     /// The longest time for which the answer can be remembered.
     pub lasting: Lasting,
-    /// Answers what the asker wants to know of the call; `None` if the host did not ask this question.
+    /// The waiting call, which answers the asker's own questions about it; `None` if the host did not ask this
+    /// question.
     pub(crate) review: Option<Reviewer>,
 }
 

@@ -25,7 +25,7 @@ impl Serialize for Canonical<'_> {
     }
 }
 
-/// [`Canonical`], of an object.
+/// The same as [`Canonical`], for the members of an object.
 #[derive(Clone, Copy, Debug)]
 pub struct CanonicalMap<'a>(pub &'a Map<String, Value>);
 

@@ -9,7 +9,6 @@ pub(crate) mod cleaned;
 mod listed;
 pub(crate) mod names;
 pub(crate) mod param_headers;
-mod places;
 mod profile;
 pub(crate) mod schema;
 pub(crate) mod search;
@@ -18,6 +17,7 @@ pub(crate) mod signature;
 #[cfg(test)]
 pub(crate) mod tests;
 pub(crate) mod tokens;
+mod tool_index;
 mod toolset;
 
 use std::{collections::BTreeMap, sync::Arc};
@@ -38,7 +38,7 @@ pub use selection::Selection;
 pub use signature::signature;
 pub(crate) use toolset::{MismatchedTool, ToolSet};
 
-use self::places::Places;
+use self::tool_index::ToolIndex;
 use crate::{
     definition::DefinitionHash,
     mcp::{MAX_TOOL_NAME, Tool},
@@ -48,6 +48,12 @@ use crate::{
 
 /// The most suggestions for an unknown name.
 const MAX_SUGGESTIONS: usize = 3;
+
+/// The Jaro-Winkler similarity, from 0 to 1, above which a name is suggested for an unknown one.
+const MIN_LIKENESS: f64 = 0.75;
+
+/// The longest part of an unknown name that an error repeats, in bytes.
+const SHOWN_SELECTOR_BYTES: usize = 200;
 
 /// The longest `server/tool`; model-visible names are shorter. Longer names are not looked up, because the time for a
 /// look-up grows faster than the length.
@@ -71,7 +77,7 @@ pub struct Catalog {
     tools: Vec<CatalogTool>,
     /// Tools in quarantine. No client sees them, and a call of one fails with the reason.
     quarantined: Box<[CatalogTool]>,
-    places: Places,
+    tool_index: ToolIndex,
     blocks: block::Blocks,
     /// The tools as their servers list them, by the servers' names, for search.
     server_tools: Vec<ServerTools>,
@@ -104,7 +110,8 @@ impl CatalogTool {
         self.listed.shown()
     }
 
-    /// Returns the tool exactly as the server listed it, to judge the server's text. Its name is the same.
+    /// Returns the tool exactly as the server listed it, to judge the server's text. The name is the same in both
+    /// forms.
     #[must_use]
     pub fn as_listed(&self) -> &Tool {
         &self.listed.tool
@@ -131,7 +138,7 @@ impl CatalogTool {
 
     /// Returns the HTTP headers that mirror arguments of this tool (MCP 2026-07-28, `x-mcp-header`), and their values
     /// for these arguments; `None` for an argument that is absent. A program that offers the tool over HTTP must check
-    /// these headers. Returns none for a tool with invalid marks, which clients do not call over HTTP.
+    /// these headers. Returns none for a tool with invalid `x-mcp-header` marks, which clients do not call over HTTP.
     #[must_use]
     pub fn mirrored(&self, arguments: &Map<String, Value>) -> Vec<(HeaderName, Option<HeaderValue>)> {
         let schema = serde_json::from_str(self.tool().input_schema.get());
@@ -177,21 +184,21 @@ impl Catalog {
             quarantined.extend(mismatched.filter_map(|mismatched| entry(&mismatched.listed)));
         }
         catalog.quarantined = quarantined.into();
-        catalog.tools.sort_unstable_by(|one, other| one.name.cmp(&other.name));
-        catalog.tools.dedup_by(|one, other| one.name == other.name);
+        catalog.tools.sort_unstable_by(|a, b| a.name.cmp(&b.name));
+        catalog.tools.dedup_by(|a, b| a.name == b.name);
         catalog.tools.shrink_to_fit();
-        catalog.places = Places::of(&catalog.tools);
+        catalog.tool_index = ToolIndex::new(&catalog.tools);
         catalog
     }
 
-    /// Returns a catalog of the servers that `is_selected` accepts. Each tool keeps its name, because a name depends only
-    /// on its own server and tool.
+    /// Returns a catalog of the servers that `is_selected` accepts. Each tool keeps its name, because a name depends
+    /// only on its own server and tool.
     pub(crate) fn excerpt(&self, is_selected: impl Fn(&ServerName) -> bool) -> Self {
         let tools: Vec<_> = self.tools.iter().filter(|tool| is_selected(&tool.server)).cloned().collect();
         Self {
             version: self.version,
             cap: self.cap,
-            places: Places::of(&tools),
+            tool_index: ToolIndex::new(&tools),
             tools,
             quarantined: self.quarantined.iter().filter(|tool| is_selected(&tool.server)).cloned().collect(),
             server_tools: self
@@ -207,11 +214,11 @@ impl Catalog {
     /// Returns this catalog with the tools of `other`, which must have no server in common.
     pub(crate) fn with(mut self, other: Self) -> Self {
         self.tools.extend(other.tools);
-        self.tools.sort_by(|one, other| one.name.cmp(&other.name));
+        self.tools.sort_by(|a, b| a.name.cmp(&b.name));
         self.server_tools.extend(other.server_tools);
-        self.server_tools.sort_by(|one, other| one.server.cmp(&other.server));
+        self.server_tools.sort_by(|a, b| a.server.cmp(&b.server));
         self.quarantined = self.quarantined.into_iter().chain(other.quarantined).collect();
-        Self { places: Places::of(&self.tools), blocks: block::Blocks::default(), ..self }
+        Self { tool_index: ToolIndex::new(&self.tools), blocks: block::Blocks::default(), ..self }
     }
 
     /// Returns the version, which grows with each change.
@@ -235,12 +242,12 @@ impl Catalog {
     /// this tool fails, and its error has the reason of the quarantine.
     #[must_use]
     pub fn in_quarantine(&self, selector: &str) -> Option<&CatalogTool> {
-        let means = |tool: &&CatalogTool| {
+        let is_meant = |tool: &&CatalogTool| {
             let (server, name) = (tool.server.as_str(), tool.listed.tool.name.as_str());
             let pair = || selector.strip_prefix(server)?.strip_prefix(['/', '.']);
             tool.name == selector || pair() == Some(name)
         };
-        self.quarantined.iter().find(means)
+        self.quarantined.iter().find(is_meant)
     }
 
     /// Returns the tool `tool` of `server`, in quarantine or not, for callers that know both names. Neither name is
@@ -267,7 +274,7 @@ impl Catalog {
     /// Returns the tool of this model-visible name.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&CatalogTool> {
-        self.places.named(&self.tools, name)
+        self.tool_index.get(&self.tools, name)
     }
 
     /// Returns tool definitions in a provider's format, ordered by name. The first use of a kind makes the block (a few
@@ -293,7 +300,7 @@ impl Catalog {
     #[must_use]
     pub fn unknown(&self, selector: &str) -> Unknown {
         Unknown {
-            selector: text::for_line(&text::clip(selector, 200)).into_owned(),
+            selector: text::for_line(&text::clip(selector, SHOWN_SELECTOR_BYTES)).into_owned(),
             suggestions: self.similar_to(selector),
         }
     }
@@ -309,7 +316,8 @@ impl Catalog {
             _ => {
                 let mut suggestions = self.similar_to(selector);
                 suggestions.retain(|similar| self.find(similar).is_some_and(|tool| selection.has(tool)));
-                Err(Unknown { selector: text::for_line(&text::clip(selector, 200)).into_owned(), suggestions })
+                let shown = text::clip(selector, SHOWN_SELECTOR_BYTES);
+                Err(Unknown { selector: text::for_line(&shown).into_owned(), suggestions })
             }
         }
     }
@@ -337,7 +345,7 @@ impl Catalog {
     }
 
     fn of_pair(&self, server: &ServerName, tool: &str) -> Option<&CatalogTool> {
-        self.places.paired(&self.tools, server.as_str(), tool)
+        self.tool_index.get_pair(&self.tools, server.as_str(), tool)
     }
 
     /// Returns the only tool that models see as `name` under any of the [usual styles](NameStyle::PRESETS), whatever
@@ -359,7 +367,7 @@ impl Catalog {
                 names.get(&pair).is_some_and(|chosen| chosen == name)
             });
             match (found, of_style) {
-                (Some(one), Some(other)) if !std::ptr::eq(one, other) => return None,
+                (Some(a), Some(b)) if !std::ptr::eq(a, b) => return None,
                 (None, Some(_)) => found = of_style,
                 _ => {}
             }
@@ -380,16 +388,16 @@ impl Catalog {
                 let selector = tool.selector();
                 let likeness = strsim::jaro_winkler(&query, &selector.to_lowercase())
                     .max(strsim::jaro_winkler(&query, &tool.listed.tool.name.to_lowercase()));
-                (likeness > 0.75).then_some((likeness, selector))
+                (likeness > MIN_LIKENESS).then_some((likeness, selector))
             })
             .collect();
-        ranked.sort_by(|(one, _), (other, _)| other.total_cmp(one));
+        ranked.sort_by(|(a, _), (b, _)| b.total_cmp(a));
         let safe = |(_, selector): (f64, String)| text::for_line(&selector).into_owned();
         ranked.into_iter().take(MAX_SUGGESTIONS).map(safe).collect()
     }
 }
 
-/// Displays suggestions after the error that a name is unknown; nothing if there are none.
+/// The end of the message of [`Unknown`]: the suggestions, or nothing if there are none.
 struct Suggest<'a>(&'a [String]);
 
 impl std::fmt::Display for Suggest<'_> {

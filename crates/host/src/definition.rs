@@ -1,8 +1,8 @@
 //! The canonical definition of a tool, with everything that matters to a model or a rule, and its hash.
 //!
-//! The canonical form is JSON without spaces, the members of each object in the order of their names, texts without
-//! their escapes. So the definition stays the same if a server changes the order of members, and differs if it changes
-//! a single character.
+//! The canonical form is JSON without spaces, with the members of each object in the order of their names, and with the
+//! same text always escaped in the same way. So the definition stays the same if a server changes the order of members,
+//! and differs if it changes a single character.
 
 use std::fmt;
 
@@ -179,7 +179,7 @@ impl<'de> Visitor<'de> for AnyJson {
             members.push(member);
         }
         // A stable sort keeps members of the same name in their order.
-        members.sort_by(|(one, _), (other, _)| one.cmp(other));
+        members.sort_by(|(a, _), (b, _)| a.cmp(b));
         Ok(Json::Object(members))
     }
 }

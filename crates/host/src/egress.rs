@@ -148,7 +148,7 @@ impl std::str::FromStr for Allowed {
         let (name, below) = text.strip_prefix("*.").map_or((text, false), |name| (name, true));
         match Host::parse(name) {
             Ok(Host::Domain(name)) if !name.contains('*') => {
-                let name = plain(&name);
+                let name = normalized(&name);
                 Ok(if below { Self::Below(name) } else { Self::Host(name) })
             }
             _ => Err(BadAllowed),
@@ -172,12 +172,12 @@ impl EgressRules {
     }
 
     fn trusts_name(&self, name: &str) -> bool {
-        let name = plain(name);
+        let name = normalized(name);
         self.allow.iter().any(|allowed| match allowed {
             Allowed::Net(_) => false,
             Allowed::Host(host) => *host == name,
             Allowed::Below(parent) => {
-                name.strip_suffix(&**parent).is_some_and(|left| left.len() > 1 && left.ends_with('.'))
+                name.strip_suffix(&**parent).is_some_and(|rest| rest.len() > 1 && rest.ends_with('.'))
             }
         })
     }
@@ -188,14 +188,14 @@ impl EgressRules {
     }
 }
 
-/// Normalizes a name for comparison: lower case, without the dot of a fully qualified name.
-fn plain(name: &str) -> String {
+/// Returns a name as it is compared: in lower case, without the dot of a fully qualified name.
+fn normalized(name: &str) -> String {
     name.trim_end_matches('.').to_ascii_lowercase()
 }
 
 /// Returns whether a name always means this machine (RFC 6761).
 fn is_localhost(name: &str) -> bool {
-    let name = plain(name);
+    let name = normalized(name);
     name == "localhost" || name.ends_with(".localhost")
 }
 
@@ -248,7 +248,7 @@ impl Egress {
     pub fn with_proxies_of_environment<'a>(&self, proxies: impl IntoIterator<Item = &'a str>) -> Self {
         let host = |text: &str| {
             let url = if text.contains("://") { Url::parse(text) } else { Url::parse(&format!("http://{text}")) };
-            url.ok()?.host_str().map(plain)
+            url.ok()?.host_str().map(normalized)
         };
         let proxies = Arc::new(proxies.into_iter().filter_map(host).collect());
         let (rules, lookup) = (ArcSwap::new(self.rules()), Arc::clone(&self.0.lookup));
@@ -397,12 +397,12 @@ impl Guard {
     /// [`Refused`], with the reason.
     pub fn check_for_secrets(&self, url: &Url, server: &Url) -> Result<(), Refused> {
         self.check(url)?;
-        let may_be_clear =
+        let may_be_unencrypted =
             server.scheme() == "http" && (url.host() == server.host() || kind_of_host(url) == Some(Kind::Loopback));
-        if url.scheme() == "https" || may_be_clear {
+        if url.scheme() == "https" || may_be_unencrypted {
             return Ok(());
         }
-        Err(self.refused(place(url), Why::Clear))
+        Err(self.refused(place(url), Why::NoTls))
     }
 
     /// Filters `found`, the addresses to which `name` resolves: returns those that a client may dial.
@@ -431,7 +431,7 @@ impl Guard {
 
     /// Returns whether `name` is that of a proxy that the environment sets.
     fn is_environment_proxy(&self, name: &str) -> bool {
-        matches!(self.proxy(), Proxy::Environment) && self.proxies.contains(&plain(name))
+        matches!(self.proxy(), Proxy::Environment) && self.proxies.contains(&normalized(name))
     }
 
     /// Returns the resolver of names.
@@ -492,7 +492,7 @@ enum Why {
     /// [`Profile::Hosted`] requires HTTPS.
     NotHttps,
     /// Secrets, or a user, would go there without TLS.
-    Clear,
+    NoTls,
     /// [`Profile::Hosted`] does not allow this port.
     Port(u16),
     /// The URL has an address of this kind.
@@ -519,7 +519,7 @@ impl fmt::Display for Refused {
         write!(f, "the egress rules refuse {}: ", self.to)?;
         match self.why {
             Why::Scheme => f.write_str("it is neither http nor https")?,
-            Why::NotHttps | Why::Clear => f.write_str("it is not https")?,
+            Why::NotHttps | Why::NoTls => f.write_str("it is not https")?,
             Why::Port(port) => write!(f, "port {port} is not among the allowed ports")?,
             Why::Kind(kind) => write!(f, "that is {kind}")?,
             Why::Proxy => f.write_str("that is the proxy of this program")?,
@@ -540,16 +540,16 @@ impl Refused {
         let file = if self.rules.source.is_empty() { "toolrack.toml" } else { &self.rules.source };
         match self.why {
             Why::Port(port) => format!("to allow this port, add {port} to `egress.ports` in {file}"),
-            Why::Scheme => "give a url that begins with https://".to_owned(),
-            Why::Clear => "only an address that is reached with https gets secrets".to_owned(),
+            Why::Scheme => "use a url that begins with https://".to_owned(),
+            Why::NoTls => "secrets are sent only to addresses that begin with https://".to_owned(),
             Why::LeadsTo(address, Kind::Metadata) => {
                 format!("to allow this address, add \"{address}\" to `egress.allow` in {file}")
             }
             Why::NotHttps => {
-                format!("give it a url that begins with https://, or add its host to `egress.allow` in {file}")
+                format!("use a url that begins with https://, or add the host to `egress.allow` in {file}")
             }
             Why::Kind(_) | Why::Proxy | Why::LeadsTo(..) => {
-                format!("if you trust it, add its host or network to `egress.allow` in {file}")
+                format!("if you trust this destination, add its host or network to `egress.allow` in {file}")
             }
         }
     }

@@ -6,9 +6,9 @@ use serde::{Serialize, Serializer};
 
 use crate::{Principal, pins::Quarantined, spec::ServerName, state::State};
 
-/// An event. The serialised `event` tag is stable; fields may be added. The server of the four events that Qbit has as
-/// well (connected, disconnected, error, tools updated) is serialised twice: as `server`, as in all others, and as
-/// `server_name`.
+/// An event. The serialised `event` tag is stable; fields may be added. Four events (connected, disconnected, error,
+/// tools updated) are also events of the program Qbit. In these, the server is serialised twice: as `server`, as in all
+/// events, and as `server_name`, as in Qbit.
 #[derive(Clone, Debug, Serialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 #[non_exhaustive]
@@ -49,10 +49,10 @@ pub enum Event {
     },
     /// The catalog changed.
     McpToolsUpdated {
-        /// Which server's tools.
+        /// The server whose tools changed.
         #[serde(flatten, serialize_with = "by_both_names")]
         server: ServerName,
-        /// Model-visible names.
+        /// The model-visible names of its tools.
         tools: Vec<String>,
     },
     /// A tool differs from its pin: its definition has changed, or it is another tool under a new name.
@@ -73,7 +73,8 @@ pub enum Event {
         /// The server.
         server: ServerName,
     },
-    /// A problem without consequences: noise on stdout, a dropped tool, a muted flood.
+    /// A problem that does not end the connection: noise on stdout, a tool that was left out, a flood of messages that
+    /// was muted.
     McpServerWarning {
         /// The server.
         server: ServerName,
@@ -160,7 +161,7 @@ pub enum Event {
 pub struct EventCall {
     /// Its number in this host, from 1.
     pub number: u64,
-    /// Who called: the text of such an event may contain what only they may read.
+    /// The principal who called. The texts of an event about a call may contain data that only this principal may read.
     pub principal: Principal,
 }
 
@@ -197,7 +198,7 @@ impl CallEnd {
     }
 }
 
-#[expect(clippy::cast_possible_truncation, reason = "a call does not take 600 million years")]
+#[expect(clippy::cast_possible_truncation, reason = "64 bits of milliseconds are 600 million years")]
 pub(crate) fn millis<S: serde::Serializer>(duration: &Duration, to: S) -> Result<S::Ok, S::Error> {
     to.serialize_u64(duration.as_millis() as u64)
 }

@@ -1,4 +1,4 @@
-//! Suspicious parts of tool definitions that a user should look at. They are warnings, and no defence.
+//! Suspicious parts of tool definitions that a user should look at. They are warnings, not a defence.
 //!
 //! A text that misleads a model can be worded in more ways than any list knows, and harmless text can look the same: a
 //! finding blocks nothing, and the absence of findings proves nothing. Findings are shown where a user decides.
@@ -30,14 +30,27 @@ mod phrases;
 /// The most findings that are reported for one tool.
 const MAX_FINDINGS: usize = 20;
 
-/// The most bytes of one text that are searched.
-const MOST_BYTES: usize = 256 * 1024;
+/// The longest part of one text that is searched, in bytes.
+const SEARCHED_BYTES: usize = 256 * 1024;
 
-/// The approximate maximum of bytes of a place.
-const MOST_PLACE: usize = 300;
+/// The approximate maximum length of a place in a definition, in bytes.
+const PLACE_BYTES: usize = 300;
 
-/// The length from which a tool's name is recognised in another server's text without the name of its server.
-const TELLING_NAME: usize = 6;
+/// The longest part of a member's name in a place, in bytes.
+const MEMBER_NAME_BYTES: usize = 100;
+
+/// The maximum length of each text of a finding, in bytes.
+const FINDING_BYTES: usize = 400;
+
+/// The maximum number of different invisible characters that a finding lists.
+const MAX_LISTED_CHARACTERS: usize = 5;
+
+/// The maximum number of characters of a hidden text that a finding decodes.
+const MAX_DECODED_CHARACTERS: usize = 200;
+
+/// The minimum length of a tool's name, in bytes, that is recognised in another server's text without the name of the
+/// tool's server.
+const DISTINCTIVE_NAME_BYTES: usize = 6;
 
 /// A part of a definition that a user should look at.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -74,17 +87,17 @@ pub type Findings = BTreeMap<(ServerName, String), Vec<Finding>>;
 #[must_use]
 pub fn in_definition(definition: &Value) -> Vec<Finding> {
     let mut findings = Vec::new();
-    each_text(definition, "", &mut |place, found| {
+    each_text(definition, "", &mut |place, content| {
         if findings.len() < MAX_FINDINGS {
-            findings.extend(hidden(place, found));
-            findings.extend(instructions(place, found));
+            findings.extend(hidden(place, content));
+            findings.extend(instructions(place, content));
         }
     });
     findings.truncate(MAX_FINDINGS);
     findings
 }
 
-/// Returns the findings in `tool`, without other tools.
+/// Returns the findings in `tool` alone, without a comparison with other tools.
 #[must_use]
 pub fn in_tool(tool: &Tool) -> Vec<Finding> {
     in_definition(&serde_json::from_str(&canonical(tool)).unwrap_or_default())
@@ -127,7 +140,7 @@ fn each_text(value: &Value, place: &str, visit: &mut dyn FnMut(&str, &str)) {
         Value::Object(members) => {
             for (name, value) in members {
                 let dot = if place.is_empty() { "" } else { "." };
-                let place = below(place, &format!("{dot}{}", text::clip(name, 100)));
+                let place = below(place, &format!("{dot}{}", text::clip(name, MEMBER_NAME_BYTES)));
                 visit(&place, name);
                 each_text(value, &place, visit);
             }
@@ -138,49 +151,48 @@ fn each_text(value: &Value, place: &str, visit: &mut dyn FnMut(&str, &str)) {
 
 /// Returns the name of a place inside another. Deeply nested places keep only the beginning.
 fn below<'a>(place: &'a str, part: &str) -> Cow<'a, str> {
-    if place.len() >= MOST_PLACE { Cow::Borrowed(place) } else { Cow::Owned(format!("{place}{part}")) }
+    if place.len() >= PLACE_BYTES { Cow::Borrowed(place) } else { Cow::Owned(format!("{place}{part}")) }
 }
 
-fn start_of(text: &str) -> &str {
-    &text[..text.floor_char_boundary(MOST_BYTES)]
+fn searched_part(text: &str) -> &str {
+    &text[..text.floor_char_boundary(SEARCHED_BYTES)]
 }
 
 fn finding(kind: FindingKind, place: &str, what: &str) -> Finding {
-    let safe = |text: &str| text::for_line(&text::clip(text, 400)).into_owned();
+    let safe = |text: &str| text::for_line(&text::clip(text, FINDING_BYTES)).into_owned();
     Finding { kind, place: safe(place), what: safe(what) }
 }
 
-fn instructions(place: &str, found: &str) -> Option<Finding> {
-    let phrase = phrases::first_in(start_of(found))?;
+fn instructions(place: &str, content: &str) -> Option<Finding> {
+    let phrase = phrases::first_in(searched_part(content))?;
     Some(finding(FindingKind::Instructions, place, &format!("it speaks to the model: “{phrase}”")))
 }
 
-fn hidden(place: &str, found: &str) -> Option<Finding> {
-    let found = start_of(found);
-    let visible = text::for_terminal(found);
-    if *visible == *found {
+fn hidden(place: &str, content: &str) -> Option<Finding> {
+    let content = searched_part(content);
+    // Most texts have nothing to escape: those are not searched character by character.
+    if *text::for_terminal(content) == *content {
         return None;
     }
-    // The characters that the sanitiser escapes, other than plain line ends.
-    let invisible: Vec<char> = found.chars().filter(|c| is_invisible(*c)).collect();
+    let invisible: Vec<char> = content.chars().filter(|c| is_invisible(*c)).collect();
     if invisible.is_empty() {
         return None;
     }
     let kinds: BTreeSet<char> = invisible.iter().copied().collect();
     let mut what = match invisible.len() {
-        1 => "it holds a character that is not seen:".to_owned(),
-        many => format!("it holds {many} characters that are not seen:"),
+        1 => "it contains an invisible character:".to_owned(),
+        many => format!("it contains {many} invisible characters:"),
     };
-    for c in kinds.iter().take(5) {
+    for c in kinds.iter().take(MAX_LISTED_CHARACTERS) {
         // Writing to a string cannot fail.
         let _ = write!(what, " U+{:04X}", u32::from(*c));
     }
-    if kinds.len() > 5 {
+    if kinds.len() > MAX_LISTED_CHARACTERS {
         what += " …";
     }
     // Tag characters are an invisible copy of ASCII (Unicode, section 23.9): decode the hidden text.
     let tags = invisible.iter().filter_map(|c| char::from_u32(u32::from(*c).checked_sub(0xe0000)?));
-    let spelled: String = tags.filter(|c| (' '..='~').contains(c)).take(200).collect();
+    let spelled: String = tags.filter(|c| (' '..='~').contains(c)).take(MAX_DECODED_CHARACTERS).collect();
     if !spelled.is_empty() {
         let _ = write!(what, "; they spell “{spelled}”");
     }
@@ -194,8 +206,8 @@ fn is_invisible(c: char) -> bool {
     !matches!(c, '\n' | '\r' | '\t') && matches!(text::for_terminal(alone), Cow::Owned(_))
 }
 
-/// Adds to each finding of hidden characters whether models and clients get them. `shown` has the findings in the shown
-/// definition.
+/// Adds to each finding of hidden characters whether models and clients get these characters. `shown` has the findings
+/// in the definition that they get.
 fn say_whether_shown(found: &mut [Finding], shown: &[Finding]) {
     for finding in found.iter_mut().filter(|finding| finding.kind == FindingKind::Hidden) {
         let is_shown = shown.iter().any(|left| left.kind == FindingKind::Hidden && left.place == finding.place);
@@ -206,31 +218,36 @@ fn say_whether_shown(found: &mut [Finding], shown: &[Finding]) {
     }
 }
 
-/// The names of all tools and servers, by look and by spelling.
+/// The names of all tools and servers, to find those that look alike and those that a text mentions.
 struct Names<'a> {
-    /// By look: the names with that look, each with a server that has the tool.
+    /// The names of tools by their [`look_alike_key`], each with one server that has the tool.
     tools: BTreeMap<String, BTreeMap<&'a str, &'a ServerName>>,
+    /// The names of servers by their [`look_alike_key`].
     servers: BTreeMap<String, BTreeSet<&'a str>>,
-    /// By the text that names a tool: the tool.
-    written: BTreeMap<String, &'a CatalogTool>,
-    /// The names of each server's own tools.
-    own: BTreeSet<(&'a str, &'a str)>,
+    /// The tools by each text that names them without ambiguity.
+    by_mention: BTreeMap<String, &'a CatalogTool>,
+    /// All pairs of a server and the name of one of its tools.
+    pairs: BTreeSet<(&'a str, &'a str)>,
 }
 
 impl<'a> Names<'a> {
     fn of(all: &[&'a CatalogTool]) -> Self {
-        let mut names =
-            Self { tools: BTreeMap::new(), servers: BTreeMap::new(), written: BTreeMap::new(), own: BTreeSet::new() };
+        let mut names = Self {
+            tools: BTreeMap::new(),
+            servers: BTreeMap::new(),
+            by_mention: BTreeMap::new(),
+            pairs: BTreeSet::new(),
+        };
         let mut ambiguous = BTreeSet::new();
         for tool in all {
             let (server, name) = (&tool.server, tool.tool().name.as_str());
-            names.tools.entry(look(name)).or_default().entry(name).or_insert(server);
-            names.servers.entry(look(server.as_str())).or_default().insert(server.as_str());
-            names.own.insert((server.as_str(), name));
-            names.written.insert(tool.selector(), tool);
-            names.written.insert(tool.name.clone(), tool);
+            names.tools.entry(look_alike_key(name)).or_default().entry(name).or_insert(server);
+            names.servers.entry(look_alike_key(server.as_str())).or_default().insert(server.as_str());
+            names.pairs.insert((server.as_str(), name));
+            names.by_mention.insert(tool.selector(), tool);
+            names.by_mention.insert(tool.name.clone(), tool);
             if is_distinctive(name) {
-                match names.written.entry(name.to_owned()) {
+                match names.by_mention.entry(name.to_owned()) {
                     Entry::Vacant(free) => drop(free.insert(tool)),
                     Entry::Occupied(taken) if taken.get().server != *server => {
                         ambiguous.insert(name.to_owned());
@@ -240,7 +257,7 @@ impl<'a> Names<'a> {
             }
         }
         // A name that several servers use identifies no tool.
-        names.written.retain(|name, _| !ambiguous.contains(name));
+        names.by_mention.retain(|name, _| !ambiguous.contains(name));
         names
     }
 
@@ -251,23 +268,23 @@ impl<'a> Names<'a> {
         if found.iter().any(|finding| finding.kind == FindingKind::Hidden) {
             say_whether_shown(&mut found, &in_definition(&read(tool.tool())));
         }
-        found.extend(self.like(tool));
-        found.extend(self.named_in(tool, &definition));
+        found.extend(self.look_alikes(tool));
+        found.extend(self.mentions(tool, &definition));
         found.truncate(MAX_FINDINGS);
         found
     }
 
     /// Returns findings for other names that look like that of `tool`.
-    fn like(&self, tool: &CatalogTool) -> Vec<Finding> {
+    fn look_alikes(&self, tool: &CatalogTool) -> Vec<Finding> {
         let mut findings = Vec::new();
         let name = tool.tool().name.as_str();
-        let alike = self.tools.get(&look(name)).into_iter().flatten().find(|(other, _)| **other != name);
+        let alike = self.tools.get(&look_alike_key(name)).into_iter().flatten().find(|(other, _)| **other != name);
         if let Some((other, server)) = alike {
             let what = format!("{name} looks like {other} of {server}");
             findings.push(finding(FindingKind::LookAlike, "name", &what));
         }
         let server = tool.server.as_str();
-        let alike = self.servers.get(&look(server)).into_iter().flatten().find(|other| **other != server);
+        let alike = self.servers.get(&look_alike_key(server)).into_iter().flatten().find(|other| **other != server);
         if let Some(other) = alike {
             let what = format!("the server {server} looks like the server {other}");
             findings.push(finding(FindingKind::LookAlike, "server", &what));
@@ -276,18 +293,19 @@ impl<'a> Names<'a> {
     }
 
     /// Returns findings for tools of other servers that the definition of `tool` names.
-    fn named_in(&self, tool: &CatalogTool, definition: &Value) -> Vec<Finding> {
+    fn mentions(&self, tool: &CatalogTool, definition: &Value) -> Vec<Finding> {
         let mut findings = Vec::new();
         let server = tool.server.as_str();
-        each_text(definition, "", &mut |place, found| {
+        each_text(definition, "", &mut |place, content| {
             if place == "name" || findings.len() >= MAX_FINDINGS {
                 return;
             }
-            let is_of_name = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-' | '/' | '.');
-            for word in start_of(found).split(|c: char| !is_of_name(c)).map(|word| word.trim_matches(['.', '/', '-'])) {
-                if let Some(meant) = self.written.get(word)
+            let is_name_char = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-' | '/' | '.');
+            let words = searched_part(content).split(|c: char| !is_name_char(c));
+            for word in words.map(|word| word.trim_matches(['.', '/', '-'])) {
+                if let Some(meant) = self.by_mention.get(word)
                     && meant.server != tool.server
-                    && !self.own.contains(&(server, word))
+                    && !self.pairs.contains(&(server, word))
                 {
                     let what = format!("it names {}, a tool of another server", meant.selector());
                     let finding = finding(FindingKind::OtherServer, place, &what);
@@ -301,15 +319,15 @@ impl<'a> Names<'a> {
     }
 }
 
-/// Returns the look of a name: names with the same look can be confused.
-fn look(name: &str) -> String {
+/// Returns a key that is the same for names that look alike.
+fn look_alike_key(name: &str) -> String {
     skeleton(name).collect::<String>().to_lowercase().replace('-', "_")
 }
 
-/// Returns whether a name is too distinctive to be a word of a sentence.
+/// Returns whether a name cannot be an ordinary word of a sentence.
 fn is_distinctive(name: &str) -> bool {
     let mut inner = name.chars().skip(1);
-    name.len() >= TELLING_NAME && inner.any(|c| matches!(c, '_' | '-' | '.' | '/') || c.is_uppercase())
+    name.len() >= DISTINCTIVE_NAME_BYTES && inner.any(|c| matches!(c, '_' | '-' | '.' | '/') || c.is_uppercase())
 }
 
 #[cfg(test)]

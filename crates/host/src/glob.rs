@@ -294,7 +294,7 @@ impl GlobSpecificity {
 /// Reads one glob; `written` is what the user wrote, for the error.
 fn read(glob: &str, written: &str) -> Result<globset::Glob, BadGlob> {
     if glob.is_empty() {
-        return Err(bad(written, &"it is empty, or empty beside the /; write * for any name"));
+        return Err(bad(written, &"it is empty, or one side of its / is empty; write * for any name"));
     }
     if written.len() > GLOB_BYTES {
         return Err(bad(written, &format_args!("it is longer than {GLOB_BYTES} bytes")));

@@ -17,11 +17,11 @@ use crate::{
     text::without_invisible,
 };
 
-/// Members of a schema whose members are the tool's own names, each with a schema.
+/// The keywords of a schema whose value maps names that the tool chose to schemas.
 const NAMED: [&str; 6] =
     ["properties", "patternProperties", "$defs", "definitions", "dependentSchemas", "dependencies"];
 
-/// Members of a schema that contain no prose.
+/// The keywords of a schema whose values must stay exactly as they are.
 const EXACT: [&str; 16] = [
     "enum",
     "const",
@@ -43,39 +43,42 @@ const EXACT: [&str; 16] = [
 
 /// Returns the tool without invisible characters; `None` when it has none.
 pub(crate) fn without(tool: &Tool) -> Option<Tool> {
-    let title = changed(tool.title.as_deref());
-    let description = changed(tool.description.as_deref());
-    let hint = changed(tool.annotations.title.as_deref());
-    let input = schema(&tool.input_schema);
-    let output = tool.output_schema.as_deref().and_then(schema);
-    if [&title, &description, &hint].iter().all(|text| text.is_none()) && input.is_none() && output.is_none() {
+    let title = cleaned(tool.title.as_deref());
+    let description = cleaned(tool.description.as_deref());
+    let annotation_title = cleaned(tool.annotations.title.as_deref());
+    let input = cleaned_schema(&tool.input_schema);
+    let output = tool.output_schema.as_deref().and_then(cleaned_schema);
+    if [&title, &description, &annotation_title].iter().all(|text| text.is_none())
+        && input.is_none()
+        && output.is_none()
+    {
         return None;
     }
     let mut shown = tool.clone();
     shown.title = title.or(shown.title);
     shown.description = description.or(shown.description);
-    shown.annotations.title = hint.or(shown.annotations.title);
+    shown.annotations.title = annotation_title.or(shown.annotations.title);
     shown.input_schema = input.unwrap_or(shown.input_schema);
     shown.output_schema = output.or(shown.output_schema);
     Some(shown)
 }
 
 /// Returns the text without invisible characters; `None` when it has none.
-fn changed(text: Option<&str>) -> Option<String> {
+fn cleaned(text: Option<&str>) -> Option<String> {
     match without_invisible(text?) {
         Cow::Owned(text) => Some(text),
         Cow::Borrowed(_) => None,
     }
 }
 
-fn change(text: &mut String) {
-    if let Some(cleaned) = changed(Some(text)) {
+fn clean(text: &mut String) {
+    if let Some(cleaned) = cleaned(Some(text)) {
         *text = cleaned;
     }
 }
 
 /// Returns the schema without invisible characters; `None` when it has none.
-fn schema(raw: &RawValue) -> Option<Box<RawValue>> {
+fn cleaned_schema(raw: &RawValue) -> Option<Box<RawValue>> {
     let written = raw.get();
     // Most schemas contain no invisible character, and no escape that could mean one: they need not be parsed.
     let is_plain = !["\\u", "\\b", "\\f"].iter().any(|escape| written.contains(escape));
@@ -83,28 +86,32 @@ fn schema(raw: &RawValue) -> Option<Box<RawValue>> {
         return None;
     }
     let mut schema: Value = serde_json::from_str(written).ok()?;
-    if !in_schema(&mut schema) {
+    if !clean_schema(&mut schema) {
         return None;
     }
     to_raw_value(&schema).ok()
 }
 
 /// Removes invisible characters from the prose of a schema; returns whether there were any.
-fn in_schema(schema: &mut Value) -> bool {
+fn clean_schema(schema: &mut Value) -> bool {
     match schema {
         Value::String(words) => {
-            let cleaned = changed(Some(words));
+            let cleaned = cleaned(Some(words));
             let is_changed = cleaned.is_some();
             *words = cleaned.unwrap_or_else(|| std::mem::take(words));
             is_changed
         }
-        Value::Array(parts) => parts.iter_mut().fold(false, |any, part| in_schema(part) | any),
-        Value::Object(members) => members.iter_mut().fold(false, |any, (name, value)| in_member(name, value) | any),
+        // A fold, because `any` would stop at the first part that has changed.
+        Value::Array(parts) => parts.iter_mut().fold(false, |changed, part| clean_schema(part) | changed),
+        Value::Object(members) => {
+            members.iter_mut().fold(false, |changed, (name, value)| clean_member(name, value) | changed)
+        }
         _ => false,
     }
 }
 
-fn in_member(name: &str, value: &mut Value) -> bool {
+/// Does what [`clean_schema`] does, for one member of a schema.
+fn clean_member(name: &str, value: &mut Value) -> bool {
     let is_reference = name.starts_with('$') && name != "$comment" && name != "$defs";
     if is_reference || EXACT.contains(&name) {
         return false;
@@ -112,9 +119,10 @@ fn in_member(name: &str, value: &mut Value) -> bool {
     match value {
         Value::Object(named) if NAMED.contains(&name) => {
             // In `dependencies`, a name can also have a list of other names, which stay unchanged.
-            named.values_mut().filter(|value| value.is_object()).fold(false, |any, value| in_schema(value) | any)
+            let schemas = named.values_mut().filter(|value| value.is_object());
+            schemas.fold(false, |changed, schema| clean_schema(schema) | changed)
         }
-        value => in_schema(value),
+        value => clean_schema(value),
     }
 }
 
@@ -124,29 +132,29 @@ pub(crate) trait Offered {
     fn remove_invisible(&mut self);
 }
 
-fn in_each<const N: usize>(texts: [&mut Option<String>; N]) {
-    texts.into_iter().flatten().for_each(change);
+fn clean_each<const N: usize>(texts: [&mut Option<String>; N]) {
+    texts.into_iter().flatten().for_each(clean);
 }
 
 impl Offered for Resource {
     fn remove_invisible(&mut self) {
-        change(&mut self.name);
-        in_each([&mut self.title, &mut self.description]);
+        clean(&mut self.name);
+        clean_each([&mut self.title, &mut self.description]);
     }
 }
 
 impl Offered for ResourceTemplate {
     fn remove_invisible(&mut self) {
-        change(&mut self.name);
-        in_each([&mut self.title, &mut self.description]);
+        clean(&mut self.name);
+        clean_each([&mut self.title, &mut self.description]);
     }
 }
 
 impl Offered for Prompt {
     fn remove_invisible(&mut self) {
-        in_each([&mut self.title, &mut self.description]);
+        clean_each([&mut self.title, &mut self.description]);
         for argument in &mut self.arguments {
-            in_each([&mut argument.description]);
+            clean_each([&mut argument.description]);
         }
     }
 }
@@ -157,8 +165,8 @@ impl Offered for Map<String, Value> {
         let is_resource = self.contains_key("uri") || self.contains_key("uriTemplate");
         for (member, value) in self.iter_mut() {
             match (member.as_str(), value) {
-                ("title" | "description", Value::String(words)) => change(words),
-                ("name", Value::String(words)) if is_resource => change(words),
+                ("title" | "description", Value::String(words)) => clean(words),
+                ("name", Value::String(words)) if is_resource => clean(words),
                 ("arguments", Value::Array(arguments)) => {
                     arguments.iter_mut().filter_map(Value::as_object_mut).for_each(Self::remove_invisible);
                 }

@@ -20,7 +20,7 @@
 //! [`Gate`] and the [`Asker`], and enforces every bound. [`prelude`] has what most programs use; see `examples/` for
 //! askers, native tools and the supervisor of child processes.
 //!
-//! Its modules. Each uses only those to which its arrows lead, and those further down:
+//! The modules of this crate. A module uses only the modules to which its arrows lead, and those further down:
 //!
 //! ```text
 //!   host ──► plan                     the interface; the difference between two sets of servers
@@ -38,7 +38,7 @@
 //!    │              └──► validate     suspicious texts; all tools; their pins; one tool; bounded schemas
 //!    ▼
 //!   spec, mcp, state, native, glob, quota, principal, who, trace, page, canonical    plain data
-//!   text, invisible, task                                                            safe text; work that goes on
+//!   text, invisible, task                                              safe text; work that outlives its caller
 //! ```
 //!
 //! All features are on by default. A program that only starts servers on its machine can do with `default-features =
@@ -48,13 +48,13 @@
 //! |---|---|
 //! | `http` | servers over HTTP; without it, an entry with a URL fails with an error that names this feature |
 //! | `http2`, `gzip`, `charset` | what `http` may speak besides HTTP/1.1, and decode besides plain UTF-8 |
-//! | `schema-validation` | JSON Schemas checked in full; without it, results and arguments that do not fit at a glance count as unchecked, and an entry that asks for strict checks fails with an error that names this feature |
+//! | `schema-validation` | JSON Schemas checked in full; without it, results and arguments that the quick check cannot accept count as unchecked, and an entry that asks for strict checks fails with an error that names this feature |
 //!
 //! This crate touches no files, no environment, no database and no terminal; it reaches them only through
 //! [`HostBuilder::environment`], [`Resolver`], [`Authorizer`], [`Memory`], [`Pins`], [`Artifacts`], [`Answers`] and
 //! [`Witness`].
 
-#![cfg_attr(not(feature = "http"), expect(dead_code, reason = "what only requests over HTTP need"))]
+#![cfg_attr(not(feature = "http"), expect(dead_code, reason = "some code is used only by requests over HTTP"))]
 
 pub mod ask;
 mod call;

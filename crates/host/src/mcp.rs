@@ -34,10 +34,10 @@ pub struct Tool {
     /// Whether it runs as a task (2025-11-25, experimental).
     #[serde(skip)]
     pub task: TaskSupport,
-    /// Pictures for it (`icons`), unchanged byte for byte, for programs that offer the tool to others.
+    /// Its pictures (`icons`), unchanged byte for byte, for programs that offer the tool to others.
     #[serde(skip)]
     pub icons: Option<Box<RawValue>>,
-    /// Further metadata from its server (`_meta`), unchanged byte for byte, for the same purpose.
+    /// Further metadata from its server (`_meta`), unchanged byte for byte, for programs that offer the tool to others.
     #[serde(skip)]
     pub meta: Option<Box<RawValue>>,
 }
@@ -304,9 +304,9 @@ pub struct Capabilities {
 }
 
 impl Capabilities {
-    /// Returns whether the server announces changes of the list `of`: `tools`, `resources` or `prompts`.
-    pub(crate) fn list_changed(&self, of: &str) -> bool {
-        let section = match of {
+    /// Returns whether the server announces changes of `list`, which is `tools`, `resources` or `prompts`.
+    pub(crate) fn list_changed(&self, list: &str) -> bool {
+        let section = match list {
             "tools" => &self.tools,
             "resources" => &self.resources,
             "prompts" => &self.prompts,

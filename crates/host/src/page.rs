@@ -1,6 +1,6 @@
 //! Checks pages that a server, or an authorization server, asks a user to open in a browser.
 //!
-//! All of them pass this check, wherever the page is shown or opened afterwards.
+//! Every such page must pass this check first, wherever it is shown or opened afterwards.
 
 use url::Url;
 
@@ -16,7 +16,7 @@ pub enum BadPage {
     NoHost,
     /// The URL has a name or a password before its host, which a user could mistake for the host:
     /// `https://good.example@evil.example/` is a page of `evil.example`.
-    #[error("the text before its @ is not its host, but could be taken for it")]
+    #[error("the text before its @ is not its host, but could be mistaken for it")]
     Userinfo,
 }
 

@@ -67,7 +67,7 @@ pub struct Pin {
 /// The stored pins of a server's tools.
 #[derive(Clone, Debug)]
 pub enum StoredPins {
-    /// This exact list was compared with the pins before, without a mismatch.
+    /// The list with the given hash was compared with the current pins before, and no tool differed from its pin.
     Unchanged,
     /// The pins, by the tools' names; empty when the server was never listed.
     Pins {
@@ -129,7 +129,11 @@ impl fmt::Display for Cause {
         match self {
             Self::Changed => f.write_str("its definition has changed since it was pinned"),
             Self::Renamed { was } => {
-                write!(f, "it has the description of {}, which is gone: a tool under another name", quote(was))
+                write!(
+                    f,
+                    "it looks like {}, which the server no longer has: probably the same tool under a new name",
+                    quote(was)
+                )
             }
             Self::TooMany => write!(f, "its server has had more than {MAX_PINS} tools"),
             Self::Unchecked { why } => write!(f, "its pin cannot be read: {}", quote(why)),
@@ -144,7 +148,7 @@ pub const MAX_PINS: usize = 20_000;
 ///
 /// Implementations must be quick: the host calls them whenever a server has listed its tools.
 pub trait Pins: Send + Sync {
-    /// Loads the pins of `server`, whose list of tools has this hash.
+    /// Loads the pins of `server`. `list` is the hash of the list of tools that the server has sent now.
     ///
     /// # Errors
     /// When they cannot be read. The server's tools are then in quarantine until they can.
@@ -158,8 +162,8 @@ pub trait Pins: Send + Sync {
     /// it cannot be read. Called every two seconds while one of its tools is in quarantine.
     fn generation<'a>(&'a self, server: &'a PinnedServer) -> BoxFuture<'a, Option<u64>>;
 
-    /// Stores the result of a comparison. A tool that was pinned meanwhile keeps its pin. Best effort: the
-    /// implementation logs a failure, and the host compares the list again next time.
+    /// Stores the result of comparing a list of tools with its pins. A tool that was pinned meanwhile keeps its pin.
+    /// Best effort: if it fails, the implementation logs that, and the host compares the list again next time.
     fn saw<'a>(&'a self, server: &'a PinnedServer, seen: PinComparison) -> BoxFuture<'a, ()>;
 }
 

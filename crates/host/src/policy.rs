@@ -9,8 +9,9 @@
 //! If none covers a call, a tool that only reads runs if [`Policy::allow_read_only`] is set, and [`Policy::otherwise`]
 //! decides about the rest. A call that a user [typed](Way::Cli) needs confirmation only if a rule requires it.
 //!
-//! A pattern without a `/` may name a tool in a spelling that users see; see [`Pattern`]. A rule that denies or confirms
-//! then covers every tool that the pattern could mean, and a rule that allows only tools that it certainly means.
+//! A pattern without a `/` may name a tool in a spelling that users see; see [`Pattern`]. A rule that denies or
+//! confirms then covers every tool that the pattern could mean, and a rule that allows only tools that it certainly
+//! means.
 //!
 //! The rules of another source, such as a project, are [judged by themselves](Policy::stricter), and the stricter of
 //! two verdicts counts. Such a source can deny and confirm, but never allow.
@@ -78,6 +79,7 @@ impl Policy {
     /// Adds a rule.
     #[must_use]
     pub fn rule(mut self, rule: Rule) -> Self {
+        // Every further meaning of the pattern becomes a rule of its own, which `rules` leaves out.
         for reading in rule.readings() {
             self.own.add(Arc::new(reading));
         }
@@ -139,7 +141,7 @@ impl Policy {
 
     /// Removes rules that were added at run time, and are in no file, with this effect and only this pattern.
     pub fn take_back(&mut self, effect: Effect, pattern: &Pattern) {
-        let is_meant = |rule: &Rule| rule.effect() == effect && rule.is_only(pattern) && rule.origin().is_none();
+        let is_meant = |rule: &Rule| rule.effect() == effect && rule.has_only(pattern) && rule.origin().is_none();
         self.own.rules.retain(|rule| !is_meant(rule));
     }
 
@@ -207,12 +209,12 @@ impl Layer {
     fn judge(&self, request: &GateRequest<'_>, context: RuleContext<'_>) -> Verdict {
         match self.rules.iter().find(|rule| rule.covers(request, context)) {
             Some(rule) => rule.verdict(),
-            None => self.rest(request),
+            None => self.default_verdict(request),
         }
     }
 
     /// Returns the verdict on a call that no rule covers.
-    fn rest(&self, request: &GateRequest<'_>) -> Verdict {
+    fn default_verdict(&self, request: &GateRequest<'_>) -> Verdict {
         if self.allow_read_only && request.annotations.read_only == Some(true) {
             return Verdict::allow("its server says that it only reads");
         }

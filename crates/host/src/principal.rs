@@ -16,6 +16,8 @@ use crate::text;
 const MAX_NAME: usize = 256;
 /// The most groups of one principal.
 const MAX_GROUPS: usize = 1_000;
+/// The longest name of a tenant, in characters.
+const MAX_TENANT: usize = 64;
 /// The name of the tenant, the issuer and the person of a machine with a single user.
 const LOCAL: &str = "local";
 
@@ -132,7 +134,7 @@ pub enum BadPrincipal {
     },
     /// The name of a tenant cannot be part of a path.
     #[error(
-        "the name of a tenant must have 1 to 64 characters of a-z, 0-9, `-` and `_`, and must not be `local`: `{tenant}`"
+        "the name of a tenant must have 1 to {MAX_TENANT} characters of a-z, 0-9, `-` and `_`, and must not be `local`: `{tenant}`"
     )]
     Tenant {
         /// The name, safe to print.
@@ -161,7 +163,7 @@ fn checked(what: &'static str, name: &str) -> Result<Box<str>, BadPrincipal> {
 /// [`BadPrincipal::Tenant`]
 pub fn check_tenant(tenant: &str) -> Result<(), BadPrincipal> {
     let is_plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '-' | '_');
-    if (1..=64).contains(&tenant.len()) && tenant.chars().all(is_plain) && tenant != LOCAL {
+    if (1..=MAX_TENANT).contains(&tenant.len()) && tenant.chars().all(is_plain) && tenant != LOCAL {
         return Ok(());
     }
     Err(BadPrincipal::Tenant { tenant: text::for_line(&text::clip(tenant, MAX_NAME)).into_owned() })

@@ -11,9 +11,12 @@ use serde_json::{Map, Value, json};
 /// Billionths of a dollar in a dollar.
 const BILLION: f64 = 1e9;
 
-/// The largest count that a quota may set: 2^53 − 1, up to which every program that reads JSON numbers as doubles reads
-/// whole numbers exactly.
+/// The largest count that a quota may set: 2^53 − 1. Programs that read JSON numbers as doubles read all whole numbers
+/// up to this one exactly.
 const MAX_COUNT: f64 = 9_007_199_254_740_991.0;
+
+/// The longest part of an unknown name that an error repeats, in bytes.
+const SHOWN_NAME_BYTES: usize = 64;
 
 /// What a quota counts. Amounts are whole numbers: of calls, bytes and tokens, and of billionths of a US dollar.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -134,7 +137,7 @@ pub struct Quota {
     most: u64,
 }
 
-/// Why a quota cannot be understood.
+/// The reason why a quota is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum BadQuota {
@@ -147,7 +150,7 @@ pub enum BadQuota {
         /// The name, safe to print.
         name: String,
     },
-    /// Its number cannot be a bound.
+    /// Its number cannot be a limit.
     #[error("`{name}` must be {must}")]
     Number {
         /// The name of the quota.
@@ -166,7 +169,7 @@ impl Quota {
     pub fn read(name: &str, number: f64) -> Result<Self, BadQuota> {
         let known = NAMES.iter().find(|(known, ..)| *known == name);
         let &(name, quantity, window) = known.ok_or_else(|| {
-            let name = crate::text::for_line(&crate::text::clip(name, 64)).into_owned();
+            let name = crate::text::for_line(&crate::text::clip(name, SHOWN_NAME_BYTES)).into_owned();
             BadQuota::Unknown { name }
         })?;
         let most = match quantity {
@@ -300,7 +303,7 @@ impl<'de> Deserialize<'de> for QuotaSet {
 
 /// A quota that is used up.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{words}, and that is used up: it is free again in {}", wait(*.retry_after))]
+#[error("{words}, and this quota is used up: it is free again in {}", wait_in_words(*.retry_after))]
 #[non_exhaustive]
 pub struct OverQuota {
     /// The quota, in words: `a member of acme may make 60 calls in a minute (limits.each_member.calls_per_minute)`.
@@ -327,7 +330,7 @@ impl OverQuota {
     /// Returns how long to wait before trying again, in whole seconds: rounded up, and at least 1.
     #[must_use]
     pub fn retry_after_seconds(&self) -> u64 {
-        seconds(self.retry_after)
+        whole_seconds(self.retry_after)
     }
 
     /// Returns what a program needs to know: the setting, how much of the limit is used, and how long to wait before
@@ -347,13 +350,13 @@ impl OverQuota {
 }
 
 /// Returns a time to wait in whole seconds: rounded up, and at least 1.
-fn seconds(wait: Duration) -> u64 {
+fn whole_seconds(wait: Duration) -> u64 {
     wait.as_secs().saturating_add(u64::from(wait.subsec_nanos() > 0)).max(1)
 }
 
 /// Returns a time to wait as a text for users, rounded up.
-fn wait(wait: Duration) -> String {
-    match seconds(wait) {
+fn wait_in_words(wait: Duration) -> String {
+    match whole_seconds(wait) {
         seconds @ ..120 => format!("{seconds} s"),
         seconds @ ..7200 => format!("{} min", seconds.div_ceil(60)),
         seconds @ ..172_800 => format!("{} h", seconds.div_ceil(3600)),
@@ -438,8 +441,8 @@ mod tests {
             "quota": "limits.x", "quantity": "dollars", "window": "day", "used": 1.6, "limit": 1.5, "retryAfterSeconds": 2,
         });
         assert_eq!(Value::Object(over.data()), expected);
-        let words = "a member may spend $1.5 on models in a day (`limits.x` of the team file), and that is used up: it is \
-                     free again in 2 s";
+        let words = "a member may spend $1.5 on models in a day (`limits.x` of the team file), and this quota \
+                     is used up: it is free again in 2 s";
         assert_eq!(over.to_string(), words);
     }
 }

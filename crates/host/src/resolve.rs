@@ -46,8 +46,8 @@ pub trait Resolver: Send + Sync {
         spec: &'a Http,
     ) -> BoxFuture<'a, Result<Vec<(String, String)>, ResolveError>>;
 
-    /// Reports header values that a program of this server's entry has printed: treat them as secrets. The default
-    /// ignores them.
+    /// Reports header values that the [`headers_helper`](Http::headers_helper) of this server has printed. The resolver
+    /// must treat them as secrets. The default ignores them.
     fn add_secrets(&self, server: &ServerName, secrets: Vec<String>) {
         let _ = (server, secrets);
     }
@@ -247,7 +247,8 @@ impl Challenge {
         self.status == 401 && self.names("use_dpop_nonce")
     }
 
-    /// Returns whether the server requires a token with more scopes (RFC 6750, 3.1), and not other rights of its owner.
+    /// Returns whether the server requires a token with more scopes (RFC 6750, 3.1), as opposed to more rights of the
+    /// token's owner.
     pub(crate) fn wants_scopes(&self) -> bool {
         self.status == 403 && self.names("insufficient_scope")
     }

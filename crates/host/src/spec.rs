@@ -121,8 +121,8 @@ spec! {
         pub protocol: Protocol = Protocol::Auto,
         /// The filter of the tools that the host offers.
         pub tools: ToolFilter = ToolFilter::default(),
-        /// The members of a team who have it: those for whom one of the conditions is true. Default: all. A host pays no
-        /// attention to it, except to what it [lends](crate::HostBuilder::lender).
+        /// The members of a team who have the server: those who meet at least one of these conditions. Default: all. A
+        /// host ignores this, except for the servers that it [lends](crate::HostBuilder::lender).
         pub members: Vec<Who> = Vec::new(),
         /// Time bounds.
         pub timeouts: Timeouts = Timeouts::default(),
@@ -132,26 +132,26 @@ spec! {
         pub retry: Retry = Retry::default(),
     }
     rows {
-        /// When the server is started: at once, or when one of its tools is called, as long as these are known.
+        /// When the server is started: at once, or when one of its tools is called, if its tools are already known.
         start: Start = Start::Eager;
         /// Stops the server after this time without a call; the next call starts it again.
         idle_stop: Option<Duration> = None, otherwise = "never",
             detail = "It is stopped at the latest after twice that time.";
         /// What happens to a tool whose definition has changed: nothing, a warning, or quarantine.
         pins: Option<PinMode> = None, otherwise = "`pins` of `toolrack.toml`, which is `enforce`",
-            detail = "It counts if the host has [`Pins`](crate::Pins), and not for a server in this process, which is \
-                      part of the program. A host does what [`PinMode::Enforce`] says if it is not set.";
+            detail = "It applies only if the host has [`Pins`](crate::Pins), and never to a server in this process, \
+                      which is part of the program. If it is not set, a host does what [`PinMode::Enforce`] says.";
         /// What happens to arguments that do not fit the tool's schema: nothing, a warning, or they are not sent.
         validate_args: Option<ValidateArgs> = None, otherwise = "`validate_args` in `[tools]`, which is `off`",
-            detail = "A host does what [`ValidateArgs::Off`] says if it is not set.";
+            detail = "If it is not set, a host does what [`ValidateArgs::Off`] says.";
         /// What happens to invisible characters in the texts of the server.
         invisible: Option<Invisible> = None, otherwise = "`invisible` in `[tools]`, which is `remove`",
-            detail = "A host does what [`Invisible::Remove`] says if it is not set.";
-        /// Who shares the server: all members of a tenant, or each member or each session of an MCP client has one of
-        /// its own.
+            detail = "If it is not set, a host does what [`Invisible::Remove`] says.";
+        /// Who shares the server: all members of a tenant share one, or each member has their own, or each session of
+        /// an MCP client has its own.
         share: Option<Share> = None,
             otherwise = "`user` if a placeholder `${user:NAME}` is in the entry, else `tenant`",
-            detail = "A host pays no attention to it.";
+            detail = "A host ignores it.";
         /// What happens to a result that breaks the output schema of its tool: a warning, or an error in its place.
         output_schema: OutputSchema = OutputSchema::Warn;
     }
@@ -506,8 +506,8 @@ impl Grant {
 pub enum Trust {
     /// Configured by the user or a program.
     Trusted,
-    /// Configured by a file of a project, or dependent on the folder where it is used; it waits for the user's agreement and is
-    /// neither started nor resolved.
+    /// Configured by a file of a project, or dependent on the folder where it is used. It waits for the user's
+    /// agreement, and is neither started nor resolved until then.
     Pending,
 }
 

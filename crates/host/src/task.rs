@@ -13,7 +13,7 @@ use tracing::Instrument as _;
 ///
 /// # Panics
 /// If `work` panics, or outside of a tokio runtime.
-#[expect(clippy::disallowed_methods, reason = "the future that is given back owns the task: dropping it ends that")]
+#[expect(clippy::disallowed_methods, reason = "the returned future owns the task: dropping the future ends the task")]
 pub async fn owned<T: Send + 'static>(work: impl Future<Output = T> + Send + 'static) -> T {
     match AbortOnDropHandle::new(tokio::spawn(work.in_current_span())).await {
         Ok(done) => done,

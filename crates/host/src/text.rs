@@ -3,7 +3,8 @@
 //! All text of a server (names, descriptions, results, error texts, its stderr) can contain terminal escapes that hide
 //! or fake lines, bidi controls that reorder them, and invisible characters. Text goes through one of these functions
 //! before it is shown: [`for_terminal`] and [`for_line`] for users at a terminal, [`for_log`] for logs, [`for_html`]
-//! for pages, [`Safe`] inside a `format!`. Models and programs get text [without invisible characters](without_invisible).
+//! for pages, [`Safe`] inside a `format!`. Models and programs get text [without invisible
+//! characters](without_invisible).
 //!
 //! A character that would act on the display becomes a visible escape such as `\u{1b}`; no character is silently
 //! dropped, except the carriage return of a CRLF line end. Text without such characters is returned borrowed. Escaping
@@ -83,8 +84,8 @@ pub fn without_invisible(text: &str) -> Cow<'_, str> {
     escape(text, Sink { kind: Kind::Model, html: false })
 }
 
-/// Changes every text in `value`, including the names of members, so that a function that hides secrets leaves none in
-/// it.
+/// Applies `change` to every text in `value`, including the names of members: a function that hides secrets then leaves
+/// none in it.
 pub fn change_in(value: &mut Value, change: &dyn for<'t> Fn(&'t str) -> Cow<'t, str>) {
     match value {
         Value::String(text) => {
@@ -124,7 +125,8 @@ pub fn clip(text: &str, max_bytes: usize) -> Cow<'_, str> {
     }
 }
 
-/// Returns the text of the innermost cause of an error: of an HTTP client's error, what the system or the peer said.
+/// Returns the text of the innermost cause of an error. For an error of an HTTP client, that is the message of the
+/// system or of the peer.
 ///
 /// The text is untrusted: a peer may have sent parts of it. Pass it through one of the functions above. An error of an
 /// HTTP client without a cause names its URL, which may hold a secret; take the URL out of the error first.
@@ -173,8 +175,8 @@ fn escape(text: &str, sink: Sink) -> Cow<'_, str> {
         return Cow::Borrowed(text);
     }
     let mut out: Option<String> = None;
-    // The last character that was written. It decides about a joiner, and not the last character of the source, so that
-    // a second pass changes nothing.
+    // The last character that was written. This character, and not the last one of the source, decides whether a joiner
+    // stays, so that a second pass changes nothing.
     let mut before = '\0';
     let mut rest = text.char_indices().peekable();
     while let Some((at, c)) = rest.next() {

@@ -4,6 +4,8 @@
 use serde_json::Value;
 use tracing::Span;
 
+/// The longest `traceparent` of a later version, in bytes.
+const MAX_PARENT: usize = 512;
 /// The longest `tracestate`, in bytes, that every hop must pass on.
 const MAX_STATE: usize = 512;
 /// The longest `baggage`, in bytes, that every hop must pass on.
@@ -21,21 +23,25 @@ impl TraceContext {
     /// Creates a context from a received `traceparent`; `None` if it is invalid. It is forwarded byte for byte.
     #[must_use]
     pub fn new(traceparent: &str) -> Option<Self> {
-        is_parent(traceparent).then(|| Self { traceparent: traceparent.to_owned(), tracestate: None, baggage: None })
+        is_traceparent(traceparent).then(|| Self {
+            traceparent: traceparent.to_owned(),
+            tracestate: None,
+            baggage: None,
+        })
     }
 
     /// Adds the state of tracing systems (`tracestate`). Left out if it is longer than 512 bytes or not printable
     /// ASCII.
     #[must_use]
     pub fn state(mut self, tracestate: &str) -> Self {
-        self.tracestate = passable(tracestate, MAX_STATE);
+        self.tracestate = checked_state(tracestate, MAX_STATE);
         self
     }
 
     /// Adds the state of applications (`baggage`). Left out if it is longer than 8,192 bytes or not printable ASCII.
     #[must_use]
     pub fn baggage(mut self, baggage: &str) -> Self {
-        self.baggage = passable(baggage, MAX_BAGGAGE);
+        self.baggage = checked_state(baggage, MAX_BAGGAGE);
         self
     }
 
@@ -43,8 +49,8 @@ impl TraceContext {
     /// `_meta`.
     pub fn from_fields<'a>(field: impl Fn(&'static str) -> Option<&'a str>) -> Option<Self> {
         let mut context = Self::new(field("traceparent")?)?;
-        context.tracestate = field("tracestate").and_then(|state| passable(state, MAX_STATE));
-        context.baggage = field("baggage").and_then(|baggage| passable(baggage, MAX_BAGGAGE));
+        context.tracestate = field("tracestate").and_then(|state| checked_state(state, MAX_STATE));
+        context.baggage = field("baggage").and_then(|baggage| checked_state(baggage, MAX_BAGGAGE));
         Some(context)
     }
 
@@ -55,7 +61,7 @@ impl TraceContext {
         [("traceparent", self.traceparent.as_str())].into_iter().chain(state).chain(baggage)
     }
 
-    /// Returns the members of `_meta`, without braces.
+    /// Returns the fields as JSON members for `_meta`, without the braces of an object.
     pub(crate) fn members(&self) -> String {
         let member = |(name, value): (&str, &str)| format!(r#""{name}":{}"#, Value::from(value));
         self.fields().map(member).collect::<Vec<_>>().join(",")
@@ -84,7 +90,7 @@ impl Tracer for PassOn {
 
 /// Checks for `00-{32 hexadecimal digits}-{16}-{2}` in lower case, with neither id all zero. Later versions may append
 /// fields.
-fn is_parent(text: &str) -> bool {
+fn is_traceparent(text: &str) -> bool {
     let is_hex = |part: &str| part.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
     let is_id = |part: &str, length: usize| part.len() == length && is_hex(part) && part.bytes().any(|b| b != b'0');
     let parts: Vec<_> = text.splitn(5, '-').collect();
@@ -96,12 +102,13 @@ fn is_parent(text: &str) -> bool {
         && flags.len() == 2
         && is_hex(flags)
         && (rest.is_empty()
-            || *version != "00" && text.len() <= MAX_STATE && text.bytes().all(|b| b.is_ascii_graphic()))
+            || *version != "00" && text.len() <= MAX_PARENT && text.bytes().all(|b| b.is_ascii_graphic()))
 }
 
-fn passable(text: &str, longest: usize) -> Option<String> {
-    let is_fine = !text.is_empty() && text.len() <= longest && text.bytes().all(|b| matches!(b, b' '..=b'~'));
-    is_fine.then(|| text.to_owned())
+/// Returns the text of a `tracestate` or `baggage`; `None` if it must not be forwarded.
+fn checked_state(text: &str, longest: usize) -> Option<String> {
+    let is_valid = !text.is_empty() && text.len() <= longest && text.bytes().all(|b| matches!(b, b' '..=b'~'));
+    is_valid.then(|| text.to_owned())
 }
 
 #[cfg(test)]

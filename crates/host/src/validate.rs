@@ -10,7 +10,10 @@
 //! No `$ref` is ever fetched. Formats are not asserted. Neither function does IO, but both may take tens of
 //! milliseconds: do not call them on async threads.
 
-#![cfg_attr(not(feature = "schema-validation"), expect(dead_code, reason = "the bounds of the validator"))]
+#![cfg_attr(
+    not(feature = "schema-validation"),
+    expect(dead_code, reason = "some bounds are used only by the validator")
+)]
 
 mod graph;
 mod pattern;
@@ -30,7 +33,8 @@ pub use plain::plainly_fits;
 /// The most subschemas after all `$ref`s are unfolded.
 const MAX_NODES: u64 = 10_000;
 
-/// The deepest nesting of subschemas after all `$ref`s are unfolded, a recursion counted once; and of the JSON itself.
+/// The deepest nesting of a schema's JSON, and of its subschemas after all `$ref`s are unfolded (a recursion counts
+/// once).
 const MAX_DEPTH: usize = 64;
 
 /// The most JSON values in a schema, including those of `enum` and of annotations.
@@ -42,12 +46,12 @@ const MAX_PATTERN_STATES: u64 = 50_000;
 /// The most evaluations of one validation. About 50 ms in an optimised build.
 const MAX_STEPS: u64 = 1_000_000;
 
-/// The most evaluations with which all messages of a failure are collected. That costs many times as much as a plain
-/// check.
-const STEPS_WITH_ALL: u64 = 20_000;
+/// The most evaluations of a validation that collects all messages of a failure. Collecting them costs many times as
+/// much as a plain check.
+const MAX_STEPS_FOR_ALL_MESSAGES: u64 = 20_000;
 
-/// The most evaluations with which at least the first message of a failure is collected.
-const STEPS_WITH_FIRST: u64 = 250_000;
+/// The most evaluations of a validation that collects at least the first message of a failure.
+const MAX_STEPS_FOR_FIRST_MESSAGE: u64 = 250_000;
 
 /// The most messages of one failure.
 const MAX_MESSAGES: usize = 8;
@@ -177,8 +181,9 @@ impl fmt::Display for Mismatches<'_> {
 
 /// A compiled JSON Schema with bounded work for any schema and any JSON.
 ///
-/// References to other documents are never fetched, and formats are not asserted. Neither function blocks, but both may
-/// compute for tens of milliseconds: do not call them on async threads. Immutable: share it between calls.
+/// References to other documents are never fetched, and formats are not asserted. [`Self::compile`] and
+/// [`Self::validate`] do no IO, but may compute for tens of milliseconds: do not call them on async threads. Immutable:
+/// share it between calls.
 ///
 /// ```
 /// use serde_json::json;
@@ -238,9 +243,9 @@ impl Validator {
         if self.inner.is_valid(instance) {
             return Ok(());
         }
-        let errors: Vec<_> = if steps <= STEPS_WITH_ALL {
+        let errors: Vec<_> = if steps <= MAX_STEPS_FOR_ALL_MESSAGES {
             self.inner.iter_errors(instance).take(MAX_MESSAGES).collect()
-        } else if steps <= STEPS_WITH_FIRST {
+        } else if steps <= MAX_STEPS_FOR_FIRST_MESSAGE {
             self.inner.validate(instance).err().into_iter().collect()
         } else {
             Vec::new()
@@ -256,7 +261,8 @@ impl Validator {
         Err(Unfit::Mismatch { mismatches })
     }
 
-    /// Checks only the cost of one instance; there is no such validator without the feature `schema-validation`.
+    /// Checks only the cost of one instance. Never called: without the feature `schema-validation`, there is no
+    /// validator.
     ///
     /// # Errors
     /// [`Unfit::TooExpensive`].
@@ -295,7 +301,7 @@ fn draft(schema: &Value) -> Draft {
     }
 }
 
-/// Returns the text of `shown`; of a text over [`MESSAGE_BYTES`], its beginning.
+/// Returns the text of `shown`, cut to at most [`MESSAGE_BYTES`].
 fn limited(shown: &dyn fmt::Display) -> String {
     let mut text = Limited { text: String::new() };
     // The writer fails once it is full, which ends the formatting.

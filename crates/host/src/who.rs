@@ -10,13 +10,13 @@ use crate::{
 #[derive(Clone, Debug)]
 pub struct Who {
     written: String,
-    of: Of,
+    property: Property,
     glob: Glob,
 }
 
 /// The property of a principal that a [`Who`] checks.
 #[derive(Clone, Copy, Debug)]
-enum Of {
+enum Property {
     Group,
     Role,
     Subject(Kind),
@@ -45,24 +45,24 @@ impl Who {
     /// # Errors
     /// [`BadWho`]
     pub fn read(written: &str) -> Result<Self, BadWho> {
-        let (of, glob) = written.split_once(':').unwrap_or_default();
-        let of = match of {
-            "group" => Of::Group,
-            "role" => Of::Role,
-            "person" => Of::Subject(Kind::Person),
-            "service" => Of::Subject(Kind::Service),
+        let (property, glob) = written.split_once(':').unwrap_or_default();
+        let property = match property {
+            "group" => Property::Group,
+            "role" => Property::Role,
+            "person" => Property::Subject(Kind::Person),
+            "service" => Property::Subject(Kind::Service),
             _ => return Err(BadWho::Form { written: text::for_line(&text::clip(written, 100)).into_owned() }),
         };
-        Ok(Self { written: written.to_owned(), of, glob: Glob::read(glob, written)? })
+        Ok(Self { written: written.to_owned(), property, glob: Glob::read(glob, written)? })
     }
 
-    /// Returns whether it is true of `principal`.
+    /// Returns whether `principal` meets the condition.
     #[must_use]
     pub fn fits(&self, principal: &Principal) -> bool {
-        match self.of {
-            Of::Group => principal.groups().any(|group| self.glob.is_match(group)),
-            Of::Role => self.glob.is_match(principal.role().word()),
-            Of::Subject(kind) => principal.kind() == kind && self.glob.is_match(principal.subject()),
+        match self.property {
+            Property::Group => principal.groups().any(|group| self.glob.is_match(group)),
+            Property::Role => self.glob.is_match(principal.role().word()),
+            Property::Subject(kind) => principal.kind() == kind && self.glob.is_match(principal.subject()),
         }
     }
 

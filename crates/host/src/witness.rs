@@ -118,7 +118,7 @@ pub enum Fact {
         process: String,
         /// The reason.
         why: String,
-        /// The number of refusals since the last such fact that got no fact of their own, because there were too many.
+        /// The number of further refusals since the last such fact. They were too many to be reported one by one.
         untold: usize,
     },
 }

@@ -24,7 +24,7 @@ pub enum Offer {
     Discovery,
 }
 
-/// The tokens of the three tools of discovery: for fewer tokens, discovery has no benefit.
+/// The tokens that the three discovery tools take themselves: discovery cannot save anything below this.
 const DISCOVERY_TOKENS: usize = 500;
 
 impl Default for Budget {
@@ -34,7 +34,8 @@ impl Default for Budget {
 }
 
 impl Budget {
-    /// Returns the tokens that definitions may take; `None` for any number. At least the tokens of discovery.
+    /// Returns the tokens that definitions may take; `None` for any number. The result is never less than the 500
+    /// tokens that the discovery tools take themselves.
     #[must_use]
     pub fn tokens(&self) -> Option<usize> {
         let share = |tokens: usize| (tokens as f64 * self.share.clamp(0.0, 1.0)) as usize;

@@ -23,16 +23,17 @@ pub(crate) struct CleanedSchema {
 }
 
 impl CleanedSchemas {
-    /// Returns the schema for `provider`; `raw` is the one that the server wrote, always the same.
+    /// Returns the schema for `provider`. `raw` is the schema as the server wrote it, and must be the same in each
+    /// call.
     pub(crate) fn get(&self, provider: Provider, raw: &RawValue) -> &CleanedSchema {
         let all = self.0.get_or_init(Box::default);
-        let at = match provider {
+        let index = match provider {
             Provider::OpenAi => 0,
             Provider::Anthropic => 1,
             Provider::Gemini => 2,
             Provider::None => 3,
         };
-        all[at].get_or_init(|| CleanedSchema::new(provider, raw))
+        all[index].get_or_init(|| CleanedSchema::new(provider, raw))
     }
 }
 

@@ -21,25 +21,25 @@ pub(crate) struct ListedTool {
     pub(crate) tool: Tool,
     /// The tool as models, clients and users see it, if that differs. Boxed, because that is rare.
     shown: Option<Box<Tool>>,
-    /// The headers of its arguments (2026-07-28, Streamable HTTP).
+    /// The HTTP headers that repeat some of its arguments (2026-07-28, Streamable HTTP).
     pub(crate) headers: ParamHeaders,
     /// Its input schema for each model provider.
     pub(crate) cleaned: CleanedSchemas,
     /// Its tokens in a model's context. Counted on demand, because a call does not need it.
     tokens: OnceLock<u32>,
     /// Data that only called or inspected tools need. Boxed, because most tools never are.
-    learned: OnceLock<Box<Learned>>,
+    derived: OnceLock<Box<Derived>>,
 }
 
 /// Data of a listed tool that is computed on first use.
 #[derive(Debug, Default)]
-struct Learned {
-    input: Learnable,
-    output: Learnable,
+struct Derived {
+    input: LazySchema,
+    output: LazySchema,
     definition: OnceLock<DefinitionHash>,
 }
 
-/// The reason why a value was not found to match a schema of its tool.
+/// The reason why a value does not count as matching a schema of its tool.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum CheckFailure {
     /// The value does not match the schema: the place and the reason.
@@ -57,7 +57,7 @@ struct Schema {
 }
 
 /// A schema that is parsed on first use.
-type Learnable = OnceLock<Result<Schema, String>>;
+type LazySchema = OnceLock<Result<Schema, String>>;
 
 /// Compares the server's data, how it is shown, and how it is called, but no derived data.
 impl PartialEq for ListedTool {
@@ -68,8 +68,8 @@ impl PartialEq for ListedTool {
 
 impl ListedTool {
     pub(crate) fn new(tool: Tool, headers: ParamHeaders) -> Self {
-        let (tokens, learned) = (OnceLock::new(), OnceLock::new());
-        Self { tool, shown: None, headers, cleaned: CleanedSchemas::default(), tokens, learned }
+        let (tokens, derived) = (OnceLock::new(), OnceLock::new());
+        Self { tool, shown: None, headers, cleaned: CleanedSchemas::default(), tokens, derived }
     }
 
     /// Applies the entry's setting for invisible characters to the shown form of the tool.
@@ -92,13 +92,13 @@ impl ListedTool {
         *self.tokens.get_or_init(count) as usize
     }
 
-    fn learned(&self) -> &Learned {
-        self.learned.get_or_init(Box::default)
+    fn derived(&self) -> &Derived {
+        self.derived.get_or_init(Box::default)
     }
 
     /// Returns the hash of the tool's definition.
     pub(crate) fn definition(&self) -> DefinitionHash {
-        *self.learned().definition.get_or_init(|| DefinitionHash::of(&canonical(&self.tool)))
+        *self.derived().definition.get_or_init(|| DefinitionHash::of(&canonical(&self.tool)))
     }
 
     /// Checks structured content against the output schema. Slow: not for an async thread.
@@ -107,7 +107,7 @@ impl ListedTool {
     /// [`CheckFailure`] if the content does not match, or if the check could not be made.
     pub(crate) fn check_output(&self, structured: &Value) -> Result<(), CheckFailure> {
         match &self.tool.output_schema {
-            Some(schema) => check(&self.learned().output, schema, structured),
+            Some(schema) => check(&self.derived().output, schema, structured),
             None => Ok(()),
         }
     }
@@ -117,17 +117,17 @@ impl ListedTool {
     /// # Errors
     /// [`CheckFailure`] if they do not match, or if the check could not be made.
     pub(crate) fn check_input(&self, arguments: &Value) -> Result<(), CheckFailure> {
-        check(&self.learned().input, &self.tool.input_schema, arguments)
+        check(&self.derived().input, &self.tool.input_schema, arguments)
     }
 }
 
-fn check(learnable: &Learnable, schema: &RawValue, value: &Value) -> Result<(), CheckFailure> {
+fn check(lazy_schema: &LazySchema, schema: &RawValue, value: &Value) -> Result<(), CheckFailure> {
     let unchecked = |why: &String| CheckFailure::Unchecked(why.clone());
     let read = || {
         let schema = serde_json::from_str(schema.get()).map_err(|error| error.to_string())?;
         Ok(Schema { schema, validator: OnceLock::new() })
     };
-    let Schema { schema, validator } = learnable.get_or_init(read).as_ref().map_err(unchecked)?;
+    let Schema { schema, validator } = lazy_schema.get_or_init(read).as_ref().map_err(unchecked)?;
     if plainly_fits(schema, value) {
         return Ok(());
     }

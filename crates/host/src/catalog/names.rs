@@ -20,8 +20,8 @@
 //! same name, both get the suffix, and lose it when one of them is removed.
 //!
 //! Two different pairs never share a name, even if a hostile server chooses the names of its tools: rule 4 keeps plain
-//! names and suffixed names apart, and two suffixed names that are equal nevertheless (2^20 attempts find two such
-//! tools) get more digits, 20 and then 40. This is the one case in which a pair's name depends on another's.
+//! names and suffixed names apart. An attacker needs about 2^20 attempts to find two tools whose suffixed names are
+//! equal; both then get more digits, 20 and then 40. Only in this case does a pair's name depend on another's.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -33,7 +33,7 @@ use sha2::{Digest, Sha256};
 /// The lengths of a suffix, in hex digits: 10, and a longer one only where two names with shorter suffixes are equal.
 const SUFFIX_DIGITS: [usize; 3] = [10, 20, 40];
 
-/// The longest run of literal text in a template, in characters, so that every cap leaves room for the names.
+/// The maximum number of literal characters in a template, so that every cap leaves room for the names.
 const LITERAL_MAX: usize = 16;
 
 /// How names are built from the pair (server, tool).
@@ -45,7 +45,7 @@ pub enum NameStyle {
     /// `mcp__{server}__{tool}`. Stable.
     #[default]
     McpServerTool,
-    /// `{server}_{tool}`. Stable, but each tool of a server with `_` in its name has the suffix.
+    /// `{server}_{tool}`. Stable, but if the name of a server contains `_`, all of its tools have the suffix.
     ServerTool,
     /// `mcp_{server}__{tool}`. Stable.
     McpUnderscore,
@@ -368,7 +368,7 @@ impl Form<'_> {
         };
         if !ends_like_suffix(name) {
             let parts = name.strip_prefix(head).and_then(|rest| rest.strip_suffix(tail)?.split_once(separator));
-            return parts.is_some_and(|(one, other)| server == if first == Part::Server { one } else { other });
+            return parts.is_some_and(|(left, right)| server == if first == Part::Server { left } else { right });
         }
         let stem = name.rsplit_once('_').map_or(name, |(stem, _)| stem);
         let beginning = match first {

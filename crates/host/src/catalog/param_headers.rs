@@ -19,8 +19,9 @@ const KEYWORD: &str = "x-mcp-header";
 /// The prefix of every header that is made from an argument.
 const PREFIX: &str = "mcp-param-";
 
-/// How many arguments of one tool may become headers. Servers and proxies refuse requests with many more headers.
-const MOST_HEADERS: usize = 64;
+/// The maximum number of arguments of one tool that become headers. Servers and proxies refuse requests with many more
+/// headers.
+const MAX_HEADERS: usize = 64;
 
 /// The prefix of an encoded value.
 const ENCODED_START: &str = "=?base64?";
@@ -86,9 +87,10 @@ pub(crate) enum BadAnnotation {
 }
 
 impl ParamHeaders {
-    /// Returns whether the JSON of a schema may contain marks. If not, as for most tools, it need not be parsed for
-    /// [`from_schema`](Self::from_schema).
+    /// Returns whether the JSON of a schema may contain marks. For most tools it cannot, and then the schema need not
+    /// be parsed for [`from_schema`](Self::from_schema).
     pub(crate) fn may_be_in(schema: &str) -> bool {
+        // JSON can spell the keyword with escapes such as `\u002d`.
         schema.contains(KEYWORD) || schema.contains("\\u")
     }
 
@@ -99,7 +101,7 @@ impl ParamHeaders {
     pub(crate) fn from_schema(schema: &Value) -> Result<Self, BadAnnotation> {
         let mut search = Search::default();
         if let Value::Object(schema) = schema {
-            search.reachable(schema, &mut Vec::new())?;
+            search.visit_reachable(schema, &mut Vec::new())?;
         }
         Ok(Self(search.found))
     }
@@ -168,15 +170,19 @@ struct Search {
 
 impl Search {
     /// Searches a schema that is reached through `properties` only, along `path`.
-    fn reachable<'a>(&mut self, schema: &'a Map<String, Value>, path: &mut Vec<&'a str>) -> Result<(), BadAnnotation> {
+    fn visit_reachable<'a>(
+        &mut self,
+        schema: &'a Map<String, Value>,
+        path: &mut Vec<&'a str>,
+    ) -> Result<(), BadAnnotation> {
         for (keyword, value) in schema {
             match (keyword.as_str(), value) {
-                (KEYWORD, header) => self.annotation(header, schema.get("type"), path)?,
+                (KEYWORD, header) => self.add_header(header, schema.get("type"), path)?,
                 ("properties", Value::Object(properties)) => {
                     for (name, property) in properties {
                         if let Value::Object(property) = property {
                             path.push(name);
-                            self.reachable(property, path)?;
+                            self.visit_reachable(property, path)?;
                             path.pop();
                         }
                     }
@@ -187,8 +193,8 @@ impl Search {
         Ok(())
     }
 
-    /// Takes the mark of the property at `path`; `kind` is the `type` in its schema.
-    fn annotation(&mut self, header: &Value, kind: Option<&Value>, path: &[&str]) -> Result<(), BadAnnotation> {
+    /// Adds the header that the mark of the property at `path` asks for. `kind` is the `type` in the property's schema.
+    fn add_header(&mut self, header: &Value, kind: Option<&Value>, path: &[&str]) -> Result<(), BadAnnotation> {
         if path.is_empty() {
             return Err(BadAnnotation::Misplaced { place: String::new() });
         }
@@ -206,8 +212,8 @@ impl Search {
         if !self.names.insert(name.clone()) {
             return Err(BadAnnotation::Repeated { property, header: header.clone() });
         }
-        if self.found.len() == MOST_HEADERS {
-            return Err(BadAnnotation::TooMany { limit: MOST_HEADERS });
+        if self.found.len() == MAX_HEADERS {
+            return Err(BadAnnotation::TooMany { limit: MAX_HEADERS });
         }
         self.found.push(ParamHeader { name, path: path.iter().map(|name| (*name).into()).collect() });
         Ok(())
@@ -498,8 +504,8 @@ mod tests {
         let many = |count: usize| -> Value {
             (0..count).map(|n| (format!("p{n}"), json!({"type": "string", "x-mcp-header": format!("H{n}")}))).collect()
         };
-        assert!(with(many(MOST_HEADERS)).is_ok());
-        assert_eq!(with(many(MOST_HEADERS + 1)), Err(BadAnnotation::TooMany { limit: MOST_HEADERS }));
+        assert!(with(many(MAX_HEADERS)).is_ok());
+        assert_eq!(with(many(MAX_HEADERS + 1)), Err(BadAnnotation::TooMany { limit: MAX_HEADERS }));
         assert!(with(json!({"v": {"type": "string", "x-mcp-header": "V".repeat(100_000)}})).is_err());
     }
 

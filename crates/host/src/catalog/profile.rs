@@ -34,8 +34,8 @@ impl ToolProfile {
         Self { selection, shown: BTreeMap::new(), quotas: QuotaSet::default() }
     }
 
-    /// Returns whether a profile, or a tool that it shows, can have this name: 1 to 64 ASCII letters, digits, `-` and `_`,
-    /// which fit into an address and into the request to every model.
+    /// Returns whether a profile, or a tool that it shows, can have this name: 1 to 64 ASCII letters, digits, `-` and
+    /// `_`, which fit into an address and into the request to every model.
     #[must_use]
     pub fn is_name(name: &str) -> bool {
         let is_usual = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
@@ -44,21 +44,22 @@ impl ToolProfile {
 
     /// Shows the tool that `server` calls `tool` in another way.
     ///
-    /// Of two tools with the same name, models see the one that has it from here.
+    /// If the new name is already the name of another tool in the catalog, models see only the tool that was given it
+    /// here.
     #[must_use]
     pub fn showing(mut self, server: ServerName, tool: impl Into<String>, shown: ShownAs) -> Self {
         self.shown.insert((server, tool.into()), shown);
         self
     }
 
-    /// Bounds what all clients of the profile use together.
+    /// Limits what all clients of the profile use together.
     #[must_use]
     pub fn bounded_by(mut self, quotas: QuotaSet) -> Self {
         self.quotas = quotas;
         self
     }
 
-    /// Returns the bounds of what all clients of the profile use together.
+    /// Returns the limits on what all clients of the profile use together.
     #[must_use]
     pub fn quotas(&self) -> &QuotaSet {
         &self.quotas
@@ -85,21 +86,23 @@ impl ToolProfile {
     /// The description with which models see this tool.
     #[must_use]
     pub fn description_of<'a>(&'a self, tool: &'a CatalogTool) -> Option<&'a str> {
-        let own = self.shown_as(tool).and_then(|shown| shown.description.as_deref());
-        own.or(tool.tool().description.as_deref())
+        let replacement = self.shown_as(tool).and_then(|shown| shown.description.as_deref());
+        replacement.or(tool.tool().description.as_deref())
     }
 
-    /// The tool that models see under `name`, also if it is in quarantine.
+    /// Returns the tool that models see under `name`, even if it is in quarantine.
     #[must_use]
     pub fn find<'c>(&self, catalog: &'c Catalog, name: &str) -> Option<&'c CatalogTool> {
         let found = match self.renamed(name) {
             Some((server, tool)) => catalog.tool_of(server, tool),
             None => catalog.get(name).or_else(|| catalog.in_quarantine(name)),
         };
+        // `in_quarantine` also accepts other spellings, by which a renamed tool must not be found.
         found.filter(|tool| self.has(tool) && (self.name_of(tool) == name || self.new_name(tool).is_none()))
     }
 
-    /// What selects the tool that models see under `name`, where that is not the name in the catalog.
+    /// Returns the selector (`server/tool`) of the tool that this profile renames to `name`; `None` if it renames none
+    /// to that.
     #[must_use]
     pub fn selector(&self, name: &str) -> Option<String> {
         self.renamed(name).map(|(server, tool)| format!("{server}/{tool}"))

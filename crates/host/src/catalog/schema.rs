@@ -182,16 +182,17 @@ fn soften_exclusive_bounds(schema: &mut Map<String, Value>, report: &mut Report)
     }
 }
 
-/// Replaces `prefixItems`, one schema for each position, by `items` that allow any of them, and a hint.
+/// Replaces `prefixItems`, which has one schema for each position, by a hint and `items` that allow any of these
+/// schemas.
 fn unroll_tuple(schema: &mut Map<String, Value>, report: &mut Report) {
-    let Some(Value::Array(mut places)) = schema.shift_remove("prefixItems") else { return };
-    add_hint(schema, &format!("The first {} items each have their own meaning, in order.", places.len()));
-    places.extend(schema.shift_remove("items").filter(|rest| rest.is_object()));
-    schema.insert("items".into(), merge::any_of(places));
-    report.within("prefixItems", |report| report.note("replaced by `items` that allow any of them"));
+    let Some(Value::Array(mut schemas)) = schema.shift_remove("prefixItems") else { return };
+    add_hint(schema, &format!("The first {} items each have their own meaning, in order.", schemas.len()));
+    schemas.extend(schema.shift_remove("items").filter(|rest| rest.is_object()));
+    schema.insert("items".into(), merge::any_of(schemas));
+    report.within("prefixItems", |report| report.note("replaced by `items` that allow any of these schemas"));
 }
 
-/// The longest description that gets hints, in bytes.
+/// The maximum length of a description together with its hints, in bytes. Hints beyond it are left out.
 const HINT_BYTES: usize = 4_096;
 
 /// Adds to the description a constraint that the schema cannot express.

@@ -2,22 +2,21 @@
 //!
 //! BM25F: a tool scores for each word of the query that it has, more for rare words than for common ones, and more for
 //! its name than for its description. A word matches all its forms ([`words`]). With a lower weight it also matches
-//! words that people use instead ([`related`]), two words written as one, longer words that begin with it, and words
-//! with a typing error.
+//! synonyms ([`related`]), two words written as one, longer words that begin with it, and words with a typing error.
 //!
-//! Each server's tools have their own index ([`Part`]), built once and stored with them: when one server has changed,
-//! only its part is built again. Only the rarity of a word depends on all parts; each search counts it.
+//! Each server's tools have their own index ([`ServerIndex`]), built once and stored with them: when one server has
+//! changed, only its index is built again. Only the rarity of a word depends on all indexes; each search counts it.
 
 mod document;
-mod part;
 mod query;
 mod rank;
 mod related;
+mod server_index;
 mod words;
 
 use once_cell::sync::OnceCell;
 
-pub(crate) use part::Part;
+pub(crate) use server_index::ServerIndex;
 
 use self::{query::Query, rank::rank};
 use super::{Catalog, CatalogTool, selection::Selection};
@@ -37,18 +36,18 @@ const FLOOR: f32 = 0.2;
 
 /// The index of one server's tools, made on first use.
 #[derive(Debug, Default)]
-pub(crate) struct Indexed(OnceCell<Part>);
+pub(crate) struct Indexed(OnceCell<ServerIndex>);
 
 impl Indexed {
-    /// Returns the index of `tools`, always the same ones. `None` if `stop` returned `true`.
-    fn get<'a>(&self, tools: impl Iterator<Item = &'a Tool>, stop: &dyn Fn() -> bool) -> Option<&Part> {
+    /// Returns the index of `tools`, which must be the same in each call. `None` if `stop` returned `true`.
+    fn get<'a>(&self, tools: impl Iterator<Item = &'a Tool>, stop: &dyn Fn() -> bool) -> Option<&ServerIndex> {
         // While one thread builds the index, others wait instead of building another.
-        self.0.get_or_try_init(|| Part::of(tools, stop).ok_or(Stopped)).ok()
+        self.0.get_or_try_init(|| ServerIndex::of(tools, stop).ok_or(Stopped)).ok()
     }
 
     /// Returns its memory, in bytes; 0 until it is made.
     fn bytes(&self) -> usize {
-        self.0.get().map_or(0, Part::bytes)
+        self.0.get().map_or(0, ServerIndex::bytes)
     }
 }
 
@@ -57,7 +56,7 @@ struct Stopped;
 
 impl ToolSet {
     /// Returns the index of these tools, and builds it if it is missing. `None` if `stop` returned `true`.
-    pub(crate) fn part(&self, stop: &dyn Fn() -> bool) -> Option<&Part> {
+    pub(crate) fn search_index(&self, stop: &dyn Fn() -> bool) -> Option<&ServerIndex> {
         self.indexed.get(self.tools.iter().map(|listed| listed.shown()), stop)
     }
 }
@@ -73,17 +72,17 @@ impl Catalog {
     /// use [`Host::search`](crate::Host::search).
     #[must_use]
     pub fn search(&self, query: &str, limit: usize, selection: &Selection) -> Vec<Hit> {
-        let parts: Vec<_> =
-            self.server_tools.iter().filter_map(|server| Some((server, server.set.part(&|| false)?))).collect();
-        let indexes: Vec<_> = parts.iter().map(|(server, part)| (&*server.words, *part)).collect();
+        let servers: Vec<_> =
+            self.server_tools.iter().filter_map(|server| Some((server, server.set.search_index(&|| false)?))).collect();
+        let indexes: Vec<_> = servers.iter().map(|(server, index)| (&*server.words, *index)).collect();
         let ranked = rank(&Query::new(query), &indexes);
         let mut best: Option<f32> = None;
         ranked
             .into_iter()
-            .filter(|ranked| selection.may_have(&parts[ranked.part].0.server))
+            .filter(|ranked| selection.may_have(&servers[ranked.index].0.server))
             .filter_map(|ranked| {
-                let (server, part) = parts[ranked.part];
-                let listed = &server.set.tools[part.listed_at(ranked.place)];
+                let (server, index) = servers[ranked.index];
+                let listed = &server.set.tools[index.listed_at(ranked.place)];
                 let tool = self.of_pair(&server.server, &listed.tool.name)?;
                 selection.has(tool).then(|| Hit { tool: tool.clone(), score: ranked.score })
             })
@@ -95,21 +94,21 @@ impl Catalog {
     /// Indexes all tools that are not indexed yet, so that no search has to. Stops when `stop` returns `true`.
     pub(crate) fn index(&self, stop: &dyn Fn() -> bool) {
         for server in &self.server_tools {
-            if server.set.part(stop).is_none() {
+            if server.set.search_index(stop).is_none() {
                 return;
             }
         }
     }
 
-    /// Returns the memory of the search index, in bytes. Parts are built in the background, and count once they are
-    /// built.
+    /// Returns the memory of the search index, in bytes. The indexes of servers are built in the background, and count
+    /// once they are built.
     #[must_use]
     pub fn index_bytes(&self) -> usize {
         self.server_tools.iter().map(|server| server.set.indexed.bytes()).sum()
     }
 }
 
-/// Returns the words of a server's name, as they are looked up.
+/// Returns the stems of the words in a server's name.
 pub(super) fn server_words(server: &str) -> Box<[String]> {
     let mut stems = Vec::new();
     for word in words::words(server) {

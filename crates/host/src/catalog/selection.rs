@@ -15,8 +15,8 @@ pub struct Selection {
     without_servers: BTreeSet<ServerName>,
     only: Vec<Pattern>,
     without: Vec<Pattern>,
-    /// Whether the selection is empty, regardless of the other fields.
-    is_none: bool,
+    /// Whether no tool belongs to the selection, regardless of the other fields.
+    selects_nothing: bool,
 }
 
 impl Selection {
@@ -29,7 +29,7 @@ impl Selection {
     /// Selects no tool; additions have no effect.
     #[must_use]
     pub fn none() -> Self {
-        Self { is_none: true, ..Self::default() }
+        Self { selects_nothing: true, ..Self::default() }
     }
 
     /// Restricts the selection to tools of these servers and of those named before.
@@ -80,7 +80,7 @@ impl Selection {
     /// Returns whether a tool of this server can belong to the selection, judging by the server alone.
     #[must_use]
     pub fn may_have(&self, server: &ServerName) -> bool {
-        !self.is_none
+        !self.selects_nothing
             && (self.servers.is_empty() || self.servers.contains(server))
             && !self.without_servers.contains(server)
     }
@@ -90,6 +90,7 @@ impl Selection {
         if self.may_have(&server) {
             Self { servers: BTreeSet::from([server]), ..self.clone() }
         } else {
+            // This selects no tool: its only server is excluded as well.
             Self {
                 without_servers: BTreeSet::from([server.clone()]),
                 servers: BTreeSet::from([server]),

@@ -36,7 +36,7 @@ pub(crate) fn parameters(schema: &Value) -> Vec<String> {
         .map(|names| names.iter().filter_map(Value::as_str).collect())
         .unwrap_or_default();
 
-    let printer = TypePrinter { root: schema, left: Cell::new(MAX_TYPES) };
+    let printer = TypePrinter { root: schema, types_left: Cell::new(MAX_TYPES) };
     let argument = |name: &str, mark: &str| {
         let kind = properties.get(name).map_or_else(any, |schema| printer.kind(schema, 0));
         format!("{}{mark}: {kind}", text::for_line(name))
@@ -44,6 +44,7 @@ pub(crate) fn parameters(schema: &Value) -> Vec<String> {
     let mut arguments: Vec<String> = required.iter().map(|name| argument(name, "")).collect();
     let required_names: HashSet<&str> = required.iter().copied().collect();
     let optional: Vec<&String> = properties.keys().filter(|name| !required_names.contains(name.as_str())).collect();
+    // A single further argument is shown, because `+1 optional` would hardly be shorter.
     let shown = if optional.len() > MAX_OPTIONAL + 1 { MAX_OPTIONAL } else { optional.len() };
     arguments.extend(optional[..shown].iter().map(|name| argument(name, "?")));
     if optional.len() > shown {
@@ -52,9 +53,9 @@ pub(crate) fn parameters(schema: &Value) -> Vec<String> {
     arguments
 }
 
-/// Returns the type of a schema, as one or two words: `object` if it has members.
+/// Returns the type of a schema as a [`signature`] shows it.
 pub(crate) fn kind(schema: &Value) -> String {
-    TypePrinter { root: schema, left: Cell::new(MAX_TYPES) }.kind(schema, 0)
+    TypePrinter { root: schema, types_left: Cell::new(MAX_TYPES) }.kind(schema, 0)
 }
 
 fn any() -> String {
@@ -66,16 +67,16 @@ struct TypePrinter<'a> {
     /// The whole schema, to which `$ref` refers.
     root: &'a Value,
     /// The number of types that may still be written out.
-    left: Cell<usize>,
+    types_left: Cell<usize>,
 }
 
 impl TypePrinter<'_> {
     fn kind(&self, schema: &Value, depth: usize) -> String {
-        let left = self.left.get();
-        if depth > MAX_DEPTH || left == 0 {
+        let types_left = self.types_left.get();
+        if depth > MAX_DEPTH || types_left == 0 {
             return any();
         }
-        self.left.set(left - 1);
+        self.types_left.set(types_left - 1);
         if let Some(target) = schema.get("$ref").and_then(Value::as_str) {
             return target
                 .strip_prefix('#')

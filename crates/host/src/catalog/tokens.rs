@@ -69,7 +69,8 @@ impl Class {
     }
 }
 
-/// Half tokens of a character outside ASCII: alphabets, then the rest of the basic plane, then emoji and rare scripts.
+/// Returns the tokens of a character outside ASCII, in halves: one half for alphabets, two for the rest of the basic
+/// plane, four for emoji and rare scripts.
 fn halves_of(c: char) -> usize {
     match u32::from(c) {
         ..0x2000 => 1,

@@ -96,8 +96,8 @@ impl ToolSet {
 
     /// Returns all tools that the server lists and the filter shows, usable or not.
     pub(crate) fn all(&self) -> impl Iterator<Item = &Arc<ListedTool>> {
-        let held = self.mismatched.iter().filter(|mismatched| !mismatched.usable);
-        self.tools.iter().chain(held.map(|mismatched| &mismatched.listed))
+        let quarantined = self.mismatched.iter().filter(|mismatched| !mismatched.usable);
+        self.tools.iter().chain(quarantined.map(|mismatched| &mismatched.listed))
     }
 
     /// Returns the tool `name` in quarantine.
@@ -122,13 +122,13 @@ impl ToolSet {
     /// bytes have the same hash; an equivalent list with other bytes is checked tool by tool.
     pub(crate) fn hash(&self) -> [u8; 32] {
         let mut tools: Vec<_> = self.all().map(|listed| &listed.tool).collect();
-        tools.sort_unstable_by(|one, other| one.name.cmp(&other.name));
+        tools.sort_unstable_by(|a, b| a.name.cmp(&b.name));
         let mut hash = Sha256::new();
         for tool in tools {
             let schemas = [Some(&tool.input_schema), tool.output_schema.as_ref()];
             let texts = [Some(tool.name.as_str()), tool.title.as_deref(), tool.description.as_deref()];
             for part in texts.into_iter().chain(schemas.map(|schema| schema.map(|schema| schema.get()))) {
-                // Its length plus one, so that an absent text differs from an empty one.
+                // The length plus one, so that an absent text (0) differs from an empty one (1).
                 hash.update(part.map_or(0, |part| part.len() as u64 + 1).to_be_bytes());
                 hash.update(part.unwrap_or_default());
             }
@@ -149,7 +149,8 @@ impl ToolSet {
         judge(&listed, &self.hidden, pins)
     }
 
-    /// Returns the same set, in which the tools for which `cause` returns a value are mismatched.
+    /// Returns this set with other mismatches: a tool is mismatched if `cause` returns a value for its name. `usable`
+    /// says whether mismatched tools can be used nevertheless.
     pub(crate) fn split_by(&self, cause: impl Fn(&str) -> Option<Cause>, usable: bool) -> Self {
         let (mut tools, mut mismatched) = (Vec::new(), Vec::new());
         for listed in self.all() {

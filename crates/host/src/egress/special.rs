@@ -37,7 +37,7 @@ impl fmt::Display for Kind {
             Self::Metadata => "where clouds keep credentials",
             Self::Multicast => "a multicast address",
             Self::Documentation => "an address for documentation only",
-            Self::Unspecified => "no address of anything",
+            Self::Unspecified => "an unspecified address",
             Self::Reserved => "a reserved address",
         })
     }
@@ -95,8 +95,9 @@ const V6: &[(Ipv6Net, Kind)] = &[
     (v6([0x2000, 0, 0, 0, 0, 0, 0, 0], 3), Kind::Public),
 ];
 
-/// RFC 6052 and RFC 3056: the IPv4 address is in the last four bytes, or in those after the first two.
+/// RFC 6052: the IPv4 address is in the last four bytes.
 const NAT64: Ipv6Net = v6([0x64, 0xff9b, 0, 0, 0, 0, 0, 0], 96);
+/// RFC 3056: the IPv4 address is in the four bytes after the first two.
 const SIX_TO_FOUR: Ipv6Net = v6([0x2002, 0, 0, 0, 0, 0, 0, 0], 16);
 
 /// Returns the effective address: the IPv4 address inside a mapped, translated or tunnelled one.

@@ -39,29 +39,29 @@ pub(super) fn first_in(text: &str) -> Option<String> {
     if let Some(mark) = MARKS.iter().find(|mark| lower.contains(**mark)) {
         return Some((*mark).to_owned());
     }
-    let is_of_word = |c: char| c.is_alphanumeric() || matches!(c, '\'' | '_' | '.' | '/' | '~');
+    let is_word_char = |c: char| c.is_alphanumeric() || matches!(c, '\'' | '_' | '.' | '/' | '~');
     let words: Vec<&str> = lower
-        .split(|c: char| !is_of_word(c))
+        .split(|c: char| !is_word_char(c))
         .map(|word| word.trim_end_matches('.').trim_matches('\''))
         .filter(|word| !word.is_empty())
         .collect();
     PHRASES.iter().find_map(|phrase| {
         let parts: Vec<&str> = phrase.split(' ').collect();
         (0..words.len()).find_map(|at| {
-            let end = matched(&parts, &words, at)?;
+            let end = match_end(&parts, &words, at)?;
             Some(words[at..end].join(" "))
         })
     })
 }
 
 /// Returns the end of the match of `parts` that begins at word `at`.
-fn matched(parts: &[&str], words: &[&str], at: usize) -> Option<usize> {
+fn match_end(parts: &[&str], words: &[&str], at: usize) -> Option<usize> {
     let Some((part, rest)) = parts.split_first() else {
         return Some(at);
     };
     if *part == "*" {
-        return (0..=MAX_GAP_WORDS).find_map(|skipped| matched(rest, words, at + skipped));
+        return (0..=MAX_GAP_WORDS).find_map(|skipped| match_end(rest, words, at + skipped));
     }
     let word = words.get(at)?;
-    if part.split('|').any(|one| one == *word) { matched(rest, words, at + 1) } else { None }
+    if part.split('|').any(|choice| choice == *word) { match_end(rest, words, at + 1) } else { None }
 }

@@ -2,16 +2,19 @@
 
 use super::{Glob, GlobKind, Pattern};
 
-/// The prefixes of model-visible names of the presets.
-const HEADS: [&str; 2] = ["mcp__", "mcp_"];
+/// The prefix of model-visible names in the style [`NameStyle::McpServerTool`](crate::NameStyle::McpServerTool).
+const MCP_DOUBLE: &str = "mcp__";
+
+/// The prefix of model-visible names in the style [`NameStyle::McpUnderscore`](crate::NameStyle::McpUnderscore).
+const MCP_SINGLE: &str = "mcp_";
 
 /// Separates server and tool after a prefix.
 const DIVIDER: &str = "__";
 
 impl Pattern {
-    /// Returns every other pair that the pattern could mean besides [`Self::matches`], each as a separate pattern: for
-    /// rules that forbid or confirm. A part of a model-visible name also matches names whose characters were replaced.
-    /// Empty for `server/tool`.
+    /// Returns every pair of server and tool that the pattern could mean in addition to what [`Self::matches`] accepts,
+    /// each as a separate pattern; none if the pattern is written `server/tool`. This is for rules that forbid or
+    /// confirm. A part of a model-visible name also matches names whose characters were replaced.
     #[must_use]
     pub fn every_reading(&self) -> Vec<Self> {
         if self.server.is_some() {
@@ -22,12 +25,12 @@ impl Pattern {
         for (at, _) in written.match_indices('.') {
             readings.extend(self.reading(&written[..at], &written[at + 1..]));
         }
-        for rest in HEADS.iter().filter_map(|head| written.strip_prefix(head)) {
-            for at in places(rest, DIVIDER) {
+        for rest in [MCP_DOUBLE, MCP_SINGLE].iter().filter_map(|prefix| written.strip_prefix(prefix)) {
+            for at in positions_of(DIVIDER, rest) {
                 readings.extend(self.reading(&rest[..at], &rest[at + DIVIDER.len()..]));
             }
         }
-        readings.extend(written.strip_prefix(HEADS[0]).and_then(|server| self.reading(server, "*")));
+        readings.extend(written.strip_prefix(MCP_DOUBLE).and_then(|server| self.reading(server, "*")));
         // If the server could be a wildcard, every pattern with a `_` would cover every server.
         for (at, _) in written.match_indices('_').filter(|(at, _)| is_plain(&written[..*at])) {
             readings.extend(self.reading(&written[..at], &written[at + 1..]));
@@ -36,9 +39,10 @@ impl Pattern {
         readings
     }
 
-    /// Returns the other pairs that the pattern certainly means besides [`Self::matches`]: for rules that allow. The
-    /// server is written in full, and by the rules of [`NameStyle`](crate::NameStyle) the name can belong to no other
-    /// pair. `server_tool` counts only as a whole name, because `git_*` means all tools with that prefix.
+    /// Returns the pairs of server and tool that the pattern certainly means in addition to what [`Self::matches`]
+    /// accepts. This is for rules that allow. In such a pattern, the server is written in full, and by the rules of
+    /// [`NameStyle`](crate::NameStyle) the name can belong to no other pair. `server_tool` counts only as a whole name,
+    /// because `git_*` means all tools with that prefix.
     #[must_use]
     pub fn certain_readings(&self) -> Vec<Self> {
         if self.server.is_some() {
@@ -46,7 +50,7 @@ impl Pattern {
         }
         let written = self.written.as_str();
         let reading = |server: &str, tool: &str| if is_plain(server) { self.reading(server, tool) } else { None };
-        if let Some(rest) = written.strip_prefix(HEADS[0]) {
+        if let Some(rest) = written.strip_prefix(MCP_DOUBLE) {
             return match rest.split_once(DIVIDER) {
                 Some((server, tool)) => reading(server, tool),
                 None => reading(rest, "*"),
@@ -54,7 +58,7 @@ impl Pattern {
             .into_iter()
             .collect();
         }
-        if let Some(rest) = written.strip_prefix(HEADS[1]) {
+        if let Some(rest) = written.strip_prefix(MCP_SINGLE) {
             return rest.split_once(DIVIDER).and_then(|(server, tool)| reading(server, tool)).into_iter().collect();
         }
         let dotted = written.split_once('.').filter(|(_, tool)| !tool.contains('.'));
@@ -75,7 +79,7 @@ impl Pattern {
     /// Returns whether it is certainly a model-visible name, and so matches no tool's own name.
     #[must_use]
     pub fn is_model_visible(&self) -> bool {
-        self.server.is_none() && self.written.starts_with(HEADS[0])
+        self.server.is_none() && self.written.starts_with(MCP_DOUBLE)
     }
 
     /// Returns whether it can cover a tool of this server, in any spelling.
@@ -94,9 +98,9 @@ impl Pattern {
     }
 }
 
-/// Returns the places where `what` begins in `text`; they may overlap.
-fn places<'t>(text: &'t str, what: &'static str) -> impl Iterator<Item = usize> + use<'t> {
-    (0..text.len()).filter(move |at| text.as_bytes()[*at..].starts_with(what.as_bytes()))
+/// Returns the positions at which `part` begins in `text`, overlapping ones included.
+fn positions_of<'t>(part: &'static str, text: &'t str) -> impl Iterator<Item = usize> + use<'t> {
+    (0..text.len()).filter(move |at| text.as_bytes()[*at..].starts_with(part.as_bytes()))
 }
 
 fn is_plain(part: &str) -> bool {

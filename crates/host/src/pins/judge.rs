@@ -8,8 +8,8 @@ use crate::{
     mcp::Tool,
 };
 
-/// Two definitions that share this part of their words, or more, are similar.
-const SIMILAR: f64 = 0.85;
+/// The minimum share of common words for two definitions to be similar.
+const MIN_SIMILARITY: f64 = 0.85;
 
 /// The most pairs of a removed and a new tool that are compared word by word.
 const MAX_PAIRS: usize = 10_000;
@@ -71,9 +71,9 @@ impl<'a> MissingPins<'a> {
         if unpinned == 0 {
             return Self { tools: Vec::new(), by_definition: HashMap::new(), compares_words: false };
         }
-        let here: BTreeSet<&str> =
+        let listed_names: BTreeSet<&str> =
             listed.iter().map(|(tool, _)| tool.name.as_str()).chain(hidden.iter().map(String::as_str)).collect();
-        let gone = pins.iter().filter(|(name, pin)| pin.renamed_to.is_none() && !here.contains(name.as_str()));
+        let gone = pins.iter().filter(|(name, pin)| pin.renamed_to.is_none() && !listed_names.contains(name.as_str()));
         let (mut tools, mut by_definition) = (Vec::new(), HashMap::<_, VecDeque<_>>::new());
         for (name, pin) in gone {
             let NamelessDefinition { body, words } = NamelessDefinition::of(&pin.definition.text);
@@ -90,8 +90,8 @@ impl<'a> MissingPins<'a> {
             return None;
         }
         let sought = NamelessDefinition::of(&canonical(tool));
-        let found = self.same(&sought.body).or_else(|| {
-            let is_similar = |(_, words): &(&str, BTreeSet<String>)| likeness(words, &sought.words) >= SIMILAR;
+        let found = self.position_of_same(&sought.body).or_else(|| {
+            let is_similar = |(_, words): &(&str, BTreeSet<String>)| similarity(words, &sought.words) >= MIN_SIMILARITY;
             if self.compares_words {
                 self.tools.iter().position(|gone| gone.as_ref().is_some_and(is_similar))
             } else {
@@ -101,12 +101,12 @@ impl<'a> MissingPins<'a> {
         self.tools[found].take().map(|(name, _)| name.to_owned())
     }
 
-    /// Returns the place of the first tool with exactly this definition.
-    fn same(&mut self, body: &str) -> Option<usize> {
-        let places = self.by_definition.get_mut(body)?;
-        while let Some(place) = places.pop_front() {
-            if self.tools[place].is_some() {
-                return Some(place);
+    /// Returns the position of the first tool with exactly this definition that has not been taken yet.
+    fn position_of_same(&mut self, body: &str) -> Option<usize> {
+        let positions = self.by_definition.get_mut(body)?;
+        while let Some(position) = positions.pop_front() {
+            if self.tools[position].is_some() {
+                return Some(position);
             }
         }
         None
@@ -136,10 +136,10 @@ impl NamelessDefinition {
 }
 
 /// Returns the share of words that both have, from 0 to 1.
-#[expect(clippy::cast_precision_loss, reason = "a definition has no 2^52 words")]
-fn likeness(one: &BTreeSet<String>, other: &BTreeSet<String>) -> f64 {
-    let both = one.intersection(other).count();
-    let all = one.len() + other.len() - both;
+#[expect(clippy::cast_precision_loss, reason = "a definition has fewer than 2^52 words")]
+fn similarity(a: &BTreeSet<String>, b: &BTreeSet<String>) -> f64 {
+    let both = a.intersection(b).count();
+    let all = a.len() + b.len() - both;
     if all == 0 { 1.0 } else { both as f64 / all as f64 }
 }
 

@@ -48,15 +48,15 @@ pub enum BadRule {
 ///
 /// The argument is given by its name, or, if it begins with `/`, by a JSON pointer (RFC 6901). The whole text must
 /// match, line breaks included; `true` and `false` are matched as JSON writes them. An absent argument, or `null`, does
-/// not match. The condition applies to the arguments that are sent: names and texts without escapes, and for a repeated
-/// name the last value, because only that is sent.
+/// not match. The condition applies to the arguments that are sent: JSON escapes in names and texts are decoded first,
+/// and of several values with the same name, only the last one is sent.
 ///
 /// A number is matched as a plain decimal, without an exponent and without redundant zeros (`100`, `-0.5`). A glob that
-/// is itself a number matches that number: `1.0` matches `1` and `1e0`. Two numbers that differ are never confused,
-/// with one exception: a number that is not an integer of 64 bits was rounded when it was read, so a rule that does not
-/// allow also matches it when its own number rounds to the same.
+/// is itself a number matches that number: `1.0` matches `1` and `1e0`. It never matches a different number, with one
+/// exception: numbers other than 64-bit integers are rounded when they are read, so a rule that denies or confirms also
+/// matches a number that is equal to its own after rounding.
 ///
-/// Lists, objects and texts over 64 KiB are treated with care. A rule that allows matches a list only if every element
+/// Lists, objects and texts over 64 KiB are special. A rule that allows matches a list only if every element
 /// matches, and never an object or a longer text. Other rules match if any text inside does, the names in an object
 /// included, and always match a longer text. Such rules also match a text that spells the number of the rule, even as
 /// programs other than JSON parsers write it (` +01.`, `0x1`, `\u{661}`), and a number as JSON writes it.
@@ -119,7 +119,8 @@ impl ArgumentRule {
         Ok(Self { place: place.to_owned(), written: written.to_owned(), kind, number })
     }
 
-    /// Returns whether `arguments` fulfil the condition. Returns `is_careful` if that is uncertain.
+    /// Returns whether `arguments` fulfil the condition. `is_careful` is `true` for a rule that denies or confirms:
+    /// such a rule also matches if that is uncertain, and a rule that allows does not.
     pub(super) fn fits(&self, arguments: &Map<String, Value>, is_careful: bool) -> bool {
         self.find(arguments).is_some_and(|value| self.matches(value, is_careful))
     }
@@ -143,7 +144,8 @@ impl ArgumentRule {
             Value::String(text) => {
                 // Some servers accept a number that is written as text.
                 self.matches_text(text)
-                    || (is_careful && number::spelled(text).is_some_and(|it| self.matches_number(&it, true)))
+                    || (is_careful
+                        && number::parse_any_spelling(text).is_some_and(|number| self.matches_number(&number, true)))
             }
             Value::Bool(_) => self.matches_text(&value.to_string()),
             Value::Number(number) => self.matches_number(number, is_careful),
@@ -159,10 +161,10 @@ impl ArgumentRule {
 
     fn matches_number(&self, number: &Number, is_careful: bool) -> bool {
         if let Some(wanted) = &self.number {
-            return wanted.is(number, is_careful);
+            return wanted.equals(number, is_careful);
         }
         let as_json = number.to_string();
-        number::plain(&as_json).is_some_and(|plain| self.matches_text(&plain))
+        number::plain_decimal(&as_json).is_some_and(|plain| self.matches_text(&plain))
             || (is_careful && self.matches_text(&as_json))
     }
 

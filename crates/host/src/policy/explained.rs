@@ -42,12 +42,12 @@ impl Policy {
     pub fn explain(&self, request: &GateRequest<'_>) -> Explained<'_> {
         let verdict = self.judge(request);
         let mut rules = Vec::new();
-        let mut decider = None;
+        let mut has_decided = false;
         for (number, layer) in self.layers().enumerate() {
-            let body = layer.judge(request, self.context());
+            let layer_verdict = layer.judge(request, self.context());
             // The first layer with the final verdict decides.
-            let decides = decider.is_none() && self.broken.is_none() && body == verdict;
-            decider = decider.or(decides.then_some(number));
+            let decides = !has_decided && self.broken.is_none() && layer_verdict == verdict;
+            has_decided |= decides;
             rules.extend(self.parts(layer, request, decides).map(|(rule, part)| Matched {
                 rule,
                 part,
@@ -57,6 +57,8 @@ impl Policy {
         Explained { verdict, rules }
     }
 
+    /// Returns the rules of a layer for the tool, each with its part in the verdict. `decides` says whether the verdict
+    /// of this layer is the final one.
     fn parts<'a>(
         &'a self,
         layer: &'a Layer,
@@ -68,14 +70,14 @@ impl Policy {
         of_tool.map(move |rule| {
             let part = match (rule.unmet_condition(request, self.context()), winner) {
                 (Some(why), _) => Part::NotMatching(why),
-                (None, Some(winner)) => Part::Overruled(beaten(rule, winner)),
+                (None, Some(winner)) => Part::Overruled(reason_to_lose(rule, winner)),
                 (None, None) => {
                     winner = Some(rule);
                     if decides {
                         Part::Decides
                     } else {
                         Part::Overruled(if self.broken.is_some() {
-                            "no rule counts"
+                            "the rules could not be read, so none of them counts"
                         } else {
                             "something stricter decides"
                         })
@@ -87,12 +89,13 @@ impl Policy {
     }
 }
 
-fn beaten(rule: &Rule, winner: &Rule) -> &'static str {
+/// Returns why `winner` decides, and not `rule`.
+fn reason_to_lose(rule: &Rule, winner: &Rule) -> &'static str {
     match (winner.effect(), rule.effect()) {
         (Effect::Deny, Effect::Deny) => "another rule denies it already",
         (Effect::Deny, _) => "a rule that denies wins",
         _ if rule.specificity() < winner.specificity() => "it is less specific",
-        (won, lost) if won == lost => "another rule, as specific, decides the same",
-        _ => "of two that are as specific, the one that confirms wins",
+        (won, lost) if won == lost => "another rule that is as specific decides the same",
+        _ => "of two rules that are equally specific, the one that confirms wins",
     }
 }

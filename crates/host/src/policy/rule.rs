@@ -57,7 +57,7 @@ impl fmt::Display for Origin {
 
 /// The claims that a server must make about a tool; `None` accepts any.
 ///
-/// A server that claims nothing gets MCP's defaults: its tool changes things, may destroy something, is not idempotent
+/// If a server makes no claims, MCP's defaults apply: its tool changes things, may destroy something, is not idempotent
 /// and reaches the open world (MCP 2025-11-25, `ToolAnnotations`). The host cannot verify these claims.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Hints {
@@ -159,7 +159,7 @@ impl Client {
     }
 
     fn fits(&self, caller: &Caller) -> bool {
-        // Users say API where the audit log says daemon.
+        // In rules, the way that the audit log calls `daemon` is also called `api`.
         let is_api = caller.way() == Way::Daemon && self.way.glob.is_match("api");
         (is_api || self.way.glob.is_match(caller.way().word()))
             && self.name.as_ref().is_none_or(|name| name.glob.is_match(caller.name().unwrap_or_default()))
@@ -250,7 +250,7 @@ impl Rule {
         self.with_derived_fields()
     }
 
-    /// Restricts the rule to tools with these claims of their servers.
+    /// Restricts the rule to tools about which their server makes these claims.
     #[must_use]
     pub fn hints(mut self, hints: Hints) -> Self {
         self.hints = hints;
@@ -298,7 +298,7 @@ impl Rule {
         let texts = |globs: &[WrittenGlob]| globs.iter().map(|glob| glob.written.clone()).collect::<Vec<_>>();
         let hint = |key: &str, value: Option<bool>| value.map(|value| format!("{key} = {value}"));
         let Hints { read_only, destructive, idempotent, open_world } = self.hints;
-        let named = [
+        let further = [
             list("agent", texts(&self.agent)),
             list("tenant", texts(&self.tenant)),
             list("who", self.who.iter().map(|who| who.written().to_owned()).collect()),
@@ -311,7 +311,7 @@ impl Rule {
         let arguments = self.arguments.iter().map(ToString::to_string);
         [format!("tool = \"{}\"", self.pattern)]
             .into_iter()
-            .chain(named.into_iter().flatten())
+            .chain(further.into_iter().flatten())
             .chain(arguments)
             .collect()
     }
@@ -350,14 +350,14 @@ impl Rule {
 
     /// Returns the first of its conditions, other than the pattern, that the call does not meet, as a clause for users.
     pub(super) fn unmet_condition(&self, request: &GateRequest<'_>, context: RuleContext<'_>) -> Option<&'static str> {
-        let named = |globs: &[WrittenGlob], name: Option<&str>| {
+        let fits_any = |globs: &[WrittenGlob], name: Option<&str>| {
             globs.is_empty() || name.is_some_and(|name| globs.iter().any(|written| written.glob.is_match(name)))
         };
-        if !named(&self.agent, context.agent) {
+        if !fits_any(&self.agent, context.agent) {
             return Some("it is for another agent");
         }
         let principal = request.caller.principal();
-        if !named(&self.tenant, Some(principal.tenant())) {
+        if !fits_any(&self.tenant, Some(principal.tenant())) {
             return Some("it is for another tenant");
         }
         if !self.who.is_empty() && !self.who.iter().any(|who| who.fits(principal)) {
@@ -367,7 +367,7 @@ impl Rule {
             return Some("it is for other clients");
         }
         if !self.hints.fit(request.annotations) {
-            return Some("the server claims something else of the tool");
+            return Some("the server claims something else about the tool");
         }
         // Where it is uncertain whether an argument matches, a rule that allows must not cover the call, and any other
         // rule must.
@@ -393,7 +393,7 @@ impl Rule {
     }
 
     /// Returns whether the rule has this pattern and no other condition.
-    pub(super) fn is_only(&self, pattern: &Pattern) -> bool {
+    pub(super) fn has_only(&self, pattern: &Pattern) -> bool {
         self.pattern == *pattern && self.conditions().len() == 1
     }
 

@@ -14,9 +14,9 @@ impl Inheriting {
     /// Adds the inherited variables to `plan`.
     fn add_inherited(&self, spec: &Stdio, plan: &mut ChildPlan) {
         for (name, value) in &self.0 {
-            let is_given =
+            let is_inherited =
                 spec.inherit_env.passes(name, value) || (plan.container.is_some() && passes_to_the_client(name, value));
-            if is_given && !plan.env.iter().any(|(other, _)| other == name) {
+            if is_inherited && !plan.env.iter().any(|(other, _)| other == name) {
                 plan.env.push((name.clone(), value.clone()));
             }
         }

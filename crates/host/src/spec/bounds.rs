@@ -10,11 +10,11 @@ use serde::Serialize;
 
 use super::Field;
 
-/// A bound in bytes: a smaller one is a mistake in the unit, and 1 GiB is the largest.
+/// The least and the largest value of a bound in bytes. A smaller value is most likely a mistake in the unit.
 const BYTES: (u64, u64) = (1024, 1024 * 1024 * 1024);
 
-/// A number of things.
-const THINGS: (u64, u64) = (1, 1_000_000);
+/// The least and the largest value of a bound on a number, such as that of items or of calls.
+const COUNT: (u64, u64) = (1, 1_000_000);
 
 macro_rules! bounds {
     (
@@ -98,14 +98,14 @@ impl fmt::Display for Setting {
 bounds! {
     /// Time bounds of one server. The error of a reached bound names its setting.
     Timeouts {
-        /// From the start of the server to a finished handshake.
+        /// The time from the start of the server to a finished handshake.
         StartupTimeout "startup_timeout" startup: Duration = Duration::from_secs(30);
         /// The time for a complete list, such as that of the tools, with all of its pages.
         ListTimeout "list_timeout" list: Duration = Duration::from_secs(30);
         /// How long the server may be silent during a call. Progress restarts the time.
         CallTimeout "call_timeout" call: Duration = Duration::from_secs(60);
-        /// The whole time of a call, whatever progress there is, and never less than `call_timeout` unless it is set. A
-        /// question to a user stops the clock.
+        /// The whole time of a call, whether it makes progress or not. If this is not set, it is at least
+        /// `call_timeout`. A question to a user stops the clock.
         MaxCallTime "max_call_time" call_total: Duration = Duration::from_secs(600);
         /// Each of the two waits when the server is stopped: after its stdin was closed, and after TERM.
         ShutdownTimeout "shutdown_timeout" shutdown: Duration = Duration::from_secs(2);
@@ -123,14 +123,15 @@ bounds! {
         /// How much text of a result goes to the model; the rest is kept as a file.
         MaxOutputBytes "max_output_bytes" output_bytes: usize = 200_000, (1, BYTES.1);
         /// The pages of one list.
-        MaxListPages "max_list_pages" pages: usize = 1_000, THINGS;
+        MaxListPages "max_list_pages" pages: usize = 1_000, COUNT;
         /// The items of one list.
-        MaxListItems "max_list_items" items: usize = 100_000, THINGS;
-        /// Calls at once, and lists of prompts and resources. The next one waits for its turn.
-        MaxCallsInFlight "max_calls_in_flight" in_flight: usize = 64, THINGS;
-        /// Requests of the server that are answered at once. More are refused, or wait if they are questions of one
-        /// answer (2026-07-28).
-        MaxServerRequests "max_server_requests" server_requests: usize = 8, THINGS;
+        MaxListItems "max_list_items" items: usize = 100_000, COUNT;
+        /// The calls, and the lists of prompts and resources, that are under way at once. The next one waits for its
+        /// turn.
+        MaxCallsInFlight "max_calls_in_flight" in_flight: usize = 64, COUNT;
+        /// The requests of the server that are answered at the same time. Further ones are refused; only questions that
+        /// came together in one answer (2026-07-28) wait.
+        MaxServerRequests "max_server_requests" server_requests: usize = 8, COUNT;
     }
 
     others {

@@ -153,28 +153,28 @@ impl Mount {
     #[must_use]
     pub fn gives_too_much(source: &Path, write: bool) -> bool {
         let is_one_of = |folders: &[&str]| folders.iter().any(|folder| source == Path::new(folder));
-        is_one_of(WHOLE)
-            || (write && is_one_of(WHOLE_TO_CHANGE))
-            || ALL_BELOW.iter().any(|folder| source.starts_with(folder))
-            || OF_ENGINES.iter().any(|folder| source.ancestors().any(|above| above.ends_with(folder)))
+        is_one_of(REFUSED_FOLDERS)
+            || (write && is_one_of(REFUSED_FOR_WRITING))
+            || REFUSED_TREES.iter().any(|folder| source.starts_with(folder))
+            || REFUSED_TREES_IN_HOMES.iter().any(|folder| source.ancestors().any(|above| above.ends_with(folder)))
             || source.ends_with(".docker")
             || source.extension() == Some(OsStr::new("sock"))
     }
 }
 
-/// Folders that contain everything else of this machine, including its engines; single folders in them may be harmless.
-const WHOLE: &[&str] = &["/", "/var", "/var/lib"];
+/// Folders that contain most of this machine, including its container engines. Single folders in them may be harmless.
+const REFUSED_FOLDERS: &[&str] = &["/", "/var", "/var/lib"];
 
-/// Further such folders, for a mount that the container may change.
-const WHOLE_TO_CHANGE: &[&str] =
+/// Further such folders, which are refused only if the container may change them.
+const REFUSED_FOR_WRITING: &[&str] =
     &["/bin", "/boot", "/etc", "/home", "/lib", "/lib64", "/opt", "/root", "/sbin", "/usr", "/usr/bin", "/usr/lib"];
 
-/// Folders that hold sockets, processes, devices and the state of engines, with everything below.
-const ALL_BELOW: &[&str] =
+/// Folders that hold sockets, processes, devices and the state of engines. They are refused with everything below them.
+const REFUSED_TREES: &[&str] =
     &["/dev", "/proc", "/run", "/sys", "/var/lib/containerd", "/var/lib/containers", "/var/lib/docker", "/var/run"];
 
-/// The same in the home of any user: sockets and state of engines that run rootless or in their own machine.
-const OF_ENGINES: &[&str] = &[
+/// The same, in the home of any user: sockets and state of engines that run rootless or in their own virtual machine.
+const REFUSED_TREES_IN_HOMES: &[&str] = &[
     ".colima",
     ".docker/desktop",
     ".docker/run",
@@ -186,7 +186,7 @@ const OF_ENGINES: &[&str] = &[
 ];
 
 /// Prefixes of variables that affect the engine's client, its loader, or a shell that starts it.
-const OF_CLIENTS: &[&str] = &[
+const CLIENT_PREFIXES: &[&str] = &[
     "BASH_FUNC_",
     "BUILDAH_",
     "BUILDKIT_",
@@ -206,7 +206,7 @@ const OF_CLIENTS: &[&str] = &[
 ];
 
 /// Further such variables, by their full names.
-const OF_CLIENTS_EXACTLY: &[&str] = &[
+const CLIENT_VARIABLES: &[&str] = &[
     "ALL_PROXY",
     "BASH_ENV",
     "BASHOPTS",
@@ -241,13 +241,13 @@ const OF_CLIENTS_EXACTLY: &[&str] = &[
     "ZONEINFO",
 ];
 
-/// Returns whether a variable with this name would affect the engine's client, outside the container. The client gets
-/// the user's value, and never an entry's. (Values reach a container through its client's environment, not through a
-/// command line.)
+/// Returns whether a variable with this name would affect the engine's client (the program that starts the container),
+/// outside the container. Values reach a container through the environment of that client, not through a command line;
+/// for such a variable, the client gets the user's value, and never one from an entry.
 #[must_use]
 pub fn acts_on_the_client(name: &str) -> bool {
     let name = name.to_ascii_uppercase();
-    OF_CLIENTS.iter().any(|start| name.starts_with(start)) || OF_CLIENTS_EXACTLY.contains(&&*name)
+    CLIENT_PREFIXES.iter().any(|prefix| name.starts_with(prefix)) || CLIENT_VARIABLES.contains(&&*name)
 }
 
 #[cfg(test)]

@@ -33,7 +33,8 @@ pub struct Field {
     pub default: fn() -> Json,
     /// Sets it, and returns whether the value was of its kind and the server has the field.
     pub set: fn(&mut ServerSpec, Given<'_>) -> bool,
-    /// Returns its value: a time in seconds, `null` for one that is not set; `None` for a server that does not have it.
+    /// Returns its value as JSON: a time in seconds, and `null` if it is not set. `None` for a server that does not
+    /// have the field.
     pub shown: fn(&ServerSpec) -> Option<Json>,
 }
 
@@ -240,12 +241,12 @@ parts! {
 }
 
 /// The fields of a struct that have no row, in their order.
-pub(super) trait Own {
+pub(super) trait FieldsWithoutRow {
     type Fields<'a>
     where
         Self: 'a;
 
-    fn own(&self) -> Self::Fields<'_>;
+    fn fields_without_row(&self) -> Self::Fields<'_>;
 }
 
 /// Makes the [`Field`] of a row.
@@ -276,9 +277,9 @@ macro_rules! field {
     };
 }
 
-/// Makes a struct of a spec: the fields of its own with their defaults, then those with rows. Without a `range`, a
-/// number may be any; `otherwise` says in the reference page what counts where the entry sets nothing, and `detail`
-/// what only programs need to know.
+/// Makes a struct of a spec: first the fields without a row, with their defaults, then those with rows. `range` limits
+/// a number. `otherwise` is the text of the reference page for the value that applies if the entry sets none. `detail`
+/// is documentation that only programs need.
 macro_rules! spec {
     (
         $(#[$struct_about:meta])*
@@ -319,10 +320,10 @@ macro_rules! spec {
             }
         }
 
-        impl $crate::spec::fields::Own for $name {
+        impl $crate::spec::fields::FieldsWithoutRow for $name {
             type Fields<'a> = ($(&'a $own_type,)*);
 
-            fn own(&self) -> Self::Fields<'_> {
+            fn fields_without_row(&self) -> Self::Fields<'_> {
                 ($(&self.$own,)*)
             }
         }

@@ -1,6 +1,6 @@
 //! A stable hash of the fields that decide which program answers for a server.
 //!
-//! It is the key of stored eras, tools, standing answers and some pins, so it is computed field by field and does not
+//! It is the key of stored eras, tools, permanent answers and some pins, so it is computed field by field and does not
 //! depend on how a type is printed. Fields that are not listed here do not count: time-outs, limits, a sandbox, the
 //! client's authentication. An absent field is not written, so that a new kind of field changes no hash of an entry
 //! without it. The test below contains the hashes: change them only with a new [`VERSION`].
@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use data_encoding::HEXLOWER;
 use sha2::{Digest, Sha256};
 
-use super::{Container, Http, InheritEnv, Stdio, Transport, fields::Own};
+use super::{Container, Http, InheritEnv, Stdio, Transport, fields::FieldsWithoutRow};
 
 /// The first field of the hash; another encoding needs another version.
 const VERSION: &str = "toolrack server identity 1";
@@ -53,8 +53,8 @@ impl Identity {
     }
 
     fn stdio(&mut self, stdio: &Stdio) {
-        // Fields with rows never count. A new one without a row must be added here, or listed as one that does not.
-        let (command, args, env, cwd, inherit_env, _sandbox, container) = stdio.own();
+        // Fields with rows never count. A new field without a row must be added here, or be left out as `_sandbox` is.
+        let (command, args, env, cwd, inherit_env, _sandbox, container) = stdio.fields_without_row();
         self.field("command", [command]);
         self.field("args", args);
         self.pairs("env", env);
@@ -82,7 +82,7 @@ impl Identity {
     }
 
     fn http(&mut self, http: &Http) {
-        let (url, headers, headers_helper, oauth, added_by) = http.own();
+        let (url, headers, headers_helper, oauth, added_by) = http.fields_without_row();
         self.field("url", [url]);
         // A header can select the tenant that answers.
         self.pairs("headers", headers);

@@ -17,11 +17,22 @@ const CHEAP_PER_STEP: u64 = 16;
 /// length.
 const BACKTRACKING_BYTES: usize = 1_000;
 
-/// What an expression that backtracks costs for each text, in evaluations, besides the square of the length.
+/// The cost of an expression that backtracks for each text, in evaluations, in addition to the part that grows with the
+/// square of the length.
 const BACKTRACKING_STEPS: u64 = 16;
 
-/// The divisor of the budget for a schema with such expressions: where an expression gives up, the validator runs again
-/// for each of its possible results, up to 64 times in all.
+/// How many pairs of bytes cost one evaluation in an expression that backtracks.
+const BACKTRACKING_PAIRS_PER_STEP: u64 = 64;
+
+/// The number of items up to which `uniqueItems` compares each item with each other one. The validator finds equal
+/// items in a longer list by their hashes.
+const COMPARED_ITEMS: usize = 16;
+
+/// The cost of one item for `uniqueItems`, in evaluations, in addition to that of comparing it.
+const UNIQUE_ITEM_STEPS: u64 = 4;
+
+/// The divisor of the budget for a schema with expressions that backtrack: where an expression gives up, the validator
+/// runs again for each of its possible results, up to 64 times in all.
 const BACKTRACKING_RUNS: u64 = 16;
 
 /// A schema as a graph: a node per subschema, an edge wherever evaluating one evaluates another.
@@ -33,7 +44,7 @@ pub(super) struct Graph {
 
 type NodeId = usize;
 
-/// A subschema: what it costs to evaluate it, and which other subschemas that evaluates.
+/// A subschema: the cost of evaluating it, and the other subschemas that are evaluated with it.
 #[derive(Debug, Default)]
 struct Node {
     /// The evaluations for the keywords without subschemas.
@@ -132,8 +143,8 @@ impl Graph {
 /// Checks the bounds of the schema's JSON, before any function recurses into it.
 fn check_json(schema: &Value) -> Result<(), SchemaProblem> {
     let mut values = 0;
-    let mut open = vec![(schema, 0)];
-    while let Some((value, depth)) = open.pop() {
+    let mut pending = vec![(schema, 0)];
+    while let Some((value, depth)) = pending.pop() {
         values += 1;
         if values > MAX_VALUES {
             return Err(SchemaProblem::TooManyNodes);
@@ -142,8 +153,8 @@ fn check_json(schema: &Value) -> Result<(), SchemaProblem> {
             return Err(SchemaProblem::TooDeep);
         }
         match value {
-            Value::Array(items) => open.extend(items.iter().map(|item| (item, depth + 1))),
-            Value::Object(map) => open.extend(map.values().map(|value| (value, depth + 1))),
+            Value::Array(items) => pending.extend(items.iter().map(|item| (item, depth + 1))),
+            Value::Object(map) => pending.extend(map.values().map(|value| (value, depth + 1))),
             _ => {}
         }
     }
@@ -153,10 +164,11 @@ fn check_json(schema: &Value) -> Result<(), SchemaProblem> {
 /// Builds nodes, and numbers each subschema when it is first found.
 struct Reading<'s> {
     root: &'s Value,
-    /// The subschemas by anchor, once a reference names one.
+    /// The subschemas by anchor. Collected when the first reference names an anchor.
     anchors: Option<HashMap<&'s str, &'s Value>>,
     /// The ids by address: a subschema is the same one on every path.
     ids: HashMap<*const Value, NodeId>,
+    /// The subschemas by id.
     found: Vec<&'s Value>,
 }
 
@@ -239,9 +251,9 @@ impl<'s> Reading<'s> {
     /// in front.
     fn reference(&mut self, value: &Value) -> Result<NodeId, SchemaProblem> {
         let reference = value.as_str().unwrap_or_default();
-        let own = self.root.get("$id").and_then(Value::as_str).map_or("", |id| id.trim_end_matches('#'));
+        let own_id = self.root.get("$id").and_then(Value::as_str).map_or("", |id| id.trim_end_matches('#'));
         let (base, fragment) = reference.split_once('#').unwrap_or((reference, ""));
-        if !base.is_empty() && base != own {
+        if !base.is_empty() && base != own_id {
             return Err(SchemaProblem::RemoteRef { reference: shortened(reference) });
         }
         let target = match percent_decoded(fragment) {
@@ -380,8 +392,8 @@ impl DryRun<'_> {
                 self.evaluate(next, item, depth + 1)?;
             }
             if node.compares_items {
-                // The validator compares few items with each other, and finds equal ones among many by their hashes.
-                self.spend(size(item) * items.len().min(16) as u64 / CHEAP_PER_STEP + 4)?;
+                let compared = items.len().min(COMPARED_ITEMS) as u64;
+                self.spend(size(item) * compared / CHEAP_PER_STEP + UNIQUE_ITEM_STEPS)?;
             }
         }
         Some(())
@@ -412,7 +424,7 @@ impl DryRun<'_> {
             if bytes > BACKTRACKING_BYTES {
                 return None;
             }
-            self.spend(BACKTRACKING_STEPS + bytes_u64 * bytes_u64 / 64)?;
+            self.spend(BACKTRACKING_STEPS + bytes_u64 * bytes_u64 / BACKTRACKING_PAIRS_PER_STEP)?;
         }
         self.spend(bytes_u64.saturating_mul(states) / CHEAP_PER_STEP)
     }

@@ -1,7 +1,8 @@
 //! Estimates the cost of a regular expression from its text.
 
-/// Estimates the states of the automaton for this expression, rather too high: characters, and counted repetitions
-/// multiplied out. An invalid expression also gets a number; the compiler refuses it later.
+/// Estimates, rather too high, the number of states of the automaton for this expression: the sum for all characters
+/// and classes, with counted repetitions multiplied out. An invalid expression also gets a number; the compiler refuses
+/// it later.
 pub(super) fn states(pattern: &str) -> u64 {
     let mut chars = pattern.chars().peekable();
     // The sums of the open groups, and the size of the last element, which a repetition would repeat.
@@ -34,7 +35,7 @@ pub(super) fn states(pattern: &str) -> u64 {
             }
             '*' | '+' | '?' | '|' | '^' | '$' | '}' => 1,
             '.' => {
-                atom = CLASS;
+                atom = CLASS_STATES;
                 atom
             }
             _ => {
@@ -50,7 +51,7 @@ pub(super) fn states(pattern: &str) -> u64 {
 }
 
 /// Returns whether the expression may need an engine that backtracks: look-around, back-references, atomic groups.
-/// Unsure cases count as such.
+/// Returns `true` in uncertain cases.
 pub(super) fn may_backtrack(pattern: &str) -> bool {
     let special_group = pattern.split("(?").skip(1).any(|rest| !rest.starts_with(':'));
     let reference = pattern
@@ -62,14 +63,14 @@ pub(super) fn may_backtrack(pattern: &str) -> bool {
 }
 
 /// The states of a class whose members are not all ASCII, such as `.`, which takes a few bytes of UTF-8.
-const CLASS: u64 = 8;
+const CLASS_STATES: u64 = 8;
 
 /// The states of a Unicode property such as `\p{L}`.
-const PROPERTY: u64 = 400;
+const PROPERTY_STATES: u64 = 400;
 
 /// Skips to the end of a `[…]` and returns its size: 1 for ASCII members.
 fn class_size(chars: &mut std::iter::Peekable<std::str::Chars<'_>>) -> u64 {
-    let mut size = if chars.next_if_eq(&'^').is_some() { CLASS } else { 1 };
+    let mut size = if chars.next_if_eq(&'^').is_some() { CLASS_STATES } else { 1 };
     // A `]` at the start is a member, in the Rust dialect.
     chars.next_if_eq(&']');
     while let Some(c) = chars.next() {
@@ -77,7 +78,7 @@ fn class_size(chars: &mut std::iter::Peekable<std::str::Chars<'_>>) -> u64 {
             ']' => break,
             '\\' => escape_size(chars) - 1,
             c if c.is_ascii() => 0,
-            _ => CLASS,
+            _ => CLASS_STATES,
         };
     }
     size
@@ -86,8 +87,8 @@ fn class_size(chars: &mut std::iter::Peekable<std::str::Chars<'_>>) -> u64 {
 /// Returns the size of an escape whose backslash has been read; the braces of a property are skipped too.
 fn escape_size(chars: &mut impl Iterator<Item = char>) -> u64 {
     match chars.next() {
-        Some('p' | 'P') => PROPERTY,
-        Some('W' | 'D' | 's' | 'S') => CLASS,
+        Some('p' | 'P') => PROPERTY_STATES,
+        Some('W' | 'D' | 's' | 'S') => CLASS_STATES,
         _ => 1,
     }
 }

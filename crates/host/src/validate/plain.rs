@@ -7,10 +7,10 @@ use serde_json::{Map, Value};
 use super::MAX_DEPTH;
 
 /// Integers up to this size are also distinct as floating-point numbers.
-const EXACT: f64 = (1_u64 << 53) as f64;
+const MAX_EXACT_INTEGER: f64 = (1_u64 << 53) as f64;
 
 /// The most values that are checked before the validator is used instead.
-const MAX_LOOKS: usize = 10_000;
+const MAX_CHECKS: usize = 10_000;
 
 /// Returns whether a quick check shows that `instance` matches `schema`; `false` means that it does not know.
 ///
@@ -23,14 +23,14 @@ const MAX_LOOKS: usize = 10_000;
 /// [`Validator`]: super::Validator
 #[must_use]
 pub fn plainly_fits(schema: &Value, instance: &Value) -> bool {
-    QuickCheck { root: schema, left: Cell::new(MAX_LOOKS) }.fits(schema, instance, MAX_DEPTH)
+    QuickCheck { root: schema, checks_left: Cell::new(MAX_CHECKS) }.fits(schema, instance, MAX_DEPTH)
 }
 
 /// One check of a whole schema.
 struct QuickCheck<'a> {
     root: &'a Value,
     /// The number of values that may still be checked.
-    left: Cell<usize>,
+    checks_left: Cell<usize>,
 }
 
 impl QuickCheck<'_> {
@@ -38,16 +38,15 @@ impl QuickCheck<'_> {
         let (Value::Object(schema), Some(levels)) = (schema, levels.checked_sub(1)) else {
             return false;
         };
-        schema.iter().all(|(keyword, value)| {
-            let can_look = self.looks(1);
-            can_look && self.fits_keyword(schema, (keyword, value), instance, levels)
-        })
+        schema
+            .iter()
+            .all(|(keyword, value)| self.can_check(1) && self.fits_keyword(schema, (keyword, value), instance, levels))
     }
 
-    /// Returns whether `count` more values may be checked.
-    fn looks(&self, count: usize) -> bool {
-        let left = self.left.get().checked_sub(count);
-        self.left.set(left.unwrap_or_default());
+    /// Returns whether `count` more values may be checked, and subtracts them from those that are left.
+    fn can_check(&self, count: usize) -> bool {
+        let left = self.checks_left.get().checked_sub(count);
+        self.checks_left.set(left.unwrap_or_default());
         left.is_some()
     }
 
@@ -69,11 +68,11 @@ impl QuickCheck<'_> {
                 Value::Array(types) => types.iter().any(|one| is_of_type(one, instance)),
                 one => is_of_type(one, instance),
             },
-            "enum" => value.as_array().is_some_and(|values| self.looks(values.len()) && values.contains(instance)),
+            "enum" => value.as_array().is_some_and(|values| self.can_check(values.len()) && values.contains(instance)),
             "const" => value == instance,
             "properties" => value.as_object().is_some_and(|properties| {
-                let fits = |(name, of): (&String, &Value)| {
-                    properties.get(name).is_none_or(|property| self.fits(property, of, levels))
+                let fits = |(name, member): (&String, &Value)| {
+                    properties.get(name).is_none_or(|property| self.fits(property, member, levels))
                 };
                 instance.as_object().is_none_or(|members| members.iter().all(fits))
             }),
@@ -81,22 +80,27 @@ impl QuickCheck<'_> {
                 let is_there =
                     |members: &Map<_, _>, name: &Value| name.as_str().is_some_and(|name| members.contains_key(name));
                 let has = |members: &Map<_, _>| names.iter().all(|name| is_there(members, name));
-                self.looks(names.len()) && instance.as_object().is_none_or(has)
+                self.can_check(names.len()) && instance.as_object().is_none_or(has)
             }),
             "additionalProperties" => {
                 let named = schema.get("properties").and_then(Value::as_object);
                 let is_named = |name: &str| named.is_some_and(|named| named.contains_key(name));
-                let fits = |of: &Value| value.as_bool().unwrap_or_else(|| self.fits(value, of, levels));
-                instance.as_object().is_none_or(|members| members.iter().all(|(name, of)| is_named(name) || fits(of)))
+                let fits = |member: &Value| value.as_bool().unwrap_or_else(|| self.fits(value, member, levels));
+                instance
+                    .as_object()
+                    .is_none_or(|members| members.iter().all(|(name, member)| is_named(name) || fits(member)))
             }
+            // Only the form that means the same in every draft: one schema for all items.
             "items" => match instance {
                 Value::Array(items) => items.iter().all(|item| self.fits(value, item, levels)),
                 _ => value.is_object(),
             },
             "minimum" => is_bounded(instance, value, |number, bound| number >= bound),
             "maximum" => is_bounded(instance, value, |number, bound| number <= bound),
-            "minLength" | "maxLength" => within(keyword, instance.as_str().map(|text| text.chars().count()), value),
-            "minItems" | "maxItems" => within(keyword, instance.as_array().map(Vec::len), value),
+            "minLength" | "maxLength" => {
+                is_length_in_bound(keyword, instance.as_str().map(|text| text.chars().count()), value)
+            }
+            "minItems" | "maxItems" => is_length_in_bound(keyword, instance.as_array().map(Vec::len), value),
             _ => false,
         }
     }
@@ -126,11 +130,12 @@ fn is_of_type(name: &Value, instance: &Value) -> bool {
 
 /// Compares numbers if that is possible without loss; other values have no bound.
 fn is_bounded(instance: &Value, bound: &Value, fits: impl Fn(f64, f64) -> bool) -> bool {
-    let exact = |value: &Value| value.as_f64().filter(|number| number.abs() < EXACT);
+    let exact = |value: &Value| value.as_f64().filter(|number| number.abs() < MAX_EXACT_INTEGER);
     exact(bound).is_some_and(|bound| !instance.is_number() || exact(instance).is_some_and(|number| fits(number, bound)))
 }
 
-fn within(keyword: &str, length: Option<usize>, bound: &Value) -> bool {
+/// Returns whether a length meets the bound of a `min…` or `max…` keyword; a value without a length meets every bound.
+fn is_length_in_bound(keyword: &str, length: Option<usize>, bound: &Value) -> bool {
     let Some(bound) = bound.as_u64() else { return false };
     length.is_none_or(|length| {
         let length = length as u64;

@@ -29,7 +29,7 @@ async fn each_member_has_calls_of_their_own_in_a_minute() {
     let over = quotas.begin(&caller("ann"), Work::Call).unwrap_err();
     assert_eq!(over.retry_after, Duration::from_secs(10));
     let expected = "a member of `acme` may make 6 calls in a minute (`limits.each_member.calls_per_minute` of the \
-                    team file), and that is used up: it is free again in 10 s";
+                    team file), and this quota is used up: it is free again in 10 s";
     assert_eq!(over.to_string(), expected);
     advance(Duration::from_secs(10)).await;
     assert_eq!(counted(&quotas, "ann", 2), 1);
@@ -114,7 +114,7 @@ async fn the_quota_that_keeps_a_caller_waiting_for_longest_is_named() {
     let over = refused(&quotas, "ann", Work::Call);
     assert_eq!((over.setting.as_str(), over.retry_after), ("limits.calls_per_day", Duration::from_mins(13 * 60 + 30)));
     let words = over.to_string();
-    assert!(words.ends_with("and that is used up: it is free again in 14 h"), "{words}");
+    assert!(words.ends_with("and this quota is used up: it is free again in 14 h"), "{words}");
 }
 
 #[tokio::test(start_paused = true)]

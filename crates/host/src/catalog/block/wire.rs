@@ -64,13 +64,13 @@ impl Wire {
     /// Returns the value of the request's `tools`.
     pub(super) fn write(self, tools: &[ToolDefinition]) -> Box<RawValue> {
         let written = match self {
-            Self::Anthropic => written(tools, |tool| Anthropic {
+            Self::Anthropic => to_json_array(tools, |tool| Anthropic {
                 name: &tool.name,
                 description: &tool.description,
                 input_schema: &tool.input_schema,
             }),
-            Self::OpenAiChat => written(tools, |tool| Chat { r#type: "function", function: Function::of(tool) }),
-            Self::OpenAiResponses => written(tools, |tool| Responses {
+            Self::OpenAiChat => to_json_array(tools, |tool| Chat { r#type: "function", function: Function::of(tool) }),
+            Self::OpenAiResponses => to_json_array(tools, |tool| Responses {
                 r#type: "function",
                 name: &tool.name,
                 description: &tool.description,
@@ -113,7 +113,8 @@ pub struct UnknownWire {
     pub given: String,
 }
 
-fn written<'a, T: Serialize>(
+/// Writes each tool in the form that `shape` gives it, as one JSON array.
+fn to_json_array<'a, T: Serialize>(
     tools: &'a [ToolDefinition],
     shape: impl Fn(&'a ToolDefinition) -> T,
 ) -> serde_json::Result<Box<RawValue>> {

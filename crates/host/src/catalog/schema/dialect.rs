@@ -100,7 +100,7 @@ const KEYWORDS: &[(&str, Kind)] = &[
 
 /// Writes the schema without references, in 2020-12, and drops malformed parts.
 pub(super) fn normalise(schema: &Value, report: &mut Report) -> Value {
-    Writer { root: schema, report, open: Vec::new(), nodes: 0, left: MAX_COPIED }.schema(schema)
+    Writer { root: schema, report, open: Vec::new(), nodes: 0, bytes_left: MAX_COPIED }.schema(schema)
 }
 
 /// Calls `act` on each subschema that is an object, one level down.
@@ -142,15 +142,17 @@ struct Writer<'s, 'r> {
     report: &'r mut Report,
     /// The definitions that are being inlined, the outermost first.
     open: Vec<&'s Value>,
+    /// The number of subschemas written so far.
     nodes: usize,
     /// The bytes that may still be copied from definitions, or read to follow references in them.
-    left: usize,
+    bytes_left: usize,
 }
 
 impl<'s> Writer<'s, '_> {
     fn schema(&mut self, schema: &'s Value) -> Value {
         self.nodes += 1;
-        let spent = self.left == 0 && !self.open.is_empty();
+        let spent = self.bytes_left == 0 && !self.open.is_empty();
+        // A subschema adds up to two names to the report's path: its keyword, and its own name or index below that.
         if spent || self.nodes > MAX_NODES || self.report.depth() > 2 * MAX_DEPTH || self.open.len() > MAX_DEPTH {
             self.report.note("cut here, because the schema is too large");
             return Value::Object(Map::new());
@@ -165,18 +167,20 @@ impl<'s> Writer<'s, '_> {
         }
     }
 
-    /// Converts a schema. One with a reference means the target and the keywords beside the reference together.
+    /// Converts a schema. If it has a `$ref`, the result combines the target of the reference with the schema's other
+    /// keywords.
     fn object(&mut self, keywords: &'s Map<String, Value>) -> Value {
         let own = self.keywords(keywords);
         let Some(reference) = keywords.get("$ref") else {
             return Value::Object(own);
         };
-        let mut written = self.definition(reference);
+        let mut written = self.inlined(reference);
         merge::both(&mut written, Value::Object(own));
         written
     }
 
-    fn definition(&mut self, reference: &Value) -> Value {
+    /// Returns the converted target of a `$ref`; a schema that accepts anything if the target cannot be inlined.
+    fn inlined(&mut self, reference: &Value) -> Value {
         if !self.affords("", reference) {
             return Value::Object(Map::new());
         }
@@ -222,7 +226,8 @@ impl<'s> Writer<'s, '_> {
         out
     }
 
-    /// Returns the value of a keyword that has the same form in every dialect; otherwise `None`, and notes that.
+    /// Converts the value of a keyword whose form is the same in every dialect. Reports an invalid value, and returns
+    /// `None` for it.
     fn value(&mut self, keyword: &str, kind: Option<Kind>, value: &'s Value) -> Option<Value> {
         if kind == Some(Kind::Identifier) {
             self.report.note("removed, because references are written out");
@@ -251,7 +256,7 @@ impl<'s> Writer<'s, '_> {
         if written.is_none() {
             self.report.note("removed, because its value makes no sense");
         } else if is_data && written.as_ref() != Some(value) {
-            self.report.note("removed members that are double or make no sense");
+            self.report.note("removed members that are duplicates or make no sense");
         }
         written
     }
@@ -259,7 +264,8 @@ impl<'s> Writer<'s, '_> {
     /// Returns whether this name and this value may be copied here. This is decided before they are copied, because the
     /// author of the schema chose their size and number.
     fn affords(&mut self, name: &str, value: &Value) -> bool {
-        let affords = self.open.is_empty() || (spend_bytes(name.len(), &mut self.left) && spend(value, &mut self.left));
+        let affords = self.open.is_empty()
+            || (spend_bytes(name.len(), &mut self.bytes_left) && spend(value, &mut self.bytes_left));
         if !affords {
             self.report.note("removed, because the definitions copy too much");
         }
@@ -379,6 +385,7 @@ fn types(value: &Value) -> Option<Value> {
 
 /// Subtracts the approximate bytes of a value from `left`. Returns `false`, with nothing left, if they exceed it.
 fn spend(value: &Value, left: &mut usize) -> bool {
+    // Each value counts as 8 bytes, in addition to its text or members.
     spend_bytes(8, left)
         && match value {
             Value::String(text) => spend_bytes(text.len(), left),

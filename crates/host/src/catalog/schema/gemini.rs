@@ -12,6 +12,9 @@ type Schema = Map<String, Value>;
 /// The longest list of values in a hint, in bytes.
 const HINT_BYTES: usize = 400;
 
+/// The longest name of a format in a hint, in bytes.
+const FORMAT_BYTES: usize = 64;
+
 /// The keywords that are allowed beside every type.
 const COMMON: &[&str] = &["title", "description", "default"];
 
@@ -23,13 +26,17 @@ pub(super) fn convert_root(mut schema: Schema, report: &mut Report) -> Schema {
     if schema.shift_remove("nullable").is_some() {
         report.within("nullable", |report| report.note("removed, because arguments are never null"));
     }
-    typed("object", schema, false, report)
+    let nullable = false;
+    typed("object", schema, nullable, report)
 }
 
 fn convert_value(schema: Value, report: &mut Report) -> Value {
     Value::Object(match schema {
         Value::Object(schema) => convert(schema, report),
-        _ => anything(Map::new(), false, report),
+        _ => {
+            let nullable = false;
+            anything(Map::new(), nullable, report)
+        }
     })
 }
 
@@ -49,7 +56,7 @@ fn convert(mut schema: Schema, report: &mut Report) -> Schema {
         return any_of(schema, alternatives, nullable, report);
     }
     if let Some(only) = alternatives.into_iter().next() {
-        return with_only(schema, only, nullable, report);
+        return merge_with_only(schema, only, nullable, report);
     }
     let mut types = take_types(&mut schema, report);
     match types.len() {
@@ -59,8 +66,8 @@ fn convert(mut schema: Schema, report: &mut Report) -> Schema {
         1 => typed(types.swap_remove(0), schema, nullable, report),
         _ => {
             report.note("made alternatives of the list of types");
-            let one = |kind| Value::Object(typed(kind, schema.clone(), nullable, report));
-            let alternatives = types.into_iter().map(one).collect();
+            let of_type = |kind| Value::Object(typed(kind, schema.clone(), nullable, report));
+            let alternatives = types.into_iter().map(of_type).collect();
             Map::from_iter([("anyOf".into(), Value::Array(alternatives))])
         }
     }
@@ -97,9 +104,10 @@ fn take_alternatives(schema: &mut Schema, has_null: &mut bool, report: &mut Repo
     if keyword == "oneOf" {
         report.within("oneOf", |report| report.note("written as `anyOf`"));
     }
-    let is_null = |one: &Value| one.get("type").is_some_and(|only| only == "null");
+    let is_null = |schema: &Value| schema.get("type").is_some_and(|only| only == "null");
     *has_null |= alternatives.iter().any(is_null);
-    let mut rest: Vec<Value> = alternatives.into_iter().filter(|one| one.is_object() && !is_null(one)).collect();
+    let mut rest: Vec<Value> =
+        alternatives.into_iter().filter(|schema| schema.is_object() && !is_null(schema)).collect();
     if schema.contains_key("properties") {
         report.within(keyword, |report| root::unite(schema, rest, keyword == "oneOf", report));
         return Vec::new();
@@ -109,7 +117,8 @@ fn take_alternatives(schema: &mut Schema, has_null: &mut bool, report: &mut Repo
         return Vec::new();
     }
     rest.truncate(MAX_ALTERNATIVES);
-    rest.into_iter().filter_map(|one| if let Value::Object(one) = one { Some(one) } else { None }).collect()
+    let as_object = |schema| if let Value::Object(schema) = schema { Some(schema) } else { None };
+    rest.into_iter().filter_map(as_object).collect()
 }
 
 /// The most alternatives of one schema; the rest is dropped.
@@ -120,7 +129,7 @@ fn has_structure(schema: &Schema) -> bool {
 }
 
 /// Merges a single alternative into the schema that contains it.
-fn with_only(schema: Schema, mut only: Schema, nullable: bool, report: &mut Report) -> Schema {
+fn merge_with_only(schema: Schema, mut only: Schema, nullable: bool, report: &mut Report) -> Schema {
     report.note("merged with its only alternative");
     note_conflicts(&merge::into(&mut only, schema), report);
     if nullable {
@@ -171,19 +180,19 @@ fn any_of(schema: Schema, alternatives: Vec<Schema>, nullable: bool, report: &mu
     let shared = take_shared(schema, report);
     let mut converted = Vec::new();
     report.enter("anyOf");
-    for (at, mut one) in alternatives.into_iter().enumerate() {
+    for (at, mut alternative) in alternatives.into_iter().enumerate() {
         report.enter(&at.to_string());
-        let described = one.get("description").cloned();
-        note_conflicts(&merge::into(&mut one, shared.clone()), report);
+        let described = alternative.get("description").cloned();
+        note_conflicts(&merge::into(&mut alternative, shared.clone()), report);
         // The alternative's own description is more specific than the shared one.
-        one.extend(described.map(|text| ("description".to_owned(), text)));
+        alternative.extend(described.map(|text| ("description".to_owned(), text)));
         if nullable {
-            one.insert("nullable".into(), Value::Bool(true));
+            alternative.insert("nullable".into(), Value::Bool(true));
         }
-        let mut one = convert(one, report);
-        match one.shift_remove("anyOf") {
+        let mut alternative = convert(alternative, report);
+        match alternative.shift_remove("anyOf") {
             Some(Value::Array(inner)) => converted.extend(inner),
-            _ => converted.push(Value::Object(one)),
+            _ => converted.push(Value::Object(alternative)),
         }
         report.leave();
     }
@@ -194,7 +203,7 @@ fn any_of(schema: Schema, alternatives: Vec<Schema>, nullable: bool, report: &mu
 /// Gemini's types, without null.
 const TYPES: [&str; 6] = ["string", "integer", "number", "boolean", "array", "object"];
 
-/// Returns the types that a schema allows, from `type` or else from keywords that only make sense for one.
+/// Returns the types that a schema allows: those in `type`, or else the type to which its other keywords apply.
 fn take_types(schema: &mut Schema, report: &mut Report) -> Vec<&'static str> {
     let named: Vec<Value> = match schema.shift_remove("type") {
         Some(Value::Array(types)) => types,
@@ -206,12 +215,12 @@ fn take_types(schema: &mut Schema, report: &mut Report) -> Vec<&'static str> {
     }
     let inferred = inferred_types(schema);
     if !inferred.is_empty() {
-        report.note("added the `type` that the other keywords are for");
+        report.note("added the `type` to which the other keywords apply");
     }
     inferred
 }
 
-/// Returns the types of the values in `enum`, or else the one that the keywords are for.
+/// Returns the types of the values in `enum`, or else the type to which the other keywords apply.
 fn inferred_types(schema: &Schema) -> Vec<&'static str> {
     if let Some(Value::Array(values)) = schema.get("enum") {
         return TYPES.into_iter().filter(|kind| values.iter().any(|value| type_of(value) == *kind)).collect();
@@ -240,7 +249,7 @@ fn type_of(value: &Value) -> &'static str {
 
 /// Builds a schema of one type, with the keywords that Gemini accepts beside that type.
 fn typed(kind: &str, mut schema: Schema, nullable: bool, report: &mut Report) -> Schema {
-    let taken: &[&str] = match kind {
+    let accepted: &[&str] = match kind {
         "string" => &["minLength", "maxLength", "pattern", "format", "enum"],
         "integer" | "number" => &["minimum", "maximum", "format"],
         "array" => &["items", "minItems", "maxItems"],
@@ -250,13 +259,13 @@ fn typed(kind: &str, mut schema: Schema, nullable: bool, report: &mut Report) ->
     schema.shift_remove("type");
     fit_values(kind, &mut schema, report);
     fit_format(kind, &mut schema, report);
-    hint_at_lost(kind, &mut schema);
+    add_hints_for_dropped(kind, &mut schema);
     let mut out = Map::from_iter([("type".to_owned(), Value::from(kind))]);
     if nullable {
         out.insert("nullable".into(), Value::Bool(true));
     }
     for (keyword, value) in schema {
-        let keep = (COMMON.contains(&keyword.as_str()) || taken.contains(&keyword.as_str())) && !value.is_null();
+        let keep = (COMMON.contains(&keyword.as_str()) || accepted.contains(&keyword.as_str())) && !value.is_null();
         if keep {
             out.insert(keyword, value);
         } else {
@@ -306,7 +315,7 @@ fn fit_format(kind: &str, schema: &mut Schema, report: &mut Report) {
     };
     let Some(Value::String(format)) = schema.get("format") else { return };
     if !known.contains(&format.as_str()) {
-        let hint = format!("Format: {}.", &format[..format.floor_char_boundary(64)]);
+        let hint = format!("Format: {}.", &format[..format.floor_char_boundary(FORMAT_BYTES)]);
         schema.shift_remove("format");
         add_hint(schema, &hint);
         report.within("format", |report| report.note("replaced by a hint in the description"));
@@ -314,7 +323,7 @@ fn fit_format(kind: &str, schema: &mut Schema, report: &mut Report) {
 }
 
 /// Adds hints for keywords that [`typed`] will drop, if the model could otherwise make mistakes.
-fn hint_at_lost(kind: &str, schema: &mut Schema) {
+fn add_hints_for_dropped(kind: &str, schema: &mut Schema) {
     if let Some(factor) = schema.get("multipleOf").cloned() {
         add_hint(schema, &format!("Must be a multiple of {factor}."));
     }
@@ -358,17 +367,18 @@ fn fit_properties(schema: &mut Schema, report: &mut Report) {
     keep_defined_required(schema, report);
 }
 
-/// Returns a schema for any JSON value: Gemini has none, so the types that a model may want are listed.
+/// Returns a schema for any JSON value. Gemini's format cannot express that, so the result lists the types that a model
+/// may want.
 fn anything(mut schema: Schema, nullable: bool, report: &mut Report) -> Schema {
-    report.note("given alternatives of type, because this provider asks for one");
+    report.note("replaced by one alternative for each type, because this provider requires a type");
     let description = schema.shift_remove("description");
-    let one = |kind: &str| {
-        let mut one = Map::from_iter([("type".to_owned(), Value::from(kind))]);
-        one.extend(description.clone().map(|text| ("description".to_owned(), text)));
+    let of_type = |kind: &str| {
+        let mut alternative = Map::from_iter([("type".to_owned(), Value::from(kind))]);
+        alternative.extend(description.clone().map(|text| ("description".to_owned(), text)));
         if nullable {
-            one.insert("nullable".into(), Value::Bool(true));
+            alternative.insert("nullable".into(), Value::Bool(true));
         }
-        Value::Object(one)
+        Value::Object(alternative)
     };
-    Map::from_iter([("anyOf".into(), ["string", "number", "boolean", "object"].map(one).into_iter().collect())])
+    Map::from_iter([("anyOf".into(), ["string", "number", "boolean", "object"].map(of_type).into_iter().collect())])
 }

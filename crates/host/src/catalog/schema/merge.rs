@@ -84,13 +84,14 @@ pub(super) fn any_of(schemas: Vec<Value>) -> Value {
     match distinct.len() {
         0 => Value::Object(Map::new()),
         1 => distinct.swap_remove(0),
-        _ => listed(&distinct)
+        _ => as_enum(&distinct)
             .unwrap_or_else(|| Value::Object(Map::from_iter([("anyOf".into(), Value::Array(distinct))]))),
     }
 }
 
-/// Returns alternatives that are all single values as one `enum`, as for a tag that distinguishes objects.
-fn listed(schemas: &[Value]) -> Option<Value> {
+/// Returns one `enum` of all values that the alternatives list, as for a tag that distinguishes objects; `None` if an
+/// alternative is not a list of values.
+fn as_enum(schemas: &[Value]) -> Option<Value> {
     let mut values: Vec<Value> = Vec::new();
     let mut kind = None;
     for schema in schemas {
@@ -124,17 +125,17 @@ pub(super) fn is_open(schema: &Value) -> bool {
 }
 
 /// Returns the types that both allow, or `None` if there are none.
-fn common_types(one: &Value, other: &Value) -> Option<Value> {
+fn common_types(first: &Value, second: &Value) -> Option<Value> {
     let list = |types: &Value| match types {
         Value::Array(types) => types.clone(),
         only => vec![only.clone()],
     };
-    let other = list(other);
+    let second = list(second);
     let mut common: Vec<Value> = Vec::new();
-    for name in list(one) {
-        if other.contains(&name) || name == "integer" && other.iter().any(|other| other == "number") {
+    for name in list(first) {
+        if second.contains(&name) || name == "integer" && second.iter().any(|other| other == "number") {
             common.push(name);
-        } else if name == "number" && other.iter().any(|other| other == "integer") {
+        } else if name == "number" && second.iter().any(|other| other == "integer") {
             common.push("integer".into());
         }
     }

@@ -59,21 +59,21 @@ pub(super) fn merge_all_of(schema: &mut Map<String, Value>, report: &mut Report)
     for mut part in parts.chain([own]) {
         merge_all_of(&mut part, report);
         for keyword in merge::into(schema, part).keys() {
-            report.note(format!("left out the `{keyword}` of one part, for another part has its own"));
+            report.note(format!("left out the `{keyword}` of one part, because another part has its own"));
         }
     }
     report.leave();
 }
 
-/// Turns alternatives into one object with the properties of all of them; only properties that all of them require stay
-/// required.
+/// Turns alternatives into one object with the properties of all of them. Only properties that all of them require stay
+/// required. `only_one` says that a value may match only one alternative (`oneOf`).
 pub(super) fn unite(schema: &mut Map<String, Value>, alternatives: Vec<Value>, only_one: bool, report: &mut Report) {
     report.note(format!("made one object of {} alternatives", alternatives.len()));
     let mut properties: BTreeMap<String, Vec<Value>> = BTreeMap::new();
     let mut required: Option<Vec<Value>> = None;
     let mut choices = Vec::new();
     for alternative in alternatives {
-        let may_be_object = |one: &Map<String, Value>| !one.contains_key("type") || has_type(one, "object");
+        let may_be_object = |schema: &Map<String, Value>| !schema.contains_key("type") || has_type(schema, "object");
         if !alternative.as_object().is_some_and(may_be_object) {
             continue;
         }
@@ -97,7 +97,7 @@ pub(super) fn unite(schema: &mut Map<String, Value>, alternatives: Vec<Value>, o
     let mut united = Map::from_iter([("properties".to_owned(), Value::Object(properties))]);
     united.extend(required.filter(|names| !names.is_empty()).map(|names| ("required".to_owned(), Value::Array(names))));
     merge::into(schema, united);
-    hint_at(schema, choices, only_one);
+    add_choice_hint(schema, choices, only_one);
 }
 
 /// Describes how one alternative differs from the others: by its required properties, or else by its properties.
@@ -110,7 +110,7 @@ fn choice(required: &[Value], properties: &Map<String, Value>) -> String {
     }
 }
 
-fn hint_at(schema: &mut Map<String, Value>, mut choices: Vec<String>, only_one: bool) {
+fn add_choice_hint(schema: &mut Map<String, Value>, mut choices: Vec<String>, only_one: bool) {
     choices.retain(|choice| !choice.is_empty());
     choices.dedup();
     if choices.len() > 1 {

@@ -12,33 +12,33 @@ use crate::mcp::Tool;
 struct Field {
     /// The weight of a word in this field.
     weight: f32,
-    /// How much a longer text lowers the weight of each word, from 0 (not at all) to 1.
-    length: f32,
-    /// The usual length, in words. It is fixed, and not the mean of all tools, so that a server's part of the index,
-    /// and the relative scores of its tools, do not depend on other servers.
+    /// How much a longer text lowers the weight of each word, from 0 (not at all) to 1 (the `b` of BM25).
+    length_penalty: f32,
+    /// The usual length, in words. It is fixed, and not the mean of all tools, so that a server's index, and the
+    /// relative scores of its tools, do not depend on other servers.
     typical_length: f32,
 }
 
-const NAME: Field = Field { weight: 4.0, length: 0.3, typical_length: 2.0 };
-const TITLE: Field = Field { weight: 2.0, length: 0.4, typical_length: 2.0 };
-const DESCRIPTION: Field = Field { weight: 1.0, length: 0.6, typical_length: 18.0 };
-const ARGUMENTS: Field = Field { weight: 0.25, length: 0.5, typical_length: 5.0 };
-const ABOUT_ARGUMENTS: Field = Field { weight: 0.15, length: 0.4, typical_length: 35.0 };
+const NAME: Field = Field { weight: 4.0, length_penalty: 0.3, typical_length: 2.0 };
+const TITLE: Field = Field { weight: 2.0, length_penalty: 0.4, typical_length: 2.0 };
+const DESCRIPTION: Field = Field { weight: 1.0, length_penalty: 0.6, typical_length: 18.0 };
+const ARGUMENTS: Field = Field { weight: 0.25, length_penalty: 0.5, typical_length: 5.0 };
+const ARGUMENT_DESCRIPTIONS: Field = Field { weight: 0.15, length_penalty: 0.4, typical_length: 35.0 };
 
 /// How quickly repetitions of a word stop adding to the score (the `k1` of BM25).
 const SATURATION: f32 = 1.7;
 
 /// The highest weight of a word in a tool.
-pub(super) const MOST_WEIGHT: f32 = SATURATION + 1.0;
+pub(super) const MAX_WEIGHT: f32 = SATURATION + 1.0;
 
 /// The longest part of a description that is read, in bytes.
 const DESCRIPTION_BYTES: usize = 4_000;
 /// The longest part of an argument's description that is read, in bytes.
 const ARGUMENT_BYTES: usize = 400;
 /// The most arguments of a tool, including those of nested objects.
-const MOST_ARGUMENTS: usize = 128;
+const MAX_ARGUMENTS: usize = 128;
 /// The most values of one argument.
-const MOST_VALUES: usize = 16;
+const MAX_VALUES: usize = 16;
 /// The deepest level of a schema at which arguments are read.
 const MAX_DEPTH: usize = 8;
 
@@ -50,33 +50,33 @@ pub(super) struct Reader {
     stems: HashMap<String, u32>,
     /// The stems of the field that is being read.
     field: Vec<u32>,
-    /// The weight of each stem of the current tool.
-    counts: HashMap<u32, f32>,
+    /// The weight of each stem of the current tool, before saturation.
+    weights: HashMap<u32, f32>,
 }
 
 impl Reader {
     /// Returns the words of one tool, by the number of their stem, with the weight of each: above 0 and below
-    /// [`MOST_WEIGHT`].
+    /// [`MAX_WEIGHT`].
     pub(super) fn read(&mut self, tool: &Tool) -> impl Iterator<Item = (u32, f32)> {
-        self.name(&tool.name);
+        self.read_name(&tool.name);
         let title = tool.title.as_deref().or(tool.annotations.title.as_deref()).unwrap_or_default();
-        self.text(title, ARGUMENT_BYTES);
-        self.count(TITLE);
-        self.text(tool.description.as_deref().unwrap_or_default(), DESCRIPTION_BYTES);
-        self.count(DESCRIPTION);
+        self.read_text(title, ARGUMENT_BYTES);
+        self.end_field(TITLE);
+        self.read_text(tool.description.as_deref().unwrap_or_default(), DESCRIPTION_BYTES);
+        self.end_field(DESCRIPTION);
         // Arguments of a schema that nests too deeply to be parsed are not found.
         let schema = serde_json::from_str::<Value>(tool.input_schema.get()).unwrap_or_default();
         let mut arguments = Vec::new();
         gather(&schema, 0, &mut arguments);
         for (name, _) in &arguments {
-            self.text(name, ARGUMENT_BYTES);
+            self.read_text(name, ARGUMENT_BYTES);
         }
-        self.count(ARGUMENTS);
+        self.end_field(ARGUMENTS);
         for (_, property) in &arguments {
-            self.about(property);
+            self.read_argument(property);
         }
-        self.count(ABOUT_ARGUMENTS);
-        self.counts.drain().map(|(stem, count)| (stem, count * MOST_WEIGHT / (count + SATURATION)))
+        self.end_field(ARGUMENT_DESCRIPTIONS);
+        self.weights.drain().map(|(stem, weight)| (stem, weight * MAX_WEIGHT / (weight + SATURATION)))
     }
 
     /// Returns the stems that were read, each with its number.
@@ -86,45 +86,46 @@ impl Reader {
 
     /// Reads the name. Every word of it counts, even noise words (`get_me`), and two neighbours also match when written
     /// as one word.
-    fn name(&mut self, name: &str) {
-        let mut before = String::new();
+    fn read_name(&mut self, name: &str) {
+        // The last part of the previous word.
+        let mut previous = String::new();
         for word in words::words(name) {
             let mut last = String::new();
             words::parts(word, &mut |part| {
-                if last.is_empty() && !before.is_empty() {
-                    before.push_str(part);
-                    self.word(&before);
+                if last.is_empty() && !previous.is_empty() {
+                    previous.push_str(part);
+                    self.add_word(&previous);
                 }
-                self.word(part);
+                self.add_word(part);
                 part.clone_into(&mut last);
             });
-            before = last;
+            previous = last;
         }
-        self.count(NAME);
+        self.end_field(NAME);
     }
 
-    fn text(&mut self, text: &str, most_bytes: usize) {
-        for word in words::words(&text[..text.floor_char_boundary(most_bytes)]) {
+    fn read_text(&mut self, text: &str, max_bytes: usize) {
+        for word in words::words(&text[..text.floor_char_boundary(max_bytes)]) {
             words::parts(word, &mut |part| {
-                if !words::is_empty(part) {
-                    self.word(part);
+                if !words::is_noise(part) {
+                    self.add_word(part);
                 }
             });
         }
     }
 
-    fn about(&mut self, property: &Value) {
+    fn read_argument(&mut self, property: &Value) {
         if let Some(Value::String(about)) = property.get("description") {
-            self.text(about, ARGUMENT_BYTES);
+            self.read_text(about, ARGUMENT_BYTES);
         }
         if let Some(Value::Array(values)) = property.get("enum") {
-            for value in values.iter().filter_map(Value::as_str).take(MOST_VALUES) {
-                self.text(value, ARGUMENT_BYTES);
+            for value in values.iter().filter_map(Value::as_str).take(MAX_VALUES) {
+                self.read_text(value, ARGUMENT_BYTES);
             }
         }
     }
 
-    fn word(&mut self, word: &str) {
+    fn add_word(&mut self, word: &str) {
         if let Some(stem) = self.known.get(word) {
             self.field.push(*stem);
             return;
@@ -135,12 +136,13 @@ impl Reader {
         self.field.push(stem);
     }
 
-    /// Ends a field, and adds its words to the counts.
-    fn count(&mut self, field: Field) {
+    /// Ends a field, and adds the weights of its words to those of the tool.
+    fn end_field(&mut self, field: Field) {
         let length = self.field.len() as f32;
-        let each = field.weight / (1.0 - field.length + field.length * (length / field.typical_length));
+        let penalty = field.length_penalty;
+        let each = field.weight / (1.0 - penalty + penalty * (length / field.typical_length));
         for stem in self.field.drain(..) {
-            *self.counts.entry(stem).or_default() += each;
+            *self.weights.entry(stem).or_default() += each;
         }
     }
 }
@@ -150,7 +152,7 @@ fn gather<'a>(schema: &'a Value, depth: usize, found: &mut Vec<(&'a str, &'a Val
     let (Value::Object(schema), true) = (schema, depth < MAX_DEPTH) else { return };
     if let Some(Value::Object(properties)) = schema.get("properties") {
         for (name, property) in properties {
-            if found.len() == MOST_ARGUMENTS {
+            if found.len() == MAX_ARGUMENTS {
                 return;
             }
             found.push((name, property));

@@ -5,7 +5,7 @@ use super::{related::related, words};
 /// The longest part of a query that is read, in bytes.
 const QUERY_BYTES: usize = 1_000;
 /// The most words of a query.
-const MOST_WORDS: usize = 32;
+const MAX_WORDS: usize = 32;
 
 /// A query, as words to find.
 #[derive(Debug)]
@@ -33,11 +33,11 @@ impl Query {
             words::parts(word, &mut |part| typed.push(part.to_owned()));
         }
         // A query of noise words only is searched unchanged.
-        if !typed.iter().all(|word| words::is_empty(word)) {
-            typed.retain(|word| !words::is_empty(word));
+        if !typed.iter().all(|word| words::is_noise(word)) {
+            typed.retain(|word| !words::is_noise(word));
         }
-        typed.truncate(MOST_WORDS);
-        let goes_on = query.ends_with(char::is_alphanumeric);
+        typed.truncate(MAX_WORDS);
+        let may_continue = query.ends_with(char::is_alphanumeric);
         let mut terms: Vec<QueryTerm> = Vec::new();
         for (at, word) in typed.iter().enumerate() {
             let stem = words::stem(word);
@@ -45,7 +45,7 @@ impl Query {
                 continue;
             }
             let joined = typed.get(at + 1).map(|next| words::stem(&format!("{word}{next}")));
-            let unfinished = goes_on && at + 1 == typed.len();
+            let unfinished = may_continue && at + 1 == typed.len();
             terms.push(QueryTerm { typed: word.clone(), stem, joined, unfinished });
         }
         Self { words: terms }
@@ -53,7 +53,7 @@ impl Query {
 }
 
 impl QueryTerm {
-    /// Returns the words that it matches: itself, itself and the next one written as one, and related words.
+    /// Returns the stems that the word matches: its own, that of the word joined with the next one, and related ones.
     pub(super) fn meanings(&self) -> Vec<&str> {
         let rest = related(&self.stem).iter().map(String::as_str);
         [self.stem.as_str()].into_iter().chain(self.joined.as_deref()).chain(rest).collect()

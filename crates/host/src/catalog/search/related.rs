@@ -1,4 +1,5 @@
-//! Words that people use for each other. A task says "remove the folder", the tool is called `delete_directory`.
+//! Synonyms: words that people use interchangeably. A task says "remove the folder", the tool is called
+//! `delete_directory`.
 //!
 //! The table has only words about computers in general, and about no particular server. A word also finds the tools of
 //! its related words, with a lower weight.
@@ -121,20 +122,20 @@ const ONE_WAY: &[&str] = &[
 pub(super) fn related(stem: &str) -> &'static [String] {
     static BY_STEM: LazyLock<HashMap<String, Vec<String>>> = LazyLock::new(|| {
         let mut by_stem: HashMap<String, Vec<String>> = HashMap::new();
-        let mut stands_for = |one: &str, others: &mut dyn Iterator<Item = &str>| {
-            let neighbours = by_stem.entry(words::stem(one)).or_default();
-            for other in others.filter(|other| *other != one).map(words::stem) {
+        let mut relate = |word: &str, others: &mut dyn Iterator<Item = &str>| {
+            let neighbours = by_stem.entry(words::stem(word)).or_default();
+            for other in others.filter(|other| *other != word).map(words::stem) {
                 if !neighbours.contains(&other) {
                     neighbours.push(other);
                 }
             }
         };
         for line in TABLE {
-            line.split(' ').for_each(|one| stands_for(one, &mut line.split(' ')));
+            line.split(' ').for_each(|word| relate(word, &mut line.split(' ')));
         }
         for line in ONE_WAY {
-            if let Some((one, others)) = line.split_once(' ') {
-                stands_for(one, &mut others.split(' '));
+            if let Some((word, others)) = line.split_once(' ') {
+                relate(word, &mut others.split(' '));
             }
         }
         by_stem

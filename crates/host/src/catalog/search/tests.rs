@@ -154,13 +154,13 @@ fn a_server_that_did_not_change_is_not_indexed_again() {
     let before = catalog(1, &[("one", one.clone()), ("other", other)]);
     assert_eq!(before.index_bytes(), 0, "no search was made yet");
     before.index(&|| false);
-    let part = std::ptr::from_ref(one.part(&|| true).unwrap());
+    let part = std::ptr::from_ref(one.search_index(&|| true).unwrap());
     let bytes = before.index_bytes();
     assert!(bytes > 0);
     let after = catalog(2, &[("one", one.clone()), ("other", Arc::new(set(&[tool("c", "Cows.", &[])])))]);
     assert!((1..bytes).contains(&after.index_bytes()), "one part is there already");
     assert_eq!(found(&after, "cow"), ["other/c"]);
-    assert_eq!(part, std::ptr::from_ref(one.part(&|| true).unwrap()));
+    assert_eq!(part, std::ptr::from_ref(one.search_index(&|| true).unwrap()));
     assert_eq!(found(&before, "bee"), ["other/b"], "the catalog before is as it was");
 }
 
@@ -215,7 +215,7 @@ proptest! {
     #[test]
     fn a_tool_is_found_by_each_word_of_its_description(words in prop::collection::vec("[a-z]{3,12}", 1..20)) {
         let catalog = catalog(1, &[("s", Arc::new(set(&[tool("t", &words.join(" "), &[])])))]);
-        for word in words.iter().filter(|word| !words::is_empty(word)) {
+        for word in words.iter().filter(|word| !words::is_noise(word)) {
             prop_assert_eq!(found(&catalog, word), ["s/t"]);
         }
     }

@@ -1,4 +1,5 @@
-//! Splits text into searchable words: split as names are written, in lower case, reduced to their stems.
+//! Splits text into searchable words: identifiers are split into their words (`getPage`, `get_page`), and each word is
+//! put into lower case and reduced to its stem.
 
 use std::{collections::HashSet, sync::LazyLock};
 
@@ -6,7 +7,7 @@ use std::{collections::HashSet, sync::LazyLock};
 const MAX_WORD_BYTES: usize = 40;
 
 /// Noise words, and the remains of `what's` and `don't`.
-const EMPTY: &str = "\
+const NOISE: &str = "\
     a about again ago already also always am an and any anything are as at be because been being both but by can \
     could d did do does doesn don each ever every everything few for from going gonna got had has have having he her \
     here hers hey hi him his how however i id if im in into is isn it its just lately later let like ll m many may \
@@ -17,8 +18,8 @@ const EMPTY: &str = "\
     without won would yes yet you your";
 
 /// Returns whether this word, in lower case, is a noise word.
-pub(super) fn is_empty(word: &str) -> bool {
-    static WORDS: LazyLock<HashSet<&str>> = LazyLock::new(|| EMPTY.split(' ').collect());
+pub(super) fn is_noise(word: &str) -> bool {
+    static WORDS: LazyLock<HashSet<&str>> = LazyLock::new(|| NOISE.split(' ').collect());
     WORDS.contains(word)
 }
 
@@ -91,8 +92,9 @@ pub(super) fn stem(word: &str) -> String {
         }
         return stem;
     }
-    plural(&mut stem);
-    for (suffix, shortest, put) in [
+    make_singular(&mut stem);
+    // The suffix, the minimum length of the rest, and the replacement of the suffix.
+    for (suffix, min_length, replacement) in [
         ("ization", 3, "ize"),
         ("isation", 3, "ise"),
         ("ation", 4, "ate"),
@@ -103,14 +105,14 @@ pub(super) fn stem(word: &str) -> String {
         ("ly", 4, ""),
     ] {
         let Some(rest) = stem.strip_suffix(suffix) else { continue };
-        let is_stem = rest.len() >= shortest && rest.bytes().any(|b| b"aeiouy".contains(&b));
+        let is_stem = rest.len() >= min_length && rest.bytes().any(|b| b"aeiouy".contains(&b));
         if is_stem && (suffix != "ion" || rest.ends_with(['s', 't'])) {
             stem.truncate(rest.len());
-            stem.push_str(put);
+            stem.push_str(replacement);
             break;
         }
     }
-    single_end(&mut stem);
+    undouble_end(&mut stem);
     // British spelling: `summarise`, `organising`.
     if let Some(rest) = stem.strip_suffix("ise").or_else(|| stem.strip_suffix("is"))
         && rest.len() > 4
@@ -127,7 +129,7 @@ pub(super) fn stem(word: &str) -> String {
     stem
 }
 
-fn plural(word: &mut String) {
+fn make_singular(word: &mut String) {
     if word.ends_with("ies") && word.len() > 4 {
         word.truncate(word.len() - 3);
         word.push('y');
@@ -139,7 +141,7 @@ fn plural(word: &mut String) {
 }
 
 /// Removes a doubled final consonant: `runn` becomes `run`, but `call` stays.
-fn single_end(word: &mut String) {
+fn undouble_end(word: &mut String) {
     let [.., before, last] = word.as_bytes() else { return };
     if before == last && !b"aeiouslz".contains(last) && word.len() > 3 {
         word.pop();
@@ -208,7 +210,7 @@ mod tests {
 
     #[test]
     fn words_without_meaning_are_in_order() {
-        assert!(EMPTY.split(' ').is_sorted(), "so that a person finds them");
+        assert!(NOISE.split(' ').is_sorted(), "so that a person finds them");
         assert!(is_empty("the") && is_empty("a") && !is_empty("file") && !is_empty(""));
     }
 

@@ -99,7 +99,7 @@ proptest! {
 
     #[test]
     fn a_selection_of_no_tools_stays_empty_whatever_is_added(steps in steps()) {
-        let nothing = Selection { is_none: true, ..made(&steps) };
+        let nothing = Selection { selects_nothing: true, ..made(&steps) };
         prop_assert_eq!(all_of_them().tools().filter(|tool| nothing.has(tool)).count(), 0);
         for server in SERVERS.map(name) {
             prop_assert!(!nothing.may_have(&server) && !nothing.within(server.clone()).may_have(&server));

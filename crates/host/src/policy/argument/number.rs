@@ -4,8 +4,9 @@ use std::borrow::Cow;
 
 use serde_json::Number;
 
-/// More digits than any plain decimal of 64 bits has. Longer numbers are compared, but not written out.
-const PLAIN_DIGITS: i64 = 1_100;
+/// The largest power of ten, in either direction, that is written out in plain digits. It exceeds what 64-bit floats
+/// need. Numbers beyond it are compared, but not written out.
+const MAX_PLAIN_EXPONENT: i64 = 1_100;
 
 /// The prefixes of other bases than ten, in JavaScript, Python, Rust and Go.
 const BASES: &[(&str, u32)] = &[("0x", 16), ("0o", 8), ("0b", 2)];
@@ -24,7 +25,7 @@ const ZEROS: &[u32] = &[
 #[derive(Clone, Debug)]
 pub(super) struct ExpectedNumber {
     exact: Decimal,
-    /// Its value after the rounding that an argument undergoes; `None` if it is too large for that.
+    /// Its value as a 64-bit float, rounded as an argument is when it is read; `None` if it is too large for a float.
     rounded: Option<f64>,
 }
 
@@ -32,19 +33,19 @@ impl ExpectedNumber {
     /// Parses the number; `None` if `written` is not a JSON number.
     pub(super) fn read(written: &str) -> Option<Self> {
         let exact = Decimal::read(written)?;
-        Some(Self { exact, rounded: read(written).and_then(|number| number.as_f64()) })
+        Some(Self { exact, rounded: parse_json(written).and_then(|number| number.as_f64()) })
     }
 
     /// Returns whether `number` equals this one. A careful rule also accepts a number that was rounded to the same
     /// value when it was read.
-    pub(super) fn is(&self, number: &Number, is_careful: bool) -> bool {
+    pub(super) fn equals(&self, number: &Number, is_careful: bool) -> bool {
         Decimal::read(&number.to_string()).is_some_and(|exact| exact == self.exact)
             || (is_careful && number.is_f64() && self.rounded.is_some() && self.rounded == number.as_f64())
     }
 }
 
 /// Parses a text that is exactly a JSON number.
-fn read(text: &str) -> Option<Number> {
+fn parse_json(text: &str) -> Option<Number> {
     Decimal::read(text)?;
     serde_json::from_str(text).ok()
 }
@@ -52,22 +53,22 @@ fn read(text: &str) -> Option<Number> {
 /// Returns the number that some program could parse `text` as. Programs differ: they skip white space, and accept a
 /// sign `+`, leading zeros, `_` between digits, a point at either end, another base (`0x1`), and digits of every
 /// script.
-pub(super) fn spelled(text: &str) -> Option<Number> {
+pub(super) fn parse_any_spelling(text: &str) -> Option<Number> {
     // JavaScript counts U+FEFF as white space, Python the separators from U+001C on.
     let is_skipped = |c: char| c.is_whitespace() || matches!(c, '\0' | '\u{1c}'..='\u{1f}' | '\u{feff}');
-    let text = in_ascii(text.trim_matches(is_skipped));
+    let text = with_ascii_digits(text.trim_matches(is_skipped));
     let (sign, unsigned) = match text.strip_prefix('-') {
         Some(rest) => ("-", rest),
         None => ("", text.strip_prefix('+').unwrap_or(&text)),
     };
-    if let Some(whole) = in_another_base(unsigned) {
-        return read(&format!("{sign}{whole}"));
+    if let Some(whole) = parse_other_base(unsigned) {
+        return parse_json(&format!("{sign}{whole}"));
     }
     let (mantissa, power) = unsigned.find(['e', 'E']).map_or((unsigned, ""), |at| unsigned.split_at(at));
     let [mantissa, power] = [mantissa, power].map(|part| part.replace('_', ""));
     let (whole, fraction) = mantissa.split_once('.').unwrap_or((&mantissa, ""));
-    let is_none = whole.is_empty() && fraction.is_empty();
-    if is_none || whole.starts_with(['+', '-']) {
+    let has_no_digits = whole.is_empty() && fraction.is_empty();
+    if has_no_digits || whole.starts_with(['+', '-']) {
         return None;
     }
     let whole = match whole.trim_start_matches('0') {
@@ -75,11 +76,11 @@ pub(super) fn spelled(text: &str) -> Option<Number> {
         digits => digits,
     };
     let point = if fraction.is_empty() { "" } else { "." };
-    read(&format!("{sign}{whole}{point}{fraction}{power}"))
+    parse_json(&format!("{sign}{whole}{point}{fraction}{power}"))
 }
 
 /// Returns `text` with the digits of all scripts replaced by ASCII digits, as Python reads them.
-fn in_ascii(text: &str) -> Cow<'_, str> {
+fn with_ascii_digits(text: &str) -> Cow<'_, str> {
     if text.is_ascii() {
         return Cow::Borrowed(text);
     }
@@ -94,9 +95,9 @@ fn digit(c: char) -> Option<char> {
 }
 
 /// Returns the whole number after `0x`, `0o` or `0b`; `None` if there is none, or if it has more than 128 bits.
-fn in_another_base(unsigned: &str) -> Option<u128> {
+fn parse_other_base(unsigned: &str) -> Option<u128> {
     let (_, base) =
-        BASES.iter().find(|(prefix, _)| unsigned.get(..2).is_some_and(|it| it.eq_ignore_ascii_case(prefix)))?;
+        BASES.iter().find(|(prefix, _)| unsigned.get(..2).is_some_and(|start| start.eq_ignore_ascii_case(prefix)))?;
     let digits = unsigned[2..].replace('_', "");
     if digits.starts_with('+') {
         return None;
@@ -105,8 +106,8 @@ fn in_another_base(unsigned: &str) -> Option<u128> {
 }
 
 /// Returns a JSON number without an exponent and without redundant zeros; `None` if it would be very long.
-pub(super) fn plain(json: &str) -> Option<String> {
-    Decimal::read(json)?.plain()
+pub(super) fn plain_decimal(json: &str) -> Option<String> {
+    Decimal::read(json)?.to_plain()
 }
 
 /// A decimal number, exactly: `digits` times ten to the power of `exponent`.
@@ -126,7 +127,7 @@ impl Decimal {
             None => (false, text),
         };
         let (mantissa, exponent) = match unsigned.split_once(['e', 'E']) {
-            Some((mantissa, exponent)) => (mantissa, power(exponent)?),
+            Some((mantissa, exponent)) => (mantissa, parse_exponent(exponent)?),
             None => (unsigned, 0),
         };
         let (whole, fraction) = match mantissa.split_once('.') {
@@ -149,11 +150,11 @@ impl Decimal {
         Some(Self { is_negative, digits: digits.to_owned(), exponent })
     }
 
-    fn plain(&self) -> Option<String> {
+    fn to_plain(&self) -> Option<String> {
         if self.digits.is_empty() {
             return Some("0".to_owned());
         }
-        if !(-PLAIN_DIGITS..=PLAIN_DIGITS).contains(&self.exponent) {
+        if !(-MAX_PLAIN_EXPONENT..=MAX_PLAIN_EXPONENT).contains(&self.exponent) {
             return None;
         }
         let sign = if self.is_negative { "-" } else { "" };
@@ -168,7 +169,7 @@ impl Decimal {
 }
 
 /// Returns the exponent after the `e`.
-fn power(written: &str) -> Option<i64> {
+fn parse_exponent(written: &str) -> Option<i64> {
     let (is_negative, digits) = match written.as_bytes().first()? {
         b'-' => (true, &written[1..]),
         b'+' => (false, &written[1..]),
