@@ -34,7 +34,7 @@ fn a_hosted_program_refuses_local_addresses_and_says_why() {
         login.stderr.contains("cannot sign in to `web` ([HOME]/toolrack/mcp.json): the egress rules refuse "),
         "{login}"
     );
-    assert!(login.stderr.contains("add its host to `egress.allow` in [HOME]/toolrack/toolrack.toml"), "{login}");
+    assert!(login.stderr.contains("add the host to `egress.allow` in [HOME]/toolrack/toolrack.toml"), "{login}");
     let doctor = rack.run(&["doctor"]).ends_with(2);
     for words in ["egress", "https to public addresses only", "the egress rules refuse ", "`egress.allow`"] {
         assert!(doctor.stdout.contains(words), "{words}: {doctor}");

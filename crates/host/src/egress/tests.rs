@@ -189,7 +189,10 @@ fn a_refused_address_is_named_with_profile_origin_and_next_step() {
         "the egress rules refuse https://169.254.169.254: that is where clouds keep credentials (egress profile `hosted`, set in \
          /etc/toolrack.toml)"
     );
-    assert_eq!(refused.hint(), "if you trust it, add its host or network to `egress.allow` in /etc/toolrack.toml");
+    assert_eq!(
+        refused.hint(),
+        "if you trust this destination, add its host or network to `egress.allow` in /etc/toolrack.toml"
+    );
     let refused = guard.check(&url("https://x.example:8443/")).unwrap_err();
     assert_eq!(refused.hint(), "to allow this port, add 8443 to `egress.ports` in /etc/toolrack.toml");
 }

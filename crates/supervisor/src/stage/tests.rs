@@ -46,9 +46,9 @@ fn a_command_that_is_not_understood_is_not_run() {
         ("", "no command"),
         ("confined=yes", "no command"),
         ("confined=yes --", "no command"),
-        ("confined=yes raed=/ -- server", "its words are not understood"),
-        ("/bin/server -- x", "its words are not understood"),
-        ("connect=http -- server", "its words are not understood"),
+        ("confined=yes raed=/ -- server", "its confinement cannot be parsed"),
+        ("/bin/server -- x", "its confinement cannot be parsed"),
+        ("connect=http -- server", "its confinement cannot be parsed"),
     ] {
         match Command::of_words(&words(line)) {
             Err(Failure::Refused(refused)) => assert_eq!(refused, why, "{line:?}"),
