@@ -134,6 +134,7 @@ pub struct Quota {
     name: &'static str,
     quantity: Quantity,
     window: Window,
+    /// How much may be used, in the unit of `quantity`.
     most: u64,
 }
 

@@ -62,7 +62,9 @@ pub enum BadRule {
 /// programs other than JSON parsers write it (` +01.`, `0x1`, `\u{661}`), and a number as JSON writes it.
 #[derive(Clone, Debug)]
 pub struct ArgumentRule {
+    /// The name of the argument, or a JSON pointer to it.
     place: String,
+    /// The glob or regular expression, as the user wrote it.
     written: String,
     kind: Kind,
     /// The number of the glob, if it is a number.

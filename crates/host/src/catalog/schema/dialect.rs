@@ -286,11 +286,11 @@ impl<'s> Writer<'s, '_> {
             }
             ("exclusiveMinimum", Value::Bool(true)) => self.move_bound(out, keywords, "minimum", keyword),
             ("exclusiveMaximum", Value::Bool(true)) => self.move_bound(out, keywords, "maximum", keyword),
-            ("items", Value::Array(places)) => {
+            ("items", Value::Array(schemas)) => {
                 self.report.note("written as `prefixItems`, the current name for a list of schemas");
-                if !places.is_empty() {
-                    let places = self.list(places);
-                    out.insert("prefixItems".into(), places);
+                if !schemas.is_empty() {
+                    let schemas = self.list(schemas);
+                    out.insert("prefixItems".into(), schemas);
                 }
                 if let Some(rest @ (Value::Object(_) | Value::Bool(_))) = keywords.get("additionalItems") {
                     let rest = self.schema(rest);
